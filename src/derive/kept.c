@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps results: see kept.h. */
+/* Keeps computed results: see kept.h. */
 #include "derive/kept.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what)
     return r;
 }
 
-/* The text or picture that was used least recently. */
+/* Return the text or picture that was used least recently. */
 static struct result *oldest(const struct kept *k)
 {
     struct result *ret = NULL;

@@ -52,7 +52,8 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
     return p;
 }
 
-/* Return where part `i` of `parts` parts of n begins: floor(i * n / parts), without overflow. */
+/* Return floor(i * n / parts), where part `i` of n things divided into `parts` parts begins,
+ * without overflow. */
 static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
 {
     return n / parts * i + n % parts * i / parts;
@@ -63,7 +64,7 @@ uint64_t picture_units(const struct picture *p)
     return (uint64_t)p->height * p->slices;
 }
 
-/* The pixels of a unit: [first, end) of row y. */
+/* The pixels of a unit, which are [first, end) in row y. */
 struct slice {
     uint32_t y, first, end;
 };
@@ -76,7 +77,7 @@ static struct slice slice_of(const struct picture *p, uint64_t unit)
                           .end = (uint32_t)part(p->width, i + 1, p->slices)};
 }
 
-/* A grid row may have several slices. */
+/* A long grid row may be divided into several slices. */
 void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end)
 {
     struct slice s = slice_of(p, unit);
@@ -100,7 +101,7 @@ struct sums {
     bool broken[PICTURE_MOST]; /* the block has a value that is not finite */
 };
 
-/* Add n values of one grid row, from column `at` on. */
+/* Add n values of one grid row, from column `at` on, advancing *x to their pixels. */
 static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
                     const float *v, size_t n)
 {
@@ -119,10 +120,8 @@ static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64
     }
 }
 
-/*
- * Return how many values from `at` on are decoded at once: whole grid rows, or as much of a long
- * row as fits. The sums of a pixel do not depend on where a unit begins.
- */
+/* Return the number of values from `at` on that are decoded at once: whole grid rows, or as much of
+ * a long row as fits. It makes the sums of a pixel independent of where a unit begins. */
 static uint64_t stretch(const struct picture *p, uint64_t at)
 {
     if (p->columns <= PICTURE_ROOM)
@@ -167,8 +166,9 @@ void picture_pixels(const struct picture *p, const struct quant_type *type, bool
 /* ---- PNG ---- */
 
 /*
- * A file: signature, chunks IHDR, IDAT, IEND. A chunk: u32 length, type, data, CRC-32 of the last two. The data of
- * IDAT is a zlib stream of stored blocks, whose content is the rows, each preceded by a 0 byte (no filter).
+ * A file consists of a signature and the chunks IHDR, IDAT and IEND. A chunk consists of a u32
+ * length, a type, data, and the CRC-32 of type and data. The data of IDAT is a zlib stream of
+ * stored blocks, whose content is the rows, each preceded by a 0 byte (no filter).
  */
 enum {
     SIGNATURE = 8,
@@ -205,8 +205,9 @@ static uint32_t bits_of(float v)
 }
 
 /*
- * Return the pixel of this `rank` among those that are above 0 and finite, sorted by size. As
- * integers, their bits sort in the same order. The upper half is found first, then the lower.
+ * Return the pixel with this `rank` among those that are above 0 and finite, sorted by size. As
+ * integers, their bits sort in the same order. The upper half of the bits is found first, then the
+ * lower.
  */
 static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
 {
@@ -227,7 +228,8 @@ static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
     return ret;
 }
 
-/* Return the 99.9th percentile of the pixels above 0, 0 if there are none, or -1 without memory. */
+/* Return the 99.9th percentile of the pixels above 0; 0 if there are no such pixels; -1 without
+ * memory. */
 static double brightest(const float *pixel, size_t n)
 {
     size_t bright = 0;
@@ -266,7 +268,7 @@ static void paint(const struct picture *p, const float *pixel, double most, uint
     }
 }
 
-/* Begin a chunk of n bytes of data. Returns the place of the data. */
+/* Begin a chunk with n bytes of data. Returns the offset of the data. */
 static size_t chunk_begin(struct buf *out, const char *type, size_t n)
 {
     buf_uint(out, n, 4, true);

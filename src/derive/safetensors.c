@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shows models as safetensors: see safetensors.h. */
+/* Shows the model as a safetensors file: see safetensors.h. */
 #include "derive/safetensors.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "text/json.h"
 #include "text/number.h"
 
-enum { PAGE = 4096, LENGTH = 8 /* LENGTH: bytes before the header */ };
+enum { PAGE = 4096, LENGTH = 8 /* LENGTH: size of the length before the header */ };
 
 /* ---- names, and omitted tensors and keys ---- */
 
@@ -32,10 +32,8 @@ static bool is_utf8(const char *s, size_t n)
     return true;
 }
 
-/*
- * Return the text itself if it is UTF-8, else a copy in `room`: other bytes become %XX in tensors'
- * names, U+FFFD in keys and their texts.
- */
+/* Return the text itself if it is UTF-8, else a copy in `room` in which offending bytes are
+ * replaced: by %XX in tensors' names, by U+FFFD in keys and their texts. */
 static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tensor)
 {
     const uint8_t *p = (const uint8_t *)s;
@@ -55,7 +53,7 @@ static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tens
     return (const char *)room->data;
 }
 
-/* Add a JSON string of n bytes. */
+/* Add n bytes as a JSON string. */
 static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
 {
     CLEANUP(buf_free) struct buf room = BUF_INIT;
@@ -73,7 +71,7 @@ static const char *name_of(const struct gguf *g, bool tensor, uint32_t i, size_t
     return tensor ? gguf_name(g, &g->tensor[i]) : gguf_key(g, &g->kv[i]);
 }
 
-/* Omit name i if the index has a name that is shown the same way; else add it. */
+/* Omit name i if the index has a name that is shown alike; else add it to the index. */
 static int omit_double(const struct gguf *g, bool tensor, struct index *seen, uint32_t i,
                        bool *omit)
 {
@@ -97,10 +95,8 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
     return 0;
 }
 
-/*
- * Omit all but the first of names that are shown alike. The parser refuses equal names, so this can
- * only happen where names are changed to be shown.
- */
+/* Omit all but the first of the names that are shown alike. The parser refuses equal names, so this
+ * can happen only if names must be changed to be shown. */
 static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
 {
     const uint32_t all = tensor ? g->n_tensors : g->n_kv;
@@ -129,21 +125,21 @@ static bool is_one_of(const char *name, size_t n, const char *const *list)
 
 /* ---- the plan ---- */
 
-/* The tensors and keys that a build, or measuring its size, includes. */
+/* The tensors and keys to include when the file is measured or made. */
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;
-    /* Owned: whether each tensor is omitted: without values, or named like the metadata or an
-     * earlier tensor. */
+    /* Owned: whether each tensor is omitted because it has no values, or is named like the metadata
+     * or an earlier tensor. */
     bool *tensor;
-    /* Owned: whether each key is omitted: an array, hidden, or named like another entry of the
-     * metadata. */
+    /* Owned: whether each key is omitted because it is an array, hidden, or named like another
+     * entry in the metadata. */
     bool *key;
-    bool tensors;   /* some tensors are omitted */
-    uint64_t limit; /* keys with a longer text are also omitted */
+    bool tensors;   /* at least one tensor is omitted */
+    uint64_t limit; /* entries with a longer text are also omitted */
 };
 
-/* Make a plan. Returns 0 or -ENOMEM; free the plan in both cases. */
+/* Make a plan. Returns 0 or -ENOMEM; free the plan in either case. */
 static int plan_make(const struct snapshot *s, enum safetensors_as as, struct plan *p)
 {
     static const char *const reserved[] = {"__metadata__", NULL};
@@ -189,7 +185,7 @@ static const char *dtype_of(uint32_t type)
     return NULL;
 }
 
-/* Return how the values of a tensor are shown. */
+/* Return the form in which the values of a tensor are shown. */
 static const struct form *form_of(const struct plan *p, const struct gguf_tensor *t,
                                   const char **dtype)
 {
@@ -236,7 +232,7 @@ static void add_key(const struct plan *p, uint32_t i, struct buf *out)
     buf_char(out, '"');
 }
 
-/* Add `,"ggufs.omitted":"[\"a\",...]"`. */
+/* Add the list of omitted tensors as `,"ggufs.omitted":"[\"a\",...]"`. */
 static void add_omitted(const struct plan *p, struct buf *out)
 {
     const struct gguf *g = p->g->gguf;
@@ -279,7 +275,7 @@ static void add_metadata(const struct plan *p, struct buf *out)
 
 /* ---- tensors ---- */
 
-/* Call add() for each tensor in the order of the data. */
+/* Call add() for each tensor, in the order of the data. */
 static int each_tensor(const struct plan *p,
                        int (*add)(void *arg, uint32_t i, const struct form *f, const char *dtype),
                        void *arg)
@@ -302,7 +298,7 @@ static int each_tensor(const struct plan *p,
 struct writing {
     const struct plan *p;
     struct buf *out;
-    uint64_t at; /* offset in the data */
+    uint64_t at; /* offset of the next tensor in the data */
 };
 
 static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *dtype)
@@ -322,7 +318,7 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
     return buf_error(w->out);
 }
 
-/* Write the header without its padding. *data: bytes of all tensors. */
+/* Write the header without its padding. *data gets the size of all tensors in bytes. */
 static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 {
     struct writing w = {p, out, 0};
@@ -335,7 +331,7 @@ static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 
 /* ---- the limit of the header ---- */
 
-/* Return where the data begins in the file, given n bytes of header without padding. */
+/* Return the offset of the data in the file, given n bytes of header without padding. */
 static uint64_t data_begin(uint64_t n)
 {
     return (LENGTH + n + PAGE - 1) / PAGE * PAGE;
@@ -352,10 +348,8 @@ static int by_length(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/*
- * Omit the longest keys until the header, n bytes with all of them, is short enough. Keys of the
- * same length are omitted together.
- */
+/* Omit the longest keys until the header, which has n bytes with all keys, is short enough. Keys of
+ * the same length are omitted together. */
 static int limit_keys(struct plan *p, uint64_t n)
 {
     int r = 0;
@@ -379,7 +373,7 @@ static int limit_keys(struct plan *p, uint64_t n)
     return r < 0 ? r : fits(n) ? 0 : -EFBIG;
 }
 
-/* Measure the header, without padding, and the data. */
+/* Measure the header without its padding, and the data. */
 static int measure(struct plan *p, uint64_t *head, uint64_t *data)
 {
     struct buf m = BUF_MEASURE;
@@ -397,7 +391,8 @@ static int measure(struct plan *p, uint64_t *head, uint64_t *data)
 
 struct kept_file {
     struct snapshot_part part;
-    _Atomic(uint64_t) size;        /* + 1; 0: not measured yet; UINT64_MAX: not possible */
+    /* the size plus 1; 0: not measured yet; UINT64_MAX: the file is not possible */
+    _Atomic(uint64_t) size;
     _Atomic(struct image *) image; /* a reference, or NULL */
 };
 
@@ -455,7 +450,7 @@ static int add_values(void *arg, uint32_t i, const struct form *f, const char *d
     return 0;
 }
 
-/* Write the length and the header, padded. */
+/* Write the length and the padded header. */
 static int make_head(struct plan *p, struct buf *out)
 {
     uint64_t head, data, begin;
@@ -499,7 +494,7 @@ int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image *
     if (r < 0)
         return r;
     if (im != atomic_load(&f->image) && !atomic_compare_exchange_strong(&f->image, &other, im)) {
-        image_unref(im); /* another thread was faster */
+        image_unref(im); /* another thread made the image first */
         im = other;
     }
     *ret = image_ref(im);

@@ -8,13 +8,13 @@
  *     data      tensors without gaps, the largest element types first, so that each is aligned
  *
  * Names that are not UTF-8 have %XX for the offending bytes. Tensors without values, a tensor named
- * "__metadata__", and all but the first of those whose names become equal are omitted, and listed
- * in the metadata under "ggufs.omitted" (a JSON array). If names of keys become equal (U+FFFD for
- * bytes that are not UTF-8), the first key is shown. If keys make the header too long, the longest
- * are omitted.
+ * "__metadata__", and all but the first of the tensors whose names become equal are omitted, and
+ * listed in the metadata under "ggufs.omitted" (a JSON array). Keys have U+FFFD for bytes that are
+ * not UTF-8; if their names become equal, only the first key is shown. If the keys make the header
+ * too long, the longest are omitted.
  *
- * Threads: any. Results are kept with the snapshot: the size after it is first requested, the image
- * after the file is first opened.
+ * Any thread may call these functions. Results are kept with the snapshot: the size once it has
+ * been requested, the image once the file has been opened.
  */
 #ifndef DERIVE_SAFETENSORS_H
 #define DERIVE_SAFETENSORS_H
@@ -25,15 +25,15 @@
 
 enum safetensors_as {
     SAFETENSORS_OWN, /* floats and integers as stored, all other types as F32 */
-    SAFETENSORS_F32, /* all values except integers in one type */
+    SAFETENSORS_F32, /* integers as stored, all other values in one type */
     SAFETENSORS_F16,
     SAFETENSORS_BF16,
 };
 
-/* Compute the size of the file. Returns 0, -EFBIG (the header is too long even without keys) or
- * -ENOMEM. */
+/* Compute the size of the file. Returns 0, -EFBIG (the header is too long even without keys, or the
+ * file is too large) or -ENOMEM. */
 int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret);
-/* Get a reference to the file. Returns 0, -EFBIG or -ENOMEM. */
+/* Get a reference to the image of the file. Returns 0, -EFBIG or -ENOMEM. */
 int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes statistics of values: see stats.h. */
+/* Computes statistics of a tensor's values: see stats.h. */
 #include "derive/stats.h"
 
 #include <errno.h>
@@ -13,8 +13,7 @@
 #include "quant/quant.h"
 #include "text/number.h"
 
-/* Move the finite values to the front, and count the others. Returns the number of finite
- * values. */
+/* Move the finite values to the front and count the others. Returns the number of finite values. */
 static size_t leave_finite(struct moments *m, float *x, size_t n)
 {
     size_t left = 0;
@@ -41,7 +40,7 @@ void moments_add(struct moments *m, float *x, size_t n)
     own.n = n;
     if (n > 0) {
         struct quant_extremes e = quant_extremes(x, n);
-        /* -0 becomes 0, because it must not matter which zero comes first. */
+        /* -0 becomes 0, so that it does not matter which zero comes first. */
         own.min = e.min + 0.0f;
         own.max = e.max + 0.0f;
         own.zeros = e.zeros;
@@ -111,8 +110,8 @@ static uint64_t dead(const atomic_uint *word, uint64_t n)
     return ret;
 }
 
-/* Mark the columns of n values of a row, from column `at` of all matrices on. Words whose bits are
- * all set are skipped. */
+/* Mark the columns of n values in a row; `at` is the first one's column, counted over all matrices.
+ * Words whose bits are all set are skipped. */
 static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t n)
 {
     for (size_t i = 0, some; i < n; i += some) {
@@ -128,7 +127,7 @@ static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t 
     }
 }
 
-/* Mark the rows and columns of n values, starting with number `at`. */
+/* Mark the rows and columns of n values; the first is value number `at`. */
 static void mark_alive(struct alive *a, const float *x, uint64_t at, size_t n)
 {
     uint64_t row = at / a->columns, column = at % a->columns;
@@ -173,23 +172,23 @@ void spread_join(struct spread *s, const struct spread *next)
 
 /* ---- as text ---- */
 
-/* Widths of columns. A double takes at most 24 characters ("-2.2250738585072014e-308"), a float 15,
- * a count 20. */
+/* Widths of columns. A double has at most 24 characters ("-2.2250738585072014e-308"), a float 15, a
+ * count 20. */
 enum { NAME = 14, VALUE = 28, DOUBLE = 24, COUNT = 20, BAR = 40, FLOAT = 15 };
-/* Lines of the histogram: below -4 deviations, quarters, above. */
+/* Lines of the histogram: one below -4 deviations, 32 for quarters of a deviation, one above 4. */
 enum { LINES = 1 + 32 + 1 };
 
 _Static_assert(15 * (NAME + VALUE + 1) + LINES * (DOUBLE + 1 + COUNT + 1 + BAR + 1) == STATS_TEXT,
                "the size of `stats`");
 
-/* Append spaces until `width` bytes have been written since `from`, or memory is short. */
+/* Append spaces until `width` bytes follow `from`, or memory runs out. */
 static void pad(struct buf *out, size_t from, size_t width)
 {
     while (!out->err && out->len - from < width)
         buf_char(out, ' ');
 }
 
-/* Write a line. single: print the shortest float. */
+/* Write a line with a value. If `single`, print it as the shortest float. */
 static void value_line(struct buf *out, const char *name, double v, bool single)
 {
     size_t from = out->len;
@@ -207,7 +206,8 @@ static void count_line(struct buf *out, const char *name, uint64_t n)
     buf_printf(out, "%-*s%-*" PRIu64 "\n", NAME, name, VALUE, n);
 }
 
-/* Write NumPy's index of value i, according to `shape`, or "-" if it has too many numbers. */
+/* Write the index of value i in NumPy's order (that of `shape`), or "-" if there is no such value
+ * or the index is too long. */
 static void index_line(struct buf *out, const char *name, const struct gguf *g,
                        const struct gguf_tensor *t, uint64_t i, bool any)
 {
@@ -227,7 +227,7 @@ static void index_line(struct buf *out, const char *name, const struct gguf *g,
     buf_char(out, '\n');
 }
 
-/* Any count above 0 gets a bar; the largest gets a full one. */
+/* Return the length of a count's bar. Any count above 0 gets a bar; the largest gets a full one. */
 static size_t bar(uint64_t n, uint64_t most)
 {
     size_t ret = (size_t)ceil((double)n / (double)most * BAR);
@@ -275,7 +275,8 @@ void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct 
     index_line(out, "absmax_at", g, t, s->first - 1, s->first > 0);
     count_line(out, "beyond_6_std", s->count[0] + s->count[QUANT_BINS - 1]);
     count_line(out, "zeros", m->zeros);
-    /* For a single row or column, rows and columns swap roles. */
+    /* Without marks, a matrix is a single row or column, in which each zero is a column or row of
+     * zeros. */
     count_line(out, "zero_rows",
                a->row            ? dead(a->row, a->matrices * a->rows)
                : a->columns == 1 ? m->zeros
@@ -296,8 +297,8 @@ void stats_head(struct buf *out)
     buf_str(out, "name\ttype\telements\tshape\tmin\tmax\tmean\tstd\tabsmax\tzeros\tnan\tinf\n");
 }
 
-/* Return the maximum length of min, max, mean, std, absmax, zeros, nan and inf, each after a
- * tab. */
+/* Return the maximum length of min, max, mean, std, absmax, zeros, nan and inf, each with a tab
+ * before it. */
 static size_t fields_most(const struct gguf_tensor *t)
 {
     return 3 * (1 + FLOAT) + 2 * (1 + DOUBLE) + 3 * (1 + digits_u64(t->n_elem));

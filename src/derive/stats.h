@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes and writes statistics of a tensor's values: `stats` and the lines of `stats.tsv`.
+ * Computes statistics of a tensor's values and writes them as `stats` and the lines of `stats.tsv`.
  *
- * Values come in any number of stretches, each measured separately; the measurements are joined in
+ * Values come in any number of stretches, each measured separately. The measurements are joined in
  * the order of the values, so the result does not depend on the number of threads. NaN and
- * infinities are counted and skipped. Sums are in double, and stable: the deviation of each stretch
- * is taken from its own mean. A second pass computes the statistics that depend on the overall mean
- * and deviation.
+ * infinities are counted and skipped. Sums are in double precision and stable, because the
+ * deviation of each stretch is taken from its own mean. A second pass computes the statistics that
+ * depend on the overall mean and deviation.
  *
- * Threads: pure functions, except that threads may set marks of one struct alive at the same time.
+ * All functions are pure, except that several threads may set marks in one struct alive at the same
+ * time.
  */
 #ifndef DERIVE_STATS_H
 #define DERIVE_STATS_H
@@ -21,7 +22,8 @@
 #include "gguf/gguf.h"
 #include "quant/quant.h"
 
-/* Values [first, first + n) of a tensor whose first block is `data`, as the host's floats. May run under map_guard(). */
+/* Read values [first, first + n) of a tensor whose first block is `data` as the host's floats. May
+ * run under map_guard(). */
 static inline void floats_read(const struct quant_type *t, bool big, const uint8_t *data,
                                uint64_t first, size_t n, float *dst)
 {
@@ -32,7 +34,7 @@ static inline void floats_read(const struct quant_type *t, bool big, const uint8
     }
 }
 
-/* Over the finite values; without any, min and max are meaningless. */
+/* Moments of the finite values. If there are no finite values, min and max are meaningless. */
 struct moments {
     uint64_t n, zeros, nan, inf;
     float min, max;
@@ -42,13 +44,14 @@ struct moments {
 
 #define MOMENTS_NONE ((struct moments){0})
 
-/* Maximum number of values in a stretch: they fit the processor's first-level cache. A multiple of
- * every block. */
+/* Maximum number of values in a stretch, which fits in the processor's first-level cache. A
+ * multiple of every block size. */
 enum { STATS_STRETCH = 4096 };
 
-/* Measure n host floats, at most STATS_STRETCH, and join the result to *m. The floats may be reordered. */
+/* Measure n host floats, at most STATS_STRETCH, and join the measurement to *m. The floats may be
+ * reordered. */
 void moments_add(struct moments *m, float *x, size_t n);
-/* Join the measurements of the following values. */
+/* Join the measurements of the values that follow to *m. */
 void moments_join(struct moments *m, const struct moments *next);
 /* Return the largest magnitude of a finite value, or 0 if there are none. */
 float moments_absmax(const struct moments *m);
@@ -56,37 +59,39 @@ float moments_absmax(const struct moments *m);
 /* Results of the second pass. */
 struct spread {
     uint64_t count[QUANT_BINS];
-    uint64_t first; /* the first value of the largest magnitude, counted from 1; 0: none yet */
-    double fourth;  /* sum of the fourth powers of the distances from the mean */
+    /* number of the first value of the largest magnitude, counted from 1; 0: none yet */
+    uint64_t first;
+    double fourth; /* sum of the fourth powers of the distances from the mean */
 };
 
-/* Rows and columns of the last two dimensions that have a nonzero value. */
+/* The rows and columns of each matrix that have a nonzero value. */
 struct alive {
-    uint64_t columns, rows; /* sizes of a matrix */
+    uint64_t columns, rows; /* size of a matrix */
     uint64_t matrices;
-    /* A bit for each row and column, over all matrices; `row` owns `column`. NULL: zeros are
-     * counted instead. */
+    /* A bit for each row and column of all matrices; `row` owns `column`. NULL: zeros are counted
+     * instead. */
     atomic_uint *row, *column;
 };
 
-/* Begin. Returns 0 or -ENOMEM. */
+/* Begin without marks. Returns 0 or -ENOMEM. */
 int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t);
 void alive_free(struct alive *a);
 
-/* Measure n host floats, at most STATS_STRETCH, starting with number `at`. They may be reordered. */
+/* Measure n host floats, at most STATS_STRETCH; the first is value number `at`. They may be
+ * reordered. */
 void spread_add(struct spread *s, struct alive *a, const struct moments *all, float *x, uint64_t at,
                 size_t n);
 void spread_join(struct spread *s, const struct spread *next);
 
-/* Size of `stats` in bytes, always the same. */
+/* Size of `stats` in bytes, which is always the same. */
 #define STATS_TEXT 3603
 void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 const struct spread *s, const struct alive *a, struct buf *out);
 
 /*
  * Write the head of `stats.tsv`, and the line of a tensor. A line's length does not depend on the
- * moments (NULL: a type without values, whose fields stay empty). Blanks after the last field, a
- * number, fill the line.
+ * moments (NULL for a type without values, whose fields stay empty), because blanks after the last
+ * field fill the line.
  */
 void stats_head(struct buf *out);
 size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes lines about tensors: see table.h. */
+/* Writes files with a line per tensor: see table.h. */
 #include "derive/table.h"
 
 #include <inttypes.h>
@@ -12,7 +12,8 @@
 #include "model/facts.h"
 #include "text/table.h"
 
-/* A role: the tensors of all blocks that have the same name apart from the block's number. */
+/* A role consists of the tensors in all blocks that have the same name apart from the block's
+ * number. */
 enum { ROLES_MOST = 256, TYPES_MOST = 8, ROLE_LEN = 64 };
 
 struct role {
@@ -29,7 +30,7 @@ static void share(uint64_t bytes, double all, struct buf *out)
     buf_printf(out, "%.2f%%", all > 0 ? 100 * (double)bytes / all : 0);
 }
 
-/* Write "attn_q" for "blk.7.attn_q.weight". */
+/* Write the name of a tensor's role, such as "attn_q" for "blk.7.attn_q.weight". */
 static void role_name(const struct gguf *g, const struct gguf_tensor *t, char dst[ROLE_LEN])
 {
     static const char weight[] = ".weight";
@@ -50,7 +51,7 @@ static void role_name(const struct gguf *g, const struct gguf_tensor *t, char ds
     }
 }
 
-/* Count a tensor. Roles that do not fit are counted with the last. */
+/* Count a tensor. Once there is no room for another role, tensors are counted with the last. */
 static void add_role(struct role *role, size_t *n, const struct gguf *g,
                      const struct gguf_tensor *t)
 {
@@ -71,7 +72,7 @@ static void add_role(struct role *role, size_t *n, const struct gguf *g,
     role[i].bytes += t->nbytes;
 }
 
-/* Write "ffn_down  16 x Q6_K, 16 x Q4_K  26.10%". */
+/* Write a line for each role, such as "ffn_down  16 x Q6_K, 16 x Q4_K  123456  26.10%". */
 static void add_roles(const struct gguf *g, double all, struct buf *out)
 {
     CLEANUP(buf_free) struct buf lines = BUF_INIT, room = BUF_INIT;
@@ -191,7 +192,7 @@ uint64_t lines_size(const struct lines *l, const struct snapshot *g)
     return g->gguf->n_tensors ? l->end[g->gguf->n_tensors - 1] : l->head;
 }
 
-/* Return the first tensor whose line ends after `off`. */
+/* Return the index of the first tensor whose line ends after `off`. */
 static uint32_t line_at(const struct lines *l, uint32_t n, uint64_t off)
 {
     return (uint32_t)upto_u64(l->end, 0, sizeof(l->end[0]), n, off);

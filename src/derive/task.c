@@ -17,14 +17,14 @@
 typedef void EVP_MD_CTX;
 #endif
 
-/* Number of bytes hashed, or values measured, per unit, in some milliseconds. Values: whole
- * stretches. */
+/* Numbers of bytes hashed and of values measured per unit, which takes some milliseconds. Values
+ * are measured in whole stretches. */
 #define HASHED ((uint64_t)8 << 20)
 #define MEASURED ((uint64_t)1024 * STATS_STRETCH)
-/* Each unit keeps its own result until all are joined: at most 20 MiB in all. */
+/* Each unit keeps its own result until all are joined; these take at most 20 MiB in all. */
 #define UNITS_MOST ((uint64_t)1 << 16)
 
-/* Number of decoded values per thread. */
+/* Number of values for which each thread has room. */
 enum { ROOM = 4096 };
 _Static_assert((int)ROOM >= (int)PICTURE_ROOM && (int)ROOM >= (int)STATS_STRETCH, "room for all");
 
@@ -37,19 +37,19 @@ struct pass {
     const struct quant_type *type;
     bool big;
     void (*look)(const struct unit *u); /* runs under map_guard() */
-    uint64_t measured;                  /* number of values per unit */
+    uint64_t measured;                  /* number of values measured per unit */
     EVP_MD_CTX *digest;                 /* for a hash */
     bool failed;                        /* the library reported a failure */
-    struct moments *part;               /* owned, like the next two: one per unit */
-    struct spread *spread;              /* like `part` */
+    struct moments *part;               /* owned; one per unit */
+    struct spread *spread;              /* owned; one per unit */
     struct alive alive;
     struct picture picture;
-    float *pixel; /* see picture_pixels() */
+    float *pixel; /* owned; see picture_pixels() */
 };
 
 struct unit {
     struct pass *p;
-    uint64_t no, first, end; /* range of the values, or of bytes to hash */
+    uint64_t no, first, end; /* number of the unit; range of its values, or of bytes to hash */
     const uint8_t *data;     /* data of the tensor */
     float *room;
 };
@@ -85,8 +85,8 @@ static int look(void *arg)
     return 0;
 }
 
-/* A page partly beyond the end of a truncated file reads as zeros, so the length is checked
- * afterwards. */
+/* Run a unit. A page partly beyond the end of a truncated file reads as zeros, so the length is
+ * checked afterwards. */
 static int do_unit(void *arg, uint64_t no, void *room)
 {
     struct pass *p = arg;
@@ -104,7 +104,7 @@ static int do_unit(void *arg, uint64_t no, void *room)
     int r = store_bytes(t->view.store, t->tensor, first, end, p->tensor->nbytes, &copy, &u.data);
     if (r < 0)
         return r;
-    /* Other bytes are not touched. */
+    /* Point to where byte 0 would be; only bytes [first, end) are accessed. */
     u.data = (const uint8_t *)((uintptr_t)u.data - (uintptr_t)first);
     r = map_guard(look, &u);
     free(copy);
@@ -125,7 +125,7 @@ const char *task_hash_library(void)
     return OpenSSL_version(OPENSSL_VERSION);
 }
 
-/* Must not allocate or lock. */
+/* Hash a unit's bytes. Must not allocate memory or take a lock. */
 static void hash(const struct unit *u)
 {
     u->p->failed |=

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes one result of one tensor, in units of some milliseconds: hashes unit by unit, all other
- * results on several processors (base/pool.h).
+ * Computes one result of one tensor, in units of some milliseconds. The units of a hash run one
+ * after another, all others on several processors (base/pool.h).
  *
- * Threads: any; pure, except for reading the model's files.
+ * Any thread may call these functions; they are pure except for reading the model's files.
  */
 #ifndef DERIVE_TASK_H
 #define DERIVE_TASK_H
@@ -16,11 +16,11 @@
 const char *task_hash_library(void);
 
 struct task {
-    struct view view; /* references */
+    struct view view; /* owned references */
     uint32_t tensor;
     enum derived what;
-    const atomic_bool *stop; /* true: end early; may be NULL */
-    struct moments moments;  /* for MOMENTS and STATS */
+    const atomic_bool *stop; /* set to true to end the task early; may be NULL */
+    struct moments moments;  /* for DERIVED_MOMENTS and DERIVED_STATS */
     bool measured;           /* `moments` are already known */
     struct buf bytes;        /* owned: the result */
 };

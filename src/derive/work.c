@@ -3,9 +3,9 @@
  * Computes results on demand: see work.h.
  *
  * A wish (struct want) advances over its tensors: it starts jobs ahead, passes tensors whose
- * results are kept, and is answered when it has passed the last.
+ * results are kept, and is answered when it has passed the last one.
  *
- * Unless noted otherwise, callers of static functions hold the lock.
+ * Unless noted otherwise, call the static functions that take a struct work with its lock held.
  */
 #include "derive/work.h"
 
@@ -15,26 +15,24 @@
 #include "base/pool.h"
 #include "derive/task.h"
 
-/*
- * Number of jobs beyond one per processor: for wishes for one tensor, which thus share the
- * processors; and for small tensors, which never wait for others.
- */
+/* Number of jobs beyond one per processor: the first for wishes for one tensor, which thus share
+ * the processors; the second for small tensors, which never wait for others. */
 enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 
-/* A tensor below this size counts as small, because its result takes no time. */
+/* A tensor up to this size in bytes counts as small, because its result takes little time. */
 #define SMALL ((uint64_t)16 << 20)
 
 struct want {
     struct want *next;
-    struct want *also; /* another wish, answered at the same time */
+    struct want *also; /* next wish among those answered at the same time */
     struct view view;  /* references */
     enum derived what;
-    uint32_t first; /* the range of tensors */
+    uint32_t first; /* the first of its tensors */
     uint32_t ready; /* all tensors before this one are kept, or omitted */
     uint32_t start; /* all tensors before this one have been started */
     uint32_t last;
     int err;
-    /* Done() is being called: until it returns, the results that were waited for stay kept. */
+    /* done() is being called; until it returns, the results that were waited for stay kept */
     bool answered;
     struct work_waiter waiter;
 };
@@ -50,16 +48,16 @@ struct job {
 struct work {
     struct lock lock;
     struct cond idle;   /* signalled when no thread is left */
-    atomic_bool ending; /* set under the lock */
+    atomic_bool ending; /* set with the lock held */
     /* Protected by the lock: */
     struct kept kept;
-    struct want *wants; /* the first wish is served next */
+    struct want *wants; /* a list; the first wish is served next */
     struct job *jobs;   /* jobs with results that are not kept yet */
-    unsigned running;   /* jobs that have not ended ... */
-    unsigned threads;   /* ... and those that check whether others can begin */
+    unsigned running;   /* number of jobs that have not ended */
+    unsigned threads;   /* the same, plus the threads that check whether other jobs can begin */
 };
 
-/* Number of jobs of all works; each work changes it under its own lock. */
+/* Sum of `running` of all struct work; each changes it with its own lock held. */
 static atomic_uint running;
 
 struct work *work_new(void)
@@ -78,7 +76,7 @@ static struct tensor_id id_of(const struct view *v, uint32_t i)
     return ids_of(v->snap->ids, i);
 }
 
-/* Return the index in a view of a tensor in this state, or IDS_NONE if the view does not show
+/* Return the index that a tensor in this state has in a view, or IDS_NONE if the view does not show
  * it. */
 static uint32_t place_of(const struct view *v, struct tensor_id of)
 {
@@ -111,7 +109,7 @@ static void job_free(struct job *j)
 
 /* ---- wishes and jobs ---- */
 
-/* True if this wish needs nothing more for the tensor. */
+/* Returns true if this wish needs nothing more for the tensor. */
 static bool settled(const struct work *w, const struct want *want, uint32_t i)
 {
     const struct snapshot *g = want->view.snap;
@@ -129,12 +127,13 @@ static bool is_computed(const struct work *w, const struct want *want, uint32_t 
     return j;
 }
 
-/* True if the wish can be answered. */
+/* Returns true if the wish can be answered. */
 static bool is_ready(const struct work *w, struct want *want)
 {
     while (want->ready < want->last && settled(w, want, want->ready))
         want->ready++;
-    /* A result may have been dropped again before the wish passed it. */
+    /* A result may have been dropped again before the wish passed it; it must then be computed
+     * again. */
     bool all = want->ready == want->last;
     if (want->start < want->ready || (!all && !is_computed(w, want, want->ready)))
         want->start = want->ready;
@@ -187,7 +186,8 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
     return 0;
 }
 
-/* Start a job for the wish, if one is left to start and a processor is free. */
+/* Start a job for the wish if one is left to start and a processor is free. Returns false if no job
+ * was started. */
 static bool start_one(struct work *w, struct want *want)
 {
     for (; !is_ready(w, want) && want->start < want->last; want->start++) {
@@ -227,7 +227,7 @@ static bool is_needed(void *work, struct tensor_id of)
     return want;
 }
 
-/* Keep a computed result, or fail the wishes that wait for it. */
+/* Keep a computed result; if r is an error, make the wishes that wait for the result fail. */
 static void keep(struct work *w, struct job *j, int r)
 {
     struct task *t = &j->task;
@@ -251,8 +251,8 @@ static void keep(struct work *w, struct job *j, int r)
     }
 }
 
-/* Answer the wishes that are ready, and release the lock meanwhile. Returns false if no wish is
- * ready. */
+/* Answer the wishes that are ready; the lock is released during their done(). Returns false if no
+ * wish is ready. */
 static bool answer(struct work *w)
 {
     struct want *list = NULL, **end = &list, *next;
@@ -279,7 +279,7 @@ static bool answer(struct work *w)
     return true;
 }
 
-/* Run a turn of the pool. */
+/* Run a job in a turn of the pool. */
 static bool run(struct pool_job *job, struct timespec *again)
 {
     struct job *j = (struct job *)job;
@@ -305,7 +305,7 @@ static bool run(struct pool_job *job, struct timespec *again)
 
 /* ---- wishes ---- */
 
-/* Implements work_want(). */
+/* Do what work_want() does, with the lock held. */
 static int want_now(struct work *w, struct want *want)
 {
     const struct work_waiter *waiter = &want->waiter;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The models that paths refer to: see models.h. */
+/* Finds the models that paths refer to: see models.h. */
 #include "shelf/models.h"
 
 #include <errno.h>
@@ -17,14 +17,14 @@
 /* ---- directories and files, each once ---- */
 
 struct file_id {
-    struct link link; /* the first */
+    struct link link; /* must come first */
     dev_t dev;
     ino_t ino;
-    size_t model; /* its index, for a file */
+    size_t model; /* for a file: index of its model */
 };
 
-/* Add a file or directory. Returns 1 if it is new, and remembers the model; 0 if it is known, and
- * *model is then its model; -ENOMEM. */
+/* Add a file or directory. Returns 1 after recording *model for it if it is new; 0 after setting
+ * *model to the recorded one if it is known; or -ENOMEM. */
 static int ids_add(struct table *t, const struct stat *st, size_t *model)
 {
     const uint64_t words[] = {st->st_dev, st->st_ino}, hash = hash_name(words, sizeof(words));
@@ -92,7 +92,8 @@ static int add_unreadable(struct models *m, const char *path, int error)
     return add_error(m, path, error, why);
 }
 
-/* Add a file. If it belongs to a split model, add that model, unless it is in the list. */
+/* Add a file. If it belongs to a split model, add that model instead, unless the list already has
+ * it. */
 static int add_file(struct models *m, const char *path)
 {
     struct split s;
@@ -117,14 +118,14 @@ static int add_file(struct models *m, const char *path)
 struct visit {
     struct place place;
     char *label; /* owned */
-    bool named;  /* by a store: the label is not a path */
+    bool named;  /* a store gave the label, which is not a path */
 };
 
 struct walk {
     struct models *models;
     struct reach reach;
     struct table folders;
-    struct visit *later; /* owned; links to directories */
+    struct visit *later; /* owned: links to directories, to visit at the end */
     size_t n, cap;
 };
 
@@ -136,8 +137,8 @@ static void visit_free(struct visit *v)
 
 static int walk(struct walk *w, const struct visit *v);
 
-/* Visit a place now, or later if it is a link. Places already visited are left out. Takes ownership
- * of the place. */
+/* Visit a place now, or later if it was reached by a link. Places already visited are skipped.
+ * Takes ownership of the place and the label. */
 static int walk_folder(struct walk *w, const struct visit *above, struct item *i, char *label)
 {
     struct visit v = {i->place, label, above->named || i->place.store};
@@ -159,8 +160,8 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     return r;
 }
 
-/* Return the bytes of "DIR/llama3.1:" in "DIR/llama3.1:8b/model", or 0 if it has no tag. *tag: the
- * tag's length. */
+/* Return the length of "DIR/llama3.1:" in "DIR/llama3.1:8b/model", or 0 if the label has no tag.
+ * *tag gets the tag's length. */
 static size_t before_tag(const char *label, size_t *tag)
 {
     const char *end = strrchr(label, '/'), *at = end;
@@ -170,8 +171,8 @@ static size_t before_tag(const char *label, size_t *tag)
     return *tag ? (size_t)(at - label) + 1 : 0;
 }
 
-/* Add a second name of a model: another tag of the same ollama model is kept beside the first.
- * Returns 0 or -ENOMEM. */
+/* Add another name for model `no`. If it is another tag of the same ollama model, it is kept beside
+ * the first; otherwise it is ignored. Returns 0 or -ENOMEM. */
 static int add_tag(struct models *m, size_t no, const char *label)
 {
     size_t tag, first;
@@ -189,8 +190,8 @@ static int add_tag(struct models *m, size_t no, const char *label)
     return 0;
 }
 
-/* Add a model. Anything but a regular file, and anything in a mount, is left out; a dangling link
- * is an error. */
+/* Add a model, taking ownership of the label. Skips anything but a regular file, and anything in a
+ * mount of ggufs; a dangling link is added with its error. */
 static int walk_model(struct walk *w, const struct visit *above, const struct item *i, char *label)
 {
     int e = i->error.code, r = 1;
@@ -222,9 +223,9 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
     struct item i;
     char *label;
     int r = place_item(&w->reach, &v->place, &ref, &i);
-    if (r < 0) /* it was removed, or must not be shown */
+    if (r < 0) /* the entry was removed or must not be shown */
         return r == -ENOMEM ? r : 0;
-    /* A path, unless a store shows other names than its directories have. */
+    /* The label is a path, unless a store shows names that differ from those of its directories. */
     const char *name = v->place.kind != PLACE_FOLDER || ref.kind > REF_SPLIT ? entry_name(l, n)
                        : ref.kind == REF_SPLIT                               ? path_name(i.path)
                                                                              : ref.a;
@@ -241,7 +242,7 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
     return r;
 }
 
-/* Visit a place and everything below; recursion is as deep as paths may be long. */
+/* Visit a place and everything below it. The length of paths limits the depth of the recursion. */
 static int walk(struct walk *w, const struct visit *v)
 {
     struct listing l = LISTING_INIT;
@@ -254,8 +255,8 @@ static int walk(struct walk *w, const struct visit *v)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Walk the directory at `path`, and then the links to directories, which may have been visited
- * meanwhile. */
+/* Walk the directory at `path`, and then the links to directories, skipping those whose target was
+ * visited in the meantime. */
 static int walk_top(struct walk *w, const char *path)
 {
     struct visit v = {.label = strdup(path)};
@@ -267,7 +268,7 @@ static int walk_top(struct walk *w, const char *path)
         r = walk(w, &v);
     visit_free(&v);
     for (size_t i = 0; r == 0 && i < w->n; i++) {
-        v = w->later[i]; /* the list may move */
+        v = w->later[i]; /* copied, because the list may move */
         w->later[i] = (struct visit){0};
         if (stat(v.place.path, &st) == 0)
             r = ids_add(&w->folders, &st, &(size_t){0});

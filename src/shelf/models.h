@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the models that paths refer to: a file is a model, a split model counts once whichever and
- * however many of its files are named, and a directory stands for all models in and below it.
+ * Finds the models that paths refer to. A file is a model; a split model counts once, however many
+ * of its files are named and whichever they are; and a directory stands for all models in and below
+ * it.
  *
  *     struct models m = MODELS_INIT;
  *     r = models_add(&m, "models");       any number of times
  *     for (size_t i = 0; i < m.n; i++) ... m.model[i].path
  *     models_free(&m);
  *
- * Directories are listed like those of a shelf (place.h), in the order of the shown names. Each
- * directory is visited once, and each file in one is listed once, by the first name that leads to
- * it. Links to directories are visited last.
+ * Directories are listed like those of a shelf (place.h), in the order of the names as shown. Each
+ * directory is visited once, and each file in a directory is listed once, by the first name that
+ * leads to it. Links to directories are visited last.
  *
- * Threads: a struct models belongs to one thread.
+ * Only one thread may use a struct models.
  */
 #ifndef SHELF_MODELS_H
 #define SHELF_MODELS_H
@@ -24,12 +25,12 @@
 #include "base/hash.h"
 
 struct model_path {
-    char *path;    /* owned; path of the file to open; for a split model the first file */
-    char *label;   /* owned; its name in a store; NULL: the path is its name */
+    char *path;    /* owned; path of the file to open; for a split model, that of its first file */
+    char *label;   /* owned; the model's name in a store; NULL: the path is its name */
     char *tags;    /* owned; other ollama tags of the same model: "latest, 8b"; or NULL */
     size_t shards; /* number of files of a split model; 0: not split */
-    int error;     /* 0, or the -errno of a model that cannot be read */
-    char *why;     /* owned; the message of the error */
+    int error;     /* 0, or -errno if the model cannot be read */
+    char *why;     /* owned; the message for the error */
 };
 
 /* Return the name to show for a model. */
@@ -41,16 +42,15 @@ static inline const char *model_label(const struct model_path *m)
 struct models {
     struct model_path *model; /* owned */
     size_t n, cap;
-    struct table files; /* files in directories, each once */
-    bool folders;       /* one of the paths was a directory */
+    struct table files; /* the files found in directories, each once */
+    bool folders;       /* at least one path was a directory */
 };
 
 #define MODELS_INIT ((struct models){0})
 
-/* Add the models at `path`. Returns 0, even if there is none (the path is added anyway), or
- * -ENOMEM. */
+/* Add the models at `path`. If there are none, the path itself is added. Returns 0 or -ENOMEM. */
 int models_add(struct models *m, const char *path);
-/* Add a model, always taking ownership of its texts. Returns 0 or -ENOMEM. */
+/* Add a model, taking ownership of its texts even on failure. Returns 0 or -ENOMEM. */
 int models_put(struct models *m, struct model_path *new);
 void models_free(struct models *m);
 

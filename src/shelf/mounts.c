@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The list of mounts: see mounts.h. */
+/* Reads the kernel's list of mounts: see mounts.h. */
 #include "shelf/mounts.h"
 
 #include <errno.h>
@@ -14,16 +14,14 @@
 
 #include "base/path.h"
 
-/* The kernel's own limit. */
+/* Maximum number of links followed in a path, as in the kernel. */
 #define LINKS_MAX 40
 
-/* The maximum number of bytes to read: about 100,000 mounts. */
+/* The maximum number of bytes to read, enough for about 100,000 mounts. */
 #define LIST_MAX ((size_t)16 << 20)
 
-/*
- * Return the next field, which ends at a space or the end of the line, and may be empty; NULL: no
- * more fields.
- */
+/* Return the next field, which ends at a space or the end of the line and may be empty, or NULL if
+ * there are no more fields. */
 static char *field(char **at)
 {
     char *start = *at;
@@ -44,7 +42,7 @@ bool mount_parse(char *line, struct mount *ret)
     for (int i = 0; i < BEFORE; i++)
         if (!(one[i] = field(&line)))
             return false;
-    do /* any number of tags, and then a dash */
+    do /* skip any number of tags, then a dash */
         tag = field(&line);
     while (tag && strcmp(tag, "-") != 0);
     for (int i = 0; tag && i < BEHIND; i++)
@@ -68,7 +66,7 @@ bool mount_parse(char *line, struct mount *ret)
     return true;
 }
 
-/* Return the text after the name of an option in a list, or NULL if the list does not have it. */
+/* Return the text after the name of an option in a list, or NULL if the list lacks that option. */
 static const char *option(const char *options, const char *name)
 {
     size_t n = strlen(name);
@@ -159,7 +157,7 @@ const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at
     return NULL;
 }
 
-/* Return the directory's real path with the last name appended. The caller frees it. */
+/* Return the real path of a path's directory with the last name appended. The caller frees it. */
 static char *in_real_folder(const char *path, const char *slash)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -176,8 +174,8 @@ static char *in_real_folder(const char *path, const char *slash)
     return all;
 }
 
-/* Follow one symbolic link at the end of a path. Returns the new path, which replaces the old, or
- * NULL if it is not a link. */
+/* Follow one symbolic link at the end of a path. Returns the new path, or NULL if the old one is
+ * not a link. */
 static char *follow(const char *path)
 {
     char target[PATH_MAX], *all = NULL;

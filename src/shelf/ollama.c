@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An ollama store: see ollama.h. */
+/* Reads an ollama store: see ollama.h. */
 #include "shelf/ollama.h"
 
 #include <cjson/cJSON.h>
@@ -18,7 +18,7 @@
 /* The size of a buffer for HOST/NAMESPACE/MODEL/TAG. */
 #define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
 
-/* Return how many names a path below manifests/ has. */
+/* Return the number of names in a path below manifests/. */
 static unsigned names_in(const char *sub)
 {
     unsigned n = *sub != '\0';
@@ -31,7 +31,8 @@ bool ollama_is(struct reach *r, const struct found *dir, const struct names *nam
 {
     const uint8_t manifests = names_type(names, "manifests"), blobs = names_type(names, "blobs");
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    if (blobs != DT_DIR && blobs != DT_LNK) /* often on another disk */
+    /* blobs/ may be a link, as it is often on another disk */
+    if (blobs != DT_DIR && blobs != DT_LNK)
         return false;
     return manifests == DT_DIR ||
            (manifests == DT_LNK && reach_open(r, dir, "manifests", REACH_LINKS, &f) == 0 &&
@@ -58,17 +59,15 @@ static int open_below(struct reach *r, const struct found *dir, const char *sub,
 #define MEDIA "application/vnd.ollama.image."
 #define DIGEST "sha256:"
 
-/*
- * The layers that are shown, by the last word of their media type, in listing order. Rows of one
- * name are adjacent.
- */
+/* The layers that are shown, identified by the last word of their media type, in the order of a
+ * listing. Rows with the same name are adjacent. */
 static const struct {
     const char *word, *name;
     bool model;
 } kinds[] = {
     {"model", "model", true},        {"projector", "projector", true},
     {"adapter", "adapter", true},    {"draft", "draft", true},
-    {"template", "template", false}, {"prompt", "template", false}, /* its former media type */
+    {"template", "template", false}, {"prompt", "template", false}, /* a former media type */
     {"system", "system", false},     {"params", "params", false},
     {"license", "license", false},   {"messages", "messages", false},
 };
@@ -80,7 +79,7 @@ static const char *string_of(const cJSON *object, const char *name)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
 }
 
-/* Return the last word of a layer's media type, or "" if it is not a type of ollama's. */
+/* Return the last word of a layer's media type, or "" if it is not one of ollama's types. */
 static const char *word_of(const cJSON *layer)
 {
     const char *type = string_of(layer, "mediaType");
@@ -169,8 +168,8 @@ void manifest_free(struct manifest *m)
     *m = (struct manifest){0};
 }
 
-/* Load a manifest from a found file. Anything but a regular file is -ENOENT. The message says what
- * is wrong with the manifest. */
+/* Load a manifest from a file that was found. Returns 0, or -errno with a message that says what is
+ * wrong with the manifest; -ENOENT if this is not a regular file. */
 static int load(const struct found *f, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -188,7 +187,8 @@ static int load(const struct found *f, struct manifest *ret, struct err *e)
 
 /* ---- listings ---- */
 
-/* List the tags of a model in `space`, the namespace at `sub`. Unreadable ones are left out. */
+/* List the tags of a model in `space`, the namespace at `sub`. If they cannot be read, they are
+ * left out. */
 static int add_tags(struct reach *r, const struct found *space, const char *sub, const char *model,
                     struct listing *ret)
 {
@@ -226,7 +226,7 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
     return e;
 }
 
-/* List the namespaces of a host, or the hosts (""), except the one at `except`. */
+/* List the namespaces of a host, or all hosts if it is "", except the one at `except`. */
 static int list_folders(struct reach *r, const struct found *dir, const char *host,
                         const char *except, struct listing *ret)
 {
@@ -290,8 +290,9 @@ int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
 /* ---- items ---- */
 
 /*
- * Get a tag in its model's directory, which is shown with the manifest's time and identity. Returns
- * -ENOENT, or another error with a message if the manifest is broken.
+ * Look at a tag in its model's directory, which gets the manifest's time and identity. Returns 0,
+ * -ENOENT if the tag must not be shown, or another -errno, with a message if the manifest is
+ * broken.
  */
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
@@ -310,8 +311,8 @@ static int look_at_tag(struct reach *r, struct found *folder, const char *tag, s
     return e;
 }
 
-/* Get the item of a host, a namespace or a tag: a directory, or a model that cannot be opened if
- * its manifest is broken. */
+/* Get the item of a host, a namespace or a tag. It is a directory, or a model that cannot be opened
+ * if the manifest is broken. */
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                        const char *sub, struct item *ret)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Places and items: see place.h. */
+/* Makes places, listings and items: see place.h. */
 #include "shelf/place.h"
 
 #include <ctype.h>
@@ -22,7 +22,7 @@
 #define SUFFIX ".gguf"
 #define REPO_PREFIX "models--"
 
-/* Limit on a file in refs/ in bytes: a commit, with any white space around it. */
+/* Maximum size in bytes of a file in refs/, which has a commit with any white space around it. */
 #define REF_MAX 4096
 
 /* ---- places ---- */
@@ -70,10 +70,8 @@ bool place_same(const struct place *a, const struct place *b)
            memcmp(a->path, b->path, a->len) == 0;
 }
 
-/*
- * True if a link in p to this real path must not be followed: a directory already on the way would
- * be shown inside itself, endlessly.
- */
+/* Returns true if a link in p to this real path must not be followed, because a directory on the
+ * way would be shown inside itself endlessly, or because there are too many links. */
 static bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
 {
     bool round =
@@ -97,7 +95,7 @@ void item_free(struct item *i)
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above)
 {
     struct grant g = {f->st.st_uid, f->st.st_gid, 0700};
-    char *shown = above ? strndup(f->path, above) : NULL; /* the link to it is itself shown */
+    char *shown = above ? strndup(f->path, above) : NULL; /* the directory that shows it */
     if (shown || !above)
         g = grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path);
     free(shown);
@@ -125,8 +123,9 @@ int item_folder(const struct reach *r, const struct place *p, struct found *f, s
 }
 
 /*
- * The same for any directory that a link in p may lead to. `store`: it is in a store. Takes
- * ownership of f in any case. Returns -ENOENT if the link must not be followed.
+ * Make an item for a directory below p, which a link leads to if `linked` and which is in a store
+ * if `store`. Takes ownership of f in any case. Returns 0, -ENOENT if the link must not be
+ * followed, or -ENOMEM.
  */
 static int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
                       bool store, struct item *ret)
@@ -171,8 +170,8 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
     return 0;
 }
 
-/* Return 1 if the first of the n files of a split model is beside `path`, even if rules forbid
- * following it. */
+/* Return 1 if the first of the n files of a split model is beside `path`, even if the rules forbid
+ * following a link there; otherwise 0 or -ENOMEM. */
 static int has_first(struct reach *r, const char *path, size_t n)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -210,7 +209,7 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
 
 /* ---- listings ---- */
 
-/* Store a text with its terminator. *ret: its offset. Returns 0 or -ENOMEM. */
+/* Store a text with its terminator. *ret gets its offset. Returns 0 or -ENOMEM. */
 static int add_text(struct buf *texts, const char *text, uint32_t *ret)
 {
     size_t at = texts->len, n = strlen(text) + 1;
@@ -226,7 +225,7 @@ static uint64_t hash_text(const char *text)
     return hash_name(text, strlen(text));
 }
 
-/* Make room in the index: when it is full, it is rebuilt with a larger size. */
+/* Make room for one more entry. An index that is full is rebuilt with a larger size. */
 static int make_room(struct listing *l)
 {
     struct index bigger;
@@ -255,7 +254,7 @@ static size_t listing_find(const struct listing *l, const char *name)
     return SIZE_MAX;
 }
 
-/* True if this name, before encoding, is shown. */
+/* Returns true if the listing shows this name, given before encoding. */
 static bool listing_has(const struct listing *l, const char *name)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -297,7 +296,7 @@ static int by_name(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
 }
 
-/* Sort the listing when all entries are added. */
+/* Sort the listing once all entries are added. */
 static void sort(struct listing *l)
 {
     if (l->n && !l->of)
@@ -305,7 +304,8 @@ static void sort(struct listing *l)
     index_free(&l->index);
 }
 
-/* Get the listing that is kept with the names of a place's directory. False: there is no such listing. */
+/* Get the listing that is kept with the names in a place's directory. Returns false if there is no
+ * such listing. */
 static bool listing_kept(const struct names *names, const struct place *p, struct listing *ret)
 {
     const struct listing *l = atomic_load(&names->made);
@@ -316,7 +316,7 @@ static bool listing_kept(const struct names *names, const struct place *p, struc
     return true;
 }
 
-/* Keep a whole listing there, if there is memory for it. */
+/* Keep a complete listing with the names in the place's directory if there is memory for it. */
 static void listing_keep(const struct names *names, const struct place *p, struct listing *l)
 {
     struct listing *kept = malloc(sizeof(*kept));
@@ -364,7 +364,8 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
     if (strncmp(folder, REPO_PREFIX, strlen(REPO_PREFIX)) != 0 || strlen(folder) > TREE_NAME_MAX)
         return false;
     const char *rest = folder + strlen(REPO_PREFIX), *end = strstr(rest, "--");
-    if (strchr(rest, '@')) /* not in a repository's name: it would read as that of a revision */
+    /* '@' would make the name look like that of a revision; repositories' names do not have it */
+    if (strchr(rest, '@'))
         return false;
     (void)snprintf(org, TREE_NAME_MAX + 1, "%.*s", end ? (int)(end - rest) : 0, rest);
     (void)snprintf(name, TREE_NAME_MAX + 1, "%s", end ? end + 2 : rest);
@@ -393,9 +394,9 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
 /* ---- repositories ---- */
 
 /*
- * Open `path` in the repository `folder` (".": dir itself), or in the one that a link of this name
- * leads to if it was moved. 0, 1 (by a link), -ENOENT (by a link that must not be followed),
- * -errno.
+ * Open `path` in the repository `folder` (".": dir itself) or, if it was moved, in the one that a
+ * link of this name leads to. Returns 0, 1 if a link was followed, -ENOENT if the link must not be
+ * followed, or another -errno.
  */
 static int open_in(struct reach *r, const struct place *p, const struct found *dir,
                    const char *folder, const char *path, enum reach_flags flags, struct found *ret)
@@ -428,7 +429,7 @@ static bool is_repo_in(struct reach *r, const struct place *p, const struct foun
            S_ISDIR(f.st.st_mode);
 }
 
-/* True if one of the directories with this prefix is a repository. */
+/* Returns true if one of the directories with this prefix is a repository. */
 static bool has_some(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, const char *start)
 {
@@ -445,8 +446,8 @@ static bool is_revision(const struct names *n, size_t i)
     return n->name[i].type == DT_DIR && is_commit(name_at(n, i));
 }
 
-/* Return the newest directory in `snapshots`; of several with the same time, the last by name;
- * SIZE_MAX: none. */
+/* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. If several
+ * have the same time, it is the last by name. */
 static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
@@ -465,7 +466,7 @@ static size_t newest(struct reach *r, const struct found *snapshots, const struc
     return found;
 }
 
-/* Return the index of the commit that refs/main names, if there is a snapshot of it. */
+/* Return the index of the commit that refs/main names, or SIZE_MAX if it has no snapshot. */
 static size_t named_main(struct reach *r, const struct place *p, const struct found *dir,
                          const char *folder, const struct names *names)
 {
@@ -479,7 +480,7 @@ static size_t named_main(struct reach *r, const struct place *p, const struct fo
     return names_from(names, commit);
 }
 
-/* Add the revisions of a repository; an error in it only leaves them out. */
+/* Add the revisions of a repository. If it cannot be read, they are left out. */
 static int add_repo(struct reach *r, const struct place *p, const struct found *dir,
                     const char *folder, const char *name, struct listing *ret)
 {
@@ -508,13 +509,13 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
 
 /* ---- directories ---- */
 
-/* Add directories and files that keep their names. */
+/* Add a directory or file that keeps its name. */
 static int add_single(const struct place *p, const char *name, uint8_t type, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
     const bool hidden = is_hidden(name), repo = !p->store && repo_name(name, org, rest),
                model = named_gguf(name),
-               blob = strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name); /* of ollama */
+               blob = strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name); /* ollama's */
     struct ref ref = {.a = name, .b = "", .kind = REF_FOLDER};
     if ((type != DT_REG && type != DT_LNK && type != DT_DIR) || (hidden && p->store))
         return 0;
@@ -527,9 +528,10 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* One of the split models in a directory, identified by name and number of files. */
+/* A file of a split model; files with the same prefix and number of files belong to the same
+ * model. */
 struct split_group {
-    const char *first; /* the first of its files' names */
+    const char *first; /* the file's name */
     uint32_t files;
 };
 
@@ -551,7 +553,7 @@ static bool same_prefix(const struct split_group *a, const struct split_group *b
     return n == strlen(b->first) && memcmp(a->first, b->first, n - SPLIT_TAIL) == 0;
 }
 
-/* Add the split models. They are sorted, so that the files of one model are adjacent, and so are
+/* Add the split models. Their files are sorted, so that those of one model are adjacent, as are
  * models of the same name. */
 static int add_groups(struct split_group *g, size_t n, struct listing *ret)
 {
@@ -596,8 +598,8 @@ static int add_splits(const struct names *names, struct listing *ret)
     return e;
 }
 
-/* Add organisations, and repositories without one. The repositories of an organisation are
- * adjacent. */
+/* Add organisations, and repositories without one. The repositories of an organisation are adjacent
+ * in `names`. */
 static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, struct listing *ret)
 {
@@ -642,7 +644,7 @@ static int folder_list(struct reach *r, const struct place *p, const struct foun
     CLEANUP(names_free) const struct names *names = NULL;
     int e = names_load(r, dir, &names);
     if (e == 0 && !p->store && repo_name(path_name(dir->path), org, name) &&
-        names_type(names, "snapshots") == DT_DIR) /* the directory itself is a repository */
+        names_type(names, "snapshots") == DT_DIR) /* the place's directory itself is a repository */
         e = add_repo(r, p, dir, ".", name, ret);
     else if (e == 0 && !p->store && ollama_is(r, dir, names))
         e = ollama_list(r, p, dir, ret);
@@ -656,7 +658,7 @@ static int folder_list(struct reach *r, const struct place *p, const struct foun
 
 /* ---- the content of a directory ---- */
 
-/* True if a hidden directory is a store: other hidden directories are not shown. */
+/* Returns true if a hidden directory is a store. Other hidden directories are not shown. */
 static bool is_store(struct reach *r, const struct found *f)
 {
     const struct place own = {.path = f->path};
@@ -676,16 +678,15 @@ static int below_item(struct reach *r, const struct place *p, const struct found
         e = reach_open(r, dir, name, REACH_LINKS, &f);
     if (e == -EXDEV || (e == 0 && !S_ISDIR(f.st.st_mode)))
         e = -ENOENT;
-    if (e == 0 &&
-        ((is_hidden(name) && !is_store(r, &f)) ||
-         (!p->store && is_repo_in(r, p, dir, name)))) /* it is shown under its organisation */
+    if (e == 0 && ((is_hidden(name) && !is_store(r, &f)) ||
+                   (!p->store && is_repo_in(r, p, dir, name)))) /* shown under its organisation */
         e = -ENOENT;
     if (e == 0)
         return item_below(r, p, &f, linked, false, ret);
     return e;
 }
 
-/* True if a file begins with GGUF's magic. */
+/* Returns true if a file begins with GGUF's magic. */
 static bool has_magic(struct reach *r, const struct found *dir, const char *name)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
@@ -699,7 +700,7 @@ static bool has_magic(struct reach *r, const struct found *dir, const char *name
     return is;
 }
 
-/* Get the item of a split model, which is represented by its first existing file. */
+/* Get the item of a split model, which is represented by the first of its files that exists. */
 static int split_item(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -712,8 +713,8 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     return item_model(r, p, dir, is ? first : ref->a, ret);
 }
 
-/* Get the item of a name like that of a model: a link of this name may lead to a directory, and a
- * blob may be anything. */
+/* Get the item of a name that looks like a model's. A link of this name may lead to a directory,
+ * and a blob may be anything. */
 static int model_item(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, struct item *ret)
 {
@@ -752,7 +753,7 @@ static int hub_list(struct reach *r, const struct place *p, const struct found *
     return e;
 }
 
-/* Get the item of an organisation, which is shown if it has a repository. */
+/* Get the item of an organisation. It is shown only if it has a repository. */
 static int org_item(struct reach *r, const struct place *p, const struct found *dir,
                     const char *org, struct item *ret)
 {
@@ -789,7 +790,8 @@ static int revision_item(struct reach *r, const struct place *p, const struct fo
 
 /* ---- the calls ---- */
 
-/* Open the directory of a place. */
+/* Open the directory of a place. Returns 0, -ENOENT if it was removed or replaced, or another
+ * -errno. */
 static int open_place(struct reach *r, const struct place *p, struct found *dir)
 {
     int e = reach_again(r, p->path, dir);
@@ -800,7 +802,7 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
     return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
 }
 
-/* The same, and get the shown entries by name. */
+/* Open the directory of a place and get its entries, sorted by name. */
 static int list(struct reach *r, const struct place *p, struct found *dir, struct listing *ret)
 {
     *ret = LISTING_INIT;
@@ -840,7 +842,8 @@ bool place_is_store(struct reach *r, const struct place *p)
     return some && !others;
 }
 
-/* Check whether an entry is shown. If that is not certain, an error in it means that it is not. */
+/* Get the item of an entry if the entry is shown. If that was not certain, an error in it means
+ * that it is not shown. */
 static int item_shown(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -898,20 +901,22 @@ int place_item(struct reach *r, const struct place *p, const struct ref *ref, st
 
 /* ---- identity ---- */
 
-/* Add one file to the stamp so far. Returns 0 or -ENOMEM. */
+/* Add one file to the stamp so far. Returns 0, or -errno for lack of memory or descriptors. */
 static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
-    if (is == -ENOMEM || is == -EMFILE || is == -ENFILE) /* this says nothing about the file */
+    /* these errors say nothing about the file */
+    if (is == -ENOMEM || is == -EMFILE || is == -ENFILE)
         return is;
     *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
     return 0;
 }
 
 /*
- * Return the number of the file of a split model that is `first`, or of the next one in the
- * directory; `shards`: there are no more. Names in between that only look similar are skipped.
+ * Return the number of the file of a split model that is named `first` or, if it does not exist, of
+ * the next one in the directory; return `shards` if there are no more. Names in between that only
+ * look similar are skipped.
  */
 static size_t next_shard(const struct names *names, const char *first, size_t shards)
 {
@@ -921,20 +926,21 @@ static size_t next_shard(const struct names *names, const char *first, size_t sh
         if (strncmp(name, first, n + 1) != 0)
             break;
         if (strlen(name) == n + SPLIT_TAIL && split_count(name) == shards)
-            return strtoul(name + n + 1, NULL, 10) - 1; /* it has five digits, and is not 0 */
+            /* the number has five digits and is not 0 */
+            return strtoul(name + n + 1, NULL, 10) - 1;
     }
     return shards;
 }
 
-/* Hash the files of a split model. Its name may claim many more files than exist: those are not
- * searched for. */
+/* Hash the files of a split model. Its name may claim many more files than exist; the missing files
+ * are not searched for. */
 static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
                        uint64_t *stamp)
 {
     CLEANUP(names_free) const struct names *names = NULL;
     int e = names_load(r, dir, &names);
     if (e < 0 && e != -ENOMEM)
-        e = 0; /* it may be searched but not read */
+        e = 0; /* the directory may be searchable but not readable */
     for (size_t i = 0; e == 0 && i < shards; i++) {
         char *shard = split_sibling(name, i, shards);
         size_t next = names && shard ? next_shard(names, shard, shards) : i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files below a shelf's directory: see reach.h. */
+/* Finds the files below a shelf's directory: see reach.h. */
 #include "shelf/reach.h"
 
 #include <dirent.h>
@@ -23,17 +23,15 @@
 #include "base/when.h"
 #include "shelf/place.h"
 
-/* The kernel's own limit. */
+/* Maximum number of links followed in a walk, as in the kernel. */
 #define LINKS_MAX 40
-/* The kernel appends this to the path of a file that no longer has one. */
+/* The kernel appends this to the former path of a file that no longer has one. */
 #define DELETED " (deleted)"
 
 /* ---- other mounts ---- */
 
-/*
- * Read the list of mounts if it may have changed. If it cannot be read, the old one is kept, but not trusted until it
- * can be. Under the lock.
- */
+/* Read the list of mounts if it may have changed. If it cannot be read, the old list is kept, and
+ * reading is tried again at the next check. Call with the lock held. Returns 0 or -errno. */
 static int see_mounts(struct reach *r)
 {
     struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
@@ -64,7 +62,7 @@ bool reach_barred(struct reach *r, dev_t dev)
 
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 {
-    size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
+    size_t n = strlen(path) - (path[1] == '\0'); /* only "/" ends in a slash */
     LOCKED(&r->lock);
     int e = see_mounts(r);
     for (size_t i = 0; i < r->seen.n && e == 0; i++) {
@@ -79,12 +77,12 @@ int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 
 /* ---- a walk ---- */
 
-/* The state of a walk: where it is, and the names that remain. */
+/* The state of a walk: the current directory and the remaining names. */
 struct walk {
     struct reach *reach;
-    int fd; /* owned; O_PATH, of a directory */
+    int fd; /* owned; O_PATH; the current directory */
     dev_t dev;
-    char *path;   /* owned; its real path */
+    char *path;   /* owned; the directory's real path */
     char *rest;   /* owned; the remaining names */
     bool foreign; /* a link was followed that does not belong to the daemon's user */
     unsigned links;
@@ -102,8 +100,8 @@ static int stat_path_fd(int fd, struct stat *ret)
     return 0;
 }
 
-/* Return the real path of `name` in the directory at `path`, or NULL with errno. The caller frees
- * it. */
+/* Return the real path of `name` in the directory with the real path `path`, or NULL with errno.
+ * The caller frees it. */
 static char *path_in(const char *path, const char *name)
 {
     char *all;
@@ -120,7 +118,7 @@ static char *path_in(const char *path, const char *name)
     return asprintf(&all, "%s/%s", n == 1 ? "" : path, name) < 0 ? NULL : all;
 }
 
-/* Continue in another directory. Takes ownership of the path. */
+/* Continue in another directory. On success, takes ownership of the descriptor and the path. */
 static int step_into(struct walk *w, int fd, char *path, dev_t dev)
 {
     if (!path)
@@ -160,8 +158,8 @@ static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
     return r;
 }
 
-/* Take the next name from the rest of the walk. `name` points into w->rest. False: no more
- * names. */
+/* Take the next name from the rest of the walk. *name and *rest point into w->rest. Returns false
+ * if there are no more names. */
 static bool next_name(const struct walk *w, char **name, char **rest)
 {
     char *p = w->rest + strspn(w->rest, "/");
@@ -173,8 +171,8 @@ static bool next_name(const struct walk *w, char **name, char **rest)
     return n > 0;
 }
 
-/* Walk one name. Returns 1 to continue; 0 if it was the last; -errno. *ret is set if not 1, and
- * must be closed. */
+/* Walk one name. Returns 1 to continue, 0 if it was the last, or -errno. Unless the result is 1,
+ * *ret may be set and must be closed. */
 static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 {
     char *name, *rest, *path;
@@ -216,7 +214,7 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
     return 1;
 }
 
-/* Give the file that was found to the caller, or close it on an error. Returns e. */
+/* Pass the file that was found to the caller, or close it if e is an error. Returns e. */
 static int give(int e, struct found *f, struct found *ret)
 {
     if (e == 0)
@@ -251,9 +249,9 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
 /* ---- the calls ---- */
 
 /*
- * Find a file with one call, which enters no mount: `below` the directory `from`. That works for
- * most files. A link at the end is itself found; without NO_SYMLINKS its target. Returns 0, with
- * ret->fd and ret->st, or -errno.
+ * Find a file `below` the directory `from` with one call that enters no mount, which works for most
+ * files. With RESOLVE_NO_SYMLINKS, a link at the end is itself found, otherwise its target. Returns
+ * 0 with ret->fd and ret->st set, or -errno.
  */
 static int find_at_once(int from, const char *below, uint64_t resolve, struct found *ret)
 {
@@ -265,7 +263,7 @@ static int find_at_once(int from, const char *below, uint64_t resolve, struct fo
     return give(f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
 }
 
-/* Return the real path of a file that was found through links, or NULL if the kernel has none. */
+/* Return the real path of a file that was found through links, or NULL if the kernel knows none. */
 static char *path_of(const struct found *f)
 {
     char link[64], path[PATH_MAX];
@@ -279,7 +277,7 @@ static char *path_of(const struct found *f)
 }
 
 /* Find a file through links that stay in the shelf's directory and on its disk. Returns 0, or
- * -errno if a walk is needed. */
+ * -errno, in which case a walk is needed. */
 static int open_linked(struct reach *r, const char *path, struct found *ret)
 {
     struct found f = FOUND_NONE;
@@ -302,7 +300,7 @@ static int open_at_once(struct reach *r, const struct found *dir, const char *na
         return 0;
     int e = find_at_once(dir ? dir->fd : r->fd, name, RESOLVE_NO_SYMLINKS, &f);
     bool link = e == 0 && S_ISLNK(f.st.st_mode);
-    if (e < 0) /* with these a walk would fail as well */
+    if (e < 0) /* with these errors, a walk would fail as well */
         return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE ? e
                                                                                              : 0;
     f.path = path_in(base, name);
@@ -337,7 +335,7 @@ bool reach_holds(const struct reach *r, const char *path)
 int reach_again(struct reach *r, const char *path, struct found *ret)
 {
     struct found f = FOUND_NONE;
-    if (strcmp(path, r->path) == 0) { /* which is open */
+    if (strcmp(path, r->path) == 0) { /* the shelf's directory, which is open */
         f = (struct found){.fd = r->fd, .path = strdup(path), .lent = true};
         return give(!f.path ? -ENOMEM : fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
     }
@@ -423,10 +421,8 @@ void reach_end(struct reach *r)
 
 /* ---- names in directories ---- */
 
-/*
- * A directory changed at most this many seconds ago may change again within one tick of its
- * timestamps: its names are used only once.
- */
+/* A directory changed less than this many seconds ago may change again within one tick of its
+ * timestamps, so its names are not cached. */
 #define SETTLED 2
 
 static int by_bytes(const void *a, const void *b, void *texts)
@@ -454,10 +450,8 @@ uint8_t names_type(const struct names *n, const char *text)
     return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
 }
 
-/*
- * Names under which a ggufs is mounted get no type, and a file that is a mount point is treated
- * like a link: it is on another disk.
- */
+/* Mark mount points among the names: one of a ggufs loses its type, and a file that is a mount
+ * point is treated like a link, because it is on another disk. */
 static void bar_mounts(const struct buf *mounts, struct names *n)
 {
     const char *p = buf_text(mounts), *end = buf_text_end(mounts);
@@ -478,7 +472,7 @@ static int add_name(struct reach *r, const struct found *dir, const struct diren
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     size_t len = strlen(d->d_name) + 1;
     uint8_t type = d->d_type;
-    if (type == DT_UNKNOWN) { /* the directory does not give it */
+    if (type == DT_UNKNOWN) { /* the directory does not report the type */
         int found = reach_open(r, dir, d->d_name, REACH_NO_LINKS, &f);
         type = found == -ELOOP ? DT_LNK : found < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
     }
@@ -507,7 +501,7 @@ static int read_names(struct reach *r, const struct found *dir, int fd, struct n
         e = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ? 0
                                                                         : add_name(r, dir, d, n);
     if (e == 0)
-        e = -errno; /* from readdir(): 0 at the end */
+        e = -errno; /* errno from readdir(), which is 0 at the end */
     (void)closedir(list);
     if (n->n)
         qsort_r(n->name, n->n, sizeof(*n->name), by_bytes, n->texts.data);
@@ -550,8 +544,9 @@ void names_free(const struct names *const *n)
 }
 
 /*
- * Get a reference to the cached names of a directory if they are current. They become the most
- * recently used ones. `mounts`: a hash of the mount points in it.
+ * Get a reference to the cached names of a directory if they are current, and make them the most
+ * recently used. `mounts` is a hash of the mount points in the directory. Returns NULL if there are
+ * none.
  */
 static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
@@ -570,8 +565,8 @@ static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t 
     return NULL;
 }
 
-/* Cache names as the most recently used ones. They replace earlier ones of their directory and
- * those beyond the limits. */
+/* Cache names as the most recently used. They replace earlier names of their directory, and those
+ * beyond the limits. */
 static void keep(struct reach *r, struct names *n)
 {
     struct names *before[KEPT_MAX];
@@ -595,12 +590,13 @@ static void keep(struct reach *r, struct names *n)
     }
 }
 
-/* Load the names. `mounts`: from reach_mounts_in(). */
+/* Load the names; `mounts` comes from reach_mounts_in(). */
 static int load(struct reach *r, const struct found *dir, const struct buf *mounts, struct names *n)
 {
     const struct stat *st = &dir->st;
     const struct timespec now = when_date();
-    /* The times will reveal any change from now on. They must be checked before reading. */
+    /* If true, the times will reveal any change from now on. They must be checked before the names
+     * are read. */
     const bool settled =
         st->st_ctim.tv_sec <= now.tv_sec - SETTLED && st->st_mtim.tv_sec <= now.tv_sec - SETTLED;
     int fd = reach_read(dir);

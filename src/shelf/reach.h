@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a shelf reaches the files below its directory: one name at a time, by handles, so that the
- * rules hold whatever others change meanwhile. And the names in directories, which are cached as
- * long as the directories' times show no change.
+ * Finds the files below a shelf's directory, one name at a time by handles, so that the rules hold
+ * whatever other processes change in the meantime. Also reads the names in directories, and caches
+ * them as long as the directories' times show no change.
  *
  *     r = reach_begin(&reach, "/srv/models", false, &e);
  *     r = reach_open(&reach, NULL, "sub/x.gguf", REACH_LINKS, &f);     from the shelf's directory
@@ -10,11 +10,11 @@
  *     reach_close(&f);
  *     reach_end(&reach);
  *
- * Rules: no mount of ggufs is entered or queried (-EXDEV); at most 40 links are followed; with
+ * The rules: no mount of ggufs is entered or queried (-EXDEV); at most 40 links are followed; with
  * `strict`, links that lead out of the directory are followed only if all of them belong to the
- * daemon's user (-EACCES). Files are only opened as O_PATH, so that no FIFO or device blocks.
+ * daemon's user (-EACCES). Files are opened only with O_PATH, so that no FIFO or device blocks.
  *
- * Threads: any.
+ * Any thread may call these functions.
  */
 #ifndef SHELF_REACH_H
 #define SHELF_REACH_H
@@ -29,7 +29,8 @@
 #include "base/err.h"
 #include "shelf/mounts.h"
 
-/* The number of directories whose names are cached, and their maximum size in bytes. */
+/* The maximum number of directories whose names are cached, and the maximum size of these names in
+ * bytes. */
 #define KEPT_MAX 16
 #define KEPT_BYTES ((size_t)64 << 20)
 
@@ -39,20 +40,20 @@ struct listing;
 struct reach {
     int fd;      /* owned; O_PATH */
     char *path;  /* owned; the real path of the directory */
-    bool strict; /* other users have access to the mount */
-    dev_t own;   /* the device of the shelf's own mount; 0: none */
+    bool strict; /* other users have access to the mount, so their links are restricted */
+    dev_t own;   /* device of the shelf's own mount; 0: not known yet */
     struct lock lock;
-    int mounts;         /* owned; /proc/self/mountinfo, which reports changes to poll(2); or -1 */
-    struct mounts seen; /* at the last check; protected by lock */
+    int mounts;         /* owned; /proc/self/mountinfo, for which poll(2) reports changes; or -1 */
+    struct mounts seen; /* the mounts at the last check; protected by lock */
     bool stale;         /* the last check failed; protected by lock */
-    struct names *kept[KEPT_MAX]; /* references, the latest used first; protected by lock */
+    struct names *kept[KEPT_MAX]; /* references, the most recently used first; protected by lock */
 };
 
 /* A file that was found. */
 struct found {
     int fd;         /* owned; O_PATH; -1: none */
     char *path;     /* owned; the real path */
-    struct stat st; /* at the time it was found */
+    struct stat st; /* its state when it was found */
     bool linked;    /* a link was followed */
     bool lent;      /* fd belongs to the reach */
 };
@@ -61,39 +62,37 @@ struct found {
 
 enum reach_flags { REACH_NO_LINKS, REACH_LINKS };
 
-/* Begin with the directory `path`; links are followed. Returns 0, or -errno with a message. */
+/* Begin with the directory `path`, following links. Returns 0, or -errno with a message. */
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e);
 void reach_end(struct reach *r);
 
-/*
- * Find `name` in the directory `dir` (NULL: the shelf's): a name, or several separated by slashes.
- * With REACH_NO_LINKS a link is -ELOOP. Returns 0 or -errno.
- */
+/* Find `name`, which may be several names separated by slashes, in the directory `dir` (NULL: the
+ * shelf's). Returns 0 or -errno; with REACH_NO_LINKS, -ELOOP for a link. */
 int reach_open(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
                struct found *ret);
-/* Find a real path that was found before. Returns -ELOOP if there is now a link on the way. */
+/* Find a file again by the real path that it had. Returns 0, -ELOOP if there is now a link on the
+ * way, or another -errno. */
 int reach_again(struct reach *r, const char *path, struct found *ret);
-/* Find the directory that contains such a path. */
+/* Find the directory that contains the file at such a path. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
-/* Open a directory or a regular file that was found, for reading. Returns the descriptor or
+/* Open for reading a directory or a regular file that was found. Returns the descriptor or
  * -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
 
-/* True if a real path is the shelf's directory, or below it. */
+/* Returns true if a real path is that of the shelf's directory or is below it. */
 bool reach_holds(const struct reach *r, const char *path);
-/* True if this device is a mount of ggufs, where nothing may be touched. */
+/* Returns true if this device is a mount of ggufs, in which nothing may be accessed, or if that
+ * cannot be found out. */
 bool reach_barred(struct reach *r, dev_t dev);
-/*
- * Get the names of the mount points in the directory with this real path, each terminated and
- * preceded by '!' for a mount of ggufs, otherwise by ' '. Returns 0 or -errno.
- */
+/* Get the names of the mount points in the directory with this real path. Each is terminated, and
+ * preceded by '!' for a mount of ggufs and by ' ' for any other. Returns 0 or -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);
 
 /* ---- names in directories ---- */
 
-/* The names in a directory except those of hidden files, and their types. DT_UNKNOWN: it must not
- * be accessed. */
+/* The names in a directory, except those of hidden files, and their types. A name with DT_UNKNOWN
+ * must not be accessed. */
 struct names {
     struct buf texts;
     struct name {
@@ -101,23 +100,23 @@ struct names {
         uint8_t type;
     } * name; /* owned; sorted */
     size_t n, cap;
-    /* The directory as it was when they were read: */
+    /* The directory as it was when its names were read: */
     dev_t dev;
     ino_t ino;
     struct timespec mtime, ctime;
-    uint64_t mounts;      /* a hash of the mount points in it */
-    bool far;             /* it is on another machine, and its times are not reliable */
-    struct timespec read; /* when that was */
+    uint64_t mounts;      /* hash of the mount points in it */
+    bool far;             /* it is on another machine, so its times are not reliable */
+    struct timespec read; /* when its names were read */
     struct reach *reach;
     unsigned refs; /* protected by the reach's lock */
-    /* owned: the listing that follows from them alone (place.h); or NULL */
+    /* owned: the listing that follows from the names alone (place.h), or NULL */
     _Atomic(struct listing *) made;
 };
 
 /*
- * Get a reference to the current names. Those of the most recently used directories are cached, and
- * reused as long as the directory's times show no change; on another machine, within a second.
- * Returns 0, or -errno with *ret NULL.
+ * Get a reference to the current names in a directory. Those of the most recently used directories
+ * are cached and reused as long as the directory's times show no change; if it is on another
+ * machine, only for a second. Returns 0, or -errno with *ret set to NULL.
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
 const struct names *names_ref(const struct names *n);
@@ -132,7 +131,7 @@ static inline const char *name_at(const struct names *n, size_t i)
 {
     return (const char *)n->texts.data + n->name[i].text;
 }
-/* True if the index is valid, and the name has this prefix. */
+/* Returns true if the index is valid and the name has this prefix. */
 static inline bool name_begins(const struct names *n, size_t i, const char *start)
 {
     return i < n->n && strncmp(name_at(n, i), start, strlen(start)) == 0;
@@ -140,13 +139,11 @@ static inline bool name_begins(const struct names *n, size_t i, const char *star
 /* Return the type of a name, or DT_UNKNOWN if it is not found. */
 uint8_t names_type(const struct names *n, const char *text);
 
-/* Read the whole content of a small file in a store. Returns 0, -EFBIG, -EINVAL (not a regular
- * file) or -errno. */
+/* Read the whole content of a small file in a store. Returns 0, -EFBIG (larger than `most` bytes),
+ * -EINVAL (not a regular file) or another -errno. */
 int read_small(const struct found *f, size_t most, struct buf *ret);
-/*
- * True if the process lacks memory or descriptors. Any other error in a store only leaves the
- * affected entry out of a listing.
- */
+/* Returns true if the process lacks memory or descriptors. Any other error in a store only causes
+ * the affected entry to be left out of a listing. */
 bool is_shortage(int e);
 
 #endif

@@ -20,8 +20,8 @@
 
 /* ---- the location of a node ---- */
 
-/* The files in a model's directory that do not belong to its tree. Their numbers in its slot are
- * used by no tree. */
+/* The files in a model's directory that do not belong to its tree. No tree uses their numbers in
+ * its slot. */
 enum { EXTRA_SOURCE = 1, EXTRA_ERROR = 2, EXTRA_SHARDS = 16 };
 
 static inline uint64_t extra_ino(uint32_t extra)
@@ -29,15 +29,15 @@ static inline uint64_t extra_ino(uint32_t extra)
     return ino_make(INO_FIXED, extra, 0);
 }
 
-/* Return the number of an extra file: EXTRA_SOURCE, EXTRA_ERROR, EXTRA_SHARDS + i; 0: not an extra
- * file. */
+/* Return the number of an extra file (EXTRA_SOURCE, EXTRA_ERROR or EXTRA_SHARDS + i), or 0 if the
+ * node is not an extra file. */
 static inline uint32_t extra_of(uint64_t local)
 {
     bool fixed = (local & 3) == INO_FIXED && (local >> INO_KIND_BITS & INO_MAX_ROWS) == 0;
     return fixed ? (uint32_t)(local >> (INO_KIND_BITS + INO_ROW_BITS)) : 0;
 }
 
-/* Return the location of a node, without using its tree. */
+/* Return the location of a node without beginning to use its tree. */
 static struct at at_node(const struct shelf *s, uint64_t node)
 {
     const uint32_t slot = s->one ? 0 : ino_slot(node);
@@ -77,7 +77,7 @@ void shelf_leave(struct at *at)
     slot_leave(&at->use);
 }
 
-/* Convert the numbers in an entry of a tree to those of the mount. */
+/* Convert a tree's numbers in an entry to those of the mount. */
 static void entry_in_slot(const struct use *u, struct tree_entry *e)
 {
     if (!u->slot)
@@ -95,7 +95,8 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
     return r;
 }
 
-/* Get the line about a model that cannot be opened. Returns 1; 0 if it can be opened. */
+/* Get the line about a model that cannot be opened. Returns 1, 0 if the model can be opened, or
+ * -errno. */
 static int model_error(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(slot_leave) struct use u = {0};
@@ -119,7 +120,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
-    quant_init(); /* before threads open models */
+    quant_init(); /* must be called before threads open models */
     r = place_top(&s->reach, &top.place);
     s->store = r == 0 && place_is_store(&s->reach, &top.place);
     if (r == 0)
@@ -158,7 +159,7 @@ int shelf_finish(struct shelf *s)
 
 struct each {
     int (*call)(struct tree *t);
-    int first; /* the first error */
+    int first; /* the first error; 0: none so far */
 };
 
 static void call_one(const struct use *u, void *arg)
@@ -168,7 +169,7 @@ static void call_one(const struct use *u, void *arg)
     x->first = x->first ? x->first : r;
 }
 
-/* Call this for each open tree. Returns 0 or -ENOMEM. */
+/* Call a function for each open tree. Returns 0 or -ENOMEM. */
 static int each_use(struct shelf *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
     const struct use one = {.tree = s->one};
@@ -206,7 +207,8 @@ static void ask_slot(const struct use *u, void *arg)
         w->result = ask_if_edited(u->tree, w);
 }
 
-/* Find the node at a path of names. The kernel's references taken for it are returned. */
+/* Find the node at a path of names. On success, its reference must be dropped with shelf_forget()
+ * unless it is the root; those to the nodes above it are dropped here. */
 static int node_at(struct shelf *s, const char *path, uint64_t *ret)
 {
     char name[TREE_NAME_MAX + 1];
@@ -362,7 +364,7 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 bool shelf_look(struct shelf *s, uint64_t node)
 {
     CLEANUP(shelf_leave) struct at at = at_node(s, node);
-    if (!at.in_tree) /* the kernel caches nothing of these */
+    if (!at.in_tree) /* the kernel caches nothing about such nodes */
         return false;
     if (s->one) {
         const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
@@ -402,14 +404,14 @@ void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *
 
 /* ---- nodes ---- */
 
-/* Set owner, group and mode, unless options override them. */
+/* Set owner, group and mode; options override the rights in g. */
 static void set_rights(const struct shelf *s, const struct grant *g, mode_t mask,
                        struct tree_entry *e)
 {
     const struct tree_options *o = &s->opt.tree;
     mode_t from = o->set_umask ? 0777 & ~o->umask : g->bits;
     if (mask == 0444 && !o->set_umask && g->uid == geteuid())
-        from |= 0400; /* so that the user can read why the user's own model is not readable */
+        from |= 0400; /* so that users can read why their own model is not readable */
     e->attr.st_uid = o->set_uid ? o->uid : g->uid;
     e->attr.st_gid = o->set_gid ? o->gid : g->gid;
     e->attr.st_mode |= from & mask;
@@ -446,7 +448,8 @@ static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
     *ret = plain_entry(node, text ? S_IFREG : S_IFDIR, &st, text ? (uint64_t)st.st_size : 0);
     ret->attr.st_ino = slot_ino(u.slot, INO_ROOT);
     if (!text && !folder)
-        ret->attr.st_nlink += u.slot->shards ? 3 : 2; /* metadata, tensors, source */
+        /* metadata/, tensors/ and, if a directory, source/ */
+        ret->attr.st_nlink += u.slot->shards ? 3 : 2;
     set_rights(s, &g, folder ? 0777 : 0444, ret);
     ret->steady = !text;
     ret->slow = folder;
@@ -460,7 +463,7 @@ static char *shard_name(const struct slot *slot, size_t i)
     return split_sibling(strrchr(slot_files(slot), '/') + 1, i, slot->shards);
 }
 
-/* Get the target of source, or of one of the links in it. */
+/* Get the target of `source`, or of one of the links in it. */
 static int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -506,8 +509,8 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
     return 0;
 }
 
-/* Return the extra file at position i in a model's directory (extra 0) or its source, after the
- * tree's entries. */
+/* Return the extra file at position i in a model's directory (extra 0), after the tree's entries,
+ * or in its `source`. */
 static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -524,7 +527,7 @@ static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, s
 }
 
 /* Return the index of the shard that a name in `source` refers to, or the number of shards if there
- * is none. */
+ * is no such shard. */
 static size_t extra_shard(const struct slot *slot, const char *name)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -539,7 +542,8 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* Get the entry of an item that was found, and take the item. The kernel gets a reference. */
+/* Get the entry of an item that was found, counting a reference of the kernel to it. Frees the
+ * item. */
 static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 {
     uint64_t node;
@@ -561,8 +565,8 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
     return r < 0 ? r : item_entry(s, &i, ret);
 }
 
-/* Look up an extra file in a model's directory, or its source. -ENOENT: the name may be in the
- * tree. */
+/* Look up an extra file in a model's directory or in its `source`. Returns -ENOENT if there is
+ * none; the name may then be in the tree. */
 static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
                         struct tree_entry *ret)
 {
@@ -596,7 +600,7 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
     if (r != -ENOENT || at.extra)
         return r;
     r = at_enter(s, &at);
-    if (r < 0) /* a model that cannot be opened has no other names */
+    if (r < 0) /* the directory of a model that cannot be opened has no other names */
         return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
     return shelf_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
 }
@@ -606,7 +610,7 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
     struct at at = at_node(s, node);
     if (s->one)
         tree_forget(s->one, node, n);
-    else if (node != INO_ROOT) /* which stays */
+    else if (node != INO_ROOT) /* the root's slot stays */
         slot_forget(&s->slots, at.node, at.local, n);
 }
 
@@ -645,18 +649,18 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 
 /* ---- directories ---- */
 
-/* The cookie at which the entries outside the tree begin in a model's directory: beyond any cookie
- * of a tree. */
+/* The cookie at which the entries outside the tree begin in a model's directory, which is beyond
+ * any cookie of a tree. */
 #define EXTRA_COOKIE ((uint64_t)1 << 40)
 
-/* The number by which the kernel knows that the inode is not yet known. */
+/* The inode number that means that the inode is not known yet. */
 #define UNKNOWN_INO 0xffffffff
 
 struct shelf_dir {
     struct shelf *shelf;
-    struct at at; /* in use, but without a tree if the model cannot be opened, or in `source` */
-    struct listing list;   /* of the shelf itself: its content when opened */
-    struct tree_dir *tree; /* NULL: none */
+    struct at at; /* in use, but without a tree if the model cannot be opened or this is `source` */
+    struct listing list;   /* for a directory of the shelf itself: its content when opened */
+    struct tree_dir *tree; /* NULL: the directory is not in a tree */
     bool broken;           /* the model cannot be opened */
 };
 
@@ -726,9 +730,9 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
 }
 
 /*
- * Get a shown entry of the shelf's own directory. Entries that are certainly shown are examined
- * only for a listing with attributes, and only if they are files there: a directory or a link may
- * lead to a hanging disk.
+ * Get the next shown entry of a directory of the shelf itself. Entries that are certain to be shown
+ * are examined only for a listing with attributes, and only if they are files in the directory
+ * itself, because a directory or a link may lead to a hanging disk.
  */
 static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                     struct tree_entry *ret)
@@ -792,7 +796,8 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
         return r;
     }
     if (*cookie < 2 && !d->tree) {
-        if (*cookie == 0 && d->at.own && (r = load(d)) < 0) /* rewound: with the current content */
+        /* after a rewind, load the current content */
+        if (*cookie == 0 && d->at.own && (r = load(d)) < 0)
             return r;
         dot(d, (*cookie)++, name, ret);
         return 1;
@@ -803,7 +808,8 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 /* ---- extended attributes ---- */
 
-/* Why a model, or the whole mount, is not editable. Listed; does not exist if it is editable. */
+/* The reason why a model, or the whole mount, is not editable. The attribute is listed; it does not
+ * exist if editing is possible. */
 #define READ_ONLY "user.gguf.readonly"
 
 static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
@@ -829,7 +835,8 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
     if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
     if (!at.in_tree && !(at.model && strncmp(name, "user.gguf.", 10) == 0))
-        return -ENODATA; /* answered without opening the model: ls requests such attributes of each file */
+        /* answered without opening the model, because ls requests such attributes of each file */
+        return -ENODATA;
     int r = at_enter(s, &at);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
@@ -871,7 +878,7 @@ static void close_own(struct tree_file *f)
 static const struct file_ops file_own = {.read = read_own, .release = close_own};
 static const struct file_ops file_error = {.read = file_read_text};
 
-/* Open a text of a store, which is the file itself. */
+/* Open a text of a store; its content is that of the file itself. */
 static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
 {
     CLEANUP(reach_close) struct found found = FOUND_NONE;
@@ -901,7 +908,7 @@ static int open_error(struct shelf *s, uint64_t node, int flags, struct tree_fil
     return r == 1 ? 0 : r == 0 ? -ESTALE : r;
 }
 
-/* Keep the slot of a tree in use while one of its files is open. */
+/* Keep a tree's slot in use while one of its files is open. */
 static void keep(struct at *at, struct tree_file *f)
 {
     f->owner = at->use.slot;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The models of a shelf: see slots.h. */
+/* Manages the slots of a shelf, and opens and closes their models: see slots.h. */
 #include "shelf/slots.h"
 
 #include <errno.h>
@@ -33,10 +33,8 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/*
- * True if a slot belongs to this item, in whichever state: if anything differs, it has other rights
- * or editability, or leads elsewhere.
- */
+/* Returns true if a slot belongs to this item, in whichever state. If any of these facts differs,
+ * the slot has other rights or editability, or leads elsewhere. */
 static bool is_slot_of(const struct slot *slot, const struct item *i)
 {
     if (slot->kind != i->kind || slot->above != i->above)
@@ -48,8 +46,9 @@ static bool is_slot_of(const struct slot *slot, const struct item *i)
 }
 
 /*
- * Find the slot of an item in this state; NULL: there is none, or it is a model that is open and
- * edited, which changes its file. Under the lock.
+ * Find the slot of an item in the state `stamp` or, if that is NULL, the slot of a model that is
+ * open and edited, which changes its file's state. Returns NULL if there is no such slot. Call with
+ * the lock held.
  */
 static struct slot *find(const struct slots *s, const struct item *i, uint64_t key,
                          const uint64_t *stamp)
@@ -75,8 +74,8 @@ static void slot_free(struct slot *slot)
     free(slot);
 }
 
-/* Drop a slot when the kernel has forgotten its nodes. Its number is reused only for the same state
- * of the same file. */
+/* Drop a slot if it is closed and unused, has no notes, and the kernel has forgotten its nodes. Its
+ * st_ino is reused only for the same state of the same file. */
 static void slots_drop(struct slots *s, struct slot *slot)
 {
     if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
@@ -86,10 +85,8 @@ static void slots_drop(struct slots *s, struct slot *slot)
     slot_free(slot);
 }
 
-/*
- * Return a number for a new slot: for a model, of the slot that has been free for the longest time;
- * otherwise, of a slot never used. 0: all are in use.
- */
+/* Return a number for a new slot, or 0 if all are in use. For a model, it is that of the slot that
+ * has been free for the longest time; otherwise, one never used. */
 static uint64_t free_node(struct slots *s, enum item_kind kind)
 {
     if (kind != ITEM_MODEL)
@@ -102,7 +99,8 @@ static uint64_t free_node(struct slots *s, enum item_kind kind)
     return ino_in_slot(s->last, INO_ROOT);
 }
 
-/* Make a slot, which takes ownership of the item's paths and place. NULL: no memory. */
+/* Make a slot that takes ownership of the item's paths and place. Returns NULL without memory or a
+ * free number. */
 static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint64_t stamp)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
@@ -136,9 +134,10 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 /* ---- open and closed ---- */
 
 /*
- * Return the maximum number of descriptors of an open model: for each file one to read, for the
- * first one to edit, its directory, that of the history, and a file being written; if tensors are
- * edited, the log of drafts, and a former one that is now a journal.
+ * Return the maximum number of descriptors that an open model takes: one to read each file, one to
+ * edit the first, and those of its directory, of the history's directory, and of a file being
+ * written; if tensors are edited, also those of the log of drafts and of a former log that is now a
+ * journal.
  */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
@@ -166,7 +165,7 @@ static void unlist(struct slots *s, struct slot *slot)
     slot->prev = slot->next = NULL;
 }
 
-/* Enlist a slot as the most recently used. */
+/* Add a slot to the list as the most recently used. */
 static void enlist(struct slots *s, struct slot *slot)
 {
     slot->prev = s->end;
@@ -189,7 +188,7 @@ static void add_notes(const struct slots *s, const struct slot *slot, const stru
         buf_printf(out, "%s: %s: %s\n", shown, n.path, n.why);
 }
 
-/* Drop notes of earlier files at its path. */
+/* Drop the notes about earlier files at a slot's path. */
 static void drop_older_notes(struct slots *s, const struct slot *slot)
 {
     struct link *l = table_first(&s->by_key, slot->by_key.hash);
@@ -203,19 +202,20 @@ static void drop_older_notes(struct slots *s, const struct slot *slot)
     }
 }
 
-/* Close the model of a slot marked busy for that, if its tree, queried without the lock, allows it. */
+/* Close the model of a slot that was marked busy for this purpose, if its tree, queried without the
+ * lock held, allows it. */
 static void close_slot(struct slots *s, struct slot *slot)
 {
     struct buf notes = BUF_INIT;
     lock_take(&s->reach->lock);
     const bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
     lock_drop(&s->reach->lock);
-    const bool idle =
-        tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
+    /* If it was used recently, programs that save a file may need their helpers. */
+    const bool idle = tree_idle(slot->tree, old);
     lock_take(&s->reach->lock);
     struct tree *t =
-        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* not used meanwhile */
-    if (t && !s->stop) { /* the next tree continues with the same numbers */
+        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* not used in the meantime */
+    if (t && !s->stop) { /* keep the numbers with which the next tree continues */
         ids_unref(slot->left.ids);
         tree_leave(t, &slot->left);
         slot->stamp = slot->left.identity;
@@ -238,7 +238,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     slot->busy = false;
     unlist(s, slot);
     if (!t)
-        enlist(s, slot); /* the others come first at the next sweep */
+        enlist(s, slot); /* at the next sweep, the others come first */
     slots_drop(s, slot);
     cond_broadcast(&s->done);
     lock_drop(&s->reach->lock);
@@ -252,7 +252,8 @@ static bool closing_turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Start closing an unused slot. False: no thread can do that now. Under the lock. */
+/* Start closing an unused slot. Returns false if no thread can do that now. Call with the lock
+ * held. */
 static bool begin_to_close(struct slot *slot)
 {
     slot->busy = pool_do(&slot->closing, closing_turn) == 0;
@@ -260,9 +261,9 @@ static bool begin_to_close(struct slot *slot)
 }
 
 /*
- * Start closing models not used for a minute, unused models beyond the limit, and those that take
- * too many descriptors. Separate threads do it: closing a file may take as long as its disk does
- * not answer. Under the lock.
+ * Start closing models not used for a minute, unused models beyond the limit, and unused models
+ * that take too many descriptors. Separate threads close them, because closing a file takes as long
+ * as its disk does not answer. Call with the lock held.
  */
 static void close_idle(struct slots *s)
 {
@@ -276,7 +277,7 @@ static void close_idle(struct slots *s)
     }
 }
 
-/* Take a turn, some time after a model was opened. */
+/* Take a turn in the pool, some time after a model was opened. */
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
@@ -298,7 +299,7 @@ static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
     *ret = (struct use){slot, t};
 }
 
-/* Let a slot expire when another file has replaced its file: it is closed immediately. */
+/* Start closing an unused slot immediately if another file has replaced its file. */
 static void slot_expire(struct slot *slot)
 {
     if (slot_rests(slot) && (slot->replaced || slot->spent)) {
@@ -307,11 +308,11 @@ static void slot_expire(struct slot *slot)
     }
 }
 
-/* End a use that began with uses++, without counting it as a use. */
+/* End a use that began with uses++, without changing the time of last use. */
 static void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
-        cond_broadcast(&s->done); /* it may be closed now */
+        cond_broadcast(&s->done); /* the slot may be closed now */
     slot_expire(slot);
     slots_drop(s, slot);
 }
@@ -334,7 +335,7 @@ void slot_leave(struct use *u)
 
 /* ---- look up ---- */
 
-/* True if only its own tree, which is open, has changed a model's file. */
+/* Returns true if a model is open and edited, and only its own tree has changed its file. */
 static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
 {
     struct use u = {0};
@@ -353,7 +354,8 @@ static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key
     return same;
 }
 
-/* Note that `slot` is now at a path: earlier files there take no more room. Under the lock. */
+/* Record that `slot` is now at an item's path, so that slots of earlier files there are closed.
+ * Call with the lock held. */
 static void replaces(struct slots *s, const struct slot *slot, const struct item *i, uint64_t key)
 {
     struct link *l = table_first(&s->by_key, key);
@@ -430,12 +432,12 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
     lock_drop(&s->reach->lock);
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
-    if (!same) /* the file is gone or replaced: keep the previous ones */
+    if (!same) /* not due, or the file is gone or replaced: keep the previous facts */
         return;
     *g = found_grant(s->reach, &f, slot->above);
     lock_take(&s->reach->lock);
     slot->grant = *g;
-    if (slot->kind != ITEM_MODEL) /* a model's depend on its state */
+    if (slot->kind != ITEM_MODEL) /* those of a model belong to its state */
         slot->st = *st = f.st;
     lock_drop(&s->reach->lock);
 }
@@ -455,7 +457,7 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
     struct tree *t = slot ? slot->tree : NULL;
     lock_drop(&s->reach->lock);
     if (t)
-        tree_forget(t, local, n); /* may close a file */
+        tree_forget(t, local, n); /* this may close a file */
     if (!slot)
         return;
     lock_take(&s->reach->lock);
@@ -465,9 +467,9 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 }
 
 /*
- * Wait for descriptors: a model that is being closed takes its descriptors until the end, and many
- * models may be opened in a row. Stops waiting when none has been closed for a second: they may be
- * on a hanging disk.
+ * Wait for descriptors, because a model that is being closed keeps its descriptors until the end
+ * and many models may be opened in a row. Stops waiting when no model has been closed for a second,
+ * because they may be on a hanging disk.
  */
 static void wait_for_room(struct slots *s)
 {
@@ -485,8 +487,9 @@ static void wait_for_room(struct slots *s)
 }
 
 /*
- * Close the least recently used model, and wait until a model is closed, because no descriptor is
- * left. Returns false if none is. Under the lock, which is released meanwhile.
+ * Start closing the least recently used model and wait until a model is closed, because no
+ * descriptor is left. Returns false if none is closed. Call with the lock held; it is released
+ * during the wait.
  */
 static bool make_room(struct slots *s)
 {
@@ -512,8 +515,9 @@ static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
 }
 
 /*
- * Free a file that a tree needs to edit, but another one has locked: under another name, or under
- * its previous name. If that tree is no longer in use, it is closed early.
+ * Free a file that one tree needs to edit but another has locked under another name, or under its
+ * previous name. If that other tree is no longer in use, close it early. Returns true if locking
+ * the file should be tried again.
  */
 static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 {
@@ -526,7 +530,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
         bool rests = slot && slot_rests(slot);
         if (rests && (tried || !begin_to_close(slot)))
-            break; /* something in it is not written */
+            break; /* something in it is not written yet */
         tried |= rests;
         found |= slot != NULL;
         waited = early = lock_wait(&s->reach->lock, &s->done, &until);
@@ -542,7 +546,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 
 /* ---- open ---- */
 
-/* Open the tree of a slot that is marked busy for that. Without the lock. */
+/* Open the tree of a slot that was marked busy for this purpose. Call without the lock held. */
 static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
 {
     struct tree_options o = s->opt->tree;
@@ -550,7 +554,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     const char *what;
     uint64_t now;
     o.base = slot->above ? NULL : s->reach->path;
-    o.wait = NULL; /* another process's lock does not delay readers */
+    o.wait = NULL; /* another process's lock must not delay readers */
     o.late = true;
     o.refused = make_free;
     o.refused_arg = s;
@@ -562,8 +566,9 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
                 : NULL;
     int r = tree_open(slot->path, &o, &t, e);
     /*
-     * What matters is that a tree has opened exactly the files reached by the rules of reach.h. If
-     * these are unchanged since the name was looked up, the rules forbid one of them.
+     * The tree must have opened exactly the files that the rules of reach.h lead to. If it has not,
+     * although these are unchanged since the name was looked up, the rules forbid one of the opened
+     * files.
      */
     if (r == 0 && tree_identity(t) != slot->stamp) {
         r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
@@ -581,7 +586,8 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     return 0;
 }
 
-/* Open a slot that is closed and not busy. Under the lock, which is released meanwhile. */
+/* Open a slot that is closed and not busy. Call with the lock held; it is released while the model
+ * is opened. */
 static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 {
     struct err why = {0};
@@ -605,7 +611,7 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
         free(slot->why);
         slot->why = NULL;
         slot->failed = 0;
-        /* Without a thread, models are closed when others are opened. */
+        /* If the sweep cannot join the pool, models are closed only when others are opened. */
         if (!s->sweeps)
             s->sweeps = pool_join(&s->sweep, sweep) == 0;
         if (s->sweeps)
@@ -706,7 +712,7 @@ static void tell_open(const struct use *u, void *arg)
     add_notes(t->slots, u->slot, &notes, t->out);
 }
 
-/* Notes of closed models. Under the lock. */
+/* Add the notes about closed models. Call with the lock held. */
 static void add_closed(const struct slots *s, struct buf *out)
 {
     for (struct link *l = table_each(&s->by_node, NULL); l; l = table_each(&s->by_node, l))
@@ -727,10 +733,8 @@ void slots_unsaved(struct slots *s, struct buf *out)
         (void)slots_each(s, tell_open, &t);
 }
 
-/*
- * Close all trees, by threads, so that a hanging disk delays no other model, including those that
- * were about to be closed. A tree for which there is no thread is closed here.
- */
+/* Close all trees, including those that were about to be closed, in threads, so that a hanging disk
+ * delays no other model. A tree for which there is no thread is closed here. */
 int slots_finish(struct slots *s)
 {
     lock_take(&s->reach->lock);
@@ -742,7 +746,8 @@ int slots_finish(struct slots *s)
     lock_take(&s->reach->lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
-            tree_hurry(slot->tree); /* one after the other, except for those that take long */
+            /* edits are written one tree after another, except for those that take long */
+            tree_hurry(slot->tree);
         if (!slot->busy)
             (void)begin_to_close(slot);
     }

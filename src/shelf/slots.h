@@ -2,15 +2,16 @@
 /*
  * The slots of a shelf; private to the shelf.
  *
- * A slot is a directory, a text of a store, or one state of one model's file (or files): its
- * location, and what identified it when it was found, or when its own edits were written. It
- * outlives the tree that is opened for a model, so that node numbers stay valid (the next tree
- * continues from them), and what `--unmount` must name is known. It ends when the tree is closed
- * and the kernel has forgotten its nodes. The number of a model is reused after all others, that of
- * a directory or text never; st_ino depends on the location and the state of the file, and is never
- * another one's.
+ * A slot is a directory, a text of a store, or one state of one model's file (or files). It records
+ * the location, and what identified the file when it was found or when its own edits were written.
+ * A slot outlives the tree that is opened for a model, so that node numbers stay valid (the next
+ * tree continues from them), and the edits that `--unmount` must report stay known. It ends when
+ * the tree is closed and the kernel has forgotten its nodes. The number of a model is reused after
+ * all others, that of a directory or text never. st_ino depends on the location and the state of
+ * the file, so no other file has it.
  *
- * Threads: members marked so are protected by the lock of the reach; all others are constant.
+ * Any thread may use a slot: members marked as protected are protected by the lock of the reach,
+ * and all others are constant.
  */
 #ifndef SHELF_SLOTS_H
 #define SHELF_SLOTS_H
@@ -23,73 +24,76 @@
 #include "shelf/shelf.h"
 #include "base/hash.h"
 
-/* Seconds without use after which a model is closed; how often this is checked. */
+/* Seconds without use after which a model is closed; seconds between checks for such models. */
 #define SLOT_IDLE 60
 #define SLOT_SWEEP 5
-/* Milliseconds that closing a model may take before others are closed, or opened, in parallel. */
+/* Milliseconds that closing a model may take before others are closed or opened in parallel. */
 #define SLOT_PATIENCE 1000
-/* Models that are kept open without use: each takes some descriptors. */
+/* Maximum number of models that are kept open without use, because each takes some descriptors. */
 #define SLOTS_IDLE_MAX 64
-/* The limit on descriptors of unused models: this fraction of those the process may have, and at most this many. */
+/* Limit on the descriptors of unused models: the number that the process may have, divided by the
+ * first of these, and at most the second. */
 #define SLOTS_FILES_PART 2
 #define SLOTS_FILES_MOST 448
-/* Models that are always kept open: a program that has looked a name up is about to open it. */
+/* Number of models that are kept open in spite of that limit, because a program that has looked a
+ * name up is about to open it. */
 #define SLOTS_IDLE_LEAST 8
 /* Seconds before another attempt to open a model that could not be opened. */
 #define SLOT_RETRY 2
 
 struct slot {
     struct link by_node, by_key; /* protected */
-    uint64_t node;               /* the number of its own node; for a model, its directory */
+    uint64_t node;               /* number of its own node; for a model, that of its directory */
     enum item_kind kind;
-    struct place place; /* ITEM_FOLDER */
-    /* for st_ino: a hash of the path and of what identified the file when it was found */
+    struct place place; /* for ITEM_FOLDER */
+    /* for st_ino: hash of the path and of what identified the file when it was found */
     uint64_t seed;
-    char *path;           /* owned; where it is opened */
-    char *real;           /* owned; the real path; NULL if there was none */
-    size_t shards, above; /* as in struct item, and these: */
+    char *path;           /* owned; the path by which it is opened */
+    char *real;           /* owned; the real path, or NULL if there was none */
+    size_t shards, above; /* as in struct item, like the next two */
     bool store, behind;
     /* Protected: */
-    uint64_t stamp;        /* hash of what identifies the file, or all files */
-    struct tree_left left; /* from the previous tree; constant while in use */
-    struct buf notes;      /* while it is closed: edits that did not reach the file (live/live.h) */
-    bool replaced;         /* another file was found at its path: close it at once */
-    uint64_t rights;       /* the last result of tree_look(); 0: never called */
-    bool told;             /* the kernel knows them */
+    uint64_t stamp;        /* hash of what identifies the file, or all files of a split model */
+    struct tree_left left; /* left by the previous tree; constant while in use */
+    /* while the model is closed: edits that did not reach the file (live/live.h) */
+    struct buf notes;
+    bool replaced;   /* another file was found at its path, so close it at once */
+    uint64_t rights; /* last result of tree_look(); 0: never called */
+    bool told;       /* the kernel knows these rights */
     struct stat st;
-    struct grant grant;     /* its access rights, ... */
-    struct timespec looked; /* ... and when they were checked */
-    char *why;              /* owned; why it cannot be opened; NULL: it can, as far as is known */
-    time_t failed;          /* when that was; 0: it was found when the name was looked up */
-    struct tree *tree;      /* owned; NULL: it is closed */
+    struct grant grant;     /* its access rights */
+    struct timespec looked; /* when `grant` was last checked */
+    char *why;     /* owned; why it cannot be opened; NULL: as far as is known, it can be */
+    time_t failed; /* when opening it failed; 0: the error was found when the name was looked up */
+    struct tree *tree; /* owned; NULL: the model is closed */
     struct slots *slots;
-    struct slot *prev, *next; /* among open models, and those being closed */
+    struct slot *prev, *next; /* neighbours in the list of models that are open or being closed */
     struct pool_job closing;
-    unsigned uses;    /* calls and open files */
-    time_t used;      /* last */
-    uint64_t lookups; /* references of the kernel */
-    bool busy;        /* a thread is opening or closing it */
-    bool spent;       /* the file was changed: the next lookup makes another slot */
+    unsigned uses;    /* number of calls and open files that use it */
+    time_t used;      /* when it was last used */
+    uint64_t lookups; /* number of the kernel's references */
+    bool busy;        /* a thread is opening or closing the model */
+    bool spent;       /* the file was changed, so the next lookup makes another slot */
 };
 
 struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
-    struct cond done;             /* busy has ended, or so has the last use */
+    struct cond done;             /* signalled when a slot is no longer busy or used */
     struct table by_node, by_key; /* a path has a slot for each state of its file */
-    uint32_t last;                /* the slot last given to a model */
-    uint32_t last_other;          /* the node last given to a directory or text */
-    struct slot *first, *end;     /* the open ones, in order of last use */
-    size_t files_most;            /* the most descriptors that unused ones may take */
-    struct pool_job sweep;        /* closes idle models */
-    bool sweeps;                  /* it has joined */
-    bool stop;                    /* nothing is served any more: everything is closed */
-    int failed;                   /* the error of an edit that was lost when a model was closed */
-    bool finished;                /* all were closed, and ... */
-    struct buf unsaved;           /* ... these lines name the edits that are not in the files */
+    uint32_t last;                /* number of the slot last given to a model */
+    uint32_t last_other;          /* number of the node last given to a directory or text */
+    struct slot *first, *end;     /* the open slots, in order of last use */
+    size_t files_most; /* maximum number of descriptors, beyond which unused models are closed */
+    struct pool_job sweep; /* closes idle models */
+    bool sweeps;           /* `sweep` has joined the pool */
+    bool stop;             /* nothing is served any more, so everything is closed */
+    int failed;            /* error of an edit that was lost when a model was closed */
+    bool finished;         /* all models were closed, and `unsaved` is complete */
+    struct buf unsaved;    /* once finished: lines that name the edits that are not in the files */
 };
 
-/* Return the path beside which the files of a split model are. */
+/* Return the path beside which the files of a split model lie. */
 static inline const char *slot_files(const struct slot *slot)
 {
     return slot->behind ? slot->real : slot->path;
@@ -104,11 +108,13 @@ static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
            1; /* positive even for a program that treats it as signed */
 }
 
-/* The open models. Under the lock. */
+/* Facts about the open models, including those being closed. Call slots_opened() with the lock
+ * held. */
 struct opened {
-    unsigned n, rest, closing;   /* all; open and unused; being closed */
-    size_t files, closing_files; /* approximate descriptors of all, and of those being closed */
-    struct slot *oldest;         /* the least recently used of the unused ones */
+    unsigned n, rest, closing; /* number of all, of open and unused, and of models being closed */
+    /* approximate number of descriptors of all and of those being closed */
+    size_t files, closing_files;
+    struct slot *oldest; /* the least recently used of the unused models */
 };
 struct opened slots_opened(const struct slots *s);
 static inline bool slot_rests(const struct slot *slot)
@@ -117,50 +123,52 @@ static inline bool slot_rests(const struct slot *slot)
 }
 
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
-/* Add a line for each edit that did not reach its file, by model and key. */
+/* Add a line for each edit that did not reach its file, with its model and key. */
 void slots_unsaved(struct slots *s, struct buf *out);
-/* Close everything, when nothing is served any more. Returns 0, or why an edit was lost. */
+/* Close everything, when nothing is served any more. Returns 0, or -errno if an edit was lost. */
 int slots_finish(struct slots *s);
-/* Call this for each open tree, without the lock. Returns 0 or -ENOMEM. */
+/* Call a function for each open tree, without the lock held. Returns 0 or -ENOMEM. */
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* Get the node of an item that was found, whose paths and place pass to it; the kernel gets one
- * more reference to it. Returns 0 or -ENOMEM. */
+/* Get the node of an item that was found, counting one more reference of the kernel to it. A new
+ * slot takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* Count one more reference of the kernel to a node of a slot in use; the second function drops n
- * references to one. */
+/* Count one more reference of the kernel to a node in a slot that is in use. The second function
+ * drops n references to such a node. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
-/* Begin to use a slot, without opening it. -ESTALE: it does not exist. */
+/* Begin to use a slot without opening it. Returns 0, or -ESTALE if it does not exist. */
 int slot_hold(struct slots *s, uint64_t node, struct use *ret);
 /*
- * The same with its tree, which is opened if it is closed. -ESTALE: the file was changed; -errno:
- * it cannot be opened, for the reason in e, which may be NULL.
+ * Begin to use a slot with its tree, which is opened if it is closed. Returns 0, -ESTALE if the
+ * slot does not exist or the file was changed, or -errno if it cannot be opened; *e gets the reason
+ * (e may be NULL).
  */
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
-void slot_leave(struct use *u); /* of nothing, possibly */
-/* Set the current rights of an open slot (tree_look()): true if they differ from those known. */
+void slot_leave(struct use *u); /* u may be empty */
+/* Set the current rights of an open slot, from tree_look(). Returns true if they differ from the
+ * previous ones. */
 bool slot_look(struct slot *slot, uint64_t rights);
-/* True once for each true result of slot_look(). */
+/* Returns true once after each true result of slot_look(). */
 bool slot_tell(struct slot *slot);
-/* Get the facts about the slot's file. Its rights are checked again if the last check was over a
- * second ago. */
+/* Get the facts about the slot's file. Its rights are checked again if the last check was more than
+ * a second ago. */
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 
-/* Seconds for which the rights of what was found count as known. */
+/* Seconds for which the rights of a file that was found count as known. */
 #define LOOK_AGAIN 1
-/* Find a slot by its own node. Under the lock. */
+/* Find a slot by its own node. Call with the lock held. */
 struct slot *slots_at(const struct slots *s, uint64_t node);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 
 /* The content of a mount (shelf.h). */
 struct shelf {
     struct shelf_options opt;
-    struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a directory */
-    _Atomic(uint64_t) rights; /* its last tree_look(); 0: never */
-    bool store;               /* the mounted directory is a store */
+    struct tree *one; /* owned: the model if it is mounted alone; NULL: a directory is mounted */
+    _Atomic(uint64_t) rights; /* last result of tree_look() for `one`; 0: never called */
+    bool store;               /* the directory that is mounted is a store */
     struct reach reach;
     struct slots slots;
 };

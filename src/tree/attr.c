@@ -13,7 +13,7 @@
 #include "tree/nodes.h"
 #include "tree/tensors.h"
 
-/* The preferred read size: as much as the kernel requests at once. */
+/* The preferred read size, which is the most that the kernel requests at once. */
 #define IO_SIZE (128 << 10)
 
 /* Compute the size of a node. A rendered row at the root is measured once per snapshot, except for
@@ -44,21 +44,21 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     return 0;
 }
 
-/* Return the number of links of a directory: itself, its entry above, and ".." of each directory in
- * it. */
+/* Return the number of links to a node. Those to a directory are its own ".", its entry in the
+ * parent, and the ".." of each directory in it. */
 static nlink_t node_links(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     if (!node_is_dir(n))
         return 1;
-    /* New tensors are not counted, because no snapshot is made for this. */
+    /* A count would need a new snapshot for new tensors, so 1 (unknown) is reported. */
     if (n->kind == NODE_DIR && tensors_has(t, n))
         return 1;
     if (n->kind == NODE_ROOT)
-        return 2 + 2; /* metadata and tensors */
+        return 2 + 2; /* metadata/ and tensors/ */
     return 2 + (node_is_folder(n, ROOT_TENSORS) ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
-/* Return the rights of the files behind a node. *writes: the bits for writing tensors/. */
+/* Return the rights of the files behind a node. *writes gets the bits for writing tensors/. */
 static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n,
                                mode_t *writes)
 {
@@ -75,9 +75,9 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
 
 /*
  * Return the mode of a node. Its bits derive from those of the files: metadata/ and its files have
- * read and write bits, as does tensors/ with everything in it if tensors can be edited; all other
+ * read and write bits, and so do tensors/ and everything in it if tensors can be edited; all other
  * nodes have read bits. A user who may read a directory may enter it; more users may enter tensors/
- * than read it.
+ * than may read it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writes,
                         const struct node *n)
@@ -96,8 +96,9 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writ
 }
 
 /*
- * Return the time of a node. A key's time changes only when that key is written; the times of views
- * of the whole, and of other nodes that may differ between snapshots, change with each snapshot.
+ * Return the modification time of a node. A key's time changes only when that key is written. The
+ * times of views of the whole, and of other nodes that may differ between snapshots, change with
+ * each snapshot.
  */
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
@@ -111,10 +112,11 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 }
 
 /*
- * True if the name keeps its node. In a writable tree names may change meaning, except for tensors'
- * directories, their contents, and the root: the kernel requests the attributes of each directory
- * on a path that is not fixed. If tensors can be edited, their directories change only by requests
- * of the kernel, which then knows; a name in such a directory may mean another node at any time.
+ * Returns true if the name keeps its node. In a writable tree names may change their meaning,
+ * except for tensors' directories, their contents, and the root. The kernel requests the attributes
+ * of each directory on a path that is not fixed. If tensors can be edited, their directories change
+ * only at the kernel's own request; but a name in such a directory may mean another node at any
+ * time.
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
@@ -127,9 +129,10 @@ static bool node_fixed(const struct tree *t, const struct node *n)
 }
 
 /*
- * True if attributes last only a second: for directories of tensors that can be edited, because the
- * kernel does not see that a write changes one; and for the directories on every path: when the
- * kernel requests one, the rights of the file are checked (tree_look()).
+ * Returns true if attributes last only a second. This holds for directories of tensors that can be
+ * edited, because the kernel does not see that a write changes one; and for the directories on
+ * every path, because the rights of the file are checked when the kernel requests their attributes
+ * (tree_look()).
  */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
@@ -138,9 +141,9 @@ static bool node_steady(const struct tree *t, const struct node *n)
 }
 
 /*
- * True if attributes last as long as the node, or as long as the directory's. A view of the whole
- * has a node for each snapshot, or state. If attributes do not last, the kernel requests them at
- * each read(2).
+ * Returns true if attributes last as long as the node, or as long as those of its directory. A view
+ * of the whole has a node for each snapshot or state. If attributes do not last, the kernel
+ * requests them at each read(2).
  */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {
@@ -153,7 +156,7 @@ static bool node_lasting(const struct tree *t, const struct node *n)
 void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                    const struct live_attr *a, struct tree_entry *ret)
 {
-    assert(a->size <= INT64_MAX); /* GGUF_MAX_ELEMENTS */
+    assert(a->size <= INT64_MAX); /* ensured by GGUF_MAX_ELEMENTS */
     struct timespec mtime = node_mtime(t, v, n, a);
     mode_t writes;
     const struct grant g = node_grant(t, v, n, &writes);
@@ -204,12 +207,13 @@ void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *r
 /* The shelf handles this attribute of the root. */
 #define READ_ONLY "user.gguf.readonly"
 
-/* Kinds of nodes with extended attributes: a file in metadata/, or a tensor's directory. */
+/* The kinds of nodes that have extended attributes: files in metadata/, and directories of tensors
+ * and of new tensors. */
 enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4 };
 
 struct subject {
     struct node n;
-    unsigned of; /* one of these kinds, or 0 */
+    unsigned of; /* one of the kinds above, or 0 */
     struct view v;
     const struct gguf_tensor *tensor; /* for OF_TENSOR */
     struct live_facts key;            /* for a tensor: only the error is set */
@@ -243,7 +247,7 @@ static void subject_free(struct subject *s)
     view_free(&s->v);
 }
 
-/* Get the facts of a key. If the first edit could not begin, each key reports why. */
+/* Get the facts about a key. If the first edit could not begin, each key reports the reason. */
 static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
 {
     int r = live_facts(t->meta, number, ret);
@@ -256,8 +260,8 @@ static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
     return 0;
 }
 
-/* Find the subject of a node's attributes; always free it. user.gguf.offset changes with edits that
- * are not in a snapshot yet. */
+/* Find the subject of a node's attributes; free it in any case. A tensor needs a fresh snapshot,
+ * because user.gguf.offset changes with edits that are not in one yet. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     uint32_t views;
@@ -282,7 +286,8 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->key.error) : 0;
 }
 
-/* Write the value. Returns 0, -ENODATA (it does not apply; only a shape may be empty) or -ENOMEM. */
+/* Write the value. Returns 0, -ENODATA (the attribute does not apply; only a shape may be empty) or
+ * -ENOMEM. */
 static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
 {
     const struct snapshot *g = s->v.snap;
@@ -331,10 +336,8 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
     return r < 0 ? r : buf_error(out);
 }
 
-/*
- * Set an attribute. Setting one to its present value always succeeds, because cp -a and rsync -X do
- * that. On tensors they set those of the source, which are ignored.
- */
+/* Set an attribute. Setting one to its present value always succeeds, because cp -a and rsync -X do
+ * that. On tensors these programs set the source's attributes, which are ignored. */
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)
 {
@@ -349,7 +352,7 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
         return r < 0 ? r : -EOPNOTSUPP;
     if (value_of(&s, x, &is) == 0 && is.len == n && memcmp(is.data, value, n) == 0)
         return 0;
-    if (s.key.helper && x->value == X_NAME) /* the value of the key that it copies */
+    if (s.key.helper && x->value == X_NAME) /* the name of the key that the helper copies */
         return 0;
     if (s.tensor || x->value != X_TYPE)
         return -EPERM;
@@ -357,8 +360,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
 }
 
-/* Remove an attribute. Only the reason for a refusal can be removed: rsync -X removes attributes
- * that its source lacks. */
+/* Remove an attribute. Only the reason for a refusal can be removed; rsync -X does so, as it
+ * removes the attributes that its source lacks. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
@@ -375,7 +378,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
         r = x ? value_of(&s, x, &is) : -ENODATA;
     if (r < 0 || x->value != X_ERROR)
         return r < 0 ? r : -EPERM;
-    if (s.tensor) /* in a split model, this is always true */
+    if (s.tensor) /* the reason given for tensors of a split model always applies */
         return 0;
     lock_take(&t->newest.lock);
     t->refusal[0] = '\0';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Decides whether a model can be edited, and begins editing with the first edit: see begin.h. */
+/* Decides whether a model can be edited, and begins editing at the first edit: see begin.h. */
 #include "tree/begin.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "check/filename.h"
 #include "edit/commit.h"
 
-/* Return the reason why a file of the model must not be edited, as far as known before it is
- * opened, or NULL if it may be. */
+/* Return the reason why a file of the model must not be edited, as far as it is known before the
+ * file is opened, or NULL if it may be edited. */
 static const char *reason(const struct tree *t, const struct model_file *m)
 {
     if (t->opt.read_only)
@@ -26,7 +26,7 @@ static const char *reason(const struct tree *t, const struct model_file *m)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
     if (faccessat(m->dir, ".", W_OK, AT_EACCESS) < 0)
         return "its directory is not writable";
-    if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers could not be found */
+    if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftover files could not be found */
         return "its directory is not readable";
     return NULL;
 }
@@ -49,8 +49,8 @@ static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
-/* Try the features that every edit needs, except one in place, before the file is opened for
- * writing. */
+/* Before the file is opened for writing, try the features that every edit needs except one in
+ * place. */
 static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
 {
     struct edit_file f = {.fd = -1};
@@ -74,9 +74,9 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 }
 
 /*
- * Open the file for writing, with the lock, if the file system has everything that edits need;
- * otherwise f stays closed. of: the file that it must be; NULL: any. A recovery changes the file,
- * even if a later step fails, so its id is updated.
+ * Open the file for writing and lock it if the file system has everything that edits need;
+ * otherwise f stays closed. If `of` is not NULL, it must be that file. A recovery changes the file
+ * even if a later step fails, so the id in `of` is updated.
  */
 static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
                             struct edit_file *f, struct err *e)
@@ -98,7 +98,8 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         r = edit_file_fresh(of, e);
     if (r == 0) {
         r = recover(t, f, e);
-        if (r == 0 && t->opt.strategy != EDIT_INPLACE) /* whether a new file could replace it */
+        /* check whether a new file could replace it */
+        if (r == 0 && t->opt.strategy != EDIT_INPLACE)
             r = edit_try_new(f, e);
         if (of)
             of->id = f->id;
@@ -129,7 +130,7 @@ int begin_open(struct tree *t, struct err *e)
 
 /* ---- the other files of a split model ---- */
 
-/* Keep only the shard's identity at the open, and its directory. */
+/* Keep only the identity of the shard when it was opened, and its directory. */
 static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
     struct tree *t = arg;
@@ -158,10 +159,10 @@ void begin_close(struct tree *t)
 
 /* ---- changes by other programs ---- */
 
-/* Number of files that one call checks, besides the first. */
+/* Maximum number of files that one call checks, besides the first. */
 #define LOOK_MOST ((size_t)64)
 
-/* Return the state of a file when it was opened. */
+/* Return the state that a file had when it was opened. */
 static struct edit_file opened(struct tree *t, size_t i)
 {
     lock_take(&t->newest.lock);
@@ -170,8 +171,8 @@ static struct edit_file opened(struct tree *t, size_t i)
     return f;
 }
 
-/* True if a file changed. A change that may come from this tree itself does not count, if editing
- * has begun or begins meanwhile. */
+/* Returns true if a file changed. A change that may come from this tree itself, because editing has
+ * begun or begins in the meantime, does not count. */
 static bool is_stale(struct tree *t, size_t i)
 {
     const unsigned begun = atomic_load(&t->begun);
@@ -205,12 +206,12 @@ void begin_parsed(struct tree *t)
     if (t->writable && t->model.overlay.planted.code)
         not_writable(t, t->model.overlay.planted.msg);
     if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
-        not_writable(t, why.msg); /* the lock is kept */
+        not_writable(t, why.msg); /* the lock is kept nevertheless */
     t->merge_first = t->opt.tensors && t->writable && t->shards.n;
     t->opt.tensors &= t->writable && !t->shards.n;
 }
 
-/* Open the file for writing, replacing the descriptor for reading. */
+/* Open the file for writing, replacing the descriptor that was opened for reading. */
 static int take_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;
@@ -226,7 +227,7 @@ static int take_file(struct tree *t, struct err *e)
     return r == -EWOULDBLOCK ? -EBUSY : r;
 }
 
-/* Begin editing. Called with the lock `beginning` held. */
+/* Begin editing. Call with the lock `beginning` held. */
 static int begin(struct tree *t, struct err *e)
 {
     int r = t->locked ? 0 : take_file(t, e);

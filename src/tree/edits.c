@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles the calls that edit names, and the files of metadata/: see edits.h. */
+/* Handles the calls that change names, and the files in metadata/: see edits.h. */
 #include "tree/edits.h"
 
 #include <errno.h>
@@ -66,8 +66,8 @@ static int create_key(struct tree *t, const char *name, int flags, struct tree_e
 
 /* ---- names ---- */
 
-/* Return 0 if names in this directory may be changed, because it is metadata/ of a writable tree,
- * else -EROFS or -EACCES. */
+/* Return 0 if names in this directory may be changed because it is metadata/ in a writable tree;
+ * otherwise return -EROFS, -EACCES, or the reason why editing could not begin. */
 static int metadata_folder(struct tree *t, uint64_t parent)
 {
     struct node dir = ino_node(parent);
@@ -77,7 +77,7 @@ static int metadata_folder(struct tree *t, uint64_t parent)
     return is ? begin_editing(t) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
-/* True if a new name would not fit into a listing. */
+/* Returns true if a new name would not fit into a listing. */
 static bool is_too_long(const char *name)
 {
     return strlen(name) > TREE_NAME_MAX;

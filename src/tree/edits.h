@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles the calls that create, remove and rename files in metadata/ and tensors/ of a writable
+/* Handles the calls that create, remove and rename files in metadata/ and tensors/ in a writable
  * tree. */
 #ifndef TREE_EDITS_H
 #define TREE_EDITS_H
@@ -8,15 +8,15 @@
 #include "tree/tree.h"
 
 /*
- * Calls elsewhere, or on other trees, return -EROFS. docs/editing.md says what a name means, when
- * an edit is accepted and when it is durable. If a call takes a wait, the result may be
+ * In a tree that is not writable, these calls return -EROFS. docs/editing.md says what a name
+ * means, when an edit is accepted and when it is durable. If a call takes a wait, its result may be
  * LIVE_PARKED.
  */
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file);
-/* Handle mknod(2) of a regular file: bytes written to it soon afterwards are its first content. */
+/* Handle mknod(2) of a regular file; bytes written to it soon afterwards are its first content. */
 int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-/* Sync a directory: all edits accepted so far are durable afterwards. */
+/* Sync a directory. Afterwards all edits accepted so far are durable. */
 int tree_fsyncdir(struct tree *t, struct live_wait *w);
 int tree_unlink(struct tree *t, uint64_t parent, const char *name);
 /* Rename, with the flags of renameat2(2). */
@@ -29,12 +29,10 @@ int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *
                  struct tree_entry *ret);
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
 
-/*
- * Get entries of the files of metadata/, as kept by live (live/live.h), whether or not the model
- * can be edited. For this layer.
- */
+/* Get entries for the files in metadata/ as kept by live/live.h, whether or not the model can be
+ * edited. Private to this layer. */
 void keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
-/* f: an open file of the key, or NULL. */
+/* f is an open file of the key, or NULL. */
 int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret);
 int keys_open(struct tree_file *f, int flags);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens files of the tree, and reads and writes their contents: see file.h. */
+/* Opens files in the tree, and reads and writes their contents: see file.h. */
 #include "tree/file.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static bool is_stopped(void *arg)
     return w->stopped && w->stopped(w);
 }
 
-/* Read from results. If one is missing, the read waits for it. */
+/* Read from computed results. If one is missing, the read waits for it. */
 static int read_computed(struct tree *t, const struct about *a, uint64_t off, size_t n,
                          struct reply *r)
 {
@@ -37,7 +37,8 @@ static int read_computed(struct tree *t, const struct about *a, uint64_t off, si
     int got = -EAGAIN;
     r->work = t->work;
     a->row->need(a, off, n, &first, &last);
-    /* When many results are read at once, one may have been dropped again, so try once more. */
+    /* When many results are read at once, one may have been dropped again, so repeat until all are
+     * kept. */
     while (got == -EAGAIN) {
         got = work_want(t->work, a->v, a->row->what, first, last, &waiter);
         if (got == 0)
@@ -72,7 +73,7 @@ int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 
 /* ---- drafts ---- */
 
-/* Read the draft of a key, of a helper in metadata/, or of a view of a tensor. */
+/* Read from the draft of a key, of a helper in metadata/, or of a tensor's view. */
 static int read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     r->bytes = r->scratch;
@@ -185,12 +186,12 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     return f;
 }
 
-/* Open the stored file, or the draft over it. */
+/* Open the stored file, or the draft that replaces it. */
 static int open_stored(struct tree_file *f, int flags)
 {
     int r = row_open(f, flags);
     r = r == 0 ? tensors_opened(f) : r == -ESTALE ? tensors_join(f) : r;
-    if (r > 0) { /* the kernel's pages do not belong to the content */
+    if (r > 0) { /* the kernel's pages are of other content */
         buf_free(&f->text);
         r = row_open(f, flags);
         f->cacheable = false;
@@ -221,7 +222,8 @@ bool tree_cached_right(const struct tree_file *f)
     return f->tree && f->cacheable && !f->cut && !f->cold;
 }
 
-/* True if it shows what is being written. It is not held if it has a draft of its own. */
+/* Returns true if the file shows bytes that are being written. A file with a draft of its own holds
+ * no view. */
 static bool is_written(const struct tree_file *f)
 {
     return f->held && atomic_load(&f->held->written) >> f->node.row & 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Contents of the virtual files, and their table at the end of the file: see files.h. */
+/* Makes the contents of the virtual files; the table of these files is at the end: see files.h. */
 #include "tree/files.h"
 
 #include <assert.h>
@@ -25,13 +25,13 @@
 /* ---- answers ---- */
 
 /*
- * Maximum number of bytes that are copied to scratch to answer a read. A copy that fits the
- * processor's second-level cache (1 MiB on most) speeds up the kernel's copy by as much as it
+ * Maximum number of bytes that are copied to scratch to answer a read. A copy that fits in the
+ * processor's second-level cache (1 MiB on most) speeds up the kernel's own copy by as much as it
  * costs.
  */
 #define REPLY_COPY_MAX ((size_t)256 << 10)
 
-/* Make room for n more bytes of the answer, for the caller to fill. */
+/* Make room for n more bytes in the answer and return it for the caller to fill. */
 static uint8_t *reply_room(struct reply *r, size_t n)
 {
     uint8_t *at = r->scratch + r->len;
@@ -49,12 +49,13 @@ void reply_copy(struct reply *r, const void *p, size_t n)
  * ---- tensor data as stored and as floats, and the model as one file ----
  *
  * Values are decoded into scratch (model/store.h). Bytes that are shown as stored are copied there,
- * which makes the kernel's own copy faster by as much; but if they are more than fit in the
+ * which costs nothing because it speeds up the kernel's own copy; if there are more than fit in the
  * processor's cache, the kernel gets them directly from the mapping. A read that includes missing
- * bytes is -EIO as a whole.
+ * bytes fails with -EIO as a whole.
  */
 
-/* Reply with bytes [first, first + n) of a mapped file, in a part that ends at `end`. */
+/* Reply with bytes [first, first + n) of a mapped file; the part that contains them ends at
+ * `end`. */
 static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end, struct reply *r)
 {
     if (n <= REPLY_COPY_MAX || r->len > 0)
@@ -69,7 +70,7 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end
     return mapped_check(m, first + n);
 }
 
-/* Answer with bytes [off, off + n) of the tensor's data as stored. */
+/* Reply with bytes [off, off + n) of the tensor's data as stored. */
 static int reply_stored(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
     const uint32_t i = snapshot_tensor_no(a->v->snap, a->t);
@@ -116,10 +117,8 @@ static uint64_t model_size(const struct about *a)
     return max_u64(g->file_size, g->data_end) - image_cut(g);
 }
 
-/*
- * Get the image of the model. The first snapshot of a single-file model shows that file, without
- * its reserve; others show an image made from them.
- */
+/* Get the image of the model. The first snapshot of a single-file model shows that file, without
+ * its reserve; all others show an image made from the snapshot. */
 static int model_image(const struct about *a, struct image **ret)
 {
     const struct gguf *g = a->v->snap->gguf;
@@ -146,7 +145,7 @@ static int model_image(const struct about *a, struct image **ret)
     return r;
 }
 
-/* Read from a row of the image. Most reads are within one tensor. */
+/* Read from a row that has an image. Most reads are within one tensor. */
 static int image_row_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
     const struct image *im = a->v->file;
@@ -171,8 +170,8 @@ static int safetensors_row_image(const struct about *a, struct image **ret)
 /*
  * ---- files computed from tensors when they are read (derive/work.h) ----
  *
- * Sizes are known in advance. part_*() are files in a tensor's directory, lines_row_*() those at
- * the root with a line per tensor; row->what names the result.
+ * Sizes are known in advance. part_*() handle files in a tensor's directory, lines_row_*() those at
+ * the root that have a line per tensor; row->what names the result.
  */
 
 static uint64_t part_size(const struct about *a)
@@ -211,7 +210,7 @@ static uint64_t lines_row_size(const struct about *a)
     return l ? lines_size(l, a->v->snap) : UINT64_MAX;
 }
 
-/* Return the lines kept with the snapshot since the file was opened. */
+/* Return the lines, which have been kept with the snapshot since the file was opened. */
 static const struct lines *lines_of(const struct about *a)
 {
     const struct lines *l = lines_get(a->v->snap, a->row->what);
@@ -242,7 +241,7 @@ static int add_line(const struct about *a, uint32_t i, const struct reply *r, st
 
 static int lines_row_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
-    CLEANUP(buf_free) struct buf text = BUF_INIT; /* the file from `at` on */
+    CLEANUP(buf_free) struct buf text = BUF_INIT; /* the content of the file from `at` on */
     const struct lines *l = lines_of(a);
     uint32_t first, last;
     int err = 0;
@@ -351,16 +350,18 @@ static void finding_line(void *arg, const struct check_finding *f)
     report_line(arg, f);
 }
 
-/* `ls -l` waits for the findings, and the disk may be a slow network, so at most this much of each
- * file is read. */
+/* `ls -l` waits for the findings, and the disk may be behind a slow network, so at most this many
+ * bytes of padding are read from each file. */
 #define PADDING_MOST ((uint64_t)2 << 20)
 
-/* Apply the rules to file number i, for a model that is not split also the rules about models. */
+/* Apply the rules to file number i; if the model is not split, also apply the rules about whole
+ * models. */
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
 {
     const struct snapshot *snap = v->snap;
     const struct gguf *g = snapshot_file(snap, i);
-    /* This program laid out an edited file itself: bytes between its tensors need no check. */
+    /* This program itself laid out an edited file, so the bytes between its tensors need no
+     * check. */
     struct source src = {0};
     if (i > 0) {
         src = mapped_source(v->store->file[i]);
@@ -389,8 +390,8 @@ static void info_text(const struct about *a, struct buf *out)
     summary_text(&(struct summary){g->gguf, g->file, g->shards ? g->shards->n : 0, missing}, out);
 }
 
-/* If the rules cannot be applied, report the reason as a finding. Without memory there is no text
- * at all. */
+/* If the rules could not be applied, report the reason as a finding. Without memory, there is no
+ * text at all. */
 static void end_findings(int r, const char *name, struct buf *out)
 {
     char what[128];
@@ -432,7 +433,7 @@ static void kept_text_free(struct snapshot_part *part)
     free(part);
 }
 
-/* Add the text of the only row that is ROW_KEPT. */
+/* Add the text of the only row with ROW_KEPT. */
 static void add_kept(const struct about *a, struct buf *out)
 {
     const unsigned slot = SNAPSHOT_PARTS - 1; /* lower slots belong to derive/ */
@@ -465,7 +466,7 @@ void files_text(const struct about *a, struct buf *out)
 // clang-format off
 #define PIECES(n) .size = n##_size, .read = n##_read
 
-/* A file computed for a tensor, or with one line per tensor. */
+/* A file computed for one tensor, or one with a line per tensor. */
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
 #define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 
@@ -527,8 +528,8 @@ bool files_exists(const struct snapshot *g, const struct row *row, const struct 
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
-/* False if the model cannot have this file. Without memory to measure it the file exists, and its
- * size is -ENOMEM. */
+/* Returns false if the model cannot have this file. If there is no memory to measure it, the file
+ * exists, and getting its size fails with -ENOMEM. */
 static bool is_possible(struct snapshot *g, const struct row *row)
 {
     uint64_t size;

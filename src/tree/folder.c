@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds and lists the files of the tree: see folder.h. */
+/* Finds and lists the files in the tree: see folder.h. */
 #include "tree/folder.h"
 
 #include <errno.h>
@@ -13,19 +13,20 @@
 struct tree_dir {
     struct tree *t;
     uint64_t node;
-    bool keys;             /* the directory is metadata/, with this content at the open: */
-    struct live_list list; /* of a writable tree */
-    /* Tensors/: a reference to the snapshot whose tensors are listed; otherwise NULL. */
+    bool keys;             /* the directory is metadata/ */
+    struct live_list list; /* for metadata/: its content when the directory was opened */
+    /* for tensors/: a reference to the snapshot whose tensors are listed; otherwise NULL */
     struct snapshot *snap;
 };
 
-/* Return the node number of row i at the root, or of a tensor's row. */
+/* Return the node number of row i at the root. */
 static uint64_t root_ino(const struct snapshot *g, uint32_t i)
 {
     return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
 }
 
-/* Return the node of a tensor's file, which changes with the tensor's bytes, type or shape. */
+/* Return the node number of a tensor's file, which changes with the tensor's bytes, type or
+ * shape. */
 static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *tensor,
                             uint32_t row)
 {
@@ -50,7 +51,7 @@ static uint64_t find_child(struct snapshot *g, const struct node *dir, const cha
     return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
 }
 
-/* Return the parent directory of a directory. */
+/* Return the node number of a directory's parent. */
 static uint64_t parent_of(const struct node *dir)
 {
     return dir->kind == NODE_TENSOR ? ino_row(ROOT_TENSORS) : INO_ROOT;
@@ -66,7 +67,8 @@ static int check_dir(struct tree *t, const struct snapshot *g, const struct node
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
-/* Get the newest snapshot, with all edits in it if the content of `name` changes with each edit. */
+/* Get the newest view; if the content of `name` changes with each edit, the view includes all
+ * edits. */
 static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
 {
     const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
@@ -77,7 +79,7 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     return 0;
 }
 
-/* Look up any file except a key. No lock is held while it is measured. */
+/* Look up any file except a key. No lock is held while the file is measured. */
 static int lookup_row(struct tree *t, const struct node *dir, const char *name,
                       struct tree_entry *ret)
 {
@@ -156,17 +158,15 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 
 /* ---- listing ---- */
 
-/*
- * Return the row at place i of a listing. For a tensor, type, shape and raw come first: copies of
- * the directory are then made in the order in which they are accepted.
- */
+/* Return the row at place i of a listing. In a tensor's directory, type, shape and raw come first,
+ * so that a copy of the directory is made in the order in which its files are accepted. */
 static size_t row_at(enum files_where where, uint64_t i)
 {
     static const uint8_t first[] = {4, 3, 0, 1, 2};
     return where == FILES_TENSOR && i < sizeof(first) ? first[i] : (size_t)i;
 }
 
-/* Find the first listed row from place *i on. Returns false if there are no more. */
+/* Advance *i to the next listed row. Returns false if there are no more. */
 static bool next_row(const struct tree *t, struct snapshot *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
 {
@@ -178,7 +178,8 @@ static bool next_row(const struct tree *t, struct snapshot *g, enum files_where 
     return false;
 }
 
-/* Return the next listed tensor, skipping removed ones, then the new tensors. */
+/* Get the name of the next listed tensor. Those of the model come first, except removed ones, then
+ * new tensors. Returns its node number, or 0 at the end. */
 static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *i,
                             char name[TREE_NAME_MAX + 1])
 {
@@ -201,10 +202,8 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
     return ino_of(&n);
 }
 
-/*
- * Get entry *i of a directory other than metadata/, or the next listed one: its name, and its node
- * number, 0 at the end. Sets *i to the number of that entry.
- */
+/* Get the name of entry *i, or else of the next listed one, of a directory other than metadata/.
+ * Returns its node number, or 0 at the end. Sets *i to the number of that entry. */
 static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -222,7 +221,7 @@ static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *
     return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, tensor, row);
 }
 
-/* Record the present content of a directory, if an edit may change the list. */
+/* Record the present content of a directory if an edit may change its list. */
 static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
@@ -269,7 +268,8 @@ void tree_closedir(struct tree_dir *d)
 
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 {
-    /* The root's views of the whole get new nodes; all other entries except metadata/ stay. */
+    /* The root's views of the whole get new nodes; all other entries stay, except those in
+     * metadata/. */
     return !t->writable || (!d->keys && d->node != INO_ROOT && !t->opt.tensors);
 }
 
@@ -281,7 +281,7 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && open_list(t, d) < 0) /* after a rewind, look again */
+    if (at == 0 && open_list(t, d) < 0) /* after a rewind, record the content again */
         return -ENOMEM;
     if (!attrs) {
         brief_entry(ino, ino, S_IFDIR, ret);
@@ -310,7 +310,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     return 1;
 }
 
-/* Return a written view of a new tensor. */
+/* Get the next written view or helper of a new tensor. */
 static int next_written(struct tree *t, const struct node *dir, uint32_t views, uint64_t *cookie,
                         bool attrs, char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -324,14 +324,14 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
     uint64_t ino = ino_tensor_file(dir->number, row);
     (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
     brief_entry(ino, ino, S_IFREG, ret);
-    ret->node = 0; /* unless it is still there */
+    ret->node = 0; /* 0 unless the file still exists */
     if (attrs)
         (void)tensors_lookup(t, dir, name, ret);
     return 1;
 }
 
-/* Get the next entry of a row. -ESTALE: the entry was removed meanwhile; *cookie is that of the
- * next. */
+/* Get the next entry of a directory other than metadata/. Returns -ESTALE if the entry was removed
+ * in the meantime; *cookie is then that of the next. */
 static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                           char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -341,7 +341,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     if (tensors_is_making(t, &n, &views))
         return next_written(t, &n, views, cookie, attrs, name, ret);
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    if (attrs && n.kind == NODE_TENSOR) { /* `offset` */
+    if (attrs && n.kind == NODE_TENSOR) { /* for `offset` */
         int r = live_freshen(t->meta, false, &v);
         if (r < 0)
             return r;
@@ -362,7 +362,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
         r = tensors_entry(t, &v, &child, ret);
     else
         brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
-    if (whole) /* not measured for a listing; the kernel looks it up when needed */
+    if (whole) /* a view is not measured for a listing; the kernel looks it up when needed */
         ret->node = 0;
     *cookie = i + 3;
     return r < 0 ? r : 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The contents of a tree's directories. */
+/* Finds and lists the contents of a tree's directories. */
 #ifndef TREE_FOLDER_H
 #define TREE_FOLDER_H
 
@@ -9,8 +9,8 @@
 struct tree_dir;
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-/* Get the attributes of a node. file: an open file whose size is that of the text it writes; or
- * NULL. */
+/* Get the attributes of a node. If `file`, an open file, is not NULL, the size is that of the text
+ * being written to it. */
 int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *file,
                  struct tree_entry *ret);
 /* Drop n references of the kernel to a node. */
@@ -18,15 +18,15 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n);
 
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret);
 void tree_closedir(struct tree_dir *d);
-/* True if the kernel may cache this directory. */
+/* Returns true if the kernel may cache this directory. */
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
 
 /*
- * Get the entry at *cookie (0: the first) of a directory, in the model's order, "." and ".." first.
- * Returns 1 after setting `name`, `ret`, and *cookie to that of the next entry, or 0 at the end.
- * With `attrs`, all of ret->attr is set, else only st_ino and the type in st_mode. For a view of
- * the whole, only these are set, and ret->node is 0, because measuring it may take a while: see
- * tree_lookup().
+ * Get the entry at *cookie (0: the first) of a directory; "." and ".." come first, then the entries
+ * in the model's order. Returns 1 after setting `name`, `ret`, and *cookie to that of the next
+ * entry, or 0 at the end. With `attrs`, sets all of ret->attr, else only st_ino and the type in
+ * st_mode. For a view of the whole, sets only these, and ret->node to 0, because measuring it may
+ * take a while: see tree_lookup().
  */
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);

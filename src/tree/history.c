@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles commands applied to a tree, and its reports about itself: see history.h. */
+/* Applies commands to a tree and writes reports about it: see history.h. */
 #include "tree/history.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@
 
 /* Higher counts are shown as "more than 100". */
 enum { COUNT_MAX = 101 };
-/* Maximum number of names of a list that are shown. */
+/* Maximum number of names shown of a list. */
 enum { NAMES_MOST = 3 };
 
-/* Add "metadata/a.b, tensors/x and 3 more". */
+/* Add " (metadata/a.b, tensors/x, tensors/y and 3 more)", the paths of these notes. */
 static void add_names(const struct buf *notes, struct buf *out)
 {
     char shown[SHOW_MAX];
@@ -72,7 +72,7 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
 
 /* ---- waiting calls ---- */
 
-/* Number of times that an undo waits for edits that other programs make meanwhile. */
+/* Number of times that an undo is tried while other programs make edits. */
 #define UNDO_TRIES 20
 
 /* A call that another thread answers. */
@@ -108,7 +108,7 @@ int tree_retire(struct tree *t)
 {
     int r = tree_finish(t);
     struct history h;
-    if (t->history) { /* the file is complete, so the next writer finds it that way */
+    if (t->history) { /* complete the history's file for the next writer */
         (void)history_job_look(t->history, &h, NULL);
         history_close(&h);
     }
@@ -145,7 +145,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
         return err_set(e, r, "%s", t->writable ? t->refusal : "it is mounted read-only");
     }
     r = -EBUSY;
-    /* other programs may make edits meanwhile */
+    /* Other programs may make edits in the meantime. */
     for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
         r = tree_sync(t);
         if (r < 0)
@@ -162,12 +162,12 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 int tree_states(struct tree *t, struct buf *out, struct err *e)
 {
     struct live *l = atomic_load(&t->live);
-    /* Counted first: edits written meanwhile are shown twice. */
+    /* Counted first: an edit written in the meantime is shown twice rather than not at all. */
     size_t waiting = l ? live_accepted(l) : 0;
     if (!t->writable)
         return err_set(e, -EROFS, "it is mounted read-only");
     int r = l ? live_history(l, out, e) : tree_history(t, out, e);
-    if (r == 0 && waiting) { /* accepted edits that are not written belong to no state yet */
+    if (r == 0 && waiting) { /* accepted edits that are not written yet belong to no state */
         buf_str(out, "-\tnot written yet\t");
         put_count(waiting, "edit", "edits", out);
         buf_char(out, '\n');

@@ -4,8 +4,9 @@
  *
  *     slot << 39 | object << 7 | row << 2 | kind
  *
- * The slot is that of the model in a mount of many models; a tree has one model, and slot 0. Row 0
- * is the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
+ * The slot is that of the model in a mount of many models; a tree has one model and slot 0. Row 0
+ * is the object itself; row 1 + i is row i of the object's table of files. The kind determines the
+ * object:
  *
  *     0   a state of the model: a view of the model has a node for each (number of the snapshot).
  *         `info`, which also shows the state of the mount (history.h), counts its own numbers.
@@ -13,14 +14,14 @@
  *     2   a tensor: its directory
  *     3   a metadata key: its file
  *
- * Object numbers are never reused during the life of a mount; slot numbers are reused once all have
- * been used and the kernel has forgotten the first.
+ * Object numbers are never reused during the life of a mount. Slot numbers are reused once all have
+ * been used and the kernel has forgotten the oldest.
  *
  * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for
- * views of the whole: theirs is that of a directory at the root with their row, the same in each
- * state. To the kernel they are new files (so that pages and attributes of one node never change),
- * to people the same one. It stays below 2^32 in a mount of one model with fewer than 2^25 tensors
- * and keys, for programs whose ino_t has 32 bits.
+ * views of the whole, whose st_ino is that of a directory at the root with their row and is the
+ * same in each state. To the kernel each state is a new file, so that the pages and attributes of
+ * one node never change; to people it is the same file. st_ino stays below 2^32 in a mount of one
+ * model with fewer than 2^25 tensors and keys, for programs whose ino_t has 32 bits.
  */
 #ifndef TREE_INO_H
 #define TREE_INO_H
@@ -41,8 +42,9 @@ enum node_kind {
 
 struct node {
     enum node_kind kind;
-    uint32_t row;    /* row in its table; meaningless for an even kind */
-    uint32_t number; /* number of the tensor or key; NODE_WHOLE: number of the snapshot or state */
+    uint32_t row; /* row in its table; meaningless for an even kind */
+    /* number of the tensor or key; for NODE_WHOLE, that of the snapshot or state */
+    uint32_t number;
 };
 
 enum {
@@ -88,7 +90,8 @@ static inline uint64_t ino_whole(uint32_t number, uint32_t row)
     return ino_make(INO_WHOLE, number, 1 + row);
 }
 
-/* Make a number in the mount from slot and local number. The other functions do the reverse. */
+/* Make a number in the mount from a slot and a local number. The next two functions do the
+ * reverse. */
 static inline uint64_t ino_in_slot(uint32_t slot, uint64_t local)
 {
     return (uint64_t)slot << INO_LOCAL_BITS | local;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the content that nodes show: the newest state of the model, or one that the kernel or an
- * open file still refers to. See nodes.h.
+ * Finds the content that nodes show, in the newest state of the model or in one that the kernel or
+ * an open file still refers to: see nodes.h.
  *
  * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of
- * tensors (model/snapshot.h) can share a store; when a state with another table becomes the newest,
- * open files that show what it lacks keep the view it replaces.
+ * tensors (model/snapshot.h) can share a store. When a state with another table becomes the newest,
+ * open files that show data it lacks keep the view that it replaces.
  */
 #include "tree/nodes.h"
 
@@ -96,10 +96,8 @@ static bool is_whole(const struct node *n)
     return n->kind == NODE_WHOLE && n->row < files_count(FILES_ROOT);
 }
 
-/*
- * Return the key under which data is held for a node: shared by all files of a version of a tensor,
- * and by all views of the whole of a state, except for those that count their own states.
- */
+/* Return the key under which data is held for a node. All files of one version of a tensor share a
+ * key, as do all views of the whole in one state, except for those that count their own states. */
 static uint64_t held_key(const struct node *n)
 {
     if (n->kind == NODE_TENSOR_FILE)
@@ -123,7 +121,7 @@ static struct held *find_held(const struct tree *t, const struct node *n)
     return held_of(l);
 }
 
-/* Return the data held for a node, and create it if needed. Returns NULL without memory. */
+/* Return the data held for a node, creating it if needed. Returns NULL without memory. */
 static struct held *hold(struct tree *t, const struct node *n, struct snapshot *g)
 {
     struct held *h = find_held(t, n);
@@ -139,10 +137,8 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
     return h;
 }
 
-/*
- * Release data that no open file needs any more, and with the kernel's last reference all of it.
- * *ret gets the references that the caller must drop.
- */
+/* Release the data that no open file needs any more; once the kernel's last reference is gone,
+ * release all of it. *ret gets the references that the caller must drop. */
 static void reap(struct tree *t, struct held *h, struct view *ret)
 {
     if (h->opens)
@@ -160,7 +156,8 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     free(h);
 }
 
-/* True if an open file shows data that the next state lacks. */
+/* Returns true if an open file shows data that the next state lacks and no view of it is kept
+ * yet. */
 static bool is_lost(const struct held *h, const struct snapshot *next)
 {
     if (!h->opens || h->kept.snap)
@@ -180,7 +177,7 @@ void tree_keep_views(void *tree, const struct snapshot *next)
     }
 }
 
-/* Get the view that a node shows. Under the lock of the newest. */
+/* Get the view that a node shows. Call with the lock of `newest` held. */
 static int find_view(struct tree *t, struct node *n, struct view *ret)
 {
     bool whole = is_whole(n);
@@ -219,7 +216,7 @@ int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held
 
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file)
 {
-    if (t->writable) /* otherwise no part of it changes */
+    if (t->writable) /* otherwise no part of the view changes */
         lock_take(&t->newest.lock);
     const struct view *from = h->kept.snap ? &h->kept : &t->newest.view;
     struct snapshot *snap = !h->kept.snap && h->snap ? h->snap : from->snap;
@@ -265,7 +262,8 @@ bool node_was_looked(struct tree *t, struct held *h, uint32_t row)
     return was;
 }
 
-/* Number a view that shows the state of the mount; the number stays if the state is unchanged. */
+/* Number a view that shows the state of the mount; while the state is unchanged, the number stays
+ * the same. */
 static int known_state(struct tree *t, const struct view *v, struct node *n)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT, text = BUF_INIT;
@@ -345,6 +343,6 @@ void node_state(struct tree *t, const struct node *n, struct buf *out)
         return;
     LOCKED(&t->newest.lock);
     const struct held *h = find_held(t, n);
-    assert(h && h->state); /* the kernel knows it */
+    assert(h && h->state); /* the kernel knows the node */
     buf_str(out, h->state);
 }

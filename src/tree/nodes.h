@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Finds the kinds and the content of nodes: the newest state of the model, or one that the kernel
- * or an open file still refers to. Private to this layer.
- */
+/* Finds the kinds of nodes, and their content in the newest state of the model or in one that the
+ * kernel or an open file still refers to. Private to this layer. */
 #ifndef TREE_NODES_H
 #define TREE_NODES_H
 
@@ -10,7 +8,7 @@
 
 /* ---- the kinds of nodes ---- */
 
-/* True if the node is this directory at the root. */
+/* Returns true if the node is this directory at the root. */
 static inline bool node_is_folder(const struct node *n, uint32_t row)
 {
     return n->kind == NODE_DIR && n->row == row;
@@ -24,49 +22,46 @@ struct tensor_id node_id(const struct snapshot *g, const struct node *n);
 uint64_t node_inode(const struct snapshot *g, const struct node *n);
 /* Return the row of a node, or NULL if it has none (root, tensor directory, key). */
 const struct row *node_row(const struct node *n);
-/* True if the node is a row with one of these flags. */
+/* Returns true if the node is a row with one of these flags. */
 bool node_has(const struct node *n, unsigned flags);
-/* Return the node's row, with the subject of its calls in a view. */
+/* Return the subject for calls to the functions of the node's row in a view. */
 struct about node_about(const struct view *v, const struct node *n);
-/* Return -ENOENT if the node does not exist, -ESTALE if it once did. For keys, keys_attr() checks
+/* Return 0 if the node exists, -ESTALE if it once did, or -ENOENT. For keys, keys_attr() checks
  * this. */
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
 /* ---- the views of nodes ---- */
 
-/* Get the view that a node shows: an older snapshot for NODE_WHOLE; sets n->state. May return
+/* Get the view that a node shows; for NODE_WHOLE it may be of an older snapshot. May return
  * -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 /*
- * Get the view for a file being opened. *held may be NULL; release it with tree_let_go(). From then
- * on the file is read from tree_held_view(): for a view of the whole its own snapshot, for a tensor
- * the newest that has this version of it; with `file`, which may be NULL, as the view's.
+ * Get the view for a file being opened. *held may become NULL; release it with tree_let_go(). From
+ * then on the file is read from tree_held_view(), which returns the file's own snapshot for a view
+ * of the whole, and for a tensor the newest one that has this version of it. `file`, which may be
+ * NULL, becomes the view's `file`.
  */
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held **h);
-/*
- * Record that a lookup has shown a draft with this node, which is not the newest; and ask whether that happened since
- * the last question.
- */
+/* Record that a lookup has shown a draft with this node, which is not the newest. The second
+ * function returns whether that has happened since it was last called. */
 void node_looked(struct tree *t, const struct node *n);
 bool node_was_looked(struct tree *t, struct held *h, uint32_t row);
-/* A view was opened for writing: open files of this node now show what is written. */
+/* Record that a view was opened for writing: open files of this node now show the bytes written. */
 void node_written(struct tree *t, const struct node *n);
-/* struct newest's leaving(): open files keep the views that they need. */
+/* Implements leaving() of struct newest: lets open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
 /* Free everything held. */
 void node_free(struct tree *t);
-/*
- * Count one more reference of the kernel to a node that is not a key. For the state of the mount, n
- * becomes the node of the present state. Returns 0, -ENOMEM or -EOVERFLOW.
- */
+/* Count one more reference of the kernel to a node that is not a key. If the node shows the state
+ * of the mount, *n becomes the node of the present state. Returns 0, -ENOMEM or -EOVERFLOW. */
 int node_known(struct tree *t, const struct view *v, struct node *n);
 /* Drop `times` references of the kernel. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
-/* Append the state of the mount if the node shows it. */
+/* If the node shows the state of the mount, append it. */
 void node_state(struct tree *t, const struct node *n, struct buf *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes access rights of the files of the tree: see rights.h. */
+/* Computes the access rights of the files in the tree: see rights.h. */
 #include "tree/rights.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 /* ---- the rights of a file ---- */
 
-/* The extended attribute that holds an ACL (linux/posix_acl_xattr.h): a version, then entries;
+/* The extended attribute that holds an ACL (linux/posix_acl_xattr.h): a version, then entries, all
  * little-endian. */
 #define ACL_NAME "system.posix_acl_access"
 #define ACL_HEAD 4
@@ -28,10 +28,8 @@
 #define ACL_LARGEST (64 << 10)
 enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
 
-/*
- * Return the bits of a file with this ACL. In the mode, the mask takes the place of the group's
- * bits; and a user named in the ACL may be in the group, or among all others.
- */
+/* Return the bits of a file with this ACL. The mode has the mask in place of the group's bits, and
+ * a user named in the ACL may be in the group or among all others. */
 static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
 {
     mode_t mask = ALL, group = mode >> 3 & ALL, named = ALL;
@@ -48,13 +46,14 @@ static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
     return (mode & 0700) | (group & named) << 3 | (mode & named);
 }
 
-/* Read an ACL by descriptor or by path. If there is none, the mode decides. */
+/* Return the bits of a file given by descriptor or, if not NULL, by path. If the file has no ACL,
+ * they are those of the mode. */
 static mode_t bits_of(int fd, const char *path, mode_t mode)
 {
     uint8_t *acl = malloc(ACL_LARGEST);
     if (!acl)
         return mode & 0700;
-    char by_fd[64]; /* an O_PATH descriptor has no attributes itself */
+    char by_fd[64]; /* attributes cannot be read from an O_PATH descriptor itself */
     (void)snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
     ssize_t n = getxattr(path ? path : by_fd, ACL_NAME, acl, ACL_LARGEST);
     mode_t bits = n > 0 ? acl_bits(acl, (size_t)n, mode) : mode & 0777;
@@ -82,16 +81,14 @@ struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self
     return (struct grant){self, a->gid, (all | known) << 6 | all << 3 | all};
 }
 
-/* True if the directory named by n bytes is `base`, or leads to it. */
+/* Returns true if the directory named by the first n bytes is `base` or leads to it. */
 static bool leads_to(const char *folder, size_t n, const char *base)
 {
     return strncmp(folder, base, n) == 0 && (base[n] == '/' || base[n] == '\0');
 }
 
-/*
- * Return the slash after the next directory above a real path, skipping those that lead to base;
- * the root leads everywhere. Returns NULL if there are no more.
- */
+/* Return the slash after the next directory above a real path, skipping those that lead to base
+ * (the root always does). Returns NULL if there are no more. */
 static char *next_folder(const char *real, const char *slash, const char *base)
 {
     do
@@ -101,8 +98,9 @@ static char *next_folder(const char *real, const char *slash, const char *base)
 }
 
 /*
- * Add a directory above to the rights of a file. The directory is gone or was moved if `path` does
- * not exist. Every class that may search the directory has all bits.
+ * Restrict *way, the rights that the directories above a file grant, by one more directory. A class
+ * that may search it has all bits. If `path` does not exist, the directory was removed or moved,
+ * and only the file's owner has bits.
  */
 static void add_folder(struct grant *way, const char *path, const struct stat *file)
 {
@@ -115,7 +113,8 @@ static void add_folder(struct grant *way, const char *path, const struct stat *f
     *way = grant_both(way, &g, geteuid(), ALL);
 }
 
-/* real NULL: unknown where it is. Of a path that is too long the last directory is not found. */
+/* Return the rights that the directories above a file grant; `real` is NULL if its path is unknown.
+ * If the path is too long, its last directory is not found. */
 static struct grant grant_of_way(const char *real, const char *base, const struct stat *file)
 {
     char path[PATH_MAX];
@@ -198,7 +197,7 @@ void rights_settle(struct rights *r)
 
 /* ---- the current rights ---- */
 
-/* True if the file was not changed, or has no name any more: then its rights are the same as
+/* Returns true if the file was not changed or no longer has a name; its rights are then the same as
  * before. */
 static bool is_as_before(const struct right *was, int fd, struct stat *st)
 {

@@ -35,7 +35,7 @@ bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
 
 /* ---- nodes that no snapshot has ---- */
 
-/* Make the entry of such a node from that of its directory. */
+/* Turn the entry of a directory into that of such a node in it. */
 static void stand_in(const struct node *n, struct tree_entry *ret)
 {
     ret->node = ret->attr.st_ino = ino_of(n);
@@ -64,8 +64,8 @@ static bool making_entry(struct tree *t, struct live *l, const struct node *n,
     return true;
 }
 
-/* Make the entry of a draft's node. Programs that have it open can continue when the tensor was
- * removed. */
+/* Make the entry of a draft's node. Programs that have the draft open can continue after the tensor
+ * was removed. */
 static bool draft_entry(struct tree *t, struct live *l, const struct node *n,
                         struct tree_entry *ret)
 {
@@ -134,7 +134,7 @@ int tensors_lookup(struct tree *t, const struct node *dir, const char *name, str
         return 0;
     if (tensors_pending(t, &n, ret))
         return 1;
-    /* A new tensor may have become one since. */
+    /* By now the new tensor may have become a tensor of the model. */
     return row >= 0 && !live_making(l, dir->number, &views) ? 0 : -ENOENT;
 }
 
@@ -158,7 +158,7 @@ int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool a
     if (!l || !live_helper_at(l, dir->number, i, name, &n.number))
         return 0;
     brief_entry(ino_of(&n), ino_of(&n), S_IFREG, ret);
-    ret->node = 0; /* unless it is still there */
+    ret->node = 0; /* 0 unless the file still exists */
     if (attrs)
         (void)tensors_pending(t, &n, ret);
     return 1;
@@ -175,7 +175,7 @@ static enum tensor_view kind_of(uint32_t row)
     return row < COUNT(kinds) ? kinds[row] : TENSOR_ASIDE;
 }
 
-/* Turn the file into an open view of f->node, which it takes over. */
+/* Turn f into an open file of f->node that owns this view. */
 static void take_view(struct tree_file *f, struct live_view *view)
 {
     f->row = node_row(&f->node);
@@ -186,8 +186,8 @@ static void take_view(struct tree_file *f, struct live_view *view)
     node_written(f->tree, &f->node);
 }
 
-/* Get the number of the tensor that a node shows, or showed a moment ago. *making: it is an ignored
- * view of a new tensor. */
+/* Get the number of the tensor that a node shows, or showed a moment ago. Sets *making if the node
+ * is an ignored view of a new tensor. */
 static int number_of(struct tree *t, const struct node *n, uint32_t *ret, bool *making)
 {
     struct live_view_attr a;
@@ -263,11 +263,12 @@ int tensors_opened(struct tree_file *f)
         node_written(t, &f->node);
         return 0;
     }
-    /* Its draft has ended since the kernel looked it up, so the kernel looks again. */
+    /* The draft has ended since the kernel looked the name up, so the kernel must look it up
+     * again. */
     if (node_was_looked(t, f->held, f->node.row))
         return -ESTALE;
-    /* Through /proc/self/fd a program gets the same node, as may another program: it then shows the
-     * tensor's present state. */
+    /* A program that opens the file through /proc/self/fd gets the same node, and so may another
+     * program; the file then shows the tensor's present state. */
     CLEANUP(view_free) struct view now = newest_view(&t->newest);
     const uint32_t version = node_id(now.snap, &tensor).version;
     if (version == IDS_NONE || version == f->node.number)
@@ -287,10 +288,8 @@ bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct repl
 
 /* ---- create ---- */
 
-/*
- * Check whether a file may be created: a view that the directory does not show at the moment, or
- * not with O_EXCL. row -1: a helper.
- */
+/* Check whether a file may be created. It may be a helper (row -1), or a view that the tensor can
+ * have; with O_EXCL the directory must not show that view at the moment. */
 static int check_create(struct tree *t, const struct snapshot *g, const struct node *dir, int row,
                         int flags, bool *making)
 {
@@ -309,7 +308,8 @@ static int check_create(struct tree *t, const struct snapshot *g, const struct n
     return flags & O_EXCL && there >> row & 1 ? -EEXIST : 0;
 }
 
-/* Create a view. If it exists, this truncates it. A derived file is shown unchanged. */
+/* Create a view, or truncate it if it exists. Returns 1 if a new tensor ignores the view, 0, or
+ * -errno. */
 static int create_view(struct tree_file *f, const struct node *dir, uint32_t version,
                        struct live_view **ret)
 {
@@ -365,7 +365,8 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
     uint32_t number;
     if (!l || n->kind != NODE_TENSOR_FILE)
         return 0;
-    (void)live_tensor_of_version(l, n->number, &number); /* else nothing was written to it */
+    /* On failure, nothing was written to the tensor. */
+    (void)live_tensor_of_version(l, n->number, &number);
     return live_tensor_fsync(l, number, w);
 }
 
@@ -384,7 +385,7 @@ int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct
 
 /* ---- names ---- */
 
-/* The kernel has locked tensors/, so the new directory cannot disappear meanwhile. */
+/* The kernel has locked tensors/, so the new directory cannot disappear in the meantime. */
 int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret)
 {
     struct node n = {.kind = NODE_TENSOR};
@@ -401,7 +402,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
     const int row = files_named(FILES_TENSOR, name);
     uint32_t views;
     if (dir->kind != NODE_TENSOR)
-        return -EISDIR; /* like unlink(2) of a directory */
+        return -EISDIR; /* as unlink(2) does for a directory */
     int r = begin_editing(t);
     if (r < 0)
         return r;
@@ -418,7 +419,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
 
 #define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
-/* Rename a helper in a tensor's directory, to another name or over a view. */
+/* Rename a helper in a tensor's directory to another name, or over a view. */
 static int rename_inside(struct tree *t, const struct node *dir, const char *name, const char *to,
                          unsigned flags, struct live_wait *w)
 {
@@ -431,8 +432,8 @@ static int rename_inside(struct tree *t, const struct node *dir, const char *nam
     int r = begin_editing(t);
     if (r < 0)
         return r;
-    /* Views always exist. The kernel has locked the directory, so no other helper can appear
-     * meanwhile. */
+    /* Views always exist. The kernel has locked the directory, so no other helper can appear in the
+     * meantime. */
     if (flags & NOREPLACE && (row >= 0 || live_helper_find(t->meta, dir->number, to, &other) == 0))
         return -EEXIST;
     return live_helper_rename(t->meta, dir->number, name, to, row < 0 ? 0 : (uint32_t)row,

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Handles tensors/ while it can be edited (live/tensors.h): the part of folder.h, file.h and
- * edits.h that applies there. Private to this layer.
- */
+/* Handles tensors/ when it can be edited (live/tensors.h): implements the part of folder.h, file.h
+ * and edits.h that applies there. Private to this layer. */
 #ifndef TREE_TENSORS_H
 #define TREE_TENSORS_H
 
@@ -11,74 +9,73 @@
 #include "tree/nodes.h"
 #include "tree/tree.h"
 
-/* True for tensors/ and everything in it. */
+/* Returns true for tensors/ and everything in it. */
 static inline bool tensors_in(const struct node *n)
 {
     return node_is_folder(n, ROOT_TENSORS) || n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE;
 }
 
-/* True for such a directory, if tensors can be edited. */
+/* Returns true for tensors/ and the directories in it if tensors can be edited. */
 static inline bool tensors_has(const struct tree *t, const struct node *dir)
 {
     return t->opt.tensors && tensors_in(dir) && dir->kind != NODE_TENSOR_FILE;
 }
 
-/* True for tensors/ and everything in it, in a tree whose keys can be edited but not its
- * tensors. */
+/* Returns true for tensors/ and everything in it in a tree whose keys can be edited but whose
+ * tensors cannot. */
 static inline bool tensors_fixed(const struct tree *t, const struct node *n)
 {
     return t->writable && !t->opt.tensors && tensors_in(n);
 }
 #define TENSORS_FIXED "tensors are read-only here: -o tensors=edit makes them editable"
 
-/* Return the state that edits tensors, or NULL if there is none yet. */
+/* Return the struct live that edits tensors, or NULL if editing has not begun. */
 struct live *tensors_live(const struct tree *t);
 /* Get the facts about the tensor that a node belongs to. */
 void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n,
                    struct live_folder *ret);
-/* True for the directory of a new tensor. *views: the rows that it has. */
+/* Returns true for the directory of a new tensor; *views gets the rows that it has. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 
-/*
- * Get the entry of a node that no snapshot has: the directory of a new tensor, an ignored view in
- * it, a draft. Returns false for any other node.
- */
+/* Get the entry of a node that no snapshot has: the directory of a new tensor, an ignored view in
+ * it, or a draft. Returns false for any other node. */
 bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* Get the entry of any node in tensors/. */
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
 /*
  * Get the entry of a node that was replaced after the kernel looked it up, with the present
- * attributes of the file: a program that opens it can be made to look again only once. May return
- * -ESTALE.
+ * attributes of the file: a program that opens the node can be made to look again only once. May
+ * return -ESTALE.
  */
 int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* Look up a file that no snapshot has in a tensor's directory. Returns 1, 0 if it is a view of a
- * tensor of the model, or -errno. */
+/* Look up, in a tensor's directory, a file that no snapshot has. Returns 1 if found, 0 if the name
+ * is a view of a tensor in the model, or -errno. */
 int tensors_lookup(struct tree *t, const struct node *dir, const char *name,
                    struct tree_entry *ret);
-/* Look up a file of a tensor's directory that has a draft, perhaps with another node. Returns false
- * if it has none. */
+/* Look up a file in a tensor's directory that has a draft; *file may become another node. Returns
+ * false if the file has no draft. */
 bool tensors_look(struct tree *t, const struct node *dir, struct node *file,
                   struct tree_entry *ret);
-/* Helper i of a directory. 1; 0: there are no more. */
+/* Get helper i of a directory. Returns 1, or 0 if there are no more. */
 int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
-/* True if a node is opened as a view that is written; then open it. */
+/* Returns true if opening the node with these flags opens a view for writing; then call
+ * tensors_open(). */
 bool tensors_opens(struct tree *t, const struct node *n, int flags);
 int tensors_open(struct tree_file *f, int flags);
 /* Open the draft of a node that no longer shows any other content. May return -ESTALE. */
 int tensors_join(struct tree_file *f);
-/* Handle a file opened for reading that may be written meanwhile. Returns 1: open the present
- * f->node; or -ESTALE: look it up again. */
+/* Handle a file opened for reading that may be written in the meantime. Returns 0, 1 if the new
+ * f->node must be opened instead, or -ESTALE if the name must be looked up again. */
 int tensors_opened(struct tree_file *f);
-/* Read the draft of its node. Returns false if the stored bytes must be read. */
+/* Read from the draft of the file's node. Returns false if the stored bytes must be read. */
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
-/* Handle fsync of a file opened for reading; files that belong to no tensor have nothing to wait
- * for. */
+/* Handle fsync of a file opened for reading; for files that belong to no tensor, there is nothing
+ * to wait for. */
 int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w);
-/* Handle truncate(2): open the view, truncate it and close it. */
+/* Handle truncate(2) by opening the view, truncating it and closing it. */
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w);
 
 /* Create a file in a tensor's directory, or truncate a view. */

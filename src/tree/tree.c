@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens and closes a model as a tree, for reading or also for editing, and handles calls about the
- * whole tree: see tree.h. */
+/* Opens and closes a model as a tree, for reading only or also for editing, and handles calls that
+ * concern the whole tree: see tree.h. */
 #include "tree/tree.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
     return 0;
 }
 
-/* Make the first state. g: the first file's header, which is taken over. */
+/* Make the first state. Takes ownership of g, the first file's header. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
     int r = t->shards.n ? begin_shards(t, g, flags, e) : merge_check_single(g, e);
@@ -72,7 +72,8 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     return 0;
 }
 
-/* Parse the model's file. Its header may be one that an interrupted edit has not written yet. */
+/* Parse the model's file. Its header may be that of an interrupted edit, found in the edit's
+ * journal. */
 static int parse_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;
@@ -94,7 +95,7 @@ static int parse_file(struct tree *t, struct err *e)
     return r;
 }
 
-/* Find the model's file, or the first of its files. */
+/* Find the model's file, or the first file of a split model. */
 static int find_model(struct tree *t, const char *path, struct err *e)
 {
     char *first = NULL, shown[SHOW_MAX];
@@ -108,7 +109,8 @@ static int find_model(struct tree *t, const char *path, struct err *e)
     return r;
 }
 
-/* The real path of the directory that contains what a path names. NULL: it is gone. */
+/* Return the real path of the directory that contains the file named by a path, or NULL if it is
+ * gone. */
 static char *real_folder(const char *path, char room[PATH_MAX])
 {
     (void)snprintf(room, PATH_MAX, "%.*s.", (int)(path_name(path) - path), path);
@@ -143,7 +145,7 @@ static int add_rights(struct tree *t, size_t i, const char *path)
     return r;
 }
 
-/* Compute the access rights of the model, which was found by `path`. */
+/* Compute the access rights of the model found by `path`. */
 static int find_rights(struct tree *t, const char *path, struct err *e)
 {
     int r = 0;
@@ -217,7 +219,7 @@ void tree_close(struct tree *t)
     work_free(t->work);
     node_free(t);
     live_close(t->meta);
-    /* While the model is locked, so that the next writer finds the history complete. */
+    /* Closed while the model is locked, so that the next writer finds the history complete. */
     history_job_close(t->history);
     newest_free(&t->newest);
     lock_destroy(&t->beginning);
@@ -281,7 +283,7 @@ void tree_backups(const struct tree *t, struct buf *out)
     struct stat st;
     if (!f->backed)
         return;
-    (void)edit_backup_name(name, f, &t->edit, NULL); /* it was made */
+    (void)edit_backup_name(name, f, &t->edit, NULL); /* cannot fail, because the backup was made */
     if (f->sys->fstatat(f->sys, f->dir, name, &st) < 0)
         return;
     buf_printf(out, "%s: the model as it was before the first edit, ",
@@ -313,8 +315,8 @@ bool tree_edited(const struct tree *t)
     return atomic_load(&t->live) != NULL;
 }
 
-/* Return the identity of the edited file as it was last written, and of the others as they were
- * opened. */
+/* Return the identity computed from the edited file as it was last written and the others as they
+ * were opened. */
 static uint64_t identity_left(struct tree *t)
 {
     uint64_t identity = 0;
@@ -337,7 +339,7 @@ void tree_leave(struct tree *t, struct tree_left *ret)
                               .tensors = atomic_load(&t->newest.numbers)};
     LOCKED(&t->newest.lock);
     struct snapshot *g = t->newest.view.snap;
-    /* As long as there is no edit, the first state of the mount has the same number in each
+    /* As long as there is no edit, the first state of the mount has the same number in every
      * tree. */
     if (l || t->states > t->wholes + t->state_plain)
         ret->wholes = (uint32_t)max_u64(ret->wholes, t->states + 1ull);
@@ -380,8 +382,8 @@ void tree_abandon(struct tree *t)
 
 /* ---- unsaved edits, passed from one tree to the next ---- */
 
-/* Collect notes from an earlier tree, or this one. A lost new tensor is skipped if there is now one
- * of its name. */
+/* Collect the notes of this tree and of an earlier one. A lost new tensor is skipped if a tensor of
+ * that name now exists. */
 void tree_notes(struct tree *t, struct buf *out)
 {
     const size_t tensors = strlen(UNSAVED_TENSOR);
@@ -396,7 +398,7 @@ void tree_notes(struct tree *t, struct buf *out)
 
 void tree_recall(struct tree *t, struct buf *notes)
 {
-    (void)live_recall(t->meta, notes); /* without memory they are reported at the end */
+    (void)live_recall(t->meta, notes); /* without memory, they are reported at the end */
     t->notes = *notes;
     *notes = BUF_INIT;
 }
@@ -415,7 +417,7 @@ bool tree_changed(struct tree *t)
     return live_count(t->meta).changed || begin_is_changed(t);
 }
 
-#define LOOK_EACH 1000 /* in milliseconds */
+#define LOOK_EACH 1000 /* milliseconds between checks of the rights */
 
 static int file_of(const void *arg, uint32_t file)
 {

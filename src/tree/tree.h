@@ -2,9 +2,10 @@
 /*
  * The file system, without libfuse: a model as a tree of directories and files.
  *
- * Calling sequence: tree_open() -> any number of the other calls, from any threads -> tree_close(). Files are named
- * by node numbers (ino.h); the root is INO_ROOT. Functions return 0 or -errno with the meaning it has for the system
- * call of the same name, and leave outputs untouched on failure.
+ * Calling sequence: tree_open() -> any number of the other calls, from any thread -> tree_close().
+ * Files are named by node numbers (ino.h); the root is INO_ROOT. Functions return 0, or -errno with
+ * the meaning it has for the system call of the same name; on failure they leave their outputs
+ * untouched.
  */
 #ifndef TREE_TREE_H
 #define TREE_TREE_H
@@ -21,9 +22,9 @@
 struct tree;
 
 struct tree_options {
-    bool read_only;  /* do not edit, whatever the file allows */
-    const char *why; /* why read_only; NULL: -o ro was given. Not owned */
-    /* the real path of the directory that others may search; NULL: the model's. Not owned */
+    bool read_only;  /* never edit, even if the file allows it */
+    const char *why; /* reason for read_only; NULL: -o ro was given. Not owned */
+    /* real path of the directory that others may search; NULL: the model's directory. Not owned */
     const char *base;
     bool edit_hash_names; /* also edit a file whose name is a hash of its content */
     enum live_commit commit;
@@ -33,26 +34,28 @@ struct tree_options {
     const char *backup;            /* as in struct edit_options */
     bool tensors;                  /* also edit tensors */
     const struct imatrix *imatrix; /* as in struct live_options */
-    bool late; /* take the writer's lock, and apply a journal, only with the first edit */
+    bool late; /* take the writer's lock and apply a journal only at the first edit */
     /*
-     * Called before the model, `name` in the directory `dir`, is opened, and again if its lock was refused (busy):
-     * wait for a process that is about to release the lock. True: open it, or try again; false: the process keeps the
-     * lock, and *why names it. May be NULL.
+     * Called before the model, `name` in the directory `dir`, is opened, and again if its lock was
+     * refused (busy), to wait for a process that is about to release the lock. Returns true to open
+     * the model or try again, or false if the process keeps the lock and *why names it. May be
+     * NULL.
      */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
     /*
-     * Called when a first edit was refused the lock of this file: get another tree of this process, which holds it,
-     * closed. True: try again; false: that did not help, and *why may say why. May be NULL.
+     * Called when a first edit was refused the lock of this file, to close the tree of this process
+     * that holds it. Returns true to try again, or false if that did not help; *why may then give
+     * the reason. May be NULL.
      */
     bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
     void *refused_arg;
-    /* from a tree that had the same files open, or NULL; not owned */
+    /* left by a tree that had the same files open, or NULL; not owned */
     const struct tree_left *before;
-    struct logger log;                /* called by any thread */
+    struct logger log;                /* may be called from any thread */
     bool partial;                     /* show an incomplete download */
-    enum files_views views;           /* which files directories list */
-    unsigned history;                 /* states of the keys to keep; 0: none */
+    enum files_views views;           /* determines which files directories list */
+    unsigned history;                 /* number of states of the keys to keep; 0: none */
     bool set_uid, set_gid, set_umask; /* override the attributes of the model's file */
     uid_t uid;
     gid_t gid;
@@ -63,92 +66,91 @@ struct tree_entry {
     uint64_t node;
     uint64_t generation; /* changes each time a node number is reused */
     struct stat attr;
-    /* requests of the kernel aside, the name will never change its meaning in this mount ... */
+    /* the name will never change its meaning in this mount, except by requests of the kernel */
     bool fixed;
-    bool lasting; /* ... and nor will the attributes of the node */
-    bool steady;  /* they may be shown a second late ... */
-    bool slow;    /* ... and so may the name's meaning */
+    bool lasting; /* the attributes of the node will never change, with the same exception */
+    bool steady;  /* the attributes may be shown a second late */
+    bool slow;    /* the name's meaning may also be shown a second late */
 };
 
-/*
- * Open the model at `path` (symbolic links are followed). The thread that writes is started with the first edit (all
- * trees share it): a process may fork before that.
- */
+/* Open the model at `path` (symbolic links are followed). The thread that writes, which all trees
+ * share, is started at the first edit; a process may fork before that. */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
-/* Start writing pending edits, for tree_finish() of many trees. No edit may follow. */
+/* Start writing pending edits, so that many trees can be passed to tree_finish() one after another.
+ * No edit may follow. */
 void tree_hurry(struct tree *t);
-/* Write pending edits. Returns 0, or why an edit was lost (logged). */
+/* Write pending edits. Returns 0, or -errno if an edit was lost (the reason is logged). */
 int tree_finish(struct tree *t);
 /*
- * Call before releasing the handles that programs may still have open after a signal or a forced unmount: anything
- * that no flush, fsync or release has judged is dropped, and the old values stay.
+ * Call before releasing the handles that programs may still have open after a signal or a forced
+ * unmount: drops anything that no flush, fsync or release has judged, so that the old values stay.
  */
 void tree_abandon(struct tree *t);
-/*
- * After tree_finish(): append a line for each edit that did not reach the file, and for each file
- * dropped because it is not a key.
- */
+/* Append a line for each edit that did not reach the file, and for each file that was dropped
+ * because it is not a key. Call after tree_finish(). */
 void tree_unsaved(struct tree *t, struct buf *out);
-/* After tree_finish(): append a line for each backup that was made. */
+/* Append a line for each backup that was made. Call after tree_finish(). */
 void tree_backups(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /*
  * For a mount of many models, which closes an unused tree and opens it again when needed.
- * tree_idle(): true if nothing is open, and closing it would lose nothing except, if `helpers`
- * allows it, helpers in metadata/ and beside views. tree_identity(): returns a number that changes
- * when a file of the model does. tree_leave(): returns the facts that the next tree of the same
- * files needs so that no node number changes its meaning.
+ * tree_idle() returns true if nothing is open and closing the tree would lose nothing except, if
+ * `helpers` allows it, helpers in metadata/ and beside views. tree_identity() returns a number that
+ * changes when a file of the model does. tree_leave() returns the facts that the next tree for the
+ * same files needs so that no node number changes its meaning.
  */
 bool tree_idle(struct tree *t, bool helpers);
 struct tree_left {
-    uint64_t identity;     /* of the files as this tree left them */
-    uint32_t wholes, keys; /* the next tree's first numbers for whole-model views and for keys */
-    struct ids *ids;       /* a reference: the tensors of the state it left */
-    uint32_t n, tensors;   /* how many there are; the number of the next new tensor */
+    uint64_t identity; /* identity of the files as this tree left them */
+    /* first numbers that the next tree gives to whole-model views and to keys */
+    uint32_t wholes, keys;
+    struct ids *ids;     /* a reference: the tensors of the state that the tree left */
+    uint32_t n, tensors; /* number of these tensors; number of the next new tensor */
 };
 void tree_leave(struct tree *t, struct tree_left *ret);
-/* True if so many numbers were used that the next tree may run out. */
+/* Returns true if so many numbers have been used that the next tree may run out. */
 bool tree_is_full(const struct tree_left *l);
-/* Notes (live/live.h) of edits that did not reach the file, to be handed over, too. */
+/* Append notes (live/live.h) of edits that did not reach the file; these are handed over, too. */
 void tree_notes(struct tree *t, struct buf *notes);
-/* Call before using a tree: takes the notes that another tree has left. */
+/* Take over the notes that an earlier tree has left. Call before using the tree. */
 void tree_recall(struct tree *t, struct buf *notes);
-/* True if this file is being edited, so that the tree has the writer's lock. */
+/* Returns true if this file is being edited, so that the tree holds the writer's lock. */
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
-/* True if another program changed the model's file. Accesses the disk. */
+/* Returns true if another program changed the model's file. Accesses the disk. */
 bool tree_changed(struct tree *t);
 uint64_t tree_identity(const struct tree *t);
-/* Return the identity computed so far, from 0 on, with one more open file of the model, in
- * order. */
+/* Add one more open file of the model, in order, to the identity computed so far (at first 0), and
+ * return the result. */
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
-/* True if editing has begun: then another program may have changed the file, or this tree. */
+/* Returns true if editing has begun; then a change to the file may come from this tree or from
+ * another program. */
 bool tree_edited(const struct tree *t);
 
-/* True if metadata can be edited. */
+/* Returns true if metadata can be edited. */
 bool tree_writable(const struct tree *t);
 const char *tree_why_not(const struct tree *t);
 
-/* Return the model's real path, which is valid until tree_close(). */
+/* Return the model's real path; it is valid until tree_close(). */
 const char *tree_path(const struct tree *t);
-/* Return a line for the log about an anomaly of the model: call with i = 0, 1, ... until NULL. */
+/* Return a line for the log about an anomaly in the model. Call with i = 0, 1, ... until it returns
+ * NULL. */
 const char *tree_warning(const struct tree *t, unsigned i);
 
 /*
- * Call before a call that looks at a node or opens one: checks the rights of the model's file at most once a second.
- * Returns a hash of what nodes show of them: if it has changed, the kernel has to drop the attributes of each node
- * that it may know: tree_nodes().
+ * Check the rights of the model's file, at most once a second. Call before any call that looks at a
+ * node or opens one. Returns a hash of the rights that nodes show; if it has changed, the kernel
+ * has to drop the attributes of each node that it may know, which tree_nodes() lists.
  */
 uint64_t tree_look(struct tree *t);
 void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg);
 
 int tree_statfs(struct tree *t, struct statvfs *ret);
 
-/* Stop the program that waits with `request`, which is answered with -EINTR. Accepted edits are
- * written nevertheless. */
+/* Answer the waiting `request` with -EINTR. Accepted edits are written nevertheless. */
 void tree_interrupt(struct tree *t, const void *request);
 
-/* Call this before the end: it answers waiting reads with -EINTR, and stops computing. */
+/* Answer waiting reads with -EINTR and stop computing. Call this before the end. */
 void tree_stop(struct tree *t);
 
 #endif
