@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ggufs: the main program and its commands besides mounting: see command.h. Exit status: 0 mounted
- * (or help), 1 failed, 2 wrong option.
- */
+/* The main program of ggufs, and its commands other than mounting: see command.h. The exit status
+ * is 0 if it mounted (or printed help), 1 if it failed, and 2 for a wrong option. */
 #include "command.h"
 
 #include <ctype.h>
@@ -113,7 +111,9 @@ static int recover(const struct command_args *a)
     return status;
 }
 
-/* Requests about the history of the keys. For a mounted model the daemon carries them out. */
+/*
+ * Requests that concern the history of the keys. For a mounted model the daemon carries them out.
+ */
 
 static void done(const char *operand, const char *what, size_t n)
 {
@@ -122,7 +122,7 @@ static void done(const char *operand, const char *what, size_t n)
                  show_in(line, sizeof(line), what, n));
 }
 
-/* Print warnings only: results are printed at the end. */
+/* Print only warnings, as results are printed at the end. */
 static void print_warning(int priority, const char *line)
 {
     if (priority <= LOG_WARNING)
@@ -172,7 +172,7 @@ static int undo(const struct command_args *a)
     return 0;
 }
 
-/* Print the states of the history as text, or forget them. */
+/* Print the states in the history as text, or forget them. */
 static int states(const char *operand, const struct channel *c, bool forget, struct buf *said,
                   struct err *e)
 {
@@ -232,7 +232,7 @@ static int open_model(const struct model_path *m, struct header *h, struct summa
     return r;
 }
 
-/* Print the text of a model. If there are several models, each text begins with the path. */
+/* Print a model's text. If there are several models, each text begins with the model's path. */
 static int print_text(const struct models *all, size_t i, struct buf *out)
 {
     struct header h = {0};
@@ -253,10 +253,11 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
     return r;
 }
 
-/* Longer names push the rest of their lines to the right; everything else fits a terminal of 100 columns. */
+/* Longer names push the rest of their lines to the right; everything else fits into a terminal with
+ * 100 columns. */
 enum { NAME_MOST = 40 };
 
-/* Return the label without the given directory, if the operand is one. */
+/* Return the label, without `folder` if that is a directory given as the operand. */
 static const char *short_label(const struct model_path *m, const char *folder)
 {
     const char *label = model_label(m);
@@ -306,7 +307,7 @@ static int table(const struct models *all, const char *folder, struct buf *out)
     return buf_error(&lines) ? buf_error(&lines) : r;
 }
 
-/* Add the object of a model. If the model cannot be read, the object has the reason, and -errno is
+/* Add a model's object. If the model cannot be read, the object contains the reason, and -errno is
  * returned. */
 static int add_json(struct json *j, const struct model_path *m)
 {
@@ -337,10 +338,8 @@ static int json(const struct models *all, struct buf *out)
     return r;
 }
 
-/*
- * Print the facts: a text for each model, a table for directories, or a JSON array. Exit status: 0,
- * 1 if a model could not be read, 2 misused.
- */
+/* Print the facts as a text for each model, a table for directories, or a JSON array. The exit
+ * status is 0, 1 if a model could not be read, or 2 if misused. */
 static int info(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -372,8 +371,8 @@ struct check {
     bool json;
     struct report report;           /* with --json */
     bool bar;                       /* a progress bar is drawn */
-    struct timespec next;           /* when it may be drawn again */
-    const struct model_path *model; /* the one that is being checked */
+    struct timespec next;           /* when the bar may be drawn again */
+    const struct model_path *model; /* the model being checked */
 };
 
 /* Report a word that is not the name of a rule. */
@@ -412,7 +411,7 @@ static int take_ignored(const struct command_args *a, struct buf *list)
     return 0;
 }
 
-static const int bar_width = 40; /* of the bar in draw_bar() */
+static const int bar_width = 40; /* of the bar that draw_bar() draws */
 
 static void clear_bar(struct check *c)
 {
@@ -437,7 +436,7 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
     (void)fflush(stderr);
 }
 
-/* For a split model in a store: add the file's name in the directory that is shown for the
+/* For a split model in a store, append the name that the file has in the directory that shows the
  * store. */
 static void add_label(const struct model_path *m, const char *file, struct buf *out)
 {
@@ -510,8 +509,8 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     return r < 0 ? (enum check_outcome)command_failed(NULL, "no memory", CHECK_UNUSABLE) : worst;
 }
 
-/* Check models. Exit status: 0 no errors (with --strict: nor warnings), 1 errors, 2 unusable or
- * misused. */
+/* Check models. The exit status is 0 without errors (or, with --strict, warnings), 1 with errors,
+ * and 2 if unusable or misused. */
 static int check(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
@@ -533,8 +532,8 @@ static int check(const struct command_args *a)
 static const struct command {
     enum option_id id;
     int (*run)(const struct command_args *a);
-    int trouble; /* the exit status if it cannot print */
-    bool apart;  /* it accesses disks that may hang: run_apart() */
+    int trouble; /* exit status if it cannot print */
+    bool apart;  /* runs in run_apart(), as it accesses disks that may hang */
 } commands[] = {
     {COMMAND_UNMOUNT, unmount, 1, false},   {COMMAND_LIST, list, 1, false},
     {COMMAND_RECOVER, recover, 1, false},   {COMMAND_CHECK, check, 2, true},
@@ -591,7 +590,7 @@ static int unknown(const struct option_row *cmd, const char *arg)
     return misused(cmd, "unknown option '%s'", shown);
 }
 
-/* Check the value of a command or option: one of the words in the table, the number of a state, or
+/* Check the value of a command or option, which is a word from the table, the number of a state, or
  * any text. */
 static int check_value(const struct option_row *cmd, const struct option_row *row,
                        const char *value)
@@ -656,7 +655,7 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
 
 /* ---- a command in a separate process ---- */
 
-/* The time in milliseconds that a process gets to end once it has nothing more to do. */
+/* Milliseconds that a process gets to end once it has nothing more to do. */
 #define PATIENCE 1000
 
 /* Run the command in the child. The child may be unable to end afterwards, and a reader of its
@@ -674,7 +673,7 @@ static void run_child(const struct command *c, const struct command_args *a, int
     exit(status);
 }
 
-/* Wait up to `ms` milliseconds (-1: forever) until the child ends. Returns its exit status, or -1
+/* Wait up to `ms` milliseconds (-1: forever) for the child to end. Returns its exit status, or -1
  * if it is still running. */
 static int ended(pid_t pid, int ms)
 {
@@ -693,9 +692,9 @@ static int ended(pid_t pid, int ms)
 }
 
 /*
- * Run a command in a child process, and return its exit status when it has printed everything. A
- * thread that waits for a hanging disk keeps its process from ending, even when the process is
- * killed.
+ * Run a command in a child process, and return its exit status when it has printed everything. The
+ * child is needed because a thread that waits for a hanging disk keeps its process from ending,
+ * even when that is killed.
  */
 static int run_apart(const struct command *c, const struct command_args *a)
 {
@@ -773,8 +772,8 @@ static int mount_model(int argc, char **argv)
     return printed(status, 1);
 }
 
-/* Raise the limit on open files: each file of a split model stays open, and the soft limit is
- * usually 1024. */
+/* Raise the limit on open files, because each file of a split model stays open and the soft limit
+ * is usually 1024. */
 static void allow_open_files(void)
 {
     struct rlimit files;
@@ -785,9 +784,10 @@ static void allow_open_files(void)
 }
 
 /*
- * If a standard stream is closed, the next file that is opened gets its number: a daemon would
- * close its model, or its directory, when it redirects its streams to /dev/null. So open something
- * in their place. It fails like a closed stream, because it is open only for the other direction.
+ * Open something in place of each closed standard stream. Otherwise the next file to be opened
+ * would get its number, and a daemon would close its model or its directory when it redirects its
+ * streams to /dev/null. The substitute is open only for the other direction, so using it fails as
+ * it would for a closed stream.
  */
 static void hold_standard_streams(void)
 {
@@ -797,9 +797,9 @@ static void hold_standard_streams(void)
 }
 
 /*
- * Buffers of this size and larger are returned to the system when they are freed. By default glibc
- * raises the threshold to 32 MiB, and each thread's heap keeps the largest values that passed
- * through it.
+ * Buffers of this size or larger are returned to the system when they are freed. By default glibc
+ * raises the threshold to 32 MiB, so that each thread's heap keeps memory for the largest values it
+ * has held.
  */
 #define LARGE_BUFFER (2 << 20)
 
@@ -819,5 +819,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; row && i < COUNT(commands); i++)
         if (commands[i].id == row->id)
             return run_command(&commands[i], row, argc, argv);
-    return mount_model(argc, argv); /* or --help, or --version */
+    return mount_model(argc, argv); /* also handles --help and --version */
 }

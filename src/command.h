@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The commands besides mounting: ggufs --COMMAND[=VALUE] [OPTION...] OPERAND...
+ * The commands other than mounting: ggufs --COMMAND[=VALUE] [OPTION...] OPERAND...
  *
- * All share one parser and one table of options (mount/options.h). Options may precede the command, and may follow
- * operands up to "--".
+ * All share one parser and one table of options (mount/options.h). Options may precede the command,
+ * and may follow operands up to "--".
  */
 #ifndef COMMAND_H
 #define COMMAND_H
@@ -16,23 +16,23 @@
 
 struct command_given {
     enum option_id id;
-    const char *value; /* after "="; NULL: the option has no value */
+    const char *value; /* the text after "="; NULL: the option has no value */
 };
 
 struct command_args {
-    const char *value; /* after the command's "="; NULL: not given */
+    const char *value; /* the text after the command's "="; NULL: not given */
     struct command_given *option;
     size_t n_options;
     char **operand; /* at least one, if the command takes operands */
-    int n;          /* number of operands, as the command requires */
+    int n;          /* number of operands, which is one the command allows */
 };
 
 bool command_has(const struct command_args *a, enum option_id id);
 
-/* Print to standard output. `text` may be empty, without memory. */
+/* Print to standard output. `text` may be empty, with no memory allocated. */
 void command_print(const struct buf *text);
-/* Print "ggufs: NAME: WHY" to standard error, after earlier output. name: NULL, or made safe to
- * print. Returns `status`. */
+/* Print "ggufs: NAME: WHY" to standard error, after earlier output. `name` is NULL or already safe
+ * to print. Returns `status`. */
 int command_failed(const char *name, const char *why, int status);
 
 #endif

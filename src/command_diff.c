@@ -17,7 +17,7 @@
 #include "shelf/models.h"
 #include "text/json.h"
 
-#define FUSE_MAGIC 0x65735546 /* statfs(2): FUSE_SUPER_MAGIC */
+#define FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC in statfs(2) */
 
 enum { SAME, DIFFERENT, TROUBLE };
 
@@ -28,7 +28,7 @@ struct job {
     const char **ignore; /* owned: the filter's patterns */
     bool keys, tensors;  /* requested */
     bool json, all, colours;
-    int percent; /* percentage on the terminal; -1: none */
+    int percent; /* percentage shown on the terminal; -1: none */
 };
 
 static int no_memory(void)
@@ -70,7 +70,7 @@ static int take_options(struct job *j, const struct command_args *a)
         case OPTION_TOLERANCE:
             r = take_tolerance(j, value);
             break;
-        default: /* OPTION_IGNORE: the parser accepts only existing options */
+        default: /* OPTION_IGNORE, as the parser accepts only known options */
             j->ignore[j->filter.n++] = value;
         }
     }
@@ -108,8 +108,8 @@ static void print(void *arg, const struct buf *text)
     command_print(text);
 }
 
-/* Open one of the two models. No other function opens any. The error names the model that cannot be
- * compared. */
+/* Open one of the two models; only this function opens models. The error names the model that
+ * cannot be compared. */
 static int open_side(struct side *s, const char *path, const char *label)
 {
     struct err e = {0};
@@ -146,7 +146,7 @@ static int worse(int a, int b)
     return a > b ? a : b;
 }
 
-/* Compare two models. For directories, equal models are printed only with --json. */
+/* Compare two models. When directories are compared, equal models are printed only with --json. */
 static int compare_models(struct job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
@@ -176,8 +176,8 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* If the path is a model's directory in a mount, set *ret to "PATH/model.gguf", which has all
- * edits. The caller frees it. */
+/* If the path is a model's directory in a mount, set *ret to "PATH/model.gguf", a file that has all
+ * edits. The caller frees *ret. */
 static bool in_mount(const char *path, char **ret)
 {
     struct statfs fs;
@@ -207,7 +207,7 @@ static const char *name_in(const struct model_path *m, const char *folder)
     return name + strspn(name, "/");
 }
 
-/* Find the directories that are models, at any depth, in a mount of a directory of models. */
+/* In a mount of a directory of models, find the directories that are models, at any depth. */
 static int walk_mount(struct models *l, const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -264,7 +264,7 @@ static void print_json(struct folders *f)
     f->text.len = 0;
 }
 
-/* Add the name of a model that only one side has. With --json these are listed at the end. */
+/* Add the name of a model that only one side has. With --json such names are listed at the end. */
 static void add_only(struct folders *f, size_t k, const char *name)
 {
     char shown[SHOW_MAX];
@@ -289,8 +289,8 @@ static void add_pair(struct folders *f, const struct model_path *a, const struct
     f->status = worse(f->status, compare_models(f->job, path, label, true));
 }
 
-/* Get the next name of both lists, with the model of each list that has it, or NULL. Returns false
- * at the end. */
+/* Get the next name in either list, and from each list the model of that name or NULL. Returns
+ * false at the end. */
 static bool next_pair(const struct folders *f, size_t at[2], const struct model_path *ret[2])
 {
     const char *name[2];
@@ -316,7 +316,7 @@ static void pair_models(struct folders *f)
             add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
 }
 
-/* With --json, print the object of a pair of directories: like that of two models, but with
+/* With --json, print the object for a pair of directories. It is like that for two models, but has
  * "models" instead of "keys" and "tensors". */
 static void json_models(struct folders *f)
 {

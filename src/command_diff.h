@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ggufs --diff. The exit status is that of diff(1): 0 equal, 1 different, 2 trouble.
- */
+/* ggufs --diff. The exit status is like that of diff(1): 0 if equal, 1 if different, 2 in case of
+ * trouble. */
 #ifndef COMMAND_DIFF_H
 #define COMMAND_DIFF_H
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Growable bytes with a sticky error, and the cleanup attribute.
+ * Growable byte buffers with a sticky error, and the cleanup attribute.
  *
  * A writer appends without checking each result and calls buf_error() once at the end. In measure
- * mode nothing is stored and only `len` advances, so the code that writes a text also measures it:
- * the two cannot disagree.
+ * mode nothing is stored and only `len` advances, so the code that writes a text also measures it,
+ * and the two cannot disagree.
  *
  *     CLEANUP(buf_free) struct buf b = BUF_INIT;      struct buf m = BUF_MEASURE;
  *     buf_printf(&b, "%u\n", n);                      buf_printf(&m, "%u\n", n);
  *     if (buf_error(&b)) return buf_error(&b);        size = m.len;
  *
- * Threads: a buf belongs to one thread at a time.
+ * A buf belongs to one thread at a time.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
@@ -33,7 +33,7 @@ struct buf {
 #define BUF_INIT ((struct buf){0})
 #define BUF_MEASURE ((struct buf){.measure = true})
 
-/* Add n uninitialised bytes and return their address, or NULL in measure mode or on error. */
+/* Add n uninitialised bytes. Returns their address, or NULL in measure mode or on error. */
 uint8_t *buf_extend(struct buf *b, size_t n);
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_char(struct buf *b, char c);
@@ -47,8 +47,8 @@ static inline int buf_error(const struct buf *b)
     return b->err;
 }
 
-/* Return the bytes as text, not NUL-terminated, and their end. Both are NULL if the buf is
- * empty. */
+/* Return the bytes as text that is not NUL-terminated, or the end of that text. Both are NULL if
+ * the buf is empty. */
 static inline const char *buf_text(const struct buf *b)
 {
     return (const char *)b->data;
@@ -59,14 +59,14 @@ static inline const char *buf_text_end(const struct buf *b)
     return b->data ? (const char *)b->data + b->len : NULL;
 }
 
-/* Return the bytes, which the caller frees. The buf becomes empty. */
+/* Return the bytes, which the caller frees, and make the buf empty. */
 uint8_t *buf_steal(struct buf *b);
 void buf_free(struct buf *b);
 
 /*
- * Make room for element number n in an allocated array, which at least doubles as it grows. `array`
- * is the address of the pointer to it, *cap its capacity in elements of `size` bytes. Returns 0, or
- * -ENOMEM without any change.
+ * Make room for element number n in an allocated array, whose capacity at least doubles when it
+ * grows. `array` is the address of the pointer to it, *cap its capacity in elements of `size`
+ * bytes. Returns 0, or -ENOMEM without any change.
  */
 int array_grow(void *array, size_t *cap, size_t n, size_t size);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads and writes numbers in memory in a given byte order; checked arithmetic.
+ * Reads and writes numbers in memory in a given byte order, and does checked arithmetic.
  *
- * File data is read only through these functions, which work at any alignment and on hosts of
- * either byte order, because they read byte by byte. Compilers turn each into one load (and a byte
- * swap).
+ * File data is read only through these functions. They read byte by byte, so they work at any
+ * alignment and on hosts of either byte order. Compilers turn each into one load (and a byte swap).
  */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
@@ -94,8 +93,7 @@ static inline void put_uint(uint8_t *p, uint64_t v, size_t width, bool big)
     }
 }
 
-/* Checked arithmetic: returns true and sets *ret if the result is representable, else returns
- * false. */
+/* Set *ret to the result and return true, or return false if the result does not fit. */
 static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *ret)
 {
     return !__builtin_add_overflow(a, b, ret);
@@ -106,7 +104,8 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret)
     return !__builtin_mul_overflow(a, b, ret);
 }
 
-/* Return the first multiple of `align` (a power of two) that is not below v. */
+/* Set *ret to the first multiple of `align` (a power of two) that is not below v. Returns false if
+ * it does not fit. */
 static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
 {
     if (!add_u64(v, align - 1, &v))
@@ -115,7 +114,7 @@ static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
     return true;
 }
 
-/* Do the same for a v known to be far below 2^64. */
+/* Return the same multiple for a v that is known to be far below 2^64. */
 static inline uint64_t round_up(uint64_t v, uint64_t align)
 {
     return (v + align - 1) & ~(align - 1);
@@ -131,7 +130,7 @@ static inline bool is_pow2(uint64_t v)
     return v != 0 && (v & (v - 1)) == 0;
 }
 
-/* Return the number of decimal digits. */
+/* Return the number of decimal digits in n. */
 static inline size_t digits_u64(uint64_t n)
 {
     size_t ret = 1;
@@ -157,10 +156,8 @@ static inline uint64_t within_u64(uint64_t off, uint64_t n, uint64_t size)
     return n < left ? n : left;
 }
 
-/*
- * Return how many of n ascending numbers are at most v. They are at byte `at` of records of
- * `stride` bytes, starting at `of`.
- */
+/* Return how many of n ascending numbers are at most v. Each is at byte `at` of a record of
+ * `stride` bytes; the records start at `of`. */
 static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n, uint64_t v)
 {
     size_t ret = 0;
@@ -173,7 +170,7 @@ static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n
     return ret;
 }
 
-/* Return the same count for a member of structs. */
+/* Return the same count for a member of an array of structs. */
 #define UPTO(of, member, n, v) \
     upto_u64(of, offsetof(__typeof__(*(of)), member), sizeof(*(of)), n, v)
 

@@ -2,7 +2,7 @@
 #ifndef BASE_COUNT_H
 #define BASE_COUNT_H
 
-/* The number of elements of an array (not of a pointer). */
+/* The number of elements in an array (not for pointers). */
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 #endif

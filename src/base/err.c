@@ -52,7 +52,8 @@ int err_prefix(struct err *e, int code, const char *fmt, ...)
     return code;
 }
 
-/* Return the number of bytes of the printable sequence at p, or 0 if it must be escaped. */
+/* Return the length in bytes of the printable sequence at p, or 0 if the byte there must be
+ * escaped. */
 static size_t printable(const uint8_t *p, size_t n)
 {
     return n > 0 && (p[0] < 0x20 || utf8_hidden(p, n)) ? 0 : utf8_len(p, n);

@@ -62,8 +62,8 @@ static void make_key(void)
 {
     if (getrandom(process_key, sizeof(process_key), GRND_NONBLOCK) == sizeof(process_key))
         return;
-    /* Without entropy (early boot), the clock and the stack's random place still differ each
-     * time. */
+    /* Without entropy (early in the boot), the clock and the stack's random address still differ
+     * each time. */
     struct timespec now = when_now();
     process_key[0] = (uint64_t)now.tv_nsec;
     process_key[1] = (uint64_t)(uintptr_t)&now;
@@ -96,7 +96,7 @@ static inline uint64_t xx_merge(uint64_t h, uint64_t lane)
     return (h ^ xx_round(0, lane)) * XX1 + XX4;
 }
 
-/* Process all whole stripes of n bytes, at least one. */
+/* Process all whole stripes in n bytes, of which there is at least one. */
 static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
 {
     uint64_t a = seed + XX1 + XX2, b = seed + XX2, c = seed, d = seed - XX1;
@@ -110,7 +110,7 @@ static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
     return xx_merge(xx_merge(xx_merge(xx_merge(h, a), b), c), d);
 }
 
-/* Process the bytes after the last whole stripe, fewer than one stripe. */
+/* Process the n bytes after the last whole stripe. */
 static uint64_t xx_rest(uint64_t h, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8)

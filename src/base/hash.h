@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hash index from names to their numbers. It makes lookups and the search for duplicates cheap.
+ * A hash index that maps names to numbers. It makes lookups and the search for duplicates cheap.
  *
  * The index stores only numbers. The names stay in place (in the header of a model, or in a
  * temporary text), and the caller compares them. Hashing is SipHash-2-4 under a random key that
@@ -9,7 +9,7 @@
  *     for (struct probe p = index_probe(ix, hash(name, n)); index_next(ix, &p, &i);)
  *         if (same(i, name, n)) return i;
  *
- * Threads: immutable once filled.
+ * Any thread may read an index, which is immutable once filled.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -22,22 +22,20 @@
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
-/* Return the hash of a number that this program chose, so an attacker cannot choose colliding
- * numbers. */
+/* Return the hash of a number. It must be one that this program chose, so that an attacker cannot
+ * choose numbers that collide. */
 static inline uint64_t hash_number(uint64_t number)
 {
     return ((number ^ number >> 32) + 1) * 0x9e3779b97f4a7c15u >> 32;
 }
 
-/*
- * Return the XXH64 (Collet, 2014) of n bytes, several times as fast as SipHash, to detect changes.
- * It does not protect against bytes made to collide.
- */
+/* Return the XXH64 (Collet, 2014) of n bytes, for detecting changes. It is several times as fast as
+ * SipHash, but does not protect against bytes made to collide. */
 uint64_t xxh64(uint64_t seed, const void *bytes, size_t n);
 
 struct index {
     uint64_t *slot; /* owned; high 32 bits: part of the hash; low 32: number + 1, 0 if free */
-    uint64_t mask;  /* slots - 1; slots are a power of two, at most half of them used */
+    uint64_t mask;  /* number of slots, a power of two, minus 1; at most half are used */
 };
 
 struct probe {
@@ -45,21 +43,21 @@ struct probe {
     uint32_t tag;
 };
 
-/* Make room for n numbers. Returns 0 or -ENOMEM. */
+/* Make an empty index with room for n numbers. Returns 0 or -ENOMEM. */
 int index_init(struct index *ix, size_t n);
 void index_free(struct index *ix);
-/* Add a number, at most n times after index_init(n). */
+/* Add a number. After index_init(n), at most n may be added. */
 void index_insert(struct index *ix, uint64_t hash, uint32_t number);
 struct probe index_probe(const struct index *ix, uint64_t hash);
 /* Get the next number whose hash may match. Returns false if there are no more. */
 bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
 
 /*
- * A table of links, each embedded in its object. Entries can be removed. The caller compares.
+ * A table of links, each embedded in its object. Entries can be removed. The caller compares keys.
  *
  *     for (struct link *l = table_first(&t, hash); l; l = table_next(l)) ...
  *
- * Threads: the caller's lock.
+ * The caller's lock protects it.
  */
 struct link {
     struct link *next;
@@ -76,7 +74,8 @@ int table_add(struct table *t, struct link *l, uint64_t hash);
 void table_remove(struct table *t, const struct link *l);
 struct link *table_first(const struct table *t, uint64_t hash);
 struct link *table_next(const struct link *l);
-/* Walk all entries in any order. NULL gets the first; after the last the result is NULL. */
+/* Return the entry after `l`, or the first one if `l` is NULL; NULL after the last. The order is
+ * arbitrary. */
 struct link *table_each(const struct table *t, const struct link *l);
 /* Free the table, but not the objects in it. */
 void table_free(struct table *t);

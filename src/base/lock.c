@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads: see lock.h. */
+/* Starts threads and names them: see lock.h. */
 #include "base/lock.h"
 
 #include <signal.h>

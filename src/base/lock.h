@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads, and a mutex that knows which thread holds it, so that "under the lock" can be asserted.
+ * Threads, and a mutex that knows which thread holds it, so that holding it can be asserted.
  *
  *     lock_take(&x->lock);
  *     assert(lock_held(&x->lock));
@@ -13,8 +13,8 @@
  *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
  *         ;
  *
- * Nothing above base calls pthread_*(): tests/sim replaces that when it is linked, and decides
- * which thread runs next.
+ * Nothing above base calls pthread_*(). tests/sim replaces these functions when it is linked, and
+ * decides which thread runs next.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -51,7 +51,7 @@ static inline void lock_destroy(struct lock *l)
 
 #ifndef NDEBUG
 
-/* True if the calling thread holds it. */
+/* Return true if the calling thread holds the lock. */
 static inline bool lock_held(const struct lock *l)
 {
     return atomic_load(&l->held) && pthread_equal(atomic_load(&l->holder), pthread_self());
@@ -76,7 +76,7 @@ static inline void lock_unmark(struct lock *l)
 
 #endif
 
-/* Take the lock, which is not recursive. */
+/* Take the lock. It is not recursive. */
 static inline void lock_take(struct lock *l)
 {
     assert(!lock_held(l));
@@ -104,7 +104,7 @@ static inline void lock_leave(struct lock *const *l)
 #define LOCKED(l) \
     __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
-/* A condition that threads wait for, under a lock. Times are CLOCK_MONOTONIC (when.h). */
+/* A condition that threads wait for while they hold a lock. Times are CLOCK_MONOTONIC (when.h). */
 struct cond {
     pthread_cond_t cond;
 };
@@ -135,10 +135,8 @@ static inline void cond_broadcast(struct cond *c)
     (void)pthread_cond_broadcast(&c->cond);
 }
 
-/*
- * Wait for a condition, until a time if one is given. The lock is released meanwhile. Returns false when the time has
- * come; true may also be a spurious wakeup.
- */
+/* Wait for a condition, at most until a time if one is given, with the lock released. Returns false
+ * if the time has come; true may also mean a spurious wakeup. */
 static inline bool lock_wait(struct lock *l, struct cond *c, const struct timespec *until)
 {
     int r = 0;
@@ -157,15 +155,14 @@ struct thread {
     pthread_t id;
 };
 
-/*
- * Start a thread that blocks all signals except that for a lost page (map.h): the main thread takes
- * them. t NULL: the thread is never joined. Returns 0 or -errno.
- */
+/* Start a thread that blocks all signals except the one for a lost page (map.h), as the main thread
+ * handles the others. If `t` is NULL, the thread is never joined. Returns 0 or -errno. */
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);
-/* Load what pthread_cancel() needs while files can still be opened: without it, it aborts the process. */
+/* Load the library that pthread_cancel() needs while files can still be opened; pthread_cancel()
+ * aborts the process if it cannot load it. */
 void thread_load_cancel(void);
-/* Name the calling thread, in at most 15 bytes. Without this it inherits its creator's name. */
+/* Name the calling thread, in at most 15 bytes. A thread otherwise has its creator's name. */
 void thread_name(const char *name);
 
 struct once {
@@ -176,7 +173,7 @@ struct once {
         PTHREAD_ONCE_INIT \
     }
 
-/* Run `run` on the first call; other callers wait until it has returned. */
+/* Call `run` the first time; other callers wait until it has returned. */
 static inline void once_run(struct once *o, void (*run)(void))
 {
     (void)pthread_once(&o->once, run);

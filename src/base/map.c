@@ -55,7 +55,9 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
     const ucontext_t *before = context;
     /* Only a fault (si_code > 0), not a signal sent by a process, ends a guarded read. */
     if (escape && info->si_code > 0) {
-        /* The jump does not restore the signal mask, and the handler's must not stay in force. */
+        /*
+         * The jump does not restore the signal mask, and the handler's mask must not stay in force.
+         */
         (void)pthread_sigmask(SIG_SETMASK, &before->uc_sigmask, NULL);
         siglongjmp(*escape, 1);
     }
@@ -105,13 +107,13 @@ int map_guard_init(void)
 
 /* ---- files on other machines ---- */
 
-/* The largest request that the kernel carries out at once: its usual readahead, which a file system
- * may raise but not lower. */
+/* The largest request that the kernel carries out at once. It is the kernel's usual readahead,
+ * which a file system may raise but not lower. */
 #define PIECE ((uint64_t)128 << 10)
-/* How far the requests of one readahead overtake each other. */
+/* How far the requests of one readahead may overtake each other. */
 #define SLACK ((uint64_t)2 << 20)
 
-/* The types of file systems as statfs(2) returns them; linux/magic.h has only some. */
+/* Types of file systems as statfs(2) returns them; linux/magic.h has only some of them. */
 static const uint32_t far_types[] = {
     0x65735546, /* FUSE: sshfs, rclone, hf-mount, JuiceFS; virtiofs */
     0x00006969, /* NFS */
@@ -120,14 +122,14 @@ static const uint32_t far_types[] = {
     0xfe534d42, /* SMB 2 and 3 */
     0x01021997, /* 9p */
     0x00c36400, /* Ceph */
-    0x5346414f, /* AFS, of OpenAFS */
-    0x6b414653, /* AFS, of the kernel */
+    0x5346414f, /* AFS in OpenAFS */
+    0x6b414653, /* AFS in the kernel */
     0x73757245, /* Coda */
     0x0bd00bd0, /* Lustre */
     0x20030528, /* OrangeFS */
     0x47504653, /* GPFS */
     0x19830326, /* BeeGFS */
-    0x786f4256, /* shared directories of VirtualBox */
+    0x786f4256, /* VirtualBox's shared directories */
 };
 
 bool far_file(int fd)

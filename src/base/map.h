@@ -2,12 +2,12 @@
 /*
  * A file mapped for reading, and a guard for code that reads from a mapping.
  *
- * A mapped page can disappear: the file is truncated, or the medium fails. Reading it then raises
- * SIGBUS. Code that reads mapped bytes therefore runs under map_guard(), which turns the signal
- * into -EIO. If the file now ends within a page, the rest of that page reads as zeros, without a
- * signal: call map_check() after the read to find out whether the bytes still existed.
+ * A mapped page can disappear because the file is truncated or the medium fails. Reading it then
+ * raises SIGBUS. Code that reads mapped bytes therefore runs under map_guard(), which turns the
+ * signal into -EIO. If the file now ends within a page, the rest of that page reads as zeros,
+ * without a signal, so call map_check() after the read to find out whether the bytes still existed.
  *
- * System calls that take a mapped buffer (writev) answer EFAULT and need no guard.
+ * System calls that take a mapped buffer (writev) fail with EFAULT and need no guard.
  */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
@@ -21,25 +21,26 @@ struct map {
     int fd;              /* not owned */
     const uint8_t *data; /* NULL when size is 0 */
     uint64_t size;       /* bytes mapped */
-    uint64_t own; /* how many of them the file itself must have: more may be mapped after them */
+    uint64_t own;        /* how many of them are the file's own; others may be mapped after them */
 };
 
-/* Map the first `size` bytes of fd, read-only and shared. Returns 0, or -errno of mmap(2). */
+/* Map the first `size` bytes of fd, read-only and shared. Returns 0, or the -errno of mmap(2). */
 int map_open(struct map *m, int fd, uint64_t size);
 void map_close(struct map *m);
 
-/* Return 0 if the file still has its first `end` bytes, not counting those past `own`; else
+/* Return 0 if the file still has its first `end` bytes, not counting any past `own`, otherwise
  * -EIO. */
 int map_check(const struct map *m, uint64_t end);
 
 /*
- * Run fn(arg), which may read mapped pages. It must not allocate or lock, directly or indirectly:
- * if a page has disappeared, it is abandoned midway. Returns what fn returned, or -EIO. Must not be
- * nested. Callable from any thread that does not block SIGBUS.
+ * Run fn(arg), which may read mapped pages. If a page has disappeared, fn is abandoned midway, so
+ * it must not allocate or lock, directly or indirectly. Returns the result of fn, or -EIO. Guards
+ * must not be nested. Any thread that does not block SIGBUS may call this.
  */
 int map_guard(int (*fn)(void *arg), void *arg);
 
-/* Copy under map_guard(), like memcpy(): pages of both may have disappeared. Returns 0 or -EIO. */
+/* Copy like memcpy(), but under map_guard(), as pages of both buffers may have disappeared. Returns
+ * 0 or -EIO. */
 int map_copy(void *dst, const void *src, size_t n);
 
 /* Install the SIGBUS handler that map_guard() needs, once per process. Returns 0 or -errno. */
@@ -48,27 +49,31 @@ int map_guard_init(void);
 /*
  * ---- files on other machines ----
  *
- * Only requested bytes are read, in large pieces, and ahead of programs that read in order. When a
- * page is touched, the kernel also fetches the readahead around it, which may be many MiB. Where
- * the bytes have to travel, the mapping is therefore marked as read at random, and the pages that a
- * read needs are requested before they are touched. For local disks the kernel's default is kept.
+ * When a page is touched, the kernel also fetches the readahead around it, which may be many MiB.
+ * Where the bytes have to travel, the mapping is therefore marked as read at random, and the pages
+ * that a read needs are requested before they are touched. So only requested bytes are read, in
+ * large pieces, and ahead of programs that read in order. For local disks the kernel's default is
+ * kept.
  */
 
-/* Limit on the bytes that are fetched ahead. */
+/* Limit on the bytes fetched ahead. */
 #define FAR_AHEAD ((uint64_t)2 << 20)
 
 /*
- * True if the file is served by another machine, or by a process that may be in touch with one: NFS, SMB, 9p, Ceph,
- * FUSE and others, by the type of the file system. Also true if that type cannot be found.
+ * Return true if the file system's type shows that the file is served by another machine or by a
+ * process that may be in touch with one (NFS, SMB, 9p, Ceph, FUSE and others), or if that type
+ * cannot be found.
  */
 bool far_file(int fd);
-/* Read from fd exactly what pread(2) asks for, or (false) as much as the kernel chooses. */
+/* Make reads of fd fetch exactly what pread(2) asks for or, if `exact` is false, as much as the
+ * kernel chooses. */
 void far_exact(int fd, bool exact);
 
-/* A mapping that is read in order. Where threads overtake each other, less is fetched ahead. */
+/* The state of a mapping that is read in order. Where threads overtake each other, less is fetched
+ * ahead. */
 struct far_run {
     atomic_uint_least64_t next; /* the furthest end of a read */
-    atomic_uint_least64_t have; /* bytes read in order up to there */
+    atomic_uint_least64_t have; /* number of bytes read in order up to there */
     atomic_uint_least64_t upto; /* the end of the requested bytes */
 };
 
@@ -77,8 +82,9 @@ void far_init(const struct map *m);
 
 /*
  * Announce a read of bytes [off, off + n) in a part that ends at `end`. Asks the kernel for these
- * pages and, after reads in order, for as many bytes again as were read, at most FAR_AHEAD, within
- * the same part. Does not wait for them. Returns the end of the requested bytes. Any thread.
+ * pages and, if reads have been sequential, for as many bytes again as were read, up to FAR_AHEAD
+ * and within the same part. Does not wait for them. Returns the end of the requested bytes. Any
+ * thread may call this.
  */
 uint64_t far_want(struct far_run *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end);
 

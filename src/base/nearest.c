@@ -4,10 +4,10 @@
 
 #include <ctype.h>
 
-/* Longer words are not compared, because no option is as long. */
+/* Longer words are not compared, as no option is that long. */
 #define WORD_MAX 48
 
-/* Return how many letters may be wrong: a third, and one letter of a short word. */
+/* Return how many letters may be wrong: a third of them, but at least one. */
 static unsigned limit(size_t len)
 {
     return len < 3 ? 1 : (unsigned)(len / 3);
@@ -28,7 +28,8 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Return the smallest number of letters to change, remove, add, or swap with a neighbour. */
+/* Return the smallest number of letters that must be changed, removed, added, or swapped with a
+ * neighbour. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 {
     unsigned row[3][WORD_MAX + 1]; /* rows for this letter of a and the previous two */

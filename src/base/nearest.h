@@ -17,9 +17,9 @@ struct nearest {
     const char *word;
     size_t len;
     bool found;
-    /* If found: the caller's number of the best candidate, the first one if several are equal. */
+    /* If found: the caller's number for the best candidate, or for the first of several equals. */
     size_t which;
-    unsigned distance; /* if found: letters that are wrong, missing, extra or swapped */
+    unsigned distance; /* if found: how many letters are wrong, missing, extra or swapped */
 };
 
 struct nearest nearest_to(const char *word, size_t len);

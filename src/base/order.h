@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shows the thread sanitizer the order that the kernel imposes between threads. The kernel sends
- * the release of an open file after it has the replies to all other requests for the file, and any
- * of those after the reply to the open. So everything that a thread did with the file before its
- * reply happened before another thread handles the next request. The thread sanitizer sees locks
- * and atomics, but not requests and replies. These two calls show it the order for one object, or
- * for none (NULL). In other builds they do nothing.
+ * Shows the thread sanitizer the order that the kernel imposes on threads. The kernel sends
+ * requests for an open file after the reply to its open, and its release after the replies to all
+ * of those. So everything that a thread did with the file before its reply happened before another
+ * thread handles the next request. The thread sanitizer sees locks and atomics, but not requests
+ * and replies. These two calls show it the order for one object (NULL: no object). In other builds
+ * they do nothing.
  *
- *     order_before(f);                 the last that this thread does with it before it replies
+ *     order_before(f);                 this thread's last access to it before the reply
  *     fuse_reply_buf(req, ...);
  *                                      order_after(f);        another thread: at its release
  *                                      free(f);
  *
- * Use them only for requests that the kernel orders: calls on an open file may arrive at the same
- * time, in no particular order; calls on an open directory arrive one at a time.
+ * Use them only for requests that the kernel orders. Calls on an open file may arrive at the same
+ * time and in any order; calls on an open directory arrive one at a time.
  */
 #ifndef BASE_ORDER_H
 #define BASE_ORDER_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles paths as texts, without looking anything up. Threads: any. */
+/* Handles paths as texts, without looking anything up. Any thread may call these functions. */
 #ifndef BASE_PATH_H
 #define BASE_PATH_H
 
@@ -13,7 +13,7 @@ static inline const char *path_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* True if an absolute path is `folder` or lies below it. */
+/* Return true if an absolute path is `folder` or lies below it. */
 static inline bool path_below(const char *path, const char *folder)
 {
     size_t n = strlen(folder);

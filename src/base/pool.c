@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs jobs in turns, and units: see pool.h.
+ * Runs the turns of jobs, and units: see pool.h.
  *
  * At most two threads sit idle. A thread is started when a job waits and no thread is idle, and
  * ends when two others are idle.
@@ -13,9 +13,11 @@
 
 #include "base/when.h"
 
-/* Limit of turns that run at a time, not counting slow ones. */
+/* Limit on the turns that run at a time, not counting slow ones. */
 enum { TURNS_MOST = 2 };
-/* Limit of idle threads: one for turns that are due later, one for turns that arrive meanwhile. */
+/*
+ * Limit on idle threads: one for turns that are due later, one for turns that arrive before then.
+ */
 enum { IDLE_MOST = 2 };
 enum { PROCESSORS_MOST = 64, LINE = 64 /* LINE: size of a cache line in bytes */ };
 
@@ -23,20 +25,20 @@ unsigned pool_patience = 1000;
 
 struct turn {
     struct turn *before;
-    struct timespec until; /* time until which the turn counts */
+    struct timespec until; /* the turn counts until then */
 };
 
 static struct {
     struct lock lock;
     struct cond wake;              /* wakes idle threads */
     struct cond done;              /* a turn or a thread has ended */
-    struct pool_job *first, *last; /* waiting jobs, in order of their times */
+    struct pool_job *first, *last; /* waiting jobs, ordered by their times */
     struct turn *turns;            /* turns that count, latest first */
-    /* Numbers of threads, of those running a turn, and of jobs that have joined. */
+    /* The numbers of threads, of threads running a turn, and of jobs that have joined. */
     unsigned threads, busy, jobs;
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
 
-static _Thread_local struct turn *mine; /* this thread's turn, if it counts */
+static _Thread_local struct turn *mine; /* this thread's turn if it counts, otherwise NULL */
 
 /* ---- waiting jobs: under the lock, like all static state ---- */
 
@@ -71,8 +73,8 @@ static bool is_due(const struct pool_job *j, const struct timespec *now)
 
 static int start_thread(void);
 
-/* Find a thread for work that is due now or later. If no other thread is available, a thread that
- * is running a turn does it. */
+/* Find a thread for work that is due now or later. If no other is available, a thread that is now
+ * running a turn will do it. */
 static void see_to_it(void)
 {
     if (pool.threads > pool.busy)
@@ -81,7 +83,7 @@ static void see_to_it(void)
         (void)start_thread();
 }
 
-/* Stop counting this thread's turn in the limit. */
+/* Stop counting this thread's turn towards the limit. */
 static void count_no_more(void)
 {
     struct turn **at = &pool.turns;
@@ -119,7 +121,7 @@ static void take_turn(struct pool_job *j, const struct timespec *now)
     cond_broadcast(&pool.done);
 }
 
-/* Return the time until which a due turn must wait for others, or NULL if it need not. */
+/* Return the time until which a due turn must wait for other turns, or NULL if it need not wait. */
 static const struct timespec *held_until(const struct pool_job *j, const struct timespec *now)
 {
     const struct turn *t = j->beside ? NULL : pool.turns;
@@ -262,7 +264,7 @@ struct shared {
     /* Protected by the lock: */
     uint64_t next, done;
     uint64_t reported; /* units done at the last call of progress() */
-    uint64_t failed;   /* the first unit that failed, if err */
+    uint64_t failed;   /* if err: the first unit that failed */
     int err;
     bool over; /* all units are taken */
     struct helper {
@@ -272,7 +274,8 @@ struct shared {
     unsigned helpers;
 };
 
-/* Across all work, no more threads compute than there are processors, plus the callers. */
+/* Number of helpers across all work. Not counting the callers, no more threads compute than there
+ * are processors. */
 static atomic_uint helping;
 
 static uint64_t next_unit(const struct shared *s, uint64_t unit)
@@ -308,7 +311,7 @@ static void call_helper(struct shared *s)
     see_to_it();
 }
 
-/* Take a unit. Returns false if there are no more, or one has failed. */
+/* Take a unit. Returns false if there are no more or one has failed. */
 static bool take(struct shared *s, uint64_t *unit)
 {
     if (s->watch && s->watch->cancel && atomic_load(s->watch->cancel))
@@ -359,7 +362,7 @@ static bool help(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Release a helper that has not begun, as it is not needed. */
+/* Release a helper if it has not begun: it is no longer needed. */
 static void let_go(struct pool_job *j)
 {
     LOCKED(&pool.lock);

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The threads of the process that do not serve requests. They run jobs in turns, and units of one
- * piece of work.
+ * The threads of the process that do not serve requests. They run the turns of jobs, and the units
+ * that a piece of work consists of.
  *
- *     r = pool_join(&x->job, turn);        the first job starts a thread: after a fork
+ *     r = pool_join(&x->job, turn);        after any fork, since the first job starts a thread
  *     pool_call(&x->job);                  a turn, queued after others
- *     pool_call_at(&x->job, &when);        a turn at that time, if none is sooner
+ *     pool_call_at(&x->job, &when);        a turn at that time, unless one is due sooner
  *     pool_leave(&x->job);
  *
  * Few turns run at a time. A turn that takes longer than `pool_patience` milliseconds, or waits for
  * another job, no longer counts, so a turn that hangs delays no other job. Turns of one job never
- * overlap. Calls during a turn lead to one more turn. Turns run in the order of their times;
- * pool_call() means now.
+ * overlap. Calls during a turn lead to one more turn. Turns run in the order of their times, which
+ * for pool_call() is now.
  *
  *     struct units u = {.n = n, .unit = fn, .arg = arg, .room = bytes};
  *     r = units_run(&u, &watch);
  *
  * The calling thread takes part. Others help while more than one unit is left and a processor is
- * free, and have finished when it returns. Units are given out in order.
+ * free; they have finished when units_run() returns. Units are given out in order.
  *
- * Threads: any. A turn runs without the pool's lock, and a job may be called with locks held that
- * its turn takes. While any job has joined, a thread waits for calls; without jobs all threads end.
+ * Any thread may call these functions, even while it holds locks that the job's turn takes, because
+ * a turn runs without the pool's lock. While any job has joined, a thread waits for calls; without
+ * jobs all threads end.
  */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
@@ -36,8 +37,8 @@ extern unsigned pool_patience; /* 1000 ms; tests change it */
 
 /* Embedded in the object that the job works for. Its members belong to the pool. */
 struct pool_job {
-    /* Returns true if another turn is needed, at *again (CLOCK_MONOTONIC); *again is zero
-     * (immediately) on entry. */
+    /* Returns true if another turn is needed at the time *again (CLOCK_MONOTONIC), which on entry
+     * is zero, meaning immediately. */
     bool (*turn)(struct pool_job *j, struct timespec *again);
     enum { POOL_RESTS, POOL_WAITS, POOL_BUSY } state;
     bool again; /* it was called during its turn */
@@ -50,7 +51,8 @@ struct pool_job {
 int pool_join(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 void pool_call(struct pool_job *j);
 void pool_call_at(struct pool_job *j, const struct timespec *when);
-/* Wait for due turns, which go ahead of those of other jobs. The job has no turns after that. */
+/* Wait for the job's due turns, which run before those of other jobs. Afterwards the job has no
+ * more turns. */
 void pool_leave(struct pool_job *j);
 /*
  * Run one turn of a job that has not joined. The pool does not touch the job after its turn has
@@ -58,45 +60,46 @@ void pool_leave(struct pool_job *j);
  * running.
  */
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Run one turn that takes long. It neither waits for turns of other jobs nor delays them. */
+/*
+ * Do the same for a turn that takes long. It neither waits for turns of other jobs nor delays them.
+ */
 int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Wait until another thread calls pool_tell() on this flag. That thread does not touch it afterwards. */
+/* Wait until another thread calls pool_tell() on this flag. That thread does not touch the flag
+ * afterwards. */
 void pool_wait(const atomic_bool *told);
 void pool_tell(atomic_bool *told);
-/* Return the number of processors, and so of threads that compute: at most 64, to limit memory on
- * larger machines. */
+/* Return the number of processors, which is also the number of threads that compute. It is at most
+ * 64, to limit memory on larger machines. */
 unsigned pool_processors(void);
 
 /* ---- units ---- */
 
-/* How to watch and cancel long work. All zero: no watching or cancelling. */
+/*
+ * How to watch and cancel long work. If all members are zero, it is neither watched nor cancelled.
+ */
 struct units_watch {
     const atomic_bool *cancel; /* true: end early */
-    /*
-     * Reports that `done` of `all` units are finished. Called by the thread that called units_run()
-     * after each of its own units, and once at the end with all of them.
-     */
+    /* Reports that `done` of `all` units are finished. The thread that called units_run() calls
+     * this after each of its own units, and once at the end with done == all. */
     void (*progress)(void *arg, uint64_t done, uint64_t all);
     void *arg;
 };
 
 struct units {
     uint64_t n;
-    /* Runs a unit. Returns 0 or an error. `room` is `room` bytes of memory for this thread, aligned
-     * to 64. */
+    /* Runs a unit. Returns 0 or an error. `room` is this thread's memory: as many bytes as the
+     * member `room` says, aligned to 64. */
     int (*unit)(void *arg, uint64_t unit, void *room);
-    /* Returns the first unit from `unit` on that has work to do. NULL: all units have. Called under
-     * the lock. */
+    /* Returns the first unit from `unit` on that has work to do. Called with the lock held. NULL:
+     * all units have work. */
     uint64_t (*next)(void *arg, uint64_t unit);
     void *arg;
     size_t room;
-    struct lock lock; /* may also protect data that units share while they run */
+    struct lock lock; /* may also protect data that running units share */
 };
 
-/*
- * Run all units. Returns 0, -EINTR (cancelled), -ENOMEM, or the error of the first unit that
- * failed, in the order of units: all units before it were completed. watch may be NULL.
- */
+/* Run all units. Returns 0, -EINTR (cancelled), -ENOMEM, or the error of the lowest-numbered unit
+ * that failed; all units before it were completed. `watch` may be NULL. */
 int units_run(struct units *u, const struct units_watch *watch);
 
 #endif

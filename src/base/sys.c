@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of system calls: see sys.h. The only place of the edit layer that sees errno. */
+/* The table of system calls: see sys.h. In the edit layer, only this file sees errno. */
 #include "base/sys.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 
 #define SELF __attribute__((unused)) const struct sys *s
 
-/* The entry do_NAME(): a call that returns -1 and sets errno. */
+/* Define the entry do_NAME() for a call that returns -1 and sets errno. */
 #define CALL(type, name, call, ...)          \
     static type do_##name(SELF, __VA_ARGS__) \
     {                                        \
@@ -198,7 +198,7 @@ void sys_close(const struct sys *s, int *fd)
 
 /* ---- by another thread ---- */
 
-/* Limit on the ranges that are queued or being written: more would only be written later. */
+/* Limit on the ranges that are queued or being written; any more would only be written later. */
 #define WRITE_OUT_MOST 8
 
 static atomic_uint waiting;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system calls that change files, as a table. The edit layer makes no others, so a test can put
- * its own table in front and make any call fail, shorten it or stop there.
+ * A table of the system calls that change files. The edit layer makes no others, so a test can put
+ * its own table in front and make any call fail, be cut short, or stop the program.
  *
  * Each entry works like its namesake in Linux's manual, except that it returns -errno instead of
  * -1, takes the table as its first argument, and has unsigned offsets. sys_libc makes the real
  * calls.
  *
- * Threads: any number of threads may use the real table.
+ * Any number of threads may use the real table.
  */
 #ifndef BASE_SYS_H
 #define BASE_SYS_H
@@ -26,14 +26,14 @@ struct sys {
     ssize_t (*pwrite)(const struct sys *s, int fd, const void *src, size_t n, uint64_t off);
     int (*ftruncate)(const struct sys *s, int fd, uint64_t size);
     int (*fsync)(const struct sys *s, int fd);
-    /* sync_file_range(): begin to write it out. Tables for tests may have NULL. */
+    /* sync_file_range(): begin to write the range out. May be NULL in a test's table. */
     int (*begin_sync)(const struct sys *s, int fd, uint64_t off, uint64_t n);
     int (*flock)(const struct sys *s, int fd, int how);
     /* SEEK_DATA or SEEK_HOLE: *ret is the offset that was found. */
     int (*seek)(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret);
     ssize_t (*copy_range)(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                           size_t n);
-    /* FICLONERANGE; if n is 0, up to the end of `from`. */
+    /* FICLONERANGE; if n is 0, it clones up to the end of `from`. */
     int (*clone_range)(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                        uint64_t n);
     int (*fstat)(const struct sys *s, int fd, struct stat *ret);
@@ -47,16 +47,19 @@ struct sys {
     int (*fremovexattr)(const struct sys *s, int fd, const char *name);
     int (*rename)(const struct sys *s, int dir, const char *from, const char *to, unsigned flags);
     int (*unlinkat)(const struct sys *s, int dir, const char *name);
-    /* linkat: give a name to a file that has none. */
+    /* linkat(): give a name to a file that has no name. */
     int (*link)(const struct sys *s, int fd, int dir, const char *name);
     int (*mkdirat)(const struct sys *s, int dir, const char *name, mode_t mode);
-    /* Call fn for each name except "." and "..", until fn returns other than 0; return that. */
+    /* Call fn for each name except "." and ".." until fn returns a value other than 0. Returns that
+     * value. */
     int (*list)(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg);
 };
 
 extern const struct sys sys_libc;
 
-/* True if open(2) with these flags may change the file. O_TRUNC does, even with O_RDONLY. */
+/*
+ * Return true if open(2) with these flags may change the file. O_TRUNC does so even with O_RDONLY.
+ */
 bool sys_open_changes(int flags);
 
 /*
@@ -69,14 +72,12 @@ int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64
 /* fsync, repeated after EINTR. */
 int sys_sync(const struct sys *s, int fd);
 
-/*
- * Start writing out what a later fsync would wait for: n bytes, or if n is 0 everything from `off` on. A hint: it
- * makes nothing durable.
- */
+/* Start writing out n bytes from `off` on, or all of them if n is 0, which a later fsync would have
+ * to wait for. This is only a hint and makes nothing durable. */
 void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 
 /*
- * Like sys_begin_sync(), but soon, by a job of the pool: a later fsync waits for less, and the
+ * Let a job of the pool call sys_begin_sync() soon. A later fsync then waits for less, and the
  * thread that wrote the bytes is spared the file system's work of allocating blocks. release(owner)
  * is called afterwards; fd must stay open until then. If too much is queued, release is called
  * immediately and nothing is started.
@@ -84,10 +85,10 @@ void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
                void (*release)(void *owner));
 
-/* fsync a directory. Returns 0 on file systems that cannot do that. */
+/* fsync a directory. Also returns 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);
 
-/* Close *fd unless it is -1, and set it to -1. Use it for files whose writes are already synced. */
+/* Close *fd unless it is -1, and set it to -1. For files whose writes are already synced. */
 void sys_close(const struct sys *s, int *fd);
 
 #endif

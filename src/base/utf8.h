@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Return the length in bytes (1 to 4) of the sequence at p, of at most n bytes, or 0 if it is not
- * valid UTF-8. */
+/* Return the length in bytes (1 to 4) of the sequence at the start of the n bytes at p, or 0 if it
+ * is not valid UTF-8. */
 static inline size_t utf8_len(const uint8_t *p, size_t n)
 {
     if (n == 0)
@@ -28,9 +28,9 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
 }
 
 /*
- * Return the length of the sequence at p if a terminal must not see it: controls (U+007F to
- * U+009F), line separators, and marks that change the direction of text (U+2028 to U+202E, U+2066
- * to U+2069). Returns 0 for any other sequence.
+ * Return the length of the sequence at p if it must not reach a terminal, otherwise 0. This applies
+ * to controls (U+007F to U+009F), line separators, and marks that change the direction of text
+ * (U+2028 to U+202E, U+2066 to U+2069).
  */
 static inline size_t utf8_hidden(const uint8_t *p, size_t n)
 {

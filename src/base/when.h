@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Compares times of CLOCK_MONOTONIC with each other and with now. Code above base reads the clock
- * only through this header. Threads: any.
- */
+/* Compares times of CLOCK_MONOTONIC with each other and with now. Code above base reads the clock
+ * only through this header. Any thread may call these functions. */
 #ifndef BASE_WHEN_H
 #define BASE_WHEN_H
 
@@ -22,7 +20,7 @@ static inline long long when_ms(void)
     return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-/* Return the time of day, which may be set back: only for display. */
+/* Return the time of day. Use it only for display, as the clock may be set back. */
 static inline struct timespec when_date(void)
 {
     struct timespec t;
@@ -54,7 +52,7 @@ static inline struct timespec when_after(unsigned ms)
     return when_later(&now, ms);
 }
 
-/* True if it was at least this many seconds ago. */
+/* Return true if the time was at least this many seconds ago. */
 static inline bool when_past(const struct timespec *t, time_t seconds)
 {
     struct timespec now = when_now();

@@ -30,17 +30,17 @@
 #include "shelf/mounts.h"
 #include "tree/history.h"
 
-/* The number of clients at a time. When there are more, one that has not sent a request is
- * dropped. */
+/* Limit on the clients at a time. When more come, one that has not sent a request is dropped. */
 #define PEERS_MOST 64
-/* Milliseconds before accepting a client, or releasing a model, is tried again. */
+/* Milliseconds before retrying to accept a client or to release a model. */
 #define LOOK_AGAIN 100
-/* Milliseconds before the loop is interrupted again, after a signal. */
+/* Milliseconds before interrupting the loop again after a signal. */
 #define KICK_AGAIN 5
-/* The longest interval between two checks whether a mount is idle, in seconds; a check is at most a second late. */
+/* Longest interval in seconds between two checks whether a mount is idle; a check is at most a
+ * second late. */
 #define IDLE_MOST 3600
 
-/* The reason why editing has ended. */
+/* Why editing has ended. */
 #define LEFT_ALONE "it is unmounted where the daemon is"
 
 enum peer_state { READS, WORKS, ANSWERS, WATCHES };
@@ -50,13 +50,13 @@ struct peer {
     int fd;
     enum peer_state state;
     struct buf in, out;
-    size_t sent; /* of out */
+    size_t sent; /* bytes of out already sent */
 };
 
 struct control {
     int socket; /* -1: none */
     int wake;   /* an eventfd */
-    int mounts; /* the list of mounts, whose changes poll(2) reports; -1: not available */
+    int mounts; /* the list of mounts, whose changes poll(2) reports; -1: unavailable */
     struct thread thread;
     struct handles
         *handles; /* borrowed; its lock protects the rest, and is not held while /proc is read */
@@ -64,14 +64,14 @@ struct control {
     bool serves;
     struct cond rested; /* no task is running */
     unsigned works;
-    struct peer *peer[PEERS_MOST]; /* added and dropped by the thread alone */
+    struct peer *peer[PEERS_MOST]; /* only the thread adds and drops peers */
     size_t n;
     struct control_facts facts;
     struct timespec looked; /* when it was last seen in use */
-    unsigned long changes;  /* of the handles, at that time */
+    unsigned long changes;  /* the handles' count of changes at that time */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
-    bool leaves; /* a thread is working on it */
-    int lost;    /* why an edit was lost then; otherwise 0 */
+    bool leaves; /* a thread is handling the departure */
+    int lost;    /* -errno if an edit was lost then; otherwise 0 */
     bool rests;  /* no client can be accepted: do not retry immediately */
     bool stop;
     struct buf status;
@@ -90,7 +90,7 @@ static void wake(const struct control *c)
     (void)ignored;
 }
 
-/* Add lines to the status, for all watchers. Under the lock. */
+/* Add lines to the status, for all watchers. Call with the lock held. */
 static void add(struct control *c, const void *lines, size_t n)
 {
     buf_add(&c->status, lines, n);
@@ -99,7 +99,7 @@ static void add(struct control *c, const void *lines, size_t n)
             buf_add(&c->peer[i]->out, lines, n);
 }
 
-/* Add lines to the status, and free them. Under the lock. */
+/* Add lines to the status, and free them. Call with the lock held. */
 static void append(struct control *c, struct buf *lines)
 {
     lock_take(&c->handles->lock);
@@ -117,7 +117,7 @@ static void path_line(struct buf *b, const char *word, const char *path)
     buf_char(b, '\n');
 }
 
-/* Add as many lines as fit, each after the word, and the number of the others. */
+/* Add as many lines as fit, each preceded by the word, and the number of lines left out. */
 static void add_lines(struct buf *b, const char *word, const struct buf *text)
 {
     size_t left = CONTROL_LOST_MAX, more = 0;
@@ -138,7 +138,7 @@ static void add_lines(struct buf *b, const char *word, const struct buf *text)
 
 /* ---- requests ---- */
 
-/* "VERB PLACE", except "undo NUMBER PLACE". */
+/* All requests have the form "VERB PLACE", except "undo NUMBER PLACE". */
 enum verb { HAS, HISTORY, CLEAR, UNDO, VERBS };
 static const char *const verbs[] = {"has ", "history ", "clear ", "undo "};
 
@@ -158,8 +158,9 @@ static int carry_out(struct tree *t, void *arg)
                                 : 0;
 }
 
-/* Carry out a request that may take long. Returns 0, or -errno; `e` may then have a line about
- * it. */
+/*
+ * Carry out a request that may take long. Returns 0, or -errno, for which `e` may have a message.
+ */
 static int work(const struct control *c, char *request, struct buf *out, struct err *e)
 {
     struct wish w = {.out = out, .e = e};
@@ -203,7 +204,7 @@ static void run_request(void *arg)
 }
 
 struct task {
-    struct pool_job job; /* first */
+    struct pool_job job; /* must come first */
     struct control *control;
     void (*fn)(void *arg);
     void *arg;
@@ -221,7 +222,8 @@ static bool turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Call fn in another thread. False: no thread can, or nothing is served. Under the lock. */
+/* Call fn in another thread. Returns false if no thread is available or nothing is served. Call
+ * with the lock held. */
 static bool begin(struct control *c, void (*fn)(void *arg), void *arg)
 {
     struct task *t = c->serves ? malloc(sizeof(*t)) : NULL;
@@ -266,7 +268,7 @@ static void run_leave(void *arg)
     c->leaves = false;
 }
 
-/* Check whether the mount has left this namespace. Under the lock. */
+/* Check whether the mount has left this namespace. Call with the lock held. */
 static void look_at_mounts(struct control *c, bool changed)
 {
     if (!c->serves || !c->facts.dev || c->leaves || c->mounted == FREE)
@@ -283,12 +285,12 @@ static void look_at_mounts(struct control *c, bool changed)
         c->mounted = GONE;
         add(c, "gone\n", 5);
     }
-    c->leaves = begin(c, run_leave, c); /* or later */
+    c->leaves = begin(c, run_leave, c); /* if no thread is available, a later check tries again */
 }
 
 /* ---- an unused mount ---- */
 
-/* Unmount an idle mount, unless another file system has been mounted over it meanwhile. */
+/* Unmount an idle mount, unless another file system is mounted over it by now. */
 static void run_idle(void *arg)
 {
     const struct control *c = arg;
@@ -299,8 +301,8 @@ static void run_idle(void *arg)
         (void)mount_take_down(c->facts.at, false, NULL);
 }
 
-/* Check whether the mount is idle, if a check is due. Returns the milliseconds until the next
- * check; -1: none. Under the lock. */
+/* If a check is due, check whether the mount is idle. Returns the milliseconds until the next
+ * check, or -1 if no check is needed. Call with the lock held. */
 static int look_if_idle(struct control *c)
 {
     if (!c->facts.idle || !c->serves)
@@ -323,14 +325,14 @@ static void watch(struct control *c, struct peer *p, const char *file)
     bool holds = sscanf(file, "%x:%x:%" SCNu64 "%c", &id.major, &id.minor, &id.ino, &end) == 3 &&
                  file_is_locked_here(&id);
     lock_take(&c->handles->lock);
-    look_at_mounts(c, true); /* a mount that was unmounted before the request is noticed */
+    look_at_mounts(c, true); /* notices an unmount that came before the request */
     buf_add(&p->out, c->status.data, c->status.len);
     buf_str(&p->out, holds ? "holds\nnow\n" : "now\n");
     p->state = WATCHES;
 }
 
-/* Answer the request in the first line of p->in, which is complete and ends with NUL. Under the
- * lock. */
+/* Answer the request in the first line of p->in, which is complete and NUL-terminated. Call with
+ * the lock held. */
 static void answer(struct control *c, struct peer *p)
 {
     const char *line = buf_text(&p->in);
@@ -365,7 +367,7 @@ static void take_client(struct control *c)
     socklen_t n = sizeof(who);
     int fd = accept4(c->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     c->rests = fd < 0;
-    /* True for a client of root or of this user: others get no answer. */
+    /* Only clients run by root or by this user get an answer. */
     const bool allowed = fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
                          (who.uid == 0 || who.uid == geteuid());
     struct peer *p = allowed ? calloc(1, sizeof(*p)) : NULL;
@@ -383,7 +385,7 @@ static void take_client(struct control *c)
     c->peer[c->n++] = p;
 }
 
-/* Read from a client. False if it has gone, or sends nonsense. */
+/* Read from a client. Returns false if it has gone or sends nonsense. */
 static bool hear(struct control *c, struct peer *p)
 {
     char part[4096];
@@ -402,7 +404,8 @@ static bool hear(struct control *c, struct peer *p)
     return true;
 }
 
-/* Send as much as the socket takes. False once everything was sent, or if the client has gone. */
+/* Send as much as the socket takes. Returns false once everything has been sent or if the client
+ * has gone. */
 static bool speak(struct peer *p)
 {
     while (p->sent < p->out.len) {
@@ -416,7 +419,7 @@ static bool speak(struct peer *p)
     return p->state == WATCHES && !buf_error(&p->out);
 }
 
-/* Handle the poll events of a client. False: drop it. */
+/* Handle a client's poll events. Returns false if the client should be dropped. */
 static bool serve(struct control *c, struct peer *p, short seen)
 {
     if (p->state == READS && seen & (POLLIN | POLLHUP | POLLERR) && !hear(c, p))
@@ -430,7 +433,7 @@ static bool serve(struct control *c, struct peer *p, short seen)
 
 enum { AT_WAKE, AT_SOCKET, AT_MOUNTS, AT_PEERS };
 
-/* Collect the descriptors to poll, under the lock. A socket that need not be polled is -1. */
+/* Collect the descriptors to poll; one that need not be polled is -1. Call with the lock held. */
 static nfds_t gather(const struct control *c, struct pollfd *of)
 {
     of[AT_WAKE] = (struct pollfd){.fd = c->wake, .events = POLLIN};
@@ -465,7 +468,7 @@ static void *run(void *arg)
         c->rests = false;
         if (ready >= 0)
             look_at_mounts(c, of[AT_MOUNTS].revents != 0);
-        for (nfds_t i = n; ready >= 0 && i-- > AT_PEERS;) /* only this thread adds or drops any */
+        for (nfds_t i = n; ready >= 0 && i-- > AT_PEERS;) /* only this thread adds or drops peers */
             if (!serve(c, c->peer[i - AT_PEERS], of[i].revents))
                 drop(c, i - AT_PEERS);
         if (ready >= 0 && of[AT_WAKE].revents && read(c->wake, &woken, sizeof(woken)) < 0)
@@ -477,7 +480,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Make a listening socket. Returns it, or -errno. */
+/* Return a new listening socket, or -errno. */
 static int make_socket(const char *mountpoint)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -581,7 +584,7 @@ void control_end(struct control *c, const struct err *e, const struct buf *lost,
                  const struct buf *backups)
 {
     struct buf b = BUF_INIT;
-    if (c->mounted != FREE) /* otherwise it was reported then */
+    if (c->mounted != FREE) /* otherwise the outcome has already been reported */
         add_outcome(&b, lost, backups);
     if (e)
         path_line(&b, "failed", e->msg);

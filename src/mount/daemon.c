@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Daemons as other processes see them: see daemon.h. */
+/* Finds and queries daemons: see daemon.h. */
 #include "mount/daemon.h"
 
 #include <errno.h>
@@ -26,29 +26,28 @@
 #include "mount/log.h"
 #include "shelf/mounts.h"
 
-/* Limit on the size of a status in bytes. A status has paths with every byte escaped. */
+/* Limit in bytes on the size of a status, whose paths may have every byte escaped. */
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
-/* Limit on the size of an answer in bytes: a model may have many states. */
+/* Limit in bytes on the size of an answer: a model may have many states. */
 #define ANSWER_MAX ((size_t)64 << 20)
-/* Limit on the number of sockets to try: any user can create some. */
+/* Limit on the number of sockets to try, as any user can create some. */
 #define DAEMONS_MOST 4096
 /* Seconds within which a running daemon answers on a busy machine. */
 #define PATIENCE 5
-/* Milliseconds between two checks of a daemon that we wait for. */
+/* Milliseconds between two checks of a daemon that is being waited for. */
 #define LOOK_AGAIN 100
-/* Milliseconds: the wait for a lock before a line reports it, and the longest wait for a daemon
- * that may never end. */
+/* How long in milliseconds to wait for a lock before printing a line about it, and to wait at most
+ * for a daemon that may never end. */
 #define LINE_AFTER 1000
 #define END_PATIENCE 10000
 
 /* ---- the status ---- */
 
-/* The kind of each line, by its first word: a flag, a text, one more line of several, or a
- * state. */
+/* What the first word of a line announces: a flag, a text, one of several lines, or a state. */
 static const struct status_word {
     const char *word;
     enum { IS_SO, TEXT, LINE, STATE } kind;
-    size_t at; /* offset in struct daemon; or the state */
+    size_t at; /* offset in struct daemon, or the state */
 } words[] = {
     {"serving", STATE, DAEMON_SERVING},
     {"gone", STATE, DAEMON_GONE},
@@ -145,9 +144,9 @@ static void daemon_free(struct daemon *d)
 /* ---- sockets ---- */
 
 /*
- * Connect to a socket and send it a line. Only processes of this user are believed. Root reads the
- * status of every process, and believes what each says about its own mounts. Returns the
- * descriptor, or -errno.
+ * Connect to a socket and send it a line. Only processes of this user are believed, except that
+ * root reads the status of every process and believes what it says about its own mounts. Returns
+ * the descriptor, or -errno.
  */
 static int ask(const char *socket_name, const char *line, struct ucred *who)
 {
@@ -174,7 +173,7 @@ static int add_daemon(struct daemons *ds, const char *name, const char *line)
     int fd = ask(name, line, &who);
     if (fd == -EMFILE || fd == -ENFILE)
         return fd;
-    if (fd < 0 || who.pid == getpid() || who.pid == 0) { /* 0: in another pid namespace */
+    if (fd < 0 || who.pid == getpid() || who.pid == 0) { /* 0: it is in another pid namespace */
         if (fd >= 0)
             (void)close(fd);
         return 0;
@@ -190,7 +189,7 @@ static int add_daemon(struct daemons *ds, const char *name, const char *line)
     return 0;
 }
 
-/* Read everything that the daemon sends immediately. False if it has ended, or refuses to
+/* Read everything that the daemon sends immediately. Returns false if it has ended or refuses to
  * answer. */
 static bool hear_all(struct daemon *d, const struct timespec *begin)
 {
@@ -251,7 +250,7 @@ static bool may_serve(const struct daemon *d, const struct mount *m)
     return d->uid == 0 || (long)d->uid == mount_number(m->super, "user_id");
 }
 
-/* Find a daemon that has mounted, and is about to report so. */
+/* Find a daemon that has mounted and is about to report it. */
 static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
 {
     struct timespec begin = when_now();
@@ -269,7 +268,7 @@ static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
     return NULL;
 }
 
-/* Prefer a daemon that serves: device numbers of ended mounts are reused. */
+/* Prefer a daemon that is serving, as the device numbers of ended mounts are reused. */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m)
 {
     struct daemon *found = NULL;
@@ -368,10 +367,8 @@ static char *first_shard(const char *path)
     return first;
 }
 
-/*
- * Return the real path of a model; for a split model, that of its first shard. A link to one shard
- * need not have links to the others beside it. The caller frees it.
- */
+/* Return the real path of a model or, if it is split, of its first shard. A link to one shard need
+ * not have links to the others beside it. The caller frees it. */
 static char *real_model(const char *operand)
 {
     char *first = first_shard(operand);
@@ -397,13 +394,13 @@ static int not_asked(const struct mount *m, struct err *e)
         "its daemon cannot be asked: it has no control socket, or is in another container");
 }
 
-/* Find the daemon of the mount at the operand or around it, if there is such a mount. */
+/* Find the daemon of the mount that is at the operand or contains it, if there is one. */
 static int find_by_mount(const struct mounts *ms, const char *operand, struct channel *c,
                          struct err *e)
 {
     const struct mount *m = mounts_typed(ms, operand);
     const struct daemon *d = m ? daemons_silent(&c->daemons, m) : NULL;
-    if (d) /* nothing in it can be accessed */
+    if (d) /* nothing in the mount can be accessed */
         return daemon_no_answer(d, e);
     char *path = mounts_path(operand);
     m = path ? mounts_around(ms, path) : NULL;
@@ -418,7 +415,7 @@ static int find_by_mount(const struct mounts *ms, const char *operand, struct ch
     return r;
 }
 
-/* Find the daemon that has locked this file of a model, and knows the model by this path. */
+/* Find the daemon that has locked this model file and knows the model by this path. */
 static int find_by_file(char *real, struct channel *c, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
@@ -479,10 +476,8 @@ void channel_close(struct channel *c)
 
 /* ---- the holder of a lock ---- */
 
-/*
- * Return the daemon that holds the lock, or NULL if none is visible. A daemon of another user may
- * only claim to hold it, so the kernel must confirm it.
- */
+/* Return the daemon that holds the lock, or NULL if it is not visible. The kernel must confirm a
+ * claim by another user's daemon, which may be false. */
 static const struct daemon *holder_of(const struct daemons *ds, const struct file_id *id)
 {
     long pid = file_locked_by(id);
@@ -497,7 +492,7 @@ static const struct daemon *holder_of(const struct daemons *ds, const struct fil
 
 enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
 
-/* Return what the lock's holder will do; *why gives the reason. */
+/* Predict what the lock's holder will do. *why becomes the reason. */
 static enum verdict judge(const struct daemon *d, struct err *why)
 {
     const struct daemon_status *s = &d->status;
@@ -515,7 +510,7 @@ static enum verdict judge(const struct daemon *d, struct err *why)
     }
     if (s->state > DAEMON_GONE) {
         (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", d->pid, at);
-        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE; /* others may just claim it */
+        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE; /* others may only claim it */
     }
     if (s->state == DAEMON_SERVING) {
         (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
@@ -531,7 +526,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 
 /* ---- holders whose status cannot be read ---- */
 
-/* Name the holder: by a mount of this model whose daemon is not visible, or by its lock. */
+/* Name the holder, which is found through its lock or through a mount of this model whose daemon is
+ * not visible. */
 static void name_other(int fd, const struct file_id *id, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -558,7 +554,7 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
             "a process that cannot be seen has it locked (of another user, container or machine)");
 }
 
-/* Check the lock's holder once. *pid: the process to wait for. */
+/* Check the lock's holder once. *pid becomes the process to wait for. */
 static enum verdict look(int fd, long *pid, struct err *why)
 {
     CLEANUP(daemons_free) struct daemons ds = {0};
@@ -572,10 +568,8 @@ static enum verdict look(int fd, long *pid, struct err *why)
     return judge(d, why);
 }
 
-/*
- * No ggufs seems to hold the lock, yet it was refused. Look again, as the lock may be free by now:
- * a process that is being killed loses its status a moment before its locks.
- */
+/* Look again if no ggufs seems to hold the lock although it was refused. It may be free by now: a
+ * process that is being killed loses its status a moment before its locks. */
 static enum verdict look_closer(int fd, long *pid, struct err *why)
 {
     struct file_id id;
@@ -596,7 +590,7 @@ static enum verdict look_at(int dir, const char *name, bool busy, long *pid, str
 {
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return FREE; /* opening it will fail */
+        return FREE; /* opening the model will fail */
     enum verdict v = look(fd, pid, why);
     if (v == FREE && busy)
         v = look_closer(fd, pid, why);
@@ -616,7 +610,7 @@ bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *wh
         const long long waited = when_ms() - begin;
         if (v == FREE || v == KEEPS)
             return v == FREE;
-        if (v == STARTS && !busy) /* nothing is edited yet */
+        if (v == STARTS && !busy) /* it has edited nothing yet */
             return false;
         if (v != ENDS && waited >= END_PATIENCE)
             return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files and directories, and reads of files, with read-ahead: see handle.h.
+ * Open files and directories, and reading files with read-ahead: see handle.h.
  *
  *                                no request waits           handle_read() of it
  *     NONE  ----------->  BUSY  ------------------>  READY  -------------------->  TAKEN
@@ -8,9 +8,9 @@
  *      +------------------+  | +--------- a request waits --------------------------|-+
  *        it failed           +------------------------ answered --------------------+
  *
- * In BUSY and TAKEN one thread owns `room`: it prepares the next stretch, or answers with it. A
- * request that arrives meanwhile is answered by another thread, and the stretch after that is
- * prepared.
+ * In BUSY and TAKEN one thread owns `room`: it prepares the next stretch or answers with it. A
+ * request for another part that arrives during that time is answered by another thread, and the
+ * stretch after that part is prepared next.
  */
 #include "mount/handle.h"
 
@@ -21,23 +21,21 @@
 #include "base/count.h"
 #include "base/order.h"
 
-/* A program that has made this many consecutive reads in order is expected to continue. */
+/* A program that has made this many sequential reads is expected to continue. */
 enum { RUN_MIN = 2 };
 
 enum { PAGE = 4096 };
 
 /* ---- scratch ---- */
 
-/* Memory for answers that are sent immediately. */
+/* Memory for an answer that is sent immediately. */
 struct scratch {
     size_t size; /* of bytes */
     void *bytes; /* owned */
 };
 
-/*
- * Memory kept for the next reads. They take the first item, as it is still in the processor's
- * cache, whichever of libfuse's threads runs. Memory for additional concurrent reads is freed.
- */
+/* Memory kept for the next reads. Whichever of libfuse's threads runs takes the first item, because
+ * that is still in the processor's cache. Memory for additional concurrent reads is freed. */
 static _Atomic(struct scratch *) spare[8];
 
 static void scratch_free(struct scratch *s)
@@ -57,7 +55,7 @@ static void scratch_give(struct scratch *s)
     scratch_free(s);
 }
 
-/* Return at least `size` bytes; NULL: no memory. */
+/* Return at least `size` bytes, or NULL if there is no memory. */
 static struct scratch *scratch_take(size_t size)
 {
     struct scratch *s = NULL;
@@ -78,8 +76,8 @@ static struct scratch *scratch_take(size_t size)
 /* ---- answers ---- */
 
 /*
- * Reply. The answer may be in the mapping of the model. If a page of it has disappeared, writing
- * the reply fails with EFAULT, and the kernel itself ends the request with EIO, so one reply is
+ * Reply. The answer may be in the mapping of the model. If a page of that has disappeared, writing
+ * the reply fails with EFAULT and the kernel itself ends the request with EIO, so one reply is
  * always enough.
  */
 static void answer_reply(fuse_req_t req, int err, struct reply *a)
@@ -91,13 +89,13 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
     tree_reply_done(a);
 }
 
-/* The result of a read: answered, answered with bytes of a mapping, or not yet. */
+/* The result of a read: answered, answered from a mapping, or not answered yet. */
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /*
- * Read and reply, except for a file that tree_waits(): if its content is not computed yet, nothing
- * is replied and w->done() is called later (ANSWER_PARKED). The file is not used after the reply:
- * it may be closed then.
+ * Read and reply. If the file is one that tree_waits() and its content has not been computed yet,
+ * w->done() is called later instead (ANSWER_PARKED). The file is not used after the reply, as it
+ * may be closed then.
  */
 static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size,
                                  struct live_wait *w)
@@ -116,7 +114,7 @@ static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t o
 
 /* ---- files that are computed first ---- */
 
-/* A read that waits for a result. The kernel does not close the file before it has the reply. */
+/* A read that waits for a result. The kernel does not close the file until it has the reply. */
 struct computed {
     struct live_wait wait; /* first member: done() gets its address */
     struct tree_file *file;
@@ -144,13 +142,13 @@ static void on_computed(struct live_wait *w, int result)
         free(c);
 }
 
-/* A signal interrupts the wait. For a read that loses nothing. */
+/* A signal interrupts the wait, by which a read loses nothing. */
 static void on_interrupt(fuse_req_t req, void *tree)
 {
     tree_interrupt(tree, req);
 }
 
-/* Read a file that tree_waits(), and reply: now, or when the result is known. */
+/* Read a file that tree_waits(), and reply now or when the result is known. */
 static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size)
 {
     struct computed *c = malloc(sizeof(*c));
@@ -169,21 +167,21 @@ static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, s
 enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 
 struct handle {
-    struct tree_file *file; /* owned, or: */
+    struct tree_file *file; /* owned; NULL for a directory */
     struct shelf_dir *dir;
     bool writes;
     struct handles *in;
     struct handle *prev, *next; /* protected by the list's lock */
-    /* Properties of the file: */
+    /* Properties of the file. */
     bool waits, ahead; /* tree_waits(), tree_ahead() */
-    atomic_uint refs;  /* one until it is closed, and one for each reading thread */
-    /* Protected by the list's lock, except from the owner of TAKEN: */
+    atomic_uint refs;  /* one until it is closed, plus one for each reading thread */
+    /* The rest is protected by the list's lock, which the owner in TAKEN does not need. */
     atomic_uint_least64_t upto; /* where the last read ended */
-    atomic_uint run;            /* reads in order, up to that one */
+    atomic_uint run;            /* number of sequential reads, up to that one */
     _Atomic(enum ahead) state;
-    uint64_t off;        /* where the stretch begins in the file */
-    size_t size;         /* how many bytes of it were requested */
-    struct reply answer; /* READY: in `room` */
+    uint64_t off;        /* offset of the stretch in the file */
+    size_t size;         /* bytes of it that were requested */
+    struct reply answer; /* in READY: lies in `room` */
     uint8_t *room;       /* owned: memory for the answer, or NULL */
     size_t room_size;    /* counted in ahead_used */
     fuse_req_t waiting;  /* parked until the stretch is ready, or NULL */
@@ -229,23 +227,23 @@ static int make_room(struct handle *h, size_t size)
     return -ENOMEM;
 }
 
-/* In BUSY: prepare the answer. Returns 0 or -errno. */
+/* Prepare the answer, in BUSY. Returns 0 or -errno. */
 static int prepare(struct handle *h, struct reply *ret)
 {
     int err = h->room_size >= h->size ? 0 : make_room(h, h->size);
     *ret = (struct reply){.scratch = h->room};
     if (err == 0)
         err = tree_read(h->file, h->off, h->size, ret);
-    if (ret->mapped) { /* otherwise the model's file would be kept until the program reads on */
+    if (ret->mapped) { /* keeping it would keep the model's file until the next read */
         tree_reply_done(ret);
         err = -EAGAIN;
     }
-    if (err < 0 || ret->len == 0) /* the room is available to others */
+    if (err < 0 || ret->len == 0) /* let other handles have the room */
         room_free(h);
     return err;
 }
 
-/* Let this thread prepare the bytes after the last read. Under the lock, or in TAKEN. */
+/* Let this thread prepare the bytes after the last read. Call with the lock held or in TAKEN. */
 static void begin(struct handle *h, size_t size)
 {
     h->off = h->upto;
@@ -253,10 +251,8 @@ static void begin(struct handle *h, size_t size)
     h->state = AHEAD_BUSY;
 }
 
-/*
- * Read now, and answer. Returns true if this thread reads ahead. It does not if the answer was in a
- * mapping: the next one usually is, too, and is sent from there.
- */
+/* Read and answer now. Returns true if this thread must read ahead. It need not if the answer was
+ * in a mapping, because the next one usually is as well, and is sent from there. */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
@@ -270,7 +266,7 @@ static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t si
     return true;
 }
 
-/* In TAKEN: answer, and return to BUSY. */
+/* Answer, in TAKEN, and return to BUSY. */
 static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct reply *answer)
 {
     if (answer->len > size)
@@ -280,7 +276,7 @@ static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct r
     begin(h, size);
 }
 
-/* In BUSY: continue as long as the program asks for each stretch before it is ready. */
+/* Read ahead, in BUSY, for as long as the program asks for each stretch before it is ready. */
 static void go_ahead(struct handle *h)
 {
     for (;;) {
@@ -303,10 +299,8 @@ static void go_ahead(struct handle *h)
 
 /* ---- reads ---- */
 
-/*
- * Register a read, and return the state that says what to do. NONE: answer it now. BUSY: it is
- * parked. READY: *answer is its answer, and this thread prepares the next stretch.
- */
+/* Register a read and return a state that says what to do. NONE means: answer it now. BUSY: it is
+ * parked. READY: reply with *answer, then prepare the next stretch in this thread. */
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
 {

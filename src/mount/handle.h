@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's handles of open files and directories, and reads of files.
+ * The kernel's handles of open files and directories, and reading files.
  *
- * The kernel asks for the next stretch of a file when the program begins to use the last one, and the program waits
- * if the reply is late. So the thread that has answered a read decodes the next stretch. A request for it that
- * arrives meanwhile is parked, and the same thread answers it. Bytes that need no decoding are not prepared.
+ * The kernel asks for the next stretch of a file when the program begins to use the last one, and
+ * the program waits if the reply is late. So the thread that has answered a read goes on to decode
+ * the next stretch. If a request for it arrives before it is ready, the request is parked and
+ * answered by the same thread. Bytes that need no decoding are not prepared.
  *
- * A handle holds at most one stretch, and only plain bytes: it does not keep a snapshot of the model alive. All
- * handles together hold at most AHEAD_TOTAL bytes. A handle that is not read in order, or has reached the end of the
- * file, holds no bytes.
+ * A handle holds at most one stretch, as plain bytes that keep no snapshot of the model alive. All
+ * handles together hold at most AHEAD_TOTAL bytes. A handle that is not read in order, or has
+ * reached the end of the file, holds no bytes.
  *
- * At an unmount the kernel does not wait for its last releases to be read. Handles still in the
- * list after the session has ended are closed then, so that no written data is lost.
+ * At an unmount the kernel does not wait until its last releases have been read. So handles that
+ * are still in the list when the session has ended are closed then, and no written data is lost.
  *
- * Threads: any; handle_close() once, after the last request has been answered; handles_end() only after the last
- * request of all.
+ * Any thread may call these functions: handle_close() once, after the handle's last request has
+ * been answered, and handles_end() only after the last request of all.
  */
 #ifndef MOUNT_HANDLE_H
 #define MOUNT_HANDLE_H
@@ -34,7 +35,7 @@ struct handles {
     struct lock lock;
     struct handle *first;
     unsigned long changes; /* how often a handle was opened or closed */
-    unsigned edits;        /* begun and not yet ended */
+    unsigned edits;        /* edits begun and not yet ended */
     bool closed;           /* no more edits may begin */
 };
 
@@ -43,30 +44,26 @@ struct handles {
         .lock = LOCK_INIT \
     }
 
-/*
- * Make a handle. It owns the opened file or directory and, if it writes, an edit, which lasts as
- * long as it is open. Returns NULL without memory; the file or directory is closed then.
- */
+/* Make a handle. It owns the opened file or directory and, if it writes, an edit that lasts as long
+ * as it is open. If there is no memory, closes the file or directory and returns NULL. */
 struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes);
 void handle_close(struct handles *l, struct handle *h);
 /* One of the two is NULL. */
 struct tree_file *handle_file(const struct handle *h);
 struct shelf_dir *handle_dir(const struct handle *h);
-/* Answer a read of a file with exactly one reply, which this thread sends, or later the one that
- * already prepares these bytes. */
+/* Answer a read of a file with exactly one reply. This thread sends it, unless another is already
+ * preparing these bytes and sends it later. */
 void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);
 
-/*
- * True if nothing is open, and nothing was opened or closed since *seen, which becomes the current
- * count (0: since the beginning). Under the lock.
- */
+/* Return true if nothing is open and nothing was opened or closed since *seen (0: since the
+ * beginning). *seen becomes the current count. Call with the lock held. */
 bool handles_idle(struct handles *l, unsigned long *seen);
-/* Begin an edit. Returns false if no more edits may begin. The edit ends by itself, or passes to a
+/* Begin an edit. Returns false if no more edits may begin. The edit ends on its own or passes to a
  * handle. */
 bool handles_edit(struct handles *l);
 void handles_edited(struct handles *l);
-/* Prevent new edits, unless one is in progress. Returns true if they are prevented. */
+/* Prevent new edits unless one is in progress. Returns true if they are now prevented. */
 bool handles_no_edits(struct handles *l);
 /* Close all remaining handles. */
 void handles_end(struct handles *l);

@@ -22,10 +22,8 @@ static atomic_bool daemonized;
 
 void log_plain(int priority, const char *line)
 {
-    /*
-     * Names in the line are already safe to print; libfuse's text, and a character truncated at the
-     * end of the line, are made safe here.
-     */
+    /* Names in the line are already safe to print. libfuse's text is made safe here, and so is a
+     * character truncated at the end of the line. */
     char safe[LOG_LINE_MAX];
     (void)show_in(safe, sizeof(safe), line, strlen(line));
     if (atomic_load(&daemonized))
@@ -53,7 +51,7 @@ void log_to_syslog(void)
 static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
 
-/* libfuse's levels are those of syslog. */
+/* libfuse uses syslog's levels. */
 static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
     char line[LOG_LINE_MAX];
@@ -81,7 +79,7 @@ struct caught catch_begin(void)
     return c;
 }
 
-/* Return the last line of a text, without the "fuse: " before it. */
+/* Return the last line of a text, without a leading "fuse: ". */
 static const char *last_line(char *all)
 {
     static const char *const writers[] = {"ggufs: ", "fuse: ", "fusermount3: "};

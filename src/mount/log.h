@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Writes log lines to standard error in the foreground, to syslog(3) as a daemon. The destination
- * is the only global state; it changes once, when the daemon leaves its terminal. Threads: any.
+ * is the only global state; it changes once, when the daemon leaves its terminal. Any thread may
+ * call these functions.
  */
 #ifndef MOUNT_LOG_H
 #define MOUNT_LOG_H
@@ -9,9 +10,8 @@
 #include <stddef.h>
 #include <syslog.h>
 
-/*
- * Log a line, without newline. priority: LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO or LOG_DEBUG.
- */
+/* Log a line, given without its newline. `priority` is LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO
+ * or LOG_DEBUG. */
 void log_line(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Log a line that needs no formatting. */
 void log_plain(int priority, const char *line);
@@ -23,22 +23,23 @@ void log_take_libfuse(void);
 /* ---- standard error captured ---- */
 
 /*
- * Captures standard error, where libfuse and fusermount3 write the reasons of failures. To report a
- * reason in one line, their output goes to a file in memory.
+ * Captures standard error in a file in memory, because libfuse and fusermount3 write there why they
+ * failed, and that reason must become part of one line.
  *
- * Threads: standard error belongs to the whole process, so call these only before threads are
- * started; catch_last() may be called by any.
+ * Standard error belongs to the whole process, so call these only before threads are started. Any
+ * thread may call catch_last().
  */
 struct caught {
-    int stderr_fd; /* the real standard error, or -1: it is not captured */
+    int stderr_fd; /* the real standard error; -1: it is not captured */
     int file;
 };
 
 struct caught catch_begin(void);
-/* Restore standard error. dst gets the last captured line, like from catch_last(). */
+/* Restore standard error. dst gets the last captured line, as from catch_last(). */
 void catch_end(struct caught *c, char *dst, size_t size);
 
-/* Copy the last line of such a file (-1: empty), safe to print and without the writer's name. */
+/* Copy the last line of a file of captured text (-1: an empty one), made safe to print and without
+ * the writer's name. */
 void catch_last(int file, char *dst, size_t size);
 
 #endif

@@ -13,8 +13,8 @@
 #include "tree/edits.h"
 #include "tree/attr.h"
 
-/* How many seconds the kernel caches attributes and names that never change: longer than any mount
- * lives. */
+/* How many seconds the kernel caches attributes and names that never change: longer than the life
+ * of any mount. */
 #define FOREVER 1e9
 
 static struct mnt *mnt_of(fuse_req_t req)
@@ -27,7 +27,7 @@ static struct shelf *shelf_of(fuse_req_t req)
     return mnt_of(req)->shelf;
 }
 
-/* Return the handle of a request. It is complete since the reply that opened it. */
+/* Return the handle of a request. It was complete before the reply to the open. */
 static struct handle *handle_of(const struct fuse_file_info *fi)
 {
     struct handle *h = (struct handle *)(uintptr_t)fi->fh;
@@ -69,10 +69,8 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-/*
- * Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`, and of
- * an edit if it writes: on -ENOMEM both are released.
- */
+/* Fill in the handle of an open file and how the kernel reads it. Takes ownership of `f` and, if it
+ * writes, of an edit. On -ENOMEM both are released. */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
 {
     bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
@@ -90,12 +88,14 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
 /*
  * ---- access rights that change while a model is mounted ----
  *
- * The kernel caches attributes, and checks opens by these: a thread that holds nothing makes it
- * drop the attributes of each node where they have changed; control_leave() waits for it. From then
- * on the daemon itself also checks each open, since the kernel may have let it pass before.
+ * The kernel caches attributes and checks opens against them. So a thread that holds no locks makes
+ * it drop the attributes of each node where they have changed; control_leave() waits for that
+ * thread. From then on the daemon also checks each open itself, as the kernel may have allowed it
+ * by the old attributes.
  */
 
-/* Pages stay: the content of the file did not change. Most nodes are not known to the kernel, and it says so. */
+/* Invalidate only attributes: the content has not changed, so its pages stay. For most nodes this
+ * fails, since the kernel does not know them. */
 static void tell_node(void *arg, uint64_t node)
 {
     const struct mnt *m = arg;
@@ -108,13 +108,13 @@ static void tell(void *arg)
     shelf_nodes(m->shelf, tell_node, m);
 }
 
-/* Called before an operation on a node. */
+/* Call before an operation on a node. */
 static void look_at_rights(struct mnt *m, uint64_t node)
 {
     if (!shelf_look(m->shelf, node))
         return;
     atomic_store(&m->checks, true);
-    (void)control_do(m->control, tell, m); /* otherwise only the daemon checks */
+    (void)control_do(m->control, tell, m); /* if it fails, only the daemon checks */
 }
 
 static bool is_in_group(fuse_req_t req, gid_t gid)
@@ -132,7 +132,8 @@ static bool is_in_group(fuse_req_t req, gid_t gid)
     return in;
 }
 
-/* Check the rights before a call that opens the node. wanted: bits of 07. Returns 0 or -EACCES. */
+/* Check the rights before a call that opens the node. `wanted` is a set of bits in 07. Returns 0 or
+ * -EACCES. */
 static int check_rights(fuse_req_t req, uint64_t node, mode_t wanted)
 {
     struct mnt *m = mnt_of(req);
@@ -165,7 +166,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     look_at_rights(mnt_of(req), parent);
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
     const bool model = !shelf_is_folder(shelf_of(req));
-    if (r == -ENOENT && model && !shelf_writable(shelf_of(req))) /* it gets no new names */
+    if (r == -ENOENT && model && !shelf_writable(shelf_of(req))) /* no new names can appear */
         (void)fuse_reply_entry(req, &none);
     else
         reply_entry(req, r, &e);
@@ -214,7 +215,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         r = fill_open(m, fi, f, writes);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
-    else if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
+    else if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
         handle_close(&m->handles, handle_of(fi));
 }
 
@@ -256,7 +257,9 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         handle_close(&m->handles, handle_of(fi));
 }
 
-/* Fill the buffer with the entries from `cookie` on. Returns the bytes used, or -errno. */
+/*
+ * Fill the buffer with the entries from `cookie` on. Returns the number of bytes used, or -errno.
+ */
 static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t size,
                         uint64_t cookie, bool plus)
 {
@@ -272,7 +275,7 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
             plus ? fuse_add_direntry_plus(req, bytes + used, size - used, name, &p, (off_t)cookie)
                  : fuse_add_direntry(req, bytes + used, size - used, name, &e.attr, (off_t)cookie);
         if (need > size - used) {
-            if (plus && cookie > 2) /* its lookup was counted, and the entry will be listed again */
+            if (plus && cookie > 2) /* undo its counted lookup: the entry will be listed again */
                 shelf_forget(shelf_of(req), e.node, 1);
             break;
         }
@@ -320,8 +323,9 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-/* Reply with the value, or with its size if `size` is 0, which means that the program asks for
- * it. */
+/*
+ * Reply with the value or, if `size` is 0, with the value's size, which the program then asks for.
+ */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 {
     if (r < 0)
@@ -354,20 +358,21 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 /*
  * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
- * writer's thread replies. A signal that should stop the waiting program ends the wait, but not the
- * edit.
+ * writer's thread replies. A signal that should stop the waiting program ends only the wait, not
+ * the edit.
  */
 struct parked {
     struct live_wait wait; /* first member: done() gets its address */
     fuse_req_t req;
-    struct tree_file *file; /* of its handle, or NULL */
-    size_t written;         /* bytes written, for a write */
+    struct tree_file *file; /* its handle's file, or NULL */
+    size_t written;         /* for a write: the bytes written */
     /*
-     * For a setattr, else 0: the reply has the file's attributes. The writer's thread gets them
-     * without waiting for anything that waits for that thread. The model stays open until then.
+     * For a setattr: the node whose attributes the reply contains; otherwise 0. The writer's thread
+     * can get them, as that waits for nothing that itself waits for that thread. The model stays
+     * open until then.
      */
     fuse_ino_t ino;
-    struct tree_file *unopened; /* owned: for a truncation without a handle, or NULL */
+    struct tree_file *unopened; /* owned; for a truncation without a handle, otherwise NULL */
 };
 
 static void on_done(struct live_wait *w, int result)
@@ -391,7 +396,7 @@ static void on_done(struct live_wait *w, int result)
         (void)fuse_reply_write(req, written);
 }
 
-/* True if a signal should stop the program. */
+/* Return true if a signal should stop the program. */
 static bool is_to_stop(fuse_req_t req)
 {
     return fuse_req_interrupted(req) && stops_thread(fuse_req_ctx(req)->pid);
@@ -402,15 +407,15 @@ static bool is_stopped(struct live_wait *w)
     return is_to_stop(((struct parked *)w)->req);
 }
 
-/* Only the first signal arrives here: is_stopped() finds the others. */
+/* Only the first signal arrives here; is_stopped() finds the others. */
 static void on_signal(fuse_req_t req, void *shelf)
 {
     if (is_to_stop(req))
         shelf_interrupt(shelf, req);
 }
 
-/* Prepare a wait for this request, about an open file or NULL. Returns NULL without memory; the
- * request was answered then. */
+/* Prepare a wait for this request, which concerns an open file or none (NULL). If there is no
+ * memory, answers the request and returns NULL. */
 static struct parked *park(fuse_req_t req, struct tree_file *file)
 {
     struct parked *p = calloc(1, sizeof(*p));
@@ -424,7 +429,7 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
     return p;
 }
 
-/* Begin an edit. Returns NULL if no more may begin; the request was answered then. */
+/* Begin an edit. If no more may begin, answers the request and returns NULL. */
 static struct handles *begin_edit(fuse_req_t req)
 {
     struct handles *l = &mnt_of(req)->handles;
@@ -448,20 +453,22 @@ static void end_edit(struct handles **l)
         handles_edited(*l);
 }
 
-/* Use the tree of a node until the end of the block. If there is none, the request is answered. */
+/* Use the tree of a node until the end of the block. If there is no tree, answers the request and
+ * returns. */
 #define ENTER(req, node, otherwise, name)      \
     CLEANUP(shelf_leave) struct at name;       \
     if (!enter(req, node, otherwise, &(name))) \
     return
 
-/* Begin an edit that ends with the block. Pending edits are written before the model is
- * released. */
+/* Begin an edit that ends with the block. The model is released only after pending edits have been
+ * written. */
 #define EDIT(req, name)                                       \
     CLEANUP(end_edit) struct handles *name = begin_edit(req); \
     if (!name)                                                \
     return
 
-/* Finish a call with a wait: the request is parked (and the tree owns p), or is answered now. */
+/* Finish a call that may wait: either the request is parked and the tree owns `p`, or it is
+ * answered now. */
 static void finish(struct parked *p, int r)
 {
     if (r != LIVE_PARKED)
@@ -494,7 +501,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     shelf_forget(shelf_of(req), e.node, 1);
 }
 
-/* A line of a text is judged before it is answered. */
+/* A line of a text is judged before the write is answered. */
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
                      struct fuse_file_info *fi)
 {
@@ -594,7 +601,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- attributes ---- */
 
-/* chmod, chown and utimens succeed without effect: cp -p, rsync and install call them. */
+/* chmod, chown and utimens succeed without effect, because cp -p, rsync and install call them. */
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                        struct fuse_file_info *fi)
 {

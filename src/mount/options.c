@@ -106,7 +106,7 @@ static int on_path(struct mnt_options *o, const char *arg)
     return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
 }
 
-/* Store the value of an option. It replaces an earlier one. */
+/* Store the value of an option, replacing an earlier one. */
 static int keep(struct mnt_options *o, enum option_id id, const char *value)
 {
     free(o->given[id]);
@@ -120,7 +120,8 @@ static int take_option(struct mnt_options *o, const char *arg)
     const struct option_row *row = option_find(arg, ~OF_KIND(KIND_OPTION), &value);
     const bool help = row && (row->id == COMMAND_HELP || row->id == FLAG_H),
                version = row && (row->id == COMMAND_VERSION || row->id == FLAG_V);
-    if (!*arg || strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0) /* "ro,": as mount(8) */
+    /* Like mount(8), ignore x- options and the empty one at the end of "ro,". */
+    if (!*arg || strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0)
         return 0;
     if (strcmp(arg, "remount") == 0)
         return err_set(&o->err, -EINVAL,
@@ -143,8 +144,8 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     return r < 0 ? -1 : r;
 }
 
-/* Find the row of an option that takes a value. Returns its given or default value, or NULL if it
- * has neither. */
+/* Find the row of an option that takes a value. Returns the given value, else the default, else
+ * NULL. */
 static const char *value_of(const struct mnt_options *o, enum option_id id,
                             const struct option_row **row)
 {
@@ -154,7 +155,7 @@ static const char *value_of(const struct mnt_options *o, enum option_id id,
     return o->given[id] ? o->given[id] : (*row)->fallback;
 }
 
-/* Report a bad value, unless an error was reported before. */
+/* Report a bad value, unless an error has already been reported. */
 static int bad_word(struct mnt_options *o, const char *name, const char *value, const char *takes)
 {
     char shown[SHOW_MAX];
@@ -180,7 +181,8 @@ static int word(struct mnt_options *o, enum option_id id)
     return 0;
 }
 
-/* Parse "auto", or a number of bytes with an optional K, M or G. False if it is invalid. */
+/* Parse "auto", or a number of bytes with an optional K, M or G. Returns false if the text is
+ * invalid. */
 static bool parse_size(const char *text, uint64_t *ret)
 {
     static const char units[] = "KMG";
@@ -215,15 +217,15 @@ static int check_words(struct mnt_options *o)
     o->tree.backup = backup;
     if (!parse_size(reserve, &o->tree.reserve))
         return bad_word(o, "reserve", reserve, "auto or bytes (K, M, G), at most 64M");
-    if (strpbrk(subtype, ",\\")) /* libfuse hands it to fusermount3 without escapes */
+    if (strpbrk(subtype, ",\\")) /* libfuse passes it to fusermount3 unescaped */
         return bad_word(o, "subtype", subtype, "a name without commas and backslashes");
     if (backup && (!*backup || strchr(backup, '/')))
         return bad_word(o, "backup", backup, "what a file name can end in");
     return o->err.code;
 }
 
-/* Parse a number of digits only, at most `most`: scanf(3), and so libfuse, would read "1x" as 1 and
- * 2^32 as root. */
+/* Parse a number that has only digits and is at most `most`. (scanf(3), and so libfuse, would read
+ * "1x" as 1 and 2^32 as root.) */
 static unsigned number(struct mnt_options *o, enum option_id id, int base, unsigned most)
 {
     char shown[SHOW_MAX], *end;
@@ -242,7 +244,7 @@ static unsigned number(struct mnt_options *o, enum option_id id, int base, unsig
     return 0;
 }
 
-/* Check the numbers of users and groups: -1 is not valid. */
+/* Check the numbers of users and groups, of which -1 is not valid. */
 static int check_numbers(struct mnt_options *o)
 {
     o->tree.uid = (uid_t)number(o, MOUNT_UID, 10, UINT_MAX - 1);
@@ -277,8 +279,8 @@ static int check_values(struct mnt_options *o)
     return check_words(o);
 }
 
-/* Parse the arguments. libfuse writes the name of an invalid value to standard error, which is
- * captured. */
+/* Parse the arguments. Standard error is captured, as libfuse writes the name of an invalid value
+ * there. */
 static int parse_args(struct mnt_options *o)
 {
     char why[256];
@@ -291,7 +293,7 @@ static int parse_args(struct mnt_options *o)
     return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
 }
 
-/* Open the imatrix before the mount, as the file may be in the current directory. */
+/* Open the imatrix before mounting, as its path may be relative to the current directory. */
 static int open_imatrix(struct mnt_options *o)
 {
     char shown[SHOW_MAX];
@@ -323,8 +325,9 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
 }
 
 /*
- * Add `name=value` to a list of -o options, with commas and backslashes in the value escaped: each reader of such a list
- * (libfuse of any version, and fusermount3) takes the character after a backslash as it is, except for digits.
+ * Add `name=value` to a list of -o options, escaping commas and backslashes in the value. Every
+ * reader of such a list (any version of libfuse, and fusermount3) takes the character after a
+ * backslash literally, unless it is a digit.
  */
 static int add_value(char **opts, const char *name, const char *value)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parses the command line of a mount: ggufs [options] MODEL MOUNTPOINT, from a user, mount(8) or
- * fstab. Holds the table of all options (scripts/packaging/options.tsv), from which --help and the
- * completions are also made.
+ * Parses the command line of a mount, ggufs [options] MODEL MOUNTPOINT, which comes from a user,
+ * mount(8) or fstab. Holds the table of all options (scripts/packaging/options.tsv), from which
+ * --help and the completions are made as well.
  */
 #ifndef MOUNT_OPTIONS_H
 #define MOUNT_OPTIONS_H
@@ -19,35 +19,35 @@ enum option_kind { KIND_OPTION, KIND_COMMAND, KIND_FLAG, KIND_MOUNT, KIND_FUSE, 
 #define OF_KIND(kind) (1u << (kind))
 
 struct option_row {
-    enum option_id id; /* shared by rows of one name */
+    enum option_id id; /* shared by rows with the same name */
     enum option_kind kind;
-    unsigned takes;       /* for a command: its options, a set of OPTION_IN_SET() */
-    unsigned least, most; /* numbers of operands of a command */
+    unsigned takes;       /* a command's options, as a set of OPTION_IN_SET() */
+    unsigned least, most; /* how many operands a command takes */
     const char *name;     /* with its dashes */
-    /* After "=": words separated by "|", or a description in capitals; NULL: no value. */
+    /* What follows "=": words separated by "|", or a description in capitals; NULL: no value. */
     const char *values;
-    /* The value if the option is not given or, for an option without values, the value that it
-     * stands for; or NULL. */
+    /* The value if the option is not given; for an option that takes no value, the value it stands
+     * for. May be NULL. */
     const char *fallback;
     const char *wants; /* description of a command's operand; NULL: no operand */
 };
 
-/* The bit of a row of KIND_OPTION. */
+/* The bit that represents a row of KIND_OPTION. */
 #define OPTION_IN_SET(row) (1u << option_place(row))
 size_t option_place(const struct option_row *row);
 
 /*
- * Return the row that an argument names, if it is one of the kinds (a set of OF_KIND()): the row
- * that takes a value if the argument has one after "=" (*value; else NULL). If there is only a row
- * that differs in this respect, return that row.
+ * Return the row that an argument names and whose kind is in `kinds` (a set of OF_KIND()). *value
+ * is the text after "=", or NULL. If the argument has a value, a row that takes one is preferred,
+ * otherwise a row that takes none.
  */
 const struct option_row *option_find(const char *arg, unsigned kinds, const char **value);
-/* Return the row that was most likely meant; for KIND_OPTION only of those in `takes`. Returns NULL
- * if none is close. */
+/* Return the row that was most likely meant, or NULL if no row is close. Rows of KIND_OPTION must
+ * be in `takes`. */
 const struct option_row *option_nearest(const char *arg, unsigned kinds, unsigned takes);
 /* Return the index of a word among the row's values, or -1. */
 int option_word(const struct option_row *row, const char *word);
-/* Append all values, as "auto, close or sync". */
+/* Append all values, in the form "auto, close or sync". */
 void option_words(const struct option_row *row, struct buf *out);
 
 /* ---- a mount ---- */
@@ -55,10 +55,11 @@ void option_words(const struct option_row *row, struct buf *out);
 struct mnt_options {
     struct tree_options tree;
     char *model;      /* owned; NULL if not given */
-    char *mountpoint; /* owned; NULL if not given. Absolute after the mount */
-    /* Value of each given option, by id, "" if it takes none; owned, NULL if not given. */
+    char *mountpoint; /* owned; NULL if not given; absolute once it is mounted */
+    /* The value of each option, by id: owned; "" if the option takes no value, NULL if it is not
+     * given. */
     char *given[OPTION_IDS];
-    struct fuse_args args;        /* left for libfuse */
+    struct fuse_args args;        /* the arguments left for libfuse */
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     bool help, version;
     unsigned readahead;          /* in KiB */
@@ -68,12 +69,12 @@ struct mnt_options {
 };
 
 /*
- * Parse the arguments. Returns 0, or -EINVAL with a message in o->err that names the option, and
- * the most similar one. The last of `ro` and `rw` counts, as in mount(8). Free `o` in both cases.
+ * Parse the arguments. Returns 0, or -EINVAL with a message in o->err that names the option and the
+ * one most similar to it. The last of `ro` and `rw` counts, as in mount(8). Free `o` in both cases.
  */
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
-/* Add the other options for libfuse: fsname, subtype, default_permissions, ro or rw. Returns 0 or
- * -ENOMEM. */
+/* Add the remaining options for libfuse: fsname, subtype, default_permissions, and ro or rw.
+ * Returns 0 or -ENOMEM. */
 int mnt_options_finish(struct mnt_options *o, const struct shelf *s);
 void mnt_options_free(struct mnt_options *o);
 

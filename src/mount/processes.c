@@ -113,8 +113,8 @@ bool file_id_of(int fd, struct file_id *ret)
     return true;
 }
 
-/* Parse "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF". Returns the process if that is a lock on
- * the file, else 0. */
+/* Parse "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF". Returns the process if that is a lock on
+ * the file, otherwise 0. */
 static long lock_in(const char *text, const struct file_id *id)
 {
     unsigned major_no, minor_no;
@@ -126,7 +126,7 @@ static long lock_in(const char *text, const struct file_id *id)
     return is ? pid : 0;
 }
 
-/* Locks belong to open file descriptions, whichever process took them. */
+/* Locks belong to open file descriptions, no matter which process took them. */
 static bool is_unlocked(void *arg, long number)
 {
     static const char label[] = "\nlock:";
@@ -161,14 +161,16 @@ long file_locked_by(const struct file_id *id)
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 
-/* These stop a program, even with a handler. */
+/* These should stop a program even if it has a handler. */
 #define ASKS (BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM))
-/* All others end it, unless it has a handler. */
+/* All signals except these end a program, unless it has a handler. */
 #define HARMLESS                                                                               \
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
 
-/* Read the set of signals in the line NAME of a status. False if there is no such line. */
+/*
+ * Read the set of signals in the line `name` of a status. Returns false if there is no such line.
+ */
 static bool find(const char *status, const char *name, uint64_t *ret)
 {
     const char *at = strstr(status, name);
@@ -191,7 +193,7 @@ bool stops_by_status(const char *status)
 bool stops_thread(pid_t thread)
 {
     char path[64], status[8192];
-    if (thread <= 0) /* in another container */
+    if (thread <= 0) /* the thread is in another container */
         return true;
     (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
     (void)proc_read(path, status, sizeof(status));

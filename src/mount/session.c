@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A mount from beginning to end: see session.h. */
+/* Runs a mount from beginning to end: see session.h. */
 #include "mount/session.h"
 
 #include <errno.h>
@@ -30,23 +30,25 @@
 #include "mount/unmount.h"
 
 /*
- * How often a mount point is checked: dead mounts may be stacked, and a mount that is being removed
- * disappears by itself. Some milliseconds pass between two checks of such a mount.
+ * Maximum number of times that a mount point is checked, as dead mounts may be stacked and a mount
+ * that is being removed disappears by itself. Some milliseconds pass between two checks of such a
+ * mount.
  */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
-/* The number of bits of a minor number in the kernel's own device numbers. */
+/* Number of bits for the minor number in the kernel's own device numbers. */
 #define KERNEL_MINOR_BITS 20
 
-/* The unmounting process: its name in lists of processes, and its only descriptor besides 0 to 2,
+/* The unmounting process's name in lists of processes, and its only descriptor besides 0 to 2,
  * which are /dev/null. */
 #define GUARD_NAME "auto_unmount"
 #define GUARD_FD 3
 
 /* ---- a new mount ---- */
 
-/* Refuse or remove a mount of ggufs that is on the mount point. */
+/* Handle a mount of ggufs that is already on the mount point: remove it if it is dead, otherwise
+ * refuse. */
 static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
 {
     char model[SHOW_MAX], pid[64] = "";
@@ -77,8 +79,8 @@ static int inside(const struct mount *m, const char *shown, struct err *e)
                    show(at, m->at, strlen(m->at)));
 }
 
-/* Check the list of mounts once. Returns 1 if a dead mount was removed and the check must be
- * repeated, 0, or -errno. */
+/* Check the list of mounts once. Returns 0, -errno, or 1 if a dead mount was removed and the check
+ * must be repeated. */
 static int look(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -125,7 +127,8 @@ static bool is_opened_already(const char *mountpoint)
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-/* Read the device from a new kernel's description of a connection; 0: not available. */
+/* Return the device, which recent kernels include in their description of a connection; 0:
+ * unavailable. */
 static dev_t device_of_connection(int fd)
 {
     static const char label[] = "\nfuse_connection:";
@@ -138,10 +141,10 @@ static dev_t device_of_connection(int fd)
 }
 
 /*
- * Return the device of the mounted file system, found without accessing it, since this process
- * would have to reply and does not serve yet. `fd`: the session's descriptor. *mountpoint is
- * replaced by the real path if mount(8) has mounted it. 0: unknown. Call it before other programs
- * can see the mount, because the call keeps it busy for a moment.
+ * Return the device of the mounted file system, or 0 if it is unknown. This does not access the
+ * file system, since this process would have to reply and does not serve yet. `fd` is the session's
+ * descriptor. If mount(8) has mounted the file system, *mountpoint is replaced by the real path.
+ * Call this before other programs can see the mount, because it keeps the mount busy for a moment.
  */
 static dev_t spot_device(char **mountpoint, int fd)
 {
@@ -164,10 +167,10 @@ static dev_t spot_device(char **mountpoint, int fd)
 }
 
 /*
- * Claim the mount point while the file system is being mounted: if several processes mount on one
- * directory at the same time, the others wait, and then see the mount of the first. Close *claim,
- * which is -1 if no claim could be made. Returns 0, or -errno with a message if a ggufs is mounted
- * there now.
+ * Claim the mount point while the file system is being mounted. If several processes mount on one
+ * directory at the same time, the others wait and then see the mount of the first. The caller
+ * closes *claim, which is -1 if no claim could be made. Returns 0, or -errno with a message if a
+ * ggufs has been mounted there by then.
  */
 static int spot_claim(const char *mountpoint, int *claim, struct err *e)
 {
@@ -187,10 +190,10 @@ static int spot_claim(const char *mountpoint, int *claim, struct err *e)
 }
 
 /*
- * Make *mountpoint (owned, replaced) a real path and check that a model can be mounted there: an
- * existing directory, neither with a ggufs on it nor inside one. A dead mount of ggufs on it is
- * removed first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) is
- * accepted. Returns 0, or -errno with a message. Call before threads are started.
+ * Make *mountpoint (owned, replaced) a real path, and check that a model can be mounted there: it
+ * must be an existing directory that is neither a mount of ggufs nor inside one. A dead mount of
+ * ggufs there is removed first, with a line in the log. A file system that mount(8) has mounted
+ * (/dev/fd/N) is accepted. Returns 0, or -errno with a message. Call before threads are started.
  */
 static int spot_prepare(char **mountpoint, struct err *e)
 {
@@ -222,8 +225,8 @@ static int spot_prepare(char **mountpoint, struct err *e)
 /* ---- a process that unmounts after the daemon has ended ---- */
 
 /*
- * Take another name, without arguments. Programs that look for the daemon by these and kill it
- * (pidof, pkill -f) then do not find the guard. Fields 48 and 49 are the addresses of the
+ * Take another name and clear the arguments, so that programs that kill the daemon by name or
+ * arguments (pidof, pkill -f) do not find the guard. Fields 48 and 49 are the addresses of the
  * arguments.
  */
 static void take_name(void)
@@ -237,7 +240,7 @@ static void take_name(void)
         at = strchr(at + 1, ' ');
     if (!at || sscanf(at, "%lu %lu", &from, &to) != 2 || from == 0 || from >= to)
         return;
-    char *args = (char *)(uintptr_t)from; /* this process's own */
+    char *args = (char *)(uintptr_t)from; /* in this process's own memory */
     memset(args, 0, to - from);
     memcpy(args, GUARD_NAME,
            to - from <= sizeof(GUARD_NAME) ? to - from - 1 : sizeof(GUARD_NAME) - 1);
@@ -245,8 +248,8 @@ static void take_name(void)
 
 /*
  * Drop everything shared with the daemon: its terminal, its directory, and above all its open
- * files. An open /dev/fuse in the guard would keep the connection alive, an open model its lock.
- * Signals are for the daemon; the guard ends after it.
+ * files. If the guard had /dev/fuse open, the connection would stay alive; if it had the model
+ * open, the lock would. Signals are meant for the daemon; the guard ends after it.
  */
 static void guard_detach(int from)
 {
@@ -269,9 +272,9 @@ static void guard(int from, const char *mountpoint)
 {
     char byte = 0;
     guard_detach(from);
-    if (write(GUARD_FD, &byte, 1) < 0) /* the daemon may go on */
+    if (write(GUARD_FD, &byte, 1) < 0) /* lets the daemon continue */
         _exit(1);
-    while (read(GUARD_FD, &byte, 1) < 0 && errno == EINTR) /* until the last other end is closed */
+    while (read(GUARD_FD, &byte, 1) < 0 && errno == EINTR) /* until all other ends are closed */
         ;
     if (mount_ask(mountpoint) == MOUNT_DEAD)
         (void)mount_take_down(mountpoint, true, NULL);
@@ -279,12 +282,12 @@ static void guard(int from, const char *mountpoint)
 }
 
 /*
- * Start the process of -o auto_unmount, a small one that outlives the daemon and removes the dead
- * mount if the daemon is killed. (libfuse's own looks for the dead mount as root, which may not
- * access the mount of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the
- * daemon's end. When that end is closed, however the daemon ends, the process checks the mount
- * point, an absolute path. Call this before any thread is started or much memory is allocated.
- * Returns 0 or -errno.
+ * Start the process for -o auto_unmount, which is small, outlives the daemon, and removes the dead
+ * mount if the daemon is killed. (libfuse's own process looks for the dead mount as root, which may
+ * not access an ordinary user's mount, and so leaves it.) The process holds one end of a socket;
+ * *ret is the daemon's end. Once that is closed, however the daemon ends, the process checks the
+ * mount point, which is an absolute path. Call this before any thread is started or much memory is
+ * allocated. Returns 0 or -errno.
  */
 static int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
@@ -296,7 +299,7 @@ static int guard_begin(const char *mountpoint, int *ret, struct err *e)
         guard(ends[0], mountpoint);
     int r = pid < 0 ? err_set(e, -errno, "cannot start a process: %s", strerror(errno)) : 0;
     (void)close(ends[0]);
-    if (r == 0) { /* once guard_detach() is done, nothing that ends this process ends the guard */
+    if (r == 0) { /* after guard_detach(), what ends this process does not end the guard */
         char byte;
         ssize_t n;
         do
@@ -327,8 +330,8 @@ int connection_reserve(int *dead, struct err *e)
 bool connection_cut(struct fuse_session *se, int *dead)
 {
     struct pollfd p = {.fd = fuse_session_fd(se)};
-    bool lived = poll(&p, 1, 0) <= 0; /* a signal interrupts it if there is nothing to report */
-    fuse_session_exit(se); /* libfuse's loop reverts that; it does not log failing replies */
+    bool lived = poll(&p, 1, 0) <= 0; /* a signal interrupts it only if nothing is reported */
+    fuse_session_exit(se); /* libfuse then does not log failing replies; its loop had reset this */
     while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
         ;
     (void)close(*dead);
@@ -336,7 +339,8 @@ bool connection_cut(struct fuse_session *se, int *dead)
     return lived;
 }
 
-/* libfuse polls its descriptor: an error, like that of a pipe without a reader, means an ended connection. */
+/* libfuse polls its descriptor and takes an error, like that of a pipe without a reader, for the
+ * end of the connection. */
 void connection_end(struct fuse_session *se)
 {
     fuse_session_unmount(se);
@@ -346,15 +350,14 @@ void connection_end(struct fuse_session *se)
 /* ---- the first exchange ---- */
 
 /*
- * Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS, but does not pass it on. Without it the
- * kernel sends one lookup or listing of a directory at a time, so that a name on a hanging disk
- * blocks its whole directory. So the answer is caught on its way to the kernel, and the flag added.
+ * Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on. Without it the
+ * kernel sends only one lookup or listing per directory at a time, so a name on a hanging disk
+ * blocks its whole directory. The answer is therefore caught on its way to the kernel, and the flag
+ * is added.
  */
 
-/*
- * Make the session write to a socket; returns its other end, and *real is the kernel's descriptor.
- * -1: not possible.
- */
+/* Make the session write to a socket. Returns the other end of the socket, or -1 if that is not
+ * possible. *real becomes the kernel's descriptor. */
 static int catch_answer(struct fuse_session *se, int *real)
 {
     int end[2];
@@ -369,7 +372,7 @@ static int catch_answer(struct fuse_session *se, int *real)
     return -1;
 }
 
-/* Add the flag to an answer of this many bytes, if it is one. */
+/* Add the flag to these n bytes if they are the answer. */
 static void allow_parallel(char *answer, size_t n)
 {
     struct fuse_out_header head;
@@ -385,10 +388,8 @@ static void allow_parallel(char *answer, size_t n)
     memcpy(answer + at, &flags, sizeof(flags));
 }
 
-/*
- * Answer the kernel's first request, which negotiates the protocol. In one thread, before any other
- * request is answered.
- */
+/* Answer the kernel's first request, which negotiates the protocol. Call this from one thread,
+ * before any other request is answered. */
 static void first_exchange(struct fuse_session *se)
 {
     struct fuse_buf buf = {.mem = NULL};
@@ -416,10 +417,10 @@ static void first_exchange(struct fuse_session *se)
 /* ---- the kernel's read-ahead ---- */
 
 /*
- * Set the size of the kernel's requests for files that are read in order. The default of FUSE
+ * Set the size of the kernel's requests for files that are read in order. The default for FUSE
  * mounts is 128 KiB. With 1 MiB a request carries eight times as much, and sequential reads cost
- * about half. It is set through /sys/class/bdi, which root may write; for others nothing happens.
- * Call it after the first exchange with the kernel, which lowers an earlier setting.
+ * about half. The size is set through /sys/class/bdi, which only root may write; for others nothing
+ * happens. Call this after the first exchange with the kernel, which lowers an earlier setting.
  */
 static void set_readahead(dev_t dev, unsigned kib)
 {
@@ -436,7 +437,7 @@ static void set_readahead(dev_t dev, unsigned kib)
 
 /* ---- the mount ---- */
 
-/* Make the session and mount it. From then on any signal ends it cleanly. */
+/* Make the session and mount it. From then on any signal ends the session cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512], shown[SHOW_MAX];
@@ -461,8 +462,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-/* The user asked for a mount that can be written: report the reason immediately, and again in the
- * log. */
+/* The user asked for a writable mount, so report at once, and again in the log, why it is
+ * read-only. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
@@ -485,7 +486,7 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
     control_serve(m->control, &facts, m->shelf);
     if (!o->cmd.foreground) {
         log_to_syslog();
-        say_read_only(o, m->shelf); /* there, too */
+        say_read_only(o, m->shelf); /* also in the log */
     }
     (void)show(path, facts.model, strlen(facts.model));
     for (unsigned i = 0; (line = shelf_warning(m->shelf, i)); i++)
@@ -494,13 +495,11 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
              facts.read_only ? ", read-only" : "");
 }
 
-/* The number of idle threads that stay in a mount of a directory. */
+/* Number of idle threads that a mount of a directory keeps. */
 #define IDLE_THREADS 10
 
-/*
- * Serve until the session ends. An unmount is not a failure, whatever error it causes: a request being read at that
- * moment fails differently from the next read of the device.
- */
+/* Serve until the session ends. An unmount is not a failure, whatever error it causes: a request
+ * that is being read at that moment fails differently from the next read of the device. */
 static int loop(struct fuse_session *se, const struct mnt_options *o, bool folder)
 {
     const struct fuse_cmdline_opts *cmd = &o->cmd;
@@ -519,10 +518,8 @@ static int loop(struct fuse_session *se, const struct mnt_options *o, bool folde
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
-/*
- * In the parent: wait for the message that the mount is live, or for the end of the child, which
- * has written the reason to standard error. Does not return.
- */
+/* Wait in the parent for the message that the mount is live, or for the end of the child, which has
+ * written the reason to standard error. Does not return. */
 static void wait_for_child(int fd, pid_t pid)
 {
     int status = 0;
@@ -542,9 +539,9 @@ static void wait_for_child(int fd, pid_t pid)
 }
 
 /*
- * Begin a daemon as a child of this process. The child stays until it reads a byte from the other
- * end of *ready, or ends and takes the child with it. In the foreground *ready is -1. Until then
- * errors are still written to the terminal.
+ * Begin a daemon as a child of this process. The parent stays until it reads a byte from the other
+ * end of *ready; if it ends before that, the child ends with it. Until then errors are still
+ * written to the terminal. In the foreground *ready is -1.
  */
 static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
@@ -567,8 +564,8 @@ static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
     return 0;
 }
 
-/* Leave the terminal, and let the parent end: other processes can see the mount and its daemon
- * now. */
+/* Leave the terminal and let the parent end, as other processes can now see the mount and its
+ * daemon. */
 static void leave_terminal(int *ready)
 {
     if (*ready < 0)
@@ -584,15 +581,16 @@ static void leave_terminal(int *ready)
 }
 
 /*
- * True if the file system, which has no daemon any more, still exists: mounted, or lazily unmounted
- * while files are open. If the kernel does not report the latter, true only if it is mounted.
+ * Return true if the file system, which no longer has a daemon, still exists, because it is mounted
+ * or was lazily unmounted while files were open. If the kernel does not report the latter, returns
+ * true only if it is mounted.
  */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
     CLEANUP(mounts_free) struct mounts ms;
     const bool listed = mounts_load(&ms, 0) == 0;
 #ifdef SYS_ustat
-    char stats[256]; /* for the kernel's struct ustat, which is smaller */
+    char stats[256]; /* holds the kernel's struct ustat, which is smaller */
     if (dev && (syscall(SYS_ustat, (unsigned)dev, stats) == 0 || errno == ENOTCONN ||
                 errno == ECONNABORTED))
         return true;
@@ -601,10 +599,10 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
 }
 
 /*
- * Return the mount, at a place where an unmount removes this one and no other above it: first at
- * its mount point, else where it was moved to; NULL: nowhere. *hidden is the mount with others
- * above it, which must therefore stay: the one at its mount point; else another, if NULL is
- * returned; else NULL.
+ * Return the mount at a place where an unmount removes this mount and not another above it:
+ * preferably at its mount point, otherwise where it was moved to. Returns NULL if there is no such
+ * place. *hidden is the mount where others lie above it, so that it must stay: the one at its mount
+ * point, or else, only if NULL is returned, one at another place; otherwise NULL.
  */
 static const struct mount *removable(const struct mounts *ms, dev_t dev,
                                      const struct mnt_options *o, const struct shelf *t,
@@ -631,10 +629,8 @@ static void warn_of(const struct mount *m, const char *what)
     log_line(LOG_WARNING, "%s: %s", show(at, m->at, strlen(m->at)), what);
 }
 
-/*
- * End the connection, and unmount. If the connection had already ended, so has the mount: its
- * device number may already belong to another.
- */
+/* End the connection and unmount. If the connection had already ended, so has the mount, and its
+ * device number may already belong to another. */
 static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -653,9 +649,9 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
 /*
  * Finish a session that has ended: write accepted edits, and report those that are not in the file.
  * Programs may still have files open if a signal or a forced unmount ended the session (cut_off);
- * any other unmount comes after the last close. The signals that end a session keep their handlers
- * until then, so that they do not end the process early (a system that shuts down unmounts and then
- * sends signals).
+ * any other unmount comes after the last close. Until everything is written, the signals that end a
+ * session keep their handlers, so that they do not end the process early (a system that shuts down
+ * unmounts first and then sends signals).
  */
 static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
                   bool cut_off, int r, struct err *e)
@@ -678,15 +674,15 @@ static int finish(struct fuse_session *se, const struct mnt_options *o, struct m
     return r;
 }
 
-/* Serve a mounted session until it ends. A signal ends it cleanly. */
+/* Serve a mounted session until it ends. A signal ends the session cleanly. */
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
                  int ready, struct err *e)
 {
     char model[SHOW_MAX];
     int ended = 0, r = 0;
     bool away = false;
-    /* Detach from the terminal: a signal to its processes, or the parent's end, no longer affects this
- * process. */
+    /* Detach from the terminal. A signal to its processes, or the end of the parent, no longer
+     * affects this process. */
     (void)prctl(PR_SET_PDEATHSIG, 0);
     if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
         r = err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
@@ -702,7 +698,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
     bool signalled = signals_served();
-    /* Do not access a file system that may still be served: this thread would have to answer. */
+    /* Do not access a file system that may still be served by this thread. */
     bool cut_off = signalled || ended != 0 || r < 0 || is_there(dev, o, m->shelf);
     r = finish(se, o, m, dev, cut_off, r, e);
     if (r < 0 && away) /* standard error is /dev/null */
@@ -716,7 +712,7 @@ static int run_shelf(struct mnt_options *o, struct mnt *m, int ready, struct err
     if (r < 0)
         return err_set(e, r, "no memory");
     r = connection_reserve(&m->dead, e);
-    thread_load_cancel(); /* libfuse calls that at the end */
+    thread_load_cancel(); /* libfuse calls pthread_cancel() at the end */
     struct fuse_session *se = r == 0 ? mount_session(o, m, e) : NULL;
     if (!se)
         return e->code;

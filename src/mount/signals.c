@@ -18,8 +18,8 @@ static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 /* The one session of the process, because a handler has no argument. */
 static struct {
     struct fuse_session *_Atomic se;
-    atomic_int came; /* the signal; 0: no signal yet */
-    atomic_int wake; /* an eventfd of the thread that calls signals_kick(); -1: not served yet */
+    atomic_int came; /* the signal that arrived; 0: no signal yet */
+    atomic_int wake; /* eventfd of the thread that calls signals_kick(); -1: not serving yet */
     pthread_t looping;
     atomic_bool serves;
 } s;
@@ -38,7 +38,7 @@ static void on_signal(int number)
     (void)atomic_compare_exchange_strong(&s.came, &none, number);
     if (se)
         fuse_session_exit(se);
-    if (none == 0) /* the first signal: the other thread continues until the loop has returned */
+    if (none == 0) /* the first signal: the other thread interrupts until the loop has returned */
         wake();
     errno = saved;
 }
@@ -52,14 +52,14 @@ bool signals_kick(void)
     return true;
 }
 
-/* Set the handler. `flags`: the effect on a call that a signal interrupts. */
+/* Set the handler. `flags` decides what happens to a call that a signal interrupts. */
 static void handle(int flags)
 {
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = flags};
     (void)sigemptyset(&act.sa_mask);
     for (size_t i = 0; i < ENDING; i++) {
         struct sigaction was;
-        /* Under nohup(1) the signal is ignored. */
+        /* Keep a signal ignored, as nohup(1) has set it. */
         if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
             (void)sigaction(ending[i], &act, NULL);
     }
@@ -70,10 +70,12 @@ void signals_begin(struct fuse_session *se)
     atomic_store(&s.wake, -1);
     atomic_store(&s.came, 0);
     atomic_store(&s.se, se);
-    /* libfuse treats a helper that it cannot wait for as a failed mount. */
+    /*
+     * Restart calls, because libfuse takes an interrupted wait for its helper for a failed mount.
+     */
     handle(SA_RESTART);
     (void)signal(SIGPIPE, SIG_IGN);
-    /* Exceeding the file size limit should be an error (EFBIG), and not end the process. */
+    /* Exceeding the file size limit should be an error (EFBIG) rather than end the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Listing and unmounting mounts: see unmount.h. */
+/* Lists and removes mounts: see unmount.h. */
 #include "mount/unmount.h"
 
 #include <errno.h>
@@ -29,22 +29,22 @@
 #include "shelf/mounts.h"
 #include "text/json.h"
 
-/* Seconds of waiting before a line reports the wait. */
+/* Seconds to wait before printing a line about the wait. */
 #define LINE_AFTER 1
-/* How often a busy mount is retried if no process is seen to use it. */
+/* How often to retry a busy mount that no process is seen to use. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
 /* Milliseconds between two checks of a daemon that should end. */
 #define LOOK_AGAIN 100
-/* The size in bytes of a line about a lost edit: a name and a reason. */
+/* Size in bytes of a line about a lost edit, with a name and a reason. */
 #define LINE_MAX_SHOWN 1024
 
 extern char **environ;
 
 /* ---- one mount ---- */
 
-/* Ask the mount with statfs(2), which always asks the daemon. Users who may not access the mount
- * get zeros from the kernel itself. */
+/* Query the mount with statfs(2), which always asks the daemon. For users that may not access the
+ * mount, the kernel itself returns zeros. */
 enum mount_life mount_ask(const char *at)
 {
     struct statfs fs;
@@ -57,12 +57,12 @@ enum mount_life mount_life(const char *at, int ms)
 {
     int status = 0;
     pid_t pid = fork();
-    if (pid == 0) { /* a reader of the command's output does not wait for a hanging process */
+    if (pid == 0) { /* so that a reader of the command's output does not wait for a hanging child */
         (void)close_range(STDIN_FILENO, ~0U, 0);
         _exit(mount_ask(at));
     }
     bool ended = pid > 0 && process_wait(pid, ms);
-    if (pid > 0 && !ended) /* it may outlive the daemon, so do not wait for it */
+    if (pid > 0 && !ended) /* it may survive for as long as the daemon hangs, so do not wait */
         (void)kill(pid, SIGKILL);
     bool known = pid > 0 && waitpid(pid, &status, ended ? 0 : WNOHANG) == pid && WIFEXITED(status);
     return known ? (enum mount_life)WEXITSTATUS(status) : MOUNT_UNKNOWN;
@@ -115,15 +115,15 @@ int mount_take_down(const char *at, bool lazy, struct err *e)
     return err_set(e, -errno, "cannot unmount: %s", strerror(errno));
 }
 
-/* ---- uses of a mount, found without accessing it ---- */
+/* ---- the users of a mount, found without accessing it ---- */
 
-/* The name in /proc/PID/comm of a ggufs process. */
+/* The name of a ggufs process in /proc/PID/comm. */
 #define OUR_NAME "ggufs"
 
-/* The maximum number of users to name. */
+/* Maximum number of users to name. */
 #define NAMED_MAX 8
 
-/* The number of bits of a minor number in the kernel's own device numbers. */
+/* Number of bits for the minor number in the kernel's own device numbers. */
 #define KERNEL_MINOR_BITS 20
 
 struct users {
@@ -131,7 +131,7 @@ struct users {
     struct buf *out;
     unsigned n;
     long pid;    /* the process being checked */
-    bool others; /* used by anything but this program */
+    bool others; /* something other than this program uses it */
 };
 
 static bool link_is_below(const struct users *u, const char *name)
@@ -156,8 +156,8 @@ static bool try_file(void *arg, long number)
     return id != u->m->id;
 }
 
-/* Search for mappings in lines "START-END rwxp OFFSET 00:4d INODE PATH": a mapping keeps its mount
- * busy, too. */
+/* Search lines "START-END rwxp OFFSET 00:4d INODE PATH" for mappings of files in the mount, which
+ * also keep it busy. */
 static bool has_mapping(const struct users *u)
 {
     char path[64], dev[32], want[32], *line = NULL;
@@ -174,8 +174,8 @@ static bool has_mapping(const struct users *u)
     return found;
 }
 
-/* True if the process is in another mount namespace: a copy of the mount there keeps nothing busy
- * here. */
+/* Return true if the process is in another mount namespace, where using a copy of the mount keeps
+ * nothing busy here. */
 static bool is_elsewhere(const struct users *u)
 {
     char path[64], here[64] = "", there[64] = "";
@@ -221,10 +221,11 @@ static bool try_process(void *arg, long pid)
 }
 
 /*
- * Append "process 12 (bash), process 34 (vim) and 5 more", safe to print: processes with an open file, a mapping, a
- * working directory or a program there, if this process may see them; and mounts inside it. Appends nothing if it is
- * not in use. Returns true if it is used by anything but another process of this program: an --unmount has the mount
- * open for a moment.
+ * Append a list of the mount's users, "process 12 (bash), process 34 (vim) and 5 more", safe to
+ * print, or nothing if it is not in use. Users are the processes visible to this one that have an
+ * open file, a mapping, their working directory or their program in the mount, and the mounts
+ * inside it. Returns true if there is a user other than a process of this program, of which an
+ * --unmount has the mount open for a moment.
  */
 static bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
 {
@@ -260,9 +261,11 @@ static bool try_namespace(void *arg, long pid)
 }
 
 /*
- * The same for other mount namespaces that still contain a mount that has gone from this one: the visible processes in
- * them. True if there are any. `again`: its daemon still serves, some time after the first check; then also true if the
- * kernel still knows the device, whose number may belong to another mount if this one has really ended.
+ * Append the same kind of list for a mount that has gone from this mount namespace: the visible
+ * processes in other mount namespaces that still contain it. Returns true if there are any. `again`
+ * means that its daemon is still serving some time after the first check. It then also returns true
+ * if the kernel still knows the device, although that number may belong to another mount if this
+ * one has really ended.
  */
 static bool mount_lives_on(const struct mount *gone, bool again, struct buf *out)
 {
@@ -271,7 +274,8 @@ static bool mount_lives_on(const struct mount *gone, bool again, struct buf *out
     add_more(&u);
     if (u.n > 0 || !again)
         return u.n > 0;
-    /* A directory that the kernel makes for each connection, named by the device number in kernel format. */
+    /* The directory that the kernel makes for each connection, named after the device number in the
+     * kernel's format. */
     char path[64];
     (void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u",
                    major(gone->dev) << KERNEL_MINOR_BITS | minor(gone->dev));
@@ -282,7 +286,7 @@ static bool mount_lives_on(const struct mount *gone, bool again, struct buf *out
 
 /* A mount, or a daemon whose mount is not visible. */
 struct entry {
-    const char *at, *model, *reason; /* reason: NULL if it is read-write, or unknown */
+    const char *at, *model, *reason; /* reason: NULL if it is read-write or not known */
     bool read_only;
     long pid, user; /* 0, -1: unknown */
     const char *state;
@@ -302,7 +306,7 @@ static const char *state_of(const struct mount *m, const struct daemon *d, long 
     return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
 }
 
-/* Make the entry of a mount and a daemon, one of which may be NULL. */
+/* Return the entry for a mount and its daemon, one of which may be NULL. */
 static struct entry entry_of(const struct mount *m, const struct daemon *d, long long until)
 {
     static const struct daemon_status none;
@@ -363,7 +367,7 @@ static void add_object(struct json *j, const struct entry *x)
     json_end(j);
 }
 
-/* Add an entry as an object to a JSON list, or as a line. */
+/* Add an entry, either as an object to a JSON list or as a line. */
 static void add_entry(struct json *j, const struct mount *m, const struct daemon *d,
                       long long until)
 {
@@ -421,14 +425,14 @@ struct target {
     const struct mount *mount; /* NULL: no longer mounted, but its daemon is still writing */
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
-    bool said;      /* it was reported that it waits */
-    unsigned looks; /* checks whether it lives on elsewhere */
+    bool said;      /* a line has reported the wait */
+    unsigned looks; /* number of checks whether it lives on elsewhere */
 };
 
 /*
- * Find a daemon that was mounted there and is still writing. Other users' processes may only claim
- * that; root also trusts the directory's owner, whose claims affect only that directory. Its file
- * system is not accessed, as it may hang.
+ * Find a daemon that was mounted there and is still writing. Other users' processes may make false
+ * claims; root also trusts the directory's owner, whose claims affect only that directory. The
+ * directory's file system is not accessed, as it may hang.
  */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {
@@ -505,8 +509,8 @@ static void say_writing(void *arg)
     say_waiting(arg, "is still writing edits");
 }
 
-/* Have pending edits written first, so that an error can still be reported. -EPIPE: the daemon was
- * killed. */
+/* Have pending edits written first, so that an error can still be reported. Returns -EPIPE if the
+ * daemon was killed. */
 static int write_pending(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
@@ -522,7 +526,7 @@ static int write_pending(struct target *t, struct err *e)
 
 /*
  * Handle a busy mount. Another --unmount has the mount open for a moment, which does not count as a
- * use, so retry for a while, unless another program is seen to use it. Returns 0 if it was
+ * use. So retry for a while, unless another program is seen to use the mount. Returns 0 if it was
  * unmounted.
  */
 static int busy(const struct target *t, struct err *e)
@@ -546,8 +550,8 @@ static int busy(const struct target *t, struct err *e)
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-/* Unmount. A dead mount may be in use, but waiting for its users is pointless, as their calls
- * fail. */
+/* Unmount. A dead mount is unmounted even if it is in use: waiting for its users would be
+ * pointless, as their calls fail. */
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
@@ -562,7 +566,7 @@ static int take_down(const struct target *t, struct err *e)
     return r;
 }
 
-/* Get the next of the daemon's lines, made safe to print. False if there are no more. */
+/* Get the next of the daemon's lines, made safe to print. Returns false if there are no more. */
 static bool next_line(const struct buf *lines, size_t *at, char shown[LINE_MAX_SHOWN])
 {
     const char *text = buf_text(lines) + *at;
@@ -584,8 +588,8 @@ static void tell(const char *shown, const struct daemon_status *s, struct buf *l
         log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
 }
 
-/* Report where a mount that was unmounted here is still served. Returns 0 if it is not; 1 if
- * nothing is left to do here; -errno. */
+/* Report where a mount that was unmounted here is still being served. Returns 0 if it is not, 1 if
+ * nothing is left to do here, or -errno. */
 static int lives_on(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
@@ -610,7 +614,7 @@ static int lives_on(struct target *t, struct err *e)
     return 1;
 }
 
-/* Wait until the daemon has ended, or needs nothing more to end. Returns 1 if it continues to serve
+/* Wait until the daemon has ended or only has to exit. Returns 1 if it continues to serve
  * elsewhere. */
 static int wait_for_end(struct target *t, struct err *e)
 {
@@ -644,7 +648,7 @@ static int last_words(struct target *t, struct buf *lost, struct err *e)
     return 0;
 }
 
-/* True if a bind mount of it remains: the daemon then continues. */
+/* Return true if a bind mount of it remains, so that the daemon continues. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
     CLEANUP(mounts_free) struct mounts ms;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ternary, one-bit and two-bit types: one scale d for the block.
+ * Ternary, one-bit and two-bit types, with one scale d for each block.
  *
  *     TQ1_0   qs[48]  qh[4]  d:half       256 elements     y = (trit - 1) * d
  *     TQ2_0   qs[64]  d:half              256 elements     y = (q - 1) * d      (q = 3 gives 2d)
  *     Q1_0    d:half  qs[16]              128 elements     y = bit ? d : -d
  *     Q2_0    d:half  qs[16]               64 elements     y = (q - 1) * d
  *
- * A byte x of TQ1_0 holds five trits (of qh: four), as the fraction x/256 in base 3: trit t is the
- * first digit after the point of x * 3^t. Trit t of byte k is element
+ * A byte x of TQ1_0 holds five trits (in qh: four) as the fraction x/256 in base 3: trit t is the
+ * first digit after the point in x/256 * 3^t. Trit t of byte k is element
  *
  *     qs[0..31]    32t + k               qs[32..47]    160 + 16t + (k - 32)
  *     qh[0..3]    240 + 4t + k
  *
- * Bits of Q1_0 and fields of Q2_0 are in the order of the elements, those of TQ2_0 32 apart:
+ * Bits of Q1_0 and fields of Q2_0 are in the order of the elements; fields of TQ2_0 belong to
+ * elements 32 apart:
  *
  *     TQ2_0: byte 32n + l                          Q2_0: byte k
  *       7    6 5    4 3    2 1    0                  7    6 5    4 3    2 1    0
@@ -22,7 +23,7 @@
  *     +-------+------+------+------+               +-------+------+------+------+
  *
  * Encoders. d is the largest magnitude, and every value becomes the nearest of -d, 0 and d (the
- * code of 2d is not made); in Q1_0, which has no zero, d is the mean magnitude.
+ * code for 2d is never used). In Q1_0, which has no zero, d is the mean magnitude.
  */
 #include "quant/pack.h"
 #include "quant/wide.h"
@@ -33,8 +34,8 @@ static_assert(TQ2_D + 2 == TQ2_0_BYTES, "TQ2_0");
 static_assert(BITS_QS + 128 / 8 == Q1_0_BYTES, "Q1_0");
 static_assert(BITS_QS + 64 / 4 == Q2_0_BYTES, "Q2_0");
 
-/* Extract eight trits: a digit of each byte, in lanes of 16 bits, the even bytes and the odd
- * ones. */
+/* Extract eight trits, one digit from each byte, in lanes of 16 bits. The even bytes are computed
+ * separately from the odd ones. */
 static inline uint64_t trits8(uint64_t x, unsigned pow)
 {
     const uint64_t lanes = 0x00ff00ff00ff00ffu, digit = 0x0003000300030003u;
@@ -42,7 +43,8 @@ static inline uint64_t trits8(uint64_t x, unsigned pow)
     return (even * 3 >> 8 & digit) | (odd * 3 & digit << 8);
 }
 
-/* Decode the five trits of WIDE bytes: each is the integer part of three times the fraction. */
+/* Decode the five trits in each of WIDE bytes. A trit is the integer part of three times the
+ * fraction. */
 FIXED void five_trits(float *restrict y, size_t step, words x, struct levels l)
 {
     for (size_t t = 0; t < 5; t++) {
@@ -69,10 +71,8 @@ FIXED void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(TQ1_0)
 
-/*
- * Store the first n bytes, up to eight, from five digits each: as a number below 243, then as a
- * fraction of 256 that is not below number / 243.
- */
+/* Store n bytes, up to eight, each made from five digits. The digits form a number below 243, which
+ * is stored as the smallest fraction x/256 that is not below number / 243. */
 static inline void put_trits(uint8_t *b, unsigned n, const uint64_t digit[5])
 {
     uint64_t number = 0; /* up to 242 in each byte */
@@ -99,7 +99,7 @@ static inline bool pack_TQ1_0(const float *restrict x, uint8_t *restrict b)
         put_five_trits(b + k, x + k, 32, id);
     for (unsigned k = 0; k < 16; k += 8)
         put_five_trits(b + 32 + k, x + 160 + k, 16, id);
-    /* The last 16 values have four digits, 4 apart; the fifth digit is 0. */
+    /* Four digits, 4 apart, hold the last 16 values; the fifth digit is 0. */
     const uint64_t early = round8(x + 240, id, 1), late = round8(x + 248, id, 1);
     put_trits(b + TQ1_QH, 4, (const uint64_t[5]){early, early >> 32, late, late >> 32, 0});
     return true;
@@ -170,7 +170,7 @@ static inline bool pack_Q1_0(const float *restrict x, uint8_t *restrict b)
     return put_mean(b, sum);
 }
 
-/* The sum is taken in order, one addition after another; eight blocks are summed side by side. */
+/* The values are summed in order, one addition after another, but eight blocks side by side. */
 ENCODES(Q1_0)
 {
     enum { SIDE = 8 };

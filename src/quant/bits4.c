@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Types with four-bit codes for the values of a fixed table of 16: 4-bit floats and non-linear IQ4.
+ * Types whose four-bit codes stand for the 16 values of a fixed table: 4-bit floats and the
+ * non-linear IQ4.
  *
  *     IQ4_NL   d:half  qs[16]                        32 elements   y = d * value
  *     IQ4_XS   d:half  high:u16  low[4]  qs[128]    256 elements   y = (d * (s - 32)) * value
@@ -27,12 +28,12 @@ static_assert(NV_QS + 32 == NVFP4_BYTES, "NVFP4");
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-/* E2M1 times two, so that all values are whole; the scales are halved. "Minus zero" (8) is plain
- * zero. */
+/* E2M1 times two, so that all values are whole; the scales are halved to compensate. "Minus zero"
+ * (8) is plain zero. */
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 #ifdef __AVX2__
-/* The values of a table, times d: one register of AVX-512, two of AVX2. */
+/* The values of a table times d, in one register of AVX-512 or two of AVX2. */
 struct book {
     floats part[16 / WIDE];
 };
@@ -61,7 +62,7 @@ FIXED floats look_up(struct book b, words code)
 #endif
 }
 
-/* Return codes k to k + WIDE - 1 of the 2n in n bytes, with other bits above them. */
+/* Return codes k to k + WIDE - 1 of the 2n codes in n bytes, with unspecified bits above each. */
 FIXED words codes_at(const uint8_t *restrict qs, unsigned n, unsigned k)
 {
 #ifdef __AVX512F__
@@ -73,7 +74,7 @@ FIXED words codes_at(const uint8_t *restrict qs, unsigned n, unsigned k)
     return bytes_at(qs + k % n) >> (int32_t)(4 * (k / n));
 }
 
-/* Decode the 2n codes in n bytes to values times d. n is 8 or 16. */
+/* Decode the 2n codes in n bytes (8 or 16) to values times d. */
 FIXED void table_run(float *restrict y, const uint8_t *restrict qs, unsigned n,
                      const int8_t table[16], float d)
 {
@@ -101,7 +102,7 @@ FIXED void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ4_NL)
 
-/* The midpoints between table values. A value exactly at a midpoint takes the larger. */
+/* The midpoints between table values. A value exactly at a midpoint gets the larger one. */
 static const float iq4_between[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16, -4.5f,
                                       7,       19,     31.5f, 45.5f, 61,  79,     101};
 
@@ -116,7 +117,7 @@ static inline lanes iq4_nearest(lanes y)
     return value;
 }
 
-/* Compute the sums over the codes of 32 values, made with scale k. */
+/* Compute the sums over the codes that 32 values get with scale k. */
 static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, lanes *qq)
 {
     lanes sum_xq = {0}, sum_qq = {0};
@@ -129,8 +130,8 @@ static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, 
     *qq = sum_qq;
 }
 
-/* Find scales for LANES groups of 32: try the top value at 127 first, then up to 7 scales around
- * -127. */
+/* Find scales for LANES groups of 32: first try the scale that puts the top value at 127, then up
+ * to 7 scales around the one that puts it at -127. */
 FIXED void fit_iq4(const float *values, const float *weight, float *scales)
 {
     lanes x[32], w[32], xq, qq, zero = {0};
@@ -149,7 +150,7 @@ FIXED void fit_iq4(const float *values, const float *weight, float *scales)
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* Store the codes of 32 values in 16 bytes; k converts values to units of the table. */
+/* Store the codes of 32 values in 16 bytes. A value times k is in the units of the table. */
 static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float k)
 {
     uint8_t q[32] = {0};
@@ -163,7 +164,7 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
 /* Values below the second level at the smallest scale that can be stored are nearer to zero. */
 #define IQ4_TINY (10 * 0x1p-24f)
 
-/* A block is one group, so LANES blocks are searched side by side. */
+/* A block is a single group, so LANES blocks are searched side by side. */
 ENCODES(IQ4_NL)
 {
     struct side s;
@@ -238,8 +239,9 @@ FIXED void block_MXFP4(const uint8_t *restrict b, float *restrict y)
 DECODER(MXFP4)
 
 /*
- * The midpoints of neighbouring magnitudes of e2m1_values, times the scale d. A value's code is the
- * number of midpoints that it exceeds, so a value exactly at one gets the smaller magnitude.
+ * The midpoints between neighbouring magnitudes in e2m1_values, times the scale d. A value's code
+ * is the number of midpoints that it exceeds, so a value exactly at a midpoint gets the smaller
+ * magnitude.
  */
 struct e2m1_steps {
     float at[7];
@@ -288,11 +290,11 @@ static inline void put_e2m1(uint8_t *restrict qs, const float *restrict x, unsig
 }
 
 /*
- * Return log2(x) rounded to float32, then rounded down to an integer; x is finite and normal. That
- * is its exponent, except for the last floats below a power of two, 2^K * (1 - n * 2^-24): their
- * logarithm, K - n * 2^-24 / ln 2, rounds to K if K is nearer than half a step. Floats next below K
- * are 2^(c - 24) apart, where 2^c is |K| (K <= 0: |K| + 1) rounded up to a power of two; so n is at
- * most ln 2 * 2^(c - 1).
+ * Return log2(x) rounded to float32, then rounded down to an integer; x is finite and normal. The
+ * result is the exponent of x, except for the last floats below a power of two, 2^K * (1 - n *
+ * 2^-24): their logarithm, K - n * 2^-24 / ln 2, rounds to K if it is within half a step of K. The
+ * floats just below K are 2^(c - 24) apart, where 2^c is |K| (if K <= 0, |K| + 1) rounded up to a
+ * power of two, so this applies if n is at most ln 2 * 2^(c - 1).
  */
 static inline int floor_log2(float x)
 {
@@ -304,7 +306,7 @@ static inline int floor_log2(float x)
     return below <= most[c] ? next : exponent;
 }
 
-/* Scale the largest magnitude to between 8 and 16; above 12 it is clipped. */
+/* Scale the largest magnitude to between 8 and 16, and clip it above 12. */
 static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
 {
     const float top = top_magnitude(x, 32);
@@ -313,7 +315,7 @@ static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
     const int log = top < 0x1p-125f ? -125 : floor_log2(top);
     b[0] = (uint8_t)(log + 125);
     struct e2m1_steps s = e2m1_steps(e8m0_half(b[0]));
-    if (log == 128) /* 8 times the scale would be infinite; 6 times the scale is nearer */
+    if (log == 128) /* 8 times the scale would be infinite, so 6 times is nearer */
         s.at[5] = s.at[6];
     put_e2m1(b + MX_QS, x, 16, s);
     return true;
@@ -321,7 +323,7 @@ static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
 ENCODER(MXFP4)
 
 /*
- * Return half of an unsigned E4M3 (bias 7); bit 7 is ignored, except that 0x7f is 0 and 0xff is
+ * Return half of an unsigned E4M3 (bias 7). Bit 7 is ignored, except that 0x7f is 0 and 0xff is
  * not:
  *
  *       7   6    3 2     0
@@ -344,10 +346,8 @@ FIXED void block_NVFP4(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(NVFP4)
 
-/*
- * Return the UE4M3 nearest to v >= 0, halves up. From 248 on it is 448, the largest; from 7.5 *
- * 2^-9 to 2^-6 it stays at 7 * 2^-9, the largest subnormal.
- */
+/* Return the UE4M3 nearest to v >= 0, with halves rounded up. From v = 248 on, the result is 448,
+ * the largest; between 7.5 * 2^-9 and 2^-6 it stays at 7 * 2^-9, the largest subnormal. */
 static inline uint8_t ue4m3_of(float v)
 {
     if (v >= 256)
@@ -360,10 +360,8 @@ static inline uint8_t ue4m3_of(float v)
     return (uint8_t)(u < 0x78 ? u : 0x7e);
 }
 
-/*
- * Return the code whose value differs least from x by float32 subtraction, the first if several do.
- * Far above the largest value all differences are equal, and the smallest of those values wins.
- */
+/* Return the code whose value differs least from x in float32 subtraction, or the first of several
+ * equals. Far above the largest value all differences are equal, so the smallest value wins. */
 static inline unsigned e2m1_nearest(float x, float d)
 {
     unsigned best = 0;
@@ -379,7 +377,7 @@ static inline void put_nearest(uint8_t *restrict qs, const float *restrict x, fl
         qs[k] = (uint8_t)(e2m1_nearest(x[k], d) | e2m1_nearest(x[8 + k], d) << 4);
 }
 
-/* Scale the largest magnitude of each 16 to 12, as closely as the scale's three bits allow. */
+/* Scale the largest magnitude in each 16 to 12, as closely as the scale's three bits allow. */
 static inline bool pack_NVFP4(const float *restrict x, uint8_t *restrict b)
 {
     for (size_t s = 0; s < 4; s++) {

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 
-/* Size of the stack buffer for swapped blocks, in bytes. */
+/* Size in bytes of the stack buffer for swapped blocks. */
 enum { SWAP_ROOM = 2048 };
 
 void quant_swap_fields(const struct quant_type *t, uint8_t *block)

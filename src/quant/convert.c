@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks of one type to blocks of another: see convert.h.
+ * Converts blocks of one type to blocks of another: see convert.h.
  *
- * Float32 can hold every value of most types, but not of I32, I64 and F64, the wide types. Their
- * values are converted one by one to types that may hold more than float32.
+ * Float32 can hold every value of most types, but not of the wide types: I32, I64 and F64. If the
+ * target can hold values that float32 cannot, values of wide types are converted one by one.
  */
 #include "quant/convert.h"
 
@@ -62,8 +62,8 @@ double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *dat
 
 /* ---- value by value ---- */
 
-/* Store an integer. Returns false if the type cannot hold x. F64 accepts every integer, and rounds
- * it like the other float types. */
+/* Store an integer. Returns false if the type cannot hold it. F64 accepts every integer and rounds
+ * it, as the other float types do. */
 static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)
 {
     const size_t width = c->to->block_bytes;
@@ -78,7 +78,7 @@ static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)
     return true;
 }
 
-/* Convert to an integer type. -0 becomes 0; a NaN is in no range. */
+/* Convert to an integer type. -0 becomes 0; a NaN is in no range, so it is refused. */
 static bool put_double(const struct conversion *c, double x, uint8_t *p)
 {
     return x >= -0x1p63 && x < 0x1p63 && (double)(int64_t)x == x && put_integer(c, (int64_t)x, p);

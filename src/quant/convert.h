@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks of one type to blocks of another. Threads: any. */
+/* Converts blocks of one type to blocks of another. Any thread may call these functions. */
 #ifndef QUANT_CONVERT_H
 #define QUANT_CONVERT_H
 
 #include "quant/encode.h"
 
-/* True if float32 cannot hold all values of the type: I32, I64, F64. */
+/* Return true if float32 cannot hold all values of the type, which is I32, I64 or F64. */
 bool quant_is_wide(const struct quant_type *t);
-/* Return value i of a tensor of such a type, whose first block is `data`. */
+/* Return value i of a tensor of such a type. `data` is the tensor's first block. */
 double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i);
 
 /*
- * Encode n elements of type `to`, which are whole blocks of both types, from blocks of type `from`
- * in the same byte order. No overlap.
+ * Encode n elements as blocks of type `to` from blocks of type `from` in the same byte order. The
+ * elements must fill whole blocks of both types, and the memory must not overlap.
  *
- * From I32, I64 or F64 to an integer type, each value must be stored exactly, else the result is
- * -ERANGE (-EDOM if it is not finite). From I32 or I64 to F64, values are rounded once. All other
- * values are rounded to float32 and then encoded by quant_encode(), with -ERANGE if a finite value
- * becomes infinite. A tensor of the same type keeps its bytes.
+ * When I32, I64 or F64 is converted to an integer type, each value must be stored exactly;
+ * otherwise the result is -ERANGE (-EDOM if the value is not finite). When I32 or I64 is converted
+ * to F64, values are rounded once. In all other cases values are rounded to float32 and then
+ * encoded by quant_encode(), with -ERANGE if a finite value becomes infinite. If both types are the
+ * same, the bytes are kept.
  *
  * Errors and *fault are those of quant_encode(), except that for I32, I64 and F64 the value at
  * fault is the first that cannot be stored. The caller has checked quant_has_values() and

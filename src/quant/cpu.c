@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which kernel sets this machine can run: see cpu.h. */
+/* Finds the kernel sets that this machine can run: see cpu.h. */
 #include "quant/cpu.h"
 
 #ifdef QUANT_X86
@@ -19,8 +19,8 @@ static bool has_avx2(void)
            __builtin_cpu_supports("bmi2") && has_f16c();
 }
 
-/* True if the processor has the AVX-512 extensions of servers since 2017, which always come with
- * AVX2. */
+/* Return true if the processor has the AVX-512 extensions that servers have had since 2017, which
+ * always come with AVX2. */
 static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

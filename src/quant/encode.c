@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Encodes values to blocks of either byte order, finds the value at fault, and writes new values
+ * Encodes values as blocks in either byte order, finds the value at fault, and writes new values
  * over old blocks: see encode.h. The encoders in the family files handle whole little-endian blocks
  * and report only which block failed.
  */
@@ -14,7 +14,7 @@
 #include "quant/blocks.h"
 #include "quant/types.h"
 
-/* Size of the stack buffer for values, in floats: a whole number of blocks of any type. */
+/* Size in floats of the stack buffer for values; every block length divides it. */
 enum { VALUE_ROOM = 4096 };
 
 bool quant_can_encode(const struct quant_type *t, bool big)
@@ -40,7 +40,7 @@ static int block_fault(const float *src, size_t first, size_t len, struct quant_
     return fail(fault, -ERANGE, src, worst);
 }
 
-/* Run the encoder on stretches of blocks whose importances are contiguous. */
+/* Run the encoder on stretches of blocks, in each of which the importances are contiguous. */
 static size_t encode(const struct quant_type *t, const struct quant_importances *imp,
                      const float *src, size_t n, uint8_t *dst)
 {
@@ -75,8 +75,8 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: the width of its values, the bits of infinity, its reader, and the tensor type of the
- * same format. */
+/* A view: the width of its values, the bits of its infinity, its reader, and the tensor type with
+ * the same format. */
 struct view {
     size_t width;
     uint32_t infinity;
@@ -105,8 +105,8 @@ struct target {
     const struct quant_importances *imp;
 };
 
-/* Encode n changed blocks, at most VALUE_ROOM values, starting at element `first` of those
- * given. */
+/* Encode n changed blocks with at most VALUE_ROOM values, starting at element `first` of the given
+ * values. */
 static int write_run(const struct target *to, size_t first, const uint8_t *values, size_t n,
                      uint8_t *dst, struct quant_fault *fault)
 {
@@ -123,13 +123,14 @@ static bool same_value(const struct target *to, const uint8_t *shown, const uint
 {
     const struct view *v = &views[to->view];
     const uint64_t a = get_uint(shown, v->width, false), b = get_uint(value, v->width, false);
-    const uint64_t size = ((uint64_t)1 << (8 * v->width - 1)) - 1; /* all bits but the sign */
+    const uint64_t size = ((uint64_t)1 << (8 * v->width - 1)) - 1; /* all bits except the sign */
     return a == b ||
            (to->type->block_len > 1 && (a & size) > v->infinity && (b & size) > v->infinity);
 }
 
-/* Return the index of the first value of a block that differs from the value shown, or
- * block_len. */
+/*
+ * Return the index of the first value in a block that differs from the value shown, or block_len.
+ */
 static size_t first_change(const struct target *to, const uint8_t *shown, const uint8_t *values)
 {
     const size_t width = views[to->view].width, len = to->type->block_len;
@@ -142,8 +143,9 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
 }
 
 /*
- * Encode the changed ones of n blocks, adjacent blocks in one run. `shown` holds the values that
- * the view shows for the old blocks. Without an encoder, the first value that differs is at fault.
+ * Encode those of n blocks that have changed, adjacent ones in one run. `shown` has the values that
+ * the view shows for the old blocks. If there is no encoder, the first value that differs is at
+ * fault.
  */
 static int write_changed(const struct target *to, size_t first, const uint8_t *shown,
                          const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Encodes values to blocks of a tensor of either byte order, and writes new values over old blocks.
- * Threads: any.
- */
+/* Encodes values as the blocks of a tensor in either byte order, and writes new values over old
+ * blocks. Any thread may call these functions. */
 #ifndef QUANT_ENCODE_H
 #define QUANT_ENCODE_H
 
@@ -18,13 +16,13 @@ struct quant_value {
     enum { QUANT_FLOAT, QUANT_DOUBLE, QUANT_INTEGER } kind;
 };
 
-/* The value that could not be stored, and its index among the given values, from 0. */
+/* The value that could not be stored, and its index among the given values, counted from 0. */
 struct quant_fault {
     uint64_t element;
     struct quant_value value;
 };
 
-/* The importances of a tensor's columns, one matrix after another. They are finite and not
+/* The importances of a tensor's columns, one matrix after another. They are finite and never
  * negative. */
 struct quant_importances {
     const float *of;
@@ -33,24 +31,24 @@ struct quant_importances {
     uint64_t first;  /* index in the tensor of the first given element */
 };
 
-/* True if values can be stored in this type (NULL: an unknown type), possibly only with
+/* Return true if values can be stored in this type (NULL: an unknown type), even if only with
  * importances. */
 bool quant_can_encode(const struct quant_type *t, bool big);
 
 /*
- * Encode n whole blocks of a tensor of either byte order from n * block_len host floats. The memory
- * must not overlap. imp may be NULL.
+ * Encode n whole blocks of a tensor, in either byte order, from n * block_len host floats. The
+ * memory must not overlap. imp may be NULL.
  *
  *     0             done
- *     -EDOM         a NaN or an infinity, which the type cannot hold
- *     -ERANGE       a value that an integer type does not hold exactly (-0 becomes 0), or that
- *                   would become infinite, itself or through the scale that its block needs
- *     -EOPNOTSUPP   no encoder (!quant_can_encode()): `raw` is the only way to write such a tensor;
- *                   or it needs importances (QUANT_NEEDS)
+ *     -EDOM         the type cannot hold a NaN or an infinity among the values
+ *     -ERANGE       an integer type cannot hold a value exactly (-0 becomes 0), or a value
+ *                   would become infinite, by itself or through the scale its block needs
+ *     -EOPNOTSUPP   there is no encoder (!quant_can_encode()), so that such a tensor can only be
+ *                   written through `raw`; or the encoder needs importances (QUANT_NEEDS)
  *
  * On failure dst is undefined, and *fault names an element of the first block that cannot be
- * stored: its first value that is not finite (-EDOM), else the first of largest magnitude
- * (-ERANGE). For -EOPNOTSUPP it names the first value of all.
+ * stored: the first value that is not finite (-EDOM), or the first one with the largest magnitude
+ * (-ERANGE). For -EOPNOTSUPP it names the very first value.
  */
 int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
                  const struct quant_importances *imp, struct quant_fault *fault);
@@ -59,11 +57,11 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
 enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
 
 /*
- * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new
- * content of the blocks `old` (NULL: a new tensor). A block keeps its bytes if all its values
+ * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as the
+ * new content of the blocks `old` (NULL: a new tensor). A block keeps its bytes if all its values
  * equal, bit for bit, those that the view shows for the old block, even if its type has no encoder.
  * All other blocks are encoded. A NaN that comes from a block's scale equals any NaN. Values in the
- * type's own format are stored bit for bit. dst may be old. The caller has checked
+ * type's own format are stored bit for bit. dst may be the same as old. The caller has checked
  * quant_has_values(). Errors and *fault are those of quant_encode(), except that -EOPNOTSUPP names
  * the first value that differs.
  */

@@ -8,8 +8,8 @@
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even, and overflows to infinity. A NaN
  * stays a NaN with the upper bits of its fraction; widening binary16 and narrowing make it quiet.
- * Choices are made between values already computed, so that compilers vectorise loops over these
- * functions.
+ * Both alternatives are always computed before one is chosen, so that compilers vectorise loops
+ * over these functions.
  */
 #ifndef QUANT_F16_H
 #define QUANT_F16_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Searches of the encoders for the scale (and minimum) of a group of values.
+ * The searches that encoders make for the scale (and minimum) of a group of values.
  *
  * The largest value divided by the largest code is not the best scale: a slightly smaller or larger
  * scale puts the other values closer to codes. So several ways to round the group are tried. For
- * given codes, least squares finds the best scale, which may differ from the scale that they were
- * made with. The try with the smallest error wins. Large values weigh more, because they affect a
+ * given codes, least squares finds the best scale, which may differ from the scale that produced
+ * them. The try with the smallest error wins. Large values weigh more, because they affect a
  * model's output more.
  *
  * The search returns the scale of the best codes. The encoder rounds it to a scale that the block
@@ -13,7 +13,8 @@
  * quantisers, to the last bit. Importances replace the weights, and the stored scales are fitted
  * once more to all codes.
  *
- * Names of sums over a group: w weight, x value, l code; xl = sum of w * x * l, and so on.
+ * Sums over a group are named after their factors: w is a weight, x a value, l a code; xl is the
+ * sum of w * x * l, and so on.
  */
 #ifndef QUANT_FIT_H
 #define QUANT_FIT_H
@@ -24,25 +25,23 @@
 #define FIT_NOTHING 1e-15f
 
 /*
- * Values this large are refused before they are summed. The limit is over ten times the values that
- * the largest scales give, and small enough for all sums to be finite. Products of sums may still
- * be infinite; then no other try is better than the first.
+ * Values this large are refused before they are summed. The limit is over ten times the largest
+ * value that any scale can give, and small enough for all sums to be finite. Products of sums may
+ * still be infinite; in that case the first try wins.
  */
 #define FIT_LIMIT 0x1p32f
 
 /* Maximum number of groups in a block. */
 enum { FIT_GROUPS = 16 };
 
-/*
- * Codes from 0 to `last`, x = scale * code + low, low <= 0. Each try spreads the range of values
- * over last + from codes, and the next try over a tenth of a code more.
- */
+/* Codes from 0 to `last`, with x = scale * code + low and low <= 0. Try t, counted from 0, spreads
+ * the range of values over last + from + step * t codes. */
 struct min_form {
     unsigned n; /* values per group */
     float last, from, step;
     unsigned tries;
-    /* the error measure: squares, weighted by root mean square + |x|; else |error|, weighted by
-     * |x| */
+    /* the error measure: squares, weighted by root mean square + |x|; otherwise |error|, weighted
+     * by |x| */
     bool squares;
     bool free; /* low may be positive */
 };
@@ -61,7 +60,7 @@ struct min_fits {
     float scale[FIT_GROUPS], min[FIT_GROUPS]; /* min = -low */
 };
 
-/* LANES groups: the weights of their values, and everything that does not depend on codes. */
+/* The weights of the values of LANES groups, and everything else that does not depend on codes. */
 struct min_groups {
     lanes x[32], w[32], sum_w, sum_x;
 };
@@ -100,8 +99,8 @@ FIXED lanes min_error(struct min_form f, const struct min_groups *v, const lanes
     return sum;
 }
 
-/* Solve the least squares for given codes. A low above zero becomes zero. Returns the lanes that
- * have a solution. */
+/* Solve the least squares for given codes, replacing a low above zero by zero. Returns the lanes
+ * that have a solution. */
 FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes *code,
                       lanes *scale, lanes *low)
 {
@@ -120,7 +119,7 @@ FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes
     return det > zero;
 }
 
-/* Find the smallest value, or zero if that is smaller, and the largest. */
+/* Find the largest value, and the smallest one or zero, whichever is less. */
 FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, lanes *high)
 {
     lanes zero = {0}, a = f.free ? v->x[0] : zero, b = v->x[0];
@@ -134,8 +133,8 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 
 /*
  * Write the scales, minima and codes of LANES groups to ret, from group `at` on. The first try
- * takes the range as it is; the tries of the form follow. The range begins at the low of the best
- * try so far.
+ * takes the range as it is; the form's tries follow, in which the range begins at the low of the
+ * best try so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, const float *weight,
                    struct min_fits *ret, unsigned at, uint8_t *codes)
@@ -168,9 +167,9 @@ FIXED void fit_min(struct min_form f, const float *values, const float *weight,
 }
 
 /*
- * Codes on both sides of zero, x = scale * code. The error of the best scale for given codes is
- * sum(w * x * x) - gain with gain = xl * xl / ll: the larger the gain, the better. Comparisons are
- * multiplied by ll.
+ * Codes on both sides of zero, with x = scale * code. The error of the best scale for given codes
+ * is sum(w * x * x) - gain, where gain = xl * xl / ll; the larger the gain, the better. Comparisons
+ * are multiplied by ll to avoid the division.
  */
 struct best {
     lanes scale, gain;
@@ -182,7 +181,7 @@ static inline struct best best_first(lanes xl, lanes ll)
     return (struct best){scale, scale * xl};
 }
 
-/* Keep the new scale where it is better. Returns these lanes. */
+/* Keep the new scale in the lanes where it is better. Returns these lanes. */
 static inline masks best_next(struct best *b, lanes xl, lanes ll)
 {
     const lanes zero = {0}, scale = xl / ll;
@@ -192,23 +191,22 @@ static inline masks best_next(struct best *b, lanes xl, lanes ll)
     return better;
 }
 
-/*
- * Return the lanes of groups whose values all count as zeros. Such a group gets no scale, and the
- * lowest codes.
- */
+/* Return the lanes of groups whose values all count as zeros. Such a group gets no scale and the
+ * lowest codes. */
 static inline masks all_zeros(lanes top)
 {
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* Codes from -zero to zero - 1 for groups of n, with up to tries / 10 scales around the first. */
+/* Codes from -zero to zero - 1 for groups of n. The other scales differ from the first by up to
+ * tries / 10 of a code. */
 struct even_form {
     unsigned n;
     float zero;
     int tries;
 };
 
-/* Compute the sums over the codes that scale k gives the values. */
+/* Compute the sums over the codes that the values get with scale k. */
 FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k, lanes *xl,
                      lanes *ll)
 {
@@ -223,8 +221,9 @@ FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k
 }
 
 /*
- * Find scales and codes of LANES groups: the top value at the lowest code first, then scales around
- * it; with importances also at the opposite end, where codes are so few that it matters.
+ * Find scales and codes for LANES groups. First try the scale that puts the top value at the lowest
+ * code, then scales around it. With importances, also try it at the opposite end if there are so
+ * few codes that this matters.
  */
 FIXED void fit_even(struct even_form f, const float *values, const float *weight, float *scales,
                     uint8_t *codes)
@@ -254,15 +253,13 @@ FIXED void fit_even(struct even_form f, const float *values, const float *weight
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* LANES groups of 16, and the sums over their codes. */
+/* LANES groups of 16 and the sums over their codes. */
 struct passing {
     lanes x[16], w[16], code[16], xl, ll;
 };
 
-/*
- * A step of fit_passes(): leave out code i, compute code i from the scale of the others, and keep
- * it if the gain grows. Returns the lanes where it did.
- */
+/* Make a step of fit_passes(): compute code i again from the best scale for the other codes, and
+ * keep it if the gain grows. Returns the lanes where it did. */
 static inline masks pass_code(struct passing *p, unsigned i)
 {
     const lanes zero = {0}, x = p->x[i], w = p->w[i], code = p->code[i];
@@ -279,9 +276,9 @@ static inline masks pass_code(struct passing *p, unsigned i)
 }
 
 /*
- * Find scales and codes, -4 to 3, of two times LANES groups of 16 for Q3_K: the top value at -4,
- * then up to five passes in which codes move. Each step depends on the previous one, but not on
- * other groups.
+ * Find scales and codes (-4 to 3) for two times LANES groups of 16 in Q3_K. The search begins with
+ * the top value at -4 and makes up to five passes in which codes move. Each step depends on the
+ * previous one in its group, but not on other groups.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
 {
@@ -317,9 +314,9 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
 }
 
 /*
- * Turn the importances of n values into weights, at most 1 and never 0, so that even a value of no
- * importance stays close to its old value. If all are zero, all values count alike. NULL means no
- * importances.
+ * Turn the importances of n values into weights that are at most 1 and never 0, so that even an
+ * unimportant value stays close to its old value. If all importances are zero, all values count
+ * alike. NULL means no importances.
  */
 static inline const float *weigh(float *room, const float *weight, unsigned n)
 {
@@ -331,10 +328,8 @@ static inline const float *weigh(float *room, const float *weight, unsigned n)
     return room;
 }
 
-/*
- * The next LANES of n blocks of 32 values, or all that are left: values and weights (may be NULL),
- * padded with zeros, and the results of the search.
- */
+/* The next LANES of n blocks of 32 values, or all that are left. It has the values and the weights
+ * (NULL: no weights), padded with zeros, and the results of the search. */
 struct side {
     float x[LANES * 32], w[LANES * 32], scale[LANES];
     struct min_fits min;
@@ -356,13 +351,14 @@ static inline void take_side(struct side *s, const float *restrict x, const floa
 /* Magnitudes below this have fewer bits in binary16. */
 #define HALF_LEAST 0x1p-14f
 
-/* Return d, raised in magnitude to a value that binary16 holds, unless it is 0. */
+/* Return d, raised in magnitude to the least that binary16 holds if it is below that, unless it is
+ * 0. */
 static inline float at_least_half(float d)
 {
     return d != 0 && fabsf(d) < 0x1p-24f ? copysignf(0x1p-24f, d) : d;
 }
 
-/* Return the first scale of largest magnitude among n groups. */
+/* Return the scale with the largest magnitude among n groups, or the first of several. */
 static inline float top_scale(const float *scale, unsigned n)
 {
     float top = 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one-bit IQ types: 256 elements; eight elements are an entry of a book of 2048 (codes -1, 0,
- * 1), and all are shifted by +1/8 or -1/8.
+ * The one-bit IQ types, with 256 elements. Eight elements are an entry from a book of 2048 (codes
+ * -1, 0, 1), and are all shifted by +1/8 or -1/8.
  *
  *     IQ1_S   d:half  qs[32]  qh[8]:u16         y = (d * (2s + 1)) * (code +- 1/8)
- *     IQ1_M   qs[32]  qh[16]  scales[4]:u16     the same; d has no field of its own
+ *     IQ1_M   qs[32]  qh[16]  scales[4]:u16     as IQ1_S; d has no field of its own
  *
- * The index of entry l of a group of 32 is qs (low eight bits) and three bits of qh:
+ * The index of entry l in a group of 32 consists of a byte of qs (the low bits) and three bits of
+ * qh:
  *
  *     IQ1_S: qh[g], the word of group g               IQ1_M: qh[k], entries 2k and 2k + 1
  *      15  14    12 11   9 8    6 5    3 2    0          7  6      4  3  2      0
@@ -30,8 +31,8 @@ enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
 static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
-/* Return -1/8 if the flag (0 or 1) is set, else 1/8, through the sign bit: a branch could not be
- * predicted. */
+/* Return -1/8 if the flag (0 or 1) is set, otherwise 1/8. It sets the sign bit, as a branch could
+ * not be predicted. */
 static inline float iq1_shift(unsigned flag)
 {
     return f32_from_bits(0x3e000000 | flag << 31);
@@ -51,7 +52,7 @@ FIXED void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ1_S)
 
-/* The codes -1, 0, 1 are the levels 0, 1, 2. */
+/* The levels 0, 1 and 2 are the codes -1, 0 and 1. */
 #define IQ1_LEVELS \
     .points = 2048, .n = 8, .last = 7, .levels = 3, .level = {-1, 0, 1}, .of8 = iq1s_grid, .add = 1
 static const struct point_form iq1s_form = {
@@ -81,7 +82,7 @@ static inline float iq1_m_d(const uint8_t *scales)
     return half_at(half);
 }
 
-/* Return the four scales in a word, one per byte. */
+/* Return the four scales in a word w, one per byte. */
 static inline uint32_t iq1_m_fields(unsigned w)
 {
     return (w & 7) | (w << 5 & 0x700) | (w << 10 & 0x70000) | (w << 15 & 0x7000000);

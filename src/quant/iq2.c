@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two-bit IQ types: 256 elements in groups of 32. Eight elements are an entry of a code book
- * (magnitudes 8, 25, 43) with eight signs.
+ * The two-bit IQ types, with 256 elements in groups of 32. Eight elements are an entry from a code
+ * book (magnitudes 8, 25, 43) with eight signs.
  *
  *     IQ2_XXS   d:half  8 x { index[4]  a:u32 }                   book of 256
  *     IQ2_XS    d:half  qs[32]:u16  scales[8]                     book of 512
@@ -15,8 +15,8 @@
  *     | scale | l=3  | l=2  | l=1  | l=0  |      | signs  | index |    | l=3 | l=2 | l=1 | l=0 |
  *     +-------+------+------+------+------+      +--------+-------+    +-----+-----+-----+-----+
  *
- * Signs of seven bits stand for eight, the eighth making the number of set bits even. scales[g] has
- * the scale of the first 16 elements of group g in its low nibble, of the last 16 in its high one.
+ * Seven sign bits stand for eight; the eighth makes the number of set bits even. In scales[g], the
+ * low nibble is the scale of the first 16 elements in group g, the high nibble that of the last 16.
  */
 #include "quant/codebook.h"
 #include "quant/points.h"
@@ -48,7 +48,7 @@ FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XXS)
 
-/* The numbers of the levels 8, 25 and 43 are their bits from bit 4 up. */
+/* The levels 8, 25 and 43 are numbered by their bits from bit 4 up. */
 #define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}, .at = 4
 static const struct point_form iq2xxs_form = {
     .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .of8 = iq2xxs_grid, IQ2_LEVELS};
@@ -68,8 +68,8 @@ static inline void put_IQ2_XXS(const struct point_block *p, const uint8_t d[2], 
 }
 POINT_ENCODER(IQ2_XXS, iq2xxs_form)
 
-/* Read scales[8]: the first halves of groups 0 to 7, then the second halves. All results are
- * exact. */
+/* Read scales[8] to one row of scales for the first halves of groups 0 to 7 and one for the second
+ * halves. All results are exact. */
 static inline void iq2_scales(float scale[2][8], const uint8_t *scales, float d)
 {
     put8_shifted(scale[0], fields8(scales, 0, 15), 0.5f, d * 0.25f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The three-bit IQ types: 256 elements in groups of 32. Four elements are an entry of a code book
- * of magnitudes, and eight have a byte of signs.
+ * The three-bit IQ types, with 256 elements in groups of 32. Four elements are an entry from a code
+ * book of magnitudes, and eight elements share a byte of signs.
  *
  *     IQ3_XXS   d:half  qs[64]  a[8]:u32                          book of 256
  *     IQ3_S     d:half  qs[64]  qh[8]  signs[32]  scales[4]       book of 512
@@ -24,8 +24,8 @@ enum { XXS_QS = 2, XXS_A = 66, S_QS = 2, S_QH = 66, S_SIGNS = 74, S_SCALES = 106
 static_assert(XXS_A + 8 * 4 == IQ3_XXS_BYTES, "IQ3_XXS");
 static_assert(S_SCALES + 4 == IQ3_S_BYTES, "IQ3_S");
 
-/* Join the eight codes of two entries. With AVX2 they are joined where they are used, in a
- * vector. */
+/* Join the eight codes of two entries. With AVX2 they are instead joined in a vector, where they
+ * are used. */
 static inline uint64_t join(uint32_t first, uint32_t second)
 {
 #ifdef __AVX2__
@@ -57,7 +57,7 @@ DECODER(IQ3_XXS)
 static const struct point_form iq3xxs_form = {
     .points = 256, .signs = POINT_EVEN_PAIR, .of4 = iq3xxs_grid, .at = 3, IQ3_LEVELS(15.5f)};
 
-/* Return the signs of the eight values of two units. */
+/* Return the signs of the eight values in two units. */
 static inline uint8_t two_signs(const struct point_block *p, unsigned k)
 {
     return (uint8_t)(p->minus[2 * k] | p->minus[2 * k + 1] << 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The K types: 256 elements in runs of 16 or 32, each run with its own small integer scale (and
- * minimum), to be multiplied by one or two float scales of the block.
+ * The K types, with 256 elements in runs of 16 or 32. Each run has its own small integer scale (and
+ * minimum), which is multiplied by the block's float scale for it.
  *
  *     Q2_K   scales[16]  qs[64]  d:half  dmin:half             y = (d * s) * q - dmin * m
  *     Q3_K   hmask[32]  qs[64]  scales[12]  d:half             y = (d * (s - 32)) * (q - 4)
@@ -10,8 +10,8 @@
  *     Q6_K   ql[128]  qh[64]  scales[16]  d:half               y = (d * s) * (q - 32)
  *     Q8_K   d:float  qs[256]  sums[16]:i16                    y = d * q        (sums not needed)
  *
- * A run r = 0..7 is 32 elements. The parts of codes in one byte belong to different runs; byte l of
- * 32 has a part of element l of each:
+ * A run r = 0..7 has 32 elements. The parts of codes in one byte belong to different runs; byte l
+ * of 32 has a part of element l of each of these:
  *
  *     two-bit fields qs, qh               nibbles qs                  ql of Q6_K
  *     of runs 4n to 4n + 3                of runs 2n, 2n + 1          bytes 0..31: a = 0, b = 2
@@ -21,12 +21,13 @@
  *     +-----+-----+-----+-----+           +--------+--------+         +---------+---------+
  *     byte 32n + l                        byte 32n + l                byte 64n + 32a + l
  *
- * and bit r of byte l of hmask and of Q5_K's qh belongs to element l of run r. Where each 16
- * elements have a scale, h = 0..15 numbers these half runs: run h/2, bytes from 16 * (h % 2) on.
+ * Bit r in byte l of hmask and of Q5_K's qh belongs to element l of run r. Where every 16 elements
+ * have a scale, h = 0..15 numbers these half runs: h is in run h/2, from byte 16 * (h % 2) on.
  *
- * Encoders. A search finds a scale (and minimum) for each run (fit.h). The largest of the block
- * determines d (dmin), which makes the others small integers. Then the codes are computed again,
- * for the stored scales. A run whose d * s is zero keeps the codes of the search.
+ * Encoders. A search finds a scale (and minimum) for each run (fit.h). The largest in the block
+ * determines d (dmin), in units of which the scales become small integers. Then the codes are
+ * computed again for the stored scales. A run whose d * s is zero keeps the codes that the search
+ * found.
  */
 #include "quant/fit.h"
 #include "quant/wide.h"
@@ -44,8 +45,8 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Store the codes of 256 values in fields of `bits` bits: a byte holds codes from runs 32 values
- * apart, the first lowest. */
+/* Store the codes of 256 values in fields of `bits` bits. A byte has codes of values that are 32
+ * apart, with the first in the lowest bits. */
 FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned bits, uint8_t mask)
 {
     const unsigned runs = 8 / bits; /* in a byte */
@@ -58,7 +59,8 @@ FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned
     }
 }
 
-/* The stored scales and minima of the runs: two floats for the block, and small integers. */
+/* The stored scales and minima of the runs: two floats for the block, and small integers for each
+ * run. */
 struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
@@ -71,10 +73,8 @@ static inline float largest(const float *v, unsigned n)
     return top;
 }
 
-/*
- * Store n values as integers from 0 to `most`, the largest value as `most`, and compute their unit.
- * stored: round the unit to its stored form, which must not be 0 then.
- */
+/* Store n values as integers from 0 to `most`, in a unit that makes the largest `most`, and store
+ * that unit. With `stored`, the unit is rounded to its stored form, which must not be 0. */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)
 {
@@ -88,7 +88,7 @@ static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float m
     return ok;
 }
 
-/* Compute the codes for the stored scales. Codes stay where a scale is 0. */
+/* Compute the codes for the stored scales. Where a scale is 0, codes stay as they are. */
 FIXED void min_steps(struct min_form f, const float *restrict x, float d, float dmin,
                      const struct min_scales *s, uint8_t *code)
 {
@@ -99,7 +99,7 @@ FIXED void min_steps(struct min_form f, const float *restrict x, float d, float 
     }
 }
 
-/* Sums over a block, for the least squares fit of d * a - dmin * b, where a = scale * code, b =
+/* Sums over a block for the least squares fit of d * a - dmin * b, where a = scale * code and b =
  * minimum. */
 struct min_sums {
     float aa, ab, bb, xa, xb;
@@ -152,7 +152,8 @@ static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
     memcpy(dmin, to_min, 2);
 }
 
-/* Choose each run's integers again for the stored d and dmin: the best among their neighbours. */
+/* Choose each run's integers again for the stored d and dmin: the best of the present ones and
+ * their neighbours. */
 FIXED void choose_integers(struct min_form f, float most, const float *restrict x,
                            const float *restrict w, float d, float dmin, struct min_scales *s)
 {
@@ -192,10 +193,8 @@ FIXED void choose_integers(struct min_form f, float most, const float *restrict 
     }
 }
 
-/*
- * Search and encode for the types with minima: 256 values in runs of f.n, scales up to `most`. d
- * and dmin are places in the block.
- */
+/* Search for scales and encode, for the types with minima: 256 values in runs of f.n, with scales
+ * up to `most`. d and dmin point into the block. */
 FIXED bool take_min(struct min_form f, float most, const float *restrict x,
                     const float *restrict weight, uint8_t *d, uint8_t *dmin, struct min_scales *ret,
                     uint8_t code[256])
@@ -224,8 +223,8 @@ FIXED bool take_min(struct min_form f, float most, const float *restrict x,
     return true;
 }
 
-/* Compute the codes of half runs with scales d * scale[h], from -zero on. Codes stay where a scale
- * is 0. */
+/* Compute the codes of half runs with scales d * scale[h]; the lowest code is -zero. Where a scale
+ * is 0, codes stay as they are. */
 FIXED void take_signed(float d, const int8_t scale[16], float zero, const float *restrict x,
                        uint8_t code[256])
 {
@@ -234,7 +233,8 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
-/* Store d and compute its inverse. stored: use the stored, rounded d, which must not be 0. */
+/* Store d and compute its inverse. With `stored`, the inverse is that of the stored, rounded d,
+ * which must not be 0. */
 static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
 {
     if (!stored || d == 0)
@@ -245,7 +245,7 @@ static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
     return true;
 }
 
-/* Fit d once more to all codes, the scales to d, and the codes to both. */
+/* Fit d to all codes once more, then the scales to d, and the codes to both. */
 FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, float most,
                         const float *restrict x, const float *restrict w, uint8_t code[256])
 {
@@ -283,7 +283,7 @@ struct scales {
     float scale[16], minus_min[16];
 };
 
-/* scales[h] holds the scale of half run h in its low nibble, the minimum in the high one. */
+/* In scales[h], the low nibble is the scale of half run h, the high nibble its minimum. */
 FIXED void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
     const float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
@@ -321,8 +321,8 @@ static inline bool pack_Q2_K(const float *restrict x, uint8_t *restrict b,
 WEIGHING_ENCODER(Q2_K)
 
 /*
- * Sixteen 6-bit scales in 12 bytes: low four bits as nibbles of bytes 0..7 (low ones first), top
- * two bits as the two-bit fields of bytes 8..11:
+ * Read sixteen 6-bit scales from 12 bytes. Their low four bits are nibbles in bytes 0..7 (low
+ * nibbles first), their top two bits are two-bit fields in bytes 8..11:
  *
  *       7     4 3     0                  7    6 5   4 3   2 1   0
  *     +--------+--------+              +------+-----+-----+-----+
@@ -398,7 +398,8 @@ static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b,
 WEIGHING_ENCODER(Q3_K)
 
 /*
- * Eight 6-bit scales s and minima m in 12 bytes; runs 4..7 take their top two bits from the bytes of runs 0..3:
+ * Read eight 6-bit scales s and minima m from 12 bytes. Those of runs 4..7 have their top two bits
+ * in the bytes of runs 0..3:
  *
  *       7     6 5      0         7     6 5      0         7     4 3     0
  *     +--------+--------+      +--------+--------+      +--------+--------+

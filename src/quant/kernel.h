@@ -5,8 +5,8 @@
  *
  * A decoder is `FIXED void block_T(const uint8_t *restrict b, float *restrict y)`, which turns the
  * T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over blocks.
- * Types made of bit fields take them apart in vectors (wide.h). The others, and scales, come as
- * eight codes at a time, the bytes of a uint64_t:
+ * Types made of bit fields are taken apart in vectors (wide.h). Other types, and scales, are
+ * handled eight codes at a time, as the bytes of a uint64_t:
  *
  *      63     56 55     48        15      8 7       0
  *     +---------+---------+ ... +---------+---------+
@@ -15,11 +15,10 @@
  *
  * Plain 64-bit arithmetic extracts codes from their fields or books. put8() and similar functions
  * widen them to eight floats, apply the scale, and store the result. This is fast on any machine
- * whose vectors the compiler supports, however well it vectorises loops.
+ * whose vectors the compiler supports, no matter how well it vectorises loops.
  *
- * The arithmetic is float32 in the order that the comments give. Fused multiply-add is switched
- * off. Codes are integers, so zero is +0 and the sign of a product with zero is the sign of the
- * scale.
+ * The arithmetic is float32, in the order given in the comments. Fused multiply-add is switched
+ * off. Codes are integers, so zero is +0, and a product with zero has the sign of the scale.
  */
 #ifndef QUANT_KERNEL_H
 #define QUANT_KERNEL_H
@@ -41,7 +40,7 @@
 
 static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded to float32");
 
-/* A global name with the suffix of the set. Two macros are needed to expand QUANT_SET. */
+/* A global name with the set's suffix. It takes two macros to expand QUANT_SET. */
 #define JOIN_NAMES(name, set) name##_##set
 #define SUFFIXED(name, set) JOIN_NAMES(name, set)
 #define IN_SET(name) SUFFIXED(name, QUANT_SET)
@@ -52,7 +51,7 @@ static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded 
                               const float *restrict weight __attribute__((unused)), size_t n, \
                               uint8_t *restrict dst)
 
-/* The prototypes of all decoders and encoders, and of the narrowing in plain.c. */
+/* The prototypes of all decoders and encoders, and of the narrowing functions in plain.c. */
 #define PROTOTYPE(id, T, ...)                                                            \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst); \
     ENCODES(T);
@@ -68,7 +67,7 @@ double IN_SET(sum_fourth)(const float *x, size_t n, double mean);
 void IN_SET(bins)(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 
-/* Always inlined: arguments that describe a type become constants, so that loop counts are
+/* Always inlined, so that arguments that describe a type become constants and loop counts are
  * known. */
 #define FIXED static inline __attribute__((always_inline))
 
@@ -92,20 +91,20 @@ static inline float half_at(const uint8_t *p)
 /* The byte x, repeated eight times. */
 #define BYTES8(x) (0x0101010101010101u * (x))
 
-/* Extract the bits of `mask`, from bit `at` on, from each of the eight bytes at p. */
+/* Shift each of the eight bytes at p down by `at`, and return the bits in `mask` of each. */
 static inline uint64_t fields8(const uint8_t *p, unsigned at, uint8_t mask)
 {
     return get_u64(p, false) >> at & BYTES8(mask);
 }
 
-/* Return a word whose byte j is 1 if bit j is set, else 0. */
+/* Return a word whose byte j is 1 if bit j is set, otherwise 0. */
 static inline uint64_t spread_bits(uint8_t bits)
 {
     uint64_t own = (bits * BYTES8(1)) & 0x8040201008040201u; /* bit j of byte j, others 0 */
     return ((own + BYTES8(0x7f)) >> 7) & BYTES8(1);
 }
 
-/* Return seven bits with an eighth that makes the number of set bits even. */
+/* Return seven bits plus an eighth that makes the number of set bits even. */
 static inline uint8_t even_signs(unsigned bits)
 {
     return (uint8_t)(bits | (unsigned)__builtin_parity(bits) << 7);
@@ -118,7 +117,7 @@ static inline uint64_t negate8(uint64_t q, uint64_t minus)
 }
 
 /*
- * Eight signed codes q to floats:
+ * Convert eight signed codes q to floats:
  *     put8           q * d
  *     put8_add       q * d + m
  *     put8_shifted   (q + shift) * d
@@ -147,7 +146,7 @@ static inline void put8_shifted(float *restrict y, uint64_t q, float shift, floa
     _mm256_storeu_ps(y, _mm256_mul_ps(sum, _mm256_set1_ps(d)));
 }
 
-/* Each lane shifts its bit to the position of a float's sign. */
+/* Each lane shifts its own bit to the position of a float's sign. */
 static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, float d)
 {
     const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
@@ -157,7 +156,7 @@ static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, fl
     _mm256_storeu_ps(y, _mm256_xor_ps(product, signs));
 }
 #else
-/* Widen the codes to 16 bits as one vector; the compiler vectorises the loops below. */
+/* Widen the codes to 16 bits in one vector, so that the compiler vectorises the loops below. */
 static inline void widen8(int16_t code[8], uint64_t q)
 {
     typedef int8_t bytes8 __attribute__((vector_size(8)));

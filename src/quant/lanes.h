@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Groups of values side by side, for the encoders that search (fit.h). A group's sums are taken in
- * the order of its values, as in ggml, and so cannot be split, but the groups of a block are
- * independent. A vector holds one value of each of LANES groups:
+ * Handles groups of values side by side, for the encoders that search (fit.h). A group is summed in
+ * the order of its values, as in ggml, so its sums cannot be split, but the groups in a block are
+ * independent. A vector has one value from each of LANES groups:
  *
  *     values in memory                         v[0]  v[1]        v[n-1]
  *     group 0:  x0 x1 ... x(n-1)      lane 0    x0    x1   ...   x(n-1)
  *     group 1:  y0 y1 ... y(n-1)      lane 1    y0    y1   ...   y(n-1)
  *
  * Lanes never interact, so their number does not change a bit of the result. Vectors are as wide as
- * the registers of the set, so that all compilers pass them in registers.
+ * the set's registers, so that all compilers pass them in registers.
  */
 #ifndef QUANT_LANES_H
 #define QUANT_LANES_H
@@ -57,7 +57,7 @@ static inline lanes magnitudes(lanes x)
     return (lanes)((masks)x & 0x7fffffff);
 }
 
-/* Limit v to between least and most. A NaN becomes least. */
+/* Limit v to the range from `least` to `most`. A NaN becomes `least`. */
 static inline lanes clamp(lanes v, float least, float most)
 {
     const lanes a = all_lanes(least), b = all_lanes(most);
@@ -71,10 +71,8 @@ static inline lanes clamp(lanes v, float least, float most)
 #endif
 }
 
-/*
- * Return the nearest integer from least to most, ties to even, as a float. Around 1.5 * 2^23 floats
- * are integers, so the addition rounds.
- */
+/* Return the nearest integer from `least` to `most` as a float, with ties to even. Around 1.5 *
+ * 2^23 floats are integers, so the addition rounds. */
 static inline lanes nearest(lanes v, float least, float most)
 {
     return (clamp(v, least, most) + 0x1.8p23f) - 0x1.8p23f;
@@ -105,7 +103,7 @@ static inline void put_codes(uint8_t *restrict to, const lanes *restrict code, u
             to[g * n + i] = (uint8_t)(code[i][g] - least);
 }
 
-/* Return the first value of largest magnitude of each group. */
+/* Return the value with the largest magnitude in each group, or the first of several. */
 static inline lanes top_values(const lanes *x, unsigned n)
 {
     lanes top = x[0];

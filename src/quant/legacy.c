@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first quantised types: 32 elements, one scale d and, in some types, an added minimum m.
+ * The first quantised types, with 32 elements, one scale d and, in some types, a minimum m that is
+ * added.
  *
  *     Q4_0   d:half  qs[16]                              y = (c - 8) * d
  *     Q4_1   d:half  m:half  qs[16]                      y = c * d + m
@@ -9,7 +10,7 @@
  *     Q8_0   d:half  qs[32]                              y = qs * d        (qs signed)
  *     Q8_1   d:half  s:half  qs[32]                      y = qs * d        (s is not needed)
  *
- * Byte k of qs[16] holds the low four bits of two codes that lie 16 apart; bit i of qh is the fifth
+ * Byte k of qs[16] has the low four bits of two codes that are 16 apart; bit i of qh is the fifth
  * bit of code i:
  *
  *       7     4 3     0              31          16 15           0
@@ -17,10 +18,10 @@
  *     | c k+16 |  c k   |  qs[k]   | c31  ...  c16 | c15  ...  c0 |  qh
  *     +--------+--------+          +---------------+--------------+
  *
- * Encoders. Types without m put the value of largest magnitude at code 0, on whichever side of zero
- * it is (Q4_0: d = value / -8), those with m the smallest at code 0 and the largest at the last
- * code, and Q8_0 the largest magnitude at 127. With importances all but Q8_0 search (fit.h), LANES
- * blocks side by side.
+ * Encoders. Types without m give the value with the largest magnitude code 0, whatever its sign
+ * (Q4_0: d = value / -8). Types with m give the smallest value code 0 and the largest the last
+ * code. Q8_0 gives the largest magnitude code 127. With importances all except Q8_0 search (fit.h),
+ * LANES blocks side by side.
  */
 #include "quant/fit.h"
 #include "quant/wide.h"
@@ -75,8 +76,8 @@ FIXED void block_Q4_0(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_0)
 
-/* Compute 32 codes around zero, which has the code `zero`; the value of largest magnitude gets code
- * 0. */
+/* Compute 32 codes around zero, which has the code `zero`. The value with the largest magnitude
+ * gets code 0. */
 static inline bool take_around(const float *restrict x, float zero, uint8_t *d, uint64_t q[4])
 {
     const float scale = top_value(x, 32) / -zero;
@@ -85,8 +86,8 @@ static inline bool take_around(const float *restrict x, float zero, uint8_t *d, 
     return put_half(d, scale);
 }
 
-/* Compute the codes of 32 values for the scale that was found, and the minimum unless it is NULL,
- * which are stored at d. */
+/* Compute the codes of 32 values for the scale found and, unless it is NULL, the minimum. Both are
+ * stored at d. */
 static inline bool take_found(const float *restrict x, float least, float last, float scale,
                               const float *min, uint8_t *d, uint64_t q[4])
 {
@@ -101,7 +102,8 @@ static inline bool take_found(const float *restrict x, float least, float last, 
     return true;
 }
 
-/* An encoder that searches if it has importances. found: stores block i of a side in its fields. */
+/* Define an encoder that searches if it has importances. found() stores block i of a side in its
+ * fields. */
 #define SEARCHING_ENCODER(T, fit, found)                                                 \
     ENCODES(T)                                                                           \
     {                                                                                    \
@@ -143,7 +145,7 @@ FIXED void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_1)
 
-/* Compute 32 codes from 0, for the smallest value, to `last`, for the largest. */
+/* Compute 32 codes from 0 for the smallest value to `last` for the largest. */
 static inline bool take_range(const float *restrict x, float last, uint8_t *d, uint64_t q[4])
 {
     const struct range r = range_of(x, 32);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Measures floats: see quant.h. Sums run side by side in lanes, which compilers keep in vectors.
- * Each value always goes to the same lane, so all sets give the same bits.
- */
+/* Measures floats: see quant.h. Sums are computed side by side in lanes, which compilers keep in
+ * vectors. Each value always goes to the same lane, so all sets give the same bits. */
 #include <math.h>
 
 #include "quant/wide.h"
@@ -43,7 +41,7 @@ struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
     return ret;
 }
 
-/* Sum up `power` of the distances from the mean. */
+/* Return the sum of power(distance) over the distances from the mean. */
 FIXED double sum_of(const float *x, size_t n, double mean, double (*power)(double d))
 {
     double s[LANES] = {0}, sum = 0;
@@ -86,7 +84,7 @@ double IN_SET(sum_fourth)(const float *x, size_t n, double mean)
     return sum_of(x, n, mean, fourth_power);
 }
 
-/* Lanes of the sums below: few enough to stay in registers. */
+/* Number of lanes in the sums below, which is small enough for them to stay in registers. */
 enum { FEW = 8 };
 
 struct apart {
@@ -124,8 +122,8 @@ void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_dis
     }
 }
 
-/* Compute the bin of each value. Returns false if a value is so near an edge that rounding may have
- * put it on the wrong side. */
+/* Compute the bin of each value. Returns false if a value is so close to an edge that rounding may
+ * have put it on the wrong side. */
 static bool number_bins(const float *restrict x, size_t n, double mean, double std,
                         uint8_t *restrict bin)
 {
@@ -154,7 +152,7 @@ static void number_exactly(const float *x, size_t n, double mean, double std, ui
                                      (double)x[i] >= lower_edge(mean, std, bin[i] + 1)));
 }
 
-/* Number of bytes in a vector, that of AVX2 even on lesser machines. */
+/* Number of bytes in a vector: as in AVX2, even on machines without it. */
 #ifdef __AVX2__
 enum { BYTES = 32 };
 #else
@@ -162,9 +160,9 @@ enum { BYTES = 16 };
 #endif
 typedef uint8_t bytes __attribute__((vector_size(BYTES)));
 
-/* Number of bins counted at once: they and their counts stay in registers. */
+/* Number of bins counted at once, so few that they and their counts stay in registers. */
 enum { COUNTED = 8 };
-/* Number of values counted at once: a byte of a vector counts to 255. */
+/* Number of values counted at once, limited because a byte of a vector counts only to 255. */
 enum { PORTION = 2048 };
 static_assert(PORTION / BYTES <= 255 && PORTION % BYTES == 0, "bytes");
 
@@ -178,9 +176,9 @@ FIXED bytes equal(bytes a, bytes b)
 }
 
 /*
- * Add how often each of the COUNTED numbers from `first` on occurs in the n vectors at bin.
- * Comparing each value with each number is faster than counting in memory, and takes the same time
- * for all values.
+ * Count how often each of the COUNTED numbers from `first` on occurs in the n vectors at `bin`, and
+ * add that to `count`. Comparing each value with each number is faster than counting in memory, and
+ * takes the same time for all values.
  */
 static void count_numbers(const uint8_t *bin, size_t n, unsigned first, uint64_t *count)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Building blocks of the encoders; see also kernel.h. Included by the family files.
+ * Building blocks of the encoders; see also kernel.h. Only the family files include this header.
  *
  * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which
  * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop
- * over blocks. It returns false if the type cannot store the values, because a value is or a scale
- * would be not finite. The bytes at b are then undefined, and the caller finds the value at fault
- * (encode.c). An encoder that weighs errors by importances takes them as a third argument and uses
- * WEIGHING_ENCODER(T).
+ * over blocks. pack_T() returns false if the type cannot store the values because one is not finite
+ * or a scale would not be finite. The bytes at b are then undefined, and the caller finds the value
+ * at fault (encode.c). An encoder that weighs errors by importances takes them as a third argument
+ * and uses WEIGHING_ENCODER(T).
  *
  * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
  * uint64_t, which plain 64-bit arithmetic puts into their bit fields.
  *
- * The results equal those of ggml's quantisers bit for bit: float32, each operation rounded, in the
- * order written, no fused multiply-add. A scale d is inverted before it is rounded to its stored
- * form, and codes are computed with that inverse. A float becomes an integer only when it is known
- * to fit.
+ * The results equal those of ggml's quantisers bit for bit. The arithmetic is float32 in the order
+ * written, with each operation rounded and without fused multiply-add. A scale d is inverted before
+ * it is rounded to its stored form, and codes are computed with that inverse. A float is converted
+ * to an integer only when it is known to fit.
  */
 #ifndef QUANT_PACK_H
 #define QUANT_PACK_H
@@ -35,10 +35,10 @@
 #define ENCODER(T) ENCODER_WITH(T, )
 #define WEIGHING_ENCODER(T) ENCODER_WITH(T, , weight ? weight + i *T##_LEN : NULL)
 
-/* Values from here on round to infinity as a binary16. */
+/* Values from here on round to infinity in binary16. */
 #define HALF_LIMIT 65520.0f
 
-/* Store d as binary16. Returns false if it would be infinite, or is NaN. */
+/* Store d as binary16. Returns false if it would be infinite or is a NaN. */
 static inline bool put_half(uint8_t *p, float d)
 {
 #ifdef __F16C__
@@ -49,7 +49,7 @@ static inline bool put_half(uint8_t *p, float d)
     return fabsf(d) < HALF_LIMIT;
 }
 
-/* Return 1/d, or 0 if that is infinite: such a scale is stored as zero, and so are its codes. */
+/* Return 1/d, or 0 if that is infinite: such a scale and its codes are stored as zeros. */
 static inline float inverse(float d)
 {
     const float r = 1 / d;
@@ -61,10 +61,8 @@ static inline int32_t larger(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/*
- * Return the largest magnitude. As integers, floats without sign compare like their values, with
- * infinity and NaN above all others, so a NaN is never lost.
- */
+/* Return the largest magnitude. Floats without their sign bits compare as integers in the order of
+ * their values, with infinity and NaN above all others, so a NaN is never lost. */
 static inline float top_magnitude(const float *restrict x, unsigned n)
 {
     int32_t top = 0;
@@ -73,7 +71,7 @@ static inline float top_magnitude(const float *restrict x, unsigned n)
     return f32_from_bits((uint32_t)top);
 }
 
-/* Return the first value of largest magnitude, +0 if all are zeros. */
+/* Return the value with the largest magnitude, or the first of several; +0 if all are zeros. */
 static inline float top_value(const float *restrict x, unsigned n)
 {
     int32_t plus = 0, minus = 0;
@@ -90,7 +88,7 @@ static inline float top_value(const float *restrict x, unsigned n)
     return *x;
 }
 
-/* Smallest and largest value. If any value is infinite or NaN, so is one of these two. */
+/* The smallest and the largest value. If any value is infinite or a NaN, so is one of these two. */
 struct range {
     float low, high;
 };
@@ -106,19 +104,19 @@ static inline struct range range_of(const float *restrict x, unsigned n)
     }
     struct range ret = {f32_from_bits((uint32_t)(low ^ (low >> 31 & 0x7fffffff))),
                         f32_from_bits((uint32_t)(high ^ (high >> 31 & 0x7fffffff)))};
-    while (ret.low == 0 && *x != 0) /* the first of +0 and -0 counts */
+    while (ret.low == 0 && *x != 0) /* of +0 and -0 the first one counts */
         x++;
     ret.low = ret.low == 0 ? *x : ret.low;
     return ret;
 }
 
 /*
- * Eight codes as bytes:
- *     cut8      ((x - low) * id) + half, fraction cut off, at most `most`; never below 0
+ * Return eight codes as bytes:
+ *     cut8      ((x - low) * id) + half, truncated, at most `most`; never below 0
  *     round8    x * id rounded to the nearest integer, halves away from zero, plus `more`
  *
- * To round, the float below one half is added (with the sign of the product) and the fraction cut
- * off: with one half itself 0.49999997 would become 1.
+ * To round, the float just below one half is added (with the sign of the product) and the sum is
+ * truncated. If one half itself were added, 0.49999997 would become 1.
  */
 #define BELOW_HALF 0x1.fffffep-2f
 #ifdef __AVX2__
@@ -166,7 +164,7 @@ static inline uint64_t round8(const float *restrict x, float id, int more)
 }
 #endif
 
-/* The nearest integer from least to most, ties to even; least for a NaN. */
+/* Return the nearest integer from `least` to `most`, with ties to even, or `least` for a NaN. */
 static inline float nearest_of(float v, float least, float most)
 {
     v = v > least ? v : least;
@@ -175,7 +173,7 @@ static inline float nearest_of(float v, float least, float most)
     return (v + 0x1.8p23f) - 0x1.8p23f;
 }
 
-/* Compute the step numbers, counted from 0 for `least`: (x + more) / step, rounded to nearest. */
+/* Compute the step numbers (x + more) / step, rounded to nearest and counted from 0 for `least`. */
 static inline void take_steps(uint8_t *restrict code, const float *restrict x, unsigned n,
                               float more, float step, float least, float most)
 {
@@ -183,7 +181,7 @@ static inline void take_steps(uint8_t *restrict code, const float *restrict x, u
         code[i] = (uint8_t)(nearest_of((x[i] + more) / step, least, most) - least);
 }
 
-/* Return a byte whose bit j is the lowest bit of byte j. This is the reverse of spread_bits(). */
+/* Return a byte whose bit j is the lowest bit of byte j in x: the reverse of spread_bits(). */
 static inline uint8_t gather_bits(uint64_t x)
 {
     return (uint8_t)((x & BYTES8(1)) * 0x0102040810204080u >> 56);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plain elements: F32 F16 BF16 F64, I8 I16 I32 I64; a block is one element. Integers and F64 are
- * converted with one rounding to nearest even (I64 not via double, which would round twice). The
- * bits of F32 and BF16 are copied without arithmetic, so every NaN survives.
+ * Plain elements: F32, F16, BF16 and F64, I8, I16, I32 and I64. A block is one element. Integers
+ * and F64 are converted with a single rounding to nearest even (I64 is not converted via double,
+ * which would round twice). The bits of F32 and BF16 are copied without arithmetic, so every NaN
+ * survives.
  *
- * Encoders. Floats are rounded to nearest even; one that becomes infinite is refused, NaN and
- * infinities are kept. Integer types take only values that they can hold exactly, and -0 as 0.
+ * Encoders. Floats are rounded to nearest even. A finite value that becomes infinite is refused;
+ * NaNs and infinities are kept. Integer types take only values that they can hold exactly, and
+ * store -0 as 0.
  */
 #include "quant/pack.h"
 
@@ -20,7 +22,8 @@
 
 /*
  * A conversion between float and double keeps a NaN's sign and the upper bits of its fraction, and
- * makes it quiet. Most machines do that themselves; RISC-V turns every NaN into the same one.
+ * makes it quiet. Most machines do this by themselves, but RISC-V turns every NaN into the same
+ * one.
  */
 #ifdef __riscv
 enum { CONVERTS_NAN = 0 };
@@ -71,10 +74,8 @@ PLAIN_DECODER(BF16, bf16_to_f32(get_u16(p, false)))
         return n;                             \
     }
 
-/*
- * x lies in [low, end), whose ends are powers of two and so exact floats, and survives the
- * conversion there and back. A NaN is in no range.
- */
+/* Whether x lies in [low, end), whose ends are powers of two and so exact floats, and survives the
+ * conversion to the type and back. A NaN is in no range. */
 #define IS_WHOLE(low, end, type) (x >= (low) && x < (end) && (float)(type)x == x)
 
 PLAIN_ENCODER(I8, IS_WHOLE(-0x1p7f, 0x1p7f, int8_t), p[0] = (uint8_t)(int8_t)x)
@@ -122,9 +123,9 @@ static bool is_finite(uint32_t bits)
 }
 
 /*
- * A NaN or infinity stays in a sum, so one addition per value is enough. There are eight sums of
- * eight lanes, because an addition takes several cycles. Sums of huge numbers may overflow; then,
- * and for the rest, each value is checked.
+ * A sum stays NaN or infinite once a value is, so one addition per value is enough. There are eight
+ * sums of eight lanes, because an addition takes several cycles. Sums of huge numbers may overflow;
+ * in that case, and for the values left over, each value is checked.
  */
 typedef float lanes __attribute__((vector_size(32)));
 enum { SUMS = 8, ROUND = SUMS * sizeof(lanes) / sizeof(float) };
@@ -163,13 +164,14 @@ void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict
 }
 
 /*
- * The encoders of 16-bit floats convert RUN values at once, as if all were below the magnitude that
- * becomes infinite. In the rare case that one is not, the run is converted again value by value.
+ * The encoders of 16-bit floats convert RUN values at once, assuming that all are below the
+ * magnitude that becomes infinite. In the rare case that one is not, the run is converted again
+ * value by value.
  */
 enum { RUN = 64 };
 #define BRAIN_LIMIT 0x1.ffp127f
 
-/* Store x as a binary16. A NaN loses its payload. Returns false if x becomes infinite. */
+/* Store x as binary16. A NaN loses its payload. Returns false if x becomes infinite. */
 static inline bool put_any_half(uint8_t *p, float x)
 {
     const uint16_t sign = (uint16_t)(f32_bits(x) >> 16 & 0x8000);

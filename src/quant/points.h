@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Search of the encoders of IQ1 to IQ3 for the points of a book, and their scales.
+ * The search that the encoders of IQ1 to IQ3 make for points of a book and for scales.
  *
- * A block has a scale d, and its groups a small integer l each: s = d * (2l + 1). A unit of 8
- * values (IQ3: 4) is a point of the book times s, with signs of its own, or, in IQ1, moved up or
- * down as a whole. For a given s, the cost of a point is a sum over its values of
+ * A block has a scale d, and each of its groups a small integer l, from which s = d * (2l + 1). A
+ * unit of 8 values (IQ3: 4) is a point of the book times s, with its own signs or, in IQ1, moved up
+ * or down as a whole. For a given s, the cost of a point is the sum over its values of
  *
  *     w * (x - p)^2 - w * x^2  =  p * (p * w - 2 * w * x)        p = s * value of the point
  *
- * so it is the sum of the costs of its two halves, of which there are few: 81 (IQ3: 64). Books are
+ * so it is the sum of the costs of its two halves, of which there are only 81 (IQ3: 64). Books are
  * sorted by second half. Among all points with the same second half, the point with the best first
  * half wins:
  *
@@ -17,17 +17,17 @@
  *                   the least of these     the least of these
  *                    + what h0 costs        + what h1 costs       the least of these sums
  *
- * This takes one comparison per point, for WIDE units side by side. All points are compared: each
- * unit gets the best in the book for its s.
+ * This takes one comparison per point, for WIDE units side by side. As all points are compared,
+ * each unit gets the best one in the book for its s.
  *
- * Where only seven of eight signs are stored, the number of minus signs is even. If the values have
- * an odd number, the value for which it costs least gets the wrong sign. Halves with such a value
- * have separate (odd) costs.
+ * Where only seven of eight signs are stored, the number of minus signs is even. If an odd number
+ * of values are negative, the value where it costs least gets the wrong sign. Halves with such a
+ * value have separate (odd) costs.
  *
- * First each group is fitted as if every point were in the book. The largest scale found determines
- * d, and each group tries values of l close to its scale. Then d is fitted to the points. Values
- * and weights are scaled to at most 2, so that no product is infinite. Lanes never interact, and
- * sums over units are taken in their order, so the bits are the same with vectors of any width.
+ * First each group is fitted as if the book had every point. The largest scale found determines d,
+ * and each group tries values of l close to its scale. Then d is fitted to the points. Values and
+ * weights are scaled to at most 2, so that no product is infinite. Lanes never interact, and sums
+ * are taken in the order of the units, so vectors of any width give the same bits.
  */
 #ifndef QUANT_POINTS_H
 #define QUANT_POINTS_H
@@ -35,23 +35,21 @@
 #include "quant/pack.h"
 #include "quant/wide.h"
 
-/*
- * Signs: free; an even number of minus signs in a unit, or in two; or units shifted by 1/8, each
- * separately or a group as a whole.
- */
+/* Signs are free, or the number of minus signs in a unit or in two units is even; or units are
+ * shifted by 1/8, each separately or a group as a whole. */
 enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_MOVED_GROUP };
 #define POINT_SHIFT 0.125f
 
 struct point_form {
     unsigned points; /* number of points in the book */
     unsigned n;      /* values per unit: 8 or 4 */
-    unsigned group;  /* units that share l ... */
-    /* ... which is at most `last`; this many numbers next to the nearest are tried. */
+    unsigned group;  /* units that share l */
+    /* The largest l, and how many numbers around the nearest are tried. */
     unsigned last, span;
     enum point_signs signs;
     unsigned levels; /* number of levels: 3, or 8 for units of 4 values */
-    float level[8];  /* in ascending order: magnitudes; in IQ1, the values to be shifted */
-    /* The book: the bytes of a point, and the position of its level numbers in them. */
+    float level[8];  /* ascending: magnitudes or, in IQ1, the values that are shifted */
+    /* The book: the bytes of each point, and the position of the level numbers in them. */
     const uint64_t *of8;
     const uint32_t *of4;
     unsigned add, at;
@@ -65,12 +63,12 @@ struct point_book {
     uint16_t first[HALVES_MOST + 1]; /* first point of each second half */
 };
 
-/* The values of a block, units side by side, and the results for them. */
+/* The values of a block as units side by side, and the results for them. */
 struct point_block {
     float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
     float s[UNITS_MOST];                      /* scales of units to try */
-    float cost[2][UNITS_MOST];                /* even and odd, or shifted up and down */
-    /* One of the unit's values (EVEN_PAIR: of the two units' values) must take a wrong sign. */
+    float cost[2][UNITS_MOST];                /* for even and odd, or for up and down */
+    /* One of the values in the unit (EVEN_PAIR: in the two units) must get the wrong sign. */
     uint8_t odd[UNITS_MOST];
     uint8_t way[UNITS_MOST];   /* index of the cost that applies */
     uint8_t minus[UNITS_MOST]; /* bits of the values below zero */
@@ -78,7 +76,7 @@ struct point_block {
     uint16_t point[UNITS_MOST];
 };
 
-/* True if the two ways of a unit are up and down, not even and odd. */
+/* Return true if the two ways of a unit are up and down rather than even and odd. */
 FIXED bool is_moved(struct point_form f)
 {
     return f.signs >= POINT_MOVED;
@@ -89,8 +87,8 @@ FIXED bool is_even(struct point_form f)
     return f.signs == POINT_EVEN || f.signs == POINT_EVEN_PAIR;
 }
 
-/* Return the digits 0 to 2 of four bytes, or 0 to 7 of the lower two, as one number, the first
- * digit least significant. */
+/* Return four bytes with digits from 0 to 2, or the lower two bytes with digits from 0 to 7, as one
+ * number whose first digit is the least significant. */
 FIXED unsigned half_number(struct point_form f, uint32_t digits)
 {
     return f.n == 8 ? digits * 0x0103091b >> 24 : (digits & 255) + 8 * (digits >> 8 & 255);
@@ -141,7 +139,7 @@ static inline float lane_of(const floats *v, unsigned i)
 
 /* ---- costs ---- */
 
-/* The costs of parts of a unit, with the right signs and with a wrong one. */
+/* The costs of parts of a unit with the right signs, and with a wrong one. */
 struct part_costs {
     floats even[HALVES_MOST], odd[HALVES_MOST];
 };
@@ -171,7 +169,7 @@ FIXED void join_costs(struct point_form f, unsigned n, floats even[2][9], floats
         }
 }
 
-/* Compute, for WIDE units from `unit` on, the costs of the half that begins with value `from`. */
+/* Compute the costs of the half that begins with value `from`, for WIDE units from `unit` on. */
 FIXED void half_costs(struct point_form f, const struct point_block *b, unsigned unit,
                       unsigned from, floats shift, struct part_costs *ret)
 {
@@ -193,14 +191,14 @@ struct unit_costs {
     struct part_costs low, high;
 };
 
-/* Find the least costs, even and odd, of all points with this second half. */
+/* Find the least costs, even and odd, among all points with this second half. */
 FIXED void run_costs(struct point_form f, const struct point_book *book, const struct unit_costs *c,
                      unsigned h, floats ret[2])
 {
     const unsigned end = book->first[h + 1];
     floats even = all_wide(FLT_MAX), odd = even, other = even;
     unsigned k = book->first[h];
-    /* Track two minimums side by side, because each comparison depends on the previous one. */
+    /* Track two minima side by side, because each comparison depends on the previous one. */
     for (; f.n == 8 && !is_even(f) && k + 1 < end; k += 2) {
         even = least_of(c->low.even[book->low[k]], even);
         other = least_of(c->low.even[book->low[k + 1]], other);
@@ -215,7 +213,7 @@ FIXED void run_costs(struct point_form f, const struct point_book *book, const s
     ret[1] = is_even(f) ? least_of(even + c->high.odd[h], odd + c->high.even[h]) : ret[0];
 }
 
-/* Compute the costs of the best points for the scales b->s, both ways. */
+/* Compute the costs of the best points for the scales b->s in both ways. */
 FIXED void try_scales(struct point_form f, const struct point_book *book, struct point_block *b)
 {
     struct unit_costs c;
@@ -306,7 +304,7 @@ FIXED float group_cost(struct point_form f, const struct point_block *b, unsigne
     return sum;
 }
 
-/* Choose the cheapest l near b->s for each group. b->s becomes the scale that follows from l. */
+/* Choose the cheapest l near b->s for each group. b->s becomes the scale that results from l. */
 FIXED void choose_l(struct point_form f, const struct point_book *book, struct point_block *b,
                     float d)
 {
@@ -336,8 +334,8 @@ FIXED void choose_l(struct point_form f, const struct point_book *book, struct p
         b->s[u] = d * (float)(2 * b->l[u / f.group] + 1);
 }
 
-/* For one scale per unit, a fraction of b->s, sum up w * x * v and w * v * v with the nearest
- * levels v. */
+/* For each unit, sum up w * x * v and w * v * v, where the v are the nearest levels at the scale
+ * part * b->s. */
 FIXED void level_sums(struct point_form f, const struct point_block *b, float part, float shift,
                       float *xl, float *ll)
 {
@@ -360,12 +358,12 @@ FIXED void level_sums(struct point_form f, const struct point_block *b, float pa
     }
 }
 
-/* Set b->s to a scale for each group, as if every point were in the book. Returns the largest. */
+/* Set b->s to a scale for each group, as if the book had every point. Returns the largest scale. */
 FIXED float start_scales(struct point_form f, struct point_block *b)
 {
     const unsigned units = 256 / f.n, tries = 12;
     float gain[UNITS_MOST] = {0}, best[UNITS_MOST] = {0}, xl[UNITS_MOST], ll[UNITS_MOST], found = 0;
-    for (unsigned u = 0; u < units; u += f.group) { /* start with the largest value of the group */
+    for (unsigned u = 0; u < units; u += f.group) { /* start with the largest value in the group */
         float top = 0;
         for (unsigned k = u; k < u + f.group; k++)
             for (unsigned i = 0; i < f.n; i++)
@@ -424,7 +422,7 @@ FIXED void spread_units(struct point_form f, const float *restrict x, const floa
     }
 }
 
-/* Sums over the block of w * x * k * v and w * (k * v)^2, k = 2l + 1. */
+/* Sums over the block of w * x * k * v and w * (k * v)^2, where k = 2l + 1. */
 struct point_sums {
     float xl, ll;
 };
@@ -459,16 +457,14 @@ FIXED struct point_sums take_points(struct point_form f, const struct point_book
     return sums;
 }
 
-/* Return the cost of the block with d, compared with storing zeros. */
+/* Return the cost of the block with this d, relative to storing zeros. */
 static inline float block_cost(struct point_sums s, float d)
 {
     return d * (d * s.ll - 2 * s.xl);
 }
 
-/*
- * Find points for 256 values, and store the binary16 d at `half`. If d is 0, everything else is 0
- * too. Returns false if d would be infinite, or a value is not finite.
- */
+/* Find points for 256 values, and store d as binary16 at `half`. If d is 0, so is everything else.
+ * Returns false if d would be infinite or a value is not finite. */
 FIXED bool fit_points(struct point_form f, const struct point_book *book, const float *restrict x,
                       const float *restrict weight, struct point_block *b, uint8_t *half)
 {
@@ -476,7 +472,7 @@ FIXED bool fit_points(struct point_form f, const struct point_book *book, const 
     uint8_t fitted[2];
     if (!(top < 0x1p32f))
         return false;
-    const bool tiny = top < 0x1p-30f; /* far below the values of the smallest d */
+    const bool tiny = top < 0x1p-30f; /* far below the values that the smallest d gives */
     const uint32_t exponent = tiny ? 127 : f32_bits(top) >> 23;
     const float up = f32_from_bits((254 - exponent) << 23), down = f32_from_bits(exponent << 23);
     spread_units(f, x, weight, up, b);
@@ -505,8 +501,8 @@ static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned
         to[k] = (uint8_t)(b->l[2 * k] | b->l[2 * k + 1] << 4);
 }
 
-/* The encoder of a type, from its form and the function that stores the result for a block in its
- * fields. */
+/* Define the encoder of a type from its form; the type's own function stores a block's result in
+ * its fields. */
 #define POINT_ENCODER(T, form)                                                                    \
     ENCODES(T)                                                                                    \
     {                                                                                             \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams of values over blocks: see quant.h.
+ * Reads blocks as streams of values: see quant.h.
  *
  * A read [off, off + n) of a stream covers a run of whole blocks between two partial ones. Whole
- * blocks are decoded straight into the caller's memory, partial blocks via the stack. If the
- * caller's memory is not aligned like the stream, all blocks go via the stack.
+ * blocks are decoded straight into the caller's memory, partial ones via the stack. If the caller's
+ * memory is not aligned like the stream, all blocks go via the stack.
  */
 #include "quant/quant.h"
 
@@ -17,7 +17,7 @@
 #include "quant/cpu.h"
 #include "quant/types.h"
 
-/* Size of the stack buffer for values, in floats. */
+/* Size in floats of the stack buffer for values. */
 enum { VALUE_ROOM = 1024 };
 
 static const struct quant_set *set = &quant_set_generic;
@@ -33,7 +33,7 @@ static void use_best(void)
         quant_use(quant_set_at(i));
 }
 
-/* Choose only once: other threads may be decoding when another model is opened. */
+/* Choose only once, as threads may be decoding when another model is opened. */
 void quant_init(void)
 {
     static struct once once = ONCE_INIT;
@@ -101,13 +101,15 @@ void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n)
         quant_swap_fields(t, blocks + i * t->block_bytes);
 }
 
-/* How to decode the blocks of a tensor. */
+/* What is needed to decode the blocks of a tensor. */
 struct blocks {
     const struct quant_type *type;
     bool big;
 };
 
-/* Decodes n blocks to little-endian values of one kind. dst is aligned to the kind's width. */
+/*
+ * Decodes n blocks to little-endian values of one kind. dst is aligned to the width of that kind.
+ */
 typedef void fill_fn(struct blocks in, const uint8_t *src, size_t n, void *dst);
 
 static void fill_f32(struct blocks in, const uint8_t *src, size_t n, void *dst)
@@ -147,7 +149,7 @@ static void fill_bf16(struct blocks in, const uint8_t *src, size_t n, void *dst)
     fill_narrow(in, src, n, dst, set->f32_to_bf16);
 }
 
-/* Copy values already stored in the requested 16-bit format. */
+/* Copy values that are already stored in the requested 16-bit format. */
 static void fill_same(struct blocks in, const uint8_t *src, size_t n, void *dst)
 {
     uint8_t *p = dst;
@@ -155,7 +157,7 @@ static void fill_same(struct blocks in, const uint8_t *src, size_t n, void *dst)
         put_u16(p + 2 * i, get_u16(src + 2 * i, in.big), false);
 }
 
-/* A kind of stream: the width of a value, and the function that decodes it. */
+/* A kind of stream: the width of its values, and the function that decodes to them. */
 struct stream {
     size_t width;
     fill_fn *fill;
@@ -180,7 +182,7 @@ static void read_stream(struct stream s, struct blocks in, const uint8_t *data, 
     const uint8_t *src = data + off / per_block * in.type->block_bytes;
     size_t skip = (size_t)(off % per_block);
     while (n > 0) {
-        size_t done = n / per_block * per_block; /* decode whole blocks straight from the source */
+        size_t done = n / per_block * per_block; /* decode whole blocks straight to dst */
         if (aligned && skip == 0 && done > 0) {
             s.fill(in, src, done / per_block, dst);
         } else {

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The element formats of GGML tensors: blocks of bytes to float32 and back, in memory only.
+ * The element formats of GGML tensors. Converts blocks of bytes to float32 and back, in memory
+ * only.
  *
- * A tensor's elements are stored in blocks of `block_len` consecutive elements (of the fastest
- * dimension), each block `block_bytes` bytes, without gaps. One table holds id, name, geometry,
- * decoder and encoder of every type, so that they cannot disagree (types.h). A new type is a row
- * and its functions. The type ids and block layouts are those of ggml as of 2026; each family file
- * draws its blocks.
+ * A tensor's elements are stored in blocks of `block_len` elements that are consecutive in the
+ * fastest dimension. Each block has `block_bytes` bytes, and there are no gaps. One table has the
+ * id, name, geometry, decoder and encoder of every type, so that they cannot disagree (types.h). To
+ * add a type, add a row and its functions. The type ids and block layouts are those of ggml as of
+ * 2026; each family file draws its blocks.
  *
- * Values are the correctly rounded float32 that ggml's own dequantisation gives, to the last bit.
- * The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, as does F16, except
- * that a signalling NaN becomes quiet.
+ * Values are correctly rounded float32, and equal those of ggml's own dequantisation to the last
+ * bit. The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, as does F16,
+ * except that a signalling NaN becomes quiet.
  *
  * Blocks encoded without importances match ggml's quantisers to the last bit, except for IQ1 to
- * IQ3. A block that ggml leaves undefined (its scale has an infinite inverse) gets the codes of
- * zeros; it decodes to zeros anyway. For most types, decoding and re-encoding does not reproduce
- * the block, so only blocks with a changed value may be encoded (quant_write()).
+ * IQ3. A block that ggml leaves undefined, because its scale has an infinite inverse, gets the
+ * codes for zeros; it decodes to zeros in either case. For most types, decoding and re-encoding
+ * does not reproduce the block, so only blocks with a changed value may be encoded (quant_write()).
  *
- * Threads: everything is constant after quant_init(); functions may be called from any thread.
+ * Everything is constant after quant_init(), so any thread may call these functions.
  */
 #ifndef QUANT_QUANT_H
 #define QUANT_QUANT_H
@@ -26,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Size of the largest block of any type, in elements and bytes (checked by the tests). */
+/* Size of the largest block in elements and in bytes, over all types (checked by the tests). */
 #define QUANT_MAX_BLOCK_LEN 256
 #define QUANT_MAX_BLOCK_BYTES 512
 
@@ -37,10 +38,10 @@
 typedef void quant_decode_fn(const uint8_t *src, size_t n, float *dst);
 
 /*
- * Encodes n whole blocks: n * block_len host floats at src (aligned to 4 bytes) into little-endian
- * blocks at dst (any alignment, no overlap). `weight` is the importance of each value, finite and
- * not negative, or NULL. Returns the number of encoded blocks: n, or fewer if the type cannot store
- * the values of the next block; dst is undefined from there on.
+ * Encodes n * block_len host floats at src (aligned to 4 bytes) as n whole little-endian blocks at
+ * dst (any alignment, no overlap). `weight` has the importance of each value, which is finite and
+ * not negative, or is NULL. Returns the number of encoded blocks: n, or fewer if the type cannot
+ * store the values of the next block; dst is undefined from there on.
  */
 typedef size_t quant_encode_fn(const float *src, const float *weight, size_t n, uint8_t *dst);
 
@@ -53,12 +54,12 @@ struct quant_type {
     uint16_t block_len;      /* elements in a block; 0: a removed id of unknown layout */
     uint16_t block_bytes;    /* bytes in a block */
     quant_decode_fn *decode; /* NULL for removed ids */
-    quant_encode_fn *encode; /* NULL for removed ids, and where only raw bytes can be stored */
+    quant_encode_fn *encode; /* NULL for removed ids and where only raw bytes can be stored */
     uint8_t weighs;          /* enum quant_weighs */
     /*
-     * The fields that a big-endian file stores reversed: swap_count fields of `swap_width` bytes,
-     * at the offsets `swap_at`. big_unknown: no big-endian form was ever agreed for the type's
-     * multi-byte fields, so it has no values in such a file.
+     * The fields that a big-endian file stores reversed: `swap_count` fields of `swap_width` bytes,
+     * at the offsets `swap_at`. big_unknown: no big-endian form was ever agreed on for the type's
+     * multi-byte fields, so in such a file it has no values.
      */
     uint8_t swap_width;
     uint8_t swap_count;
@@ -69,7 +70,7 @@ struct quant_type {
 /* Return the row of a type id, including removed ids (block_len 0), or NULL for an unknown id. */
 const struct quant_type *quant_find(uint32_t id);
 
-/* True if the values of this type (NULL: an unknown type) can be shown as float32. */
+/* Return true if values of this type (NULL: an unknown type) can be shown as float32. */
 bool quant_has_values(const struct quant_type *t, bool big);
 /*
  * Read bytes [off, off + n) of the tensor's values, as a stream of little-endian float32, into dst
@@ -80,9 +81,9 @@ void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, u
                     size_t n, void *dst);
 
 /*
- * Read a stream of values narrowed to little-endian binary16 or bfloat16, like quant_read_f32().
- * The float32 value is rounded to nearest, ties to even; too large a value becomes infinite; a NaN
- * stays a NaN. Elements stored in the same format are copied bit for bit.
+ * Read a stream like quant_read_f32(), but of values narrowed to little-endian binary16 or
+ * bfloat16. The float32 value is rounded to nearest, ties to even. Too large a value becomes
+ * infinite; a NaN stays a NaN. Elements stored in the same format are copied bit for bit.
  */
 void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                     size_t n, void *dst);
@@ -90,23 +91,23 @@ void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, 
                      size_t n, void *dst);
 
 /*
- * Compute the stored bytes [*first, *last), counted from the tensor's first block, that a read of
- * [off, off + n) touches in a stream of values of `width` bytes (f32: 4; f16, bf16: 2). The range
- * is empty if n is 0. The caller has checked it.
+ * Compute which stored bytes, [*first, *last) from the tensor's first block on, are touched by a
+ * read of [off, off + n) in a stream of values of `width` bytes (f32: 4; f16, bf16: 2). They are
+ * empty if n is 0. The caller has checked the range.
  */
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);
 
-/* Narrow n host floats to binary16 or bfloat16 (host uint16_t), rounded as above. The memory must
- * not overlap. */
+/* Narrow n host floats to binary16 or bfloat16 (uint16_t in host order), rounding as above. The
+ * memory must not overlap. */
 void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst);
 void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 
-/* True if none of n little-endian float32 values (any alignment) is NaN or infinite. */
+/* Return true if none of n little-endian float32 values (any alignment) is a NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
 
-/* Statistics of n > 0 finite host floats. Sums are in double; their last bits depend on n, not on
- * the machine. */
+/* Statistics of n > 0 finite host floats. Sums are in double; their last bits depend on n, but not
+ * on the machine. */
 struct quant_extremes {
     float min, max;
     uint64_t zeros;
@@ -115,33 +116,33 @@ struct quant_extremes quant_extremes(const float *x, size_t n);
 double quant_sum(const float *x, size_t n);
 /* Return the sum of the squared distances from the mean. */
 double quant_sum_squares(const float *x, size_t n, double mean);
-/* The distance between two lists of values. All sums are in double. */
+/* Measures of the distance between two lists of values. All sums are in double. */
 struct quant_distance {
     double squares_a, squares_b, products; /* sums of a * a, b * b, a * b */
     double squares;                        /* sum of (a - b) * (a - b) */
     double max;                            /* maximum of |a - b| */
     uint64_t differ;                       /* number of values that differ */
 };
-/* Add n pairs of finite host floats. */
+/* Add n pairs of finite host floats to *ret. */
 void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret);
 /* Return the sum of the fourth powers of the distances from the mean. */
 double quant_sum_fourth(const float *x, size_t n, double mean);
 /*
  * Count n finite host floats by their distance from the mean, in quarters of a standard deviation
- * std > 0, from -6 to 6. Each bin includes exactly its lower edge mean + std * (i - QUANT_BINS / 2)
- * / 4; the first and last bins also count everything beyond. Adds to count.
+ * std > 0, from -6 to 6, and add the counts to `count`. Bin i includes its exact lower edge, mean +
+ * std * (i - QUANT_BINS / 2) / 4; the first and last bins also count everything beyond.
  */
 #define QUANT_BINS 50
 void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 
-/* Reverse each field of n blocks that the two byte orders store differently. */
+/* In n blocks, reverse each field that the two byte orders store differently. */
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);
 
-/* Choose the fastest decoders for this machine. Optional; call it before threads start. */
+/* Choose the fastest decoders for this machine. Optional; call this before threads start. */
 void quant_init(void);
 
 struct quant_set;
-/* Use this kernel set (set.h) from now on. Call it before threads start. */
+/* Use this kernel set (set.h) from now on. Call this before threads start. */
 void quant_use(const struct quant_set *s);
 
 #endif

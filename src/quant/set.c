@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Table of types with the kernels of one set: see set.h and types.h. */
+/* The table of types with the kernels of one set: see set.h and types.h. */
 #include "quant/kernel.h"
 #include "quant/set.h"
 

@@ -3,7 +3,7 @@
  * Kernel sets: the same decoders and encoders compiled for several instruction sets (see
  * meson.build). Private to the layer, its tests and benchmarks.
  *
- * Every file that includes kernel.h is compiled once for each set. QUANT_SET is the set's name, and
+ * Every file that includes kernel.h is compiled once for each set. QUANT_SET is the set's name and
  * the suffix of each global symbol. All sets produce the same bits, except in NaNs.
  */
 #ifndef QUANT_SET_H

@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one list of tensor types: id, name, geometry, whether values can be encoded, and big-endian
- * form. The rows of the table (set.c), the constants of the kernels (Q4_0_LEN, Q4_0_BYTES, ...) and
- * their prototypes are generated from it, so they cannot disagree.
+ * The only list of tensor types, with the id, name, geometry and big-endian form of each, and
+ * whether its values can be encoded. The rows of the table (set.c), the kernels' constants
+ * (Q4_0_LEN, Q4_0_BYTES, ...) and their prototypes are generated from it, so they cannot disagree.
  *
- * A new type is a line here and a DECODER() in a family file (kernel.h explains how). Unless its
- * line says DECODE, it needs an encoder too (pack.h).
+ * To add a type, add a line here and a DECODER() in a family file (kernel.h explains how). Unless
+ * its line says DECODE, it also needs an encoder (pack.h).
  */
 #ifndef QUANT_TYPES_H
 #define QUANT_TYPES_H
 
-/*
- * The big-endian forms of a block: no field of more than one byte; fields of w bytes at the given
- * offsets, each swapped; fields for which no form was ever agreed.
- */
+/* The big-endian forms of a block: no field has more than one byte; fields of w bytes at the given
+ * offsets are swapped; or no form was ever agreed on for its fields. */
 #define SAME .swap_count = 0
 #define SWAP(w, at) .swap_width = (w), .swap_count = 1, .swap_at = {(at)}
 #define SWAP2(w, at, at2) .swap_width = (w), .swap_count = 2, .swap_at = {(at), (at2)}
 #define NO_FORM .big_unknown = true
 
 /*
- * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. The ways:
- * BOTH has a decoder and an encoder; WEIGH an encoder that uses importances; NEED an encoder that
- * makes poor blocks without them; DECODE only a decoder, for intermediate results that models do
- * not contain (Q8_1, Q8_K).
+ * TYPE(id, name, elements, bytes, ways, big-endian form) is a type, GONE(id, name) a retired id.
+ * The ways: BOTH means a decoder and an encoder; WEIGH the same, but the encoder uses importances;
+ * NEED the same, but it makes poor blocks without importances; DECODE only a decoder, for
+ * intermediate results that models do not contain (Q8_1, Q8_K).
  */
 // clang-format off
 #define QUANT_TYPES(TYPE, GONE)                           \
@@ -72,7 +70,7 @@
     TYPE(42, Q2_0,     64,  18, BOTH,   SWAP(2, 0))
 // clang-format on
 
-/* Ids without gaps, so that they can index the table (the tests check it). */
+/* The ids have no gaps, so that they can index the table (the tests check this). */
 #define QUANT_ID(id, T, len, bytes, ...) T##_ID = (id),
 #define QUANT_GONE_ID(id, T) T##_ID = (id),
 enum { QUANT_TYPES(QUANT_ID, QUANT_GONE_ID) QUANT_N_TYPES };

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bit fields in lanes, for the decoders of types made of them. A vector has a byte of the block in
- * each lane. Shifts bring one field after another to the lowest bits of its lane, where its value
- * is computed or looked up:
+ * Extracts bit fields in lanes, for the decoders of types made of them. Each lane of a vector has
+ * one byte of the block. Shifts bring one field after another to the lowest bits of its lane, where
+ * its value is computed or looked up:
  *
  *     bytes of the block     lanes of 32 bits                 a field of 4 bits, then the other
  *     +----+----+----+--     +--------+--------+--------+--
  *     | b0 | b1 | b2 |   ->  |     b0 |     b1 |     b2 |     level(4, l, b)  level(4, l, b >> 4)
  *     +----+----+----+--     +--------+--------+--------+--
  *
- * A vector is as wide as the registers of the set, so that all compilers pass it in a register.
- * With AVX-512, all values of 4-bit fields fit into one register, those of 5-bit fields into two:
- * one instruction converts fields to floats, and ignores the bits above them. The products of
- * scales and codes are exact, so it makes no difference whether they are computed once or for each
- * value.
+ * A vector is as wide as the set's registers, so that all compilers pass it in a register. With
+ * AVX-512, all values of 4-bit fields fit into one register, and those of 5-bit fields into two, so
+ * one instruction converts fields to floats, ignoring the bits above them. The products of scales
+ * and codes are exact, so it makes no difference whether they are computed once or for each value.
  */
 #ifndef QUANT_WIDE_H
 #define QUANT_WIDE_H
@@ -30,7 +29,7 @@ enum { WIDE = 4 };
 typedef float floats __attribute__((vector_size(4 * WIDE)));
 typedef int32_t words __attribute__((vector_size(4 * WIDE)));
 
-/* The minimum and maximum, which are single instructions. */
+/* Minimum and maximum as single instructions. */
 #if defined(__AVX512F__)
 #define CHOICE_OF(is, a, b) (floats) _mm512_##is##_ps((__m512)(a), (__m512)(b))
 #elif defined(__AVX2__)
@@ -80,7 +79,7 @@ static inline words bytes_at(const uint8_t *p)
 #endif
 }
 
-/* Return x in all lanes, even a -0, which adding to 0 would lose. */
+/* Return x in all lanes. This also works for -0, which adding x to 0 would lose. */
 static inline floats all_wide(float x)
 {
     return x - (floats){0};
@@ -95,7 +94,7 @@ static inline words lane_numbers(void)
     return ret;
 }
 
-/* Set bit `at` of lane j if bit from + j of the 16 is set; all other bits are 0. */
+/* Set bit `at` in lane j if bit from + j of the 16 bits is set; all other bits are 0. */
 FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 {
     const int32_t value = (int32_t)(1u << at);
@@ -110,8 +109,8 @@ FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 #endif
 }
 
-/* Extract the two-bit fields from, from + 1, ... of the 16 at p. Bits above a field do not
- * matter. */
+/* Extract fields number `from`, from + 1, ... of the 16 two-bit fields at p. Bits above a field do
+ * not matter. */
 static inline words pairs_wide(const uint8_t *p, unsigned from)
 {
 #ifdef __AVX2__
@@ -134,14 +133,12 @@ static inline void put_wide(float *restrict y, floats v)
     memcpy(y, &v, sizeof(v));
 }
 
-/*
- * The values of codes: ((code + shift) * d) + m. NONE where a type has no such term: as an addend
- * it changes no float, neither +0 nor -0.
- */
+/* The values of codes: ((code + shift) * d) + m. NONE replaces a term that the type lacks: adding
+ * it changes no float, not even +0 or -0. */
 #define NONE (-0.0f)
 struct levels {
     floats shift, d, m;
-    floats table[2]; /* with AVX-512: for codes up to 15, and from 16 on */
+    floats table[2]; /* with AVX-512: values of codes up to 15, and from 16 on */
 };
 
 FIXED floats compute(struct levels l, words code)
@@ -149,7 +146,7 @@ FIXED floats compute(struct levels l, words code)
     return ((__builtin_convertvector(code, floats) + l.shift) * l.d) + l.m;
 }
 
-/* Prepare the values of codes of `bits` bits. */
+/* Prepare the values of codes that have `bits` bits. */
 FIXED struct levels levels(unsigned bits, float shift, float d, float m)
 {
     struct levels l = {.shift = all_wide(shift), .d = all_wide(d), .m = all_wide(m)};
@@ -163,10 +160,8 @@ FIXED struct levels levels(unsigned bits, float shift, float d, float m)
     return l;
 }
 
-/*
- * Return the values of codes of `bits` bits in the lowest bits of words: those in `mask` come from
- * high, the others from low. Higher bits are ignored.
- */
+/* Return the values of codes in the lowest `bits` bits of words. The bits in `mask` come from high,
+ * the others from low. Higher bits are ignored. */
 FIXED floats level_of_two(unsigned bits, struct levels l, words low, words high, int32_t mask)
 {
     const int32_t all = (1 << bits) - 1;
