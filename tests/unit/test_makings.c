@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs change the directories of new tensors during their judgement: no call waits for the
- * judgement, and a changed directory is judged again.
+ * Programs change the directories of new tensors while the tensors are judged: no call waits for
+ * the judge, and a changed directory is judged again.
  */
 #include "cu_main.h"
 
@@ -26,7 +26,7 @@
 
 /* ---- replacements for C library functions ---- */
 
-static atomic_long seconds; /* time of the clock, which stands still; 0: it runs */
+static atomic_long seconds; /* time at which the clock stands still; 0: it runs */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -38,7 +38,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return r;
 }
 
-/* Actions of another program when a view is open, before it is truncated. */
+/* Called between the opening of a view and its truncation; acts as another program. */
 static void (*before_truncate)(void);
 
 int __real_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
@@ -52,7 +52,7 @@ int __wrap_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e)
     return __real_tensor_draft_truncate(d, size, e);
 }
 
-/* Called when a lookup has found that the tensor is new: acts as the writer. */
+/* Called when a lookup has found that the tensor is new; acts as the writer. */
 static void (*before_lookup)(void);
 
 int __real_live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);
@@ -74,11 +74,11 @@ struct room {
     struct tree *t;
     int (*call)(struct tree *t); /* called during the judgement */
     int result;
-    struct tree_wait wait; /* the wait of a sync that does not wait here */
+    struct tree_wait wait; /* the wait of a sync that this test does not wait for */
     struct viewfile open;
 };
 
-/* Write bytes, followed by zeros that are mostly a hole, so that the judge makes system calls. */
+/* Write the text and then zeros, mostly as a hole, so that the judge makes system calls. */
 static void put_raw(struct viewfile *v, const char *text)
 {
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 0, text, strlen(text)), 0);
@@ -97,7 +97,7 @@ static void put(struct tree *t, const char *tensor, const char *view, const char
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* Make a new tensor that is not complete. */
+/* Make a new, incomplete tensor. */
 static void make(struct tree *t, const char *tensor)
 {
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, tensor), 0);
@@ -106,7 +106,7 @@ static void make(struct tree *t, const char *tensor)
     put(t, tensor, "raw", "123");
 }
 
-/* Make a tree with the tensor "b" and a new tensor "n" of the bytes 123. */
+/* Make a tree with the tensor "b" and a new tensor "n" that consists of the bytes 123. */
 static void begin(struct room *x)
 {
     const struct tree_options o = {
@@ -124,10 +124,10 @@ static void begin(struct room *x)
     make(x->t, "n");
     put(x->t, "n", ".helper", "456");
     (void)__real_clock_gettime(CLOCK_MONOTONIC, &now);
-    atomic_store(&seconds, now.tv_sec + 1); /* all changes are in the past */
+    atomic_store(&seconds, now.tv_sec + 1); /* so that all changes are in the past */
 }
 
-/* Judge n; meanwhile the judge calls `hook`. */
+/* Judge n; the judge calls `hook` during the judgement. */
 static void judged(struct room *x, void (*hook)(void *))
 {
     faultsys_init(&x->fs, FAULT_NONE, 0, 0);
@@ -145,7 +145,7 @@ static void make_call(void *arg)
     x->result = x->call(x->t);
 }
 
-/* Judge n; meanwhile the judge makes a call. */
+/* Judge n; the judge makes `call` during the judgement. */
 static void meanwhile(struct room *x, int (*call)(struct tree *t))
 {
     x->call = call;
@@ -181,7 +181,7 @@ static void shows(struct tree *t, const char *want)
 static bool in_file(const struct room *x, const char *name)
 {
     struct content c = file_now(&x->p);
-    uint8_t text[64] = {(uint8_t)strlen(name)}; /* the length in 8 bytes, then the name */
+    uint8_t text[64] = {(uint8_t)strlen(name)}; /* length in 8 bytes, then the name */
     memcpy(text + 8, name, strlen(name));
     bool found = memmem(c.bytes, c.n, text, 8 + strlen(name));
     free(c.bytes);
@@ -258,8 +258,8 @@ static void rename_opened(void)
     CU_ASSERT_EQUAL(rename_helper(renames_in), 0);
 }
 
-/* A helper that a program opens with O_RDONLY | O_TRUNC becomes a view meanwhile: the tensor is
- * added once it is complete. */
+/* A helper becomes a view while a program opens it with O_RDONLY | O_TRUNC. The tensor is added
+ * once it is complete. */
 static void test_emptied(void)
 {
     struct room x;
@@ -307,7 +307,7 @@ static int open_view(struct tree *t)
     return viewfile_open(t, "n", "raw", O_WRONLY, &held);
 }
 
-/* A program with an open file continues: no tensor is added before the file is closed. */
+/* A program continues with its open file; no tensor is added before the file is closed. */
 static void test_open(void)
 {
     struct room x;
@@ -382,7 +382,7 @@ static void add_it(void)
     CU_ASSERT_EQUAL(do_sync(added_in), 0);
 }
 
-/* It becomes a tensor while a file in it is looked up. */
+/* The directory becomes a tensor while a file in it is looked up. */
 static void test_looked_up(void)
 {
     struct room x;
@@ -405,7 +405,7 @@ static void look_for_first(void *arg)
     CU_ASSERT_EQUAL(lookup(x->t, "tensors/first", "raw"), 0);
 }
 
-/* An added tensor is shown while others are judged. */
+/* A tensor that has been added is shown while others are judged. */
 static void test_beside_others(void)
 {
     struct room x;
@@ -452,8 +452,8 @@ static void test_released(void)
     end(&x);
 }
 
-/* A helper disappears with its directory: with a new tensor's immediately, with another tensor's
- * when its removal is final. */
+/* A helper disappears with its directory: immediately if the tensor is new, otherwise once the
+ * removal is final. */
 static void test_helpers(void)
 {
     unsigned before = unnamed();
@@ -483,7 +483,7 @@ static unsigned objects_known(struct tree *t)
     return n;
 }
 
-/* No state of directories that are created and removed is kept once no file in them is open. */
+/* Nothing is kept for a directory that was created and removed, once no file in it is open. */
 static void test_forgotten(void)
 {
     struct room x;

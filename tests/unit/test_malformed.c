@@ -67,7 +67,7 @@ static void make_very_deep(struct build *b)
 static void make_array_of_arrays(struct build *b)
 {
     build_array(b, "k", GGUF_ARRAY, 1);
-    build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* times 12 is 8 */
+    build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* times 12, this wraps to 8 */
 }
 
 /* The numbers are refused before their size is compared with the file. */
@@ -83,7 +83,7 @@ static void make_wrap_four(struct build *b)
 
 static void make_wrap_small(struct build *b)
 {
-    tensor(b, F32, (uint64_t[]){3, 6148914691236517206}, 2); /* 2 modulo 2^64 */
+    tensor(b, F32, (uint64_t[]){3, 6148914691236517206}, 2); /* the product is 2 modulo 2^64 */
 }
 
 static void make_zero_hides_wrap(struct build *b)
@@ -147,7 +147,7 @@ static void make_alignment_array(struct build *b)
     build_item_num(b, GGUF_U32, 32);
 }
 
-/* Add a key of n bytes with a NUL among them. */
+/* Add a key of n bytes, one of which is a NUL. */
 static void nul_key(struct build *b, const char *key, size_t n)
 {
     build_raw(b, key, n, GGUF_U32, "\1\0\0\0", 4);
@@ -211,13 +211,13 @@ static void make_big(struct build *b)
 struct row {
     const char *name;
     void (*make)(struct build *b); /* NULL: the base image */
-    /* `value`, of `width` bytes, little-endian, is written at byte `at`; width 0: nothing is written */
+    /* where `width` bytes of `value` are written, little-endian; width 0: nowhere */
     uint32_t at;
     uint8_t width;
     uint64_t value;
     uint32_t cut; /* the image is cut here; 0: it is complete */
     int code;
-    uint64_t byte; /* named by the message */
+    uint64_t byte; /* position that the message names */
     const char *words;
 };
 
@@ -389,8 +389,9 @@ static void test_cases(void)
 /* ---- every length of a file ---- */
 
 /*
- * A file truncated anywhere is refused, with two exceptions: cut exactly at the end of the data, it
- * lacks only the last padding, which some writers omit; with GGUF_PARTIAL, data may be missing.
+ * A file truncated anywhere is refused, with two exceptions: a file cut exactly at the end of the
+ * data lacks only the last padding, which some writers omit; and with GGUF_PARTIAL, data may be
+ * missing.
  */
 static void cut_everywhere(void (*make)(struct build *b))
 {
@@ -400,7 +401,7 @@ static void cut_everywhere(void (*make)(struct build *b))
     struct parsed p = parse_build(&b, 0);
     for (size_t n = 0; n < p.size; n++) {
         struct err e;
-        /* In a copy of exactly these bytes, a sanitizer detects a read beyond them. */
+        /* The copy has exactly these bytes, so that a sanitizer detects a read beyond them. */
         uint8_t *part = malloc(n ? n : 1);
         CU_ASSERT_PTR_NOT_NULL_FATAL(part);
         memcpy(part, p.image, n);
@@ -408,7 +409,7 @@ static void cut_everywhere(void (*make)(struct build *b))
             int r = refused(part, n, 0, &e);
             CU_ASSERT_EQUAL(r, n < p.g->head_len ? -EBADMSG : -ENODATA);
             CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, " at byte "));
-            /* For a truncated draft the error is that of the shipped layout. */
+            /* A truncated draft gets the error of the shipped layout. */
             const char *words = n ? "incomplete download" : "an empty file";
             CU_ASSERT_TRUE(p.g->fmt.draft || strstr(e.msg, words));
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/manifest: accepted manifests, and the limits. For random bytes see tests/fuzz/fuzz_store.c.
+ * shelf/manifest: accepted manifests, and the limits on them. tests/fuzz/fuzz_store.c tests random
+ * bytes.
  */
 #include "cu_main.h"
 
@@ -16,11 +17,11 @@
     "\",\"size\":4}"
 #define MANIFEST(layers) "{\"schemaVersion\":2,\"layers\":[" layers "]}"
 
-/* No path leads out of the store. */
+/* No path in an accepted manifest leads out of the store. */
 static void test_manifests(void)
 {
     static const struct {
-        const char *text, *error; /* NULL: it is accepted */
+        const char *text, *error; /* NULL: the manifest is accepted */
     } rows[] = {
         {MANIFEST(LAYER("model", A64)), NULL},
         {MANIFEST(""), NULL},

@@ -34,7 +34,7 @@ struct visitor {
     const struct fixture *x;
     const char *again; /* called again before this call, each time with another mode */
     unsigned visits;
-    int fd; /* file of the model */
+    int fd; /* descriptor of the model */
 };
 
 static bool no_attributes; /* the file system does not support user attributes */
@@ -44,7 +44,7 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* If times are coarse, repeat until the change is visible. */
+/* Repeat the change until it is visible, as times may be coarse. */
 static void change_attribute(int fd, bool add)
 {
     struct stat before, now;
@@ -71,7 +71,7 @@ static void visit(void *arg)
     v->fs->before = v->again;
 }
 
-/* The model has the attributes that the visitor set, whether it is the old or the new file. */
+/* Check that the model, old file or new, has the attributes that the visitor set. */
 static void check_attributes(const struct visitor *v)
 {
     struct stat st;
@@ -119,7 +119,7 @@ static void end(struct scene *s)
 
 static int expected(enum what does, enum where where)
 {
-    if (where == RENAMED) /* too late */
+    if (where == RENAMED) /* too late to prevent the edit */
         return 0;
     if (does == LINK)
         return -EMLINK;
@@ -163,7 +163,7 @@ static void test_all(void)
                     check_one(all[i], does, where);
 }
 
-/* If hard links may be broken, a link made meanwhile keeps the old content. */
+/* If hard links may be broken, a link made during the edit keeps the old content. */
 static void test_link_that_may_break(void)
 {
     for (enum where where = FILLED; where <= EXCHANGED; where++) {
@@ -181,7 +181,7 @@ static void test_link_that_may_break(void)
     }
 }
 
-/* The model keeps changing. */
+/* The model changes again and again. */
 static void test_again_and_again(void)
 {
     struct scene s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/models, check/header, check/summary: failing allocations, and the cost of directories.
- * tests/mount/check.py tests which models are found.
+ * shelf/models, check/header, check/summary: failing allocations, and the cost of reading
+ * directories. tests/mount/check.py tests which models are found.
  */
 #include "cu_main.h"
 
@@ -42,7 +42,8 @@ static void put(int dir, const char *name, bool shard, uint64_t no)
     free(image);
 }
 
-/* Files: a.gguf, a split model, a directory with another model, and a link to that directory. */
+/* The files are a.gguf, a split model, a directory with another model, and a link to that
+ * directory. */
 static const char *const names[] = {"a.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf",
                                     "sub/b.gguf", "link"};
 
@@ -118,7 +119,7 @@ static void test_header(void)
     teardown(dir);
 }
 
-/* The text has its measured size, and JSON fails completely or not at all. */
+/* The text has the size that was measured for it, and JSON fails completely or not at all. */
 static void test_summary(void)
 {
     int dir = setup();

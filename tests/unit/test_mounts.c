@@ -33,7 +33,7 @@ static void test_escape(void)
     }
 }
 
-/* A sequence that is not an escape stays. */
+/* A sequence that is not an escape is left unchanged. */
 static void test_unescape(void)
 {
     static const struct {
@@ -98,8 +98,8 @@ static void test_parse_nonsense(void)
     }
 }
 
-/* False in a chroot whose root is an ordinary directory, as package builders use: no list contains
- * it. */
+/* Returns false in a chroot whose root is an ordinary directory, as in package builders: no list of
+ * mounts contains it. */
 static bool root_is_mounted(void)
 {
     struct statx st;
@@ -108,7 +108,7 @@ static bool root_is_mounted(void)
            (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-/* The root of this process is found, with nothing mounted over it. */
+/* The root of this process is found, and nothing is mounted over it. */
 static void test_load(void)
 {
     struct mounts ms;
@@ -117,7 +117,7 @@ static void test_load(void)
     CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
     if (root) {
         CU_ASSERT_TRUE(mount_is_top(&ms, root));
-        struct mount below = *root; /* like a mount that is covered by another */
+        struct mount below = *root; /* like a mount that another one covers */
         CU_ASSERT_FALSE(mount_is_top(&ms, &below));
     }
     mounts_free(&ms);
@@ -125,7 +125,7 @@ static void test_load(void)
     mounts_free(&ms);
 }
 
-/* If set, statx(2) acts as before Linux 5.8: it succeeds, but does not report mounts. */
+/* If set, statx(2) succeeds without reporting mounts, as before Linux 5.8. */
 static bool old_kernel;
 int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
 int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
@@ -158,7 +158,8 @@ static void test_old_kernel(void)
     old_kernel = false;
 }
 
-/* When the number of an ended mount is reused, a daemon is not identified by the number alone. */
+/* A daemon is not identified by its mount's number alone, since the number of a mount that has
+ * ended may be reused. */
 static void test_daemon_of(void)
 {
     static char a[] = "/a", b[] = "/b", c[] = "/c", model[] = "/m", other[] = "/n";

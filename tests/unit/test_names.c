@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names, files and numbers of metadata/, without writing a model: invariants that hold after all
- * operations (M1 and M2). The scripts of test_live*.c test the behaviour that programs see.
+ * Names, files and numbers in metadata/, without writing a model: the invariants that hold after
+ * every operation (M1 and M2). The scripts in test_live*.c test the behaviour that programs see.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void end(struct fixture *x)
     names_close(&x->n);
 }
 
-/* Check M1, and the lists. */
+/* Check M1 and the lists. */
 static void check(const struct names *n)
 {
     size_t named = 0, doomed = 0, errors = 0;
@@ -123,8 +123,8 @@ static void test_take(void)
     end(&x);
 }
 
-/* A file is freed, with its name, when neither a handle nor the kernel refers to it. Its number is
- * not reused. */
+/* A file is freed, together with its name, when neither a handle nor the kernel refers to it. Its
+ * number is not reused. */
 static void test_reap(void)
 {
     struct fixture x;
@@ -147,7 +147,7 @@ static void test_reap(void)
     end(&x);
 }
 
-/* The file of a key from the beginning always stays. */
+/* The file of a key that existed at the start is never freed. */
 static void test_first_stay(void)
 {
     struct fixture x;
@@ -160,7 +160,7 @@ static void test_first_stay(void)
     end(&x);
 }
 
-/* Keys are hidden in any order, and return. */
+/* Keys are hidden in any order, and shown again. */
 static void test_doomed(void)
 {
     struct fixture x;
@@ -184,7 +184,7 @@ static void test_doomed(void)
     end(&x);
 }
 
-/* Names are found however many there are, and leave nothing behind when they are removed. */
+/* Names are found however many exist, and leave nothing behind when they are removed. */
 static void test_many(void)
 {
     enum { MANY = 500 };

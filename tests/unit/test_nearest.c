@@ -44,7 +44,7 @@ static void test_meant(void)
         CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
 }
 
-/* A word beyond the maximum length has no near word. */
+/* No word is near one that exceeds the maximum length. */
 static void test_long(void)
 {
     char word[1000];

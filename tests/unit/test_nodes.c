@@ -17,7 +17,7 @@ static void same_node(struct node n, enum node_kind kind, uint32_t number, uint3
         CU_ASSERT_EQUAL(n.row, row);
 }
 
-/* Each number belongs to one node, in every slot, and is positive. */
+/* Each number is positive and belongs to exactly one node, whatever the slot. */
 static void test_numbers(void)
 {
     static const uint32_t objects[] = {0, 1, 2, 12345, (1 << 25) - 1, UINT32_MAX};

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "model/npy.h"
 
-/* Write a header of a version with exactly this dict. */
+/* Write a header of the given version with exactly this dict. */
 static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 {
     size_t n = strlen(dict), fixed = version == 1 ? 10 : 12;
@@ -27,7 +27,7 @@ static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 
 static int parse(uint8_t version, const char *dict, struct npy *ret, struct err *e)
 {
-    /* In a buffer of the exact size, a sanitizer detects a read beyond it. */
+    /* The buffer has the exact size, so that a sanitizer detects a read beyond it. */
     uint8_t room[512], *exact;
     size_t n = header(room, version, dict);
     exact = malloc(n);
@@ -151,13 +151,13 @@ static void test_early(void)
     bytes[6] = 0;
     CU_ASSERT_EQUAL(npy_parse(bytes, 7, &npy, &e), -EINVAL);
     uint8_t large[] = "\x93NUMPY\x02\x00\xf5\xff\x00\x00";
-    /* 65536 + 1 with the bytes before it. */
+    /* With the bytes before it, this makes a header of 65536 + 1 bytes. */
     CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), -EINVAL);
     large[8] = 0xf4;
     CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), NPY_MORE);
 }
 
-/* A written header can be read, and the data begins at a multiple of 64. */
+/* Headers that we write can be read, and the data begins at a multiple of 64. */
 static void test_written(void)
 {
     for (uint32_t n_dims = 0; n_dims <= NPY_MAX_DIMS; n_dims++) {

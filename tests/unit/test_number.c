@@ -32,7 +32,7 @@ static uint64_t bits_of(double d)
     return bits;
 }
 
-/* xorshift64: the same numbers in every run. */
+/* An xorshift64 generator, which gives the same numbers in every run. */
 static uint64_t random64(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -136,8 +136,8 @@ static double read_f64(const char *s)
 
 static const struct precision single = {9, read_f32}, twofold = {17, read_f64};
 
-/* Move the last digit of the decimal s = d.ddde+XX by step, without a carry. Returns false if it
- * would need one. */
+/* Change the last digit of the decimal s = d.ddde+XX by `step`. Returns false if that needs a
+ * carry. */
 static bool neighbour(char *s, int step)
 {
     char *last = strchr(s, 'e') - 1;
@@ -147,8 +147,8 @@ static bool neighbour(char *s, int step)
     return true;
 }
 
-/* Find by trial, for x > 0, the fewest digits that read back, and of those the nearest. Text is as
- * by "%e". */
+/* Find by trial the shortest decimals that read back as x, and the nearest of them, for x > 0. The
+ * text is formatted like "%e". */
 static void brute_force(double x, const struct precision *to, char s[64])
 {
     for (int p = 1; p <= to->digits; p++)
@@ -174,7 +174,8 @@ static int significant(const char *s)
     return n - zeros;
 }
 
-/* True if the decimals have the same number of digits, and the same value when read as f64. */
+/* Returns true if both decimals have the same number of digits, and the same value when read as
+ * f64. */
 static bool agrees(const char *text, double x, const struct precision *to)
 {
     char want[64];
@@ -196,7 +197,7 @@ static bool f64_agrees(uint64_t bits)
     return agrees(f64_text(s, d), d, &twofold);
 }
 
-/* Below a power of two, floats are twice as dense as above it: the shortest decimal is not simply
+/* Floats are twice as dense below a power of two as above it, so the shortest decimal is not simply
  * the nearest. */
 static void test_f32_powers_of_two(void)
 {
@@ -204,7 +205,7 @@ static void test_f32_powers_of_two(void)
     for (uint32_t e = 1; e <= 254; e++)
         for (int near = -1; near <= 1; near++)
             wrong += !f32_agrees((e << 23) + (uint32_t)near);
-    for (uint32_t bits = 1; bits < 1u << 23; bits *= 2) /* subnormal ones */
+    for (uint32_t bits = 1; bits < 1u << 23; bits *= 2) /* subnormals */
         wrong += !f32_agrees(bits);
     CU_ASSERT_EQUAL(wrong, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects of tensors, by number and by name, their states and lists. */
+/* The objects of tensors: lookups by number and by name, states, and lists. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void test_found(void)
     objects_free(&s);
 }
 
-/* Compare a list of objects with their numbers. */
+/* Returns true if the list has the objects with these numbers. */
 static bool is_list(const struct object_list *list, const char *want)
 {
     char got[64] = "";
@@ -56,7 +56,7 @@ static void test_removed(void)
     object_event(&s, c, OBJECT_DOOM);
     object_event(&s, a, OBJECT_DOOM);
     CU_ASSERT(is_list(&s.doomed, "1 2 3 "));
-    CU_ASSERT_FALSE(objects_due(&s)); /* not before two seconds without a change */
+    CU_ASSERT_FALSE(objects_due(&s)); /* due only after two seconds without a change */
     objects_sync(&s);
     CU_ASSERT(objects_due(&s));
     object_event(&s, b, OBJECT_REMOVE);
@@ -117,7 +117,7 @@ static void name_of(size_t which, char name[16])
     (void)snprintf(name, 16, "t.%zu", which);
 }
 
-/* Names that appear and disappear, compared with a plain array of each name's object. */
+/* Names appear and disappear; a plain array with the object of each name is the reference. */
 static void test_random_names(void)
 {
     static uint32_t want[NAMES]; /* 0: no object has the name */
@@ -147,7 +147,7 @@ static void test_random_names(void)
     objects_free(&s);
 }
 
-/* Names are bytes with a length, and belong to objects in certain states. */
+/* Names are bytes with a length, and only objects in certain states have one. */
 static void test_names(void)
 {
     struct objects s = {0};
@@ -163,7 +163,7 @@ static void test_names(void)
     objects_free(&s);
 }
 
-/* Make a new tensor whose directory was last written at a given time. */
+/* Make a new tensor whose directory was last written at the given time. */
 static struct object *make(struct live *l, uint32_t number, bool dirty, struct timespec last)
 {
     struct object *o = object_get(&l->objects, number);
@@ -174,8 +174,8 @@ static struct object *make(struct live *l, uint32_t number, bool dirty, struct t
     return o;
 }
 
-/* New tensors are judged two seconds after the last change of the first waiting tensor, rounded
- * up. */
+/* New tensors are judged two seconds, rounded up, after the last change to the first waiting
+ * tensor. */
 static void test_due(void)
 {
     static struct live l;

@@ -22,7 +22,7 @@ static const char *const journals[FILES] = {".m-00001-of-00003.gguf.ggufs-journa
                                             ".m-00002-of-00003.gguf.ggufs-journal",
                                             ".m-00003-of-00003.gguf.ggufs-journal"};
 
-/* Interrupt an edit that replaces a file's first bytes. The file is not parsed. */
+/* Interrupt an edit that replaces the first bytes of a file, which is not parsed. */
 static void interrupt(const struct fixture *x, const char *name)
 {
     uint8_t old[SIZE], new[CHANGED];
@@ -35,7 +35,7 @@ static void interrupt(const struct fixture *x, const char *name)
     edit_file_close(&f);
 }
 
-/* True if the file's first bytes are those of the edit, false if they are the old ones. */
+/* Returns true if the file's first bytes are those of the edit, false if they are the old ones. */
 static bool is_finished(const struct fixture *x, const char *name)
 {
     size_t n;
@@ -92,7 +92,7 @@ static void drop_shards(const struct fixture *x)
     }
 }
 
-/* The findings for all files are reported together. */
+/* What was found for all files is reported together. */
 static void test_shards(void)
 {
     struct fixture x;
@@ -107,7 +107,7 @@ static void test_shards(void)
     put_file(x.dir, ".m-00003-of-00003.gguf.ggufs-abcdef", "x", 1);
     put_file(x.dir, ".m-00003-of-00003.gguf.ggufs-ghijkl", "x", 1);
     put_file(x.dir, journals[1], "half", 4);
-    CU_ASSERT_EQUAL(recover(&x, names[1], &got, &e), 0); /* any shard names the model */
+    CU_ASSERT_EQUAL(recover(&x, names[1], &got, &e), 0); /* any shard identifies the model */
     CU_ASSERT_TRUE(got.finished && got.dropped && got.removed == 3);
     CU_ASSERT_TRUE(is_finished(&x, names[0]) && !is_finished(&x, names[1]) &&
                    is_finished(&x, names[2]));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/options: what libfuse and fusermount3 get, and read in it. */
+/* mount/options: the options passed to libfuse and fusermount3, and how these read them. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -33,8 +33,9 @@ static bool is_octal(const char *p)
 }
 
 /*
- * The next option of a list. What follows a backslash is taken as it is, by libfuse (octal) except for three octal digits.
- * fusermount3 knows backslashes in values of fsname and subtype alone.
+ * Get the next option in a list. A character after a backslash is literal, except that libfuse
+ * (`octal`) reads three octal digits as one byte. fusermount3 supports backslashes only in the
+ * values of fsname and subtype.
  */
 static bool next_option(const char **list, bool octal, char option[512])
 {
@@ -59,7 +60,7 @@ static bool next_option(const char **list, bool octal, char option[512])
     return true;
 }
 
-/* Parses and completes options as a mount does. Returns the list after the last -o. */
+/* Parse and complete options as a mount does, and return the list after the last -o. */
 static const char *finished(struct mnt_options *o, const char *given)
 {
     char program[] = "ggufs", dash[] = "-o", path[] = "m.gguf", at[] = "/mnt", list[512];
@@ -97,7 +98,7 @@ static void test_names(void)
         }
 }
 
-/* The library that is linked reads it in the same way. */
+/* The linked libfuse reads the list in the same way. */
 static int keep_name(void *data, const char *arg, int key, struct fuse_args *out)
 {
     (void)key;
@@ -118,7 +119,8 @@ static void test_this_library(void)
     mnt_options_free(&o);
 }
 
-/* Options that some version of libfuse or fusermount3 refuses are dropped, or refused by name before they get there. */
+/* Options that some version of libfuse or fusermount3 refuses are dropped, or refused by name
+ * before they are passed on. */
 static void test_not_passed_on(void)
 {
     static const char *const dropped[] = {"atime",    "nodiratime", "diratime",    "relatime",
@@ -132,7 +134,7 @@ static void test_not_passed_on(void)
     model = "/m.gguf";
     (void)finished(&o, list);
     CU_ASSERT_STRING_EQUAL(o.args.argv[2], "noatime");
-    for (int k = 0; k < o.args.argc - 1; k++) { /* the last has those of every mount */
+    for (int k = 0; k < o.args.argc - 1; k++) { /* the last list has the options of every mount */
         CU_ASSERT_PTR_NULL(strchr(o.args.argv[k], ','));
         for (size_t i = 0; i < COUNT(dropped); i++)
             CU_ASSERT_STRING_NOT_EQUAL(o.args.argv[k], dropped[i]);
@@ -155,7 +157,7 @@ static void test_refused(void)
 {
     check_refused("large_read", "unknown option 'large_read'");
     check_refused("nonempty", "unknown option 'nonempty'");
-    /* libfuse hands a type to fusermount3 without escapes */
+    /* libfuse passes the subtype to fusermount3 without escapes */
     check_refused("subtype=a\\,b", "option subtype: must be a name without commas and backslashes");
     check_refused("subtype=a\\\\b",
                   "option subtype: must be a name without commas and backslashes");

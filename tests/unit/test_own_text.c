@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A text equal to a file's content is always accepted and changes nothing, even if the value could
- * not be set otherwise: an alignment out of range, an unusual bool, the payload of a NaN, bytes
- * that are not UTF-8.
+ * A text equal to a file's content is always accepted and changes nothing, even if no other text
+ * could set the value: an alignment out of range, an unusual bool, the payload of a NaN, bytes that
+ * are not UTF-8.
  */
 #include "cu_main.h"
 
@@ -19,7 +19,7 @@
 #include "tree_image.h"
 #include "tree/history.h"
 
-/* Make a model of unusual values, with this alignment. */
+/* Make a model with unusual values and this alignment. */
 static struct content odd_model(uint32_t alignment, bool big)
 {
     struct content i;
@@ -43,7 +43,7 @@ static struct content odd_model(uint32_t alignment, bool big)
     return i;
 }
 
-/* Write the text of each file of metadata/ back to it. */
+/* Write the text of each file in metadata/ back to that file. */
 static void write_back(struct tree *t)
 {
     const struct tree_image m = {.t = t};
@@ -117,8 +117,8 @@ static void lists(struct tree *t, const char *want)
     free(names);
 }
 
-/* Such a key is refused when it is created, even before any write, and no other edit fails with
- * it. */
+/* Such a key is refused as soon as it is created, before any write, and no other edit fails because
+ * of it. */
 static void test_equal_up_to_nul(void)
 {
     struct content odd;
@@ -145,7 +145,7 @@ static int undo(struct tree *t)
     return tree_waited(&w, tree_begin_undo(t, 0, tree_wait(&w)));
 }
 
-/* The key is also refused if no key had a NUL when the mount began, and an undo brings one back. */
+/* The key is also refused if no key had a NUL when the mount began but an undo brings one back. */
 static void test_nul_comes_back(void)
 {
     struct content odd;
@@ -183,8 +183,8 @@ static void said(struct tree *t, const char *want)
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
 }
 
-/* An undo cannot restore an alignment that a model had but no edit can set: it reports that, and
- * changes nothing. */
+/* An undo cannot restore an alignment that no edit can set. It reports that, and changes
+ * nothing. */
 static void test_alignment_stays(void)
 {
     struct content odd = odd_model(1U << 21, false);

@@ -24,7 +24,7 @@ static bool text_is(const struct gguf_value *v, const char *text)
 
 /* ---- every layout ---- */
 
-/* Begin a build in layout number i. Returns false if there are no more layouts. */
+/* Begin a build in layout number i. Returns false if there are fewer layouts. */
 static bool layout(struct build *b, int i)
 {
     static const struct {
@@ -115,7 +115,7 @@ static void check_values(const struct gguf *g)
     CU_ASSERT_EQUAL(v.count, 0);
 }
 
-/* Entries are contiguous, and the header's parts meet. */
+/* Check that the entries are contiguous, and that no gaps lie between the parts of the header. */
 static void check_extents(const struct gguf *g)
 {
     uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;
@@ -175,7 +175,7 @@ static void test_layouts(void)
     }
 }
 
-/* Parse an image of the first draft whose infos begin at `info_off`. */
+/* Parse an image in the layout of the first draft, and check that its infos begin at `info_off`. */
 static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
 {
     struct source s = source_mem(image, n);
@@ -190,8 +190,8 @@ static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
     gguf_free(g);
 }
 
-/* First-draft keys that end on a multiple of 64: some writers add another 64 bytes of padding, some
- * do not. */
+/* If the keys of a first draft end at a multiple of 64, some writers add another 64 bytes of
+ * padding, and others do not. */
 static void test_draft_padding(void)
 {
     static const uint8_t data[8] = {0x55};
@@ -213,7 +213,7 @@ static void test_draft_padding(void)
 
 /* ---- strings ---- */
 
-/* All strings end in NUL, but in version 3 they are shown unchanged. */
+/* In version 3, strings are shown unchanged even if all of them end in NUL. */
 static void test_nul_v3(void)
 {
     struct build b;
@@ -264,7 +264,7 @@ static void test_odd_names(void)
     parsed_free(&p);
 }
 
-/* Arrays are nested as deeply as allowed; the last level holds bytes. */
+/* Arrays are nested as deeply as allowed; the innermost holds bytes. */
 static void test_nested_limit(void)
 {
     struct build b;
@@ -292,7 +292,7 @@ static void test_nothing(void)
     struct build b;
     for (int i = 0; layout(&b, i); i++) {
         bool nul = b.fmt.nul, draft = b.fmt.draft;
-        if (nul || draft) /* without strings the layouts cannot be distinguished */
+        if (nul || draft) /* without strings, the layouts are indistinguishable */
             continue;
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->n_kv, 0);
@@ -333,8 +333,8 @@ static void test_dims(void)
     parsed_free(&p);
 }
 
-/* The data of ids that ggml removed, and of unknown ids, extends to the next data, or to the end of
- * the file. */
+/* The data of tensors whose type id is unknown, or was removed from ggml, extends to the next
+ * tensor's data or to the end of the file. */
 static void test_unknown(void)
 {
     struct build b;
@@ -370,7 +370,7 @@ static void test_v1_ids(void)
     }
 }
 
-/* Tensor names that differ only after a NUL are the same name to the reference reader. */
+/* To the reference reader, tensor names that differ only after a NUL are the same. */
 static void test_nul_in_tensor_names(void)
 {
     for (int differ = 0; differ < 2; differ++) {
@@ -394,7 +394,8 @@ static void test_nul_in_tensor_names(void)
     }
 }
 
-/* If a key with a NUL equals no other key up to the NUL, it is found only by its whole name. */
+/* A key with a NUL is found only by its whole name, if it differs from all other keys before the
+ * NUL. */
 static void test_nul_in_keys(void)
 {
     struct build b;

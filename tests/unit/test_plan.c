@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/plan: every kind of edit on every kind of layout. The new image is read through the plan,
+ * edit/plan: every kind of edit to every kind of layout. The new image is read through the plan,
  * parsed like any file, and compared with the old one byte for byte.
  */
 #include "cu_main.h"
@@ -191,7 +191,7 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
     CU_ASSERT_EQUAL_FATAL(r, 0);
 }
 
-/* Invariants of every plan. */
+/* Invariants that hold for every plan. */
 
 /* Check P1, and read the whole new image. */
 static void read_back(const struct content *old, const struct edit_plan *p, struct content *ret)
@@ -208,7 +208,7 @@ static void read_back(const struct content *old, const struct edit_plan *p, stru
     ret->n = (size_t)p->image->size;
     ret->bytes = malloc(ret->n);
     CU_ASSERT_EQUAL(s.read(&s, 0, ret->bytes, ret->n), 0);
-    /* Read it again in unaligned pieces. */
+    /* Read the image again in unaligned pieces. */
     uint8_t piece[1000];
     for (size_t off = 0; off < ret->n; off += 997) {
         size_t n = min_u64(sizeof(piece), ret->n - off);
@@ -252,7 +252,7 @@ static void check_data(const struct content *old, const struct content *new, con
         (void)printf("\n%s\n", what);
 }
 
-/* P4: all keys except `changed` have the same bytes in the same order. */
+/* Check P4: all keys except `changed` have the same bytes in the same order. */
 static void check_keys(const struct content *old, const struct content *new, const char *changed)
 {
     CU_ASSERT_EQUAL(memcmp(old->bytes, new->bytes, 8), 0);
@@ -266,7 +266,7 @@ static void check_keys(const struct content *old, const struct content *new, con
                                                kv->end - kv->off) ==
                     0;
         CU_ASSERT_TRUE(kept || is);
-        /* The changed key is gone, or in its place, under its old or new name. */
+        /* The changed key is removed, or at its old place under its old or new name. */
         uint32_t k = gguf_find_key(new->g, changed, strlen(changed));
         uint32_t renamed = gguf_find_key(new->g, "new.name", 8);
         j += !is || k == j || renamed == j;
@@ -275,7 +275,7 @@ static void check_keys(const struct content *old, const struct content *new, con
 
 static unsigned told; /* number of strategies judged without a plan */
 
-/* The answer without a plan is the same as with it. */
+/* Check that the answer without a plan is the same as with it. */
 static void check_applies(const struct edit_change *c, const struct edit_options *o,
                           const struct edit_plan *p, enum edit_strategy how)
 {
@@ -284,7 +284,7 @@ static void check_applies(const struct edit_change *c, const struct edit_options
     CU_ASSERT_TRUE(r == 1 || r == edit_plan_applies(p, how, NULL));
 }
 
-/* Texts have every length around the available room. */
+/* Set texts of every length around the room that is available. */
 static void test_applies(void)
 {
     static const uint64_t reserves[] = {0, 100, EDIT_RESERVE_AUTO};
@@ -358,7 +358,7 @@ static void test_matrix(void)
             }
 }
 
-/* Tensors of unknown type grow only where padding must follow them. */
+/* Tensors of unknown type grow only if padding must follow them. */
 static void test_unknown_moves(void)
 {
     struct build b;
@@ -404,7 +404,7 @@ static void step(struct content *im, const struct edit *d, const struct edit_opt
 }
 
 /* Return the number of spaces in the reserve, which must be the last key and contain only spaces,
- * or -1 without a reserve. */
+ * or -1 if there is no reserve. */
 static int64_t spaces(const struct content *im)
 {
     uint32_t i = gguf_find_key(im->g, KEY_RESERVE, 13);
@@ -427,12 +427,12 @@ static void test_reserve_asked(void)
     for (uint32_t align = 8; align <= 65536; align *= 8) {
         struct content im;
         make_model(&im, &layouts[0], 3, align & 64, align);
-        /* The first rewrite creates a reserve, and moves the data by whole blocks if possible. */
+        /* The first rewrite creates a reserve and, if possible, moves the data by whole blocks. */
         step(&im, &(struct edit){'=', "text", 20000}, &o, &f);
         CU_ASSERT_TRUE(spaces(&im) >= 5000 || align > 20000);
         CU_ASSERT_TRUE(f.clonable);
         CU_ASSERT_EQUAL(im.g->data_off - im.g->head_len, 4);
-        /* After that, edits that fit change only the header, in either direction. */
+        /* After that, edits that fit change only the header, whether it grows or shrinks. */
         uint64_t off = im.g->data_off;
         for (uint32_t n = 20000; n <= 24900; n += 700) {
             step(&im, &(struct edit){'=', "text", n}, &o, &f);
@@ -454,8 +454,8 @@ static void test_reserve_asked(void)
     }
 }
 
-/* Texts grow up to the last byte that fits: the header then ends one byte before the data, never on
- * it. */
+/* Texts grow up to the last byte that fits. The header then ends one byte before the data, never
+ * exactly at it. */
 static void test_reserve_edge(void)
 {
     struct edit_plan f;
@@ -486,7 +486,7 @@ static void test_reserve_auto(void)
     struct content im;
     make_model(&im, &layouts[0], 3, false, 32);
     step(&im, &(struct edit){'=', "text", 1000}, &o, &f);
-    CU_ASSERT_EQUAL(spaces(&im), -1); /* a small file */
+    CU_ASSERT_EQUAL(spaces(&im), -1); /* the file is too small for one */
     im.g->file_size = EDIT_RESERVE_FROM + 1;
     step(&im, &(struct edit){'=', "text", 1200}, &o, &f);
     CU_ASSERT_TRUE(spaces(&im) >= (int64_t)EDIT_RESERVE_DEFAULT);

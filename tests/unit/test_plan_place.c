@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/plan: the place of the data and the length of the reserve, to the byte (R1, R2 of
+/* edit/plan: the place of the data and the length of the reserve, to the byte (R1 and R2 in
  * plan.h). */
 #include <errno.h>
 #include <stdlib.h>
@@ -53,10 +53,10 @@ static struct model make(size_t n, uint32_t align, const char *spaces)
     return m;
 }
 
-/* The model with its text set to n bytes, as planned with these options. */
+/* A plan that sets the model's text to n bytes with certain options. */
 struct made {
     struct edit_plan p;
-    uint64_t bare; /* size of the header without reserve and padding */
+    uint64_t bare; /* size of the header without reserve or padding */
     uint64_t spaces;
     bool has;
 };
@@ -83,7 +83,8 @@ static struct made edit(const struct gguf *g, size_t n, struct edit_options o)
     return r;
 }
 
-/* A new reserve is the shortest that has enough room and moves the data by whole blocks. */
+/* A new reserve is the shortest one that provides enough room and moves the data by whole
+ * blocks. */
 static void test_new(void)
 {
     static const uint64_t asked[] = {1, 100, 4095, 4096, 5000, 70000};
@@ -97,7 +98,7 @@ static void test_new(void)
             CU_ASSERT_TRUE(at >= least && at - least < BLOCK);
             CU_ASSERT_EQUAL(r.p.next->head_len, at - SLACK);
             CU_ASSERT_TRUE(r.p.clonable && !r.p.inplace);
-            CU_ASSERT_TRUE(r.p.copied < 2 * BLOCK); /* the rest that is not whole blocks */
+            CU_ASSERT_TRUE(r.p.copied < 2 * BLOCK); /* the rest, which does not fill whole blocks */
             edit_plan_free(&r.p);
             model_free(&m);
         }
@@ -165,7 +166,8 @@ static void test_use_up(void)
     model_free(&m);
 }
 
-/* With reserve=auto, a small file gets no reserve, and keeps an existing one at about its size. */
+/* With reserve=auto, a small file gets no reserve, but keeps an existing one at about the same
+ * size. */
 static void test_auto(void)
 {
     char spaces[3001];
@@ -181,7 +183,7 @@ static void test_auto(void)
     r = edit(m.g, 100, o);
     CU_ASSERT_EQUAL(r.p.next->data_off, m.g->data_off);
     edit_plan_free(&r.p);
-    r = edit(m.g, 100 + 2900, o); /* less than half is left: as many spaces as before, or more */
+    r = edit(m.g, 100 + 2900, o); /* less than half is left, so at least as many spaces as before */
     CU_ASSERT_TRUE(r.p.next->data_off > m.g->data_off);
     CU_ASSERT_TRUE(r.spaces >= 3000 && r.spaces < 3000 + BLOCK);
     edit_plan_free(&r.p);

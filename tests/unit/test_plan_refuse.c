@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/plan: files that cannot be edited, and bytes that are not a value. */
+/* edit/plan: files that cannot be edited, and bytes that are not a valid value. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -66,8 +66,8 @@ static void test_refused_files(void)
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
 }
 
-/* Bytes that are not exactly one value of the type are refused, including some that would be read
- * as something else. */
+/* Bytes that are not exactly one value of the type are refused, even if they could be read as
+ * something else. */
 static void test_refused_values(void)
 {
     static const uint8_t text[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0};
@@ -92,7 +92,7 @@ static void test_refused_values(void)
             struct build b;
             build_init(&b, 3, false);
             build_u32(&b, "key", 1);
-            if (more % 2) /* a short value would swallow its bytes */
+            if (more % 2) /* a value that is too short would swallow the bytes of this key */
                 build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
             if (more < 2)
                 put_regular(&b);
@@ -101,12 +101,12 @@ static void test_refused_values(void)
         }
 }
 
-/* Our own output would hold that much padding in memory, so edits are refused; but the key itself
- * can be set. */
+/* Edits are refused because our own output would hold that much padding in memory, but the key
+ * itself can be set. */
 static void test_large_alignment(void)
 {
     static const struct {
-        uint32_t old, new; /* new 0: another key is set */
+        uint32_t old, new; /* if `new` is 0, another key is set */
         int code;
     } cases[] = {
         {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EINVAL}};
@@ -135,7 +135,7 @@ static void test_large_alignment(void)
     }
 }
 
-/* The keys fit into a header, but not with the reserve. */
+/* The keys fit into a header, but not together with the reserve. */
 static void test_large_header(void)
 {
     struct build b;
@@ -161,7 +161,7 @@ static void test_large_header(void)
     free(bytes);
 }
 
-/* Data moves by blocks of the file system, if it has any. */
+/* Data moves by blocks of the file system, if it has blocks. */
 static void test_block(void)
 {
     static const uint32_t rows[][2] = {{0, 4096},      {2048, 4096},   {4096, 4096},  {5000, 4096},

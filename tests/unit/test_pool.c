@@ -15,15 +15,15 @@
 #include "base/pool.h"
 
 #define JOBS 50
-/* A number of milliseconds that no test takes. */
+/* Milliseconds: longer than any test takes. */
 #define NEVER 1000000
 
 struct work {
     struct pool_job job;
     pthread_t by[3];
     unsigned turns, most; /* number of turns that the job needs */
-    sem_t *begun, *hang;  /* may be NULL: the first turn posts and waits */
-    sem_t *over;          /* may be NULL: each turn posts */
+    sem_t *begun, *hang;  /* the first turn posts `begun`, then waits for `hang`; may be NULL */
+    sem_t *over;          /* posted by each turn; may be NULL */
     struct timespec delay;
 };
 
@@ -31,7 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned order[JOBS * 3], n_order;
 static struct work work[JOBS];
 
-/* Takes one of the two turns that run at a time, unless the pool has no patience. */
+/* A job that occupies one of the two turns that run at a time, unless the pool has no patience. */
 static struct plug {
     struct pool_job job;
     sem_t begun, end;
@@ -90,7 +90,8 @@ static void teardown(void)
     (void)sem_destroy(&plug.end);
 }
 
-/* One thread runs jobs in the order of the calls; a job's next turn follows those of other jobs. */
+/* One thread runs jobs in the order of the calls. A job's next turn comes after the other jobs'
+ * turns. */
 static void test_one_thread(void)
 {
     sem_t begun, hang, over;
@@ -105,7 +106,7 @@ static void test_one_thread(void)
         work[i].over = &over;
     }
     pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* all others wait meanwhile */
+    (void)sem_wait(&begun); /* all others now wait */
     for (unsigned i = 1; i < JOBS; i++)
         pool_call(&work[i].job);
     (void)sem_post(&hang);
@@ -121,7 +122,7 @@ static void test_one_thread(void)
     (void)sem_destroy(&hang);
 }
 
-/* A hanging turn delays no other job, nor do several. */
+/* No job is delayed by one or several turns of other jobs that hang. */
 static void test_hangs(void)
 {
     sem_t begun, hang;
@@ -161,7 +162,7 @@ static struct timespec in_ms(long ms)
 
 /*
  * Turns run in the order of their times, whatever the order of the calls, even if all are due
- * before a turn ends, and never later than a turn requested before.
+ * before a turn ends. A turn is never later than one that was requested earlier.
  */
 static void test_times(void)
 {
@@ -175,14 +176,14 @@ static void test_times(void)
     pool_call(&gate.job);
     (void)sem_wait(&begun);
     for (unsigned i = 0; i < JOBS; i++) {
-        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* a different time for each */
+        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* a different time for each job */
         if (i % 3 == 0)
             pool_call_at(&work[i].job, &far);
         pool_call_at(&work[i].job, &at);
         if (i % 3 == 1)
             pool_call_at(&work[i].job, &far);
         work[i].begun = &begun;
-        /* A waiting thread may read the clock between any two calls; during a pause it certainly
+        /* A waiting thread may read the clock between any two calls; this pause makes sure that it
          * does. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -192,7 +193,7 @@ static void test_times(void)
     CU_ASSERT_EQUAL_FATAL(n_order, JOBS);
     for (unsigned i = 0; i < JOBS; i++)
         CU_ASSERT_EQUAL((7 * order[i]) % JOBS, i);
-    for (unsigned i = 0; i < JOBS; i++) /* leaving does not wait for later turns */
+    for (unsigned i = 0; i < JOBS; i++) /* pool_leave() does not wait for later turns */
         pool_call_at(&work[i].job, &far);
     pool_leave(&gate.job);
     teardown();
@@ -200,7 +201,7 @@ static void test_times(void)
     (void)sem_destroy(&hang);
 }
 
-/* A turn may request one turn at a time. */
+/* A turn may request another turn at a later time. */
 static void test_again_later(void)
 {
     setup(NEVER);
@@ -253,7 +254,7 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
-/* No other job waits for a long turn. */
+/* No job waits for a long turn of another. */
 static void test_beside(void)
 {
     sem_t begun, hang, done, other;
@@ -279,7 +280,7 @@ static void test_beside(void)
     (void)sem_destroy(&other);
 }
 
-/* A job does not wait for a turn that waits for others, or for a turn requested earlier. */
+/* A job waits neither for a turn that waits for others, nor for a turn requested earlier. */
 static void test_beside_one_that_is_left(void)
 {
     sem_t begun, hang, done;
@@ -293,7 +294,7 @@ static void test_beside_one_that_is_left(void)
     work[0].begun = &begun;
     work[0].hang = &hang;
     pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* with the plug, two turns continue */
+    (void)sem_wait(&begun); /* with the plug, two turns are running */
     pool_call_at(&work[1].job, &(struct timespec){0});
     CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, run_once), 0);
     (void)sem_wait(&begun);
@@ -347,7 +348,8 @@ static bool read_gone(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A turn that reads a page of a truncated file gets an error, and the process survives. */
+/* A turn that reads a page beyond the end of a truncated file gets an error, and the process
+ * survives. */
 static void test_gone_page(void)
 {
     struct reading r = {.result = 1};
@@ -374,8 +376,8 @@ enum { MOST = 5000 };
 struct units_job {
     atomic_uint times[MOST];
     atomic_uint done;
-    uint64_t every;    /* only one unit in this many has work to do */
-    uint64_t fails;    /* units from here on fail with -100 - unit; or MOST */
+    uint64_t every;    /* one unit in this many has work to do */
+    uint64_t fails;    /* this unit and later ones fail with -100 - unit; MOST: none */
     atomic_bool *stop; /* set by unit 100 */
     uint64_t progress;
 };
@@ -451,7 +453,8 @@ static void test_cancel(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
 }
 
-/* Two units: the second begins while the first runs, and ends after the first was reported. */
+/* Two units, of which the second begins while the first runs and ends after the first was
+ * reported. */
 struct pair {
     sem_t begun, reported;
     uint64_t last;
@@ -479,7 +482,7 @@ static void test_last(void)
     struct units u = {.n = 2, .unit = half, .arg = &p};
     const struct units_watch w = {.progress = half_done, .arg = &p};
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-        return; /* no other thread is started */
+        return; /* no second thread was started */
     (void)sem_init(&p.begun, 0, 0);
     (void)sem_init(&p.reported, 0, 0);
     CU_ASSERT_EQUAL(units_run(&u, &w), 0);

@@ -65,11 +65,11 @@ static void test_golden(void)
         CU_ASSERT_TRUE(golden_check(g, quant_find(g->id)));
         ids += i == 0 || g->id != g[-1].id;
     }
-    CU_ASSERT_EQUAL(ids, 35); /* every type with values */
+    CU_ASSERT_EQUAL(ids, 35); /* all types that have values */
     CU_ASSERT_EQUAL(n_golden, 4 * 35);
 }
 
-/* Files of quantised and random values are compared, if available. */
+/* Files of quantised and of random values are compared if they are available. */
 static void test_golden_files(void)
 {
     size_t files = 0;
@@ -84,7 +84,7 @@ static void test_golden_files(void)
         printf("(skipped: no vectors in $GGUFS_SHARED or ../shared) ");
 }
 
-/* A tensor of random blocks, and its values from decoding all of them at once. */
+/* A tensor of random blocks, and its values, decoded all at once. */
 struct tensor {
     const struct quant_type *type;
     uint8_t *raw;
@@ -111,7 +111,7 @@ static struct tensor tensor_new(const struct quant_type *type, size_t blocks)
     return t;
 }
 
-/* Compare part of a stream of float32 that begins at byte off; all NaNs are equal. */
+/* Compare the part of a stream of float32 that begins at byte `off`; all NaNs count as equal. */
 static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -124,7 +124,7 @@ static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, 
     return true;
 }
 
-/* Read to byte `shift` of an aligned buffer; no byte outside the range may be written. */
+/* Read a range to byte `shift` of an aligned buffer, outside which no byte may be written. */
 static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t shift)
 {
     static _Alignas(8) uint8_t buf[16384];
@@ -157,7 +157,7 @@ static void test_read_edges(void)
     }
 }
 
-/* For a large element number, beyond 32 bits of bytes, only the address of the block changes. */
+/* An element number whose byte offset exceeds 32 bits changes only the address of the block. */
 static void test_extent(void)
 {
     const struct quant_type *q4k = quant_find(12), *i8 = quant_find(24);
@@ -174,8 +174,7 @@ static void test_extent(void)
     CU_ASSERT_TRUE(first == 1 && last == 3);
 }
 
-/* For a tensor of a big-endian file, the fields are reversed by hand, and the values are the
- * same. */
+/* If the fields are reversed by hand, as in a big-endian file, the values are the same. */
 static void reverse(uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n / 2; i++) {
@@ -197,7 +196,7 @@ static void test_big_endian(void)
                  {26, 4, 1, {0}},    {27, 8, 1, {0}},    {28, 8, 1, {0}},      {30, 2, 1, {0}},
                  {34, 2, 1, {52}},   {35, 2, 1, {64}},   {39, 0, 0, {0}},      {40, 0, 0, {0}},
                  {41, 2, 1, {0}},    {42, 2, 1, {0}}};
-    CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), 26); /* 35 less the nine without a form */
+    CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), 26); /* 35 types, nine without a form */
     for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++) {
         const struct quant_type *type = quant_find(forms[k].id);
         const size_t blocks = 3000u / type->block_len + 2u; /* more than the swap buffer holds */
@@ -215,7 +214,7 @@ static void test_big_endian(void)
     }
 }
 
-/* Return the float32 of a binary16 by definition, through double. */
+/* Return the float32 of a binary16, computed through double as defined. */
 static double f16_value(unsigned h)
 {
     int e = h >> 10 & 31;
@@ -232,7 +231,7 @@ static void test_f16_widening(void)
     size_t bad = 0;
     for (unsigned h = 0; h < 0x10000; h++) {
         uint32_t bits = f32_bits(f16_to_f32((uint16_t)h));
-        if ((h & 0x7fff) > 0x7c00) /* made quiet, with the other bits kept */
+        if ((h & 0x7fff) > 0x7c00) /* a NaN is made quiet and keeps its other bits */
             bad += bits != ((h & 0x8000) << 16 | 0x7fc00000 | (h & 0x3ff) << 13);
         else if ((h & 0x7fff) == 0x7c00)
             bad += bits != ((h & 0x8000) << 16 | 0x7f800000);
@@ -248,12 +247,13 @@ static uint16_t narrow16(uint32_t bits)
     uint16_t h[9];
     for (size_t i = 0; i < 9; i++)
         many[i] = f;
-    quant_f32_to_f16(many, 9, h); /* nine: a vector and a rest */
+    quant_f32_to_f16(many, 9, h); /* nine values: a vector and a remainder */
     CU_ASSERT_TRUE(h[0] == f32_to_f16(f) && h[8] == h[0]);
     return h[0];
 }
 
-/* Around every binary16 value and every midpoint, the nearest is chosen, with ties to even. */
+/* Values around every binary16 value and every midpoint become the nearest one, ties the
+ * even one. */
 static void test_f16_narrowing(void)
 {
     size_t bad = 0;
@@ -291,7 +291,7 @@ static void test_bf16_narrowing(void)
                  {0x3f808001, 0x3f81},
                  {0x3f818000, 0x3f82}, /* tie, odd rounds up */
                  {0x3f817fff, 0x3f81},
-                 {0x00008000, 0x0000}, /* subnormals round alike */
+                 {0x00008000, 0x0000}, /* subnormals are rounded in the same way */
                  {0x00018000, 0x0002},
                  {0x7f7f7fff, 0x7f7f},
                  {0x7f7f8000, 0x7f80}, /* overflow */
@@ -312,8 +312,8 @@ static void test_bf16_narrowing(void)
     }
 }
 
-/* True if the 16-bit value of element i in a stream of narrowed values is right; NaNs are
- * skipped. */
+/* Returns true if the 16-bit value of element i in a stream of narrowed values is right, or
+ * a NaN. */
 static bool narrowed_right(const struct tensor *t, size_t i, const uint8_t *got, bool brain)
 {
     uint32_t bits = get_u32(t->values + 4 * i, false);
@@ -338,7 +338,7 @@ static void test_read_narrow(void)
             bool ok = true;
             for (size_t from = 0; from < values && from < 40; from++) {
                 size_t shift = from % 2, n = 2 * (values - from);
-                /* Read one byte first, then the rest, from an odd offset of the stream. */
+                /* Read one byte first, then the rest from an odd offset in the stream. */
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from, 1,
                                                            got + shift);
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from + 1,
@@ -351,8 +351,8 @@ static void test_read_narrow(void)
     }
 }
 
-/* F16 as f16 and BF16 as bf16 keep every 16-bit pattern, including signalling NaNs, in both byte
- * orders. */
+/* F16 read as f16 and BF16 read as bf16 keep every 16-bit pattern, including signalling NaNs, in
+ * both byte orders. */
 static void test_read_same(void)
 {
     static uint8_t raw[2 * 65536], big[2 * 65536], got[2 * 65536];

@@ -19,12 +19,12 @@
 
 enum { N_IDS = 43, MOST_BLOCKS = 4096 };
 
-/* Large enough for every test below: blocks, and the output of two sets. */
+/* The blocks and the output of two sets, large enough for every test below. */
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static float want[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], got[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 
-/* True if every set decodes the first n blocks of raw like the generic one (any NaN equals any
- * NaN). */
+/* Returns true if every set decodes the first n blocks of `raw` like the generic one; all NaNs
+ * count as equal. */
 static bool sets_agree(uint32_t id, size_t n)
 {
     const struct quant_type *t = &quant_set_at(0)->types[id];
@@ -60,8 +60,8 @@ static bool encoders_agree_with(uint32_t id, size_t n, const float *weight)
     return true;
 }
 
-/* True if every set encodes the first n blocks of values of `want` like the generic one, also with
- * importances. */
+/* Returns true if every set encodes the first n blocks of values in `want` like the generic one,
+ * with and without importances. */
 static bool encoders_agree(uint32_t id, size_t n)
 {
     static float weight[sizeof(want) / sizeof(want[0])];
@@ -118,7 +118,8 @@ static void test_random_blocks(void)
     }
 }
 
-/* Make random blocks with `value` at each 16-bit place in turn, so that every scale has it once. */
+/* Make random blocks with `value` at each 16-bit place in turn, so that every scale has this value
+ * once. */
 static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 {
     const size_t bytes = t->block_bytes, places = bytes < 2 ? 1 : bytes - 1;
@@ -130,8 +131,8 @@ static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 
 static void test_special_scales(void)
 {
-    /* Halves: zeros, smallest and largest subnormal, one, largest, infinities, NaNs; bytes:
-     * extremes */
+    /* Read as halves: zeros, smallest and largest subnormals, ones, largest values, infinities,
+     * NaNs. Read as bytes: extremes. */
     static const uint16_t values[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x3c00, 0xbc00,
                                       0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00,
                                       0xffff, 0x7f80, 0x807f, 0xff7f, 0x0101, 0xfefe};
@@ -149,7 +150,7 @@ static void test_equal_bytes(void)
         }
 }
 
-/* Sets agree for values of every kind, and any number of blocks. */
+/* Sets agree for every kind of value and any number of blocks. */
 static void test_encode_values(void)
 {
     for (uint32_t id = 0; id < N_IDS; id++)
@@ -164,8 +165,8 @@ static void test_encode_values(void)
 }
 
 /*
- * Sets agree for random bits; for values within 2^-64 and 2^63, near each other in a block; and for
- * these with a few values that cannot be stored, or only just.
+ * Sets agree for random bits; for values between 2^-64 and 2^63 that are near each other within a
+ * block; and for such blocks with a few values that cannot, or can only just, be stored.
  */
 static void test_encode_any(void)
 {
@@ -210,8 +211,8 @@ static void test_all_halves(void)
         }
 }
 
-/* A non-finite float is found at each place of three lengths; huge floats, whose sum is infinite,
- * count as finite. */
+/* A non-finite float is found at each place in arrays of three lengths. Huge floats count as
+ * finite, though their sum is infinite. */
 static void test_all_finite(void)
 {
     static const struct {
@@ -250,7 +251,8 @@ static void check_distance(const float *a, const float *b, size_t n, const struc
     CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
 }
 
-/* Sets agree for any number of values, on sums to the last bit, and on which zero is the least. */
+/* For any number of values, sets agree on sums to the last bit, and on the sign of a zero that is
+ * the least value. */
 static void test_measures(void)
 {
     static float x[1000];
@@ -279,7 +281,7 @@ static void test_measures(void)
         }
 }
 
-/* Return the bin by definition. */
+/* Return the bin that the definition gives. */
 static size_t bin_of(double x, double mean, double std)
 {
     size_t i = 0;
@@ -300,7 +302,7 @@ static void bins_are(const float *x, size_t n, double mean, double std)
     }
 }
 
-/* Each edge and its neighbours are counted, with means and deviations of all magnitudes. */
+/* Each edge of a bin and its neighbours are counted, for means and deviations of all magnitudes. */
 static void test_bins_edges(void)
 {
     uint64_t state = 7;
@@ -320,7 +322,7 @@ static void test_bins_edges(void)
     }
 }
 
-/* Any number of values is counted, even all in one bin, without an overflow. */
+/* Any number of values is counted without an overflow, even if all are in one bin. */
 static void test_bins_numbers(void)
 {
     enum { MOST = 10000 };
@@ -356,7 +358,7 @@ static void guarded_free(struct guarded *g)
     (void)munmap(g->map, g->size);
 }
 
-/* Decoders use blocks and floats that end, then begin, at an inaccessible page. */
+/* Decoders use blocks and floats that end, and then that begin, at an inaccessible page. */
 static void test_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
@@ -378,7 +380,7 @@ static void test_guard_pages(void)
     guarded_free(&out);
 }
 
-/* Encoders use such blocks and floats. */
+/* Encoders use blocks and floats that end, and then that begin, at an inaccessible page. */
 static void test_encode_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 18), out = guarded_new(1 << 16);
@@ -399,7 +401,7 @@ static void test_encode_guard_pages(void)
     guarded_free(&out);
 }
 
-/* Reading a range touches no block outside it: the others lie in inaccessible pages. */
+/* Reading a range accesses no block outside it; those lie in inaccessible pages. */
 static void test_only_the_blocks(void)
 {
     struct guarded in = guarded_new(1 << 16);

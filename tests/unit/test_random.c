@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random operations on keys, helpers and open files, in random commit modes, compared with a simple
- * model: the content of the tree after each operation, that of the file after each fsync.
+ * model: the content of the tree after each operation, and the content of the file after each
+ * fsync.
  *
- * A run is drawn from its seed. One that fails prints the seed and its operations, as a script (see
- * script.h); GGUFS_SEED=N in the environment repeats it alone.
+ * A run is drawn from its seed. A run that fails prints its seed, and its operations as a script
+ * (see script.h); GGUFS_SEED=N in the environment repeats only that run.
  *
  * Each value is a number of one or two digits, which all types can hold, so that any text fits any
- * key. Operations whose result the plain model does not determine are not drawn; comments note them
+ * key. Operations whose result the plain model does not determine are not drawn; comments mark them
  * with `skip`.
  */
 #include <stdarg.h>
@@ -40,7 +41,7 @@ static unsigned draw(struct random *x, unsigned n)
 
 /* ---- operations ---- */
 
-/* Return the name for creating or opening a file: usually KEY:TYPE if it is created. */
+/* Return the name by which a file is created or opened. A new file usually gets KEY:TYPE. */
 static const char *typed_name(struct random *x, int name, struct file *f, bool made, char dst[32])
 {
     bool typed = made && plain_is_key(name) && draw(x, 5) > 0;
@@ -86,7 +87,7 @@ static void op_open(struct random *x, int name)
     run(x, "open %c %s rw%s%s", 'A' + h, typed, made ? " creat" : "", truncate ? " trunc" : "");
     if (!truncate)
         return;
-    plain_write(f, 0, value); /* truncation alone: skip */
+    plain_write(f, 0, value); /* only truncated: skip */
     x->p.wrote[h] = true;
     run(x, "write %c '%c' 0", 'A' + h, value);
 }
@@ -101,7 +102,7 @@ static void op_write(struct random *x, int h)
     x->p.wrote[h] = true;
 }
 
-/* A close by a handle other than the writing one: skip. */
+/* A close of a handle other than the writing one: skip. */
 static void op_flush(struct random *x, int h)
 {
     if (plain_is_of_others(&x->p, h))
@@ -164,9 +165,9 @@ static void key_to_key(struct random *x, int from, int to)
 {
     struct slot *a = &x->p.slot[from], *b = &x->p.slot[to];
     if (!a->stored &&
-        (b->stored || x->p.at[to])) /* a key without a value yet, over another: skip */
+        (b->stored || x->p.at[to])) /* a key that has no value yet, over another: skip */
         return;
-    if (b->removed && !a->stored) /* until then it has its old value again: skip */
+    if (b->removed && !a->stored) /* its old value is back until then: skip */
         op_sync(x);
     run(x, "mv %s %s", plain_names[from], plain_names[to]);
     if (a->stored) {
@@ -177,7 +178,7 @@ static void key_to_key(struct random *x, int from, int to)
         b->stored = b->known = true;
         b->parked = b->anew = b->removed = b->gone = false;
         plain_drop(&x->p, from);
-        a->gone = over; /* otherwise its place goes with it */
+        a->gone = over; /* otherwise its place disappears with it */
     }
     plain_move(&x->p, from, to);
 }
@@ -201,9 +202,9 @@ static void key_to_helper(struct random *x, int from, int to)
 static void helper_to_key(struct random *x, int from, int to)
 {
     struct file *f = x->p.at[from];
-    if (plain_is_parked(&x->p, f) && f->backup != to) /* the fate of the other key: skip */
+    if (plain_is_parked(&x->p, f) && f->backup != to) /* the other key's fate is unknown: skip */
         return;
-    if (f->backup >= 0 && !x->p.slot[to].stored) /* the type of a new key: skip */
+    if (f->backup >= 0 && !x->p.slot[to].stored) /* the new key's type is unknown: skip */
         return;
     run(x, "mv %s %s", plain_names[from], plain_names[to]);
     plain_store(&x->p, to, f->text, NULL);
@@ -223,8 +224,8 @@ static void op_rename(struct random *x, int from)
         return;
     }
     /*
-     * A key that was created again, and the type of a draft that is replaced: skip. The same
-     * applies to a backup that another file replaces while its key is gone.
+     * Skip a key that was created again, a draft with a type that another file replaces, and a
+     * backup that another file replaces while its key is gone.
      */
     if ((plain_is_key(from) && x->p.slot[from].anew) || (plain_is_key(to) && x->p.slot[to].anew) ||
         (b && (b->typed || plain_is_parked(&x->p, b))) ||
@@ -306,7 +307,7 @@ static void step(struct random *x)
     size_t log = x->log.len;
     check_shown(x);
     if (!x->r.failed)
-        x->log.len = log; /* passed checks are not part of the script */
+        x->log.len = log; /* checks that passed are not part of the script */
     if (draw(x, 6) == 0) {
         op_sync(x);
         check_file(x);
@@ -315,7 +316,7 @@ static void step(struct random *x)
 
 static void end_mount(struct random *x)
 {
-    for (int turn = 0; turn < 2; turn++) /* handles that wrote come first */
+    for (int turn = 0; turn < 2; turn++) /* handles that have written come first */
         for (int h = 0; h < OPEN; h++)
             if (x->p.handle[h])
                 op_close(x, h);

@@ -2,12 +2,12 @@
 /*
  * Random operations on keys, helpers and open files while writes are held, fail, or are
  * interrupted, in random commit modes. The invariants of names (names.h) hold after each operation.
- * After each write, whatever its outcome, a simple model is compared: a key untouched since the
- * write began is the same as in the file, and no other file is left beside it.
+ * After each write, whatever its outcome, the tree is compared with a simple model: a key untouched
+ * since the write began is the same as in the file, and no other file is left beside the model.
  *
- * A run is drawn from its seed. One that fails prints the seed and its operations, as a script (see
- * script.h); GGUFS_SEED=N in the environment repeats it alone. Values are numbers that any type can
- * hold, and each is used once.
+ * A run is drawn from its seed. A run that fails prints its seed, and its operations as a script
+ * (see script.h); GGUFS_SEED=N in the environment repeats only that run. Values are numbers that
+ * any type can hold, and each is used only once.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,8 +32,8 @@ struct random {
     struct script s;
     char name[48];
     uint64_t state; /* state of the random numbers */
-    unsigned value; /* the last value */
-    bool sync;      /* commit=sync; otherwise `close` */
+    unsigned value; /* the value drawn last */
+    bool sync;      /* commit=sync if true, otherwise commit=close */
     bool touched[NAMES];
     struct buf log;
 };
@@ -72,8 +72,8 @@ static void check_name(struct random *x, const struct live *l, const struct name
     check(x, !name->backup || name->backup->parked == name, "its backup is another's", name);
 }
 
-/* Return the bytes of helpers, including those without a name, and those that keys had as
- * helpers. */
+/* Return the number of bytes in helpers, with or without a name, plus the bytes that keys had when
+ * they were helpers. */
 static uint64_t helper_bytes(const struct names *n)
 {
     uint64_t sum = 0;
@@ -139,7 +139,7 @@ static void touch_name(struct random *x, const struct name *name)
         x->touched[i] = true;
 }
 
-/* Mark this name as touched, and the key whose backup it is. */
+/* Mark this name as touched, and also the key whose backup it is. */
 static void touch(struct random *x, int i)
 {
     struct live *l = live_of(x);
@@ -166,7 +166,7 @@ static void touch_open(struct random *x)
     lock_drop(&l->lock);
 }
 
-/* True if the key shows exactly its stored value. *shown: the key can be opened. */
+/* Returns true if the key shows exactly its stored value. *shown is set if it can be opened. */
 static bool is_plain(const struct random *x, int i, bool *shown)
 {
     struct live *l = live_of(x);
@@ -207,7 +207,7 @@ static void check_untouched(struct random *x)
 
 /* ---- operations ---- */
 
-/* True for a key that has no value yet, or has lost it, and was empty as a helper. */
+/* Returns true for a key that has no value yet, or has lost it, and was empty as a helper. */
 static bool is_unfinished(const struct random *x, int i)
 {
     struct live *l = live_of(x);
@@ -288,7 +288,7 @@ static void steps(struct random *x, unsigned n)
         step(x);
 }
 
-/* While a write is held, other writers wait for the next. */
+/* While a write is held, other writers wait for the next one. */
 static void step_and_wait(struct random *x)
 {
     int name = any(x), h = (int)draw(x, OPEN);
@@ -303,7 +303,7 @@ static void step_and_wait(struct random *x)
         run(x, "interrupt");
 }
 
-/* Begin a write, and hold it. */
+/* Begin a write and hold it. */
 static void begin_write(struct random *x)
 {
     run(x, "hold");

@@ -7,8 +7,8 @@
  *
  * A program does nothing while it waits. Each text that it writes is used once.
  *
- * A run is drawn from its seed. A failing run prints the seed and its operations; GGUFS_SEED=N in
- * the environment repeats it alone.
+ * A run is drawn from its seed. A run that fails prints its seed and its operations; GGUFS_SEED=N
+ * in the environment repeats only that run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,8 @@ enum { PROGRAMS = 3, OPS = 40 };
 /* The files that programs edit. */
 static const struct {
     const char *path,
-        /* The file, and the text before the program's text in the list of the model's content. */
+        /* The path of the file, and what precedes the program's text in the list of the model's
+         * content. */
         *before;
     bool tensor;
     unsigned digits;
@@ -42,10 +43,10 @@ struct program {
     int thing;
     char name; /* name of the handle */
     bool open;
-    char text[12]; /* the last written text; empty: not written since the open */
-    bool accepted; /* the text was closed */
+    char text[12]; /* the text written last; empty: none since the open */
+    bool accepted; /* the text was written and closed */
     bool told;     /* a call has failed since then */
-    enum call in;  /* the last call that may have waited */
+    enum call in;  /* the last call that could wait */
     bool waits;
     struct waiter w;
 };
@@ -88,12 +89,12 @@ static bool is_in_file(struct random *x, const struct program *p)
 
 static bool is_promise(const struct random *x, const struct program *p)
 {
-    if (p->in == FOLDER) /* it returns an error that no call has returned, once */
+    if (p->in == FOLDER) /* returns once an error that no call has returned yet */
         return p->accepted && !p->told;
     return p->in == FSYNC || x->durable;
 }
 
-/* Check the result of a call. That of the directory may report other programs' edits. */
+/* Check the result of a call. A sync of the directory may report other programs' edits. */
 static void check(struct random *x, struct program *p, int result)
 {
     buf_printf(&x->log, "[%c: %s] ", p->name, result ? strerror(-result) : "0");
@@ -142,7 +143,8 @@ static int begin(struct random *x, struct program *p)
     }
 }
 
-/* Only this test lets a write continue, so calls that wait for a held write are collected later. */
+/* Make a call. Only this test lets a write continue, so a call that waits for it is collected
+ * later. */
 static void call(struct random *x, struct program *p, enum call in)
 {
     p->in = in;
@@ -176,7 +178,7 @@ static void new_text(struct random *x, struct program *p)
     p->accepted = p->told = false;
 }
 
-/* Write a text that does not contain any part of another one. */
+/* Write a text that does not contain another one. */
 static void op_write(struct random *x, struct program *p)
 {
     new_text(x, p);
@@ -194,7 +196,7 @@ static void op_close(struct random *x, struct program *p)
     p->open = false;
 }
 
-/* Rename like editors do. */
+/* Rename as editors do. */
 static void op_rename(struct random *x, struct program *p)
 {
     new_text(x, p);
@@ -234,7 +236,7 @@ static void let_go(struct random *x)
             end_wait(x, &x->p[i]);
 }
 
-/* True if a program waits for the write, which is held or will begin. */
+/* Returns true if a program waits for the write, which is held or is about to begin. */
 static bool is_waited_for(const struct random *x)
 {
     bool waits = false;
@@ -291,7 +293,7 @@ static void run_seed(uint64_t seed)
     unsigned mode = draw(&x, 3);
     (void)snprintf(x.name, sizeof(x.name), "seed %llu", (unsigned long long)seed);
     x.s.name = x.name;
-    x.durable = modes[mode] != LIVE_COMMIT_SYNC; /* the model is small */
+    x.durable = modes[mode] != LIVE_COMMIT_SYNC; /* also with auto: the model is small */
     x.r = (struct run){.s = &x.s, .mode = mode_names[mode], .lenient = true};
     x.r.opt = (struct tree_options){
         .strategy = EDIT_COPY, .commit = modes[mode], .tensors = true, .log = {.line = script_log}};

@@ -8,7 +8,7 @@
 #include "alloc.h"
 #include "shelf/reach.h"
 
-static unsigned events; /* number of changes of the list, each reported once by poll() */
+static unsigned events; /* number of changes to the list, each reported once by poll() */
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 
@@ -20,7 +20,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return events && events--;
 }
 
-/* While the list cannot be read, any directory could be a mount. */
+/* While the list cannot be read, any directory must be taken for a mount. */
 static void test_unreadable_list(void)
 {
     struct reach r;

@@ -32,7 +32,7 @@ static void put_floats(uint8_t *dst, int n, bool big)
     }
 }
 
-/* Write two blocks of Q8_0: a half-precision scale (1/2, then 1/4) and 32 signed bytes. */
+/* Write two blocks of Q8_0, each a half-precision scale (1/2, then 1/4) and 32 signed bytes. */
 static void put_q8(uint8_t *dst, bool big)
 {
     for (int block = 0; block < 2; block++) {
@@ -87,7 +87,8 @@ static bool one_read(const struct tree_image *m, const char *path, size_t off, s
     return r == (ssize_t)expect && memcmp(got, want + (expect ? off : 0), expect) == 0;
 }
 
-/* Check that the file at `path` has these bytes, for all starts and ends, and beyond its end. */
+/* Check that the file at `path` has these bytes, by reads from all starts to all ends, even beyond
+ * its end. */
 static void contains(const struct tree_image *m, const char *path, const void *want, size_t size)
 {
     static const size_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 127, 128, 129, 200};
@@ -110,7 +111,7 @@ static void text_is(const struct tree_image *m, const char *path, const char *wa
     contains(m, path, want, strlen(want));
 }
 
-/* Check a header of NumPy's format, 128 bytes, followed by values. */
+/* Check a header of 128 bytes in NumPy's format, and the values after it. */
 static void npy_is(const struct tree_image *m, const char *path, const char *shape,
                    const uint8_t *values, size_t n)
 {
@@ -141,7 +142,7 @@ static void check_tensors(const struct tree_image *m, bool big)
     q8_values(values);
     contains(m, "tensors/q/f32", values, 256);
     npy_is(m, "tensors/q/f32.npy", "64,", values, 256);
-    /* 0, 0.5, 1, ... 5.5 are exact in both formats. */
+    /* The values 0, 0.5, 1, ... 5.5 are exact in both formats. */
     static const uint16_t half[] = {0x0000, 0x3800, 0x3c00, 0x3e00, 0x4000, 0x4100,
                                     0x4200, 0x4300, 0x4400, 0x4480, 0x4500, 0x4580};
     static const uint16_t brain[] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4020,
@@ -172,7 +173,7 @@ static void test_tensors(void)
     }
 }
 
-/* `offset` is the position in the file of the bytes of `raw`. */
+/* `offset` is the position of the bytes of `raw` in the file. */
 static void test_offset(void)
 {
     static const char *const tensors[] = {"w", "q", "s", "new"};
@@ -234,7 +235,7 @@ static void test_tensors_json(void)
     image_close(&m);
 }
 
-/* A long name shifts only its own line, and all its bytes are escaped for a terminal. */
+/* A long name shifts only its own line, and each of its bytes is escaped for terminals. */
 static void test_tensors_txt(void)
 {
     char want[2048], name[TABLE_NAME_MOST + 2];
@@ -262,7 +263,7 @@ static void test_tensors_txt(void)
     image_close(&m);
 }
 
-/* Compare `info` without the random file name of the tree_image, which is also unlinked. */
+/* Compare `info`, except for the random file name of the tree_image, which is also unlinked. */
 static void info_is(const struct tree_image *m, const char *before, const char *after)
 {
     size_t n;
@@ -395,7 +396,8 @@ static void wraps(const char *letter, const unsigned *n, const char *between)
     parsed_free(&p);
 }
 
-/* A line of at most 100 columns stays; a longer line continues on the next, after a comma. */
+/* A line of at most 100 columns is left as it is; a longer one is continued on the next line after
+ * a comma. */
 static void test_info_wide(void)
 {
     wraps("a", (unsigned[]){40, 41, 0}, " ");
@@ -409,7 +411,7 @@ static void test_info_wide(void)
     wraps("é", (unsigned[]){40, 42, 0}, "|");
 }
 
-/* The findings are rendered once, for stat and for all readers. */
+/* The findings are rendered once for stat and all readers. */
 static void test_check(void)
 {
     struct build b;
@@ -437,8 +439,8 @@ static void test_check(void)
     image_close(&m);
 }
 
-/* An answer that is too large to be copied points into the file; after the file was truncated, the
- * read is EIO. */
+/* An answer that is too large to be copied points into the file. Once the file is truncated, the
+ * read fails with EIO. */
 static void test_large(void)
 {
     enum { LARGE = 600 << 10 };

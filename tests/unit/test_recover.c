@@ -17,7 +17,7 @@
 #include "model_dir.h"
 #include "put_journal.h"
 
-/* A recovery can also be interrupted at any call, and repeated. */
+/* A recovery can itself be interrupted at any call, and repeated. */
 static void test_recover_again(void)
 {
     for (unsigned n = 1, hit = 1; hit; n++) {
@@ -29,7 +29,7 @@ static void test_recover_again(void)
         struct edit_file f = open_model(&x, calm());
         const uint64_t len = d.p.head.len;
         CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
-        /* Tear the header: write every other sector. */
+        /* Tear the header by writing every other sector. */
         for (uint64_t at = 0; at < len; at += 1024)
             CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f.fd, d.p.head.data + at,
                                           (size_t)min_u64(512, len - at), at),
@@ -54,13 +54,13 @@ static void test_recover_again(void)
 
 /* The journal. */
 
-/* Changes to the journal of an edit, and to the files, before it is found. */
+/* Changes made to the journal of an edit, and to other files, before the journal is found. */
 struct tamper {
     const char *name;
     void (*do_it)(const struct fixture *x, struct edit_file *f);
     int code;     /* result of the recovery */
-    bool read;    /* not ours, so it does not prevent reading */
-    bool applied; /* the model then has the new content, otherwise the old */
+    bool read;    /* the journal is not ours, so it does not prevent reading */
+    bool applied; /* the model then has the new content; false: the old one */
     bool stays;   /* the journal still exists */
 };
 
@@ -117,7 +117,7 @@ static void symlink_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
 }
 
-/* Put a pipe in place of the journal; no mount may use it or wait for it. */
+/* Put a pipe in place of the journal, which no mount may use or wait for. */
 static void pipe_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -132,7 +132,7 @@ static void folder_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(mkdirat(x->dir, JOURNAL, 0777), 0);
 }
 
-/* Put a device without a driver there: opening it fails. */
+/* Put a device without a driver in place of the journal, so that opening it fails. */
 static void device_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -146,7 +146,7 @@ static void give_journal_away(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(fchownat(x->dir, JOURNAL, 12345, 12345, 0), 0);
 }
 
-/* Use the journal of another model of the same size, moved here. */
+/* Move the journal of another model of the same size here. */
 static void rename_model(const struct fixture *x, struct edit_file *f)
 {
     edit_file_close(f);
@@ -219,7 +219,7 @@ static void test_tampered(void)
     }
 }
 
-/* A torn header read through the journal is the new one, and the file is not changed. */
+/* Read through the journal, a torn header is the new one; the file is not changed. */
 static void test_overlay(void)
 {
     struct fixture x;
@@ -250,8 +250,8 @@ static void test_overlay(void)
     teardown(&x);
 }
 
-/* An editor that continues while another process reads: it completes its edit and is in the middle
- * of the next. */
+/* An editor that continues while another process reads: it completes its edit, and begins the next
+ * one. */
 struct editor {
     struct edit_file f;
     const struct edit *next;
@@ -273,7 +273,7 @@ static void go_on(void *arg)
     begin_edit(&w->f, w->next);
 }
 
-/* True if the overlay shows the complete result of an edit. */
+/* Returns true if the overlay shows the complete result of an edit. */
 static bool shows(struct edit_overlay *o, const struct edit_file *f, const struct edit *d)
 {
     struct source s;
@@ -287,7 +287,7 @@ static bool shows(struct edit_overlay *o, const struct edit_file *f, const struc
     return same;
 }
 
-/* Interrupt the reader before its call n. */
+/* Interrupt the reader before its n-th call. */
 static bool read_beside(unsigned n)
 {
     struct fixture x;
@@ -317,7 +317,7 @@ static bool read_beside(unsigned n)
     reader.sys = calm();
     if (w.came && edit_overlay_holds(&o, &reader))
         CU_ASSERT_TRUE(edit_overlay_changes(&o));
-    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* its editor holds the lock */
+    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* the journal's editor holds the lock */
     CU_ASSERT_TRUE(shows(&o, &reader, w.came ? &next : &d));
     edit_overlay_free(&o);
     edit_file_close(&reader);
@@ -360,7 +360,7 @@ static void test_held_by_editor(void)
     teardown(&x);
 }
 
-/* T4: only unlocked files of ours are removed. */
+/* T4: only those of our files are removed that are not locked. */
 static void test_sweep(void)
 {
     static const char *const keep[] = {
@@ -383,12 +383,12 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     struct edit_file f = open_model(&x, calm());
     bool root = geteuid() == 0;
-    if (root) { /* files of a user that is neither us nor the model's owner */
+    if (root) { /* files of a user that is neither this process's nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
     CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-    CU_ASSERT_EQUAL(found.removed, 3); /* including the hard link: its file keeps the other name */
+    CU_ASSERT_EQUAL(found.removed, 3); /* the hard link too; its file keeps its other name */
     CU_ASSERT_FALSE(found.finished || found.dropped);
     CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2 + root);
     CU_ASSERT_TRUE(is_old(&x));
@@ -422,7 +422,8 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* For names of any length, the names of our files beside them fit, and differ for each model. */
+/* Whatever the length of a model's name, the names of our files beside it fit, and differ from
+ * those of other models. */
 static void test_names(void)
 {
     char name[NAME_MAX + 1], other[NAME_MAX + 1], a[NAME_MAX + 1], b[NAME_MAX + 1];

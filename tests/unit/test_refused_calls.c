@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that are refused: on nodes of a read-only tree, of a tree with editable keys, of a tree
- * with editable tensors as well, and of a split model.
+ * Calls that are refused on nodes of a read-only tree, a tree with editable keys, a tree with
+ * editable tensors as well, and a split model.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static struct tree *open_kind(int kind, struct place *p)
 /* A name that is too long for a file. */
 static char long_name[TREE_NAME_MAX + 2];
 
-/* ---- calls: on a node, and a name in it or of an attribute ---- */
+/* ---- calls on a node, with a name in it or the name of an attribute ---- */
 
 static int call_create(struct tree *t, uint64_t node, const char *name)
 {
@@ -123,7 +123,7 @@ static int call_rename_long(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, node, long_name, 0);
 }
 
-/* Uses RENAME_EXCHANGE. */
+/* Rename with RENAME_EXCHANGE. */
 static int call_exchange(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, node, "x.y", 2);
@@ -134,7 +134,7 @@ static int call_move(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
 }
 
-/* Moves into tensors/, and into metadata/. */
+/* The next two move a node into tensors/ and into metadata/. */
 static int call_move_t(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
@@ -192,7 +192,7 @@ static int call_truncate(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, truncate_node(t, node, 1, tree_wait(&w)));
 }
 
-/* Operations that a file open only for reading refuses. */
+/* The next calls are refused on a file that is open only for reading. */
 static int call_write(struct tree *t, uint64_t node, const char *name)
 {
     struct tree_wait w;
@@ -242,7 +242,7 @@ static int call_set(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, tree_setxattr(t, node, name, "u64", 3, tree_wait(&w)));
 }
 
-/* Sets an attribute to its current value, like cp -a. */
+/* Set an attribute to its current value, as cp -a does. */
 static int call_set_same(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
@@ -260,9 +260,9 @@ static int call_remove(struct tree *t, uint64_t node, const char *name)
 /* ---- the expected results ---- */
 
 #define CALL(n) #n, call_##n
-/* Stands for long_name. */
+/* A name in the table that stands for long_name. */
 #define LONG "LONG"
-/* Stands for numbers that belong to no node. */
+/* A path in the table that stands for numbers that belong to no node. */
 #define NONE "NONE"
 #define ROW "ROW"
 

@@ -16,7 +16,7 @@
 
 enum { F32 = 0 };
 
-/* A model after an edit: its bytes, parsed, and the ranks of its keys. */
+/* A model after an edit: its bytes, the parsed model, and the ranks of its keys. */
 struct version {
     uint8_t *image;
     size_t n;
@@ -108,7 +108,7 @@ static void check_restore(const struct version *now, const struct gguf *was)
     CU_ASSERT_EQUAL(edit_keys_id(back.g), edit_keys_id(was));
     CU_ASSERT_EQUAL(back.g->alignment, was->alignment);
     CU_ASSERT_TRUE(same_tensors(&back, now));
-    /* ggufs' own keys are those of the file. */
+    /* ggufs' own keys are those of the current file, as they are not restored. */
     CU_ASSERT_EQUAL(gguf_find_key(back.g, "split.count", 11) != UINT32_MAX,
                     gguf_find_key(now->g, "split.count", 11) != UINT32_MAX);
     version_free(&back);
@@ -160,7 +160,7 @@ static void run_random(uint64_t seed, bool big)
         edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
         for (unsigned n = lot(&seed, 5); n > 0; n--)
             edit_once(&c, &seed, &ranks);
-        /* Sometimes an edit is itself a restore. */
+        /* Some edits are restores themselves. */
         if (lot(&seed, 6) == 0) {
             edit_change_free(&c);
             edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
@@ -211,7 +211,7 @@ static void test_without_architecture(void)
     between(&now, &was);
 }
 
-/* An alignment that is too small to be set, but that a file may have. */
+/* An alignment too small to be set, which a file may nevertheless have. */
 static void test_alignment(void)
 {
     struct version was = first(false, 4), now = first(false, 64);
@@ -221,7 +221,7 @@ static void test_alignment(void)
     between(&now, &was);
 }
 
-/* The keys are in another order. */
+/* Keys of which only the order differs. */
 static void test_order(void)
 {
     static const char *const keys[] = {"a.a", "a.b", "a.c", "a.d", "a.e", "a.f"};
@@ -258,7 +258,7 @@ static void test_other_format(void)
     version_free(&now);
 }
 
-/* Only differences count as changes. */
+/* Only keys that differ count as changes. */
 static void test_count(void)
 {
     CLEANUP(edit_change_free) struct edit_change c, d;
@@ -277,7 +277,8 @@ static void test_count(void)
     version_free(&now);
 }
 
-/* However often a key comes back after the others, there are ranks left: the reserve takes none. */
+/* There are always ranks left, however often a key comes back after the others: the reserve takes
+ * none. */
 static void test_before_the_reserve(void)
 {
     CLEANUP(edit_change_free) struct edit_change c;

@@ -17,10 +17,10 @@
 #include "base/bytes.h"
 #include "tree/rights.h"
 
-#define IDS 3    /* users and groups 1 to 3; root always has access */
+#define IDS 3    /* users and groups are 1 to 3; root always has access */
 #define GROUPS 8 /* sets of groups, one bit each */
 
-/* True by the kernel's rules. */
+/* Returns whether the kernel's rules allow access. */
 static bool may(const struct grant *g, mode_t want, uid_t uid, unsigned groups)
 {
     unsigned shift = uid == g->uid ? 6 : groups & 1U << (g->gid - 1) ? 3 : 0;
@@ -38,7 +38,7 @@ static unsigned leaks, shut_out, cases;
 static void check_pair(const struct grant *a, const struct grant *b, const struct caller *self)
 {
     if (self->uid && !(may(a, 4, self->uid, self->groups) && may(b, 4, self->uid, self->groups)))
-        return; /* it could not have opened them */
+        return; /* the daemon could not have opened both files */
     const struct grant all = grant_both(a, b, self->uid, 4);
     for (uid_t uid = 1; uid <= IDS; uid++)
         for (unsigned groups = 0; groups < GROUPS; groups++) {
@@ -51,7 +51,7 @@ static void check_pair(const struct grant *a, const struct grant *b, const struc
         }
 }
 
-/* Return grant number i of all: read bits, owner and group. */
+/* Return the i-th of all combinations of read bits, owner and group. */
 static struct grant nth(unsigned i)
 {
     mode_t bits = (i & 4) << 6 | (i & 2) << 4 | (i & 1) << 2;
@@ -59,7 +59,7 @@ static struct grant nth(unsigned i)
 }
 #define NTHS (8 * IDS * IDS)
 
-/* Two files; and a file with a directory above it, which has all bits of a class or none. */
+/* Two files, or a file and the directory above it, which has all bits of a class or none. */
 static void test_two(void)
 {
     leaks = shut_out = cases = 0;
@@ -92,7 +92,7 @@ static void test_plain(void)
     CU_ASSERT_EQUAL(r.all.bits, 0600);
     CU_ASSERT_EQUAL(r.names.bits, 0511);
     CU_ASSERT_NOT_EQUAL(r.hash, hash);
-    of[2].shown = (struct grant){9, 8, 0640}; /* of another owner: only for the daemon's user */
+    of[2].shown = (struct grant){9, 8, 0640}; /* another user's: only the daemon may read it */
     rights_settle(&r);
     CU_ASSERT_EQUAL(r.all.uid, geteuid());
     CU_ASSERT_EQUAL(r.all.bits, 0400);
@@ -102,7 +102,7 @@ static void test_plain(void)
     CU_ASSERT_EQUAL(r.all.bits, 0444);
 }
 
-/* A writer through a link keeps write access. */
+/* A user that may write through a link keeps write access. */
 static void test_writer(void)
 {
     const struct grant file = {7, 8, 0660}, folder = {7, 9, 0770};
@@ -114,7 +114,7 @@ static void test_writer(void)
 
 /* ---- files ---- */
 
-/* Write an ACL of entries "tag, permissions, id", as stored in the attribute. */
+/* Write an ACL with entries "tag, permissions, id" as it is stored in the attribute. */
 static size_t acl(uint8_t *dst, const unsigned (*entry)[3], size_t n)
 {
     put_u32(dst, 2, false);
@@ -151,7 +151,7 @@ static void test_acl(void)
     CU_ASSERT_EQUAL(bits_of_file(path), 0644);
     size_t n = acl(bytes, entries, 6);
     if (fsetxattr(fd, "system.posix_acl_access", bytes, n, 0) == 0) {
-        /* User 4242 has no access, even if in the group. */
+        /* User 4242 has no access, even as a member of the group. */
         CU_ASSERT_EQUAL(bits_of_file(path), 0600);
         bytes[4 + 8 + 2] = 4;
         CU_ASSERT_EQUAL(fsetxattr(fd, "system.posix_acl_access", bytes, n, 0), 0);
@@ -213,7 +213,7 @@ static int file_of(const void *arg, uint32_t i)
     return ((const int *)arg)[i];
 }
 
-/* Wait for another tick, because changes within one tick of the file system's clock have the same
+/* Wait for the next tick, because changes within one tick of the file system's clock have the same
  * time. */
 static void tick(struct rights *r)
 {
@@ -249,7 +249,7 @@ static void test_again(void)
     tick(&r);
     CU_ASSERT_TRUE(rights_again(&r, file_of, fd, &lock));
     CU_ASSERT_EQUAL(r.all.bits, 0640);
-    tick(&r); /* the file changed, but shows the same rights */
+    tick(&r); /* the file has changed, but shows the same rights */
     CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));
     fd[0] = first;
     tick(&r);

@@ -19,7 +19,7 @@ static int scan(uint32_t type, const char *text, uint64_t *bits)
 struct good {
     uint32_t type;
     const char *text;
-    uint64_t bits; /* the low bytes, as many as the type has */
+    uint64_t bits; /* the value, in as many low bytes as the type has */
 };
 
 static void all_good(const struct good *row, size_t rows)
@@ -94,7 +94,8 @@ static void test_floats(void)
         {GGUF_F32, "+1e-05", 0x3727c5ac}, {GGUF_F32, "1E5", 0x47c35000},
         {GGUF_F32, "10000.0", 0x461c4000}, {GGUF_F32, "3.4028235e+38", 0x7f7fffff},
         {GGUF_F32, "1e-45", 1}, {GGUF_F32, "1e-60", 0}, {GGUF_F32, "-1e-99999999999999999999", 0x80000000},
-        /* Halfway to the next float, and just above: rounding via f64 would round to even twice. */
+        /* Just above halfway to the next float, and halfway. Via f64, the first would be rounded to
+         * even twice. */
         {GGUF_F32, "1.00000005960464477539062500000000000000000001", 0x3f800001},
         {GGUF_F32, "1.000000059604644775390625", 0x3f800000},
         {GGUF_F32, "nan", 0x7fc00000}, {GGUF_F32, "-NaN", 0xffc00000}, {GGUF_F32, "inf", 0x7f800000},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* diff/pair: hunks are right, as few as possible, and bounded. */
+/* diff/pair: hunks are correct and as few as possible, and their cost is bounded. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static unsigned draw(unsigned n)
     return (unsigned)(state >> 33) % n;
 }
 
-/* Return the length of the longest common subsequence, by the textbook table. */
+/* Return the length of the longest common subsequence, computed with the textbook table. */
 static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
 {
     size_t best[MOST + 1][MOST + 1] = {{0}};
@@ -30,8 +30,8 @@ static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
     return best[n][m];
 }
 
-/* Check that everything between hunks is the same in both. Returns the number of insertions and
- * removals. */
+/* Check that everything between the hunks is the same in both sequences. Returns the number of
+ * insertions and removals. */
 static size_t check(const uint64_t *a, size_t n, const uint64_t *b, size_t m, const struct hunks *h)
 {
     size_t i = 0, k = 0, changes = 0;
@@ -76,7 +76,7 @@ static uint64_t *numbers(size_t n, uint64_t first)
     return ret;
 }
 
-/* In a vocabulary, 12 elements changed, and 5 were inserted at one place. */
+/* A vocabulary in which 12 elements were changed, and 5 inserted at one place. */
 static void test_long(void)
 {
     enum { N = 256000 };
@@ -96,7 +96,7 @@ static void test_long(void)
     free(b);
 }
 
-/* If all elements differ, they are compared one by one, in bounded time. */
+/* If all elements differ, they are compared one by one in bounded time. */
 static void test_unlike(void)
 {
     enum { N = 300000, M = 200000 };

@@ -37,7 +37,7 @@ static void drop_folder(void)
     CU_ASSERT_EQUAL(system(command), 0);
 }
 
-/* Return the path of a name in the directory, valid until the next call but one. */
+/* Return the path of a name in the directory. It is valid until the next call but one. */
 static const char *in(const char *name)
 {
     static char path[2][512];
@@ -117,7 +117,7 @@ static void test_names(void)
     split_free(&s);
 }
 
-/* Siblings are beside the path; if the first is not there, beside the target of the link. */
+/* Siblings are beside the path or, if the first one is not there, beside the target of the link. */
 static void test_links(void)
 {
     struct split s;
@@ -132,7 +132,7 @@ static void test_links(void)
     CU_ASSERT_EQUAL(s.n, 2);
     CU_ASSERT_STRING_EQUAL(s.prefix, in("a"));
     split_free(&s);
-    put("d-00002-of-00002.gguf", "", 0); /* its first shard is missing in both places */
+    put("d-00002-of-00002.gguf", "", 0); /* the first shard is missing in both places */
     CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("e-00002-of-00005.gguf")), 0);
     CU_ASSERT_EQUAL(found(in("e-00002-of-00005.gguf")), 5);
     CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("f.gguf")), 0);
@@ -142,7 +142,7 @@ static void test_links(void)
 
 /* ---- shards ---- */
 
-/* Irregularities of a shard, which is otherwise valid. */
+/* The properties of a shard that is otherwise valid. */
 struct shard {
     int no, count, total; /* -1: the key is missing */
     uint8_t version;
@@ -192,7 +192,7 @@ static void test_check(void)
 {
     static const struct {
         struct shard s;
-        const char *line; /* beginning of the message; NULL: a valid shard */
+        const char *line; /* beginning of the message; NULL: the shard is valid */
     } rows[] = {
         {{1, 2, 2, 3, false, "u", false}, NULL},
         {{1, 2, -1, 3, false, "u", false}, NULL},
@@ -211,7 +211,8 @@ static void test_check(void)
     }
 }
 
-/* Version 1 has two more forms, which shards must share with the first, or cannot have. */
+/* Version 1 has two more forms: one that shards must share with the first shard, and one that no
+ * shard can have. */
 static void test_forms(void)
 {
     for (int form = 0; form < 3; form++) {
@@ -235,7 +236,8 @@ static void test_forms(void)
     }
 }
 
-/* A file that is a shard by its keys alone is refused, with the name that it should have. */
+/* A file that is a shard only by its keys is refused, with a message that suggests the right
+ * name. */
 static void test_single(void)
 {
     struct err e = {0};
@@ -249,7 +251,7 @@ static void test_single(void)
     parsed_free(&p);
 }
 
-/* Return the error of merging the two; *merged may be NULL. */
+/* Merge the two shards, and return the error; `merged` may be NULL. */
 static int merge(struct shard a, struct shard b, struct gguf **merged, char line[512])
 {
     struct err e = {0};
@@ -282,7 +284,7 @@ static void test_merge(void)
     CU_ASSERT_EQUAL(g->tensor[0].off, g->data_off);
     CU_ASSERT_EQUAL(g->tensor[1].off, g->data_off + 32);
     gguf_free(g);
-    /* An unknown type extends as far as possible in its own file. */
+    /* A tensor of unknown type extends as far as possible in its own file. */
     second.unknown = true;
     CU_ASSERT_EQUAL_FATAL(merge(good, second, &g, line), 0);
     CU_ASSERT_EQUAL(g->tensor[0].nbytes, 12);
@@ -355,7 +357,7 @@ static void test_open(void)
     put("x-00004-of-00003.gguf", "", 0);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(unlink(in("x-00004-of-00003.gguf")), 0);
-    /* A count that is wrong in the first and last file. */
+    /* The count is wrong in the first and in the last file. */
     struct shard wrong = first;
     wrong.total = 4;
     CU_ASSERT_EQUAL(open_all(3, wrong, line), -EBADMSG);
@@ -365,7 +367,7 @@ static void test_open(void)
     put_shard("x-00003-of-00003.gguf", wrong);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.tensors.count is 2", 53), 0);
-    /* A model that does not match its name, and a file that is not a model. */
+    /* A model does not match its name, and a file is not a model. */
     put_shard("x-00003-of-00003.gguf", second);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.no: is 1", 43), 0);
@@ -391,7 +393,7 @@ static void test_not_a_file(void)
     drop_folder();
 }
 
-/* An interrupted edit of any file is read as if it were complete. */
+/* An interrupted edit to any file is read as if it were complete. */
 static void test_journal(void)
 {
     struct build b;
@@ -448,7 +450,7 @@ static void test_store(void)
     drop_folder();
 }
 
-/* Everything from a name to the model that the files form together. */
+/* Perform all steps from a name to the model that the files form together. */
 static int whole(const char *path, struct err *e)
 {
     struct shards s;
@@ -489,7 +491,7 @@ static int sibling(const char *path, struct err *e)
     return r;
 }
 
-/* Each allocation fails once. */
+/* Fail each allocation once. */
 static void test_no_memory(void)
 {
     int (*const calls[])(const char *path, struct err *e) = {whole, recover, sibling};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/place, shelf/reach: contents of directories, by scripts. A store is built from lines ("file
- * PATH TEXT", "link PATH TARGET", "fifo PATH"), and its listing is compared line by line; each
- * listed name must also be found on its own.
+ * shelf/place, shelf/reach: contents of directories, tested by scripts. A store is built from lines
+ * ("file PATH TEXT", "link PATH TARGET", "fifo PATH"), and its listing is compared line by line;
+ * each listed name must also be found on its own.
  */
 #include "cu_main.h"
 
@@ -80,8 +80,8 @@ static void test_links(void)
 }
 
 /*
- * A link to a directory already on the shown path is omitted, and so is a link to a directory that
- * contains such a directory: both would loop.
+ * A link is omitted if it leads to a directory that is already on the shown path, or that contains
+ * such a directory: both would loop.
  */
 static void test_mutual_links(void)
 {
@@ -95,7 +95,7 @@ static void test_mutual_links(void)
           {"link", "out/z", "../far/z"}, {"link", "out/y", "../in/x/y"}, FILE("out/m.gguf"));
 }
 
-/* Long chains of links end somewhere. */
+/* A long chain of links is shown only to a limited depth. */
 static void test_many_links(void)
 {
     char name[32], target[32];
@@ -213,7 +213,7 @@ static void test_moved_repos(void)
 
 #define LIBRARY "o/manifests/registry.ollama.ai/library/"
 
-/* A hidden directory is shown if it is itself a store. */
+/* A hidden directory is shown if it is a store itself. */
 static void test_hidden_stores(void)
 {
     SHOWS("",
@@ -237,7 +237,7 @@ static void test_hidden_stores(void)
           {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
 }
 
-/* Layers of all shown kinds; the template has both its names. */
+/* A manifest with layers of all kinds that are shown. The template has both of its names. */
 static void test_layers(void)
 {
     SHOWS("o",
@@ -304,7 +304,7 @@ static void test_ollama(void)
           FILE("o/blobs/sha256:" B64), FILE("o/blobs/sha256-" A64 "-partial"));
 }
 
-/* In a mount that other users can access, links of other users do not lead out. */
+/* In a mount that other users can access, links owned by other users do not lead out of it. */
 static void test_strict(void)
 {
     static const struct line lines[] = {FILE("in/m.gguf"),
@@ -318,7 +318,7 @@ static void test_strict(void)
     struct item i;
     char link[4096], in[4096];
     if (geteuid() != 0)
-        return; /* only root can make links of other users */
+        return; /* only root can make links owned by other users */
     shelf_top_make();
     for (size_t n = 0; n < sizeof(lines) / sizeof(lines[0]); n++)
         shelf_top_add(lines[n].what, lines[n].name, lines[n].text);
@@ -351,7 +351,7 @@ static void test_strict(void)
     shelf_top_remove();
 }
 
-/* Names that are not shown, and a place that was removed or became a link, are not found. */
+/* A name that is not shown is not found, nor is a place that was removed or became a link. */
 static void test_not_there(void)
 {
     static const char *const names[] = {"",      ".",         "..",      "%2E",       "%2E%2E",
@@ -384,8 +384,8 @@ static void test_not_there(void)
     shelf_top_remove();
 }
 
-/* Many split models are found one by one without a listing each, once the directory has not changed
- * for a while. */
+/* Many split models are found one by one without one listing per model, once the directory has been
+ * unchanged for a while. */
 static void test_many(void)
 {
     enum { MANY = 2000 };

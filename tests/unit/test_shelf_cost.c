@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/place: the cost of listings and lookups, in names made and files opened. */
+/* shelf/place: the cost of listings and lookups, counted in names made and files opened. */
 #include "cu_main.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 /* ---- counted calls: linked with --wrap ---- */
 
 static unsigned encoded, opened;
-static const char *failing; /* opening a name with this end fails; NULL: no failure */
+static const char *failing; /* opening a name with this ending fails; NULL: no failure */
 static int with;
 
 size_t __real_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
@@ -47,7 +47,7 @@ int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name
     return __real_reach_open(r, dir, name, flags, ret);
 }
 
-static unsigned steps; /* steps of walks, name by name */
+static unsigned steps; /* number of steps in walks from name to name */
 
 int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *ret);
 int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *ret);
@@ -60,11 +60,11 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
 
 /* ---- a disk whose times are set by the test ---- */
 
-static time_t times; /* in seconds; 0: the real times */
+static time_t times; /* times of all files, in seconds; 0: the real ones */
 static bool is_far;
 static time_t seconds; /* time that passes between two listings */
 static time_t passed;
-static bool stopped; /* the clock advances only by that time */
+static bool stopped; /* the clock advances only by `seconds` */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -90,7 +90,7 @@ static int fake_times(int r, struct stat *st)
     return r;
 }
 
-/* Number of calls that go to the disk, except closes. */
+/* Number of calls that access the disk, except closes. */
 static unsigned asked;
 
 int __real_stat(const char *path, struct stat *ret);
@@ -142,7 +142,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return 0;
 }
 
-/* Wraps openat2(2). */
+/* Called for openat2(2). */
 long __wrap_syscall(long number, long a, long b, long c, long d)
 {
     asked++;
@@ -179,7 +179,8 @@ bool __wrap_far_file(int fd)
     return is_far;
 }
 
-/* Return the number of listed names in a directory whose times stay `at` while a file is added. */
+/* Return the number of names listed in a directory whose times are still `at` after a file was
+ * added. */
 static size_t shown_after_change(time_t at, bool far)
 {
     struct reach r;
@@ -207,7 +208,7 @@ static size_t shown_after_change(time_t at, bool far)
     return n;
 }
 
-/* Names are reused only if the directory's times reveal each change: on a local disk. */
+/* Names are reused only if the directory's times reveal every change, as on a local disk. */
 static void test_kept_names(void)
 {
     const time_t now = time(NULL);
@@ -215,7 +216,7 @@ static void test_kept_names(void)
     CU_ASSERT_EQUAL(shown_after_change(now - 60, false), 1);
     CU_ASSERT_EQUAL(shown_after_change(now, false), 2);
     CU_ASSERT_EQUAL(shown_after_change(now + 60, false), 2);
-    seconds = 0; /* names on another machine are reused for a second */
+    seconds = 0; /* names from another machine are reused for a second */
     stopped = true;
     CU_ASSERT_EQUAL(shown_after_change(1, true), 1);
     CU_ASSERT_EQUAL(shown_after_change(now, true), 1);
@@ -236,14 +237,14 @@ static void add_layer(struct buf *b, const char *word, const char *digest)
                b->len ? "," : "", word, digest);
 }
 
-/* Take the place of an item. */
+/* Move the place out of an item. */
 static void place_take(struct item *i, struct place *ret)
 {
     *ret = i->place;
     i->place = (struct place){0};
 }
 
-/* A store with only this manifest, and the place of its model. */
+/* Make a store with only this manifest, and return the place of its model. */
 static void begin_model(const struct buf *layers, struct reach *r, struct place *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -270,7 +271,7 @@ static void end_model(struct reach *r, struct place *p)
     shelf_top_remove();
 }
 
-/* A manifest has the maximum number of models of one kind: each name is made once, and only the
+/* In a manifest with the maximum number of models of one kind, each name is made once, and only the
  * requested model is examined. */
 static void test_many_layers(void)
 {
@@ -301,7 +302,7 @@ static void test_many_layers(void)
     end_model(&r, &p);
 }
 
-/* A layer keeps its number if an earlier layer is missing; no other name leads to it. */
+/* A layer keeps its number if an earlier layer is missing, and no other name leads to it. */
 static void test_layer_names(void)
 {
     static const char *const wrong[] = {"model~1",   "model~0",
@@ -383,7 +384,8 @@ static void test_many_organisations(void)
 
 /* ---- failures in a store ---- */
 
-/* Check the content of a place while `what` cannot be opened: an error, or 0 and the names. */
+/* Check the listing of a place while `what` cannot be opened: it gives `error`, or the names if
+ * that is 0. */
 static void check_failing(struct reach *r, const struct place *p, const char *what, int error,
                           const char *want)
 {
@@ -415,8 +417,8 @@ static struct place place_of(struct reach *r, const char *first, const char *sec
     return p;
 }
 
-/* Unreadable parts are omitted, and the rest is listed; but a lack of memory or descriptors fails
- * the listing. */
+/* Unreadable parts are omitted and the rest is listed, but without memory or descriptors the
+ * listing fails. */
 static void test_failing_parts(void)
 {
     static const char manifest[] =
@@ -450,7 +452,7 @@ static void test_failing_parts(void)
     shelf_top_remove();
 }
 
-/* A manifest is a regular file: a link to a manifest, or a pipe, is neither listed nor found. */
+/* A manifest must be a regular file: a link to one, or a pipe, is neither listed nor found. */
 static void test_no_manifests(void)
 {
     static const char *const names[] = {"m:link", "m:pipe", "m:folder", "m:none"};
@@ -478,8 +480,8 @@ static void test_no_manifests(void)
 /* ---- split models ---- */
 
 /*
- * A model has as many files as a name can claim. Beside the few that exist are names that only look
- * similar: the lookup always ends, and opens exactly the existing files.
+ * The name claims the maximum number of files. Beside the few that exist are names that only look
+ * similar. The lookup always ends, and opens exactly the files that exist.
  */
 static void test_names_like_shards(void)
 {
@@ -516,8 +518,7 @@ static void test_names_like_shards(void)
 
 /* ---- a Hugging Face cache ---- */
 
-/* If everything is on one disk, no file is reached by a walk from name to name, not even through a
- * link. */
+/* On a single disk, no file is reached by a walk from name to name, not even through a link. */
 static void test_hub(void)
 {
     static const char *const names[] = {"org", "name", "m.gguf"};
@@ -549,10 +550,11 @@ static void test_hub(void)
 
 /* ---- calls to the disk ---- */
 
-/* Look up a path like the kernel, with a directory's names cached for a second. */
+/* Look up a path as the kernel does, which caches names for a second, and return the number of
+ * calls. */
 static unsigned asked_for(struct shelf *s, const char *const *names, bool lately)
 {
-    static uint64_t above; /* directory of the last name */
+    static uint64_t above; /* directory that contains the last name */
     struct tree_entry e = {.node = INO_ROOT};
     asked = 0;
     if (lately)
@@ -568,8 +570,8 @@ static unsigned asked_for(struct shelf *s, const char *const *names, bool lately
     return asked;
 }
 
-/* A few calls lead to a model, by a link or directly; fewer within a second, when the kernel knows
- * its directory. Changes are found. */
+/* A model is found with few calls, through a link or directly, and with fewer within a second,
+ * while the kernel knows its directory. Changes are noticed. */
 static void test_asked(void)
 {
     static const char *const hub[] = {"org", "name", "m.gguf", NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf: nodes are freed when the kernel has forgotten them; when they are found again, users see
- * no difference. */
+/* shelf: nodes are freed once the kernel has forgotten them, and users see no difference when they
+ * are found again. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static struct tree_entry found(const char *path)
     return e;
 }
 
-/* Return the permissions for others, as the kernel would now see them. */
+/* Return the permissions of others, as the kernel would now see them. */
 static mode_t of_others(const struct tree_entry *e)
 {
     struct tree_entry now = {0};
@@ -71,7 +71,7 @@ static mode_t of_others(const struct tree_entry *e)
     return now.attr.st_mode & 07;
 }
 
-/* Let the cached rights of a model or directory expire. */
+/* Make the cached rights of a model or directory expire. */
 static void a_second_later(const struct tree_entry *e)
 {
     lock_take(&shelf->reach.lock);
@@ -152,8 +152,8 @@ static void test_many(void)
 /* ---- places with several names ---- */
 
 /*
- * A directory reached by a link keeps the restrictions of the directories around it, whether it is
- * looked up directly before or after. Its content is the same by either name.
+ * A directory reached through a link keeps the restrictions of the directories around it, whether
+ * it is looked up directly before or afterwards. Its content is the same under either name.
  */
 static void check_linked_folder(bool linked_first)
 {
@@ -182,8 +182,8 @@ static void test_linked_folder(void)
     check_linked_folder(true);
 }
 
-/* A blob is reached by a link to all blobs, and by its own store: two nodes, of a model and of a
- * text. */
+/* A blob is reached through a link to the directory of blobs, and through its own store. It has two
+ * nodes, one as a model and one as a text. */
 static void test_linked_blobs(void)
 {
     static const char *const words[] = {"model", "system"};
@@ -237,8 +237,7 @@ static void test_not_shown_folders(void)
     teardown();
 }
 
-/* A directory that many links lead to is, under its own name, at the start of as many links
- * again. */
+/* Under its own name, a directory that many links lead to is itself the start of as many links. */
 static void test_links_in_turn(void)
 {
     setup();
@@ -275,7 +274,7 @@ static void test_turned(void)
     teardown();
 }
 
-/* The kernel may cache a directory for a second, and a model's directory only if it exists. */
+/* The kernel may cache a directory for a second, and the directory of a model only if it exists. */
 static void test_kept_by_kernel(void)
 {
     setup();
@@ -286,7 +285,7 @@ static void test_kept_by_kernel(void)
     teardown();
 }
 
-/* The kernel looks up again the directory in which a process works. */
+/* The kernel again looks up the directory in which a process works. */
 static void test_folders_that_change(void)
 {
     static const char *const rows[][2] = {

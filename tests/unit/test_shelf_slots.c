@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/slots: open models, and closing them. */
+/* shelf/slots: models that are opened, kept open and closed. */
 #include "cu_main.h"
 
 #include <fcntl.h>
@@ -18,9 +18,9 @@
 #include "shelf/shelf.h"
 #include "tree_edit.h"
 
-/* Number of models: more than are kept open while unused. */
+/* Number of models, more than are kept open while unused. */
 #define MANY (SLOTS_IDLE_MAX + 6)
-/* A number of milliseconds, or seconds, that no test takes. */
+/* Milliseconds or seconds: longer than any test takes. */
 #define NEVER 1000000
 #define KEY "metadata/general.name"
 
@@ -89,7 +89,7 @@ static void teardown(void)
     CU_ASSERT_EQUAL(rmdir(top), 0);
 }
 
-/* Return the node at a path in a model, which is opened; the kernel knows the node from then on. */
+/* Open a model and return the node at a path in it, which the kernel knows from then on. */
 static uint64_t node_of(unsigned model, const char *path)
 {
     char name[128];
@@ -168,7 +168,7 @@ int __wrap_pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct t
     return hangs ? 0 : __real_pool_do(j, turn);
 }
 
-/* Close no model from now on, until hang_end(). */
+/* Let no model be closed until hang_end(). */
 static void hang_begin(void)
 {
     (void)pthread_mutex_lock(&late.lock);
@@ -228,8 +228,8 @@ static void test_finish_while_closing(void)
 }
 
 /*
- * The least recently used of the unused models are closed. The model opened last counts when the
- * sweeper looks, which may be later.
+ * The least recently used of the unused models are closed. The model opened last counts only when
+ * the sweeper runs, which may be later.
  */
 static void test_least_used(void)
 {
@@ -291,7 +291,7 @@ static void test_lookup_among_open(void)
     teardown();
 }
 
-/* A signal to a program does not leave a model open. */
+/* A signal that interrupts a program does not leave a model open. */
 static void test_interrupt(void)
 {
     setup();
@@ -328,7 +328,7 @@ static void test_unopened_file(void)
     CU_ASSERT_PTR_EQUAL(slot->tree, t);
     CU_ASSERT_EQUAL(shelf_getattr(shelf, node, f, &e), 0);
     CU_ASSERT_EQUAL(e.node, node);
-    CU_ASSERT_EQUAL(e.attr.st_size, 4); /* with the newline */
+    CU_ASSERT_EQUAL(e.attr.st_size, 4); /* including the newline */
     CU_ASSERT_EQUAL(slot->uses, 1);
     CU_ASSERT_EQUAL(shelf_release(f), 0);
     CU_ASSERT_EQUAL(slot->uses, 0);
@@ -347,7 +347,7 @@ static void wait_until_closed(void)
     lock_drop(&s->reach->lock);
 }
 
-/* A minute passes: all models are closed when another one is opened. */
+/* Let a minute pass: all models are closed when another one is opened. */
 static void grow_old(uint64_t node)
 {
     lock_take(&shelf->reach.lock);
@@ -361,7 +361,7 @@ static void grow_old(uint64_t node)
     lock_take(&shelf->reach.lock);
     slots_opened(&shelf->slots).oldest->used -= 2 * SLOT_IDLE;
     lock_drop(&shelf->reach.lock);
-    (void)node_of(MANY - 2, "info"); /* so that both are closed the next time */
+    (void)node_of(MANY - 2, "info"); /* so that both are closed next time */
     wait_until_closed();
 }
 
@@ -414,8 +414,8 @@ static uint64_t child(uint64_t dir, const char *name)
     return e.node;
 }
 
-/* The kernel keeps nodes of directories, because a process may work in one. A number never gets
- * another meaning later. */
+/* The kernel keeps the nodes of directories, because a process may work in one. The meaning of a
+ * number never changes. */
 static void test_numbers_stay(void)
 {
     struct tree_entry e;
@@ -439,7 +439,7 @@ static void test_numbers_stay(void)
         CU_ASSERT_EQUAL(shelf_getattr(shelf, name, NULL, &e), -ESTALE);
         CU_ASSERT_NOT_EQUAL(child(keys, "general.name"), name);
         CU_ASSERT_NOT_EQUAL(child(model, "info"), info);
-        CU_ASSERT_EQUAL(node_of(0, ""), model); /* also by its path */
+        CU_ASSERT_EQUAL(node_of(0, ""), model); /* its path gives the same node */
         if (round == 0) {
             CU_ASSERT_EQUAL(make_folder(tensors, "new", &e), 0);
             CU_ASSERT_NOT_EQUAL(e.node, t);
@@ -465,7 +465,7 @@ static bool is_unsaved(const char *words)
     return words ? strstr((char *)out.data, words) != NULL : out.len == 1;
 }
 
-/* A refused write keeps no model open; it is listed until it is corrected. */
+/* A refused write does not keep its model open, and is listed until it is corrected. */
 static void test_refused(void)
 {
     setup();
@@ -507,7 +507,7 @@ static void test_helper(void)
     teardown();
 }
 
-/* No replaced file stays open, and for each path the last refusal is listed. */
+/* No replaced file stays open, and the last refusal for each path is listed. */
 static void test_replaced(void)
 {
     char new[128];

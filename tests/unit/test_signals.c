@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/signals: calls that a signal interrupts, before a session is served and while it is. */
+/* mount/signals: calls interrupted by a signal, before and while a session is served. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 #include "mount/signals.h"
 
-/* Send a signal once the parent waits. This runs in a child of several threads, so it makes only
- * system calls. */
+/* Send a signal once the parent waits. This runs in the child of a process with several threads, so
+ * it makes only system calls. */
 static _Noreturn void send_to_parent(const char *stat, int number)
 {
     char line[512];
@@ -50,8 +50,8 @@ static void by_default(void)
         (void)signal(ending[i], SIG_DFL);
 }
 
-/* libfuse waits for a helper process while it mounts: it must learn that the helper has ended, not
- * that a signal arrived. */
+/* While libfuse mounts, it waits for a helper process. Its wait must end with the helper, not with
+ * a signal. */
 static void test_before(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
@@ -66,7 +66,7 @@ static void test_before(void)
     }
 }
 
-/* The signal interrupts a read of the loop. */
+/* A signal interrupts the loop's read. */
 static void test_serving(void)
 {
     int ends[2], status = 0;
@@ -81,10 +81,11 @@ static void test_serving(void)
     pid_t pid = sender(SIGTERM);
     CU_ASSERT_EQUAL(read(ends[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EINTR);
-    /* Another thread is woken, and keeps interrupting waiting requests until the loop has ended. */
+    /* The signal wakes another thread, which interrupts waiting requests until the loop has
+     * ended. */
     CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), (ssize_t)sizeof(woken));
     CU_ASSERT_TRUE(signals_kick());
-    CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), -1); /* it needs no more wakeups */
+    CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), -1); /* no more wakeups are needed */
     CU_ASSERT_TRUE(signals_served());
     CU_ASSERT_FALSE(signals_kick());
     signals_end();
@@ -95,7 +96,7 @@ static void test_serving(void)
     (void)close(ends[1]);
 }
 
-/* An earlier signal is passed on to the thread that interrupts. */
+/* A signal that came earlier is passed on to the thread that interrupts requests. */
 static void test_came_before(void)
 {
     uint64_t woken = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: files that are not GGUF, and URLs, are recognised and named. */
+/* gguf/source: files that are not GGUF, and URLs, are recognised, and messages name them. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -11,14 +11,14 @@
 #include "gguf/gguf.h"
 #include "gguf/source.h"
 
-/* The string's own NUL is one of the bytes, so that they are not text. */
+/* The string's own NUL is included, so that the bytes are not text. */
 #define BYTES(s) s, sizeof(s)
 #define TEXT(s) s, sizeof(s) - 1
 
 static const struct {
     const char *bytes;
     size_t n;
-    const char *what; /* beginning of the name; NULL: not recognised */
+    const char *what; /* beginning of the name; NULL: the file is not recognised */
     const char *todo; /* part of the advice */
 } kinds[] = {
     {TEXT(""), "an empty file", "download it again"},
@@ -56,7 +56,7 @@ static const struct {
 static void test_kinds(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        /* In a copy of exactly these bytes, a sanitizer detects a read beyond them. */
+        /* The copy has exactly these bytes, so that a sanitizer detects a read beyond them. */
         uint8_t *bytes = malloc(kinds[i].n + !kinds[i].n);
         CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
         memcpy(bytes, kinds[i].bytes, kinds[i].n);
@@ -67,13 +67,13 @@ static void test_kinds(void)
         if (!ok)
             (void)printf("\n  row %zu: %s", i, s ? s->what : "(none)");
         CU_ASSERT_TRUE(ok);
-        for (size_t n = 0; n < kinds[i].n; n++) /* for any number of given bytes */
+        for (size_t n = 0; n < kinds[i].n; n++) /* whatever number of bytes is given */
             (void)sniff_bytes(bytes, n, kinds[i].n);
         free(bytes);
     }
 }
 
-/* The parser gives the name as the reason for refusing the first field. */
+/* The parser gives the recognised name as its reason for refusing the first field. */
 static void test_parser(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -94,7 +94,7 @@ static void test_long(void)
     const struct sniffed *s = sniff_bytes(bytes, sizeof(bytes), 1 << 30);
     CU_ASSERT_TRUE(s && strstr(s->what, "zeros"));
     memset(bytes, 'a', sizeof(bytes));
-    /* The text is not short. */
+    /* A text is recognised only if it is short. */
     CU_ASSERT_PTR_NULL(sniff_bytes(bytes, sizeof(bytes), sizeof(bytes)));
 }
 

@@ -12,14 +12,14 @@
 #include "base/bytes.h"
 #include "parsed.h"
 
-/* A file of 2^40 bytes, all zero except the beginning of the header; reads from `fails_at` on
+/* A file of 2^40 bytes, all zero except for the beginning of its header. Reads from `fails_at` on
  * fail. */
 struct medium {
     struct source s;
     const uint8_t *head;
     size_t n;
     uint64_t fails_at;
-    uint64_t *taken; /* NULL, or counts the bytes read */
+    uint64_t *taken; /* counts the bytes read; may be NULL */
 };
 
 static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n)
@@ -74,7 +74,8 @@ static void test_medium(void)
     CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: Input/output error");
 }
 
-/* A header of n strings in a large file: no byte is read twice, and less than 2 MiB beyond it. */
+/* Check that, for a header of n strings in a large file, no byte is read twice, and less than 2 MiB
+ * are read beyond it. */
 static void check_ahead(unsigned n)
 {
     struct build b;
@@ -103,7 +104,7 @@ static void test_ahead(void)
         check_ahead(counts[i]);
 }
 
-/* A message with names of any length stays on one line, without control bytes. */
+/* A message stays on one line and has no control bytes, whatever names it contains. */
 static void test_names_in_lines(void)
 {
     char name[2000];
@@ -124,7 +125,7 @@ static void test_names_in_lines(void)
     free(image);
 }
 
-/* A model from a file equals the same model from memory; its header takes several reads. */
+/* A model read from a file, with several reads of its header, equals the same model from memory. */
 static void test_file(void)
 {
     struct build b;

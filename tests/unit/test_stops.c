@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/stops: which pending signals mean that a program should stop. */
+/* mount/stops: the pending signals that mean that a program should stop. */
 #include "cu_main.h"
 
 #include <signal.h>

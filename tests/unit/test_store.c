@@ -42,7 +42,7 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* A hole is zeros, with data after it; when the file is truncated, it has no bytes at all. */
+/* A hole before data consists of zeros; once the file is truncated, it has no bytes at all. */
 static void test_hole(void)
 {
     enum { HOLE = 3 * (64 << 10) };
@@ -88,7 +88,7 @@ static void test_copy(void)
     CU_ASSERT_EQUAL(mapped_open(-1, 1, &m, &(struct err){0}), -EBADF);
 }
 
-/* Two files of tensors: 3 and 5 bytes in the first, 7 in the second. */
+/* Two files with tensors of 3 and 5 bytes in the first, and of 7 bytes in the second. */
 struct two {
     struct parsed p[2];
     struct mapped *file[2];
@@ -128,7 +128,7 @@ static void free_two(struct two *t)
     }
 }
 
-/* Check both ways of reading. */
+/* Check that both ways of reading return these bytes. */
 static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const char *want, size_t n)
 {
     char got[64];
@@ -142,7 +142,7 @@ static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const c
     free(room);
 }
 
-/* Return the error of both ways. */
+/* Return the error that both ways of reading give. */
 static int read_error(const struct store *s, uint32_t i, uint64_t off, size_t n)
 {
     char got[64];
@@ -199,7 +199,8 @@ static void test_store(void)
     free_two(&t);
 }
 
-/* The file ends before the padded place of a tensor without elements: no byte of it is missing. */
+/* The file ends before the padded place of a tensor without elements, of which no byte is
+ * missing. */
 static void test_empty_behind(void)
 {
     struct build b;
@@ -227,7 +228,7 @@ static void test_empty_behind(void)
     parsed_free(&p);
 }
 
-/* Bytes of drafts overlay those of the file, and also a tensor without bytes in the file. */
+/* Bytes of drafts overlay those in the file, and also a tensor that has no bytes in the file. */
 static void test_over(void)
 {
     struct two t = make_two();

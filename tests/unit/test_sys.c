@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* base/sys: the real system calls return -errno, and the loops around them move everything or fail. */
+/* base/sys: the real system calls return -errno, and the loops around them transfer all bytes or
+ * fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -80,7 +81,7 @@ static void test_whole(void)
     drop_dir(dir, path);
 }
 
-/* A call interrupted by a signal is repeated; after a short call the loop continues. */
+/* A call interrupted by a signal is repeated, and the loop continues after a short call. */
 static void test_again(void)
 {
     static char from[5000], to[5000];
@@ -102,7 +103,7 @@ static void test_again(void)
     CU_ASSERT_EQUAL(fs.calls, 2);
     faultsys_init(&fs, FAULT_FAIL, 1, -ENOSPC);
     CU_ASSERT_EQUAL(sys_write_all(&fs.sys, fd, from, 10, 0), -ENOSPC);
-    /* A directory without fsync has nothing to sync; a failing fsync is an error. */
+    /* A directory that does not support fsync has nothing to sync. A failing fsync is an error. */
     faultsys_init(&fs, FAULT_FAIL, 1, -EINVAL);
     CU_ASSERT_EQUAL(sys_sync_dir(&fs.sys, dir), 0);
     faultsys_init(&fs, FAULT_FAIL, 1, -EIO);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of tensor views and their judge: random writes compared with a plain array in memory and
- * with quant_write() of the whole tensor, for many types, each view and both byte orders.
+ * Drafts of tensor views, and their judge. Random writes are compared with a plain array in memory,
+ * and with quant_write() for the whole tensor, for many types, each view and both byte orders.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "soak.h"
 #include "tensor_dir.h"
 
-/* A draft, and an array of its content. */
+/* A draft, and an array with its content. */
 struct pair {
     struct tensor_dir x;
     struct tensor_base *base; /* the tensor after the last edit */
@@ -48,7 +48,7 @@ static void pair_free(struct pair *p)
     tensor_dir_free(&p->x);
 }
 
-/* Check that part of the draft equals the array. */
+/* Check that part of the draft equals that part of the array. */
 static void check_shown(struct pair *p, size_t off, size_t n)
 {
     size_t got = 99, want = off < p->n ? (size_t)min_u64(n, p->n - off) : 0;
@@ -90,7 +90,7 @@ static void cut(struct pair *p, size_t n)
     p->n = n;
 }
 
-/* Draw values, most of which any type can store. */
+/* Draw values most of which any type can store. */
 static void draw_values(uint8_t *dst, size_t n, unsigned width)
 {
     for (size_t i = 0; i + width <= n; i += width) {
@@ -125,14 +125,14 @@ static void write_some(struct pair *p)
     }
     if (n > p->most - off && tensor_dir_draw(10))
         n = p->most - off;
-    if (tensor_dir_draw(4) == 0 && off < p->n) { /* write the current content */
+    if (tensor_dir_draw(4) == 0 && off < p->n) { /* write the current content again */
         n = n < p->n - off ? n : p->n - off;
         memcpy(bytes, p->shown + off, n);
     }
     put(p, off, bytes, n);
 }
 
-/* Return the array encoded by quant_write(), or NULL if it is refused, with *want. */
+/* Return the array as encoded by quant_write(), or NULL if that refuses it, and set *want. */
 static uint8_t *expected(const struct pair *p, int *want)
 {
     const struct quant_type *t = quant_find(p->base->type);
@@ -150,7 +150,7 @@ static uint8_t *expected(const struct pair *p, int *want)
     return NULL;
 }
 
-/* Bytes written between the judgement and its end are not part of it. */
+/* Bytes written between a judgement and its end are not part of the judgement. */
 static void write_meanwhile(struct pair *p)
 {
     for (uint64_t i = tensor_dir_draw(4); i > 0; i--) {
@@ -252,7 +252,7 @@ static void random_draft(uint32_t type, bool big, enum tensor_view view, uint64_
 static const uint32_t types[] = {F32_ID,  F16_ID,  BF16_ID, F64_ID,   I8_ID,      I64_ID,
                                  Q8_0_ID, Q4_0_ID, Q4_K_ID, NVFP4_ID, IQ2_XXS_ID, IQ4_NL_ID};
 
-/* Run one draft for each type and view. */
+/* Run a test of one draft for each type and view. */
 static void each_draft(uint64_t rows)
 {
     const char *seed = getenv("GGUFS_SEED");
@@ -277,7 +277,7 @@ static void test_random_few(void)
     each_draft(33);
 }
 
-/* A large draft is written while it is judged. */
+/* A large draft is written to while it is judged. */
 static void test_large(void)
 {
     static const uint64_t dims[] = {512, 1501}; /* 3 MB */
@@ -299,7 +299,7 @@ static void test_large(void)
 
 static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t sent_changed = PTHREAD_COND_INITIALIZER;
-static unsigned sent; /* protected by the lock, with the range that was sent last */
+static unsigned sent; /* protected by the lock, like the range that was sent last */
 static uint64_t sent_off, sent_n;
 
 static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
@@ -315,7 +315,8 @@ static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
     return 0;
 }
 
-/* 4 MiB written in order before the draft is judged are sent; scattered writes are not. */
+/* If 4 MiB are written in order before the draft is judged, they are sent; scattered writes are
+ * not. */
 static void test_sent(void)
 {
     enum { STEP = 1 << 20 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Failures around drafts of tensors: full disks and failing calls, an early end, a truncated model,
- * concurrent writers.
+ * Failures around drafts of tensors: full disks, failing calls, an early end, a truncated model,
+ * and concurrent writers.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -39,8 +39,8 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
 }
 
 /*
- * Write a few bytes in the middle, more after them and before them, and zeros again where the draft
- * was truncated: it is in memory until the last write.
+ * Write a few bytes in the middle, more after and before them, and zeros again where the draft was
+ * truncated. The draft is in memory until the last write.
  */
 static void spilled(struct tensor_dir *x, int *ret)
 {
@@ -77,7 +77,7 @@ static void draft_and_judge(struct tensor_dir *x, int *ret)
     scenario(x, NULL, ret);
 }
 
-/* Call n fails: the result is an error, and no file is left. Returns whether there are that many
+/* Let call n fail: the result is an error, and no file is left. Returns whether there are that many
  * calls. */
 static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_mode mode,
                        unsigned n)
@@ -96,7 +96,7 @@ static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_m
     return hit;
 }
 
-/* Each system call fails, once and permanently. */
+/* Each system call fails, either once or from then on. */
 static void test_calls(void)
 {
     static const enum fault_mode modes[] = {FAULT_FAIL, FAULT_BROKEN, FAULT_SHORT};
@@ -108,8 +108,8 @@ static void test_calls(void)
     }
 }
 
-/* Each allocation fails, once and with all later ones: the result is -ENOMEM, and no memory is
- * kept. */
+/* Each allocation fails, either alone or with all later ones. The result is -ENOMEM, and no memory
+ * is kept. */
 static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
 {
     struct tensor_dir x;
@@ -184,7 +184,7 @@ static void test_cancel(void)
     tensor_dir_free(&x);
 }
 
-/* A view is opened under a lock, so the first write is the first to use the disk, and can be
+/* Since a view is opened with a lock held, only its first write uses the disk. That write can be
  * repeated. */
 static void test_late_file(void)
 {
@@ -200,7 +200,7 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
     CU_ASSERT_EQUAL(e.code, -ENOSPC);
     CU_ASSERT_FALSE(draft_is_due(d->state));
-    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* never */
+    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* a call that is never reached */
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, x.raw, 4), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);
@@ -210,7 +210,7 @@ static void test_late_file(void)
     tensor_dir_free(&x);
 }
 
-/* A write beyond the end failed halfway: its bytes do not reappear when the draft grows. */
+/* If a write beyond the end has failed halfway, its bytes do not reappear when the draft grows. */
 static void test_halfway(void)
 {
     struct tensor_dir x;
@@ -245,8 +245,8 @@ static void test_halfway(void)
 }
 
 /*
- * A draft of `raw` is written beyond its end while it is judged, and allocation n of that write
- * fails. Later judgements treat it like any other draft. Returns false if there are fewer
+ * Write to a draft of `raw` beyond its end while it is judged, and let allocation n of that write
+ * fail. Later judgements treat the draft like any other. Returns false if there are fewer
  * allocations.
  */
 static bool behind_judged(unsigned n)
@@ -333,7 +333,7 @@ static void *write_on(void *arg)
     return NULL;
 }
 
-/* Bytes written during a judgement belong to that judgement or the next: in the end all are
+/* Bytes written during a judgement belong to that judgement or the next one; in the end, all are
  * included. */
 static void test_meanwhile(void)
 {

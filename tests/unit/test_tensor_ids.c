@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors that are no longer where their numbers say: removed, added, renamed, moved and changed
- * tensors, looked up, listed, opened and read in a tree whose state is replaced.
+ * Removed, added, renamed, moved and changed tensors, which are no longer where their numbers say,
+ * are looked up, listed, opened and read in a tree whose state is replaced.
  */
 #include "cu_main.h"
 
@@ -47,7 +47,7 @@ static void put_second(struct build *b)
     put(b, "added", F32, 3, 12, 'a');
 }
 
-/* The origin of a tensor of a new state. */
+/* The origin of a tensor in a new state. */
 struct tensor_from {
     uint32_t old; /* place in the old list; IDS_NONE: a new tensor */
     bool changed; /* bytes, type or shape changed */
@@ -56,7 +56,7 @@ struct tensor_from {
 static const struct tensor_from second_from[] = {
     {3, false}, {0, false}, {2, true}, {IDS_NONE, false}};
 
-/* Make a model the newest state of a tree, like an edit of tensors. */
+/* Make a model the newest state of a tree, as an edit to tensors does. */
 static void set_state(struct tree_image *m, struct build *b, const struct tensor_from *from)
 {
     struct tree *t = m->t;
@@ -155,8 +155,8 @@ static void test_names_and_nodes(void)
     CU_ASSERT_EQUAL(image_node(&m, "tensors/renamed"), name);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/name"), 0);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/gone"), 0);
-    /* The directory of a changed tensor stays; its files are new to the kernel, but the same to
-     * users. */
+    /* The directory of a changed tensor stays. Its files are new to the kernel, but users see the
+     * same files. */
     CU_ASSERT_EQUAL(image_node(&m, "tensors/changed"), changed);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/changed/raw"), changed_raw);
     CU_ASSERT_EQUAL(inode(&m, "tensors/changed/raw"), changed_ino);
@@ -178,7 +178,8 @@ static void test_names_and_nodes(void)
     image_close(&m);
 }
 
-/* Open files keep the bytes that they opened, and only they keep the file that contains them. */
+/* Open files keep the bytes that they were opened with, and only they keep the model's file that
+ * has them. */
 static void test_open_files(void)
 {
     struct tree_image m = first();
@@ -193,7 +194,7 @@ static void test_open_files(void)
     reads(kept, 16, 'k');
     reads(gone, 32, 'g');
     reads(old, 48, 'o');
-    /* fstat(2) of an open file arrives as a request about its node. */
+    /* fstat(2) on an open file arrives as a request about its node. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, old_node, NULL, &e), 0);
     CU_ASSERT_EQUAL(e.attr.st_size, 48);
     CU_ASSERT_EQUAL(e.attr.st_ino, inode(&m, "tensors/changed/raw"));
@@ -207,12 +208,12 @@ static void test_open_files(void)
     (void)tree_release(again);
     CU_ASSERT_EQUAL(getattr(&m, old_node), -ESTALE);
     reads(kept, 16, 'k');
-    /* Replace the view, as when an edit has replaced the first file. */
+    /* Replace the view, as an edit that replaces the first file does. */
     struct view was = newest_put_view(&m.t->newest, snapshot_ref(m.t->newest.view.snap),
                                       store_ref(m.t->newest.view.store));
     newest_drop_file(&m.t->newest);
     view_free(&was);
-    /* One reference is the test's, the other that of the file on the disk. */
+    /* One reference is the test's, the other that of the file on disk. */
     CU_ASSERT_EQUAL(atomic_load(&file->refs), 2);
     mapped_unref(file);
     (void)tree_release(kept);
@@ -220,7 +221,7 @@ static void test_open_files(void)
     image_close(&m);
 }
 
-/* The whole model, opened in the second of three states, is the same in the third. */
+/* The whole model, opened in the second of three states, is unchanged in the third. */
 static void test_whole(void)
 {
     uint8_t before[4096], after[4096];

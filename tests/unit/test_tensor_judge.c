@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The judge's treatment of drafts: whole files, one value, NumPy arrays, pages of a mapping,
- * contents that are too short or too long, values that a type cannot hold.
+ * How the judge treats drafts: whole files, single values, NumPy arrays, pages of a mapping,
+ * contents that are too short or too long, and values that a type cannot hold.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void cut(struct draft *d, uint64_t n)
     CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(d, n, NULL), 0);
 }
 
-/* Check the verdict, and part of the message. */
+/* Check the verdict and part of the message. */
 static void judged(struct draft *d, int want, const char *line)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -62,7 +62,7 @@ static struct tensor_base *accepted(struct tensor_dir *x, struct draft *d)
     return now;
 }
 
-/* Find the range of bytes that differ from those in the file: [*first, *last). */
+/* Find the range [*first, *last) of bytes that differ from those in the file. */
 static void changed(const struct tensor_dir *x, const struct tensor_base *now, size_t *first,
                     size_t *last)
 {
@@ -98,7 +98,7 @@ static void one_value(uint32_t type, bool big)
     CU_ASSERT_EQUAL(now->content->n, 1);
     CU_ASSERT_TRUE(now->content->piece[0].len == t->block_bytes);
     judged(d, TENSOR_SAME, NULL);
-    put(d, (uint64_t)4 * 150001, four, 4); /* the same again: no byte changes any more */
+    put(d, (uint64_t)4 * 150001, four, 4); /* the same again, so no more bytes change */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
     draft_free(d);
@@ -115,8 +115,8 @@ static void test_one_value(void)
 }
 
 /*
- * Pieces found by different threads are in the file of new bytes in the order of the tensor, and
- * within pages as in the model, so they can be mapped as one, and cloned.
+ * In the file of new bytes, pieces found by different threads are in the order of the tensor, at
+ * the same offsets within pages as in the model. They can thus be mapped at once, and cloned.
  */
 static void test_places(void)
 {
@@ -144,7 +144,7 @@ static void test_places(void)
     free(bytes);
 }
 
-/* Writing values back unchanged through any view changes no byte, in any type. */
+/* For any type, writing values back unchanged through any view changes no byte. */
 static void test_write_back(void)
 {
     for (uint32_t id = 0; quant_find(id); id++)
@@ -214,7 +214,7 @@ static void test_lengths(void)
     tensor_dir_make(&x, F32, false, SHAPE(1000), NULL);
     struct draft *d = draft(&x, TENSOR_RAW);
     cut(d, 0);
-    judged(d, TENSOR_SAME, NULL); /* truncation alone */
+    judged(d, TENSOR_SAME, NULL); /* only truncated */
     put(d, 0, bytes, 10);
     judged(d, TENSOR_SHORT, "it has 10 of 4000 bytes");
     judged(d, TENSOR_SHORT, NULL);
@@ -292,7 +292,7 @@ static void test_npy_shape(void)
     free(raw);
 }
 
-/* The same number of values gets another shape; then a value is written in place, like memmap
+/* The same number of values gets another shape. Then a value is written in place, as memmap
  * does. */
 static void test_npy_reshape(void)
 {
@@ -348,7 +348,7 @@ static void test_npy_scalar(void)
     }
 }
 
-/* Write a header of n bytes, fewer than 256. */
+/* Write a header of n bytes, where n is less than 256. */
 static void header(uint8_t *dst, size_t n, const char *dict)
 {
     memset(dst, ' ', n);
@@ -357,8 +357,8 @@ static void header(uint8_t *dst, size_t n, const char *dict)
     memcpy(dst + 10, dict, strlen(dict));
 }
 
-/* Check that a tensor has the values that its draft shows after `head` bytes, of `width` bytes
- * each. */
+/* Check that a tensor has the values, of `width` bytes each, that its draft shows after `head`
+ * bytes. */
 static void same_values(struct draft *d, const struct tensor_base *now, size_t head, unsigned width)
 {
     static uint8_t shown[65536];
@@ -378,7 +378,8 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     free(values);
 }
 
-/* Only the header is overwritten, without truncation: longer, of another type, of another shape. */
+/* Only the header is overwritten, without truncation: by a longer one, one of another type, and one
+ * of another shape. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
@@ -411,7 +412,7 @@ static void test_npy_header_again(void)
                 {192, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"},
                 {128, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"}};
     static uint8_t bytes[65536];
-    for (uint64_t high = 50; high <= 100; high += 50) { /* another shape with the same result */
+    for (uint64_t high = 50; high <= 100; high += 50) { /* a different shape with the same result */
         struct tensor_dir x;
         uint8_t head[192];
         tensor_dir_sane(&x, F32, SHAPE(96, high));
@@ -449,7 +450,7 @@ static void test_npy_refused(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "\x93NUMPZ", 6, &e), -EINVAL);
     cut(d, 0);
     size_t n = array(bytes, "<f8", SHAPE(32), 0);
-    put(d, 0, bytes, 50); /* incomplete: more bytes could still complete it */
+    put(d, 0, bytes, 50); /* incomplete, but more bytes could complete it */
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 50, bytes + 50, 78, &e), -EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "'<f8'"));
     cut(d, 0);

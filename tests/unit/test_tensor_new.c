@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * New tensors, judged as a whole: files that count, files that are ignored, missing files. Also
- * conversions of tensors to another type.
+ * New tensors, judged as a whole, with files that count, files that are ignored, and missing files.
+ * Also conversions of tensors to other types.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "quant/types.h"
 #include "tensor_dir.h"
 
-/* A new tensor that is not complete, in the directory of a model. */
+/* A new, incomplete tensor in the directory of a model. */
 struct making {
     struct tensor_dir x;
     struct tensor_base *none;
@@ -62,7 +62,7 @@ static void give_shape(struct making *m, const char *text)
     CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), &m->t.shape, NULL), 0);
 }
 
-/* Write n small values from `first` on, as the bytes of a view, after a header if there is one. */
+/* Write n small values from `first` on as the bytes of a view, after its header if it has one. */
 static size_t values(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
                      unsigned width, float first)
 {
@@ -96,7 +96,7 @@ static void judged(struct making *m, int want, const char *line)
     tensor_edit_free(&edit);
 }
 
-/* Check that the tensor is complete: it has this type, this shape and these bytes. */
+/* Check that the tensor is complete, with this type, this shape and these bytes. */
 static void whole(struct making *m, uint32_t type, uint64_t rows, const uint8_t *raw, size_t n)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -128,7 +128,7 @@ static void encoded(uint8_t *dst, uint32_t type, bool big, const uint8_t *f32, s
 
 static uint8_t room[65536], raw[65536];
 
-/* raw, type and shape are written in any order; values are ignored. */
+/* `raw`, `type` and `shape` are written in any order, and values are ignored. */
 static void test_raw(void)
 {
     struct making m;
@@ -148,7 +148,7 @@ static void test_raw(void)
             if (i == 2)
                 break;
             if (m.t.draft[TENSOR_RAW])
-                give(&m, TENSOR_F32_NPY, room, n); /* would be enough on its own */
+                give(&m, TENSOR_F32_NPY, room, n); /* this would be enough on its own */
             judged(&m, TENSOR_SHORT, "lacks");
         }
         whole(&m, Q8_0_ID, 3, raw, 6 * 34);
@@ -156,7 +156,7 @@ static void test_raw(void)
     }
 }
 
-/* Check the whole content of the draft. */
+/* Check the draft's whole content. */
 static void shows(struct draft *d, const uint8_t *want, size_t n)
 {
     size_t got = 0;
@@ -168,8 +168,8 @@ static void shows(struct draft *d, const uint8_t *want, size_t n)
 }
 
 /*
- * Write `raw` of n bytes: those from `at` on, then the first one. The others are zeros. After an
- * edit that was not accepted, all bytes are left for the next edit.
+ * Write `raw` of n bytes: first the bytes from `at` on, then byte 0. The others are zeros. After an
+ * edit that was not accepted, all bytes remain for the next edit.
  */
 static void sparse_raw(uint64_t n, uint64_t at)
 {
@@ -225,7 +225,7 @@ static void test_raw_refused(void)
     making_end(&m);
 }
 
-/* numpy.save() alone is enough; with a type, values are encoded to it. */
+/* numpy.save() alone is enough. If there is a type, values are encoded to it. */
 static void test_npy(void)
 {
     struct making m;
@@ -248,7 +248,7 @@ static void test_npy(void)
         whole(&m, Q4_0_ID, 3, raw, 6 * 18);
         making_end(&m);
     }
-    /* f16.npy alone makes F16; an array of halves in f32.npy makes F32. */
+    /* f16.npy alone makes an F16 tensor, but an array of halves in f32.npy makes an F32 tensor. */
     making_begin(&m, false);
     size_t n = values(room, "<f2", SHAPE(64, 3), 2, 0);
     give(&m, TENSOR_F16_NPY, room, n);
@@ -293,7 +293,7 @@ static void test_values(void)
 
 /* ---- conversions ---- */
 
-/* True if float32 cannot hold all values of the type. */
+/* Returns true if float32 cannot hold all values of the type. */
 static bool is_wide(uint32_t id)
 {
     return id == I32_ID || id == I64_ID || id == F64_ID;
@@ -342,7 +342,7 @@ static void convert(struct tensor_dir *x, uint32_t to)
     free(want);
 }
 
-/* Tensors are converted from and to every type, in both byte orders. */
+/* Tensors of every type are converted to every type, in both byte orders. */
 static void test_convert(void)
 {
     for (uint32_t from = 0; quant_find(from); from++)
@@ -359,7 +359,7 @@ static void test_convert(void)
         }
 }
 
-/* A tensor without dimensions has one afterwards, because a shape needs one. */
+/* A tensor without dimensions has one after a conversion, because a shape needs one. */
 static void test_convert_scalar(void)
 {
     static const uint8_t one[] = {0, 0, 0x80, 0x3f};
@@ -379,7 +379,7 @@ static void test_convert_scalar(void)
     tensor_dir_free(&x);
 }
 
-/* Integers and doubles that float32 cannot hold are in the last unit of three, in both byte
+/* Integers and doubles that float32 cannot hold are in the last of three units, in both byte
  * orders. */
 static void test_convert_exact(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Contents of tensors that are changed but not yet written. */
+/* Contents of tensors with changes that are not yet written. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@
 
 enum { BYTES = 160000 };
 
-/* A tree with the tensor "b" (I8), and optionally t0, t1 and so on, whose system calls go through
- * fs. */
+/* A tree whose system calls go through fs, with the tensor "b" (I8) and optionally t0, t1 and so
+ * on. */
 struct room {
     struct place p;
     struct faultsys fs;
@@ -73,7 +73,7 @@ static void end(struct room *x)
     drop_place(&x->p);
 }
 
-/* Return the byte at `off` of b/raw, read by a program that opens it now. */
+/* Return the byte at `off` in b/raw as read by a program that opens it now. */
 static uint8_t byte_at(struct room *x, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -86,7 +86,7 @@ static uint8_t byte_at(struct room *x, size_t off)
 
 enum { PART = 512, PARTS = 300 };
 
-/* Make scattered edits of few bytes each. */
+/* Make scattered edits of a few bytes each. */
 static void write_parts(struct room *x)
 {
     struct viewfile v;
@@ -107,8 +107,8 @@ static void write_one(void *arg)
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* Accepted edits are shown without accessing the disk, however scattered they are: no lookup waits
- * for another. */
+/* Accepted edits are shown without accessing the disk, however scattered they are, and no lookup
+ * waits for another one. */
 static void test_no_copy(void)
 {
     struct room x;
@@ -138,7 +138,7 @@ static void make(struct room *x, const char *name, bool whole)
 
 /* ---- removed, but not yet written ---- */
 
-/* True if a view of the model contains a text. */
+/* Returns true if a view of the model contains a text. */
 static bool has(struct room *x, const char *view, const char *text)
 {
     const struct tree_image m = {.t = x->t};
@@ -157,8 +157,8 @@ static void check_whole(struct room *x, const char *name, bool there)
 }
 
 /*
- * A removed tensor immediately disappears from every view of the model, and a new tensor is not yet
- * in them. If no tensor would be left, all are shown, unchanged.
+ * A removed tensor disappears from every view of the model at once, whereas a new tensor is not in
+ * them yet. If no tensor would be left, all are shown unchanged.
  */
 static void test_removed_at_once(void)
 {
@@ -203,7 +203,7 @@ static void cut_model(struct room *x, uint64_t tensor_bytes)
     CU_ASSERT_EQUAL(truncate(x->p.model, (off_t)(g->tensor[0].off + tensor_bytes)), 0);
 }
 
-/* The accepted edit cannot be written, because the model was changed. */
+/* End the test: the accepted edit cannot be written, because the model was changed. */
 static void end_cut(struct room *x)
 {
     CU_ASSERT_EQUAL(tree_finish(x->t), -ESTALE);
@@ -212,7 +212,7 @@ static void end_cut(struct room *x)
     drop_place(&x->p);
 }
 
-/* Return the byte at `off` of a view of b for a program that opens it now, or -errno. */
+/* Return the byte at `off` in a view of b as read by a program that opens it now, or -errno. */
 static int byte_or_error(struct room *x, const char *view, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -223,7 +223,7 @@ static int byte_or_error(struct room *x, const char *view, size_t off)
     return r < 0 ? (int)r : ret;
 }
 
-/* The model is truncated while it is shown: bytes beyond the end are lost, even in the page in
+/* The model is truncated while it is shown. Bytes beyond the new end are lost, even in the page in
  * which the file ends. */
 static void test_cut_while_shown(void)
 {
@@ -246,7 +246,7 @@ static void test_cut_while_shown(void)
     end_cut(&x);
 }
 
-/* Bytes that are only in a draft are all available. */
+/* All bytes that are only in a draft remain available. */
 static void test_cut_below_draft(void)
 {
     static char bytes[BYTES];
@@ -288,7 +288,7 @@ static void test_many(void)
 
 /* ---- lists that grow with edits ---- */
 
-/* A tensor whose content is unchanged keeps its node when the batch is planned again. */
+/* A tensor with unchanged content keeps its node when the batch is planned again. */
 static void test_planned_again(void)
 {
     struct room x;
@@ -317,8 +317,8 @@ static int write_at(struct room *x, uint64_t at, const char *byte, unsigned n)
 }
 
 /*
- * From each call on, the disk fails until the edit has failed. The content of the journal is then
- * shown, and the next edit finishes it.
+ * From each call on in turn, the disk fails until the edit has failed. The content of the journal
+ * is then shown, and the next edit completes that journal.
  */
 static void test_unfinished(void)
 {
@@ -353,8 +353,8 @@ static void test_unfinished(void)
     CU_ASSERT_TRUE(unfinished > 2);
 }
 
-/* If a new tensor cannot be written, a program that has another new tensor open can continue with
- * it. */
+/* If a new tensor cannot be written, a program that has another new tensor open can continue to
+ * write it. */
 static void test_lost_beside(void)
 {
     unsigned lost = 0;
@@ -387,7 +387,7 @@ static void test_lost_beside(void)
 }
 
 /*
- * A draft is refused while a call still uses it: the next program begins another draft at the same
+ * A draft is refused while a call still uses it. The next program begins another draft at the same
  * node.
  */
 static void test_open_after_refusal(void)
@@ -417,8 +417,8 @@ static void test_open_after_refusal(void)
 }
 
 /*
- * Existing and removed tensors are in no list that is walked; new tensors that are judged but
- * incomplete are not in the list of those to be judged.
+ * Existing and removed tensors are not in any list that is walked. New tensors that were judged but
+ * are incomplete are not in the list of tensors that wait for the judge.
  */
 static void test_makings_end(void)
 {
@@ -456,7 +456,7 @@ static void test_makings_end(void)
     end(&x);
 }
 
-/* At the end, a draft that a handle could still write is also judged. */
+/* At the end, a draft is judged even if a handle could still write to it. */
 static void test_makings_at_the_end(void)
 {
     struct room x;

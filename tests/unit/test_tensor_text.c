@@ -72,7 +72,7 @@ static void test_type(void)
     }
 }
 
-/* Each type's own name is accepted. */
+/* Each type is accepted by its own name. */
 static void test_names(void)
 {
     for (uint32_t id = 0; quant_find(id); id++) {
@@ -84,7 +84,7 @@ static void test_names(void)
     }
 }
 
-/* A type is shown by its name, an unknown or removed one by its number. */
+/* A type is shown by its name, or by its number if it is unknown or was removed. */
 static void test_type_shown(void)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of tensors (edit/change.h): each operation, refusals, and random operations, undone and
- * committed by each strategy, compared with a plain list of tensors in memory.
+ * Edits to tensors (edit/change.h): each operation, refusals, and random operations that are undone
+ * and committed by each strategy. A plain list of tensors in memory is the reference.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static bool is_renamed(const struct gguf *g, const struct edit_tensor *t)
     return old->name_len != t->name_len || memcmp(gguf_name(g, old), t->name, t->name_len) != 0;
 }
 
-/* The change's own count of its size agrees with the keys and tensors that it has. */
+/* Check that the sizes that the change counts agree with the keys and tensors that it has. */
 static void check_sums(const struct edit_change *c)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -79,7 +79,7 @@ static void check_sums(const struct edit_change *c)
         bytes += 24 + t->name_len + 8ull * (k && k->shape.n_dims ? k->shape.n_dims : old->n_dims);
         data += t->nbytes;
         fresh += k ? k->fresh : 0;
-        if (old) { /* it was not removed */
+        if (old) { /* the old tensor was not removed */
             moves -= old->nbytes == t->nbytes;
             differ -= !k && !is_renamed(g, t);
         } else {
@@ -243,7 +243,8 @@ static void test_split(void)
     split_by("split.tensors.count");
 }
 
-/* A key and a tensor of one name do not meet; a tensor is found by its number for as long as it exists. */
+/* A key and a tensor of the same name are found independently. A tensor is found by its number as
+ * long as it exists. */
 static void test_found(void)
 {
     struct build b;
@@ -277,7 +278,7 @@ static void test_found(void)
     free(image);
 }
 
-/* A tensor added again under its old name gets its old place, but is a different tensor. */
+/* A tensor that is added again under its old name gets its old place, but is a different tensor. */
 static void test_again(void)
 {
     struct fixture x;

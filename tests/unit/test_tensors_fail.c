@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs every kind of edit of tensors with failures: edit_case.h. */
+/* Runs every kind of edit to tensors while calls fail, with the cases in edit_case.h. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static int replace_values(struct tree *t)
     return viewfile_put(t, "c", "f32", values, sizeof(values));
 }
 
-/* Save another shape, and so another length. */
+/* Save an array of another shape, and thus of another length. */
 static int save(struct tree *t)
 {
     static const char text[] = "{'descr':'<f4','fortran_order':False,'shape':(3,64)}";
@@ -76,7 +76,7 @@ static int convert(struct tree *t)
     return viewfile_put(t, "c", "type", "Q8_0\n", 5);
 }
 
-/* Add a tensor like `cp -r`. */
+/* Add a tensor as `cp -r` does. */
 static int add(struct tree *t)
 {
     int r = do_mkdir_tensor(t, "new");
@@ -89,7 +89,7 @@ static int add(struct tree *t)
     return r < 0 ? r : do_sync(t);
 }
 
-/* Write through a helper like rsync. */
+/* Write through a helper as rsync does. */
 static int by_helper(struct tree *t)
 {
     memset(bytes, 9, sizeof(bytes));
@@ -97,7 +97,7 @@ static int by_helper(struct tree *t)
     return r < 0 ? r : viewfile_rename(t, "b", ".raw.x1y2z3", "raw");
 }
 
-/* Unlink first like tar and install. */
+/* Unlink first, as tar and install do. */
 static int unlinked_first(struct tree *t)
 {
     int r = viewfile_unlink(t, "b", "raw");
@@ -105,7 +105,7 @@ static int unlinked_first(struct tree *t)
     return r < 0 ? r : viewfile_put_with(t, "b", "raw", O_CREAT, bytes, sizeof(bytes));
 }
 
-/* End a handle without a close, as after a mapping. */
+/* Release a handle without a close, as after a mapping. */
 static int released(struct tree *t)
 {
     struct viewfile v;
@@ -118,7 +118,7 @@ static int released(struct tree *t)
     return r < 0 ? r : synced;
 }
 
-/* Edit another tensor after any failure. */
+/* Called after any failure, edits another tensor. */
 static int next(struct tree *t)
 {
     float values[5] = {1, 2, 3, 4, 5};

@@ -30,8 +30,8 @@ static void put_array(struct buf *b, const struct gguf_format *fmt, uint32_t ele
     buf_uint(b, count, fmt->len_width, fmt->big);
 }
 
-/* Return the output of `write` for the value in `payload`, NUL-terminated, which the caller frees.
- * Its measured size must agree. */
+/* Return the output of `write` for the value in `payload`, NUL-terminated, and check that its
+ * measured size agrees. The caller frees it. */
 static char *written(writer write, const struct gguf_format *fmt, uint32_t type,
                      const struct buf *payload)
 {
@@ -46,7 +46,7 @@ static char *written(writer write, const struct gguf_format *fmt, uint32_t type,
     return (char *)buf_steal(&out);
 }
 
-/* Takes over the payload. */
+/* Check the text of the payload, and free the payload. */
 static void expect(writer write, const struct gguf_format *fmt, uint32_t type, struct buf *payload,
                    const char *want)
 {
@@ -122,7 +122,8 @@ static void test_nul_byte(void)
     expect(json_value, &v3, GGUF_STRING, &b, "\"a\\u0000b\"");
 }
 
-/* At each position in words of eight bytes, the scan of eight bytes at a time finds the escape. */
+/* The scan, which takes eight bytes at a time, finds an escape at each position in a word of eight
+ * bytes. */
 static void test_escape_anywhere(void)
 {
     static const struct {
@@ -133,7 +134,7 @@ static void test_escape_anywhere(void)
     for (size_t k = 0; k < sizeof(row) / sizeof(row[0]); k++)
         for (int at = 0; at < 20; at++) {
             char s[20], want[64];
-            memset(s, ' ', sizeof(s)); /* the lowest byte that stands for itself */
+            memset(s, ' ', sizeof(s)); /* the lowest byte that is not escaped */
             s[at] = row[k].byte;
             (void)snprintf(want, sizeof(want), "\"%*s%s%*s\"", at, "", row[k].escape, 19 - at, "");
             struct buf b = BUF_INIT;
@@ -160,7 +161,7 @@ static void put_strings(struct buf *b, const struct gguf_format *fmt)
     put_string(b, fmt, "a\nb\xff", 4);
 }
 
-/* [[1, 2], [], [["x", "y"], [true]]] */
+/* Put [[1, 2], [], [["x", "y"], [true]]]. */
 static void put_nested(struct buf *b, const struct gguf_format *fmt)
 {
     put_array(b, fmt, GGUF_ARRAY, 3);

@@ -8,7 +8,7 @@
 #include "gguf/value.h"
 #include "text/text.h"
 
-enum { NONE = GGUF_VALUE_TYPES }; /* elem: not an array */
+enum { NONE = GGUF_VALUE_TYPES }; /* as an element type: not an array */
 
 static void is(uint32_t type, uint32_t elem, uint32_t want, uint32_t want_elem, const char *text)
 {
@@ -75,7 +75,7 @@ static void test_strings(void)
     infers("[18446744073709551615, -1]\n", GGUF_STRING, NONE);
     infers("[18446744073709551616]\n", GGUF_STRING, NONE);
     infers("[1,]\n", GGUF_STRING, NONE);
-    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* 8 brackets in an array are 9 levels */
+    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* 8 brackets within an array make 9 levels */
     infers("[[[[[[[[[1]]]]]]]]]\n", GGUF_STRING, NONE);
     infers("[[1, \"x\"]]\n", GGUF_STRING, NONE);
     infers("[[1], [[2], [3, true]]]\n", GGUF_STRING, NONE);
@@ -100,7 +100,7 @@ static void test_arrays(void)
     infers("[-0, -1e39]\n", GGUF_ARRAY, GGUF_F64);
 }
 
-/* The text can be parsed as the inferred type. */
+/* Check that the text can be parsed as the inferred type. */
 static void parses(const char *text)
 {
     static const struct gguf_format fmt = {.version = 3, .len_width = 8};
@@ -122,7 +122,7 @@ static void test_arrays_of_arrays(void)
     parses("[\n  [1],\r\n\n  []\n]\n\n");
     parses("\n[[1]]\n");
     parses(" \r\n\n\t[[-0]]\n");
-    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets in an array: the maximum depth */
+    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets within an array make the maximum depth */
     parses("[[], [[]]]\n");
     parses("[[1e39], [1.5, -0], [true]]\n");
 }

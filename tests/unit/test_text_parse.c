@@ -18,8 +18,9 @@ static const struct gguf_format *const formats[] = {&v3, &v2_big};
 enum { FORMATS = 2 };
 
 /*
- * Build a payload from its parts: 1, 2, 4 a number of that many bytes (unsigned), 8 (uint64_t), s
- * string (const char *), a array head (element type, count: unsigned).
+ * Build a payload from its parts: 1, 2 and 4 are numbers of that many bytes (unsigned), 8 is a
+ * number of eight bytes (uint64_t), s is a string (const char *), and a is the head of an array
+ * (element type and count, both unsigned).
  */
 static void vput(struct buf *b, const struct gguf_format *fmt, const char *parts, va_list ap)
 {
@@ -60,7 +61,7 @@ static void same(const struct buf *got, const struct buf *want, const char *text
         (void)fprintf(stderr, "wrong bytes for '%s'\n", text);
 }
 
-/* In both byte orders, the text gives these parts. */
+/* Check that the text gives these parts in both byte orders. */
 static void gives(uint32_t type, uint32_t elem, const char *text, const char *parts, ...)
 {
     for (int i = 0; i < FORMATS; i++) {
@@ -77,7 +78,8 @@ static void gives(uint32_t type, uint32_t elem, const char *text, const char *pa
     }
 }
 
-/* Also check the error message, and that the buffer's earlier content stays. */
+/* Check that the text is refused with this error message, and that the earlier content of the
+ * buffer stays. */
 static void refuses(uint32_t type, uint32_t elem, const char *text, int code, const char *line)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -95,7 +97,7 @@ static void refuses(uint32_t type, uint32_t elem, const char *text, int code, co
 
 typedef void (*putter)(struct buf *b, const struct gguf_format *fmt);
 
-/* The text, written over the value `was`, gives `want`. */
+/* Check that the text, written over the value `was`, gives `want`. */
 static void changes(uint32_t type, uint32_t elem, putter was, const char *text, putter want)
 {
     for (int i = 0; i < FORMATS; i++) {
@@ -159,7 +161,7 @@ static void test_strings(void)
     gives(GGUF_STRING, 0, "\xe4\xb8\xad\xf0\x9f\x98\x80\n", "s", "\xe4\xb8\xad\xf0\x9f\x98\x80");
 }
 
-/* 1 GiB and two bytes, none of which exist, are refused before they are read. */
+/* A text of 1 GiB and two bytes, none of which exist, is refused before it is read. */
 static void test_too_big(void)
 {
     size_t n = ((size_t)1 << 30) + 2;
@@ -257,7 +259,7 @@ static void test_nested(void)
     gives(GGUF_ARRAY, GGUF_ARRAY, "[1, 0.5]\n[\"x\"]\r\n[true]\n[]\n\n", "aa44asa1a", GGUF_ARRAY,
           4u, GGUF_F32, 2u, 0x3f800000u, 0x3f000000u, GGUF_STRING, 1u, "x", GGUF_BOOL, 1u, 1u,
           GGUF_U32, 0u);
-    /* A single line is one element, whose elements are arrays. */
+    /* A single line is one element, which is an array of arrays. */
     gives(GGUF_ARRAY, GGUF_ARRAY, "[[1], []]\n", "aaa4a", GGUF_ARRAY, 1u, GGUF_ARRAY, 2u, GGUF_U32,
           1u, 1u, GGUF_U32, 0u);
     /* Arrays may extend over several lines, and follow blank lines. */
@@ -335,7 +337,7 @@ static void test_unchanged(void)
     changes(GGUF_STRING, 0, two_lines, "a\n\n", two_lines);
 }
 
-/* The old string's text without its newlines is a different text: a new string that is not
+/* The text of the old string without its newlines is a different text, for a new string that is not
  * UTF-8. */
 static void test_changed_bytes(void)
 {
@@ -347,7 +349,8 @@ static void test_changed_bytes(void)
     CU_ASSERT_EQUAL(parse(&v3, GGUF_STRING, 0, "b\xff\n\n", &old, &got, NULL), -EILSEQ);
 }
 
-/* A NaN keeps its bits if the old value is a NaN, unlike the largest finite values and infinity. */
+/* A NaN gets the old value's bits if that is a NaN too, but not if it is infinity or one of the
+ * largest finite values. */
 static void test_nans(void)
 {
     static const struct {
@@ -418,8 +421,8 @@ static void nested(struct buf *b, const struct gguf_format *fmt)
         (uint64_t)0xfff8000000000007, GGUF_ARRAY, 1u, GGUF_BOOL, 1u, 5u, GGUF_I16, 0u);
 }
 
-/* The edited array has another u8; a whole number stays f64; the true keeps its byte; i16s are
- * added. */
+/* The array after an edit: a u8 differs, a whole number stays an f64, the `true` keeps its byte,
+ * and i16s are added. */
 static void nested_edited(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa111a88aa11a22a2", GGUF_ARRAY, 5u, GGUF_U8, 3u, 1u, 2u, 3u, GGUF_F64, 2u,
@@ -427,7 +430,7 @@ static void nested_edited(struct buf *b, const struct gguf_format *fmt)
         5u, 0u, GGUF_I16, 2u, 0xffffu, 9u, GGUF_I16, 1u, 4u);
 }
 
-/* A value that does not fit the old inner type gets a type from its values. */
+/* An inner array that does not fit the old inner type gets a type inferred from its values. */
 static void nested_other(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa44as", GGUF_ARRAY, 2u, GGUF_U32, 2u, 1u, 256u, GGUF_STRING, 1u, "x");
@@ -442,7 +445,7 @@ static void test_nested_unchanged(void)
     changes(GGUF_ARRAY, GGUF_ARRAY, nested, "[1, 256]\n[\"x\"]\n", nested_other);
 }
 
-/* An old value of another type does not affect the text. */
+/* An old value of another type does not affect how the text is parsed. */
 static void test_retype(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/text over random values and texts, and over prefixes of texts. */
+/* text/text with random values and texts, and with prefixes of texts. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static void same(const struct buf *got, const struct buf *want, const char *what
         (void)fprintf(stderr, "%s differs\n", what);
 }
 
-/* xorshift64: the same numbers in every run. */
+/* State of xorshift64, which gives the same numbers in every run. */
 static uint64_t state;
 
 static uint64_t rnd(uint64_t below)
@@ -53,7 +53,8 @@ static void random_string(struct buf *b, const struct gguf_format *fmt)
     buf_add(b, s.data, s.len);
 }
 
-/* An inner array of f64 was made: parsed again without the old value it becomes f32. */
+/* Set if an inner array of f64 was made, which becomes f32 if parsed again without the old
+ * value. */
 static bool inner_f64;
 
 static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t type, int depth);
@@ -72,7 +73,7 @@ static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t 
 {
     if (type == GGUF_STRING)
         random_string(b, fmt);
-    else if (type == GGUF_ARRAY) /* no further arrays at the bottom */
+    else if (type == GGUF_ARRAY) /* the innermost arrays do not have arrays */
         random_array(b, fmt, depth < 3 ? (uint32_t)rnd(GGUF_VALUE_TYPES) : (uint32_t)GGUF_I16,
                      depth + 1);
     else
@@ -87,8 +88,8 @@ static void hopeful(const struct gguf_value *v, const struct buf *text)
             CU_FAIL("the beginning of a good text is refused");
 }
 
-/* The text written over the value itself gives the same bytes; the text alone gives a value with
- * the same text. */
+/* Check that the text written over the value itself gives the same bytes, and that the text alone
+ * gives a value with the same text. */
 static void round_trip(const struct gguf_value *v, const struct buf *payload)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -211,8 +212,8 @@ static void test_prefix_hope(void)
 }
 
 /*
- * Each write checks the prefix: only the first 4096 bytes of a long text, here blanks, are read.
- * The others do not exist.
+ * Each write checks the beginning of the text. Only the first 4096 bytes of a long text, here
+ * blanks, are read; the others do not exist.
  */
 static void test_long_beginning(void)
 {
@@ -235,7 +236,7 @@ static void test_long_beginning(void)
     memset(text, '1', page);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         (void)text_prefix_check(rows[i].type, rows[i].elem, text, n);
-    /* An early error is found. */
+    /* An error near the beginning is found. */
     text[4000] = 'x';
     memset(text, ' ', 4000);
     CU_ASSERT_EQUAL(text_prefix_check(GGUF_ARRAY, GGUF_STRING, text, n), -EINVAL);

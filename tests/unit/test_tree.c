@@ -18,7 +18,7 @@ enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
-/* Make a name of 300 bytes; its file name ends in the hash that test_name.c has for 300 'a'. */
+/* Make a name of 300 bytes, whose file name ends in the hash that test_name.c has for 300 'a'. */
 static void long_name(char name[301])
 {
     memset(name, 'a', 300);
@@ -104,7 +104,7 @@ static void test_hidden(void)
     image_close(&m);
 }
 
-/* With views=raw, listings contain each byte of the model once; other files can be opened by
+/* With views=raw, listings contain each byte of the model only once; other files can be opened by
  * name. */
 static void test_raw_views(void)
 {
@@ -119,7 +119,7 @@ static void test_raw_views(void)
     image_close(&m);
 }
 
-/* Values are not shown for types whose fields have no agreed big-endian form. */
+/* Values of types whose fields have no agreed big-endian form are not shown. */
 static void test_big_endian_lists(void)
 {
     struct build b;
@@ -176,7 +176,7 @@ static void test_empty(void)
 
 /* ---- attributes ---- */
 
-/* Statistics of a walk over the whole tree. */
+/* Statistics of a walk through the whole tree. */
 struct seen {
     uint64_t ino[256];
     size_t n;
@@ -207,8 +207,8 @@ static bool same(const struct tree_entry *a, const struct tree_entry *b)
            x->st_uid == y->st_uid && x->st_gid == y->st_gid;
 }
 
-/* Check that each entry is found by name, has the same attributes in each way, and its own inode
- * number. */
+/* Check that each entry is found by name, has the same attributes however they are read, and has an
+ * inode number of its own. */
 static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
 {
     char name[TREE_NAME_MAX + 1];
@@ -328,12 +328,12 @@ static void test_missing(void)
     name[254]++; /* another hash */
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     name[254]--;
-    name[0] = 'b'; /* the hash is right, but the beginning is not */
+    name[0] = 'b'; /* the hash is right, but the beginning is wrong */
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     image_close(&m);
 }
 
-/* These node numbers were never issued. */
+/* Node numbers that were never issued are refused. */
 static void test_bad_nodes(void)
 {
     const uint64_t nodes[] = {0,
@@ -362,7 +362,7 @@ static void test_bad_nodes(void)
                              ino_key(7),    ino_whole(0, 0),        ino_whole(0, INO_MAX_ROWS - 1)};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], NULL, &e), -ENOENT);
-    /* The generation is gone, so the kernel must look the name up again. */
+    /* That generation is gone, so the kernel must look the name up again. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), NULL, &e), -ESTALE);
     CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/w"), O_RDONLY, &f), -EISDIR);
     CU_ASSERT_EQUAL(tree_open_file(m.t, INO_ROOT, O_RDONLY, &f), -EISDIR);

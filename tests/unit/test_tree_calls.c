@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls on nodes that are removed, replaced or were never issued, first edits that are refused, and
- * answers that are large.
+ * Calls on nodes that were removed, replaced or never issued; first edits that are refused; and
+ * large answers.
  */
 #include "cu_main.h"
 
@@ -59,7 +59,8 @@ static uint64_t at(struct tree *t, const char *path)
 
 /* ---- first edits ---- */
 
-/* Each call that begins editing reports that another process has the lock, and does nothing. */
+/* Each call that would begin editing reports that another process has the lock, and changes
+ * nothing. */
 static void test_busy(void)
 {
     struct place p = new_place(5);
@@ -95,7 +96,7 @@ static void test_busy(void)
     end(t, &p);
 }
 
-/* With -o ro nothing in tensors/ is editable, either. */
+/* With -o ro, nothing in tensors/ is editable either. */
 static void test_read_only(void)
 {
     struct place p = new_place(5);
@@ -110,7 +111,7 @@ static void test_read_only(void)
     end(t, &p);
 }
 
-/* A version that is never written. */
+/* Version 1 is never written. */
 static void test_version_1(void)
 {
     struct content c;
@@ -160,7 +161,7 @@ static void test_never_issued(void)
     end(t, &p);
 }
 
-/* The first state's file is gone with the first edit. */
+/* The file of the first state disappears with the first edit. */
 static void test_replaced_model(void)
 {
     struct place p = new_place(5);
@@ -183,7 +184,7 @@ static void test_replaced_model(void)
     drop_place(&p);
 }
 
-/* A tensor that is removed while its directory and its files are open. */
+/* A tensor is removed while its directory and its files are open. */
 static void test_removed(void)
 {
     struct place p = new_place(5);
@@ -218,7 +219,8 @@ static void test_removed(void)
     end(t, &p);
 }
 
-/* A view that is ignored, because the bytes come from another one, and the number of what was removed. */
+/* A view is ignored because the bytes come from another one. Once the tensor is removed, its view's
+ * node is stale. */
 static void test_ignored(void)
 {
     struct place p = new_place(5);
@@ -247,7 +249,7 @@ static void test_ignored(void)
     end(t, &p);
 }
 
-/* What a name in a tensor's directory allows. */
+/* The names in a tensor's directory restrict what can be created, unlinked and read. */
 static void test_names(void)
 {
     struct place p = new_place(5);
@@ -293,7 +295,7 @@ static bool is_stopped(struct live_wait *w)
     return true;
 }
 
-/* A program that was signalled before its read waits for nothing. */
+/* The read of a program that was signalled before does not wait. */
 static void test_stopped(void)
 {
     struct place p = new_place(5);
@@ -311,7 +313,7 @@ static void test_stopped(void)
     end(t, &p);
 }
 
-/* A tensor without values has a line, too. */
+/* A tensor without values has a line too. */
 static void test_lines(void)
 {
     struct place p = new_place(5);
@@ -324,7 +326,8 @@ static void test_lines(void)
     end(t, &p);
 }
 
-/* An answer that is too large to be copied is, after a header; and bytes that are missing are EIO. */
+/* An answer that is too large to be copied is nevertheless copied after a header. A read of missing
+ * bytes fails with EIO. */
 static void test_large(void)
 {
     enum { N = 300000, HEADER = 128 };
@@ -381,7 +384,8 @@ static void test_attributes(void)
     drop_place(&p);
 }
 
-/* States have numbers of their own, which end, and which the next tree goes on from. */
+/* Each state has its own number. Numbers can run out, and the next tree continues with the next
+ * one. */
 static void test_states(void)
 {
     struct place p = new_place(5);
@@ -406,7 +410,7 @@ static void test_states(void)
     end(t, &p);
 }
 
-/* What the file reserves for keys is shown nowhere. */
+/* The space that the file reserves for keys is shown nowhere. */
 static void test_reserve(void)
 {
     struct place p = new_place(5);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Removals: one that cannot be planned while other edits are written (those succeed, the key comes
- * back, and the waiting request fails), and one of a file that is still open.
+ * A removal that cannot be planned while other edits are written (those succeed, the key comes
+ * back, and the waiting request fails), and the removal of a file that is still open.
  */
 #include "cu_main.h"
 
@@ -79,7 +79,7 @@ struct outcome {
     bool partial; /* the value was written, but not the removal */
 };
 
-/* A value and a removal are pending when allocation n of the sync fails. */
+/* Fail allocation n of a sync while a value and a removal are pending. */
 static struct outcome fail_at(unsigned n)
 {
     struct place p;
@@ -98,7 +98,7 @@ static struct outcome fail_at(unsigned n)
     CU_ASSERT_TRUE(removed || r == -ENOMEM);
     CU_ASSERT_TRUE(r == -ENOMEM || file_has(&p, "changed"));
     CU_ASSERT_EQUAL(is_shown(t, "metadata/my.number"), !removed);
-    CU_ASSERT_EQUAL(do_sync(t), 0); /* reported once; no edit is left to write */
+    CU_ASSERT_EQUAL(do_sync(t), 0); /* already reported, and no edit remains to be written */
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
@@ -117,8 +117,8 @@ static void test_told(void)
 }
 
 /*
- * The kernel may forget a file before it sends the last release, because these are two queues. The
- * address sanitizer detects a file that is freed too early.
+ * The kernel may forget a file before it sends the last release, because these come from two
+ * queues. The address sanitizer detects a file that is freed too early.
  */
 static void test_forgotten(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes of the file system's features when a model is opened: the missing feature is named, no
- * file is left, and none is created if the answer is known without it.
+ * Probes for features of the file system when a model is opened: a missing feature is named, no
+ * file is left, and no file is created if the answer is known without one.
  */
 #include "cu_main.h"
 
@@ -14,14 +14,14 @@
 #include "faultsys.h"
 #include "model_dir.h"
 
-/* A store and the results of the probes, in order; the first failure ends them. */
+/* A store and the results of its probes in order. The first failure ends the probes. */
 struct weak_store {
     const char *name;
     int no_tmpfile, no_create, no_list, no_read, no_rename, no_replace;
     bool sticky;
-    int result;       /* 0 for every error that may not last */
+    int result;       /* 0 for each error that may be temporary */
     const char *says; /* part of the reason */
-    unsigned created; /* number of created files */
+    unsigned created; /* number of files created */
 };
 
 static const struct weak_store stores[] = {
@@ -90,7 +90,7 @@ static void test_stores(void)
     }
 }
 
-/* If any call fails, no file stays, unless files cannot be removed at all. */
+/* Let call n fail: no file stays, unless files cannot be removed at all. */
 static bool fail_at(unsigned n, int error, int no_tmpfile)
 {
     struct fixture x;
@@ -139,7 +139,7 @@ static void test_sticky_edit(void)
     teardown(&x);
 }
 
-/* If a rename over the model fails and the model is gone, its new content stays. */
+/* If a rename over the model fails and the model is gone, the file with its new content stays. */
 static void test_gone(void)
 {
     struct fixture x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/type_name: the types of inner arrays in names, and texts parsed with such names. */
+/* text/type_name: names of the types of inner arrays, and texts parsed with such names. */
 #include "alloc.h"
 #include "cu_main.h"
 
@@ -32,7 +32,7 @@ static bool name_is(const struct gguf_value *v, const char *name)
     return same;
 }
 
-/* A text of a type has that type, under the name returned for it. */
+/* Texts, their types, and the names returned for these types. */
 static const struct {
     const char *type, *text, *name;
 } rows[] = {
@@ -71,7 +71,7 @@ static void test_rows(void)
         CU_ASSERT_TRUE(type_name_get(rows[i / 2].type, strlen(rows[i / 2].type), &t));
         struct gguf_value v = gguf_value_at(fmt, t.type, payload.data);
         CU_ASSERT_TRUE(name_is(&v, rows[i / 2].name));
-        /* The name and the text give the same bytes back. */
+        /* Parsed with the name, the text gives the same bytes. */
         text_value(&text, &v);
         buf_char(&text, '\0');
         CU_ASSERT_EQUAL(parse(fmt, rows[i / 2].name, (char *)text.data, NULL, &again, &e), 0);
@@ -127,12 +127,13 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(parse(&v3, "array[array]", "[256]\n", NULL, &payload, &e), 0);
 }
 
-/* A given type applies even if the old value has another; the same type keeps its bytes. */
+/* A given type applies even if the old value has another type. With the same type, the bytes of the
+ * old value are kept. */
 static void test_old(void)
 {
     CLEANUP(buf_free) struct buf old = BUF_INIT, other = BUF_INIT, kept = BUF_INIT;
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", NULL, &old, NULL), 0);
-    old.data[old.len - 1] = 9; /* this is also true */
+    old.data[old.len - 1] = 9; /* this byte is also true */
     struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, old.data);
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", &v, &kept, NULL), 0);
     CU_ASSERT_TRUE(kept.len == old.len && memcmp(kept.data, old.data, old.len) == 0);
@@ -144,7 +145,7 @@ static void test_old(void)
     CU_ASSERT_TRUE(name_is(&now, "array[array[u16]]"));
 }
 
-/* A name that would be too long omits the inner types. */
+/* If a name would be too long, it omits the inner types. */
 static void test_long(void)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT;
@@ -166,7 +167,7 @@ static void long_name(struct buf *out)
     buf_char(out, '\0');
 }
 
-/* Two of the equal inner types are longer than a name. */
+/* Of equal inner types, already two are too long for a name. */
 static void test_long_and_equal(void)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT, text = BUF_INIT, payload = BUF_INIT;
@@ -183,7 +184,7 @@ static void test_long_and_equal(void)
     CU_ASSERT_TRUE(name_is(&v, (char *)name.data));
 }
 
-/* Few inner arrays take as much memory as many. */
+/* A few inner arrays take as much memory as many. */
 static void check_memory(const char *line)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, name = BUF_INIT;
@@ -205,7 +206,7 @@ static void test_memory(void)
     check_memory("[[[1]],[]]\n");
 }
 
-/* A list is read once: its nodes stay valid when its text is gone. */
+/* A list is read once: its nodes remain valid after its text is freed. */
 static void test_nodes(void)
 {
     char list[] = "array[array[array[i8]*2,array[u64]]],array[bool]*2,array[array]";

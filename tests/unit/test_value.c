@@ -53,7 +53,7 @@ static void test_table(void)
     }
 }
 
-/* Store the value of `bits` at an odd address, as in files. */
+/* Store the value with these bits at an odd address, as may occur in files. */
 static struct gguf_value number(uint8_t *room, const struct gguf_format *fmt, uint32_t type,
                                 uint64_t bits)
 {
@@ -70,7 +70,7 @@ static void test_integers(void)
         uint32_t type;
         uint64_t bits;
         uint64_t u;
-        int64_t i; /* value of signed types */
+        int64_t i; /* value, for signed types */
     } row[] = {
         {GGUF_U8, 0xff, 255, 0},
         {GGUF_I8, 0x80, 0, -128},
@@ -159,7 +159,7 @@ static void test_walk_fixed(void)
     }
 }
 
-/* [["x", ""], [], [7]] followed by a byte */
+/* Put [["x", ""], [], [7]], followed by another byte. */
 static void put_nested(struct buf *b, const struct gguf_format *fmt)
 {
     put_array(b, fmt, GGUF_ARRAY, 3);

@@ -13,11 +13,11 @@
 #include "parsed.h"
 #include "quant/types.h"
 
-/* Corrupts one block in the middle: `n` bytes at `at`. */
+/* Corruptions of one block in the middle, by `n` bytes at `at`. */
 static const struct spoil {
     uint32_t id;
     uint8_t at, n, bytes[8];
-    bool nan, inf, scale; /* expected findings; nan, inf: in at least one value */
+    bool nan, inf, scale; /* expected findings; nan and inf: in at least one value */
 } spoils[] = {
     {F32_ID, 0, 4, {0, 0, 0x80, 0x7f}, false, true, false},
     {F32_ID, 0, 4, {1, 0, 0x80, 0xff}, true, false, false},
@@ -114,7 +114,7 @@ static void test_spoilt(void)
     }
 }
 
-/* The table above has every type with scales. */
+/* The table above contains every type that has scales. */
 static void test_types(void)
 {
     for (uint32_t id = 0; quant_find(id); id++) {
@@ -126,7 +126,7 @@ static void test_types(void)
     }
 }
 
-/* A big-endian file, and a type without values in it. */
+/* A big-endian file, and one of the types that have no values in such files. */
 static void test_big(void)
 {
     uint8_t *bytes = calloc(BLOCKS, 34);
@@ -140,7 +140,7 @@ static void test_big(void)
     free(bytes);
 }
 
-/* Several pieces have a finding each; the very first is reported. */
+/* Several pieces have a finding each, of which the first one in the tensor is reported. */
 static void test_pieces(void)
 {
     enum { N = 3000000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of tensor views: a write that a close reported as failed is not accepted later; the
- * contents of texts for programs that write them; interrupted writes.
+ * Drafts of tensor views: writes that a close reported as failed are not accepted later; texts as
+ * seen by the programs that write them; interrupted writes.
  */
 #include "cu_main.h"
 
@@ -23,7 +23,7 @@
 
 enum { BYTES = 40000, VALUES = 4096 };
 
-/* A tree with the tensors "b" (I8) and "q" (F16, of zeros), whose system calls go through fs. */
+/* A tree whose system calls go through fs, with the tensors "b" (I8) and "q" (F16, all zeros). */
 struct room {
     struct place p;
     struct faultsys fs;
@@ -67,7 +67,7 @@ static void disarm(struct room *x)
     arm(x, FAULT_NONE, 0, 0);
 }
 
-/* Return the content for a program that opens the view now. */
+/* Return the content that a program sees if it opens the view now. */
 static char *text_of(struct room *x, const char *path, size_t *n)
 {
     const struct tree_image m = {.t = x->t};
@@ -105,7 +105,7 @@ static uint64_t size_of(struct room *x, const char *view)
     return size;
 }
 
-/* True if a tensor's directory has user.gguf.error. */
+/* Returns true if a tensor's directory has user.gguf.error. */
 static bool has_error(struct room *x, const char *path)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -115,7 +115,7 @@ static bool has_error(struct room *x, const char *path)
 
 /* ---- a judgement that fails ---- */
 
-/* Change a byte of b through its value: to encode it, the judge makes system calls. */
+/* Change a byte of b through its value, for whose encoding the judge makes system calls. */
 static void poke(struct viewfile *v, uint64_t at, uint8_t byte)
 {
     const float value = (float)(int8_t)byte;
@@ -138,8 +138,8 @@ static uint8_t value_at(struct viewfile *v, uint64_t at)
 }
 
 /*
- * Return b/f32 open, with another byte at 5, after a close that failed at a call before the edit
- * was accepted; `old` is the original byte.
+ * Return b/f32, still open, after byte 5 was changed and a close failed at a call before the edit
+ * was accepted. `old` is set to the original byte.
  */
 static struct viewfile failed_close(struct room *x, uint8_t *old)
 {
@@ -156,7 +156,7 @@ static struct viewfile failed_close(struct room *x, uint8_t *old)
     return v;
 }
 
-/* The write has no effect, and the next edit works. */
+/* Check that the write has no effect, and that the next edit works. */
 static void check_not_accepted(struct room *x, uint8_t old)
 {
     struct viewfile v;
@@ -169,8 +169,8 @@ static void check_not_accepted(struct room *x, uint8_t old)
     CU_ASSERT_FALSE(has_error(x, "tensors/b"));
 }
 
-/* Each call of a close fails once: the release does not accept the write that the close reported as
- * failed. */
+/* Each system call of a close fails once. The release does not accept the write that the close
+ * reported as failed. */
 static void test_release(void)
 {
     static const int errors[] = {-EIO, -ENOSPC, -ENOMEM};
@@ -218,8 +218,8 @@ static void test_again(void)
     }
 }
 
-/* Bytes that a mapping stores after a failed close count as written: everything is then judged at
- * the release. */
+/* Bytes that a mapping stores after a failed close count as written, so everything is judged at the
+ * release. */
 static void test_written_on(void)
 {
     struct room x;
@@ -233,7 +233,8 @@ static void test_written_on(void)
     end(&x);
 }
 
-/* If another program that also writes the view closes it, that close reports the result for all. */
+/* If another program that also writes the view closes it, this close reports the result for both
+ * programs. */
 static void test_two_writers(void)
 {
     for (int closes = 0; closes < 2; closes++) {
@@ -255,7 +256,7 @@ static void test_two_writers(void)
     }
 }
 
-/* A program that still has the view open sees the model's content. Later writers have another
+/* A program that still has the view open sees the model's content. Later writers get another
  * draft. */
 static void test_reader_stays(void)
 {
@@ -279,7 +280,7 @@ static void test_reader_stays(void)
     end(&x);
 }
 
-/* Content that is finally too short is dropped in this case, too. */
+/* Content that is too short at the end is dropped in this case too. */
 static void test_short_reader_stays(void)
 {
     struct room x;
@@ -301,7 +302,7 @@ static void test_short_reader_stays(void)
     end(&x);
 }
 
-/* An earlier part that was accepted stays. */
+/* A part that was accepted earlier stays. */
 static void test_part_stays(void)
 {
     struct room x;
@@ -324,7 +325,7 @@ static void test_part_stays(void)
 
 /* ---- NumPy arrays ---- */
 
-/* Make a header of 128 bytes for an array of 4 rows of 1024 values. */
+/* Make a header of 128 bytes for an array with 4 rows of 1024 values. */
 static void make_header(uint8_t head[128])
 {
     static const char text[] = "{'descr':'<f4','fortran_order':False,'shape':(4,1024)}";
@@ -334,7 +335,8 @@ static void make_header(uint8_t head[128])
     head[127] = '\n';
 }
 
-/* Write like open_memmap(path, 'w+'): the header, a close, and the last byte by another handle. */
+/* Write as open_memmap(path, 'w+') does: the header, a close, and the last byte through another
+ * handle. */
 static void test_header_first(void)
 {
     struct room x;
@@ -355,7 +357,7 @@ static void test_header_first(void)
     end(&x);
 }
 
-/* A header alone is not an edit, and does not keep others from the tensor. */
+/* A header alone is not an edit, and does not prevent other programs from editing the tensor. */
 static void test_header_alone(void)
 {
     struct room x;
@@ -378,7 +380,7 @@ static void test_header_alone(void)
 
 /* ---- texts ---- */
 
-/* A text that is opened without truncation shows its old content, to its writer too. */
+/* A text that is opened without truncation shows its old content, even to its writer. */
 static void test_text_shown(void)
 {
     struct room x;
@@ -399,7 +401,8 @@ static void test_text_shown(void)
     end(&x);
 }
 
-/* Overwriting: a shorter text is judged when the rest of the old text is truncated. */
+/* A shorter text that overwrites the old one is judged when the rest of the old text is
+ * truncated. */
 static void test_text_over(void)
 {
     struct room x;
@@ -407,12 +410,12 @@ static void test_text_over(void)
     begin(&x, LIVE_COMMIT_CLOSE);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
-    text_is(&x, "tensors/q/shape", "4096\n8\n"); /* it shows the bytes written to it */
+    text_is(&x, "tensors/q/shape", "4096\n8\n"); /* the bytes written */
     CU_ASSERT_EQUAL(viewfile_cut(&v, 5), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     text_is(&x, "tensors/q/shape", "4096\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
-    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* immediately */
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* judged immediately */
     text_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
@@ -421,7 +424,7 @@ static void test_text_over(void)
     text_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_WRONLY | O_TRUNC, &v), 0);
     CU_ASSERT_EQUAL(viewfile_size(&v), 0);
-    CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* truncation alone */
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* only truncated */
     text_is(&x, "tensors/q/shape", "4 1024\n");
     end(&x);
 }
@@ -437,7 +440,7 @@ static void send_signal(void *arg)
     tree_interrupt(s->x->t, s->request);
 }
 
-/* After a signal during a conversion, the write did not happen, and no later close converts. */
+/* If a signal arrives during a conversion, the write has no effect, and no later close converts. */
 static void test_text_interrupted(void)
 {
     struct room x;
@@ -455,7 +458,7 @@ static void test_text_interrupted(void)
     CU_ASSERT_EQUAL(viewfile_flush(&v), 0);
     CU_ASSERT_EQUAL(viewfile_sync(&v), 0);
     CU_ASSERT_EQUAL(size_of(&x, "raw"), 2 * VALUES);
-    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0); /* the program tries again */
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0); /* the program repeats its write */
     text_is(&x, "tensors/q/type", "Q8_0\n");
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     text_is(&x, "tensors/q/type", "Q8_0\n");
@@ -480,9 +483,9 @@ static int rename_later(struct tree *t, const char *from, const char *to, struct
 }
 
 /*
- * While a line is judged, other programs close the view and write it. No call waits for the judge,
- * and a call that a signal ends is answered immediately. The program that renames a helper over the
- * view comes first.
+ * Called while a line is judged: other programs close the view and write to it. No call blocks on
+ * the judge, and a call that a signal ends is answered immediately. The program that renames a
+ * helper over the view comes first.
  */
 static void ask_others(void *arg)
 {
@@ -524,7 +527,7 @@ static void ask(bool replaces, const char *type)
     CU_ASSERT_EQUAL(viewfile_close(&v), r);
     CU_ASSERT_EQUAL(viewfile_close(&o.v[0]), r);
     CU_ASSERT_EQUAL(viewfile_close(&o.v[1]), r);
-    text_is(&x, "tensors/q/type", type); /* the interrupted write did not happen */
+    text_is(&x, "tensors/q/type", type); /* the interrupted write had no effect */
     end(&x);
 }
 
@@ -534,8 +537,8 @@ static void test_asked(void)
     ask(true, "F32\n");
 }
 
-/* The mount ends before the waiting requests were handled: they are handled, and none is left
- * waiting. */
+/* The mount ends before the waiting requests have been handled. They are still handled, and none is
+ * left waiting. */
 static void leave_others(void *arg)
 {
     struct others *o = arg;
@@ -572,13 +575,13 @@ static void test_asked_at_the_end(void)
     end(&x);
 }
 
-/* Returns NULL at the end. */
+/* Close a view; run by a thread. Returns NULL on success. */
 static void *close_one(void *v)
 {
     return viewfile_flush(v) == 0 ? NULL : v;
 }
 
-/* Several owners share an open file, as after fork(2): some close it while another writes. */
+/* Several owners share an open file, as after fork(2). Some close it while another one writes. */
 static void test_owners_at_a_time(void)
 {
     static uint8_t bytes[BYTES], got[BYTES];

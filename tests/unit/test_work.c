@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computing results for tensors: requests that are shared, interrupted, and fail. */
+/* Computing results for tensors: requests that are shared or interrupted, or that fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@
 
 /* ---- linked with --wrap ---- */
 
-static atomic_uint begun, started; /* numbers of tasks and threads so far */
-static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* blocks all tasks */
+static atomic_uint begun, started; /* number of tasks and number of threads so far */
+static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* locked to block all tasks */
 
 int __real_task_run(struct task *t);
 int __wrap_task_run(struct task *t);
@@ -51,8 +51,8 @@ struct model {
     struct view view;
 };
 
-/* Make tensors of F32 1, 2, 3 ...: `large` values in the first, 7 in the others; in an unlinked
- * file. */
+/* Make tensors of the F32 values 1, 2, 3 ... in an unlinked file: `large` values in the first one,
+ * 7 in each of the others. */
 static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
 {
     struct build b;
@@ -107,7 +107,7 @@ static bool moments_of(struct work *w, const struct view *v, uint32_t i, struct 
     return r;
 }
 
-/* Counts answers. */
+/* Counter of answers. */
 struct heard {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -159,7 +159,7 @@ static void test_shared(void)
     for (unsigned i = 0; i < WISHES; i++)
         parked += want(w, &m.view, DERIVED_MOMENTS, 0, TENSORS, &h, &h) == WORK_PARKED;
     CU_ASSERT_EQUAL(parked ? wait_for(&h, parked) : 0, 0);
-    CU_ASSERT_EQUAL(atomic_load(&begun), TENSORS); /* each once */
+    CU_ASSERT_EQUAL(atomic_load(&begun), TENSORS); /* each tensor once */
     CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 0, TENSORS, &h, &h), 0);
     for (uint32_t i = 0; i < TENSORS; i++) {
         CU_ASSERT_TRUE(moments_of(w, &m.view, i, &got));
@@ -171,7 +171,8 @@ static void test_shared(void)
     model_free(&m);
 }
 
-/* All kinds are requested at once, each for another tensor; statistics use kept moments. */
+/* All kinds of results are requested at once, each for a different tensor. Statistics use moments
+ * that were kept. */
 static void test_kinds(void)
 {
     struct model m = model(3, 100000, 0);
@@ -190,7 +191,7 @@ static void test_kinds(void)
     model_free(&m);
 }
 
-/* An interrupted request is answered immediately; all waiting requests are answered in the end. */
+/* An interrupted request is answered immediately; in the end, all waiting requests are answered. */
 static void test_interrupt(void)
 {
     enum { WISHES = 8 };
@@ -217,14 +218,13 @@ static void test_interrupt(void)
     model_free(&m);
 }
 
-/* Interrupt a request in the middle of a large tensor. Returns false if it was answered before
- * that. */
+/* Interrupt a request in the middle of a large tensor. Returns false if it was answered before. */
 static bool interrupted(struct work *w, const struct view *v, struct heard *large,
                         struct heard *small)
 {
     *large = *small = (struct heard)HEARD;
     int of_large = want(w, v, DERIVED_STATS, 0, 2, large, large);
-    /* The small tensor comes second, after the large one has been begun. */
+    /* The small tensor is second, after the large one has been begun. */
     int of_small = want(w, v, DERIVED_STATS, 1, 2, small, small);
     CU_ASSERT_EQUAL(of_small == WORK_PARKED ? wait_for(small, 1) : of_small, 0);
     bool ret = of_large == WORK_PARKED && work_interrupt(w, large);
@@ -252,7 +252,7 @@ static void test_wanted_again(void)
     model_free(&m);
 }
 
-/* Of many tensors that are no longer requested, only those already begun are computed. */
+/* If many tensors are no longer requested, only those already begun are computed. */
 static void test_not_wanted_again(void)
 {
     enum { TENSORS = 60 };
@@ -272,7 +272,7 @@ static void test_not_wanted_again(void)
     model_free(&m);
 }
 
-/* A request for the moments of one state of a model, and the results that its answer finds. */
+/* A request for the moments in one state of a model, and the results found when it is answered. */
 struct reading {
     struct heard heard;
     struct work *w;
@@ -289,8 +289,8 @@ static void read_moments(void *arg, int result)
     hear(&r->heard, result);
 }
 
-/* Two states of the same tensors are requested at once: each request finds all results when it is
- * answered. */
+/* Results for two states of the same tensors are requested at once. Each request finds all of its
+ * results when it is answered. */
 static void test_states(void)
 {
     enum { TENSORS = 50, STATES = 2, ROUNDS = 50 };
@@ -344,7 +344,7 @@ static void test_stopped(void)
     model_free(&m);
 }
 
-/* The end answers all waiting requests. */
+/* At the end, all waiting requests are answered. */
 static void test_stop(void)
 {
     struct model m = model(2, 8000000, 0);
@@ -374,8 +374,8 @@ static void pass_gate(void *arg, int result)
     hear(&g->heard, result);
 }
 
-/* Many models at work have one thread each, plus one more per processor for all of them
- * together. */
+/* While many models compute results, each has one thread, and all of them share one more per
+ * processor. */
 static void test_many(void)
 {
     enum { WORKS = 20, TENSORS = 64 };
@@ -405,7 +405,7 @@ static void test_many(void)
     model_free(&m);
 }
 
-/* A failure is not kept, and does not affect results that do not need the failed part. */
+/* Failures are not kept, and do not affect results that do not need the failed part. */
 static void test_missing(void)
 {
     struct model m = model(3, 50, 32); /* the last tensor */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptor 0, in a process without standard input, is like any other: for edits and histories. */
+/* In a process without standard input, edits and histories use descriptor 0 like any other. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 static struct faultsys fs;
 static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
-static unsigned left; /* number of opens before the one that returns 0 */
+static unsigned left; /* opens left, including the one that returns 0 */
 
 static int open_zero(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
@@ -27,7 +27,7 @@ static int open_zero(const struct sys *s, int dir, const char *name, int flags, 
     return 0;
 }
 
-/* Make open number n from now on return 0. */
+/* Make the n-th open from now on return descriptor 0. */
 static const struct sys *zero_at(unsigned n)
 {
     faultsys_init(&fs, FAULT_NONE, 0, 0);
@@ -58,7 +58,7 @@ static void take_input(void)
     (void)close(kept);
 }
 
-/* Returns false if there are fewer opens. */
+/* Commit an edit while the n-th open returns 0. Returns false if there are fewer opens. */
 static bool commits(enum edit_strategy s, unsigned tensors, unsigned n)
 {
     struct fixture x;
@@ -106,7 +106,8 @@ static void test_commits(void)
     }
 }
 
-/* A journal is finished, and a file left behind is removed. */
+/* Let the n-th open return 0 while a journal is completed and a leftover file is removed. Returns
+ * false if there are fewer opens. */
 static bool recovers(unsigned n)
 {
     struct fixture x;
@@ -135,7 +136,7 @@ static bool recovers(unsigned n)
     return reached;
 }
 
-/* Files that cannot be created without a name are created with one. */
+/* Files that cannot be created without a name get one. */
 static void test_unnamed(void)
 {
     for (unsigned n = 0; n <= 2; n++) { /* 0: the file without a name */
@@ -161,10 +162,10 @@ static void test_recovers(void)
     unsigned n = 1;
     while (recovers(n))
         n++;
-    CU_ASSERT_EQUAL(n, 5); /* the journal, written and read; the leftovers; a probe */
+    CU_ASSERT_EQUAL(n, 5); /* the journal, written and read; leftovers; a probe */
 }
 
-/* States are kept, read, updated, dropped and forgotten. */
+/* Let the n-th open return 0 while states are kept, read, updated, dropped and forgotten. */
 static bool keeps(unsigned n)
 {
     struct home x;
