@@ -89,7 +89,8 @@ class Leaving(unittest.TestCase):
 
     def test_no_descriptors(self):
         """The end of the daemon opens no additional file."""
-        with Foreground(self.model) as (_, process):
+        with Foreground(self.model) as (at, process):
+            os.listdir(at)  # it serves: libfuse has received the descriptor of the mount
             _, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (0, most))
             process.send_signal(signal.SIGTERM)
