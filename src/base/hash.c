@@ -96,7 +96,7 @@ static inline uint64_t xx_merge(uint64_t h, uint64_t lane)
     return (h ^ xx_round(0, lane)) * XX1 + XX4;
 }
 
-/* Process all whole stripes in n bytes, of which there is at least one. */
+/* Process all whole stripes in n bytes. There must be at least one. */
 static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
 {
     uint64_t a = seed + XX1 + XX2, b = seed + XX2, c = seed, d = seed - XX1;

@@ -362,7 +362,7 @@ static bool help(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Release a helper if it has not begun: it is no longer needed. */
+/* Release a helper that has not begun, because it is no longer needed. */
 static void let_go(struct pool_job *j)
 {
     LOCKED(&pool.lock);

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/count.h"
 
-/* Required tensors. "(a b|c)" lists alternatives, each of which may be empty. */
+/* Required tensors. "(a b|c)" lists alternatives; any of them may be empty. */
 struct need_tensors {
     /* The blocks that need them: "blk", "enc.blk", "dec.blk"; "" for the model as a whole. */
     const char *block;

@@ -51,7 +51,7 @@ static void role_name(const struct gguf *g, const struct gguf_tensor *t, char ds
     }
 }
 
-/* Count a tensor. Once there is no room for another role, tensors are counted with the last. */
+/* Count a tensor. If there is no room for another role, count it with the last role. */
 static void add_role(struct role *role, size_t *n, const struct gguf *g,
                      const struct gguf_tensor *t)
 {

@@ -532,7 +532,7 @@ static void walk_end(struct walk *w)
 
 /*
  * Goes to the next older state whose edits reached the file, but not beyond state `to`. Returns 1,
- * 0 if there is no such state, or -errno as history_before() does.
+ * 0 if there is no such state, or an error of history_before().
  */
 static int walk_on(struct walk *w, size_t to, struct err *e)
 {

@@ -95,7 +95,7 @@ int edits_rename(struct live *l, struct name *from, struct name *to, struct err 
 int edits_retype(struct live *l, struct name *x, struct typed type, struct err *e);
 /* Remove a key. Returns the same results as edits_accept(). */
 int edits_remove(struct live *l, struct name *x, struct err *e);
-/* Accept the removals that are due. Returns 0, or the error because of which keys reappeared. */
+/* Accept the removals that are due. Returns 0, or the error that brought keys back. */
 int edits_remove_due(struct live *l);
 
 #endif

@@ -57,8 +57,8 @@ int live_start(struct live *l, struct history_job *history, struct err *e);
 /* Start writing pending edits; call this for each of many models before live_finish(). No edit may
  * follow. */
 void live_hurry(struct live *l);
-/* Write pending edits, and end the thread. Returns 0, or the error because of which an edit was
- * lost (it was logged). */
+/* Write pending edits, and end the thread. Returns 0, or the error that lost an edit (it
+ * was logged). */
 int live_finish(struct live *l);
 /* Drop the drafts that no flush, fsync or release has judged. Call this before releasing files that
  * programs may still have open. */

@@ -86,7 +86,7 @@ struct object *tensor_object(struct live *l, uint32_t number);
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
 /* Note that an operation on a tensor is now part of the change, like writer_accepted(). */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);
-/* Accept the removals that are due. Returns 0, or the error because of which tensors returned. */
+/* Accept the removals that are due. Returns 0, or the error that brought tensors back. */
 int tensors_remove_due(struct live *l);
 
 /* After edits were dropped, find out from the stored state which tensors exist. */

@@ -244,7 +244,7 @@ static unsigned number(struct mnt_options *o, enum option_id id, int base, unsig
     return 0;
 }
 
-/* Check the numbers of users and groups, of which -1 is not valid. */
+/* Check the numbers of users and groups: -1 is not valid. */
 static int check_numbers(struct mnt_options *o)
 {
     o->tree.uid = (uid_t)number(o, MOUNT_UID, 10, UINT_MAX - 1);
