@@ -25,7 +25,7 @@
 #include "base/lock.h"
 #include "edit/commit.h"
 #include "live/live.h"
-#include "live/logs.h"
+#include "live/draft.h"
 #include "live/names.h"
 #include "live/objects.h"
 #include "live/waits.h"

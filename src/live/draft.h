@@ -19,13 +19,72 @@
 #include "base/lock.h"
 #include "base/pool.h"
 #include "edit/change.h"
-#include "live/helper.h"
-#include "live/logs.h"
+#include "edit/file.h"
+#include "live/names.h"
 #include "live/tensor_base.h"
 #include "live/waits.h"
 
 struct object;
 struct live_view;
+
+/*
+ * ---- the log of an edited model (model/store.h): an unnamed file beside the model, created when a
+ * draft is first written. Its space is freed once nothing needs it any more. After a lot has been
+ * written to a log, or when it has become a journal, it is kept only for its present users, and a
+ * new one is begun. Threads: any ----
+ */
+
+struct logs {
+    const struct edit_file *f; /* not owned; only its constant members are used */
+    struct lock lock;
+    struct log *now; /* a reference; NULL: no log */
+};
+
+void logs_init(struct logs *s, const struct edit_file *f);
+void logs_free(struct logs *s);
+/* Call log_take() on the model's log, to which *ret is a reference. Returns 0, or -errno with a
+ * message. */
+int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
+              struct err *e);
+/* Take a range in the same way, filled with zeros. */
+int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
+/* Write bytes into a range that was taken. Returns 0, -ENOSPC or -errno. */
+int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
+/* Set e to a message about r, an error of logs_put(). Returns r. */
+int logs_failed(int r, struct err *e);
+/* Drop the log if nothing needs it any more. */
+void logs_rest(struct logs *s);
+
+/* ---- bytes written to a view: disjoint stretches of it in ascending order, each in a log or all
+ * zeros. One thread at a time may use them ---- */
+
+struct extent {
+    uint64_t at, len; /* in the view */
+    uint64_t src;     /* where its first byte is in the log */
+    struct log *log;  /* a reference; NULL: zeros */
+    bool fresh;       /* not judged yet */
+};
+
+struct extents {
+    struct extent *of; /* owned */
+    size_t n, cap;
+};
+
+void extents_free(struct extents *s);
+/* Put an extent over the existing ones, taking another reference. Returns 0 or -ENOMEM. */
+int extents_put(struct extents *s, const struct extent *x);
+/* Drop all bytes past `size`. */
+void extents_cut(struct extents *s, uint64_t size);
+/* Copy all extents into *ret, which must be empty, with new references. Returns 0 or -ENOMEM. */
+int extents_copy(const struct extents *s, struct extents *ret);
+/* Return how many of the n > 0 bytes from `off` on belong to one extent, which is *ret, or to no
+ * extent (*ret is NULL). */
+uint64_t extents_stretch(const struct extents *s, uint64_t off, uint64_t n,
+                         const struct extent **ret);
+/* Read bytes [off, off + n) of the view, all within one extent. Returns 0, -EIO or -errno. */
+int extent_read(const struct extent *x, uint64_t off, void *dst, size_t n);
+
+/* ---- drafts ---- */
 
 /*
  * State of the judgement. A view's draft may be written while it is judged; those bytes belong to
@@ -196,7 +255,7 @@ static inline bool draft_is_helper(const struct draft *d)
  *     tensor_edit_free(&edit);
  *     draft_free(d);
  *
- * Bytes are in the model's log (logs.h): a draft is a list of stretches of the log that overlay the
+ * Bytes are in the model's log: a draft is a list of stretches of the log that overlay the
  * view of the base. Bytes not judged yet are overwritten in place; bytes that are being or have
  * been judged never change: new ones are written elsewhere. Where a draft was truncated and then
  * grew again, it has zeros.

@@ -2,17 +2,78 @@
 /* Finds and edits the values that keys have in the model (edits.h). */
 #include "live/edits.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "base/when.h"
 #include "gguf/keys.h"
 #include "gguf/value.h"
 #include "live/batch.h"
 #include "text/text.h"
+#include "text/type_name.h"
+
+/* ---- types ---- */
+
+/* Models have few lists of inner types, so a process keeps the first ones that it meets until it
+ * ends. */
+#define LISTS_MOST 256
+
+/* Return the text of a list, which equal lists share. Returns NULL if there are too many lists, or
+ * without memory. */
+static const char *keep_list(struct type_list list)
+{
+    static _Atomic(const char *) kept[LISTS_MOST];
+    for (size_t i = 0; i < LISTS_MOST; i++) {
+        const char *p = atomic_load(&kept[i]), *mine = p ? NULL : strndup(list.p, list.n);
+        if (mine && !atomic_compare_exchange_strong(&kept[i], &p, mine))
+            free((void *)mine); /* another thread was first, and p is its text */
+        else if (!p)
+            return mine;
+        if (strlen(p) == list.n && memcmp(p, list.p, list.n) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+bool type_by_name(const char *name, size_t n, struct typed *ret)
+{
+    struct type_name t;
+    if (!type_name_get(name, n, &t))
+        return false;
+    *ret = (struct typed){.set = true, .type = t.type, .elem = t.elem};
+    if (t.inner.p)
+        ret->inner = keep_list(t.inner);
+    return !t.inner.p || ret->inner;
+}
+
+/* Return the type of a value, including those of inner arrays. */
+static struct typed type_of_value(const struct gguf_value *v)
+{
+    CLEANUP(buf_free) struct buf name = BUF_INIT;
+    struct typed t = {.set = true, .type = v->type, .elem = v->elem};
+    if (v->type != GGUF_ARRAY || v->elem != GGUF_ARRAY)
+        return t;
+    type_name_put(v, &name);
+    if (buf_error(&name) == 0)
+        (void)type_by_name((const char *)name.data, name.len, &t);
+    return t;
+}
+
+void type_put(const struct typed *t, struct buf *out)
+{
+    char name[GGUF_TYPE_NAME_MAX];
+    const struct gguf_value v = {.type = (uint8_t)t->type, .elem = (uint8_t)t->elem};
+    if (t->inner)
+        buf_printf(out, "array[%s]", t->inner);
+    else
+        buf_str(out, gguf_type_name(&v, name));
+}
 
 /* ---- stored values ---- */
 
@@ -305,18 +366,85 @@ bool look_is_key(const struct live *l, const char *text)
     return x ? x->key != NULL : find_key(l, text) != UINT32_MAX;
 }
 
-static bool is_key(void *ctx, const char *text, size_t n)
+static bool all(const char *s, size_t n, int (*is)(int))
+{
+    while (n > 0 && is((unsigned char)*s)) {
+        s++;
+        n--;
+    }
+    return n == 0;
+}
+
+/* True for a suffix such as "bak", or for six letters or digits as from mktemp(3). */
+static bool helper_suffix(const char *s)
+{
+    static const char *const known[] = {"bak", "orig", "tmp", "new", "old", "rej", "swp", "save"};
+    for (size_t i = 0; i < COUNT(known); i++)
+        if (strcmp(s, known[i]) == 0)
+            return true;
+    return strlen(s) == 6 && all(s, 6, isalnum);
+}
+
+static int is_tempfile(int c)
+{
+    return isalnum(c) || c == '_';
+}
+
+/* True for known names without a dot: vim's probe 4913, sed's sedXXXXXX, Python's tmpXXXXXXXX (X is
+ * a letter, digit or underscore), and any mktemp(3) name. */
+static bool known_dotless(const char *s)
+{
+    size_t n = strlen(s);
+    if (all(s, n, isdigit))
+        return true;
+    if (n < 6 || !all(s, n, is_tempfile))
+        return false;
+    return strncmp(s, "tmp", 3) == 0 ||
+           (all(s, n, isalnum) && (strncmp(s, "sed", 3) == 0 || n == 8 /* perl -i */));
+}
+
+/* True if the first n bytes of a text are the name of a key. */
+static bool begins_with_key(const struct live *l, const char *text, size_t n)
 {
     char name[TREE_NAME_MAX + 1];
-    memcpy(name, text, n);
-    name[n] = '\0';
-    return look_is_key(ctx, name);
+    *(char *)mempcpy(name, text, n) = '\0';
+    return look_is_key(l, name);
+}
+
+/* True for helix's backup: a key's name, followed by six letters or digits and ".bck". */
+static bool is_helix(const struct live *l, const char *text, size_t len)
+{
+    enum { TAIL = 6 + 4 };
+    return len > TAIL && strcmp(text + len - 4, ".bck") == 0 &&
+           all(text + len - TAIL, 6, isalnum) && begins_with_key(l, text, len - TAIL);
 }
 
 enum name_class look_classify(const struct live *l, const char *text)
 {
+    char raw[TREE_NAME_MAX + 1];
+    size_t len = strlen(text), n;
+    const char *dot = strrchr(text, '.');
     assert(lock_held(&l->lock));
-    return name_classify(text, is_key, (void *)l);
+    if (text[0] == '.' || text[0] == '#' || text[len - 1] == '~')
+        return NAME_HELPER;
+    if (!dot)
+        return known_dotless(text) ? NAME_HELPER : NAME_STRAY;
+    if (helper_suffix(dot + 1) && begins_with_key(l, text, (size_t)(dot - text)))
+        return NAME_HELPER;
+    if (is_helix(l, text, len))
+        return NAME_HELPER;
+    if (name_decode(text, raw, &n) < 0 || !key_valid(raw, n))
+        return NAME_INVALID;
+    return NAME_KEY;
+}
+
+bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret)
+{
+    const char *colon = strrchr(file, ':');
+    if (!colon || colon == file || !type_by_name(colon + 1, strlen(colon + 1), ret))
+        return false;
+    *(char *)mempcpy(key, file, (size_t)(colon - file)) = '\0';
+    return true;
 }
 
 struct typed look_type(const struct file *f)
@@ -421,7 +549,8 @@ int edits_parse(const struct live *l, const struct name *x, const struct buf *te
     CLEANUP(shown_free) struct shown old = stored_value(l, x);
     struct gguf_value v;
     bool known = shown_value(&old, &v);
-    const struct type_name as = type_to_parse(type);
+    const struct type_name as = {
+        type->type, type->elem, {type->inner, type->inner ? strlen(type->inner) : 0}};
     int r = text_parse_as(&l->newest->view.snap->gguf->fmt, &as, bytes_of(text), text->len,
                           known ? &v : NULL, payload, e);
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;

@@ -11,7 +11,13 @@
 
 #include "live/batch.h"
 #include "live/key_draft.h"
-#include "live/helper.h"
+
+/* ---- types ---- */
+
+/* Parse the name of a type: "u32", "array[string]", "array[array[u8]]". Returns false if there is
+ * no such type, or if this process already has too many lists of inner types. */
+bool type_by_name(const char *name, size_t n, struct typed *ret);
+void type_put(const struct typed *t, struct buf *out);
 
 /* ---- stored and shown values ---- */
 
@@ -68,7 +74,21 @@ struct shown look_attr(const struct live *l, struct file *f, struct live_attr *r
 /* Measure that value and free it. Call without the lock. */
 void look_measure(struct shown *s, struct live_attr *ret);
 
+enum name_class {
+    NAME_KEY,     /* may be a key: it follows the syntax in the specification */
+    NAME_HELPER,  /* matches a known pattern; lives in memory and never becomes a key */
+    NAME_STRAY,   /* cannot be a key, as it has no dot, and matches no known pattern */
+    NAME_INVALID, /* none of these */
+};
+
+/*
+ * Classify a name without a file. A helper's name begins with "." or "#", ends in "~", or has no
+ * dot; or it is a key's name with a suffix: .bak .orig .tmp .new .old .rej .swp .save, a dot and
+ * six letters or digits, or six letters or digits and .bck.
+ */
 enum name_class look_classify(const struct live *l, const char *text);
+/* Parse "KEY:TYPE", where TYPE names a value type. Returns false for other names. */
+bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
 /* Message about a file that is neither a key nor a known helper and is dropped at the end. */
 #define LOOK_STRAY "it is not a key name: these have a dot, as my.flag"
 

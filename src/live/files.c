@@ -13,7 +13,6 @@
 #include "base/when.h"
 #include "gguf/keys.h"
 #include "live/edits.h"
-#include "live/helper.h"
 #include "live/writer.h"
 
 struct live_file {

@@ -17,6 +17,7 @@
 #include "live/tensors.h"
 #include "live/views.h"
 #include "live/writer.h"
+#include "text/type_name.h"
 
 /* ---- beginning and end ---- */
 

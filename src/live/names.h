@@ -29,8 +29,16 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "live/waits.h"
-#include "live/helper.h"
 #include "text/name.h"
+
+/* ---- the future type of a value, if known before there is a value ---- */
+
+struct typed {
+    bool set;
+    uint32_t type, elem;
+    /* The list of the types of inner arrays (type_name.h), constant; NULL if unknown. */
+    const char *inner;
+};
 
 enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
 

@@ -11,7 +11,7 @@
 #define TESTS_LIB_TENSOR_DIR_H
 
 #include "faultsys.h"
-#include "live/logs.h"
+#include "live/draft.h"
 #include "live/tensor_base.h"
 #include "model_dir.h"
 
