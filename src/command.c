@@ -35,7 +35,6 @@
 #include "mount/session.h"
 #include "mount/unmount.h"
 #include "shelf/models.h"
-#include "text/table.h"
 #include "tree/history.h"
 #include "usage.h"
 
@@ -302,8 +301,7 @@ static int table(const struct models *all, const char *folder, struct buf *out)
     buf_char(&lines, '\n');
     for (size_t i = 0; i < all->n; i++)
         r |= add_row(&all->model[i], folder, &lines);
-    if (!buf_error(&lines))
-        text_table(&lines, "llrrlr", NAME_MOST, out);
+    buf_table(&lines, "llrrlr", NAME_MOST, out);
     return buf_error(&lines) ? buf_error(&lines) : r;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 
 static bool grow(struct buf *b, size_t need)
 {
@@ -125,4 +126,52 @@ int array_grow(void *array, size_t *cap, size_t n, size_t size)
     memcpy(array, &now, sizeof(now));
     *cap = want;
     return 0;
+}
+
+enum { COLUMNS_MOST = 16 };
+
+struct cell {
+    const uint8_t *at;
+    size_t len;
+    size_t column;
+    bool ends; /* the cell ends its line */
+};
+
+/* Move to the cell after c; a zeroed c gets the first. Returns false at the end. */
+static bool next_cell(const struct buf *lines, struct cell *c)
+{
+    const uint8_t *end = lines->data + lines->len;
+    bool first = !c->at || c->ends;
+    c->at = c->at ? c->at + c->len + 1 : lines->data;
+    if (!c->at || c->at >= end)
+        return false;
+    c->column = first ? 0 : c->column + 1;
+    c->len = 0;
+    while (c->at[c->len] != '\t' && c->at[c->len] != '\n')
+        c->len++;
+    c->ends = c->at[c->len] == '\n';
+    return true;
+}
+
+void buf_table(const struct buf *lines, const char *sides, size_t most, struct buf *out)
+{
+    size_t width[COLUMNS_MOST] = {0}, last = strlen(sides) - 1;
+    if (buf_error(lines)) {
+        out->err = out->err ? out->err : buf_error(lines);
+        return;
+    }
+    for (struct cell c = {0}; next_cell(lines, &c);) {
+        size_t n = utf8_columns(c.at, c.len);
+        if (n <= most && (!c.ends || c.column == last))
+            width[c.column] = max_u64(width[c.column], n);
+    }
+    for (struct cell c = {0}; next_cell(lines, &c);) {
+        size_t n = utf8_columns(c.at, c.len), pad = width[c.column] > n ? width[c.column] - n : 0;
+        buf_printf(out, "%s%*s", c.column ? "  " : "", sides[c.column] == 'r' ? (int)pad : 0, "");
+        buf_add(out, c.at, c.len);
+        if (c.ends)
+            buf_char(out, '\n');
+        else if (sides[c.column] == 'l')
+            buf_printf(out, "%*s", (int)pad, "");
+    }
 }

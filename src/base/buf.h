@@ -59,6 +59,13 @@ static inline const char *buf_text_end(const struct buf *b)
     return b->data ? (const char *)b->data + b->len : NULL;
 }
 
+/*
+ * Print `lines`, whose cells are separated by tabs, as aligned columns two blanks apart. sides[i]
+ * aligns column i: 'l' or 'r'. A cell longer than `most` pushes the rest of its line to the right,
+ * as does the last cell of a line with fewer cells than `sides`. An error in `lines` becomes out's.
+ */
+void buf_table(const struct buf *lines, const char *sides, size_t most, struct buf *out);
+
 /* Return the bytes, which the caller frees, and make the buf empty. */
 uint8_t *buf_steal(struct buf *b);
 void buf_free(struct buf *b);

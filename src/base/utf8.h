@@ -27,6 +27,15 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
     return len;
 }
 
+/* Return the number of terminal columns of a text: continuation bytes do not count. */
+static inline size_t utf8_columns(const uint8_t *p, size_t n)
+{
+    size_t ret = 0;
+    for (size_t i = 0; i < n; i++)
+        ret += (p[i] & 0xc0) != 0x80;
+    return ret;
+}
+
 /*
  * Return the length of the sequence at p if it must not reach a terminal, otherwise 0. This applies
  * to controls (U+007F to U+009F), line separators, and marks that change the direction of text

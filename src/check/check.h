@@ -17,7 +17,7 @@
 #define CHECK_CHECK_H
 
 #include "base/buf.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "model/facts.h"
 #include "text/json.h"
 

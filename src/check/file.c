@@ -11,7 +11,7 @@
 #include "base/path.h"
 #include "check/scan.h"
 #include "edit/open.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 
 /* ---- the header ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads and checks a model without a mount. Any file of a split model may be given; model/split.h
- * explains how the others are found. An interrupted edit is applied to the header in memory.
+ * Reads and checks a model without a mount. Any file of a split model may be given;
+ * model/snapshot.h explains how the others are found. An interrupted edit is applied to the header in memory.
  */
 #ifndef CHECK_FILE_H
 #define CHECK_FILE_H

@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "check/check.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 
 const char *const file_part_name[FILE_PARTS] = {"Sidecar", "BaseName", "SizeLabel", "FineTune",
                                                 "Version", "Encoding", "Type",      "Shard"};

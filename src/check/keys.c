@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rules about each key and its value, about required keys, and about keys that must agree. */
-#include "gguf/keys.h"
+#include "gguf/value.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "model/facts.h"
 #include "check/filename.h"
 #include "check/needs.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 
 static void rule_key_syntax(struct checker *c, struct text key, const struct gguf_value *v)
 {

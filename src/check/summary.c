@@ -10,12 +10,12 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
+#include "base/utf8.h"
 #include "check/cache.h"
 #include "check/filename.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "model/facts.h"
 #include "text/number.h"
-#include "text/table.h"
 
 /* A key, and its label. */
 struct named {
@@ -547,7 +547,8 @@ static void types_text(const struct summary *s, struct buf *out)
         summary_size(&lines, share[i].bytes);
         buf_printf(&lines, "\t%.1f%%\n", all > 0 ? 100 * (double)share[i].bytes / all : 0);
     }
-    text_table(&lines, "lrrr", SIZE_MAX, &rows);
+    buf_table(&lines, "lrrr", SIZE_MAX, &rows);
+    out->err = out->err ? out->err : buf_error(&rows);
     for (size_t i = 0; i + 1 < rows.len; i++)
         if (rows.data[i] == '\n')
             buf_printf(out, "\n%-*s", SUMMARY_LABEL, "");
@@ -701,8 +702,8 @@ static void wrap(struct buf *out, size_t begin)
         const uint8_t *from = line.data + at;
         const size_t left = line.len - at, most = 100 - SUMMARY_LABEL;
         n = left;
-        for (size_t i = 2; i < left && text_columns(from, left) > most; i++) {
-            bool far = from[i - 2] == ',' && from[i - 1] == ' ' && text_columns(from, i) > most + 1;
+        for (size_t i = 2; i < left && utf8_columns(from, left) > most; i++) {
+            bool far = from[i - 2] == ',' && from[i - 1] == ' ' && utf8_columns(from, i) > most + 1;
             if (far && n < left)
                 break;
             n = from[i - 2] == ',' && from[i - 1] == ' ' ? i : n;

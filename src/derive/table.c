@@ -10,7 +10,6 @@
 #include "base/bytes.h"
 #include "derive/stats.h"
 #include "model/facts.h"
-#include "text/table.h"
 
 /* A role consists of the tensors in all blocks that have the same name apart from the block's
  * number. */
@@ -96,10 +95,7 @@ static void add_roles(const struct gguf *g, double all, struct buf *out)
         share(role[i].bytes, all, &lines);
         buf_char(&lines, '\n');
     }
-    if (buf_error(&lines))
-        out->err = buf_error(&lines);
-    else
-        text_table(&lines, "llrr", TABLE_NAME_MOST, out);
+    buf_table(&lines, "llrr", TABLE_NAME_MOST, out);
 }
 
 void table_text(const struct snapshot *g, struct buf *out)
@@ -124,11 +120,7 @@ void table_text(const struct snapshot *g, struct buf *out)
             buf_printf(&lines, "\t%zu", shard + 1);
         buf_char(&lines, '\n');
     }
-    if (buf_error(&lines)) {
-        out->err = out->err ? out->err : buf_error(&lines);
-        return;
-    }
-    text_table(&lines, g->shards ? "lllrrr" : "lllrr", TABLE_NAME_MOST, out);
+    buf_table(&lines, g->shards ? "lllrrr" : "lllrr", TABLE_NAME_MOST, out);
     buf_char(out, '\n');
     add_roles(g->gguf, all, out);
 }

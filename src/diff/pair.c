@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 
 static uint32_t count(const struct gguf *g, enum pair_what what)
 {

@@ -13,7 +13,6 @@
 #include "base/count.h"
 #include "model/facts.h"
 #include "text/json.h"
-#include "text/table.h"
 
 /* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, elements
  * shown in full. */
@@ -447,9 +446,8 @@ static void add_tensors(struct out *o)
     for (size_t i = 0; i < o->d->tensors.n; i++)
         if (o->d->tensors.of[i].status != DIFF_SAME)
             add_tensor(&lines, o->d, i);
-    if (!buf_error(&lines))
-        text_table(&lines, "llrrl", NAME_MOST + 2, &table);
-    o->err = o->err ? o->err : buf_error(&lines) ? buf_error(&lines) : buf_error(&table);
+    buf_table(&lines, "llrrl", NAME_MOST + 2, &table);
+    o->err = o->err ? o->err : buf_error(&table);
     const char *p = buf_text(&table), *end = buf_error(&table) ? p : buf_text_end(&table);
     for (const char *stop; p < end; p = stop + 1) {
         stop = memchr(p, '\n', (size_t)(end - p));

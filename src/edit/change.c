@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "text/text.h"
 
 #define MIN_ALIGNMENT ((uint64_t)8)

@@ -50,7 +50,7 @@
 
 #include "base/map.h"
 #include "edit/commit.h"
-#include "model/image.h"
+#include "model/store.h"
 
 #define JOURNAL_UNIT ((uint64_t)64 << 10)
 #define JOURNAL_SECTOR 512

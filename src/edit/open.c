@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/split.h"
+#include "model/snapshot.h"
 
 /* How many times parsing is tried while another process keeps editing the model in place. */
 #define PARSE_TRIES 100

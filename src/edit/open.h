@@ -8,7 +8,7 @@
  *     r = model_parse(&m, 0, &g, &e);
  *     model_free(&m);
  *
- * For a split model, shards_find() (model/split.h) finds the path of the first file, and
+ * For a split model, shards_find() (model/snapshot.h) finds the path of the first file, and
  * model_open_shards() opens the others.
  *
  * Threads: one thread at a time may use a model_file.
@@ -17,7 +17,7 @@
 #define EDIT_OPEN_H
 
 #include "edit/journal.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 
 struct model_file {
     char *path;       /* owned: the requested path */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 
 #define DEFAULT_BLOCK 4096
 #define LARGEST_BLOCK 65536

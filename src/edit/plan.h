@@ -8,7 +8,7 @@
  *     r = edit_plan_make(&change, &options, &p, &e);      then edit_commit(), see commit.h
  *
  * The plan contains the new model, parsed by gguf_parse() like any file, so that it can be shown
- * before it is on disk. The plan's image (model/image.h) is the new file, made of the header from
+ * before it is on disk. The plan's image (model/store.h) is the new file, made of the header from
  * memory, data from the old file and from drafts, and zeros.
  *
  * Invariants of every plan (checked when it is made):
@@ -46,7 +46,7 @@
 
 #include "edit/change.h"
 #include "model/snapshot.h"
-#include "model/image.h"
+#include "model/store.h"
 
 enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 

@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/map.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 
 /* Minimum sizes, in bytes, of a key-value and of a tensor info in any version. */
 #define LEAST_KEY 10

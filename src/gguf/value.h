@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Typed metadata values as they are stored in the file.
+ * Metadata: typed values as they are stored in the file, and the names and types of keys.
  *
  * A struct gguf_value is a view: it points into bytes that it does not own (the header of a parsed
  * model) and that were checked when they were parsed. Arrays are walked element by element:
@@ -98,5 +98,64 @@ double gguf_float(const struct gguf_value *v); /* F32 and F64, exact */
 /* Write "u32", "string", "array[i32]" or "array[array]", at most 16 bytes with the NUL. */
 #define GGUF_TYPE_NAME_MAX 16
 const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_MAX]);
+
+/*
+ * ---- keys ----
+ *
+ * A table of standardized keys with the types that writers use and readers demand, from the GGUF
+ * specification and, for later keys, llama.cpp's writer. Where the specification says uint64 for a
+ * count or length, writers use u32: such a key is a count here.
+ */
+
+#define KEY_MAX 65535 /* in bytes, by the specification */
+
+/* Keys that only this program writes: spaces into which the header grows (edit/plan.h), and the
+ * common prefix of the keys of split models. */
+#define KEY_RESERVE "ggufs.reserve"
+#define KEY_SPLIT_PREFIX "split."
+
+enum key_flags {
+    KEY_COUNT = 1 << 0,     /* u32; a new value that needs more is u64, which readers refuse */
+    KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one per layer */
+    KEY_SIGN = 1 << 2,      /* u32 and i32 are both in use */
+};
+
+struct key_row {
+    /* Segments separated by dots. [arch]: an architecture; {i}: a number; {name}: any segment. */
+    const char *pattern;
+    uint8_t type;  /* enum gguf_value_type */
+    uint8_t elem;  /* element type of an array, also where a flag allows an array */
+    uint8_t flags; /* set of enum key_flags */
+};
+
+extern const struct key_row key_table[];
+extern const size_t key_table_len;
+
+/* Return the row of a key, or NULL if the key is not standardized. */
+const struct key_row *key_find(const char *key, size_t n);
+
+/* An index of the rows by their last segment, for looking up many keys. */
+#define KEY_ROWS_MOST 512
+struct key_index {
+    uint16_t first[256], next[KEY_ROWS_MOST]; /* row numbers, counted from 1; 0 ends a chain */
+};
+void key_index(struct key_index *ret);
+const struct key_row *key_index_find(const struct key_index *x, const char *key, size_t n);
+
+/* True if a value of this type (for an array, with elements of type `elem`) fits the row. */
+bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem);
+
+/*
+ * True if a key may be created with this name: segments of ASCII letters, digits, "_" and "-",
+ * separated by single dots, at most KEY_MAX bytes. The specification allows neither upper case nor
+ * "-", but both are in wide use, and safe in a file name.
+ */
+bool key_valid(const char *key, size_t n);
+
+/* True for keys that only this program writes: `split.*` and `ggufs.reserve`. */
+bool key_is_own(const char *key, size_t n);
+
+/* True if the specification allows the key: as for key_valid(), without upper case and "-". */
+bool key_lower_snake(const char *key, size_t n);
 
 #endif

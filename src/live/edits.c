@@ -12,11 +12,9 @@
 #include "base/bytes.h"
 #include "base/count.h"
 #include "base/when.h"
-#include "gguf/keys.h"
 #include "gguf/value.h"
 #include "live/batch.h"
 #include "text/text.h"
-#include "text/type_name.h"
 
 /* ---- types ---- */
 
@@ -551,8 +549,8 @@ int edits_parse(const struct live *l, const struct name *x, const struct buf *te
     bool known = shown_value(&old, &v);
     const struct type_name as = {
         type->type, type->elem, {type->inner, type->inner ? strlen(type->inner) : 0}};
-    int r = text_parse_as(&l->newest->view.snap->gguf->fmt, &as, bytes_of(text), text->len,
-                          known ? &v : NULL, payload, e);
+    int r = text_parse(&l->newest->view.snap->gguf->fmt, &as, bytes_of(text), text->len,
+                       known ? &v : NULL, payload, e);
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 

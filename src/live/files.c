@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "live/edits.h"
 #include "live/writer.h"
 

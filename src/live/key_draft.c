@@ -8,7 +8,7 @@
 #include <syslog.h>
 
 #include "base/bytes.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "live/edits.h"
 #include "live/writer.h"
 #include "text/number.h"

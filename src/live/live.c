@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/lock.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "base/when.h"
 #include "edit/history.h"
 #include "edit/change.h"
@@ -17,7 +17,7 @@
 #include "live/tensors.h"
 #include "live/views.h"
 #include "live/writer.h"
-#include "text/type_name.h"
+#include "text/text.h"
 
 /* ---- beginning and end ---- */
 

@@ -36,7 +36,7 @@
 struct typed {
     bool set;
     uint32_t type, elem;
-    /* The list of the types of inner arrays (type_name.h), constant; NULL if unknown. */
+    /* The list of the types of inner arrays (text/text.h), constant; NULL if unknown. */
     const char *inner;
 };
 

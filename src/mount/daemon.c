@@ -21,7 +21,7 @@
 
 #include "base/count.h"
 #include "base/when.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 #include "mount/control.h"
 #include "mount/log.h"
 #include "shelf/mounts.h"

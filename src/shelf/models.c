@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/path.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 #include "shelf/place.h"
 
 /* ---- directories and files, each once ---- */

@@ -15,7 +15,7 @@
 #include "base/path.h"
 #include "base/when.h"
 #include "check/filename.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 #include "shelf/ollama.h"
 #include "tree/tree.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 #include "shelf/slots.h"
 #include "tree/edits.h"
 #include "tree/history.h"

@@ -3,6 +3,7 @@
 #include "text/text.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,265 @@ void text_value(struct buf *out, const struct gguf_value *v)
     else
         text_scalar(out, v, &float_names_text);
     buf_char(out, '\n');
+}
+
+/* ---- a type as text ---- */
+
+static const char array_head[] = "array[";
+enum { HEAD = sizeof(array_head) - 1 };
+
+static bool put_list(const struct gguf_value *array, struct buf *out);
+
+/*
+ * End a run of n inner arrays: insert the end between its text and the text at `at`. Returns the
+ * number of inserted bytes.
+ */
+static size_t end_run(struct buf *out, size_t at, uint64_t n)
+{
+    char s[24] = ",";
+    size_t behind = out->len - at;
+    if (n > 1)
+        (void)snprintf(s, sizeof(s), "*%llu,", (unsigned long long)n);
+    size_t bytes = strlen(s);
+    if (!buf_extend(out, bytes))
+        return 0;
+    memmove(out->data + at + bytes, out->data + at, behind);
+    memcpy(out->data + at, s, bytes);
+    return bytes;
+}
+
+/* True if the text after `end` repeats the text from `begin` to `end`. */
+static bool repeats(const struct buf *out, size_t begin, size_t end)
+{
+    return out->len - end == end - begin &&
+           memcmp(out->data + begin, out->data + end, end - begin) == 0;
+}
+
+/*
+ * Append the types of the inner arrays, with equal neighbours counted together. Each type is
+ * written after the previous run's type, and dropped if equal. For arrays of numbers or strings the
+ * types themselves are compared. Returns false if memory is short or the name is too long.
+ */
+static bool put_inner(const struct gguf_value *array, struct buf *out)
+{
+    size_t begin = out->len, run = begin,
+           end = begin;                /* the text of the run extends from `run` to `end` */
+    uint32_t plain = GGUF_VALUE_TYPES; /* element type of the run's arrays, if not an array */
+    uint64_t n = 0;
+    struct gguf_value item;
+    for (struct gguf_walk w = gguf_walk(array); gguf_next(&w, &item); n++) {
+        if (item.elem == plain)
+            continue;
+        buf_str(out, array_head);
+        if (!put_list(&item, out))
+            return false;
+        buf_char(out, ']');
+        if (buf_error(out) || out->len - end > TYPE_NAME_MOST)
+            return false;
+        if (n > 0 && repeats(out, run, end)) {
+            out->len = end;
+            continue;
+        }
+        if (n > 0)
+            run = end + end_run(out, end, n);
+        end = out->len;
+        plain = item.elem == GGUF_ARRAY ? GGUF_VALUE_TYPES : item.elem;
+        n = 0;
+        if (end - begin > TYPE_NAME_MOST)
+            return false;
+    }
+    if (run > begin && n > 1)
+        buf_printf(out, "*%llu", (unsigned long long)n);
+    return true;
+}
+
+static bool put_list(const struct gguf_value *array, struct buf *out)
+{
+    if (array->elem == GGUF_ARRAY && array->count > 0)
+        return put_inner(array, out);
+    buf_str(out, gguf_types[array->elem].name);
+    return true;
+}
+
+void type_name_put(const struct gguf_value *v, struct buf *out)
+{
+    char brief[GGUF_TYPE_NAME_MAX];
+    size_t begin = out->len;
+    if (v->type == GGUF_ARRAY && v->elem == GGUF_ARRAY && v->data) {
+        buf_str(out, array_head);
+        bool named = put_list(v, out);
+        buf_char(out, ']');
+        if (named && out->len - begin <= TYPE_NAME_MOST)
+            return;
+        out->len = begin;
+    }
+    buf_str(out, gguf_type_name(v, brief));
+}
+
+/* True if the value's inner arrays have the types in the list. */
+static bool type_name_is(const struct gguf_value *v, struct type_list inner)
+{
+    CLEANUP(buf_free) struct buf name = BUF_INIT;
+    type_name_put(v, &name);
+    return !buf_error(&name) && name.len == HEAD + inner.n + 1 &&
+           memcmp(name.data + HEAD, inner.p, inner.n) == 0;
+}
+
+static bool starts_array(const char *p, size_t n)
+{
+    return n >= HEAD && memcmp(p, array_head, HEAD) == 0;
+}
+
+/* Read a type that is not an array, or "array" itself. */
+static bool plain_type(const char *p, size_t n, uint32_t *type)
+{
+    for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
+        if (strlen(gguf_types[i].name) == n && memcmp(gguf_types[i].name, p, n) == 0) {
+            *type = i;
+            return true;
+        }
+    return false;
+}
+
+/* Return the length of the "array[...]" at p, to its closing bracket, or 0 if that is missing. */
+static size_t array_bytes(const char *p, size_t n)
+{
+    size_t open = 0;
+    for (size_t i = 0; i < n; i++) {
+        open += p[i] == '[';
+        if (p[i] == ']' && --open == 0)
+            return i + 1;
+    }
+    return 0;
+}
+
+/* An inner type at the beginning of a list, with its count. */
+struct item {
+    struct type_list list; /* the list in its brackets */
+    uint64_t times;        /* 1 if no count is given */
+    size_t bytes;          /* including the count */
+};
+
+static bool read_count(const char *p, size_t n, size_t *at, uint64_t *ret)
+{
+    size_t begin = ++*at;
+    for (*ret = 0; *at < n && p[*at] >= '0' && p[*at] <= '9'; ++*at)
+        *ret = *ret * 10 + (uint64_t)(p[*at] - '0');
+    return *at > begin && *at - begin <= 10 && *ret > 0; /* more than GGUF_MAX_COUNT is useless */
+}
+
+static bool read_item(const char *p, size_t n, struct item *ret)
+{
+    size_t at = starts_array(p, n) ? array_bytes(p, n) : 0;
+    if (at == 0)
+        return false;
+    *ret = (struct item){.list = {p + HEAD, at - HEAD - 1}, .times = 1};
+    if (at < n && p[at] == '*' && !read_count(p, n, &at, &ret->times))
+        return false;
+    ret->bytes = at;
+    return at == n || p[at] == ',';
+}
+
+/* Read the element type that a list gives. Returns false if it is not a list. */
+static bool read_list(struct type_list list, unsigned depth, uint32_t *elem,
+                      struct type_list *inner)
+{
+    *inner = (struct type_list){0};
+    if (!starts_array(list.p, list.n))
+        return plain_type(list.p, list.n, elem);
+    *elem = GGUF_ARRAY;
+    *inner = list;
+    for (size_t at = 0; depth < GGUF_MAX_DEPTH;) {
+        struct item it;
+        struct type_list further;
+        uint32_t ignored;
+        if (!read_item(list.p + at, list.n - at, &it) ||
+            !read_list(it.list, depth + 1, &ignored, &further))
+            return false;
+        at += it.bytes;
+        if (at == list.n)
+            return true;
+        at++;
+    }
+    return false;
+}
+
+bool type_name_get(const char *name, size_t n, struct type_name *ret)
+{
+    *ret = (struct type_name){0};
+    if (n > TYPE_NAME_MOST)
+        return false;
+    if (!starts_array(name, n))
+        return plain_type(name, n, &ret->type) && ret->type != GGUF_ARRAY;
+    ret->type = GGUF_ARRAY;
+    return array_bytes(name, n) == n &&
+           read_list((struct type_list){name + HEAD, n - HEAD - 1}, 1, &ret->elem, &ret->inner);
+}
+
+/* An inner type of a list. */
+struct type_node {
+    /* The next type, or NULL if this is the last, which applies to all arrays that follow. */
+    const struct type_node *next;
+    const struct type_node *inner; /* first node of its own list, or NULL */
+    uint64_t times;
+    uint32_t elem; /* element type of these arrays */
+};
+
+/* Fill in the nodes of a list, from *next on. */
+static const struct type_node *make_nodes(struct type_list list, struct type_node **next)
+{
+    const struct type_node *first = NULL, **link = &first;
+    struct item it;
+    while (list.n > 0 && read_item(list.p, list.n, &it)) {
+        struct type_node *t = (*next)++;
+        *link = t;
+        link = &t->next;
+        t->times = it.times;
+        t->elem = GGUF_ARRAY;
+        if (starts_array(it.list.p, it.list.n))
+            t->inner = make_nodes(it.list, next);
+        else
+            (void)plain_type(it.list.p, it.list.n, &t->elem);
+        size_t behind = it.bytes < list.n ? it.bytes + 1 : list.n;
+        list.p += behind;
+        list.n -= behind;
+    }
+    return first;
+}
+
+/*
+ * Parse the inner types of a list from type_name_get() once, however many arrays follow. Sets *ret
+ * to the first node, or NULL if the list is empty; free() on it drops all nodes.
+ */
+static int type_nodes(struct type_list list, struct type_node **ret)
+{
+    size_t n = 0;
+    *ret = NULL;
+    for (size_t i = 0; i < list.n; i++)
+        n += list.p[i] == '[';
+    if (n == 0)
+        return 0;
+    struct type_node *next = *ret = calloc(n, sizeof(*next));
+    if (!next)
+        return -ENOMEM;
+    (void)make_nodes(list, &next);
+    return 0;
+}
+
+/* A walk over the types of inner arrays. */
+struct type_walk {
+    const struct type_node *at; /* the current node; NULL: the list does not say */
+    uint64_t used;              /* number of times the node was used */
+};
+
+/* Return the type of the next inner array, or NULL if the list does not say. */
+static const struct type_node *type_walk_next(struct type_walk *w)
+{
+    if (w->at && w->used == w->at->times && w->at->next)
+        *w = (struct type_walk){.at = w->at->next};
+    if (w->at && w->used < w->at->times)
+        w->used++;
+    return w->at;
 }
 
 /* ---- contents of a JSON array ---- */
@@ -449,7 +709,7 @@ static int parse_items(struct parse *p, struct items *it, uint32_t elem,
                        const struct type_node *inner, const struct gguf_value *old, unsigned depth)
 {
     struct beside b = {.walk = {0}};
-    struct type_walk types = type_walk(inner);
+    struct type_walk types = {.at = inner};
     uint64_t count = 0;
     int r;
     if (old)
@@ -498,15 +758,8 @@ static int parse_value(struct parse *p, const struct type_name *t, const struct 
     return t->type == GGUF_STRING ? parse_string(p) : parse_scalar(p, t->type, old);
 }
 
-int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
+int text_parse(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e)
-{
-    const struct type_name t = {.type = type, .elem = elem};
-    return text_parse_as(fmt, &t, text, n, old, payload, e);
-}
-
-int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
-                  size_t n, const struct gguf_value *old, struct buf *payload, struct err *e)
 {
     if (!text)
         text = (const uint8_t *)"";
@@ -622,7 +875,7 @@ static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
     return s.kinds == 0;
 }
 
-void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem)
+static void infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem)
 {
     struct shape s = {0};
     *elem = GGUF_STRING;
@@ -644,7 +897,7 @@ void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uin
 {
     struct integer v;
     if (!row) {
-        text_infer(text, n, type, elem);
+        infer(text, n, type, elem);
         return;
     }
     *type = row->type;

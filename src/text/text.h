@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A metadata value as the text of its file metadata/KEY, and back.
+ * A metadata value as the text of its file metadata/KEY, and back, and types as text.
  *
  *   integer, float, bool   decimal (text/number.h), true or false; newline
  *   string                 its bytes, verbatim; one newline
@@ -17,11 +17,45 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "gguf/keys.h"
 #include "gguf/value.h"
-#include "text/type_name.h"
 
 void text_value(struct buf *out, const struct gguf_value *v);
+
+/*
+ * ---- a type as text ----
+ *
+ * The type of a value as text, including the type of each inner array:
+ *
+ *     type  = "u8" ... "string" | "array[" list "]"
+ *     list  = "u8" ... "string"             elements, not arrays
+ *           | "array"                       arrays of whatever type fits their values
+ *           | inner {"," inner}             arrays of these types, in this order;
+ *     inner = "array[" list "]" ["*" N]     each N times, the last one for all that follow
+ *
+ * So array[array[u8]] is an array of arrays of u8, and array[array[i32]*2,array[string]] has two
+ * arrays of i32 and then one or more of strings.
+ */
+
+/* Maximum length of a name, below the kernel's limit for an attribute. */
+#define TYPE_NAME_MOST 32768
+
+/* A list as described above: a range of a name, which it does not own. p is NULL if there is no
+ * list. */
+struct type_list {
+    const char *p;
+    size_t n;
+};
+
+struct type_name {
+    uint32_t type, elem;
+    struct type_list inner; /* inner types of an array of arrays, if the name gives them */
+};
+
+/* Append the name of a type. If it would be longer than TYPE_NAME_MOST, inner types are left out:
+ * array[array]. The buf must not be in measure mode. */
+void type_name_put(const struct gguf_value *v, struct buf *out);
+/* Parse a name. Returns false if there is no such type. ret->inner points into the name. */
+bool type_name_get(const char *name, size_t n, struct type_name *ret);
 
 /* ---- a value from its text ---- */
 
@@ -34,18 +68,16 @@ void text_value(struct buf *out, const struct gguf_value *v);
  *                         over any number of lines. CRLF and blank lines at the end, or before a
  *                         "[" that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
- *                         element type: the one given (text/type_name.h), else that of the old
- *                         array in the same place (or of the last one) if it fits, else the one its
- *                         values suggest
+ *                         element type: the one given, else that of the old array in the same
+ *                         place (or of the last one) if it fits, else the one its values suggest
  *
  * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
  * UTF-8, -EFBIG over 1 GiB, -ENOMEM. For arrays, err names the line of the text.
- * Any thread may call these functions.
  */
 
 /*
  * Append the value's bytes to payload, as the file stores them after the value type. fmt: the
- * model's format, version 2 or 3. elem: the element type of an array, otherwise ignored.
+ * model's format, version 2 or 3.
  *
  * old: the value that the file shows (in the same format), or NULL. If it has the same type, then
  * its own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and
@@ -53,11 +85,8 @@ void text_value(struct buf *out, const struct gguf_value *v);
  *
  * On failure payload is as before (except for buf_error() after -ENOMEM).
  */
-int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
+int text_parse(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
-/* Like text_parse(), with types given for inner arrays. */
-int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
-                  size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
 
 /* ---- a text while it is still being written ---- */
 
@@ -72,19 +101,16 @@ int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t 
 /* ---- the type of a new value ---- */
 
 /*
- * Infer the type from the text alone: true or false is bool; an integer is the first of u32, i32,
+ * Choose the type of a new value. row: the key's row, or NULL. A count is u64 if it does not fit
+ * u32; where a key may have one value per layer, a text of several lines or in brackets is an
+ * array.
+ *
+ * Without a row the text alone decides: true or false is bool; an integer is the first of u32, i32,
  * u64, i64 that can hold it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if
  * f32 is too narrow; a JSON array whose values are of one kind, at each depth, is an array of them
  * (of strings if it has no values); anything else is a string. The text of an array of arrays is
  * one inner array, its only element, like a line of such a text. text_parse() accepts the text as
- * the type found here.
- */
-void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
-
-/*
- * Choose the type of a new value. row: the key's row, or NULL. A count is u64 if it does not fit
- * u32; where a key may have one value per layer, a text of several lines or in brackets is an
- * array.
+ * this type.
  */
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem);

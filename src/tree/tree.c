@@ -15,7 +15,7 @@
 #include "base/when.h"
 #include "check/summary.h"
 #include "edit/commit.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 #include "tree/begin.h"
 #include "tree/nodes.h"
 

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "edit/plan.h"
 #include "../lib/changes.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 
 #define SCRIPT 64
 #define LARGEST ((uint64_t)1 << 24) /* limit on the new image, whose padding may be large */

@@ -11,8 +11,8 @@
 #include "base/bytes.h"
 #include "check/check.h"
 #include "edit/change.h"
-#include "model/split.h"
-#include "gguf/keys.h"
+#include "model/snapshot.h"
+#include "gguf/value.h"
 
 enum { SHARDS = 3 };
 

@@ -55,10 +55,11 @@ static void check_again(const struct input *in, const struct buf *payload)
     struct buf text = BUF_INIT, over = BUF_INIT, alone = BUF_INIT, text2 = BUF_INIT;
     struct gguf_value v = gguf_value_at(&in->fmt, in->type, payload->data), v2;
     text_value(&text, &v);
-    FUZZ_CHECK(text_parse(&in->fmt, in->type, in->elem, text.data, text.len, &v, &over, NULL) == 0);
+    FUZZ_CHECK(text_parse(&in->fmt, &(struct type_name){.type = in->type, .elem = in->elem},
+                          text.data, text.len, &v, &over, NULL) == 0);
     FUZZ_CHECK(same(&over, payload));
-    FUZZ_CHECK(text_parse(&in->fmt, in->type, in->elem, text.data, text.len, NULL, &alone, NULL) ==
-               0);
+    FUZZ_CHECK(text_parse(&in->fmt, &(struct type_name){.type = in->type, .elem = in->elem},
+                          text.data, text.len, NULL, &alone, NULL) == 0);
     v2 = gguf_value_at(&in->fmt, in->type, alone.data);
     text_value(&text2, &v2);
     FUZZ_CHECK(same(&text, &text2));
@@ -74,7 +75,8 @@ static int parse(const struct input *in)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     struct err e = {0};
-    int r = text_parse(&in->fmt, in->type, in->elem, in->text, in->n, NULL, &payload, &e);
+    int r = text_parse(&in->fmt, &(struct type_name){.type = in->type, .elem = in->elem}, in->text,
+                       in->n, NULL, &payload, &e);
     if (r < 0) {
         FUZZ_CHECK(r == -EINVAL || r == -ERANGE || r == -EILSEQ || r == -EFBIG);
         FUZZ_CHECK(payload.len == 0 && !strchr(e.msg, '\n'));
@@ -102,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
      * A new key gets the type inferred from its text, which fits, except for strings that are not
      * UTF-8 and floats too large for any type.
      */
-    text_infer(in.text, in.n, &in.type, &in.elem);
+    text_new_type(NULL, in.text, in.n, &in.type, &in.elem);
     int r = parse(&in);
     FUZZ_CHECK(r == 0 || r == -EILSEQ || r == -ERANGE);
     return 0;

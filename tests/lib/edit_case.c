@@ -13,7 +13,7 @@
 #include "build_gguf.h"
 #include "cu_main.h"
 #include "faultsys.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "model_dir.h"
 #include "place.h"
 #include "quant/types.h"

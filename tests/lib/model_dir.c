@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes a directory with a model: see model_dir.h. */
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "model_dir.h"
 
 #include <errno.h>

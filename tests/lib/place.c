@@ -10,7 +10,7 @@
 
 #include "cu_main.h"
 #include "base/bytes.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "model_dir.h"
 
 void make_place(struct place *p, const struct content *i)

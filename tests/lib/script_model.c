@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "build_gguf.h"
 #include "gguf/gguf.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 #include "model_dir.h"
 #include "text/text.h"
 

@@ -195,11 +195,29 @@ static void test_map_guard(void)
 #define K ((uint64_t)1 << 10)
 #define M (K << 10)
 
+static void test_table(void)
+{
+    CLEANUP(buf_free) struct buf lines = BUF_INIT, out = BUF_INIT;
+    buf_str(&lines, "a\tbcd\t1\n\xc3\xa9\xc3\xa9\t\t22\nlonger than most\tx\t3\nend\n");
+    buf_table(&lines, "lrr", 5, &out);
+    buf_char(&out, '\0');
+    CU_ASSERT_STRING_EQUAL(buf_text(&out), "a   bcd   1\n\xc3\xa9\xc3\xa9       22\n"
+                                           "longer than most    x   3\nend\n");
+    /* Lines that lack their end, because there was no memory for it, are not read. */
+    lines.len -= 3;
+    lines.err = -ENOMEM;
+    out.len = 0;
+    buf_table(&lines, "lrr", 5, &out);
+    CU_ASSERT_EQUAL(buf_error(&out), -ENOMEM);
+    CU_ASSERT_EQUAL(out.len, 0);
+}
+
 static CU_TestInfo tests[] = {
     {"bytes in both orders, unaligned", test_bytes},
     {"arithmetic that overflows is refused", test_checked},
     {"a measured text has the size of the written one", test_buf},
     {"an array grows by several elements", test_array},
+    {"lines become columns", test_table},
     {"names are printed without control bytes", test_show},
     {"errors carry a line and a prefix", test_err},
     {"siphash equals its reference vectors", test_siphash},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/image.h: images composed of segments and read in pieces of every size, missing parts, and
+ * model/store.h: images composed of segments and read in pieces of every size, missing parts, and
  * refused images.
  */
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "build_gguf.h"
 #include "alloc.h"
 #include "cu_main.h"
-#include "model/image.h"
+#include "model/store.h"
 #include "parsed.h"
 
 enum { F32 = 0, I16 = 25, Q8_0 = 8 };

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf/keys.h"
 #include "gguf/value.h"
 
 static const struct key_row *find(const char *key)

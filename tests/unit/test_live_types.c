@@ -6,7 +6,7 @@
 #include "live/core.h"
 #include "live/tensors.h"
 #include "script_run.h"
-#include "text/type_name.h"
+#include "text/text.h"
 #include "tree/internal.h"
 
 static struct live *live; /* NULL: calls are not counted */

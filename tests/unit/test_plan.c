@@ -14,7 +14,7 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 
 enum { F32 = 0, I8 = 24, UNKNOWN = 200 };
 

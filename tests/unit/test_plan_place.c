@@ -10,7 +10,7 @@
 #include "changes.h"
 #include "cu_main.h"
 #include "edit/plan.h"
-#include "gguf/keys.h"
+#include "gguf/value.h"
 
 enum { F32 = 0, BLOCK = 4096, SLACK = 4 };
 

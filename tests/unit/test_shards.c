@@ -12,7 +12,7 @@
 #include "build_gguf.h"
 #include "cu_main.h"
 #include "edit/open.h"
-#include "model/split.h"
+#include "model/snapshot.h"
 #include "parsed.h"
 #include "put_journal.h"
 

@@ -22,7 +22,7 @@ static void is(uint32_t type, uint32_t elem, uint32_t want, uint32_t want_elem, 
 static void infers(const char *text, uint32_t want, uint32_t want_elem)
 {
     uint32_t type = NONE, elem = NONE;
-    text_infer((const uint8_t *)text, strlen(text), &type, &elem);
+    text_new_type(NULL, (const uint8_t *)text, strlen(text), &type, &elem);
     is(type, elem, want, want_elem, text);
 }
 
@@ -107,9 +107,10 @@ static void parses(const char *text)
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     uint32_t type = NONE, elem = NONE;
     struct err e = {0};
-    text_infer((const uint8_t *)text, strlen(text), &type, &elem);
+    text_new_type(NULL, (const uint8_t *)text, strlen(text), &type, &elem);
     is(type, elem, GGUF_ARRAY, GGUF_ARRAY, text);
-    int r = text_parse(&fmt, type, elem, (const uint8_t *)text, strlen(text), NULL, &payload, &e);
+    int r = text_parse(&fmt, &(struct type_name){.type = type, .elem = elem}, (const uint8_t *)text,
+                       strlen(text), NULL, &payload, &e);
     CU_ASSERT_EQUAL(r, 0);
     if (r < 0)
         (void)fprintf(stderr, "'%s': %s\n", text, e.msg);

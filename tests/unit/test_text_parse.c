@@ -50,7 +50,8 @@ static void put(struct buf *b, const struct gguf_format *fmt, const char *parts,
 static int parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const char *text,
                  const struct gguf_value *old, struct buf *payload, struct err *e)
 {
-    return text_parse(fmt, type, elem, (const uint8_t *)text, strlen(text), old, payload, e);
+    return text_parse(fmt, &(struct type_name){.type = type, .elem = elem}, (const uint8_t *)text,
+                      strlen(text), old, payload, e);
 }
 
 static void same(const struct buf *got, const struct buf *want, const char *text)
@@ -169,9 +170,13 @@ static void test_too_big(void)
     CU_ASSERT_FATAL(text != MAP_FAILED);
     struct buf b = BUF_INIT;
     struct err e = {0};
-    CU_ASSERT_EQUAL(text_parse(&v3, GGUF_STRING, 0, text, n, NULL, &b, &e), -EFBIG);
+    CU_ASSERT_EQUAL(
+        text_parse(&v3, &(struct type_name){.type = GGUF_STRING, .elem = 0}, text, n, NULL, &b, &e),
+        -EFBIG);
     CU_ASSERT_STRING_EQUAL(e.msg, "the value is over 1 GiB");
-    CU_ASSERT_EQUAL(text_parse(&v3, GGUF_ARRAY, GGUF_U8, text, n, NULL, &b, &e), -EFBIG);
+    CU_ASSERT_EQUAL(text_parse(&v3, &(struct type_name){.type = GGUF_ARRAY, .elem = GGUF_U8}, text,
+                               n, NULL, &b, &e),
+                    -EFBIG);
     CU_ASSERT_EQUAL(text_prefix_check(GGUF_STRING, 0, text, n), -EFBIG);
     CU_ASSERT_EQUAL(b.len, 0);
     (void)munmap(text, n);

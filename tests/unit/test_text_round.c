@@ -98,9 +98,12 @@ static void round_trip(const struct gguf_value *v, const struct buf *payload)
     CLEANUP(buf_free) struct buf anew = BUF_INIT;
     text_value(&text, v);
     hopeful(v, &text);
-    CU_ASSERT_EQUAL(text_parse(v->fmt, v->type, v->elem, text.data, text.len, v, &got, NULL), 0);
+    CU_ASSERT_EQUAL(text_parse(v->fmt, &(struct type_name){.type = v->type, .elem = v->elem},
+                               text.data, text.len, v, &got, NULL),
+                    0);
     same(&got, payload, "round trip");
-    int r = text_parse(v->fmt, v->type, v->elem, text.data, text.len, NULL, &anew, NULL);
+    int r = text_parse(v->fmt, &(struct type_name){.type = v->type, .elem = v->elem}, text.data,
+                       text.len, NULL, &anew, NULL);
     CU_ASSERT_TRUE(r == 0 || (r == -EILSEQ && v->type == GGUF_STRING));
     if (r < 0)
         return;
@@ -146,7 +149,8 @@ static void test_random_damage(void)
         struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, payload.data);
         text_value(&text, &v);
         mutate(&text);
-        int r = text_parse(&v3, GGUF_ARRAY, v.elem, text.data, text.len, &v, &got, &e);
+        int r = text_parse(&v3, &(struct type_name){.type = GGUF_ARRAY, .elem = v.elem}, text.data,
+                           text.len, &v, &got, &e);
         if (r < 0) {
             CU_ASSERT_EQUAL(got.len, 0);
             CU_ASSERT_EQUAL(strncmp(e.msg, "line ", 5), 0);

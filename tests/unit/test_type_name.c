@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/type_name: names of the types of inner arrays, and texts parsed with such names. */
+/* text/text.h: names of the types of inner arrays, and texts parsed with such names. */
 #include "alloc.h"
 #include "cu_main.h"
 
@@ -19,7 +19,7 @@ static int parse(const struct gguf_format *fmt, const char *type, const char *te
 {
     struct type_name t;
     CU_ASSERT_TRUE_FATAL(type_name_get(type, strlen(type), &t));
-    return text_parse_as(fmt, &t, (const uint8_t *)text, strlen(text), old, payload, e);
+    return text_parse(fmt, &t, (const uint8_t *)text, strlen(text), old, payload, e);
 }
 
 static bool name_is(const struct gguf_value *v, const char *name)
@@ -55,6 +55,10 @@ static const struct {
      "array[array[array[i8],array[u64]],array[bool]]"},
     {"array[array[array]]", "[[1],[\"x\"]]\n", "array[array[array[u32],array[string]]]"},
     {"array[array[array]]", "[]\n", "array[array[array]]"},
+    {"array[array[array[array[i8]*2,array[u64]]],array[bool]*2,array[array]]",
+     "[[[1],[2],[3],[4]],[[5]]]\n[true]\n[false]\n[[1.5]]\n[[\"x\"]]\n",
+     "array[array[array[array[i8]*2,array[u64]*2],array[array[i8]]],array[bool]*2,"
+     "array[array[f32]],array[array[string]]]"},
 };
 
 static void test_rows(void)
@@ -206,38 +210,6 @@ static void test_memory(void)
     check_memory("[[[1]],[]]\n");
 }
 
-/* A list is read once: its nodes remain valid after its text is freed. */
-static void test_nodes(void)
-{
-    char list[] = "array[array[array[i8]*2,array[u64]]],array[bool]*2,array[array]";
-    struct type_node *all;
-    CU_ASSERT_EQUAL_FATAL(type_nodes((struct type_list){list, strlen(list)}, &all), 0);
-    memset(list, 'x', sizeof(list));
-    struct type_walk w = type_walk(all);
-    const struct type_node *outer = type_walk_next(&w);
-    CU_ASSERT_EQUAL(outer->elem, GGUF_ARRAY);
-    static const uint32_t inner[] = {GGUF_I8, GGUF_I8, GGUF_U64, GGUF_U64, GGUF_U64};
-    struct type_walk deeper = type_walk(outer->inner);
-    const struct type_node *t = type_walk_next(&deeper);
-    CU_ASSERT_EQUAL(t->elem, GGUF_ARRAY);
-    CU_ASSERT_PTR_EQUAL(type_walk_next(&deeper), t);
-    deeper = type_walk(t->inner);
-    for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
-        CU_ASSERT_EQUAL(type_walk_next(&deeper)->elem, inner[i]);
-    for (size_t i = 0; i < 2; i++)
-        CU_ASSERT_EQUAL(type_walk_next(&w)->elem, GGUF_BOOL);
-    for (size_t i = 0; i < 3; i++) {
-        t = type_walk_next(&w);
-        CU_ASSERT_EQUAL(t->elem, GGUF_ARRAY);
-        CU_ASSERT_PTR_NULL(t->inner);
-    }
-    free(all);
-    CU_ASSERT_EQUAL(type_nodes((struct type_list){0}, &all), 0);
-    CU_ASSERT_PTR_NULL(all);
-    w = type_walk(NULL);
-    CU_ASSERT_PTR_NULL(type_walk_next(&w));
-}
-
 static CU_TestInfo tests[] = {
     {"types, texts and names", test_rows},
     {"names that are not types", test_no_names},
@@ -246,7 +218,6 @@ static CU_TestInfo tests[] = {
     {"a name that is too long", test_long},
     {"long inner types that are equal", test_long_and_equal},
     {"memory for a name", test_memory},
-    {"a list as nodes", test_nodes},
     CU_TEST_INFO_NULL,
 };
 
