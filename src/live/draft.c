@@ -477,10 +477,10 @@ static int too_long(const struct draft *d, struct err *e)
     if (d->limit == TENSOR_DRAFT_MAX)
         return err_set(e, -EFBIG, "longer than any tensor");
     if (draft_is_text(d))
-        return err_set(e, -EINVAL, "%s is longer than %d bytes", tensor_view_name(d->view),
+        return err_set(e, -EINVAL, "%s is longer than %d bytes", tensor_views[d->view].name,
                        TENSOR_TEXT_MAX);
     return err_set(e, -EFBIG, "%s of this tensor has %llu bytes, no more",
-                   tensor_view_name(d->view), (unsigned long long)d->limit);
+                   tensor_views[d->view].name, (unsigned long long)d->limit);
 }
 
 /* Check the NumPy header in the first `most` bytes, which must be valid as far as it exists. */
@@ -523,7 +523,7 @@ static int write_at(struct draft *d, uint64_t off, const void *bytes, size_t n, 
     if (!add_u64(off, n, &end) || end > d->limit)
         return too_long(d, e);
     if (draft_is_text(d) && off > d->size)
-        return err_set(e, -EINVAL, "%s has a hole", tensor_view_name(d->view));
+        return err_set(e, -EINVAL, "%s has a hole", tensor_views[d->view].name);
     if (n == 0)
         return 0;
     int r = put(d, off, bytes, n, true, e);
@@ -547,7 +547,7 @@ int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *b
     lock_take(&d->io);
     off = append ? d->size : off;
     int r = write_at(d, off, bytes, n, e);
-    if (r == 0 && tensor_view_is_npy(d->view))
+    if (r == 0 && tensor_views[d->view].npy)
         r = check_header(d, off, e);
     /* A line followed by more text is not the whole value, because the program may truncate the
      * text next. */
@@ -601,14 +601,14 @@ static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
 {
     if (view == TENSOR_TYPE || view == TENSOR_SHAPE)
         return TENSOR_TEXT_MAX;
-    if (!base->exists || tensor_view_is_npy(view))
+    if (!base->exists || tensor_views[view].npy)
         return TENSOR_DRAFT_MAX;
     return tensor_view_size(base, view);
 }
 
 static uint64_t values_of(const struct tensor_base *base, enum tensor_view view)
 {
-    return base->n_elem * tensor_view_form(view)->width;
+    return base->n_elem * tensor_views[view].form->width;
 }
 
 int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
@@ -624,7 +624,7 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     d->size = d->cut = tensor_view_size(base, view);
     /* Only the header is read from the model. Writes detect that it is unusable (too many
      * dimensions). */
-    if (tensor_view_is_npy(view) && d->size > 0 &&
+    if (tensor_views[view].npy && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
         draft_free(d);
         return err_set(e, -ENOMEM, "no memory for a draft");
@@ -654,7 +654,7 @@ int tensor_draft_check(struct draft *d, struct err *e)
 {
     if (d->size > d->limit)
         return too_long(d, e);
-    return tensor_view_is_npy(d->view) ? check_header(d, 0, e) : 0;
+    return tensor_views[d->view].npy ? check_header(d, 0, e) : 0;
 }
 
 /* ---- a judgement ---- */
@@ -698,7 +698,7 @@ static int find_fresh(const struct extents *s, struct tensor_ranges *ret)
     return 0;
 }
 
-static void round_free(struct tensor_round *round)
+void tensor_round_free(struct tensor_round *round)
 {
     tensor_base_unref(round->base);
     extents_free(&round->shown);
@@ -718,7 +718,15 @@ static int take_round(struct draft *d, struct tensor_round *ret)
     if (r == 0)
         r = find_fresh(&d->written, &ret->fresh);
     if (r < 0)
-        round_free(ret);
+        tensor_round_free(ret);
+    return r;
+}
+
+int tensor_draft_round(struct draft *d, struct tensor_round *ret)
+{
+    lock_take(&d->io);
+    int r = take_round(d, ret);
+    lock_drop(&d->io);
     return r;
 }
 
@@ -801,7 +809,7 @@ int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int
         round->fresh = (struct tensor_ranges){NULL, 0};
     }
     lock_drop(&d->lock);
-    round_free(round);
+    tensor_round_free(round);
     return r;
 }
 
@@ -836,30 +844,4 @@ void tensor_draft_take_back(struct draft *d, bool judged, bool all)
     }
     lock_drop(&d->lock);
     lock_drop(&d->io);
-}
-
-int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,
-                       struct err *e)
-{
-    struct tensor_edit edit = {.shaped = true, .whole = true, .shape = *shape};
-    struct tensor_round round;
-    size_t cap = 0;
-    lock_take(&d->io);
-    int r = take_round(d, &round);
-    lock_drop(&d->io);
-    if (r < 0)
-        return err_set(e, r, "no memory");
-    for (uint64_t at = 0; r == 0 && at < round.size; at += edit.piece[edit.n++].len) {
-        r = array_grow(&edit.piece, &cap, edit.n, sizeof(*edit.piece));
-        r = r < 0 ? err_set(e, r, "no memory")
-                  : tensor_round_piece(d, &round, at, round.size - at, &edit.piece[edit.n], e);
-        if (r < 0)
-            break;
-    }
-    round_free(&round);
-    if (r < 0)
-        tensor_edit_free(&edit);
-    else
-        *ret = edit;
-    return r;
 }

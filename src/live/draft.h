@@ -21,7 +21,7 @@
 #include "edit/change.h"
 #include "edit/file.h"
 #include "live/names.h"
-#include "live/tensor_base.h"
+#include "live/tensor_judge.h"
 #include "live/waits.h"
 
 struct object;
@@ -249,9 +249,8 @@ static inline bool draft_is_helper(const struct draft *d)
  *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
  *     r = tensor_draft_write(d, false, off, bytes, n, &e);       ... truncate, allocate, read
  *     r = tensor_draft_judge(d, &watch, &edit, &e);    (tensor_judge.h) at flush, fsync, release
- *     TENSOR_CHANGED:  r = tensor_edit_apply(&edit, change, name, n, &e);
- *                      r == 0: tensor_draft_passed(d, base with the new content)
- *                      r < 0:  tensor_draft_failed(d)
+ *     TENSOR_CHANGED:  if the edit is accepted: tensor_draft_passed(d, base with the new content)
+ *                      otherwise: tensor_draft_failed(d)
  *     tensor_edit_free(&edit);
  *     draft_free(d);
  *
@@ -322,6 +321,9 @@ struct tensor_round {
     unsigned truncations;
 };
 
+/* Get the bytes of the draft as they are now; they never change afterwards. Returns 0 or -ENOMEM. */
+int tensor_draft_round(struct draft *d, struct tensor_round *ret);
+void tensor_round_free(struct tensor_round *round);
 /* Begin a judgement. Returns 0 if no bytes were written, 1 if tensor_draft_end() must follow, or
  * -errno. */
 int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
@@ -338,10 +340,6 @@ int tensor_round_read(const struct draft *d, const struct tensor_round *round, u
  * 0 or -errno. */
 int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e);
-/* Get all bytes of the draft as a tensor of this shape; they never change afterwards. Returns 0, or
- * -errno with a message. */
-int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,
-                       struct err *e);
 /* End the judgement. keep: passed() or failed() will follow; otherwise all bytes count as not
  * judged. Returns r, or -EAGAIN if the draft was truncated in the meantime. */
 int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int r);

@@ -1,23 +1,373 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Judges drafts (tensor_judge.h).
+ * Reads tensors as they are before an edit, and judges drafts (tensor_judge.h).
  *
  * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
  * tensor would have (for `raw`, those of the draft), which are compared with the present ones. Runs
  * of blocks that differ become pieces, made of the written bytes for `raw`, and of bytes encoded
- * into the log for values.
+ * into the log for values. A new tensor, and one that gets another type or number of elements, gets
+ * all its bytes in this way.
  */
 #include "live/tensor_judge.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
+#include "base/nearest.h"
 #include "edit/commit.h"
+#include "live/draft.h"
 #include "quant/convert.h"
-#include "quant/encode.h"
 #include "text/number.h"
+
+/* ---- making bases ---- */
+
+/* Return the number of elements of a shape, which must be valid for tensor_shape_bytes(). */
+static uint64_t elements_of(const struct tensor_shape *s)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < s->n_dims; i++)
+        n *= s->dims[i];
+    return n;
+}
+
+static void take_shape(struct tensor_base *b, const struct tensor_shape *s, uint64_t nbytes)
+{
+    b->type = s->type;
+    b->n_dims = s->n_dims;
+    b->n_elem = elements_of(s);
+    b->nbytes = nbytes;
+    memcpy(b->dims, s->dims, s->n_dims * sizeof(s->dims[0]));
+}
+
+static void take_tensor(struct tensor_base *b, const struct gguf *g, const struct gguf_tensor *t)
+{
+    b->type = t->type_id;
+    b->n_dims = t->n_dims;
+    b->n_elem = t->n_elem;
+    b->nbytes = t->nbytes;
+    for (uint32_t i = 0; i < t->n_dims; i++)
+        b->dims[i] = gguf_dim(g, t, i);
+}
+
+int tensor_base_none(bool big, struct tensor_base **ret)
+{
+    struct tensor_base *b = calloc(1, sizeof(*b));
+    if (!b)
+        return -ENOMEM;
+    atomic_init(&b->refs, 1);
+    b->big = big;
+    *ret = b;
+    return 0;
+}
+
+int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store,
+                     struct tensor_content *content, struct tensor_base **ret)
+{
+    struct tensor_base *b;
+    if (tensor_base_none(g->fmt.big, &b) < 0)
+        return -ENOMEM;
+    b->exists = true;
+    if (content && content->shape.n_dims > 0)
+        take_shape(b, &content->shape, content->nbytes);
+    else
+        take_tensor(b, g, &g->tensor[i]);
+    b->store = store ? store_ref(store) : NULL;
+    b->place = i;
+    b->content = tensor_content_ref(content);
+    *ret = b;
+    return 0;
+}
+
+struct tensor_base *tensor_base_ref(struct tensor_base *b)
+{
+    atomic_fetch_add(&b->refs, 1);
+    return b;
+}
+
+void tensor_base_unref(struct tensor_base *b)
+{
+    if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
+        return;
+    store_unref(b->store);
+    tensor_content_unref(b->content);
+    free(b);
+}
+
+uint64_t tensor_base_offset(const struct tensor_base *b)
+{
+    return b->store ? b->store->place[b->place].off : 0;
+}
+
+/* ---- views ---- */
+
+const struct tensor_view_kind tensor_views[TENSOR_ASIDE] = {
+    [TENSOR_RAW] = {"raw", NULL, false, QUANT_F32},
+    [TENSOR_F32] = {"f32", &form_f32, false, QUANT_F32},
+    [TENSOR_F16] = {"f16", &form_f16, false, QUANT_F16},
+    [TENSOR_BF16] = {"bf16", &form_bf16, false, QUANT_BF16},
+    [TENSOR_F32_NPY] = {"f32.npy", &form_f32, true, QUANT_F32},
+    [TENSOR_F16_NPY] = {"f16.npy", &form_f16, true, QUANT_F16},
+    [TENSOR_TYPE] = {"type", NULL, false, QUANT_F32},
+    [TENSOR_SHAPE] = {"shape", NULL, false, QUANT_F32},
+    [TENSOR_HELPER] = {"the file", NULL, false, QUANT_F32},
+};
+
+/* False if the tensor does not exist or its values cannot be shown. */
+static bool view_exists(const struct tensor_base *b, enum tensor_view view)
+{
+    return b->exists && (!tensor_views[view].form || quant_has_values(quant_find(b->type), b->big));
+}
+
+static bool is_text(enum tensor_view view)
+{
+    return view == TENSOR_TYPE || view == TENSOR_SHAPE;
+}
+
+static size_t header(const struct tensor_base *b, enum tensor_view view, struct buf *out)
+{
+    return tensor_views[view].npy
+               ? npy_header(out, tensor_views[view].form->descr, b->n_dims, b->dims)
+               : 0;
+}
+
+uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
+{
+    struct buf measure = BUF_MEASURE;
+    if (!view_exists(b, view))
+        return 0;
+    if (is_text(view))
+        tensor_text(b, view, &measure);
+    if (!tensor_views[view].form)
+        return is_text(view) ? measure.len : b->nbytes;
+    return header(b, view, &measure) + b->n_elem * tensor_views[view].form->width;
+}
+
+/* ---- bytes ---- */
+
+/* From this size on, copying with a system call is faster than accessing the mapped pages. */
+#define MUCH ((size_t)32 << 10)
+
+static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
+{
+    uint64_t at;
+    assert(b->store && b->place < b->store->n);
+    struct mapped *m = n < MUCH ? NULL : store_mapped(b->store, b->place, off, n, &at);
+    const struct source file = m ? mapped_source(m) : (struct source){0};
+    int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
+    /* store_read() also records that the file was truncated. */
+    return r == -EIO ? store_read(b->store, b->place, off, dst, n, b->nbytes) : r;
+}
+
+static int read_raw(const struct tensor_base *b, uint64_t off, uint8_t *dst, size_t n)
+{
+    const struct tensor_piece *p;
+    for (uint64_t len; n > 0; off += len, dst += len, n -= (size_t)len) {
+        len = tensor_content_stretch(b->content, off, n, &p);
+        int r =
+            p ? tensor_piece_read(p, off, dst, (size_t)len) : read_store(b, off, dst, (size_t)len);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Maximum number of stored bytes decoded at a time. */
+enum { ROOM = 64 * 1024 };
+
+static int read_values(const struct tensor_base *b, const struct form *form, uint64_t off,
+                       uint8_t *dst, size_t n)
+{
+    const struct quant_type *t = quant_find(b->type);
+    const uint64_t blocks = ROOM / t->block_bytes, step = blocks * t->block_len * form->width;
+    uint8_t *raw = malloc(ROOM);
+    int r = raw ? 0 : -ENOMEM;
+    for (size_t done = 0; r == 0 && done < n;) {
+        uint64_t at = off + done, first, last, skip = at / step * step;
+        size_t len = (size_t)min_u64(n - done, step - (at - skip));
+        quant_extent(t, form->width, at, len, &first, &last);
+        r = read_raw(b, first, raw, (size_t)(last - first));
+        /* Offset, among the values, of the first block that is read. */
+        uint64_t start = first / t->block_bytes * t->block_len * form->width;
+        if (r == 0)
+            form->read(t, b->big, raw, at - start, len, dst + done);
+        done += len;
+    }
+    free(raw);
+    return r;
+}
+
+int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
+                     size_t n)
+{
+    CLEANUP(buf_free) struct buf head = BUF_INIT; /* the header, or the whole text */
+    if (is_text(view))
+        tensor_text(b, view, &head);
+    else if (!tensor_views[view].form)
+        return read_raw(b, off, dst, n);
+    size_t len = is_text(view) ? head.len : header(b, view, &head), done = 0;
+    if (buf_error(&head))
+        return buf_error(&head);
+    if (off < len) {
+        done = (size_t)min_u64(n, len - off);
+        memcpy(dst, head.data + off, done);
+    }
+    return is_text(view) ? 0
+                         : read_values(b, tensor_views[view].form, off + done - len,
+                                       (uint8_t *)dst + done, n - done);
+}
+
+/* ---- the result of a judgement ---- */
+
+void tensor_edit_free(struct tensor_edit *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        log_unref(t->piece[i].log);
+    free(t->piece);
+    *t = TENSOR_EDIT_INIT;
+}
+
+/* ---- texts ---- */
+
+/* Find the text between blanks, which must be one line. */
+static int take_line(const char *text, size_t n, const uint8_t **ret, size_t *len, struct err *e)
+{
+    *ret = (const uint8_t *)text;
+    *len = n;
+    scan_trim(ret, len);
+    return memchr(*ret, '\n', *len) ? err_set(e, -EINVAL, "more than one line") : 0;
+}
+
+/* ---- type ---- */
+
+/* Suggest the first type whose name begins with the text, otherwise the nearest one. */
+static int not_a_type(const char *p, size_t n, struct err *e)
+{
+    char shown[SHOW_MAX];
+    struct nearest near = nearest_to(p, n);
+    const char *meant = NULL;
+    for (uint32_t id = 0; quant_find(id); id++) {
+        const struct quant_type *t = quant_find(id);
+        if (t->block_len == 0)
+            continue;
+        if (!meant && strncasecmp(t->name, p, n) == 0)
+            meant = t->name;
+        nearest_offer(&near, t->name, strlen(t->name), id);
+    }
+    if (!meant && near.found)
+        meant = quant_find((uint32_t)near.which)->name;
+    return err_set(e, -EINVAL, "'%s' is not a type%s%s%s", show(shown, p, n),
+                   meant ? "; did you mean " : ", such as Q8_0 or F16", meant ? meant : "",
+                   meant ? "?" : "");
+}
+
+/* True for "unknown:NNN". */
+static bool is_unknown(const uint8_t *p, size_t n)
+{
+    static const char prefix[] = "unknown:";
+    const size_t len = sizeof(prefix) - 1;
+    struct integer v;
+    return n > len && strncasecmp((const char *)p, prefix, len) == 0 &&
+           scan_integer(p + len, n - len, &v) == 0;
+}
+
+int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e)
+{
+    char shown[SHOW_MAX];
+    const uint8_t *p;
+    size_t len;
+    int r = take_line(text, n, &p, &len, e);
+    if (r == 0 && len == 0)
+        r = err_set(e, -EINVAL, "no type is given, such as Q8_0 or F16");
+    if (r < 0)
+        return r;
+    for (uint32_t id = 0; quant_find(id); id++) {
+        const struct quant_type *t = quant_find(id);
+        if (strlen(t->name) != len || strncasecmp(t->name, (const char *)p, len) != 0)
+            continue;
+        if (t->block_len == 0)
+            return err_set(e, -EOPNOTSUPP, "a tensor of the retired type %s cannot be made",
+                           t->name);
+        *ret = id;
+        return 0;
+    }
+    if (is_unknown(p, len))
+        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be made", show(shown, p, len));
+    return not_a_type((const char *)p, len, e);
+}
+
+/* ---- shape ---- */
+
+int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e)
+{
+    char shown[SHOW_MAX];
+    uint64_t dims[TENSOR_MAX_DIMS] = {1}, elements = 1; /* in NumPy's order */
+    uint32_t n_dims = 0;
+    const uint8_t *line;
+    struct integer v;
+    size_t len;
+    int r = take_line(text, n, &line, &len, e);
+    if (r < 0)
+        return r;
+    for (const uint8_t *p = line, *end = line + len, *first; p < end;) {
+        for (first = p; p < end && !is_space(*p);)
+            p++;
+        r = scan_integer(first, (size_t)(p - first), &v);
+        while (p < end && is_space(*p))
+            p++;
+        if (r == -EINVAL || v.minus)
+            return err_set(e, -EINVAL,
+                           "'%s' is not a shape: numbers with spaces between, such as 4096 128",
+                           show(shown, line, len));
+        if (r == 0 && v.magnitude == 0)
+            return err_set(e, -EINVAL, "a dimension is 0");
+        if (n_dims == TENSOR_MAX_DIMS)
+            return err_set(e, -EINVAL, "a shape has 1 to %d dimensions", TENSOR_MAX_DIMS);
+        if (r < 0 || !mul_u64(elements, v.magnitude, &elements) || elements > GGUF_MAX_ELEMENTS)
+            return err_set(e, -EINVAL, "the number of elements overflows");
+        dims[n_dims++] = v.magnitude;
+    }
+    ret->n_dims = n_dims ? n_dims : 1;
+    for (uint32_t i = 0; i < TENSOR_MAX_DIMS; i++)
+        ret->dims[i] = i < ret->n_dims ? dims[ret->n_dims - 1 - i] : 0;
+    return 0;
+}
+
+/* ---- the content of texts ---- */
+
+void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out)
+{
+    const struct quant_type *type = quant_find(base->type);
+    if (view == TENSOR_TYPE && type && type->block_len)
+        buf_str(out, type->name);
+    else if (view == TENSOR_TYPE)
+        buf_printf(out, "unknown:%" PRIu32, base->type);
+    for (uint32_t i = base->n_dims; view == TENSOR_SHAPE && i-- > 0;)
+        buf_printf(out, "%" PRIu64 "%s", base->dims[i], i ? " " : "");
+    buf_char(out, '\n');
+}
+
+int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e)
+{
+    uint64_t nbytes;
+    shape->type = base->type;
+    int r = tensor_shape_bytes(shape, &nbytes, e);
+    if (r < 0)
+        return r;
+    const uint64_t elements = elements_of(shape);
+    if (elements != base->n_elem)
+        return err_set(e, -EINVAL, "the shape has %llu elements, the tensor has %llu",
+                       (unsigned long long)elements, (unsigned long long)base->n_elem);
+    bool same = shape->n_dims == base->n_dims &&
+                memcmp(shape->dims, base->dims, shape->n_dims * sizeof(shape->dims[0])) == 0;
+    bool scalar = base->n_dims == 0 && shape->n_dims == 1;
+    return same || scalar ? TENSOR_SAME : TENSOR_CHANGED;
+}
 
 /* ---- faults ---- */
 
@@ -53,14 +403,61 @@ static int needs_importances(const struct quant_type *t, struct err *e)
                    t->name);
 }
 
+/* ---- a judgement ---- */
+
+enum {
+    RAW_UNIT = 256 * 1024, /* number of bytes of `raw` judged at a time */
+    RAW_BLOCK = 512,       /* number of bytes compared as a unit */
+    /* Gaps of at most this many equal bytes between two runs are rewritten, to limit the number of
+     * pieces. */
+    GAP = 16 * 1024,
+};
+
+/* Sizes and offsets of values are those in the view, after its header; a conversion counts its
+ * values as in `f32`. */
+struct job {
+    struct draft *d;                  /* the values or bytes; NULL for a conversion */
+    const struct tensor_round *round; /* the data of `d` to judge */
+    const struct tensor_base *base;   /* the tensor so far */
+    struct logs *logs;
+    bool whole;                    /* all bytes of the tensor are wanted, not only changes */
+    const struct quant_type *type; /* of the result; NULL if bytes are judged, not values */
+    uint32_t n_dims;               /* the shape of the result */
+    const uint64_t *dims;
+    enum quant_view view;
+    struct quant_importances imp;
+    const struct quant_importances *weigh; /* imp, or NULL */
+    uint64_t head;                         /* bytes of the draft before the first value */
+    uint64_t size, unit, block;            /* number of bytes in all, per unit and per block */
+    uint64_t old;       /* bytes below this are compared with present blocks of the same type */
+    unsigned width;     /* bytes per value */
+    uint32_t raw_block; /* bytes per stored block */
+    struct log *log;    /* a reference: the log that values are encoded into */
+    uint64_t low, room; /* stored byte `low` is at `room` in the log */
+    struct units units;
+    /* Protected by the lock of the units: */
+    uint64_t failed; /* the first unit that failed so far, and why */
+    struct err why;
+    struct tensor_piece *piece; /* owned, each with a reference to its log */
+    size_t n, cap;
+};
+
+/* A thread's memory. */
+struct room {
+    uint8_t in[TENSOR_STRETCH * 8];
+    uint8_t old[TENSOR_STRETCH * 8];
+    uint8_t raw[TENSOR_STRETCH * 8];
+};
+
 /* Set e to a message about an error of quant_write() or quant_convert(); fault->element is counted
  * from the tensor's first one. */
-static int report_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
-                        uint32_t n_dims, const uint64_t *dims, struct err *e)
+static int report_fault(const struct job *j, int code, const struct quant_fault *fault,
+                        struct err *e)
 {
+    const struct quant_type *t = j->type;
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     buf_str(&b, "element ");
-    put_index(&b, fault->element, n_dims, dims);
+    put_index(&b, fault->element, j->n_dims, j->dims);
     buf_str(&b, " is ");
     put_value(&b, &fault->value);
     buf_char(&b, '\0');
@@ -83,258 +480,16 @@ static int report_fault(int code, const struct quant_type *t, const struct quant
     return err_sys(e, code, "values cannot be stored");
 }
 
-/* The units of some work, and the message of the first unit that failed. */
-struct failing {
-    struct units units;
-    uint64_t unit;
-    struct err e; /* code 0 if no unit failed */
-};
-static void note_failure(struct failing *f, uint64_t unit, const struct err *e)
-{
-    LOCKED(&f->units.lock);
-    if (f->e.code && f->unit < unit)
-        return;
-    f->unit = unit;
-    f->e = *e;
-}
-
-/* Call units_run(), and set a message if it fails. */
-static int run_units(struct failing *f, const struct units_watch *watch, struct err *e)
-{
-    const int r = units_run(&f->units, watch);
-    if (r == -EINTR || r == -ENOMEM)
-        return err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
-    if (r < 0 && e)
-        *e = f->e;
-    return r;
-}
-
-/* ---- encoding all values of a tensor ---- */
-
-struct encoding {
-    /* Type of the blocks that `read` gets, in the model's byte order; NULL if it gets values as in
-     * the view. */
-    const struct quant_type *stored;
-    enum quant_view view;
-    /* Reads values [first, first + n), which are whole blocks. Several threads call it. Returns 0
-     * or -errno. */
-    int (*read)(void *arg, uint64_t first, void *dst, size_t n);
-    void *arg;
-    struct tensor_shape shape; /* the resulting tensor's, valid for tensor_shape_bytes() */
-    bool big;
-    const struct imatrix_row *row; /* NULL if nothing is weighed */
-    /* A tensor of the same type, whose blocks keep their bytes if they have the same values. NULL
-     * if all blocks are encoded, as in a conversion. It may have fewer or more elements. */
-    const struct tensor_base *old;
-    struct logs *logs;
-    /* Set by encode_values(): */
-    const struct quant_type *type;
-    uint64_t n_elem;
-    uint64_t old_elem; /* number of elements whose old blocks can be compared */
-    struct quant_importances imp;
-    const struct quant_importances *weigh; /* imp, or NULL */
-    struct log *log;                       /* the log that has the bytes, from `at` on */
-    uint64_t at;
-    struct failing work;
-};
-
-/* Get the importances of a row for a tensor of this shape. Returns 0, with *arg set to ret, or to
- * NULL if nothing is weighed. Returns -EINVAL if the importances do not fit. */
-static int find_importances(const struct imatrix_row *row, const struct quant_type *t,
-                            uint32_t n_dims, const uint64_t *dims, struct quant_importances *ret,
-                            const struct quant_importances **arg, struct err *e)
-{
-    *arg = NULL;
-    if (!row || !t || t->weighs == QUANT_IGNORES)
-        return 0;
-    *arg = ret;
-    return imatrix_fit(row, n_dims, dims, ret, e);
-}
-
-struct encoding_room {
-    uint8_t values[TENSOR_STRETCH * 8];
-    uint8_t raw[TENSOR_STRETCH * 8];
-};
-
-/* Encode values [first, first + n), either all or none of which have old blocks. */
-static int encode_part(struct encoding *j, uint64_t first, size_t n, struct encoding_room *room,
-                       struct err *e)
-{
-    const uint64_t byte = first / j->type->block_len * j->type->block_bytes;
-    const size_t blocks = n / j->type->block_len, bytes = blocks * j->type->block_bytes;
-    const bool over = first < j->old_elem;
-    struct quant_fault fault = {0};
-    struct quant_importances imp = j->imp;
-    const struct quant_importances *weigh = j->weigh ? &imp : NULL;
-    imp.first = first;
-    int r = j->read(j->arg, first, room->values, n);
-    if (r == 0 && over)
-        r = tensor_view_read(j->old, TENSOR_RAW, byte, room->raw, bytes);
-    if (r < 0)
-        return err_sys(e, r, "cannot read the values");
-    if (j->stored)
-        r = quant_convert(j->stored, j->type, j->big, room->values, n, room->raw, weigh, &fault);
-    else
-        r = quant_write(j->type, j->big, j->view, over ? room->raw : NULL, room->values, blocks,
-                        room->raw, weigh, &fault);
-    fault.element += first;
-    if (r < 0)
-        return report_fault(r, j->type, &fault, j->shape.n_dims, j->shape.dims, e);
-    r = logs_put(j->logs, j->log, j->at + byte, room->raw, bytes);
-    return logs_failed(r, e);
-}
-
-static int encode_unit(void *arg, uint64_t unit, void *room)
-{
-    struct encoding *j = arg;
-    struct err e = {0};
-    uint64_t first = unit * TENSOR_STRETCH, end = min_u64(j->n_elem, first + TENSOR_STRETCH);
-    int r = 0;
-    while (r == 0 && first < end) {
-        uint64_t upto = first < j->old_elem ? min_u64(end, j->old_elem) : end;
-        r = encode_part(j, first, (size_t)(upto - first), room, &e);
-        first = upto;
-    }
-    if (r < 0)
-        note_failure(&j->work, unit, &e);
-    return r;
-}
-
-/*
- * Encode all values into the log, which makes an edit. Returns TENSOR_CHANGED, -EDOM, -ERANGE or
- * -EOPNOTSUPP (the message names the element by NumPy's index), -EINTR, -ENOSPC, -ENOMEM or -errno.
- */
-static int encode_values(struct encoding *j, const struct units_watch *watch,
-                         struct tensor_edit *ret, struct err *e)
-{
-    uint64_t nbytes;
-    j->type = quant_find(j->shape.type);
-    j->n_elem = tensor_shape_elements(&j->shape);
-    int r = tensor_shape_bytes(&j->shape, &nbytes, e);
-    if (r == 0)
-        r = find_importances(j->row, j->type, j->shape.n_dims, j->shape.dims, &j->imp, &j->weigh,
-                             e);
-    if (r < 0)
-        return r;
-    if (j->old && j->old->exists && j->old->type == j->shape.type)
-        j->old_elem = min_u64(j->n_elem, j->old->n_elem);
-    struct tensor_piece *p = malloc(sizeof(*p));
-    r = p ? logs_take(j->logs, nbytes, 0, &j->log, &j->at, e) : err_set(e, -ENOMEM, "no memory");
-    if (r < 0) {
-        free(p);
-        return r;
-    }
-    *p = (struct tensor_piece){0, nbytes, j->at, j->log};
-    struct tensor_edit edit = {true, true, j->shape, p, 1};
-    j->work.units = (struct units){.n = (j->n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH,
-                                   .unit = encode_unit,
-                                   .arg = j,
-                                   .room = sizeof(struct encoding_room)};
-    r = run_units(&j->work, watch, e);
-    if (r < 0)
-        tensor_edit_free(&edit);
-    else
-        *ret = edit;
-    return r < 0 ? r : TENSOR_CHANGED;
-}
-
-/* ---- convert ---- */
-
-static int read_stored(void *arg, uint64_t first, void *dst, size_t n)
-{
-    const struct tensor_base *base = arg;
-    const struct quant_type *t = quant_find(base->type);
-    return tensor_view_read(base, TENSOR_RAW, first / t->block_len * t->block_bytes, dst,
-                            n / t->block_len * t->block_bytes);
-}
-
-/* From this size on, the file system is first queried for free space, because encoding takes a
- * while. */
-#define ROOM_ASKED ((uint64_t)1 << 20)
-
-static int check_convert(const struct tensor_base *base, const struct quant_type *to,
-                         struct tensor_shape *shape, const struct logs *logs, struct err *e)
-{
-    uint64_t nbytes;
-    if (!tensor_view_exists(base, TENSOR_F32))
-        return err_set(e, -EOPNOTSUPP, "the values of this tensor cannot be read");
-    if (!quant_can_encode(to, base->big))
-        return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here",
-                       to ? to->name : "an unknown type");
-    if (to->weighs == QUANT_NEEDS && !base->imp)
-        return needs_importances(to, e);
-    *shape = (struct tensor_shape){.type = to->id, .n_dims = base->n_dims};
-    for (uint32_t i = 0; i < base->n_dims && i < TENSOR_MAX_DIMS; i++)
-        shape->dims[i] = base->dims[i];
-    if (base->n_dims == 0)
-        shape->dims[shape->n_dims++] = 1;
-    const int r = tensor_shape_bytes(shape, &nbytes, e);
-    return r == 0 && nbytes >= ROOM_ASKED ? edit_room_for(logs->f, nbytes, "conversion", e) : r;
-}
-
-int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
-                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
-{
-    struct encoding j = {.stored = quant_find(base->type),
-                         .read = read_stored,
-                         .arg = base,
-                         .big = base->big,
-                         .row = base->imp,
-                         .logs = logs};
-    if (base->exists && base->type == type)
-        return TENSOR_SAME;
-    int r = check_convert(base, quant_find(type), &j.shape, logs, e);
-    return r < 0 ? r : encode_values(&j, watch, ret, e);
-}
-
-/* ---- changed bytes of a view ---- */
-
-enum {
-    RAW_UNIT = 256 * 1024, /* number of bytes of `raw` judged at a time */
-    RAW_BLOCK = 512,       /* number of bytes compared as a unit */
-    /* Gaps of at most this many equal bytes between two runs are rewritten, to limit the number of
-     * pieces. */
-    GAP = 16 * 1024,
-};
-
-struct job {
-    struct draft *d;
-    const struct tensor_base *base;
-    const struct tensor_round *round; /* the data to judge */
-    const struct quant_type *type;    /* NULL if bytes are judged, not values */
-    enum quant_view view;
-    struct quant_importances imp;
-    const struct quant_importances *weigh; /* imp, or NULL */
-    uint64_t head;                         /* bytes of the draft before the first value */
-    uint64_t unit, block;                  /* bytes of the view per unit and per block */
-    uint64_t size;                         /* bytes of the view after `head` */
-    uint32_t raw_block;                    /* bytes per stored block */
-    struct log *log;                       /* a reference: the log that values are encoded into */
-    uint64_t low, room;                    /* stored byte `low` is at `room` in the log */
-    struct failing work;
-    /* Protected by the lock of the units: */
-    struct tensor_piece *piece; /* owned, each with a reference to its log */
-    size_t n, cap;
-};
-
-/* A thread's memory. */
-struct room {
-    uint8_t view[TENSOR_STRETCH * 4];
-    uint8_t old[TENSOR_STRETCH * 8];
-    uint8_t raw[TENSOR_STRETCH * 8];
-};
-_Static_assert(RAW_UNIT <= TENSOR_STRETCH * 4, "a unit of bytes fits");
-
 /* ---- pieces ---- */
 
 /* Add a piece, taking over the reference to the log. */
 static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
 {
-    lock_take(&j->work.units.lock);
+    lock_take(&j->units.lock);
     int r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
     if (r == 0)
         j->piece[j->n++] = (struct tensor_piece){at, n, src, log};
-    lock_drop(&j->work.units.lock);
+    lock_drop(&j->units.lock);
     if (r < 0)
         log_unref(log);
     return r;
@@ -358,7 +513,7 @@ static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
     uint64_t src = j->room + (at - j->low);
     if (!j->type)
         return add_written(j, at, n);
-    int r = logs_put(j->d->logs, j->log, src, bytes, n);
+    int r = logs_put(j->logs, j->log, src, bytes, n);
     return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
 }
 
@@ -430,8 +585,11 @@ static int cannot_read(int r, struct err *e)
 
 static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
 {
-    struct compare c = {room->old, room->view, (size_t)(hi - lo), RAW_BLOCK};
-    int r = tensor_round_read(j->d, j->round, j->head + lo, room->view, c.n);
+    struct compare c = {room->old, room->in, (size_t)(hi - lo), RAW_BLOCK};
+    int r = 0;
+    if (lo >= j->old)
+        return logs_failed(add_written(j, lo, hi - lo), e);
+    r = tensor_round_read(j->d, j->round, lo, room->in, c.n);
     if (r == 0)
         r = tensor_view_read(j->base, TENSOR_RAW, lo, room->old, c.n);
     if (r < 0)
@@ -440,25 +598,43 @@ static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *roo
     return logs_failed(r, e);
 }
 
+/* Read the values, or the stored blocks to convert. */
+static int read_in(const struct job *j, uint64_t lo, uint64_t hi, void *dst)
+{
+    if (j->d)
+        return tensor_round_read(j->d, j->round, j->head + lo, dst, (size_t)(hi - lo));
+    const struct quant_type *t = quant_find(j->base->type);
+    lo = lo / j->width / t->block_len * t->block_bytes;
+    hi = hi / j->width / t->block_len * t->block_bytes;
+    return tensor_view_read(j->base, TENSOR_RAW, lo, dst, (size_t)(hi - lo));
+}
+
 static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
 {
-    const uint64_t first = lo / j->block;
+    const uint64_t first = lo / j->block, at = first * j->raw_block;
     const size_t blocks = (size_t)(hi / j->block - first);
+    const bool over = lo < j->old;
     struct compare c = {room->old, room->raw, blocks * j->raw_block, j->raw_block};
     struct quant_fault fault = {0};
     struct quant_importances imp = j->imp;
-    imp.first = first * j->type->block_len;
-    int r = tensor_round_read(j->d, j->round, j->head + lo, room->view, (size_t)(hi - lo));
-    if (r == 0)
-        r = tensor_view_read(j->base, TENSOR_RAW, first * j->raw_block, room->old, c.n);
+    const struct quant_importances *weigh = j->weigh ? &imp : NULL;
+    imp.first = lo / j->width;
+    int r = read_in(j, lo, hi, room->in);
+    if (r == 0 && over)
+        r = tensor_view_read(j->base, TENSOR_RAW, at, room->old, c.n);
     if (r < 0)
         return cannot_read(r, e);
-    r = quant_write(j->type, j->base->big, j->view, room->old, room->view, blocks, room->raw,
-                    j->weigh ? &imp : NULL, &fault);
-    fault.element += first * j->type->block_len;
+    if (j->d)
+        r = quant_write(j->type, j->base->big, j->view, over ? room->old : NULL, room->in, blocks,
+                        room->raw, weigh, &fault);
+    else
+        r = quant_convert(quant_find(j->base->type), j->type, j->base->big, room->in,
+                          blocks * j->type->block_len, room->raw, weigh, &fault);
+    fault.element += imp.first;
     if (r < 0)
-        return report_fault(r, j->type, &fault, j->base->n_dims, j->base->dims, e);
-    r = add_pieces(j, first, &c);
+        return report_fault(j, r, &fault, e);
+    r = j->whole ? logs_put(j->logs, j->log, j->room + at, room->raw, c.n)
+                 : add_pieces(j, first, &c);
     return logs_failed(r, e);
 }
 
@@ -492,11 +668,20 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
     struct job *j = arg;
     struct err e = {0};
     uint64_t lo = unit * j->unit, hi = min_u64(j->size, lo + j->unit);
-    if (!written_in(j, &lo, &hi))
+    int r = 0;
+    if (!j->whole && !written_in(j, &lo, &hi))
         return 0;
-    int r = j->type ? judge_values(j, lo, hi, room, &e) : judge_bytes(j, lo, hi, room, &e);
-    if (r < 0)
-        note_failure(&j->work, unit, &e);
+    for (uint64_t upto; r == 0 && lo < hi; lo = upto) {
+        upto = lo < j->old ? min_u64(hi, j->old) : hi;
+        r = j->type ? judge_values(j, lo, upto, room, &e) : judge_bytes(j, lo, upto, room, &e);
+    }
+    if (r == 0)
+        return 0;
+    LOCKED(&j->units.lock);
+    if (!j->why.code || unit < j->failed) {
+        j->failed = unit;
+        j->why = e;
+    }
     return r;
 }
 
@@ -522,32 +707,46 @@ static int by_place(const void *a, const void *b)
 static int reserve(struct job *j, struct err *e)
 {
     uint64_t lo = 0, hi = j->size;
-    if (!j->type || !written_in(j, &lo, &hi))
+    if (!j->type || (!j->whole && !written_in(j, &lo, &hi)))
         return 0;
     lo = lo / j->block * j->raw_block;
     hi = hi / j->block * j->raw_block;
     j->low = lo;
-    return logs_take(j->d->logs, hi - lo, tensor_base_offset(j->base) + lo, &j->log, &j->room, e);
+    int r = logs_take(j->logs, hi - lo, tensor_base_offset(j->base) + lo, &j->log, &j->room, e);
+    if (r < 0 || !j->whole)
+        return r;
+    r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
+    if (r < 0)
+        return err_set(e, r, "no memory");
+    j->piece[j->n++] = (struct tensor_piece){0, hi, j->room, log_ref(j->log)};
+    return 0;
 }
 
-/* Judge the bytes written to a tensor that keeps its number of elements and its type. */
-static int judge_changes(struct job *j, const struct units_watch *watch, struct tensor_edit *ret,
-                         struct err *e)
+/* Run all units. imp: the importances of the tensor's columns, or NULL. Sets everything in *ret but
+ * its shape. */
+static int run(struct job *j, const struct imatrix_row *imp, const struct units_watch *watch,
+               struct tensor_edit *ret, struct err *e)
 {
-    j->work.units = (struct units){.n = (j->size + j->unit - 1) / j->unit,
-                                   .unit = judge_unit,
-                                   .next = next_unit,
-                                   .arg = j,
-                                   .room = sizeof(struct room)};
-    int r = find_importances(j->base->imp, j->type, j->base->n_dims, j->base->dims, &j->imp,
-                             &j->weigh, e);
+    int r = 0;
+    j->units = (struct units){.n = (j->size + j->unit - 1) / j->unit,
+                              .unit = judge_unit,
+                              .next = j->whole ? NULL : next_unit,
+                              .arg = j,
+                              .room = sizeof(struct room)};
+    if (imp && j->type && j->type->weighs != QUANT_IGNORES) {
+        j->weigh = &j->imp;
+        r = imatrix_fit(imp, j->n_dims, j->dims, &j->imp, e);
+    }
     if (r == 0)
         r = reserve(j, e);
-    if (r < 0)
-        return r;
-    r = run_units(&j->work, watch, e);
+    if (r == 0 && (r = units_run(&j->units, watch)) < 0) {
+        if (r == -EINTR || r == -ENOMEM)
+            (void)err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
+        else if (e)
+            *e = j->why;
+    }
     log_unref(j->log);
-    struct tensor_edit edit = {.piece = j->piece, .n = j->n};
+    struct tensor_edit edit = {.shaped = j->whole, .whole = j->whole, .piece = j->piece, .n = j->n};
     if (j->n)
         qsort(j->piece, j->n, sizeof(*j->piece), by_place);
     if (r < 0)
@@ -557,75 +756,104 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
     return r;
 }
 
-/* Make the job for a round. npy: the draft's header, or NULL if there is none. */
-static struct job make_job(struct draft *d, const struct tensor_round *round, const struct npy *npy)
+static void take_values(struct job *j, const struct quant_type *type, unsigned width)
 {
-    const uint64_t head = npy ? npy->header : 0;
+    j->type = type;
+    j->width = width;
+    j->unit = (uint64_t)TENSOR_STRETCH * width;
+    j->block = (uint64_t)type->block_len * width;
+    j->raw_block = type->block_bytes;
+}
+
+/* Make the job for a round. npy: the draft's header, or NULL if there is none. shape: that of a new
+ * tensor, or of one that gets another number of elements; else NULL. */
+static struct job make_job(struct draft *d, const struct tensor_round *round, const struct npy *npy,
+                           const struct tensor_shape *shape)
+{
     const struct tensor_base *base = round->base;
-    struct job j = {.d = d, .base = base, .head = head, .size = round->size - head};
-    j.round = round;
+    const struct tensor_view_kind *kind = &tensor_views[d->view];
+    struct job j = {.d = d, .round = round, .base = base, .logs = d->logs, .whole = shape};
+    j.n_dims = shape ? shape->n_dims : base->n_dims;
+    j.dims = shape ? shape->dims : base->dims;
+    j.head = npy ? npy->header : 0;
+    j.size = round->size - j.head;
     if (d->view == TENSOR_RAW) {
         j.unit = RAW_UNIT;
         j.block = RAW_BLOCK;
+        j.old = base->nbytes;
         return j;
     }
-    j.type = quant_find(base->type);
-    j.view = npy ? tensor_npy_values(npy) : tensor_view_values(d->view);
-    unsigned width = tensor_values_width(j.view);
-    j.unit = (uint64_t)TENSOR_STRETCH * width;
-    j.block = (uint64_t)j.type->block_len * width;
-    j.raw_block = j.type->block_bytes;
+    take_values(&j, quant_find(shape ? shape->type : base->type),
+                npy ? npy->width : kind->form->width);
+    j.view = !npy ? kind->values : npy->width == 2 ? QUANT_F16 : QUANT_F32;
+    j.old = min_u64(j.size, base->n_elem * j.width);
     return j;
 }
 
-/* ---- encoding all values again ---- */
+/* ---- convert ---- */
 
-struct reader {
-    struct draft *d;
-    uint64_t head;
-    unsigned width;
-};
+/* From this size on, the file system is first queried for free space, because encoding takes a
+ * while. */
+#define ROOM_ASKED ((uint64_t)1 << 20)
 
-static int read_values(void *arg, uint64_t first, void *dst, size_t n)
+static int check_convert(const struct tensor_base *base, const struct quant_type *to,
+                         struct tensor_shape *shape, const struct logs *logs, struct err *e)
 {
-    const struct reader *rd = arg;
-    size_t got = 0;
-    int r = tensor_draft_read(rd->d, rd->head + first * rd->width, dst, n * rd->width, &got);
-    memset((uint8_t *)dst + got, 0, r == 0 ? n * rd->width - got : 0);
-    return r;
+    uint64_t nbytes;
+    if (!view_exists(base, TENSOR_F32))
+        return err_set(e, -EOPNOTSUPP, "the values of this tensor cannot be read");
+    if (!quant_can_encode(to, base->big))
+        return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here",
+                       to ? to->name : "an unknown type");
+    if (to->weighs == QUANT_NEEDS && !base->imp)
+        return needs_importances(to, e);
+    *shape = (struct tensor_shape){.type = to->id, .n_dims = base->n_dims};
+    for (uint32_t i = 0; i < base->n_dims && i < TENSOR_MAX_DIMS; i++)
+        shape->dims[i] = base->dims[i];
+    if (base->n_dims == 0)
+        shape->dims[shape->n_dims++] = 1;
+    const int r = tensor_shape_bytes(shape, &nbytes, e);
+    return r == 0 && nbytes >= ROOM_ASKED ? edit_room_for(logs->f, nbytes, "conversion", e) : r;
 }
 
-static int encode_all(struct draft *d, enum quant_view values, uint64_t head,
-                      const struct tensor_shape *shape, const struct tensor_base *old,
-                      const struct imatrix_row *imp, const struct units_watch *watch,
-                      struct tensor_edit *ret, struct err *e)
+int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
+                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
-    struct reader rd = {d, head, tensor_values_width(values)};
-    struct encoding j = {.view = values,
-                         .read = read_values,
-                         .arg = &rd,
-                         .shape = *shape,
-                         .big = d->base->big,
-                         .row = imp,
-                         .old = old,
-                         .logs = d->logs};
-    return encode_values(&j, watch, ret, e);
+    struct tensor_shape shape;
+    if (base->exists && base->type == type)
+        return TENSOR_SAME;
+    int r = check_convert(base, quant_find(type), &shape, logs, e);
+    if (r < 0)
+        return r;
+    struct job j = {.base = base,
+                    .logs = logs,
+                    .whole = true,
+                    .n_dims = shape.n_dims,
+                    .dims = shape.dims,
+                    .size = base->n_elem * 4};
+    take_values(&j, quant_find(type), 4);
+    r = run(&j, base->imp, watch, ret, e);
+    if (r < 0)
+        return r;
+    ret->shape = shape;
+    return TENSOR_CHANGED;
 }
 
 /* ---- the result for a draft ---- */
 
-/* Check the length. Returns 0 if it is right, otherwise a verdict or -EINVAL. */
-static int check_length(const struct tensor_round *round, uint64_t whole, struct err *e)
+/* Check the length; what: the file, as the subject of the message. Returns 0 if it is right,
+ * otherwise a verdict or -EINVAL. */
+static int check_length(uint64_t has, uint64_t whole, const char *what, const char *name,
+                        struct err *e)
 {
-    if (round->size < whole) {
-        (void)err_set(e, -EINVAL, "it has %llu of %llu bytes", (unsigned long long)round->size,
-                      (unsigned long long)whole);
-        return TENSOR_SHORT;
-    }
-    if (round->size > whole)
-        return err_set(e, -EINVAL, "it has %llu bytes, %llu too many",
-                       (unsigned long long)round->size, (unsigned long long)(round->size - whole));
-    return 0;
+    if (has > whole)
+        return err_set(e, -EINVAL, "%s%s has %llu bytes, type and shape make %llu", what, name,
+                       (unsigned long long)has, (unsigned long long)whole);
+    if (has == whole)
+        return 0;
+    (void)err_set(e, -EINVAL, "%s%s has %llu of %llu bytes", what, name, (unsigned long long)has,
+                  (unsigned long long)whole);
+    return TENSOR_SHORT;
 }
 
 /* Get the draft's header. Returns 0, a verdict or -errno. */
@@ -640,12 +868,12 @@ static int find_header(struct draft *d, uint64_t size, struct npy *ret, struct e
     return TENSOR_SHORT;
 }
 
-static bool same_dims(const struct tensor_base *b, const struct npy *npy)
+/* True if an array has this shape; one without dimensions counts as a single 1. */
+static bool is_shape(const struct npy *npy, uint32_t n_dims, const uint64_t *dims)
 {
-    if (b->n_dims == 0)
+    if (n_dims == 0)
         return npy->n_dims == 1 && npy->dims[0] == 1;
-    return b->n_dims == npy->n_dims &&
-           memcmp(b->dims, npy->dims, npy->n_dims * sizeof(npy->dims[0])) == 0;
+    return n_dims == npy->n_dims && memcmp(dims, npy->dims, n_dims * sizeof(*dims)) == 0;
 }
 
 /* True if values have moved, so that all must be judged. The layout is compared with that of the
@@ -653,11 +881,11 @@ static bool same_dims(const struct tensor_base *b, const struct npy *npy)
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const struct tensor_base *base = round->base;
-    const unsigned width = tensor_view_form(d->view)->width;
+    const unsigned width = tensor_views[d->view].form->width;
     const uint64_t header = tensor_view_size(base, d->view) - base->n_elem * width;
     if (round->cut == 0)
         return npy->header != d->layout.header || npy->width != d->layout.width;
-    return !same_dims(base, npy) || npy->header != header || npy->width != width;
+    return !is_shape(npy, base->n_dims, base->dims) || npy->header != header || npy->width != width;
 }
 
 static int judge_npy(struct draft *d, struct tensor_round *round, const struct units_watch *watch,
@@ -669,7 +897,7 @@ static int judge_npy(struct draft *d, struct tensor_round *round, const struct u
     uint64_t nbytes;
     int r = find_header(d, round->size, &npy, e);
     if (r == 0)
-        r = check_length(round, npy.header + npy.n_elem * npy.width, e);
+        r = check_length(round->size, npy.header + npy.n_elem * npy.width, "it", "", e);
     if (r)
         return r;
     shape.n_dims = npy.n_dims;
@@ -679,12 +907,9 @@ static int judge_npy(struct draft *d, struct tensor_round *round, const struct u
         r = tensor_draft_detach(d, round, &npy);
     if (r < 0)
         return e && e->code ? r : logs_failed(r, e);
-    if (npy.n_elem != base->n_elem)
-        return encode_all(d, tensor_npy_values(&npy), npy.header, &shape, base, base->imp, watch,
-                          ret, e);
-    struct job j = make_job(d, round, &npy);
-    r = judge_changes(&j, watch, ret, e);
-    ret->shaped = !same_dims(base, &npy);
+    struct job j = make_job(d, round, &npy, npy.n_elem == base->n_elem ? NULL : &shape);
+    r = run(&j, base->imp, watch, ret, e);
+    ret->shaped = !is_shape(&npy, base->n_dims, base->dims);
     ret->shape = shape;
     return r;
 }
@@ -692,13 +917,13 @@ static int judge_npy(struct draft *d, struct tensor_round *round, const struct u
 static int judge(struct draft *d, struct tensor_round *round, const struct units_watch *watch,
                  struct tensor_edit *ret, struct err *e)
 {
-    if (tensor_view_is_npy(d->view))
+    if (tensor_views[d->view].npy)
         return judge_npy(d, round, watch, ret, e);
-    int r = check_length(round, tensor_view_size(round->base, d->view), e);
+    int r = check_length(round->size, tensor_view_size(round->base, d->view), "it", "", e);
     if (r)
         return r;
-    struct job j = make_job(d, round, NULL);
-    return judge_changes(&j, watch, ret, e);
+    struct job j = make_job(d, round, NULL, NULL);
+    return run(&j, round->base->imp, watch, ret, e);
 }
 
 int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
@@ -735,100 +960,64 @@ static int lacks(struct err *e, const char *what)
     return TENSOR_SHORT;
 }
 
-static int check_new_length(struct draft *d, uint64_t need, struct err *e)
+/* Judge a tensor by one of its views. The bytes of `raw` are taken unchanged. */
+static int judge_new(const struct tensor_new *t, struct draft *d, const struct tensor_round *round,
+                     const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
-    uint64_t have = atomic_load(&d->size);
-    const char *name = tensor_view_name(d->view);
-    if (have > need)
-        return err_set(e, -EINVAL, "a new tensor: %s has %llu bytes, type and shape make %llu",
-                       name, (unsigned long long)have, (unsigned long long)need);
-    if (have == need)
-        return 0;
-    (void)err_set(e, -EINVAL, "a new tensor: %s has %llu of %llu bytes", name,
-                  (unsigned long long)have, (unsigned long long)need);
-    return TENSOR_SHORT;
-}
-
-/* Judge a tensor by its view `raw`, whose bytes are taken unchanged. */
-static int judge_new_raw(const struct tensor_new *t, struct tensor_edit *ret, struct err *e)
-{
-    struct draft *d = t->draft[TENSOR_RAW];
+    const struct tensor_view_kind *kind = &tensor_views[d->view];
     struct tensor_shape shape = t->shape;
-    uint64_t nbytes;
-    if (!t->has_type || !t->has_shape)
-        return lacks(e, t->has_type ? "shape" : t->has_shape ? "type" : "type and shape");
-    shape.type = t->type;
-    int r = tensor_shape_bytes(&shape, &nbytes, e);
-    if (r == 0)
-        r = check_new_length(d, nbytes, e);
-    if (r)
-        return r;
-    r = tensor_draft_share(d, &shape, ret, e);
-    return r < 0 ? r : TENSOR_CHANGED;
-}
-
-static bool same_shape(const struct tensor_shape *s, const struct npy *npy)
-{
-    return s->n_dims == npy->n_dims &&
-           memcmp(s->dims, npy->dims, s->n_dims * sizeof(s->dims[0])) == 0;
-}
-
-/* Find the shape and where the values begin. */
-static int place_values(const struct tensor_new *t, struct draft *d, struct npy *npy,
-                        struct tensor_shape *shape, struct err *e)
-{
-    uint64_t size = atomic_load(&d->size);
-    const unsigned width = tensor_view_form(d->view)->width;
-    *shape = t->shape;
-    *npy = (struct npy){.width = width};
-    if (tensor_view_is_npy(d->view)) {
-        int r = find_header(d, size, npy, e);
+    struct npy npy = {0};
+    uint64_t whole;
+    int r = 0;
+    if (kind->npy) {
+        r = find_header(d, round->size, &npy, e);
         if (r == TENSOR_BEGUN)
             return lacks(e, "the values behind the NumPy header");
         if (r)
             return r;
-        if (t->has_shape && !same_shape(&t->shape, npy))
-            return err_set(e, -EINVAL, "a new tensor: %s and shape do not agree",
-                           tensor_view_name(d->view));
-        shape->n_dims = npy->n_dims;
-        memcpy(shape->dims, npy->dims, sizeof(npy->dims));
-    } else if (!t->has_shape) {
-        return lacks(e, "shape");
+        if (t->has_shape && !is_shape(&npy, shape.n_dims, shape.dims))
+            return err_set(e, -EINVAL, "a new tensor: %s and shape do not agree", kind->name);
+        shape.n_dims = npy.n_dims;
+        memcpy(shape.dims, npy.dims, sizeof(npy.dims));
+    } else if (!t->has_shape || (!t->has_type && !kind->form)) {
+        return lacks(e, t->has_shape                ? "type"
+                        : t->has_type || kind->form ? "shape"
+                                                    : "type and shape");
     }
-    shape->type = t->has_type ? t->type : tensor_view_form(d->view)->same;
-    return check_new_length(d, npy->header + tensor_shape_elements(shape) * npy->width, e);
-}
-
-static int judge_new_values(const struct tensor_new *t, struct draft *d,
-                            const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
-{
-    struct npy npy;
-    struct tensor_shape shape;
-    uint64_t nbytes;
-    int r = place_values(t, d, &npy, &shape, e);
+    shape.type = t->has_type ? t->type : kind->form->same;
+    r = tensor_shape_bytes(&shape, &whole, e);
+    if (r == 0 && kind->form)
+        whole = npy.header + elements_of(&shape) * (npy.header ? npy.width : kind->form->width);
+    if (r == 0)
+        r = check_length(round->size, whole, "a new tensor: ", kind->name, e);
     if (r)
         return r;
-    r = tensor_shape_bytes(&shape, &nbytes, e);
+    struct job j = make_job(d, round, kind->npy ? &npy : NULL, &shape);
+    r = run(&j, t->imp, watch, ret, e);
     if (r < 0)
         return r;
-    enum quant_view values =
-        tensor_view_is_npy(d->view) ? tensor_npy_values(&npy) : tensor_view_values(d->view);
-    return encode_all(d, values, npy.header, &shape, NULL, t->imp, watch, ret, e);
+    ret->shape = shape;
+    return TENSOR_CHANGED;
 }
 
 int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
                      struct tensor_edit *ret, struct err *e)
 {
-    if (t->draft[TENSOR_RAW])
-        return judge_new_raw(t, ret, e);
-    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-        struct draft *d = t->draft[order[i]];
-        if (d && atomic_load(&d->size) > 0)
-            return judge_new_values(t, d, watch, ret, e);
-    }
-    if (t->has_type && t->has_shape)
+    struct draft *d = t->draft[TENSOR_RAW];
+    struct tensor_round round;
+    for (size_t i = 0; !d && i < COUNT(order); i++)
+        if (t->draft[order[i]] && t->draft[order[i]]->size > 0)
+            d = t->draft[order[i]];
+    if (!d && t->has_type && t->has_shape)
         return lacks(e, "raw or values");
-    return lacks(e, t->has_type    ? "shape, and raw or values"
-                    : t->has_shape ? "type, and raw or values"
-                                   : "type, shape, and raw or values");
+    if (!d)
+        return lacks(e, t->has_type    ? "shape, and raw or values"
+                        : t->has_shape ? "type, and raw or values"
+                                       : "type, shape, and raw or values");
+    int r = tensor_draft_round(d, &round);
+    if (r < 0)
+        return err_set(e, r, "no memory");
+    r = judge_new(t, d, &round, watch, ret, e);
+    tensor_round_free(&round);
+    return r;
 }

@@ -478,8 +478,7 @@ static int check_views(const struct object *o, struct err *e)
 /* Judge the views of a new tensor in their present state, releasing the lock in the meantime. */
 static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret, struct err *e)
 {
-    struct tensor_new t = {.big = l->newest->view.snap->gguf->fmt.big,
-                           .has_type = o->has_type,
+    struct tensor_new t = {.has_type = o->has_type,
                            .has_shape = o->has_shape,
                            .type = o->type,
                            .shape = o->shape,

@@ -9,7 +9,7 @@
 #define LIVE_TENSORS_H
 
 #include "live/live.h"
-#include "live/tensor_base.h"
+#include "live/tensor_judge.h"
 
 /* Facts about a tensor's directory that are not in snapshots. */
 struct live_folder {

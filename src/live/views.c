@@ -30,7 +30,7 @@ static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     if (!edit_tensor_numbered(c, tensor, &t))
         return -ENOENT;
     bool new = t.old == EDIT_NONE;
-    int r = tensor_base_make(c->on.g, t.old, new ? NULL : base_store(l), t.old, t.content, ret);
+    int r = tensor_base_make(c->on.g, t.old, new ? NULL : base_store(l), t.content, ret);
     if (r == 0)
         (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.name_len);
     return r;
@@ -296,6 +296,18 @@ static int check_base(const struct draft *d, struct err *e)
     return 0;
 }
 
+static int apply(const struct tensor_edit *edit, struct edit_change *c, const struct edit_tensor *t,
+                 struct err *e)
+{
+    int r = 0;
+    if (edit->shaped)
+        r = edit_tensor_set(c, t->name, t->name_len, &edit->shape, edit->whole ? edit->piece : NULL,
+                            edit->whole ? edit->n : 0, e);
+    if (r == 0 && edit->n > 0 && !edit->whole)
+        r = edit_tensor_write(c, t->name, t->name_len, edit->piece, edit->n, e);
+    return r;
+}
+
 /* Make the edit part of the change. Returns 0 or -errno. Call with the lock held. */
 static int accept(struct round *o)
 {
@@ -308,10 +320,9 @@ static int accept(struct round *o)
     if (r == 0 && !edit_tensor_numbered(&l->next.change, d->object->number, &t))
         r = err_set(&o->e, -ENOENT, "the tensor was removed");
     if (r == 0)
-        r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.name_len, &o->e);
-    if (r < 0)
-        return r;
-    r = batch_check(l, &o->e);
+        r = apply(&o->edit, &l->next.change, &t, &o->e);
+    if (r == 0)
+        r = batch_check(l, &o->e);
     if (r == 0 && (r = view_base(l, d->object->number, &now)) < 0)
         (void)err_set(&o->e, r, "no memory for the edit");
     if (r < 0) {

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "live/tensor_base.h"
+#include "live/tensor_judge.h"
 
 /* Texts are short, so each prefix is checked. */
 enum { LONG = 512 };

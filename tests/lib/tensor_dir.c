@@ -68,7 +68,7 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
     x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     build(x, big, &s);
     open_store(x);
-    CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, 1, NULL, &x->base), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, NULL, &x->base), 0);
     x->f = (struct edit_file){.sys = &sys_libc, .dir = x->dir, .fd = -1, .name = NAME};
     logs_init(&x->logs, &x->f);
 }
@@ -134,7 +134,7 @@ struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct te
     CU_ASSERT_EQUAL_FATAL(
         tensor_content_make(shape, nbytes, edit->whole ? NULL : old, edit->piece, edit->n, &k), 0);
     CU_ASSERT_TRUE(!edit->whole || tensor_content_covers(k));
-    CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, 1, k, &ret), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, k, &ret), 0);
     tensor_content_unref(k);
     return ret;
 }

@@ -12,7 +12,7 @@
 
 #include "faultsys.h"
 #include "live/draft.h"
-#include "live/tensor_base.h"
+#include "live/tensor_judge.h"
 #include "model_dir.h"
 
 struct tensor_dir {

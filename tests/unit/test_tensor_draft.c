@@ -108,7 +108,7 @@ static void draw_values(uint8_t *dst, size_t n, unsigned width)
 static void write_some(struct pair *p)
 {
     static uint8_t bytes[MOST];
-    unsigned width = p->view == TENSOR_RAW ? 1 : tensor_view_form(p->view)->width;
+    unsigned width = p->view == TENSOR_RAW ? 1 : tensor_views[p->view].form->width;
     size_t n = 1 + tensor_dir_draw(tensor_dir_draw(3) ? 300 : tensor_dir_draw(4) ? 9000 : 300000);
     size_t off = tensor_dir_draw(p->most);
     if (p->most > MOST && tensor_dir_draw(3) == 0) { /* a large write */
@@ -142,7 +142,7 @@ static uint8_t *expected(const struct pair *p, int *want)
     if (p->view == TENSOR_RAW)
         memcpy(raw, p->shown, n);
     else
-        *want = quant_write(t, p->base->big, tensor_view_values(p->view), raw, p->shown,
+        *want = quant_write(t, p->base->big, tensor_views[p->view].values, raw, p->shown,
                             (size_t)p->base->n_elem / t->block_len, raw, NULL, &fault);
     if (*want == 0)
         return raw;

@@ -11,7 +11,6 @@
 #include "base/bytes.h"
 #include "base/count.h"
 #include "live/tensor_judge.h"
-#include "live/tensor_base.h"
 #include "quant/convert.h"
 #include "quant/encode.h"
 #include "quant/types.h"
@@ -29,7 +28,6 @@ static void making_begin(struct making *m, bool big)
     memset(m, 0, sizeof(*m));
     tensor_dir_make(&m->x, F32, big, SHAPE(4), NULL);
     CU_ASSERT_EQUAL_FATAL(tensor_base_none(big, &m->none), 0);
-    m->t.big = big;
 }
 
 static void making_end(struct making *m)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "live/tensor_base.h"
+#include "live/tensor_judge.h"
 #include "quant/types.h"
 
 static void check_line(const char *text, const struct err *e, const char *line)
