@@ -23,7 +23,8 @@
 #include "base/nearest.h"
 #include "base/path.h"
 #include "base/when.h"
-#include "check/file.h"
+#include "check/check.h"
+#include "check/filename.h"
 #include "check/summary.h"
 #include "command_diff.h"
 #include "derive/picture.h"
@@ -222,23 +223,19 @@ static void add_shown(struct buf *out, const char *text)
     show_all(out, text, strlen(text));
 }
 
-static int open_model(const struct model_path *m, struct header *h, struct summary *s,
-                      struct err *e)
+static int open_model(const struct model_path *m, struct summary *s, struct err *e)
 {
-    int r = m->error ? err_set(e, m->error, "%s", m->why) : header_open(m->path, h, e);
-    if (r == 0)
-        *s = (struct summary){h->g, path_name(m->path), h->shards, h->missing};
-    return r;
+    *s = (struct summary){0};
+    return m->error ? err_set(e, m->error, "%s", m->why) : summary_open(m->path, s, e);
 }
 
 /* Print a model's text. If there are several models, each text begins with the model's path. */
 static int print_text(const struct models *all, size_t i, struct buf *out)
 {
-    struct header h = {0};
     struct summary s;
     struct err e = {0};
     const char *label = model_label(&all->model[i]);
-    int r = open_model(&all->model[i], &h, &s, &e);
+    int r = open_model(&all->model[i], &s, &e);
     if (r < 0)
         (void)command_failed(label, e.msg, 1);
     if (r == 0 && all->n > 1) {
@@ -248,7 +245,7 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
     }
     if (r == 0)
         summary_text(&s, out);
-    header_free(&h);
+    gguf_free(s.g);
     return r;
 }
 
@@ -270,10 +267,9 @@ static const char *short_label(const struct model_path *m, const char *folder)
 
 static int add_row(const struct model_path *m, const char *folder, struct buf *lines)
 {
-    struct header h = {0};
     struct summary s;
     struct err e = {0};
-    int r = open_model(m, &h, &s, &e);
+    int r = open_model(m, &s, &e);
     add_shown(lines, short_label(m, folder));
     if (m->tags) { /* "llama3.1:8b, latest" */
         lines->len -= strlen(strrchr(m->label, '/'));
@@ -282,12 +278,10 @@ static int add_row(const struct model_path *m, const char *folder, struct buf *l
     }
     if (r < 0)
         buf_printf(lines, "\terror: %s", e.msg);
-    for (size_t i = 0; r == 0 && summary_head(i); i++) {
-        buf_char(lines, '\t');
-        summary_cell(&s, i, lines);
-    }
+    else
+        summary_row(&s, lines);
     buf_char(lines, '\n');
-    header_free(&h);
+    gguf_free(s.g);
     return r;
 }
 
@@ -295,10 +289,7 @@ static int table(const struct models *all, const char *folder, struct buf *out)
 {
     CLEANUP(buf_free) struct buf lines = BUF_INIT;
     int r = 0;
-    buf_str(&lines, "MODEL");
-    for (size_t i = 0; summary_head(i); i++)
-        buf_printf(&lines, "\t%s", summary_head(i));
-    buf_char(&lines, '\n');
+    buf_str(&lines, "MODEL" SUMMARY_HEAD "\n");
     for (size_t i = 0; i < all->n; i++)
         r |= add_row(&all->model[i], folder, &lines);
     buf_table(&lines, "llrrlr", NAME_MOST, out);
@@ -309,18 +300,17 @@ static int table(const struct models *all, const char *folder, struct buf *out)
  * returned. */
 static int add_json(struct json *j, const struct model_path *m)
 {
-    struct header h = {0};
     struct summary s;
     struct err e = {0};
     json_begin(j, NULL, "{");
     json_shown(j, "file", model_label(m));
-    const int r = open_model(m, &h, &s, &e);
+    const int r = open_model(m, &s, &e);
     if (r < 0)
         json_text(j, "error", e.msg);
     else
         summary_json(&s, j);
     json_end(j);
-    header_free(&h);
+    gguf_free(s.g);
     return r;
 }
 
@@ -364,10 +354,18 @@ static int info(const struct command_args *a)
 
 /* ---- --check ---- */
 
+/*
+ * With --json, a list with an object for each model:
+ *   {"file": PATH, "shards": N (0: not split),
+ *    "name": {"BaseName": ..., ...} or null if it does not follow the convention,
+ *    "findings": [{"severity": ..., "rule": ..., "file": ..., "what": ..., "where": ...}, ...],
+ *    "result": "clean|findings|unusable"}
+ */
 struct check {
     struct check_options opt;
-    bool json;
-    struct report report;           /* with --json */
+    bool as_json;
+    struct buf text;
+    struct json json;
     bool bar;                       /* a progress bar is drawn */
     struct timespec next;           /* when the bar may be drawn again */
     const struct model_path *model; /* the model being checked */
@@ -460,8 +458,14 @@ static void sink(void *arg, const struct check_finding *found)
         relabelled.file = buf_error(&label) ? found->file : (const char *)label.data;
     }
     clear_bar(c);
-    if (c->json) {
-        report_finding(&c->report, f);
+    if (c->as_json) {
+        json_begin(&c->json, NULL, "{");
+        json_text(&c->json, "severity", check_severity_name[f->severity]);
+        json_text(&c->json, "rule", f->rule);
+        json_shown(&c->json, "file", f->file);
+        json_text(&c->json, "what", f->what);
+        json_text(&c->json, "where", f->where);
+        json_end(&c->json);
         return;
     }
     report_line(&line, f);
@@ -470,20 +474,24 @@ static void sink(void *arg, const struct check_finding *found)
 
 static enum check_outcome check_model(struct check *c, const struct model_path *m)
 {
+    static const char *const result[] = {"clean", "findings", "findings", "unusable"};
     struct check_finding f = {CHECK_ERROR, CHECK_STRUCTURE, model_label(m), m->why,
                               m->label ? "store" : "directory"};
     enum check_outcome outcome = CHECK_UNUSABLE;
     c->model = m;
-    if (c->json)
-        report_file(&c->report, model_label(m), m->shards);
-    if (m->error) {
+    json_begin(&c->json, NULL, "{");
+    json_shown(&c->json, "file", model_label(m));
+    buf_printf(json_item(&c->json, "shards"), "%zu", m->shards);
+    file_name_json(&c->json, "name", path_name(model_label(m)));
+    json_begin(&c->json, "findings", "[\n");
+    if (m->error)
         sink(c, &f);
-    } else {
+    else
         outcome = check_file(m->path, &c->opt, sink, c);
-    }
     clear_bar(c);
-    if (c->json)
-        report_outcome(&c->report, outcome);
+    json_end(&c->json);
+    json_text(&c->json, "result", result[outcome]);
+    json_end(&c->json);
     return outcome;
 }
 
@@ -492,18 +500,20 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     enum check_outcome worst = CHECK_CLEAN;
     struct models all;
     int r = find_models(a, &all);
-    report_begin(&c->report);
+    c->json.out = &c->text;
+    json_begin(&c->json, NULL, "[\n");
     for (size_t i = 0; i < all.n && r == 0; i++) {
         enum check_outcome outcome = check_model(c, &all.model[i]);
         worst = outcome > worst ? outcome : worst;
     }
-    report_end(&c->report);
-    if (r == 0 && c->json)
-        r = buf_error(&c->report.text);
-    if (r == 0 && c->json)
-        command_print(&c->report.text);
+    json_end(&c->json);
+    buf_char(&c->text, '\n');
+    if (r == 0 && c->as_json)
+        r = buf_error(&c->text);
+    if (r == 0 && c->as_json)
+        command_print(&c->text);
     models_free(&all);
-    buf_free(&c->report.text);
+    buf_free(&c->text);
     return r < 0 ? (enum check_outcome)command_failed(NULL, "no memory", CHECK_UNUSABLE) : worst;
 }
 
@@ -512,7 +522,7 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
 static int check(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
-    struct check c = {.opt.values = a->value != NULL, .json = command_has(a, OPTION_JSON)};
+    struct check c = {.opt.values = a->value != NULL, .as_json = command_has(a, OPTION_JSON)};
     enum check_outcome outcome = CHECK_UNUSABLE;
     c.opt.arg = &c;
     c.opt.progress = isatty(STDERR_FILENO) ? draw_bar : NULL;

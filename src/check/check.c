@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of rules, and how findings are reported: see check.h. */
+/* The table of rules, the search for NaN and infinity, and the check of a model's files: see
+ * check.h. */
 #include "check/check.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/count.h"
 #include "base/path.h"
-#include "check/filename.h"
+#include "base/pool.h"
+#include "edit/open.h"
+#include "model/snapshot.h"
+#include "quant/types.h"
 
 const char *const check_severity_name[] = {"note", "warning", "error"};
 
 /* In the order of application. */
-static const struct rule *const lists[] = {layout_rules, keys_rules,     tokenizer_rules,
-                                           model_rules,  template_rules, needs_rules,
-                                           name_rules};
+static const struct rule *const lists[] = {layout_rules, keys_rules, needs_rules, name_rules};
 
 const char *check_any_rule_id(size_t i)
 {
@@ -28,10 +34,70 @@ const char *check_any_rule_id(size_t i)
     return others[i];
 }
 
+/* ---- findings ---- */
+
+void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
+{
+    char what[1024];
+    va_list ap;
+    c->last = s;
+    if (c->reported++ >= CHECK_MOST)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    c->sink(c->arg, &(struct check_finding){s, c->rule, c->label, what, where});
+}
+
+const char *at_key(struct checker *c, uint32_t key)
+{
+    const struct gguf_kv *kv = &c->g->kv[key];
+    char name[SHOW_MAX];
+    (void)snprintf(c->where, sizeof(c->where), "key '%s'",
+                   show(name, gguf_key(c->g, kv), kv->key_len));
+    return c->where;
+}
+
+const char *at_tensor(struct checker *c, uint32_t tensor)
+{
+    const struct gguf_tensor *t = &c->g->tensor[tensor];
+    char name[SHOW_MAX];
+    (void)snprintf(c->where, sizeof(c->where), "tensor '%s'",
+                   show(name, gguf_name(c->g, t), t->name_len));
+    return c->where;
+}
+
+const char *at_bytes(struct checker *c, uint64_t first, uint64_t last)
+{
+    (void)snprintf(c->where, sizeof(c->where), "bytes %" PRIu64 " to %" PRIu64, first, last - 1);
+    return c->where;
+}
+
+/* Report the number of findings that were left out since the last call. */
+static void report_rest(struct checker *c)
+{
+    char what[64];
+    if (c->reported > CHECK_MOST) {
+        (void)snprintf(what, sizeof(what), "%u more of these", c->reported - CHECK_MOST);
+        c->sink(c->arg, &(struct check_finding){c->last, c->rule, c->label, what, ""});
+    }
+    c->reported = 0;
+}
+
+void report_line(struct buf *out, const struct check_finding *f)
+{
+    show_all(out, f->file, strlen(f->file));
+    buf_printf(out, ": %s: %s", check_severity_name[f->severity], f->what);
+    if (f->where[0])
+        buf_printf(out, " (%s)", f->where);
+    buf_char(out, '\n');
+}
+
+/* ---- rules ---- */
+
 static void apply(struct checker *c, const struct rule *rule)
 {
     c->rule = rule->id;
-    c->reported = 0;
     for (c->at = 0; rule->key && c->at < c->g->n_kv; c->at++) {
         const struct gguf_kv *kv = &c->g->kv[c->at];
         struct gguf_value v = gguf_value(c->g, kv);
@@ -47,17 +113,20 @@ static void apply(struct checker *c, const struct rule *rule)
 int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 {
     struct key_index index;
-    struct checker c = {.g = m->g,
+    struct checker c = {.m = m,
+                        .g = m->g,
                         .index = &index,
-                        .src = m->src,
-                        .file = m->file,
                         .label = m->label,
                         .arch = fact_text(m->g, "general.architecture"),
-                        .shards = m->shards,
-                        .faults_reported = m->faults_reported,
                         .padding_left = m->padding_most ? m->padding_most : UINT64_MAX,
+                        .rule = CHECK_STRUCTURE,
                         .sink = sink,
                         .arg = arg};
+    if (m->interrupted) {
+        report(&c, CHECK_WARNING, "journal",
+               "an interrupted edit counts as written (--recover writes it)");
+        c.reported = 0;
+    }
     key_index(&index);
     for (size_t k = 0; k < COUNT(lists); k++)
         for (const struct rule *rule = lists[k]; rule->id && c.error == 0; rule++)
@@ -66,129 +135,552 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
     return c.error;
 }
 
-void check_tell_journal(const char *label, check_sink *sink, void *arg)
+/*
+ * ---- values ----
+ *
+ * Tensors are divided into pieces, the units of base/pool.h. A piece is decoded in chunks that fit
+ * the first-level cache, where a quick pass checks that all values are finite. Only chunks that
+ * fail the check are counted value by value.
+ */
+
+/* Numbers of elements: multiples of every block length (QUANT_MAX_BLOCK_LEN). */
+enum { CHUNK = 6144, PIECE = 192 * CHUNK };
+_Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
+
+enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
+
+/* Places of the scales in a type's blocks. `hidden`: a bad scale may not show in any value. */
+static const struct scales {
+    uint8_t kind, n, at[2];
+    bool hidden;
+} scales[QUANT_N_TYPES] = {
+    [Q4_0_ID] = {HALVES, 1, {0}, false},        [Q4_1_ID] = {HALVES, 2, {0, 2}, false},
+    [Q5_0_ID] = {HALVES, 1, {0}, false},        [Q5_1_ID] = {HALVES, 2, {0, 2}, false},
+    [Q8_0_ID] = {HALVES, 1, {0}, false},        [Q8_1_ID] = {HALVES, 2, {0, 2}, true},
+    [Q2_K_ID] = {HALVES, 2, {80, 82}, false},   [Q3_K_ID] = {HALVES, 1, {108}, false},
+    [Q4_K_ID] = {HALVES, 2, {0, 2}, false},     [Q5_K_ID] = {HALVES, 2, {0, 2}, false},
+    [Q6_K_ID] = {HALVES, 1, {208}, false},      [Q8_K_ID] = {SINGLE, 1, {0}, false},
+    [IQ2_XXS_ID] = {HALVES, 1, {0}, false},     [IQ2_XS_ID] = {HALVES, 1, {0}, false},
+    [IQ3_XXS_ID] = {HALVES, 1, {0}, false},     [IQ1_S_ID] = {HALVES, 1, {0}, false},
+    [IQ4_NL_ID] = {HALVES, 1, {0}, false},      [IQ3_S_ID] = {HALVES, 1, {0}, false},
+    [IQ2_S_ID] = {HALVES, 1, {0}, false},       [IQ4_XS_ID] = {HALVES, 1, {0}, false},
+    [IQ1_M_ID] = {SPREAD_HALF, 1, {48}, false}, [TQ1_0_ID] = {HALVES, 1, {52}, false},
+    [TQ2_0_ID] = {HALVES, 1, {64}, false},      [MXFP4_ID] = {E8M0, 1, {0}, true},
+    [NVFP4_ID] = {UE4M3, 4, {0}, true},         [Q1_0_ID] = {HALVES, 1, {0}, false},
+    [Q2_0_ID] = {HALVES, 1, {0}, false},
+};
+
+/* True if all bits of the exponent are set: infinite or NaN. */
+static bool bad_half(uint16_t h)
 {
-    report(&(struct checker){.rule = CHECK_STRUCTURE, .label = label, .sink = sink, .arg = arg},
-           CHECK_WARNING, "journal", "an interrupted edit counts as written (--recover writes it)");
+    return (h & 0x7c00) == 0x7c00;
 }
 
-/* ---- findings ---- */
-
-static void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt,
-                 va_list ap) __attribute__((format(printf, 4, 0)));
-
-static void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt,
-                 va_list ap)
+static bool bad_single(uint32_t u)
 {
-    char what[1024];
-    c->last = s;
-    if (c->reported++ >= CHECK_MOST)
+    return (u & 0x7f800000) == 0x7f800000;
+}
+
+static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
+{
+    bool bad = false;
+    const uint8_t *p = block + s->at[0];
+    switch (s->kind) {
+    case HALVES:
+        for (size_t i = 0; i < s->n; i++)
+            bad |= bad_half(get_u16(block + s->at[i], big));
+        return bad;
+    case SINGLE:
+        return bad_single(get_u32(p, big));
+    case SPREAD_HALF: /* bits 8 to 15 of the half are in the high nibbles of the last two words */
+        return (get_u16(p + 6, big) >> 12 << 12 & 0x7000) == 0x7000 &&
+               (get_u16(p + 4, big) & 0xc000) == 0xc000;
+    case E8M0: /* NaN by the OCP specification, but ggml reads it as 2^127 */
+        return p[0] == 0xff;
+    case UE4M3: /* NaN, but ggml reads it as 0 */
+        for (size_t i = 0; i < s->n; i++)
+            bad |= (p[i] & 0x7f) == 0x7f;
+        return bad;
+    default:
+        return false;
+    }
+}
+
+struct piece {
+    const struct quant_type *type;
+    bool big;
+    const uint8_t *data; /* data of the tensor */
+    uint64_t first;      /* index of the first element, a multiple of the block's length */
+    uint64_t n;          /* number of elements */
+    float *room;         /* room for CHUNK floats */
+    struct scan_result found;
+};
+
+static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
+{
+    if (r->nan + r->inf + r->scales == 0)
+        r->first = element;
+    ++*counter;
+}
+
+static void count_floats(struct piece *p, uint64_t first, const uint8_t *floats, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = get_u32(floats + 4 * i, false);
+        if (bad_single(u))
+            count_at(&p->found, first + i, u & 0x007fffff ? &p->found.nan : &p->found.inf);
+    }
+}
+
+static void count_scales(struct piece *p, uint64_t first, size_t n)
+{
+    const struct quant_type *t = p->type;
+    const struct scales *s = &scales[t->id];
+    const uint8_t *block = p->data + first / t->block_len * t->block_bytes;
+    for (size_t i = 0; s->kind != NO_SCALE && i < n; i += t->block_len, block += t->block_bytes)
+        if (bad_scale(s, block, p->big))
+            count_at(&p->found, first + i, &p->found.scales);
+}
+
+/* A finite double may be infinite as float32, so the doubles themselves are checked. */
+static void scan_doubles(struct piece *p)
+{
+    for (uint64_t i = p->first; i < p->first + p->n; i++) {
+        uint64_t u = get_u64(p->data + 8 * i, p->big);
+        if ((u & 0x7ff0000000000000) == 0x7ff0000000000000)
+            count_at(&p->found, i, u & 0x000fffffffffffff ? &p->found.nan : &p->found.inf);
+    }
+}
+
+/* Runs under map_guard(). */
+static int scan_piece(void *arg)
+{
+    struct piece *p = arg;
+    bool as_is = p->type->id == F32_ID && !p->big;
+    if (p->type->id == F64_ID) {
+        scan_doubles(p);
+        return 0;
+    }
+    for (uint64_t at = p->first, end = at + p->n; at < end; at += CHUNK) {
+        size_t n = (size_t)min_u64(CHUNK, end - at);
+        const uint8_t *floats = as_is ? p->data + 4 * at : (const uint8_t *)p->room;
+        if (!as_is)
+            quant_read_f32(p->type, p->big, p->data, 4 * at, 4 * n, p->room);
+        bool finite = quant_all_finite(floats, n);
+        if (!finite || scales[p->type->id].hidden)
+            count_scales(p, at, n);
+        if (!finite)
+            count_floats(p, at, floats, n);
+    }
+    return 0;
+}
+
+struct work {
+    const struct gguf *g;
+    const struct map *map;
+    struct scan_result *found; /* protected by the units' lock */
+    /* owned: the number of each tensor's first piece, then the number of pieces */
+    uint64_t *begin;
+    struct units units;
+};
+
+/* True if the tensor can be scanned; otherwise records that it cannot. */
+static bool scannable(const struct gguf *g, uint64_t size, const struct gguf_tensor *t,
+                      struct scan_result *r)
+{
+    const struct quant_type *type = gguf_type(t);
+    r->unread = t->n_elem && (!quant_has_values(type, g->fmt.big) ||
+                              within_u64(t->off, t->nbytes, size) < t->nbytes);
+    return !r->unread && t->n_elem && type->id != I8_ID && type->id != I16_ID &&
+           type->id != I32_ID && type->id != I64_ID;
+}
+
+/* Add the result of a piece; the pieces of a tensor may finish in any order. */
+static void add_piece(struct work *w, uint32_t tensor, const struct scan_result *f)
+{
+    struct scan_result *r = &w->found[tensor];
+    LOCKED(&w->units.lock);
+    bool had = r->nan || r->inf || r->scales, has = f->nan || f->inf || f->scales;
+    if (has)
+        r->first = had ? min_u64(r->first, f->first) : f->first;
+    r->nan += f->nan;
+    r->inf += f->inf;
+    r->scales += f->scales;
+}
+
+static int scan_unit(void *arg, uint64_t unit, void *room)
+{
+    struct work *w = arg;
+    /* the last tensor that begins at or before the piece, because those without pieces come first */
+    const uint32_t i =
+        (uint32_t)upto_u64(w->begin, 0, sizeof(*w->begin), w->g->n_tensors, unit) - 1;
+    const struct gguf_tensor *t = &w->g->tensor[i];
+    struct piece p = {.type = gguf_type(t),
+                      .big = w->g->fmt.big,
+                      .data = w->map->data + t->off,
+                      .first = (unit - w->begin[i]) * PIECE,
+                      .room = room};
+    p.n = min_u64(PIECE, t->n_elem - p.first);
+    int r = map_guard(scan_piece, &p);
+    if (r == 0)
+        add_piece(w, i, &p.found);
+    return r;
+}
+
+int scan_run(const struct gguf *g, const struct map *map, const struct units_watch *watch,
+             struct scan_result *found)
+{
+    const uint32_t n = g->n_tensors;
+    uint64_t end = 0;
+    struct work w = {.g = g, .map = map, .found = found};
+    w.begin = calloc((size_t)n + 1, sizeof(*w.begin));
+    if (!w.begin)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        const bool scan = scannable(g, map->size, t, &found[i]);
+        w.begin[i + 1] = w.begin[i] + (scan ? t->n_elem / PIECE + (t->n_elem % PIECE != 0) : 0);
+        end = scan ? max_u64(end, t->off + t->nbytes) : end;
+    }
+    w.units = (struct units){
+        .n = w.begin[n], .unit = scan_unit, .arg = &w, .room = CHUNK * sizeof(float)};
+    int r = w.units.n ? units_run(&w.units, watch) : 0;
+    free(w.begin);
+    return r < 0 ? r : map_check(map, end);
+}
+
+/* ---- the files of a model ---- */
+
+/* A file, opened and parsed as far as possible. */
+struct part {
+    struct model_file m; /* the path is the name in findings */
+    struct gguf *g;      /* owned; NULL if parsing failed */
+    bool faults;         /* the parser found faults and reported them */
+};
+
+/* Report "WHERE: WHY" as an error. */
+static void tell_err(struct checker *c, const struct err *e)
+{
+    char where[sizeof(e->msg)];
+    memcpy(where, e->msg, e->where);
+    where[e->where] = '\0';
+    report(c, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
+}
+
+static void on_fault(void *arg, const struct err *e)
+{
+    tell_err(arg, e);
+}
+
+static int parse(struct part *p, struct checker *structure, struct err *e)
+{
+    struct err first = {0};
+    int r = model_parse(&p->m, 0, &p->g, &first);
+    if (r == 0)
+        return 0;
+    if (!p->m.src.read) { /* opening failed */
+        *e = first;
+        return r;
+    }
+    p->faults = true;
+    unsigned reported = structure->reported;
+    (void)gguf_parse_faults(&p->m.src, on_fault, structure, &p->g, e);
+    if (structure->reported == reported && e->code == 0) /* the medium failed, or memory ran out */
+        *e = first;
+    return r;
+}
+
+static void part_free(struct part *p)
+{
+    gguf_free(p->g);
+    model_free(&p->m);
+    *p = (struct part){0};
+}
+
+struct job {
+    const struct check_options *opt;
+    check_sink *sink;
+    void *arg;
+    enum check_outcome outcome;
+    struct checker structure; /* reports the parser's faults */
+    struct checker set;       /* reports why the files of a split model do not fit together */
+    struct split split;
+    struct part *part; /* owned; without a header if it is missing or unreadable */
+    size_t n;
+    /* Numbers of bytes to scan: in earlier parts, in this one, in all. */
+    uint64_t before, now, total;
+};
+
+/* Count a finding before the caller's sink gets it: findings decide the outcome. */
+static void count(void *arg, const struct check_finding *f)
+{
+    struct job *j = arg;
+    const enum check_outcome outcome = (enum check_outcome)f->severity; /* of the same order */
+    j->outcome = outcome > j->outcome ? outcome : j->outcome;
+    j->sink(j->arg, f);
+}
+
+static bool ignored(const struct job *j, const char *rule)
+{
+    for (const char *at = j->opt->ignore; at && *at; at += *at == ',') {
+        const size_t n = strcspn(at, ",");
+        if (n == strlen(rule) && memcmp(at, rule, n) == 0)
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+/* Count a finding of a rule, which may be ignored. */
+static void count_rule(void *arg, const struct check_finding *f)
+{
+    const struct job *j = arg;
+    if (!ignored(j, f->rule))
+        count(arg, f);
+}
+
+static void unusable(struct job *j, struct checker *c, const char *label, const struct err *e)
+{
+    c->label = label;
+    if (e->code)
+        tell_err(c, e);
+    j->outcome = CHECK_UNUSABLE;
+}
+
+static void no_memory(struct job *j, const char *label)
+{
+    unusable(j, &j->structure, label, &(struct err){-ENOMEM, "no memory", 0});
+}
+
+static void cannot(struct job *j, const char *label, const char *what, int r)
+{
+    struct err e = {0};
+    (void)err_set(&e, r, "cannot %s: %s", what, strerror(-r));
+    unusable(j, &j->structure, label, &e);
+}
+
+static void load(struct job *j, size_t i, const char *path)
+{
+    struct part *p = &j->part[i];
+    struct err e = {0};
+    char *own = j->split.n ? split_path(&j->split, i) : strdup(path), where[64];
+    if (!own) {
+        no_memory(j, path);
         return;
-    (void)vsnprintf(what, sizeof(what), fmt, ap);
-    c->sink(c->arg, &(struct check_finding){s, c->rule, c->label, what, where});
+    }
+    j->structure.label = own;
+    int r = model_find(own, &p->m, &e);
+    r = r == 0 ? parse(p, &j->structure, &e) : r;
+    if (r == -ENOENT && j->split.n) {
+        (void)snprintf(where, sizeof(where), "shard %zu of %zu", i + 1, j->n);
+        j->set.label = own;
+        report(&j->set, CHECK_ERROR, where, "%s", e.msg);
+        j->outcome = CHECK_UNUSABLE;
+    } else if (r < 0) {
+        unusable(j, &j->structure, own, &e);
+    }
+    report_rest(&j->structure);
+    if (!p->g)
+        part_free(p);
+    free(own);
 }
 
-void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
+/* Report whether file i fits the others. tensors: the number in all files, or NULL if unknown. */
+static void check_part(struct job *j, size_t i, const uint64_t *tensors)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    tell(c, s, where, fmt, ap);
-    va_end(ap);
+    const struct part *p = &j->part[i];
+    const struct gguf *first = j->part[0].g ? j->part[0].g : p->g;
+    struct err e = {0};
+    int r = merge_check(first, p->g, i, j->n, &e);
+    if (r == 0 && tensors)
+        r = merge_check_total(p->g, *tensors, &e);
+    if (r < 0)
+        unusable(j, &j->set, p->m.path, &e);
 }
 
-#define WHERE_MAX (SHOW_MAX + 64)
-
-void report_key(struct checker *c, enum check_severity s, uint32_t key, const char *fmt, ...)
+static void check_extra(struct job *j, const char *path)
 {
-    const struct gguf_kv *kv = &c->g->kv[key];
-    char name[SHOW_MAX], where[WHERE_MAX];
-    va_list ap;
-    (void)snprintf(where, sizeof(where), "key '%s'", show(name, gguf_key(c->g, kv), kv->key_len));
-    va_start(ap, fmt);
-    tell(c, s, where, fmt, ap);
-    va_end(ap);
+    struct err e = {0};
+    char *extra = split_path(&j->split, j->n);
+    if (!extra) {
+        no_memory(j, path);
+    } else if (access(extra, F_OK) == 0) {
+        (void)err_set(&e, -EBADMSG, "one shard too many: the model has %zu", j->n);
+        unusable(j, &j->set, extra, &e);
+    }
+    free(extra);
 }
 
-void report_tensor(struct checker *c, enum check_severity s, uint32_t tensor, const char *fmt, ...)
+/* Report why the files do not fit together. Missing files are counted separately from files that do
+ * not fit, because many of one kind must not hide the other. */
+static void check_set(struct job *j, const char *path)
 {
-    const struct gguf_tensor *t = &c->g->tensor[tensor];
-    char name[SHOW_MAX], where[WHERE_MAX];
-    va_list ap;
-    (void)snprintf(where, sizeof(where), "tensor '%s'",
-                   show(name, gguf_name(c->g, t), t->name_len));
-    va_start(ap, fmt);
-    tell(c, s, where, fmt, ap);
-    va_end(ap);
+    uint64_t tensors = 0;
+    bool all = true;
+    j->set.label = path;
+    report_rest(&j->set);
+    for (size_t i = 0; i < j->n; i++) {
+        all = all && j->part[i].g && !j->part[i].faults;
+        tensors += all ? j->part[i].g->n_tensors : 0;
+    }
+    for (size_t i = 0; i < j->n; i++)
+        if (j->part[i].g)
+            check_part(j, i, all ? &tensors : NULL);
+    check_extra(j, path);
+    j->set.label = path;
+    report_rest(&j->set);
 }
 
-void report_bytes(struct checker *c, enum check_severity s, uint64_t first, uint64_t last,
-                  const char *fmt, ...)
+static void apply_rules(struct job *j, const struct check_model *m)
 {
-    char where[WHERE_MAX];
-    va_list ap;
-    (void)snprintf(where, sizeof(where), "bytes %" PRIu64 " to %" PRIu64, first, last - 1);
-    va_start(ap, fmt);
-    tell(c, s, where, fmt, ap);
-    va_end(ap);
+    int r = check_rules(m, count_rule, j);
+    if (r < 0)
+        cannot(j, m->label, "read", r);
 }
 
-void report_rest(const struct checker *c)
+static void apply_file(struct job *j, const struct part *p)
 {
-    char what[64];
-    if (c->reported <= CHECK_MOST)
+    apply_rules(j, &(struct check_model){.g = p->g,
+                                         .src = &p->m.src,
+                                         .file = path_name(p->m.path),
+                                         .label = p->m.path,
+                                         .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
+                                         .shards = j->split.n,
+                                         .faults_reported = p->faults,
+                                         .interrupted = edit_overlay_interrupted(&p->m.overlay)});
+}
+
+/* If the files do not fit together, only the keys of the first describe the model. */
+static void apply_whole(struct job *j)
+{
+    const struct gguf **g = calloc(j->n, sizeof(struct gguf *));
+    struct gguf *merged = NULL;
+    struct err e = {0};
+    const struct part *first = &j->part[0];
+    for (size_t i = 0; g && i < j->n && j->part[i].g; i++)
+        g[i] = j->part[i].g;
+    if (!g)
+        no_memory(j, first->m.path);
+    else if (j->outcome != CHECK_UNUSABLE && merge_shards(g, j->n, &merged, &e) < 0)
+        unusable(j, &j->set, first->m.path, &e);
+    apply_rules(j, &(struct check_model){.g = merged ? merged : first->g,
+                                         .file = path_name(first->m.path),
+                                         .label = first->m.path,
+                                         .scope = CHECK_WHOLE,
+                                         .shards = merged ? j->n : 0});
+    gguf_free(merged);
+    free((void *)g);
+}
+
+/* ---- their values ---- */
+
+static void tell_values(struct job *j, const struct part *p, const struct scan_result *found)
+{
+    const uint32_t n = p->g->n_tensors;
+    struct checker c = {
+        .g = p->g, .label = p->m.path, .rule = CHECK_VALUES, .sink = count_rule, .arg = j};
+    uint32_t unread = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct scan_result *f = &found[i];
+        unread += f->unread;
+        if (f->nan || f->inf || f->scales)
+            report(&c, CHECK_ERROR, at_tensor(&c, i),
+                   "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
+                   " blocks have such a scale; the first is at element %" PRIu64,
+                   f->nan, f->inf, f->scales, f->first);
+    }
+    report_rest(&c);
+    if (unread)
+        report(&c, CHECK_NOTE, "tensors",
+               "%" PRIu32 " of %" PRIu32 " have no values that can be checked", unread, n);
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    const struct job *j = arg;
+    const double part = (double)done / (double)all;
+    j->opt->progress(j->opt->arg, j->before + (uint64_t)(part * (double)j->now), j->total);
+}
+
+static int scan_part(struct job *j, const struct part *p)
+{
+    const struct units_watch watch = {.progress = j->opt->progress ? progress : NULL, .arg = j};
+    struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
+    struct map map;
+    int r = found ? map_open(&map, p->m.file.fd, p->m.src.size) : -ENOMEM;
+    if (r == 0) {
+        r = edit_overlay_map(&p->m.overlay, &map, NULL);
+        if (r == 0)
+            r = scan_run(p->g, &map, &watch, found);
+        map_close(&map);
+    }
+    if (r == 0)
+        tell_values(j, p, found);
+    free(found);
+    return r;
+}
+
+static uint64_t bytes_of(const struct part *p)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; p->g && i < p->g->n_tensors; i++)
+        if (scannable(p->g, p->m.src.size, &p->g->tensor[i], &(struct scan_result){0}))
+            total += p->g->tensor[i].nbytes;
+    return total;
+}
+
+static void scan_all(struct job *j, const char *path)
+{
+    int r = map_guard_init();
+    if (r < 0) {
+        cannot(j, path, "handle SIGBUS", r);
         return;
-    (void)snprintf(what, sizeof(what), "%u more of these", c->reported - CHECK_MOST);
-    c->sink(c->arg, &(struct check_finding){c->last, c->rule, c->label, what, ""});
+    }
+    quant_init();
+    for (size_t i = 0; i < j->n; i++)
+        j->total += bytes_of(&j->part[i]);
+    for (size_t i = 0; i < j->n; i++) {
+        const struct part *p = &j->part[i];
+        j->now = bytes_of(p);
+        r = p->g ? scan_part(j, p) : 0;
+        if (r < 0)
+            cannot(j, p->m.path, "read", r);
+        j->before += j->now;
+    }
 }
 
-/* ---- as text and as JSON ---- */
-
-void report_line(struct buf *out, const struct check_finding *f)
+static void check_parts(struct job *j, const char *path)
 {
-    show_all(out, f->file, strlen(f->file));
-    buf_printf(out, ": %s: %s", check_severity_name[f->severity], f->what);
-    if (f->where[0])
-        buf_printf(out, " (%s)", f->where);
-    buf_char(out, '\n');
+    for (size_t i = 0; i < j->n; i++)
+        load(j, i, path);
+    if (j->split.n)
+        check_set(j, path);
+    for (size_t i = 0; i < j->n; i++)
+        if (j->part[i].g)
+            apply_file(j, &j->part[i]);
+    if (j->split.n && j->part[0].g)
+        apply_whole(j);
+    if (j->opt->values && !ignored(j, CHECK_VALUES))
+        scan_all(j, path);
 }
 
-void report_begin(struct report *r)
+enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
+                              void *arg)
 {
-    *r = (struct report){.text = BUF_INIT};
-    r->json.out = &r->text;
-    json_begin(&r->json, NULL, "[\n");
-}
-
-void report_file(struct report *r, const char *file, size_t shards)
-{
-    json_begin(&r->json, NULL, "{");
-    json_shown(&r->json, "file", file);
-    buf_printf(json_item(&r->json, "shards"), "%zu", shards);
-    file_name_json(&r->json, "name", path_name(file));
-    json_begin(&r->json, "findings", "[\n");
-}
-
-void report_finding(struct report *r, const struct check_finding *f)
-{
-    json_begin(&r->json, NULL, "{");
-    json_text(&r->json, "severity", check_severity_name[f->severity]);
-    json_text(&r->json, "rule", f->rule);
-    json_shown(&r->json, "file", f->file);
-    json_text(&r->json, "what", f->what);
-    json_text(&r->json, "where", f->where);
-    json_end(&r->json);
-}
-
-void report_outcome(struct report *r, enum check_outcome outcome)
-{
-    static const char *const name[] = {"clean", "findings", "findings", "unusable"};
-    json_end(&r->json);
-    json_text(&r->json, "result", name[outcome]);
-    json_end(&r->json);
-}
-
-void report_end(struct report *r)
-{
-    json_end(&r->json);
-    buf_char(&r->text, '\n');
+    struct job j = {.opt = o, .sink = sink, .arg = arg};
+    j.structure = (struct checker){.rule = CHECK_STRUCTURE, .sink = count, .arg = &j};
+    j.set = (struct checker){.rule = "split", .sink = count, .arg = &j};
+    int r = split_find(path, &j.split);
+    j.n = j.split.n ? j.split.n : 1;
+    j.part = r == 0 ? calloc(j.n, sizeof(struct part)) : NULL;
+    if (j.part)
+        check_parts(&j, path);
+    else
+        no_memory(&j, path);
+    for (size_t i = 0; j.part && i < j.n; i++)
+        if (j.part[i].g)
+            part_free(&j.part[i]);
+    free(j.part);
+    split_free(&j.split);
+    return j.outcome;
 }

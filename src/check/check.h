@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules about models, in one table (check.c), and their findings.
+ * Checks models: parses their files as far as possible, applies the rules, which are in tables, and
+ * searches the values for NaN and infinity.
  *
  *     struct check_model m = {.g = g, .src = &src, .file = "x-7B-v1.0.gguf", .label = path};
  *     r = check_rules(&m, sink, arg);      sink is called once for each finding
@@ -16,10 +17,10 @@
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 
-#include "base/buf.h"
+#include "base/map.h"
+#include "base/pool.h"
 #include "gguf/value.h"
 #include "model/facts.h"
-#include "text/json.h"
 
 enum check_severity { CHECK_NOTE, CHECK_WARNING, CHECK_ERROR };
 
@@ -53,65 +54,80 @@ struct check_model {
     enum check_scope scope;
     size_t shards;        /* number of files of a split model whose files fit together; else 0 */
     bool faults_reported; /* the parser's findings were already reported */
+    bool interrupted;     /* report that an interrupted edit was applied in memory */
     /* Maximum number of padding bytes to read, in whole pages; a note says if there are more. 0
      * means no limit. */
     uint64_t padding_most;
 };
 
-/* Apply all rules except the rule about values (scan.h). Returns 0, -ENOMEM, or -errno from reading
+/* Apply all rules except the rule about values. Returns 0, -ENOMEM, or -errno from reading
  * the file. */
 int check_rules(const struct check_model *m, check_sink *sink, void *arg);
-
-/* Report that an interrupted edit was applied in memory before the check. */
-void check_tell_journal(const char *label, check_sink *sink, void *arg);
 
 /* Return the id of rule i in the order of application. After the rules come the ids of findings
  * that belong to no row of the table, then NULL. */
 const char *check_any_rule_id(size_t i);
 #define CHECK_STRUCTURE "structure" /* faults reported by the parser, or an interrupted edit */
-#define CHECK_VALUES "values"       /* scan.h */
-
-/* ---- findings as text and as JSON ---- */
-
-/* The worst finding about a model, not counting notes, in ascending order. */
-enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
+#define CHECK_VALUES "values"
 
 /* Append "FILE: error: what (where)\n". The name of the file is made safe to print. */
 void report_line(struct buf *out, const struct check_finding *f);
 
-/*
- * Builds a JSON array with an object for each model, in the order of the calls:
- *   {"file": PATH, "shards": N (0: not split),
- *    "name": {"BaseName": ..., ...} or null if it does not follow the convention,
- *    "findings": [{"severity": ..., "rule": ..., "file": ..., "what": ..., "where": ...}, ...],
- *    "result": "clean|findings|unusable"}
- * Call report_begin(), then for each model report_file(), a function for each finding, and
- * report_outcome(), and finally report_end(). Errors stay in `text`.
- */
-struct report {
-    struct buf text; /* owned: the caller's to free */
-    struct json json;
+/* ---- the files of a model ---- */
+
+/* The worst finding about a model, not counting notes, in ascending order. */
+enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
+
+struct check_options {
+    bool values; /* also check every value of every tensor */
+    /*
+     * Ids of rules to ignore, separated by commas, or NULL. Findings that make a model unusable are
+     * always reported.
+     */
+    const char *ignore;
+    /* Reports the number of tensor bytes checked. Any thread may call it, but only one at a time.
+     * May be NULL. */
+    void (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *arg;
 };
-void report_begin(struct report *r);
-void report_file(struct report *r, const char *file, size_t shards);
-void report_finding(struct report *r, const struct check_finding *f);
-void report_outcome(struct report *r, enum check_outcome outcome);
-void report_end(struct report *r);
+
+/*
+ * Check the model at `path`, any file of it if it is split. An interrupted edit is applied to the
+ * header in memory. Symbolic links are followed, but the name checked is that in the path. The outcome is "unusable" if a
+ * mount would refuse the model; the sink gets the reason as an error of the rule "structure", or
+ * "split" if the files do not fit together. A finding is labelled with the path of its file; a
+ * finding about a whole split model, with the path of the first file.
+ */
+enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
+                              void *arg);
+
+/* The NaNs and infinities in a tensor. */
+struct scan_result {
+    uint64_t nan, inf; /* numbers of values */
+    uint64_t scales; /* number of blocks with a NaN or infinite scale, even if no value shows it */
+    uint64_t first;  /* the first bad element; for a scale, the first element of its block */
+    bool unread;     /* the type has no values, or data is missing from the file */
+};
+
+/*
+ * Decode and check every value of a mapped file, on all processors. found: a zeroed result for each
+ * tensor. Needs map_guard_init() and, to be fast, quant_init(). Returns 0, -EIO (the file was
+ * truncated, or the medium failed) or -ENOMEM.
+ */
+int scan_run(const struct gguf *g, const struct map *map, const struct units_watch *watch,
+             struct scan_result *found);
 
 /* ---- for the rules: private to the check layer ---- */
 
 /* A rule being applied. */
 struct checker {
+    const struct check_model *m;
     const struct gguf *g;
-    const struct source *src;
-    const char *file;
     const char *label;
     struct text arch; /* general.architecture */
     const struct key_index *index;
-    uint32_t at; /* number of the key or tensor to check */
-    int error;   /* 0, or -errno if a rule could not be applied */
-    size_t shards;
-    bool faults_reported;
+    uint32_t at;           /* number of the key or tensor to check */
+    int error;             /* 0, or -errno if a rule could not be applied */
     uint64_t padding_left; /* bytes of padding that may still be read */
     uint64_t padding_page; /* end of the last page of padding that was read */
     bool padding_cut;      /* some padding was not read */
@@ -120,22 +136,17 @@ struct checker {
     enum check_severity last;
     check_sink *sink;
     void *arg;
+    char where[SHOW_MAX + 64]; /* the last place */
 };
 
-/*
- * Report a finding about a place, which is printed unchanged: "key 'x'", "tensor 'x'", "bytes 12 to
- * 31". Strings among the format's arguments must be safe to print.
- */
+/* Report a finding about a place, which is printed unchanged. Strings among the format's arguments
+ * must be safe to print. */
 void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-void report_key(struct checker *c, enum check_severity s, uint32_t key, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-void report_tensor(struct checker *c, enum check_severity s, uint32_t tensor, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-void report_bytes(struct checker *c, enum check_severity s, uint64_t first, uint64_t last,
-                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* Report the number of findings of the rule that were left out. */
-void report_rest(const struct checker *c);
+/* Return a place, valid until the next: "key 'x'", "tensor 'x'", "bytes 12 to 31". */
+const char *at_key(struct checker *c, uint32_t key);
+const char *at_tensor(struct checker *c, uint32_t tensor);
+const char *at_bytes(struct checker *c, uint64_t first, uint64_t last);
 
 /* A rule sets one of the functions, which is called for each key, for each tensor, or once. */
 struct rule {
@@ -147,7 +158,6 @@ struct rule {
 };
 
 /* Lists of rules, each ending in a row without an id. */
-extern const struct rule layout_rules[], keys_rules[], tokenizer_rules[], model_rules[],
-    template_rules[], needs_rules[], name_rules[];
+extern const struct rule layout_rules[], keys_rules[], needs_rules[], name_rules[];
 
 #endif

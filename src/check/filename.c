@@ -432,9 +432,9 @@ static void suggest(struct checker *c)
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     char shown[SHOW_MAX];
     file_name_suggest(c->g, &name);
-    if (c->shards) {
+    if (c->m->shards) {
         name.len -= strlen(suffix);
-        buf_printf(&name, "-00001-of-%05zu%s", c->shards, suffix);
+        buf_printf(&name, "-00001-of-%05zu%s", c->m->shards, suffix);
     }
     if (buf_error(&name))
         return;
@@ -462,15 +462,15 @@ static void rule_size_label(struct checker *c)
 /* Return the name to check. The number of a split model's file is left out, since it is correct. */
 static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
 {
-    size_t n = strlen(c->file), tail = c->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
-    (void)snprintf(dst, NAME_MAX + 1, "%.*s%s", (int)(n - tail), c->file, tail ? suffix : "");
+    size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
+    (void)snprintf(dst, NAME_MAX + 1, "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
 }
 
 static void rule_file_name(struct checker *c)
 {
     struct file_name f;
     char name[NAME_MAX + 1];
-    if (!c->file || file_name_is_hash(c->file))
+    if (!c->m->file || file_name_is_hash(c->m->file))
         return;
     whole_name(c, name);
     if (!file_name_parse(name, &f)) {

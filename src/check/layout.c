@@ -15,7 +15,7 @@
 static void rule_missing(struct checker *c)
 {
     const struct gguf *g = c->g;
-    if (g->anomalies & GGUF_ANOMALY_PARTIAL && !c->faults_reported)
+    if (g->anomalies & GGUF_ANOMALY_PARTIAL && !c->m->faults_reported)
         report(c, CHECK_ERROR, "end of file", "%" PRIu64 " bytes of data are missing",
                g->data_end - g->file_size);
 }
@@ -94,9 +94,9 @@ static int gap(struct checker *c, uint64_t first, uint64_t last, const struct gg
 {
     uint64_t padded;
     if (next && align_u64(first, c->g->alignment, &padded) && last > padded)
-        report_tensor(c, CHECK_ERROR, (uint32_t)(next - c->g->tensor),
-                      "begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps", last,
-                      last - padded);
+        report(c, CHECK_ERROR, at_tensor(c, (uint32_t)(next - c->g->tensor)),
+               "begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps", last,
+               last - padded);
     return 0;
 }
 
@@ -117,8 +117,8 @@ static void rule_trailing(struct checker *c)
     const struct gguf *g = c->g;
     uint64_t padded;
     if (g->anomalies & GGUF_ANOMALY_TRAILING && align_u64(g->data_end, g->alignment, &padded))
-        report_bytes(c, CHECK_WARNING, padded, g->file_size, "%" PRIu64 " bytes behind the data",
-                     g->file_size - padded);
+        report(c, CHECK_WARNING, at_bytes(c, padded, g->file_size),
+               "%" PRIu64 " bytes behind the data", g->file_size - padded);
 }
 
 /*
@@ -151,7 +151,7 @@ static bool may_read(struct checker *c, uint64_t first, uint64_t last)
 /* Find the first byte that is not zero, or `last` if all are zero or the rest may not be read. */
 static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64_t *ret)
 {
-    const struct source *src = c->src;
+    const struct source *src = c->m->src;
     uint8_t room[16384];
     *ret = last;
     for (size_t n; first < last; first += n) {
@@ -181,14 +181,14 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
         return 0;
     int r = find_nonzero(c, first, last, &at);
     if (r == 0 && at < last)
-        report_bytes(c, CHECK_WARNING, first, last,
-                     "padding that is not zero, first at byte %" PRIu64, at);
+        report(c, CHECK_WARNING, at_bytes(c, first, last),
+               "padding that is not zero, first at byte %" PRIu64, at);
     return r;
 }
 
 static void rule_padding(struct checker *c)
 {
-    c->error = c->src ? each_stretch(c, zero) : 0;
+    c->error = c->m->src ? each_stretch(c, zero) : 0;
     if (c->error == 0 && c->padding_cut)
         report(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
 }
@@ -211,26 +211,25 @@ static void rule_tensor_name(struct checker *c, const struct gguf_tensor *t)
 {
     const char *name = gguf_name(c->g, t);
     if (t->name_len > NAME_SPEC)
-        report_tensor(c, CHECK_ERROR, c->at, "a name of %" PRIu32 " bytes, at most %d are allowed",
-                      t->name_len, NAME_SPEC);
+        report(c, CHECK_ERROR, at_tensor(c, c->at),
+               "a name of %" PRIu32 " bytes, at most %d are allowed", t->name_len, NAME_SPEC);
     else if (t->name_len > NAME_GGML)
-        report_tensor(c, CHECK_WARNING, c->at,
-                      "a name of %" PRIu32 " bytes, ggml accepts at most %d", t->name_len,
-                      NAME_GGML);
+        report(c, CHECK_WARNING, at_tensor(c, c->at),
+               "a name of %" PRIu32 " bytes, ggml accepts at most %d", t->name_len, NAME_GGML);
     if (t->name_len == 0)
-        report_tensor(c, CHECK_WARNING, c->at, "the name is empty");
+        report(c, CHECK_WARNING, at_tensor(c, c->at), "the name is empty");
     if (memchr(name, 0, t->name_len))
-        report_tensor(c, CHECK_WARNING, c->at,
-                      "a NUL in the name: ggml sees only what is before it");
+        report(c, CHECK_WARNING, at_tensor(c, c->at),
+               "a NUL in the name: ggml sees only what is before it");
     if (!all_utf8(name, t->name_len))
-        report_tensor(c, CHECK_WARNING, c->at, "the name is not UTF-8");
+        report(c, CHECK_WARNING, at_tensor(c, c->at), "the name is not UTF-8");
 }
 
 static void rule_tensor_dims(struct checker *c, const struct gguf_tensor *t)
 {
     if (t->n_dims > DIMS_SPEC)
-        report_tensor(c, CHECK_ERROR, c->at, "%" PRIu32 " dimensions, at most %d are allowed",
-                      t->n_dims, DIMS_SPEC);
+        report(c, CHECK_ERROR, at_tensor(c, c->at),
+               "%" PRIu32 " dimensions, at most %d are allowed", t->n_dims, DIMS_SPEC);
 }
 
 /* Types added by the fork ik_llama.cpp. */
@@ -240,16 +239,15 @@ static void rule_tensor_type(struct checker *c, const struct gguf_tensor *t)
 {
     const struct quant_type *type = gguf_type(t);
     if (!type && t->stored_id >= FORK_FIRST && t->stored_id <= FORK_LAST)
-        report_tensor(c, CHECK_NOTE, c->at,
-                      "type %" PRIu32 " is one of ik_llama.cpp: other readers refuse it",
-                      t->stored_id);
+        report(c, CHECK_NOTE, at_tensor(c, c->at),
+               "type %" PRIu32 " is one of ik_llama.cpp: other readers refuse it", t->stored_id);
     else if (!type)
-        report_tensor(c, CHECK_ERROR, c->at, "type %" PRIu32 " is not known", t->stored_id);
+        report(c, CHECK_ERROR, at_tensor(c, c->at), "type %" PRIu32 " is not known", t->stored_id);
     else if (t->stored_id && t->name_len > 6 && memcmp(gguf_name(c->g, t), "rope_f", 6) == 0)
-        report_tensor(c, CHECK_ERROR, c->at, "is %s, must be F32", type->name);
+        report(c, CHECK_ERROR, at_tensor(c, c->at), "is %s, must be F32", type->name);
     else if (type->block_len == 0)
-        report_tensor(c, CHECK_ERROR, c->at, "type %" PRIu32 " (%s) is retired: readers refuse it",
-                      t->stored_id, type->name);
+        report(c, CHECK_ERROR, at_tensor(c, c->at),
+               "type %" PRIu32 " (%s) is retired: readers refuse it", t->stored_id, type->name);
 }
 
 static void rule_quantization(struct checker *c)
@@ -262,8 +260,8 @@ static void rule_quantization(struct checker *c)
         if (!type || type->block_len <= 1)
             continue;
         if (!fact_later_shard(c->g))
-            report_tensor(c, CHECK_WARNING, i, "is %s, without general.quantization_version",
-                          type->name);
+            report(c, CHECK_WARNING, at_tensor(c, i), "is %s, without general.quantization_version",
+                   type->name);
         break;
     }
 }
@@ -283,8 +281,8 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, uint64_t begin, b
             continue;
         last = last == UINT64_MAX || n > last ? n : last;
         if (n >= count)
-            report_tensor(c, CHECK_ERROR, i,
-                          "belongs to block %" PRIu64 ", but block_count is %" PRIu64, n, count);
+            report(c, CHECK_ERROR, at_tensor(c, i),
+                   "belongs to block %" PRIu64 ", but block_count is %" PRIu64, n, count);
         if (n >= begin && n - begin < room)
             seen[n - begin] = true;
     }
@@ -313,9 +311,9 @@ static void rule_blocks(struct checker *c)
         first = begin + room;
     missing += blocks - room;
     if (missing && last != UINT64_MAX && !fact_shard(c->g) && fact_is_model(c->g))
-        report_key(c, CHECK_ERROR, fact_arch_key(c->g, "block_count"),
-                   "%" PRIu64 " of %" PRIu64 " blocks have no tensor, the first is blk.%" PRIu64,
-                   missing, count, first);
+        report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "block_count")),
+               "%" PRIu64 " of %" PRIu64 " blocks have no tensor, the first is blk.%" PRIu64,
+               missing, count, first);
 }
 
 /* ---- names that the specification lists ---- */
@@ -363,10 +361,10 @@ static void rule_known_name(struct checker *c)
         }
     }
     if (n)
-        report_tensor(c, CHECK_NOTE, first,
-                      n == 1 ? "the specification lacks it"
-                             : "the specification lacks it, and %" PRIu32 " more",
-                      n - 1);
+        report(c, CHECK_NOTE, at_tensor(c, first),
+               n == 1 ? "the specification lacks it"
+                      : "the specification lacks it, and %" PRIu32 " more",
+               n - 1);
 }
 
 const struct rule layout_rules[] = {

@@ -3,7 +3,7 @@
  * The main facts about a model, in one table (summary.c). They are shown as lines ("label: value"),
  * as members of a JSON object, and as a line of a table of models.
  *
- * All are pure functions of an immutable model.
+ * All but summary_open() are pure functions of an immutable model.
  */
 #ifndef CHECK_SUMMARY_H
 #define CHECK_SUMMARY_H
@@ -13,10 +13,10 @@
 #include "text/json.h"
 
 struct summary {
-    const struct gguf *g; /* merged if the model is split */
-    const char *file;     /* file name without directories */
-    size_t shards;        /* number of files of a split model; 0: not split */
-    uint64_t missing;     /* number of bytes of tensor data missing from the files */
+    struct gguf *g;   /* merged if the model is split */
+    const char *file; /* file name without directories */
+    size_t shards;    /* number of files of a split model; 0: not split */
+    uint64_t missing; /* number of bytes of tensor data missing from the files */
 };
 
 /* Width of a label in columns. */
@@ -29,9 +29,29 @@ void summary_size(struct buf *out, uint64_t bytes);
 /* Add a member for each fact to an object. */
 void summary_json(const struct summary *s, struct json *j);
 
-/* Return the head of column i of a table of models, or NULL past the last column. The second
- * function writes a cell ("-" without a value). */
-const char *summary_head(size_t i);
-void summary_cell(const struct summary *s, size_t i, struct buf *out);
+/* The columns of a table of models, and a model's cells ("-" without a value), each after a tab. */
+#define SUMMARY_HEAD "\tARCHITECTURE\tPARAMETERS\tSIZE\tTYPE\tCONTEXT"
+void summary_row(const struct summary *s, struct buf *out);
+
+/* Read only the headers of the model at `path`, which must be complete. An interrupted edit is
+ * applied in memory. Returns 0, or -errno with the message that a mount would print. Free ret->g. */
+int summary_open(const char *path, struct summary *ret, struct err *e);
+/* Return the number of bytes of tensor data missing from the file. */
+uint64_t summary_missing(const struct gguf *g);
+
+/* ---- the cache of keys and values ---- */
+
+/*
+ * The cache that a running model needs, in F16: layer by layer, as llama.cpp allocates it. Recurrent
+ * layers, and layers that use another layer's cache, have none; latent attention keeps only keys.
+ */
+struct cache {
+    uint64_t token; /* bytes of a token in all layers */
+    uint64_t whole; /* bytes for the whole context; 0: the keys do not determine it */
+};
+
+/* Compute the size of the cache. Returns false if the model has none, or the keys do not determine
+ * it. */
+bool cache_of(const struct gguf *g, struct cache *ret);
 
 #endif

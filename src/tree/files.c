@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
-#include "check/file.h"
+#include "check/check.h"
 #include "check/summary.h"
 #include "derive/picture.h"
 #include "derive/stats.h"
@@ -375,9 +375,8 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
                             .label = name,
                             .scope = snap->shards ? CHECK_FILE : CHECK_ALL,
                             .shards = snap->shards ? snap->shards->n : 0,
+                            .interrupted = i == 0 && snap->journal,
                             .padding_most = PADDING_MOST};
-    if (i == 0 && snap->journal)
-        check_tell_journal(name, finding_line, out);
     return check_rules(&m, finding_line, out);
 }
 
@@ -386,7 +385,7 @@ static void info_text(const struct about *a, struct buf *out)
     const struct snapshot *g = a->v->snap;
     uint64_t missing = 0;
     for (size_t i = 0; i < snapshot_files(g); i++)
-        missing += header_missing(snapshot_file(g, i));
+        missing += summary_missing(snapshot_file(g, i));
     summary_text(&(struct summary){g->gguf, g->file, g->shards ? g->shards->n : 0, missing}, out);
 }
 

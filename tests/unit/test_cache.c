@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* check/cache: cache sizes for twenty architectures, computed by hand from published models. */
+/* check/summary: cache sizes for twenty architectures, computed by hand from published models. */
 #include "cu_main.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "check/cache.h"
+#include "check/summary.h"
 #include "parsed.h"
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/file: models in files, interrupted edits, and failing allocations. */
+/* check/check: models in files, interrupted edits, and failing allocations. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "check/file.h"
 #include "check_rows.h"
 #include "model_dir.h"
 #include "place.h"

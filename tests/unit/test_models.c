@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/models, check/header, check/summary: failing allocations, and the cost of reading
+ * shelf/models, check/summary: failing allocations, and the cost of reading
  * directories. tests/mount/check.py tests which models are found.
  */
 #include "cu_main.h"
@@ -17,7 +17,6 @@
 
 #include "alloc.h"
 #include "build_gguf.h"
-#include "check/file.h"
 #include "check/summary.h"
 #include "shelf/models.h"
 
@@ -100,20 +99,20 @@ static void test_header(void)
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/%s", top, names[2]);
     for (unsigned at = 1, hit = 1; hit; at++) {
-        struct header h = {0};
+        struct summary s = {0};
         struct err e = {0};
         alloc_count();
         alloc_arm(at, false);
-        int r = header_open(path, &h, &e);
+        int r = summary_open(path, &s, &e);
         hit = alloc_disarm();
         CU_ASSERT_TRUE(r == 0 || hit);
         CU_ASSERT_EQUAL(e.code, r);
         if (r == 0) {
-            CU_ASSERT_EQUAL(h.shards, 2);
-            CU_ASSERT_EQUAL(h.missing, 0);
-            CU_ASSERT_EQUAL(h.g->n_tensors, 2);
+            CU_ASSERT_EQUAL(s.shards, 2);
+            CU_ASSERT_EQUAL(s.missing, 0);
+            CU_ASSERT_EQUAL(s.g->n_tensors, 2);
         }
-        header_free(&h);
+        gguf_free(s.g);
         CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc do not count */
     }
     teardown(dir);
@@ -124,10 +123,11 @@ static void test_summary(void)
 {
     int dir = setup();
     char path[128];
-    struct header h = {0};
+    struct summary s;
     (void)snprintf(path, sizeof(path), "%s/%s", top, names[1]);
-    CU_ASSERT_EQUAL_FATAL(header_open(path, &h, NULL), 0);
-    struct summary s = {h.g, "Tiny-1K-v1.0.gguf", h.shards, 5};
+    CU_ASSERT_EQUAL_FATAL(summary_open(path, &s, NULL), 0);
+    s.file = "Tiny-1K-v1.0.gguf";
+    s.missing = 5;
     struct buf size = BUF_MEASURE, text = BUF_INIT;
     summary_text(&s, &size);
     summary_text(&s, &text);
@@ -150,7 +150,7 @@ static void test_summary(void)
         cJSON_Delete(object);
         buf_free(&out);
     }
-    header_free(&h);
+    gguf_free(s.g);
     teardown(dir);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/scan: NaN and infinity, in values and in scales, in every type that can have them. */
+/* check/check: NaN and infinity, in values and in scales, in every type that can have them. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "check/scan.h"
+#include "check/check.h"
 #include "parsed.h"
 #include "quant/types.h"
 
@@ -67,12 +67,11 @@ enum { BLOCKS = 301, SPOILT = 217 };
 static struct scan_result scan_one(struct parsed *p)
 {
     struct map m;
-    struct scan s = {.g = p->g, .map = &m};
     struct scan_result found[2] = {{0}};
     int fd = memfd_create("model", MFD_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(write(fd, p->image, p->size), (ssize_t)p->size);
     CU_ASSERT_EQUAL_FATAL(map_open(&m, fd, p->size), 0);
-    CU_ASSERT_EQUAL(scan_run(&s, found), 0);
+    CU_ASSERT_EQUAL(scan_run(p->g, &m, NULL, found), 0);
     CU_ASSERT_FALSE(found[1].nan || found[1].inf || found[1].scales || found[1].unread);
     map_close(&m);
     (void)close(fd);
@@ -173,7 +172,7 @@ static void test_cut_later(void)
     CU_ASSERT_EQUAL_FATAL(map_guard_init(), 0);
     CU_ASSERT_EQUAL_FATAL(map_open(&m, fd, p.size), 0);
     CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 100), 0);
-    CU_ASSERT_EQUAL(scan_run(&(struct scan){.g = p.g, .map = &m}, found), -EIO);
+    CU_ASSERT_EQUAL(scan_run(p.g, &m, NULL, found), -EIO);
     map_close(&m);
     (void)close(fd);
     parsed_free(&p);
