@@ -36,6 +36,16 @@ static inline size_t utf8_columns(const uint8_t *p, size_t n)
     return ret;
 }
 
+/* Return how many of the n bytes at p, from the first on, are valid UTF-8. */
+static inline size_t utf8_run(const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    size_t i = 0, len;
+    while (i < n && (len = utf8_len(p + i, n - i)) > 0)
+        i += len;
+    return i;
+}
+
 /*
  * Return the length of the sequence at p if it must not reach a terminal, otherwise 0. This applies
  * to controls (U+007F to U+009F), line separators, and marks that change the direction of text

@@ -171,11 +171,6 @@ static const struct scales {
 };
 
 /* True if all bits of the exponent are set: infinite or NaN. */
-static bool bad_half(uint16_t h)
-{
-    return (h & 0x7c00) == 0x7c00;
-}
-
 static bool bad_single(uint32_t u)
 {
     return (u & 0x7f800000) == 0x7f800000;
@@ -188,7 +183,7 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
     switch (s->kind) {
     case HALVES:
         for (size_t i = 0; i < s->n; i++)
-            bad |= bad_half(get_u16(block + s->at[i], big));
+            bad |= (get_u16(block + s->at[i], big) & 0x7c00) == 0x7c00;
         return bad;
     case SINGLE:
         return bad_single(get_u32(p, big));
@@ -359,17 +354,12 @@ struct part {
 };
 
 /* Report "WHERE: WHY" as an error. */
-static void tell_err(struct checker *c, const struct err *e)
+static void tell_err(void *checker, const struct err *e)
 {
     char where[sizeof(e->msg)];
     memcpy(where, e->msg, e->where);
     where[e->where] = '\0';
-    report(c, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
-}
-
-static void on_fault(void *arg, const struct err *e)
-{
-    tell_err(arg, e);
+    report(checker, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
 }
 
 static int parse(struct part *p, struct checker *structure, struct err *e)
@@ -384,7 +374,7 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
     }
     p->faults = true;
     unsigned reported = structure->reported;
-    (void)gguf_parse_faults(&p->m.src, on_fault, structure, &p->g, e);
+    (void)gguf_parse_faults(&p->m.src, tell_err, structure, &p->g, e);
     if (structure->reported == reported && e->code == 0) /* the medium failed, or memory ran out */
         *e = first;
     return r;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/count.h"
 #include "check/check.h"
 #include "model/snapshot.h"
 
@@ -25,10 +26,11 @@ static bool is_alpha(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static size_t span(struct text t, size_t from, bool (*is)(char))
+/* Return the number of digits at `from`. */
+static size_t digits_at(struct text t, size_t from)
 {
     size_t n = from;
-    while (n < t.len && is(t.at[n]))
+    while (n < t.len && is_digit(t.at[n]))
         n++;
     return n - from;
 }
@@ -36,20 +38,11 @@ static size_t span(struct text t, size_t from, bool (*is)(char))
 /* Return the length of "12" or "1.2" at `from`, or 0 without a number. */
 static size_t number_at(struct text w, size_t from)
 {
-    size_t whole = span(w, from, is_digit);
+    size_t whole = digits_at(w, from);
     if (whole == 0 || from + whole >= w.len || w.at[from + whole] != '.')
         return whole;
-    size_t rest = span(w, from + whole + 1, is_digit);
+    size_t rest = digits_at(w, from + whole + 1);
     return rest ? whole + 1 + rest : whole;
-}
-
-/* Match [COUNTx]NUMBERletter. */
-static bool is_size_word(struct text w)
-{
-    size_t at = span(w, 0, is_digit);
-    at = at > 0 && at < w.len && w.at[at] == 'x' && number_at(w, at + 1) ? at + 1 : 0;
-    size_t n = number_at(w, at);
-    return n > 0 && at + n + 1 == w.len && is_alpha(w.at[w.len - 1]);
 }
 
 /* ---- the name ---- */
@@ -149,16 +142,15 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
 {
     static const char units[] = "KMBTQ";
     const char *dash = memchr(label.at, '-', label.len);
-    struct text w = {label.at, dash ? (size_t)(dash - label.at) : label.len};
-    if (!is_size_word(w))
+    const struct text w = {label.at, dash ? (size_t)(dash - label.at) : label.len};
+    const size_t count = digits_at(w, 0);
+    const bool times = count > 0 && count < w.len && w.at[count] == 'x' && number_at(w, count + 1);
+    const size_t at = times ? count + 1 : 0, n = number_at(w, at);
+    const char *unit = n && at + n + 1 == w.len ? strchr(units, w.at[at + n] & ~0x20) : NULL;
+    if (!unit || !*unit)
         return false;
-    const char *x = memchr(w.at, 'x', w.len - 1);
-    size_t at = x ? (size_t)(x - w.at) + 1 : 0;
-    const char *unit = strchr(units, w.at[w.len - 1] & ~0x20);
-    if (!unit)
-        return false;
-    *experts = x ? whole((struct text){w.at, at - 1}) : 0;
-    *params = decimal((struct text){w.at + at, w.len - 1 - at});
+    *experts = times ? whole((struct text){w.at, count}) : 0;
+    *params = decimal((struct text){w.at + at, n});
     for (const char *u = units; u <= unit; u++)
         *params *= 1000;
     return true;
@@ -188,15 +180,15 @@ bool file_size_fits(struct text label, const struct params *p)
 /* Maximum length of parts: a whole file name has 255 bytes. */
 enum { WORDS_LEN = 60, LABEL_LEN = 16 };
 
-/* Add words of letters and digits. Other bytes become "-", and words that `keep` rejects are
- * skipped. */
+/* Add words of letters and digits. Other bytes become "-", and words that `keep` (NULL: none) rejects
+ * are skipped. */
 static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w, size_t n))
 {
     size_t start = out->len;
     for (size_t i = 0, n; i < t.len; i += n ? n : 1) {
         for (n = 0; i + n < t.len && (is_digit(t.at[i + n]) || is_alpha(t.at[i + n]));)
             n++;
-        if (n == 0 || !keep(t.at + i, n))
+        if (n == 0 || (keep && !keep(t.at + i, n)))
             continue;
         if (out->len - start + 1 + n > WORDS_LEN)
             return;
@@ -206,30 +198,22 @@ static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w
     }
 }
 
-static bool all_digits(const char *w, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (w[i] < '0' || w[i] > '9')
-            return false;
-    return true;
-}
-
 /* True for a word that a base name may contain: not "7b", which would be a size. */
 static bool is_base(const char *w, size_t n)
 {
-    return w[0] > '9' || all_digits(w, n);
+    return w[0] > '9' || digits_at((struct text){w, n}, 0) == n;
 }
 
-static bool is_any(const char *w, size_t n)
+static void suggest_sidecar(const struct gguf *g, struct buf *out)
 {
-    (void)w;
-    return n > 0;
+    if (text_is(fact_text(g, "general.type"), "mmproj"))
+        buf_str(out, "mmproj");
 }
 
 static void suggest_base(const struct gguf *g, struct buf *out)
 {
     static const char *const keys[] = {"general.basename", "general.name", "general.architecture"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && out->len == 0; i++)
+    for (size_t i = 0; i < COUNT(keys) && out->len == 0; i++)
         add_words(out, fact_text(g, keys[i]), is_base);
 }
 
@@ -253,6 +237,11 @@ static void suggest_size(const struct gguf *g, struct buf *out)
     }
 }
 
+static void suggest_finetune(const struct gguf *g, struct buf *out)
+{
+    add_words(out, fact_text(g, "general.finetune"), NULL);
+}
+
 /* The versions "1.2", "v1.2" and "V1.2" are valid. */
 static void suggest_version(const struct gguf *g, struct buf *out)
 {
@@ -260,7 +249,7 @@ static void suggest_version(const struct gguf *g, struct buf *out)
     size_t from = t.len && (t.at[0] == 'v' || t.at[0] == 'V');
     bool digit = false;
     for (size_t i = from; i < t.len; i++) {
-        if (t.at[i] == '.' ? !digit : !all_digits(t.at + i, 1))
+        if (t.at[i] == '.' ? !digit : !is_digit(t.at[i]))
             return;
         digit = t.at[i] != '.';
     }
@@ -300,39 +289,12 @@ static void suggest_shard(const struct gguf *g, struct buf *out)
         buf_printf(out, "%05" PRIu64 "-of-%05" PRIu64, no + 1, count);
 }
 
-/* Suggest one part of the name, or "" if keys and tensors do not determine it. */
-static void suggest_part(const struct gguf *g, enum file_part part, struct buf *out)
-{
-    switch (part) {
-    case PART_SIDECAR:
-        if (text_is(fact_text(g, "general.type"), "mmproj"))
-            buf_str(out, "mmproj");
-        break;
-    case PART_BASE:
-        suggest_base(g, out);
-        break;
-    case PART_SIZE:
-        suggest_size(g, out);
-        break;
-    case PART_FINETUNE:
-        add_words(out, fact_text(g, "general.finetune"), is_any);
-        break;
-    case PART_VERSION:
-        suggest_version(g, out);
-        break;
-    case PART_ENCODING:
-        suggest_encoding(g, out);
-        break;
-    case PART_TYPE:
-        suggest_type(g, out);
-        break;
-    case PART_SHARD:
-        suggest_shard(g, out);
-        break;
-    case FILE_PARTS:
-        break;
-    }
-}
+/* Each suggests one part of the name, or "" if keys and tensors do not determine it. */
+static void (*const suggest_part[FILE_PARTS])(const struct gguf *g, struct buf *out) = {
+    [PART_SIDECAR] = suggest_sidecar, [PART_BASE] = suggest_base,
+    [PART_SIZE] = suggest_size,       [PART_FINETUNE] = suggest_finetune,
+    [PART_VERSION] = suggest_version, [PART_ENCODING] = suggest_encoding,
+    [PART_TYPE] = suggest_type,       [PART_SHARD] = suggest_shard};
 
 /* Defaults for parts that neither keys nor tensors determine. */
 static const char *const otherwise[FILE_PARTS] = {
@@ -343,7 +305,7 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
     size_t start = out->len;
     for (int i = 0; i < FILE_PARTS; i++) {
         CLEANUP(buf_free) struct buf part = BUF_INIT;
-        suggest_part(g, (enum file_part)i, &part);
+        suggest_part[i](g, &part);
         if (part.len == 0 && otherwise[i])
             buf_str(&part, otherwise[i]);
         if (part.len && out->len > start)
@@ -355,64 +317,54 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
 
 /* ---- the rules: does the name follow the convention, and agree with the model? ---- */
 
-/* Compare words, ignoring case. The caller has already made "1.0" and "v1.0", "Llama 3" and
- * "Llama-3" equal. */
-static bool same(struct text a, const struct buf *b)
-{
-    return a.len == b->len && strncasecmp(a.at, (const char *)b->data, b->len) == 0;
-}
-
 /* Return the model's value for a part if a name could contradict it. */
-static void expected(const struct gguf *g, enum file_part part, struct buf *out)
+static void expected(const struct gguf *g, enum file_part part, const struct params *p,
+                     struct buf *out)
 {
-    static const char *const key[FILE_PARTS] = {[PART_BASE] = "general.basename"};
     char label[SIZE_LABEL_MAX];
-    struct params p = fact_params(g);
-    if (part == PART_SIZE && (p.total == 0 || fact_shard(g)))
-        return;
-    if (part == PART_SIZE) {
-        fact_size_label(&p, label);
+    if (part == PART_SIZE && p->total && !fact_shard(g)) {
+        fact_size_label(p, label);
         buf_str(out, label);
-    } else if (part == PART_ENCODING) {
-        buf_str(out, g->n_tensors && fact_file_type(g) ? fact_file_type(g) : "");
-    } else if (!key[part] || fact_text(g, key[part]).at) {
-        suggest_part(g, part, out);
+    } else if (part == PART_ENCODING && g->n_tensors && fact_file_type(g)) {
+        buf_str(out, fact_file_type(g));
+    } else if (part != PART_SIZE && part != PART_ENCODING &&
+               (part != PART_BASE || fact_text(g, "general.basename").at)) {
+        suggest_part[part](g, out);
     }
 }
 
-static bool part_fits(const struct gguf *g, enum file_part part, struct text says,
+/* Words are compared without case. "1.0" and "v1.0", "Llama 3" and "Llama-3" are already equal. */
+static bool part_fits(enum file_part part, struct text says, const struct params *p,
                       const struct buf *want)
 {
-    struct params p = fact_params(g);
     if (part == PART_SHARD) /* reported by the rule "split" */
         return !says.at || want->len > 0;
     if (want->len == 0)
         return true;
     if (part == PART_SIZE)
-        return file_size_fits(says, &p);
-    return says.at ? same(says, want) : part == PART_ENCODING;
-}
-
-/* Names may be chosen freely, but a name with a wrong fact misleads people. */
-static enum check_severity weight_of(enum file_part part)
-{
-    bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
-    return misleads ? CHECK_WARNING : CHECK_NOTE;
+        return file_size_fits(says, p);
+    if (!says.at)
+        return part == PART_ENCODING;
+    return says.len == want->len && strncasecmp(says.at, buf_text(want), says.len) == 0;
 }
 
 static void check_part(struct checker *c, enum file_part part, struct text says)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     char shown[SHOW_MAX], wanted[SHOW_MAX];
-    expected(c->g, part, &want);
-    if (buf_error(&want) || part_fits(c->g, part, says, &want))
+    const struct params p = fact_params(c->g);
+    /* Names may be chosen freely, but a name with a wrong fact misleads people. */
+    const bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
+    const enum check_severity severity = misleads ? CHECK_WARNING : CHECK_NOTE;
+    expected(c->g, part, &p, &want);
+    if (buf_error(&want) || part_fits(part, says, &p, &want))
         return;
     (void)show(wanted, want.data, want.len);
     if (says.at && want.len)
-        report(c, weight_of(part), "file name", "its %s says '%s', the model '%s'",
-               file_part_name[part], show(shown, says.at, says.len), wanted);
+        report(c, severity, "file name", "its %s says '%s', the model '%s'", file_part_name[part],
+               show(shown, says.at, says.len), wanted);
     else if (says.at)
-        report(c, weight_of(part), "file name", "its %s says '%s', the model does not say",
+        report(c, severity, "file name", "its %s says '%s', the model does not say",
                file_part_name[part], show(shown, says.at, says.len));
     else
         report(c, CHECK_NOTE, "file name", "it has no %s, the model says '%s'",
@@ -459,20 +411,15 @@ static void rule_size_label(struct checker *c)
            p.total, label);
 }
 
-/* Return the name to check. The number of a split model's file is left out, since it is correct. */
-static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
-{
-    size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
-    (void)snprintf(dst, NAME_MAX + 1, "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
-}
-
 static void rule_file_name(struct checker *c)
 {
     struct file_name f;
     char name[NAME_MAX + 1];
     if (!c->m->file || file_name_is_hash(c->m->file))
         return;
-    whole_name(c, name);
+    /* The number of a split model's file is left out, since it is correct. */
+    const size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
+    (void)snprintf(name, sizeof(name), "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
     if (!file_name_parse(name, &f)) {
         if (can_suggest(c->g))
             suggest(c);

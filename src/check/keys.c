@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/count.h"
 #include "base/utf8.h"
 #include "check/needs.h"
@@ -73,12 +74,7 @@ static uint64_t count_values(const struct gguf_value *v, bool (*fn)(const struct
 
 static bool not_utf8(const struct gguf_value *v)
 {
-    if (v->type != GGUF_STRING)
-        return false;
-    for (uint64_t i = 0, n; i < v->len; i += n)
-        if ((n = utf8_len(v->data + i, (size_t)(v->len - i))) == 0)
-            return true;
-    return false;
+    return v->type == GGUF_STRING && utf8_run(v->data, (size_t)v->len) < v->len;
 }
 
 static bool other_bool(const struct gguf_value *v)
@@ -198,31 +194,17 @@ static void rule_split(struct checker *c)
 
 /* ---- keys that must agree with each other, or with tensors ---- */
 
-/* Return the next element of a per-layer array, or the one number for all layers. */
-static bool layer_value(const struct gguf_value *v, struct gguf_walk *w, uint64_t *ret)
+static uint64_t layers_of(const struct gguf *g, uint32_t key)
 {
-    struct gguf_value item = *v;
-    if (v->type == GGUF_ARRAY && !gguf_next(w, &item))
-        return false;
-    return item.type != GGUF_ARRAY && fact_value_uint(&item, ret);
+    const struct gguf_value v = gguf_value(g, &g->kv[key]);
+    return v.type == GGUF_ARRAY ? v.count : 1;
 }
 
 static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_key)
 {
-    struct gguf_value h = gguf_value(c->g, &c->g->kv[heads_key]);
-    struct gguf_value k = gguf_value(c->g, &c->g->kv[kv_key]);
-    struct gguf_walk hw = {0}, kw = {0};
-    uint64_t heads, kv, n = 1;
-    if (h.type == GGUF_ARRAY) {
-        hw = gguf_walk(&h);
-        n = h.count;
-    }
-    if (k.type == GGUF_ARRAY) {
-        kw = gguf_walk(&k);
-        n = n > k.count ? n : k.count;
-    }
+    uint64_t heads, kv, n = max_u64(layers_of(c->g, heads_key), layers_of(c->g, kv_key));
     for (uint64_t i = 0; i < n; i++) {
-        if (!layer_value(&h, &hw, &heads) || !layer_value(&k, &kw, &kv))
+        if (!fact_layer_uint(c->g, heads_key, i, &heads) || !fact_layer_uint(c->g, kv_key, i, &kv))
             return;
         if (heads && kv && heads % kv)
             report(c, CHECK_ERROR, at_key(c, kv_key),
@@ -478,7 +460,7 @@ static void rule_vocabulary(struct checker *c)
     if (fact_arch_uint(c->g, "vocab_size", &declared) && declared != tokens)
         report(c, CHECK_WARNING, at_key(c, fact_arch_key(c->g, "vocab_size")),
                "%" PRIu64 ", but there are %" PRIu64 " tokens", declared, tokens);
-    for (size_t k = 0; k < sizeof(a_row_each) / sizeof(a_row_each[0]); k++) {
+    for (size_t k = 0; k < COUNT(a_row_each); k++) {
         uint32_t i = gguf_find_tensor(c->g, a_row_each[k], strlen(a_row_each[k]));
         if (i == UINT32_MAX || c->g->tensor[i].n_dims != 2)
             continue;

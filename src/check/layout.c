@@ -198,15 +198,6 @@ static void rule_padding(struct checker *c)
 /* Limits on names and dimensions, in bytes for names; ggml has room for 63 bytes and a NUL. */
 enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };
 
-static bool all_utf8(const void *bytes, size_t n)
-{
-    const uint8_t *p = bytes;
-    for (size_t i = 0, len; i < n; i += len)
-        if ((len = utf8_len(p + i, n - i)) == 0)
-            return false;
-    return true;
-}
-
 static void rule_tensor_name(struct checker *c, const struct gguf_tensor *t)
 {
     const char *name = gguf_name(c->g, t);
@@ -221,7 +212,7 @@ static void rule_tensor_name(struct checker *c, const struct gguf_tensor *t)
     if (memchr(name, 0, t->name_len))
         report(c, CHECK_WARNING, at_tensor(c, c->at),
                "a NUL in the name: ggml sees only what is before it");
-    if (!all_utf8(name, t->name_len))
+    if (utf8_run(name, t->name_len) < t->name_len)
         report(c, CHECK_WARNING, at_tensor(c, c->at), "the name is not UTF-8");
 }
 

@@ -114,27 +114,6 @@ static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEE
 
 /* ---- required keys ---- */
 
-/* Keys from chapters of the specification about architectures that llama.cpp does not load. */
-static const struct need_key specified[] = {
-    {"context_length", "gptj", NULL},
-    {"embedding_length", "gptj rwkv", NULL},
-    {"block_count", "gptj rwkv", NULL},
-    {"rope.dimension_count", "gptj", NULL},
-    {"attention.head_count", "gptj", NULL},
-    {"attention.layer_norm_epsilon", "gptj", NULL},
-    {"architecture_version", "rwkv", NULL},
-    {"feed_forward_length", "rwkv", NULL},
-    {"encoder.context_length", "whisper", NULL},
-    {"encoder.embedding_length", "whisper", NULL},
-    {"encoder.block_count", "whisper", NULL},
-    {"encoder.mels_count", "whisper", NULL},
-    {"encoder.attention.head_count", "whisper", NULL},
-    {"decoder.context_length", "whisper", NULL},
-    {"decoder.embedding_length", "whisper", NULL},
-    {"decoder.block_count", "whisper", NULL},
-    {"decoder.attention.head_count", "whisper", NULL},
-};
-
 /* True for the rank of a matrix that does not exist. */
 static bool is_needless(const struct gguf *g, const struct need_key *row)
 {
@@ -146,24 +125,20 @@ static bool is_needless(const struct gguf *g, const struct need_key *row)
     return gguf_find_tensor(g, name, strlen(name)) != UINT32_MAX;
 }
 
-static void require(struct checker *c, const struct need_key *row, size_t n, bool known)
+void rule_required(struct checker *c)
 {
+    const bool known = needs_know(c->arch);
     char shown[SHOW_MAX];
-    for (; n-- > 0; row++) {
-        bool but = row->archs[0] == '!';
-        if ((but ? known && !needs_list(row->archs, c->arch) : needs_list(row->archs, c->arch)) &&
-            fact_arch_key(c->g, row->key) == UINT32_MAX && !is_needless(c->g, row))
+    if (fact_later_shard(c->g) || !fact_is_model(c->g))
+        return;
+    for (size_t i = 0; i < COUNT(need_keys); i++) {
+        const struct need_key *row = &need_keys[i];
+        const bool but = row->archs[0] == '!', listed = needs_list(row->archs, c->arch);
+        if ((but ? known && !listed : listed) && fact_arch_key(c->g, row->key) == UINT32_MAX &&
+            !is_needless(c->g, row))
             report(c, CHECK_ERROR, "metadata", "the required key %s.%s is missing",
                    show(shown, c->arch.at, c->arch.len), row->key);
     }
-}
-
-void rule_required(struct checker *c)
-{
-    if (fact_later_shard(c->g) || !fact_is_model(c->g))
-        return;
-    require(c, need_keys, COUNT(need_keys), needs_know(c->arch));
-    require(c, specified, COUNT(specified), false);
 }
 
 /* ---- required tensors ---- */

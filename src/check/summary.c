@@ -60,7 +60,7 @@ void summary_size(struct buf *out, uint64_t bytes)
     static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double v = (double)bytes;
     size_t u = 0;
-    for (; v >= 1024 && u < sizeof(unit) / sizeof(unit[0]) - 1; u++)
+    for (; v >= 1024 && u < COUNT(unit) - 1; u++)
         v /= 1024;
     buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
 }
@@ -435,6 +435,7 @@ static void kv_text(const struct summary *s, struct buf *out)
 
 /* ---- tokens ---- */
 
+/* Two keys for the same token follow each other, and the first counts. */
 static const struct special {
     const char *name, *key;
 } specials[] = {
@@ -489,37 +490,26 @@ static void special_text(const struct summary *s, struct buf *out)
     }
 }
 
-static void add_token(struct json *j, const char *name, const struct token *t)
-{
-    char shown[SHOW_MAX];
-    json_begin(j, name, "{");
-    buf_printf(json_item(j, "id"), "%" PRIu64, t->id);
-    if (t->text.at)
-        json_text(j, "text", show(shown, t->text.at, t->text.len));
-    json_end(j);
-}
-
-/* True for the first of several tokens with the same name that the model has. */
-static bool is_first(const struct token *token, size_t i)
-{
-    for (size_t k = 0; k < i; k++)
-        if (token[k].has && strcmp(specials[k].name, specials[i].name) == 0)
-            return false;
-    return token[i].has;
-}
-
 static void special_json(const struct summary *s, const char *member, struct json *j)
 {
     struct token token[COUNT(specials)];
+    char shown[SHOW_MAX];
     bool any = false;
     find_special(s->g, token);
     for (size_t i = 0; i < COUNT(specials); i++) {
-        if (!is_first(token, i))
+        const struct token *t = &token[i];
+        const bool again =
+            i > 0 && token[i - 1].has && strcmp(specials[i - 1].name, specials[i].name) == 0;
+        if (!t->has || again)
             continue;
         if (!any)
             json_begin(j, member, "{");
         any = true;
-        add_token(j, specials[i].name, &token[i]);
+        json_begin(j, specials[i].name, "{");
+        buf_printf(json_item(j, "id"), "%" PRIu64, t->id);
+        if (t->text.at)
+            json_text(j, "text", show(shown, t->text.at, t->text.len));
+        json_end(j);
     }
     if (any)
         json_end(j);
@@ -601,12 +591,6 @@ static void parameters_text(const struct summary *s, struct buf *out)
     params_cell(s, out);
     if (total >= 1000)
         buf_printf(out, " (%" PRIu64 ")", total);
-}
-
-static bool size(const struct summary *s, uint64_t *ret)
-{
-    *ret = s->g->file_size;
-    return true;
 }
 
 static void whole_size_text(const struct summary *s, struct buf *out)
@@ -783,7 +767,7 @@ static const struct fact facts[] = {
     {"architecture", "architecture", .key = "general.architecture", .dash = true},
     {"type", "type", .text = type_text},
     {"parameters", "parameters", .text = parameters_text, .number = parameters},
-    {"size", "size", .text = whole_size_text, .number = size},
+    {"size", "size", .text = whole_size_text, FIELD(file_size)},
     {"missing", "missing", .text = missing_text, .number = missing},
     {"bits per weight", "bits_per_weight", .text = bits_text, .bare = true},
     {"file type", "file_type", .text = file_type_text},

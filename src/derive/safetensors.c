@@ -23,21 +23,12 @@ enum { PAGE = 4096, LENGTH = 8 /* LENGTH: size of the length before the header *
 
 /* ---- names, and omitted tensors and keys ---- */
 
-static bool is_utf8(const char *s, size_t n)
-{
-    const uint8_t *p = (const uint8_t *)s;
-    for (size_t i = 0, len; i < n; i += len)
-        if (!(len = utf8_len(p + i, n - i)))
-            return false;
-    return true;
-}
-
 /* Return the text itself if it is UTF-8, else a copy in `room` in which offending bytes are
  * replaced: by %XX in tensors' names, by U+FFFD in keys and their texts. */
 static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tensor)
 {
     const uint8_t *p = (const uint8_t *)s;
-    if (is_utf8(s, *n))
+    if (utf8_run(s, *n) == *n)
         return s;
     room->len = 0;
     for (size_t i = 0, len; i < *n; i += len ? len : 1) {
@@ -105,7 +96,7 @@ static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
     for (uint32_t i = 0; i < all && !may; i++) {
         size_t n;
         const char *name = name_of(g, tensor, i, &n);
-        may = !is_utf8(name, n);
+        may = utf8_run(name, n) < n;
     }
     int r = may ? index_init(&seen, all) : 0;
     for (uint32_t i = 0; i < all && may && r == 0; i++)

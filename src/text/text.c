@@ -568,15 +568,6 @@ static int parse_scalar(struct parse *p, uint32_t type, const struct gguf_value 
     return 0;
 }
 
-/* Return how many bytes at p are valid UTF-8. */
-static size_t valid_run(const uint8_t *p, size_t n)
-{
-    size_t i = 0, len;
-    while (i < n && (len = utf8_len(p + i, n - i)) > 0)
-        i += len;
-    return i;
-}
-
 static int too_big(const struct parse *p)
 {
     return err_set(p->r.err, -EFBIG, "the value is over 1 GiB");
@@ -588,7 +579,7 @@ static int parse_string(struct parse *p)
     size_t n = string_len(s, (size_t)(p->r.end - s));
     if (n > GGUF_MAX_STRING)
         return too_big(p);
-    size_t valid = valid_run(s, n);
+    size_t valid = utf8_run(s, n);
     if (valid < n)
         return err_set(p->r.err, -EILSEQ, "byte %zu (0x%02x) is not valid UTF-8", valid, s[valid]);
     buf_uint(p->out, n, p->fmt->len_width, p->fmt->big);
