@@ -14,8 +14,7 @@ import mountlib
 
 PAGE = os.path.join(mountlib.SOURCE, 'docs/recipes.md')
 BLOCK = re.compile(r'^```(\w+) needs=(\S+)\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?', re.M | re.S)
-RUN = {'python': [sys.executable], 'sh': ['sh'], 'r': ['Rscript', '--vanilla'],
-       'c': ['sh', '-c', 'cc -x c "$0" -o recipe -Wno-sign-compare && ./recipe']}
+RUN = {'python': [sys.executable], 'sh': ['sh'], 'r': ['Rscript', '--vanilla']}
 
 
 def missing(language, needs):
