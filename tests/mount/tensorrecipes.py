@@ -61,7 +61,7 @@ class Recipes(unittest.TestCase):
         with played(self) as (ours, _):
             pass
         model = strict(mountlib.get(ours))
-        self.assertEqual(len(model.tensors), 14)
+        self.assertEqual(len(model.tensors), 13)
         done = mountlib.run(mountlib.GGUFS, '--check', ours)
         self.assertNotIn('error', done.out)
 
