@@ -20,11 +20,11 @@ char *__wrap_strndup(const char *s, size_t n);
 char *__wrap_strdup(const char *s);
 void __wrap_free(void *p);
 
-static atomic_uint calls, fail_at; /* calls counts from alloc_arm() on */
+static atomic_uint calls, fail_at; /* calls: since alloc_arm() */
 static atomic_uint counted;        /* calls since alloc_count() */
 static atomic_bool all_after, failed;
 static bool spoils;
-static atomic_llong live, peak; /* bytes; live begins at 0 and may become negative */
+static atomic_llong live, peak; /* in bytes since alloc_count(), so live may be negative */
 
 void alloc_arm(unsigned n, bool rest)
 {

@@ -15,17 +15,15 @@
 /* Make call n, counted from 1, fail, and with `rest` all later calls. If n is 0, no call
  * fails. */
 void alloc_arm(unsigned n, bool rest);
-/* Let allocations succeed again. True if one has failed since alloc_arm(). */
+/* Let allocations succeed again. Returns true if one has failed since alloc_arm(). */
 bool alloc_disarm(void);
 
 /* Fill uninitialised and freed memory with meaningless bytes from now on. */
 void alloc_spoil(void);
 
-/*
- * Start counting. The functions return, since then: the maximum of allocated bytes; the bytes
- * allocated and not freed (negative if older ones were freed); the number of calls that requested
- * memory.
- */
+/* Start counting. Since then: the most bytes that were allocated at once; the bytes allocated minus
+ * those freed, which is negative if older memory was freed; the number of calls that asked for
+ * memory. */
 void alloc_count(void);
 size_t alloc_peak(void);
 long long alloc_live(void);

@@ -19,8 +19,8 @@ static void string(struct build *b, struct buf *to, const void *text, size_t n)
     buf_zero(to, b->fmt.nul ? 1 : 0);
 }
 
-/* In the first draft, a value's length comes before its type, and is known only when the next value
- * begins. */
+/* In the first draft of the format, a value's length precedes its type, but is not known until the
+ * value is complete. */
 static void close_value(struct build *b)
 {
     if (b->value_len_at == 0)
@@ -183,7 +183,7 @@ void build_tensor(struct build *b, const char *name, uint32_t type_id, const uin
     build_tensor_at(b, name, type_id, dims, n_dims, b->data.len, data, n);
 }
 
-/* The offsets of the first draft count from the beginning of the file. */
+/* In the first draft of the format, offsets are relative to the beginning of the file. */
 static void make_absolute(struct build *b, uint64_t base)
 {
     for (uint64_t i = 0; i < b->n_tensors; i++) {

@@ -24,8 +24,8 @@ enum { BUILD_MAX_TENSORS = 64 };
 
 struct build {
     struct gguf_format fmt;         /* nul and draft may be set after build_init() */
-    uint64_t alignment;             /* 32, or 64 for a draft; no key is written for it */
-    uint8_t pad_byte;               /* value of bytes in gaps and padding, at first 0 */
+    uint64_t alignment;             /* 32, or 64 in the first draft; no key is written for it */
+    uint8_t pad_byte;               /* value of the bytes in gaps and padding; 0 by default */
     bool no_tail;                   /* omit the padding after the last byte of data */
     struct buf keys;                /* the entries */
     struct buf infos;               /* the tensor infos, offsets relative to the data */
@@ -58,11 +58,9 @@ void build_item_num(struct build *b, enum gguf_value_type type, uint64_t bits);
 void build_item_str(struct build *b, const char *text);
 void build_item_array(struct build *b, enum gguf_value_type elem, uint64_t count);
 
-/*
- * Add a tensor with ggml's type id and n bytes of data (NULL: bytes derived from the tensor's
- * number), at the next aligned place. dims: fastest first. For version 1 the id is written
- * unchanged.
- */
+/* Add a tensor with ggml's type id and n bytes of data (NULL: bytes derived from the tensor's
+ * number) at the next aligned offset. The fastest dimension comes first. In version 1 the id is
+ * written unchanged. */
 void build_tensor(struct build *b, const char *name, uint32_t type_id, const uint64_t *dims,
                   uint32_t n_dims, const void *data, size_t n);
 /* Add a tensor at a given offset from the beginning of the data. */

@@ -23,7 +23,7 @@ static void put_rms(struct build *b)
     build_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
 }
 
-/* Keys in the order in which they are added. Value 0: set by the function. */
+/* Keys in the order in which they are added. A value of 0 is set by the function below. */
 static const struct {
     const char *key;
     const char *text;
@@ -617,7 +617,7 @@ static void both_blocks(struct build *b)
 
 /* ---- the table ---- */
 
-/* A name without information. */
+/* A file name that says nothing about the model. */
 #define HASH "sha256-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // clang-format off

@@ -57,10 +57,9 @@ static nlink_t threads(void)
 
 static nlink_t threads_before;
 
-/*
- * Defined only with the thread sanitizer, which starts its own thread when a test has started one.
- * When that thread ends, it holds locks of the sanitizer, for which a child would wait forever.
- */
+/* Defined only with the thread sanitizer, which starts a thread of its own once a test has started
+ * one. When that thread ends, it holds locks of the sanitizer, and a child would wait for them
+ * forever. */
 void __tsan_init(void) __attribute__((weak));
 
 pid_t cu_fork(void)

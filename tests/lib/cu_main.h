@@ -22,11 +22,9 @@
 /* Run the table. Returns 0 if all tests passed, else 1. */
 int cu_run(const char *suite, CU_TestInfo *tests);
 
-/*
- * Call fork() for a child that continues the test. With one thread the child may call any function,
- * with more only those allowed in a signal handler. Waits until ending threads have ended; the
- * caller must have asked all of them to end.
- */
+/* Call fork() for a child that continues the test. If the process has one thread, the child may
+ * call any function; if it has more, only those allowed in a signal handler. The call waits for
+ * threads to exit, so the caller must have asked all of them to end. */
 pid_t cu_fork(void);
 
 #define CU_MAIN(suite, tests)        \

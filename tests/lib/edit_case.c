@@ -77,7 +77,7 @@ static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode 
     fs->clone = c->way->clone;
 }
 
-/* Open the tree, whose edits use this table of system calls. */
+/* Open the tree. Its edits use this table of system calls. */
 static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
 {
     struct tree_options o = {.strategy = c->way->strategy,
@@ -183,7 +183,8 @@ static void check_failed(const struct place *p, struct tree *t, struct faultsys 
                          const struct edit_case *c, const char *when, int r)
 {
     bool good = file_is(p, r == 0 ? &c->new : &c->old);
-    /* An edit that gives up a key for another strategy makes a different, but complete, file. */
+    /* An edit that drops a key to fall back on another strategy makes a different, but complete,
+     * file. */
     if (!good)
         (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
     CU_ASSERT_TRUE(good);

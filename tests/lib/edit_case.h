@@ -21,14 +21,15 @@
 
 struct edit_kind {
     const char *name;
-    int (*run)(struct tree *t); /* 0: the edit is in the file; -errno: no part of the edit is */
+    /* returns 0 if the edit is in the file, or -errno if no part of it is */
+    int (*run)(struct tree *t);
 };
 
 struct edit_suite {
     const struct edit_kind *kinds;
     size_t n;
     bool tensors;                /* tensors can be edited */
-    int (*next)(struct tree *t); /* the edit after each; NULL: one to general.name */
+    int (*next)(struct tree *t); /* the edit made after each case; NULL: an edit to general.name */
 };
 
 /* Defined by the program. */

@@ -62,8 +62,7 @@ static void forget_write(struct fault_write *w)
     free(w);
 }
 
-/* Note which sectors of logged writes, dropped by a failed fsync, a synced write has written again.
- * */
+/* After a synced write: note which sectors it rewrote of the writes that a failed fsync dropped. */
 static void write_anew(struct faultsys *fs, const struct fault_write *now)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)
@@ -181,7 +180,7 @@ void faultsys_power_cut(struct faultsys *fs)
     for (struct fault_write *w = fs->writes; w; w = w->next)
         lose_write(fs, w);
     choose_lost(fs, fs->entries);
-    /* The newest change comes first. A change that is kept has no name in common with an earlier
+    /* The newest change comes first. A change is kept only if it shares no name with an earlier
      * lost one. */
     for (struct fault_entry *e = fs->entries; e; e = e->next)
         if (e->lost) {

@@ -8,7 +8,7 @@
 struct fault_write {
     struct fault_write *next;
     int fd;                  /* a duplicate of the file's descriptor */
-    uint64_t ino, off, size; /* size is that of the file before the write */
+    uint64_t ino, off, size; /* size: of the file before the write */
     size_t n;         /* number of overwritten bytes, kept in `was`; zeros beyond the old size */
     bool dropped;     /* an fsync of the file failed: no later fsync writes this */
     uint8_t *written; /* for each sector, whether it was written again and synced */
@@ -22,8 +22,8 @@ struct fault_entry {
     int dir;
     unsigned flags;
     char from[256], to[256];
-    /* The name of an object that the change removed: it gets the name `from` back, or is deleted at
-     * the sync. */
+    /* A second name of the object that the change removed. The object gets `from` back if the
+     * change is lost, and is deleted at the next sync otherwise. */
     char kept[64];
 };
 
@@ -32,10 +32,8 @@ void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n);
 struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to);
 /* Note that a file or a directory was synced. */
 void fault_synced(struct faultsys *fs, uint64_t ino);
-/*
- * Note that an fsync of the file failed. Its pages then count as written and can be read, though
- * the disk does not have them; a later fsync writes only pages that are written again.
- */
+/* Note that an fsync of the file failed. Its pages can still be read and count as clean, but are
+ * not on the disk. A later fsync writes only the pages that were written again. */
 void fault_not_synced(struct faultsys *fs, uint64_t ino);
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced);
 

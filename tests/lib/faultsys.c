@@ -145,7 +145,8 @@ static ssize_t f_copy_range(const struct sys *s, int from, uint64_t from_off, in
     return real->copy_range(real, from, from_off, to, to_off, shorten(s, n));
 }
 
-/* Clone by copying. Like file systems, require whole blocks, except at the end of the file. */
+/* Clone by copying. As in a file system, ranges must consist of whole blocks, except at the end of
+ * the file. */
 static int clone_by_copy(struct faultsys *fs, int from, uint64_t from_off, int to, uint64_t to_off,
                          uint64_t n)
 {
@@ -295,7 +296,7 @@ static int f_link(const struct sys *s, int fd, int dir, const char *name)
     return r;
 }
 
-/* A created directory always survives, because only its content matters. */
+/* A new directory always survives: only what is in it matters. */
 static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
     FAULT("mkdirat");

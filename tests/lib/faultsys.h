@@ -57,7 +57,7 @@ struct faultsys {
     bool full;        /* the file system has no free block */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */
-    /* Faults of stores that are not disks. Each is the error that the call always returns, or 0. */
+    /* What a store that is not a disk may lack: the error that the call always returns, or 0. */
     int no_tmpfile; /* creating a file without a name */
     int no_link;    /* giving such a file a name */
     int no_create;  /* creating a file with a name */
@@ -74,10 +74,8 @@ struct faultsys {
     void (*hook)(void *arg);
     void *arg;
     unsigned created; /* files created */
-    /*
-     * A name was used that could lead elsewhere: outside the directory's handle, through a link, or
-     * created although it existed.
-     */
+    /* A name was used unsafely: not relative to the directory's handle, through a link, or created
+     * although it existed. */
     bool loose;
     /* For FAULT_POWER: */
     uint64_t seed;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, it puts a gate before each copy of data: GATE names a FIFO, and
- * copy_file_range() waits until a process has opened it for writing and closed it again. Without
- * the FIFO it does not wait. So a test controls how long a copy takes. GATE_FREE does the same for
- * munmap() of LARGE bytes or more, which releases a replaced model file, GATE_UNMOUNT for
- * umount2(), GATE_ANNOUNCE for the write() of a zero, with which a daemon reports that it is ready,
- * GATE_REPLY for writev(), and thus for all answers of a file server, which has then taken the
- * request, and GATE_READ for pread64().
+ * Preloaded into the program, it puts a gate before each copy of data, so that a test controls how
+ * long a copy takes. GATE names a FIFO: copy_file_range() waits until a process has opened the FIFO
+ * for writing and closed it again, and does not wait if there is no FIFO. GATE_FREE does the same
+ * for munmap() of LARGE bytes or more, which releases a replaced model file; GATE_UNMOUNT for
+ * umount2(); GATE_ANNOUNCE for the write() of a zero by which a daemon reports that it is ready;
+ * GATE_REPLY for writev(), which sends all replies of a file server; GATE_READ for pread64().
  *
  * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that time, from a
  * base that no machine ever reaches, so no timed wait ends by itself.

@@ -120,7 +120,7 @@ static float tiny(const struct group *g, const struct value *v)
     }
 }
 
-/* Return a value for types that store all values alike. */
+/* Return a value for types without scales. */
 static float edge_plain(const struct group *g, const struct value *v)
 {
     switch (g->number % 24) {
@@ -134,7 +134,7 @@ static float edge_plain(const struct group *g, const struct value *v)
         return from_bits(g->sign, (int)(g->b % 31) - 20, g->fraction);
     case 4:
         return from_bits(v->sign, (int)(g->b % 31) - 20, g->fraction);
-    case 18: /* ties of binary16 and bfloat16 */
+    case 18: /* halfway between two values of binary16 or bfloat16 */
         return from_bits(v->sign, (int)(v->t % 40) - 26, (v->fraction & 0x7fe000) | 0x1000);
     case 19:
         return from_bits(v->sign, (int)(v->t % 40) - 26, (v->fraction & 0x7f0000) | 0x8000);
@@ -190,7 +190,7 @@ static float edge_codes(const struct group *g, const struct value *v)
     }
 }
 
-/* Return values for scales at the limits of binary16 and at its ties. */
+/* Return values whose scales are at the limits of binary16 or halfway between two of its values. */
 static float edge_scales(const struct group *g, const struct value *v)
 {
     const int r = g->reach, b = (int)g->b, c = (int)g->c;
@@ -289,7 +289,7 @@ const struct golden_weighed golden_weighed[] = {
 };
 const size_t n_golden_weighed = sizeof(golden_weighed) / sizeof(golden_weighed[0]);
 
-/* Return the factor of a column, larger for some. */
+/* Return the factor of a column. Some columns have a larger one. */
 static float column_size(uint64_t w)
 {
     const float size = (float)(64 + (w >> 16) % 64) * 0x1p-6f;

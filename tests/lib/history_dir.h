@@ -14,7 +14,7 @@
 #include "edit/history.h"
 
 struct home {
-    char path[64]; /* in memory if possible; the state directory is `state` in it */
+    char path[64]; /* in memory if possible; `state` in it is the state directory */
     int dir;
     struct history h;
 };
@@ -31,8 +31,8 @@ struct gguf *keys_of(const char *text);
 /* True if the keys are the same, in the same order, byte for byte, except for ggufs' own. */
 bool same_keys(const struct gguf *a, const struct gguf *b);
 
-/* Save a written edit at time `now`; restored: the edit is an undo. Returns the number of its
- * state, or -errno. */
+/* Save an edit that was written at time `now`. restored: the edit is an undo. Returns the number of
+ * the new state, or -errno. */
 int64_t save(struct history *h, struct gguf *before, struct gguf *after, int64_t now,
              uint64_t restored, struct err *e);
 /* True if the states are exactly those from `first` to `last`, or none if first > last. */

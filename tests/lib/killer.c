@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Number of calls left; negative: not yet known. */
+/* Number of calls left; negative if it is not yet known. */
 static atomic_long left = -1;
 static atomic_int failure; /* errno of the failure; 0: a kill */
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Preloaded into the program, it taps syslog(3): each line is appended unchanged, followed by a
- * NUL, to the file that LOGTAP names. No line reaches the system log.
- */
+/* Preloaded into the program, it intercepts syslog(3): each line is appended to the file that
+ * LOGTAP names, followed by a NUL, and does not reach the system log. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -291,7 +291,7 @@ void check_read_through(const struct fixture *x, const struct edit *d)
     size_t new_n = (size_t)d->p.image->size, n = s.size < new_n ? x->old_n : new_n;
     const size_t from = (size_t)(d->p.inplace ? d->p.head.len : n); /* the header is not mapped */
     bool new = s.size == new_n &&memcmp(bytes, d->image, new_n) == 0;
-    /* A file never grows if its journal is void: J2. */
+    /* A file whose journal is void has never grown: J2. */
     CU_ASSERT_TRUE(new || (s.size == x->old_n && memcmp(bytes, x->old, x->old_n) == 0));
     CU_ASSERT_EQUAL(memcmp(m.data + from, bytes + from, n - from), 0);
     free(bytes);

@@ -30,8 +30,8 @@ struct fixture {
     struct gguf *g;
 };
 
-/* Make the directory in /tmp, or under `root`. setup_with() makes it in memory if possible,
- * setup_tensors() for make_tensor_edit() with `what`. */
+/* Make the directory in /tmp or under `root`. setup_with() makes it in memory if possible;
+ * setup_tensors() prepares make_tensor_edit() with `what`. */
 void setup(struct fixture *x);
 void setup_at(struct fixture *x, const char *root, uint8_t pad_byte);
 void setup_with(struct fixture *x, uint8_t pad_byte);
@@ -59,7 +59,7 @@ enum {
     EDIT_ADDED = 4,   /* add `more`, of 70001 bytes, at the end */
     EDIT_REMOVED = 8, /* remove b */
     EDIT_MADE = 16,   /* give a 3 times 5 bytes */
-    /* Change all but the edges of b, now of 200001 bytes, from a file that can be lent. */
+    /* Change all but the edges of b, now 200001 bytes long, from a file that can be cloned. */
     EDIT_LENT = 32,
     /* Add two tensors of 5 bytes at the end; the model then has an alignment of several units. */
     EDIT_APART = 64,

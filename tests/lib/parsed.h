@@ -14,7 +14,7 @@
 
 struct parsed {
     uint8_t *image; /* owned */
-    size_t size;    /* of the image, in bytes */
+    size_t size;    /* size of the image in bytes */
     struct gguf *g; /* owned; does not need the image */
 };
 

@@ -105,7 +105,7 @@ struct file *plain_create(struct plain *x, int name)
     return plain_show(x, name);
 }
 
-/* Return the draft of a file that is opened for writing. */
+/* Give the file a draft when it is opened for writing. */
 void plain_join(struct plain *x, struct file *f, bool truncate)
 {
     char text[8];

@@ -21,7 +21,7 @@ extern const char *const plain_types[PLAIN_TYPES];
 /* The stored state of a key. */
 struct slot {
     bool stored;
-    bool parked;  /* stored, but its name has gone to a helper */
+    bool parked;  /* stored, but a helper has its name */
     bool removed; /* not stored since the last fsync */
     bool anew;    /* stored, with the value from before it was removed and created again */
     bool known;   /* the key had a type in this mount */
@@ -47,7 +47,7 @@ struct plain {
     struct file file[FILES];
     struct file *at[NAMES];    /* NULL: no visible file */
     struct file *handle[OPEN]; /* NULL: not open */
-    bool wrote[OPEN];          /* the handle wrote, and its draft was not accepted since */
+    bool wrote[OPEN];          /* the handle wrote to a draft that has not been accepted since */
 };
 
 void plain_init(struct plain *x);
@@ -67,7 +67,7 @@ void plain_store(struct plain *x, int key, const char *text, const struct file *
 /* Return the result of reading the name, perhaps in dst. */
 const char *plain_text(const struct plain *x, int name, char dst[8]);
 
-/* Open for writing, write a digit, close by one of several owners, and end a handle. */
+/* Open for writing; write a digit; close for one of several owners; end a handle. */
 void plain_join(struct plain *x, struct file *f, bool truncate);
 void plain_write(struct file *f, unsigned off, char digit);
 void plain_accept(struct plain *x, struct file *f);

@@ -43,7 +43,8 @@ void script_start(struct run *r)
         script_fail(r, "is read-only: %s", tree_why_not(r->t));
 }
 
-/* End like a daemon while programs still have open files: unclosed drafts are dropped. */
+/* End as a daemon does while programs still have files open: drafts that were not closed are
+ * dropped. */
 int script_finish(struct run *r)
 {
     if (!r->t)
@@ -164,7 +165,7 @@ static void check_result(struct run *r, int got, int want)
                     want ? strerror(-want) : "success");
 }
 
-/* Run an operation now; & leaves the wait to a later operation. */
+/* Run an operation. With & a later operation waits for it. */
 static void run_op(struct run *r, const struct script_op *op, char **arg, int want, bool later)
 {
     struct waiter own, *w = &own;
@@ -324,7 +325,7 @@ static void run_script(const struct script *s)
 
 static const struct script *scripts;
 
-/* Run the script that the current test is named after; some may be left out. */
+/* Run the script whose name is that of the current test. Some may be left out. */
 static void test_script(void)
 {
     const struct script *s = scripts;

@@ -21,7 +21,7 @@ enum {
     GRAIN = 4000000,
     FAULTS = 8,
     ROOM_SHIFT = 40
-}; /* GRAIN: file times are multiples of it, in ns */
+}; /* GRAIN: all file times are multiples of this many nanoseconds */
 
 static struct {
     struct disk_state *s;
@@ -36,8 +36,8 @@ static struct {
     void (*fn)(void);
 } disk;
 
-/* Size of the memory for unsynced changes. Nothing is freed; each story begins with an empty arena.
- * */
+/* Size of the memory for unsynced changes. It is freed as a whole: each story begins with an empty
+ * arena. */
 enum { ARENA = 1 << 28 };
 static uint8_t *arena;
 
@@ -194,7 +194,7 @@ void disk_fail(const char *call, unsigned n, int error, unsigned times)
 void disk_room(uint64_t bytes)
 {
     disk.room = bytes;
-    disk.s->hits++; /* counts even if only fstatvfs() ever shows it */
+    disk.s->hits++; /* a full disk counts as a fault even if only fstatvfs() reports it */
 }
 
 void disk_brief(bool brief)
@@ -303,7 +303,7 @@ void disk_leave(const char *folder)
     (void)__real_stat64(folder, &here);
     for (struct fault_entry **at = &disk.fs.entries; *at;)
         if (__real_fstat64((*at)->dir, &st) < 0 || st.st_ino != here.st_ino)
-            *at = (*at)->next; /* it is in another directory, such as the history's */
+            *at = (*at)->next; /* the file is in a different directory, such as the history's */
         else
             at = &(*at)->next;
     disk.s->writes = disk.fs.writes;

@@ -32,14 +32,12 @@ struct disk_state {
 /* Sets up the memory for unsynced changes, which all processes share. Call it before the first of
  * them starts. */
 void disk_prepare(void);
-/*
- * Starts the disk. cuts: the power may be cut, so unsynced changes are noted. `state` is zero at
- * first, or the state that a killed process left in the same directory. features: of the file
- * system.
- */
+/* Starts the disk. cuts: the power may be cut, so unsynced changes are noted. `state` is zero at
+ * first; later it is what a killed process left in the same directory. features: what the file
+ * system can do. */
 enum { CLONES = 1, NO_EXCHANGE = 2, NO_NAMELESS = 4, NO_LINK = 8, NO_RANGE = 16, FEATURES = 5 };
 void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigned features);
-/* Notes that the process is killed: its unsynced changes may still be lost. */
+/* Notes that the process is killed. Its unsynced changes may still be lost. */
 void disk_leave(const char *folder);
 
 /* Makes the n-th call from now on whose name begins with `call` ("" for any) fail with the error,
@@ -58,7 +56,7 @@ void disk_cut(uint64_t seed);
 /* Calls fn after n more calls. disk_now() calls it at once unless it was already called. */
 void disk_then(unsigned n, void (*fn)(void));
 void disk_now(void);
-/* Returns whether a change to the file would give it another time now. */
+/* Returns whether a change made now would give the file a new time. */
 bool disk_is_old(const char *path);
 /* Sets the time of a file that another program has changed. */
 void disk_changed(int fd);

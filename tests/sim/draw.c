@@ -28,7 +28,7 @@ static struct step *add(unsigned actor, enum word word)
     return s;
 }
 
-/* Returns a new value, or the last one again when all are used. */
+/* Returns a new value, or the last one once all are used. */
 static uint32_t value(void)
 {
     return token < TOKENS - 1 ? ++token : token;
@@ -66,7 +66,7 @@ static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags
     s->flags = (uint8_t)(flags | (name >= KEYS && name < REGS && draw(3) == 0 ? F_F32 : 0));
 }
 
-/* Sometimes writes in two parts, and a child that ends after the first part closes the file. */
+/* Sometimes writes in two parts. In between, a child process exits, and so closes the file. */
 static void write_as(unsigned actor, unsigned slot)
 {
     if (wide && draw(4) == 0) {
@@ -110,7 +110,7 @@ static void by_rename(unsigned a, unsigned key)
     on(a, W_CLOSE, 0);
 }
 
-/* NumPy closes a duplicate, then the file. */
+/* Closes a duplicate, then the file, as NumPy does. */
 static void twice(unsigned a, unsigned key)
 {
     open_as(a, 1, key, F_WRITE | F_TRUNC | F_CREAT);
@@ -252,7 +252,8 @@ static void look(unsigned a)
 static void anything(unsigned a)
 {
     static const uint8_t on_slots[] = {W_CLOSE, W_CLOSE, W_FORK, W_FSYNC, W_CUT};
-    unsigned slot = draw(3), flags; /* one draw per expression: the compiler orders the others */
+    /* one draw per expression: within one, the compiler chooses the order */
+    unsigned slot = draw(3), flags;
     switch (draw(8)) {
     case 0:
     case 1:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the linker puts in place of system calls and pthreads (-Wl,--wrap): scheduler.h, disk.h. */
+/* The functions that the linker puts in place of system calls and pthreads (-Wl,--wrap): see
+ * scheduler.h and disk.h. */
 #ifndef TESTS_SIM_HOOKS_H
 #define TESTS_SIM_HOOKS_H
 

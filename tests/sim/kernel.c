@@ -46,7 +46,7 @@ static void answered(struct live_wait *w, int result)
         sched_fail("a request was answered twice");
     q->answered = true;
     q->result = result;
-    memset(w, 0xA5, sizeof(*w)); /* it must not be used once it is answered */
+    memset(w, 0xA5, sizeof(*w)); /* nobody may use it after the answer */
     cond_broadcast(&q->k->more);
     lock_drop(&q->k->lock);
 }
@@ -56,7 +56,7 @@ static bool is_stopped(struct live_wait *w)
     return ((struct request *)w)->stop;
 }
 
-/* Begins the program's next call. Returns the wait that the call may keep. */
+/* Begins the program's next call. Returns the wait to pass to the call. */
 struct live_wait *kernel_begin(struct program *p)
 {
     struct request *q = &p->request;
@@ -98,7 +98,7 @@ void kernel_signal(struct kernel *k, unsigned program, bool notify)
         tree_interrupt(k->t, q);
 }
 
-/* Returns whether the story demands a strategy that cannot write each edit. */
+/* Returns whether the story demands a strategy that cannot write every edit. */
 static bool is_asked(const struct kernel *k)
 {
     return k->w->story.strategy == EDIT_INPLACE || k->w->story.strategy == EDIT_REFLINK;
@@ -113,8 +113,9 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good)
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
-/* Returns whether the new file may stay although the edit fails (edit/commit.h, C4): without an
- * exchange of names, or after two disk faults, it may be impossible to take it back. */
+/* Returns whether the new file may stay although the edit fails (edit/commit.h, C4): if the file
+ * system cannot exchange names, or after two disk faults, it may be impossible to restore the old
+ * file. */
 static bool may_stay(const struct kernel *k)
 {
     return k->w->disk.hits > (k->w->story.features & NO_EXCHANGE ? 0 : 1);
@@ -128,7 +129,7 @@ enum outcome kernel_failed(const struct kernel *k, int r)
 
 /* ---- nodes ---- */
 
-/* Notes an assignment of the file's content, which may change until the call ends. */
+/* Notes an assignment of the file's content. The content may change until the call ends. */
 static void goes_on(struct object *o, int made)
 {
     for (unsigned i = 0; i < 8 && made >= 0; i++)
@@ -218,7 +219,8 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
                              .name = name,
                              .old_name = k->came[name] ? k->came[name] - 1 : name,
                              .moved =
-                                 k->came[name] != 0, /* it goes back there if that rename fails */
+                                 /* the file goes back there if that rename fails */
+                             k->came[name] != 0,
                              .next_name = -1,
                              .last = -1};
         lock_init(&o->lock);
@@ -226,14 +228,14 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
     if (o->name != name) {
         o->name = name;
         o->changes++;
-        o->moved = true; /* its rename was undone, or made by another program */
+        o->moved = true; /* the rename was undone, or another program made it */
     }
     o->lookups++;
     sched_note("%s is file %u", names[name], (unsigned)(o - k->object));
     return o;
 }
 
-/* Leaves a release or a forget to the thread for late ones. */
+/* Leaves a release or a forget to the thread that makes them late. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
                   uint64_t n, int name)
 {
@@ -265,8 +267,8 @@ void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name
     later(k, f, NULL, node, node != 0, name);
 }
 
-/* Assigns a file's content to its key, to its earlier keys (renames may be lost, and names go
- * back), and to the key that it becomes. */
+/* Assigns a file's content to its key, to its earlier keys (a lost rename restores the old name),
+ * and to the key that it is becoming. */
 enum { NOW, BEFORE, NEXT, ORIGIN, MADE };
 struct made {
     int of[MADE]; /* -1: none */
@@ -294,7 +296,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
                 (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
     /* A removed tensor may be written until the removal is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
-    /* Its next name counts until a rename has failed. */
+    /* The next name counts until the rename has failed. */
     const int next = m->of[NEXT] >= 0 ? (int)of(k)->a[m->of[NEXT]].reg : -1;
     const bool goes = next == o->next_name || next == o->name || o->unsure || k->w->disk.hits > 1;
     const enum outcome hows[] = {how, back ? PERHAPS : FAILED, goes ? PERHAPS : FAILED,
@@ -303,7 +305,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
         if (m->of[i] >= 0)
             oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
         if (m->of[i] >= 0 && removed && i == BEFORE && !k->w->disk.hits &&
-            !o->unsure) /* otherwise the tensor may be back */
+            !o->unsure) /* otherwise the tensor may have come back */
             of(k)->a[m->of[i]].end = o->gone_at;
         went(o, m->of[i]);
     }
@@ -317,11 +319,11 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
     if (o->mapped == h && !k->gone)
-        write_pages(k, o); /* also waits for a page that is being written */
+        write_pages(k, o); /* this also waits for a page that is being written */
     if (o->mapped == h)
         o->pages = 0;
     bool counts = h->writes && (o->emptied || o->dirty);
-    /* A refused draft puts back the value from before it. */
+    /* If a draft is refused, the key gets back its value from before the draft. */
     bool refused =
         !h->floats && (k->w->disk.hits || o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER)));
     struct made made = assign(k, o, counts ? o->content | (refused ? o->seen : 0) : 0);
@@ -431,7 +433,7 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
     }
 }
 
-/* Looks a name up, after which the kernel knows its node once more. */
+/* Looks a name up, and counts the kernel's reference to its node. */
 static int find(struct program *p, int name, bool f32, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
@@ -477,7 +479,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
             r = -EEXIST;
     }
     if (r == 0)
-        h->o->handles++; /* so that it is not forgotten in the meantime */
+        h->o->handles++; /* so that the object is not forgotten in the meantime */
     lock_drop(&k->dir);
     if (r < 0 || h->f)
         return r;
@@ -535,8 +537,7 @@ static void step_open(struct program *p, const struct step *s)
 
 /* ---- write ---- */
 
-/* If the tensor may be, or may have been, of another type than F32, its bytes are not its values.
- * */
+/* If the tensor may be or may have been of a type other than F32, its bytes are not its values. */
 static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 {
     const int name = o->name >= 0 ? o->name : o->old_name;
@@ -545,8 +546,8 @@ static uint64_t as_bytes(const struct kernel *k, const struct object *o)
     return other ? BIT(TOKEN_OTHER) : 0;
 }
 
-/* Writes a view in two requests, as write(2) does while the kernel excludes others; if `half`,
- * makes only the first. */
+/* Writes a view in two requests, as write(2) does while the kernel holds the inode's lock. With
+ * `half` only the first one is made. */
 static int write_floats(struct program *p, const struct handle *h, unsigned token, bool half)
 {
     enum { FIRST = 2 * PAGE };
@@ -569,8 +570,8 @@ static int write_text(struct program *p, const struct handle *h, unsigned token,
     return kernel_end(p, tree_write(h->f, 0, text, half ? 2 : n, NULL));
 }
 
-/* Returns whether the draft has another node, as it may if memory was short: writes through the two
- * are mixed. */
+/* Returns whether the draft has a second node, which it may have if memory was short. Writes
+ * through the two are interleaved. */
 static bool has_twin(const struct kernel *k, const struct object *o)
 {
     bool has = false;
@@ -602,7 +603,7 @@ static int write_page(struct kernel *k, struct object *o, unsigned page)
     uint8_t bytes[FLOATS * 4];
     (void)tensors_bytes(0, o->stored, bytes);
     o->pages &= (uint8_t) ~(1u << page);
-    o->dirty = true; /* a truncation since the store has reset that */
+    o->dirty = true; /* a truncation after the store may have cleared this */
     may_be(k, o, BIT(o->stored) | BIT(TOKEN_OTHER));
     int r = tree_write(o->mapped->f, (uint64_t)page * PAGE, bytes + page * PAGE, n, NULL);
     sched_note("page %u is written: %d", page, r);
@@ -628,14 +629,15 @@ static void write_pages(struct kernel *k, struct object *o)
     lock_drop(&o->lock);
 }
 
-/* Returns whether a truncation or another node may come between the pieces of a write. */
+/* Returns whether a truncation, or a write through another node, may come between the pieces of a
+ * write. */
 static bool is_mixed(const struct kernel *k, const struct object *o)
 {
     return has_twin(k, o) || kernel_cuts(k, o->name);
 }
 
-/* Changes half of a page: the kernel reads the page, and writes it back before the other half is
- * changed. A read then returns the bytes written. */
+/* Changes half of a page: the kernel reads the page, and writes it back before the program changes
+ * the other half. A read then returns the bytes written. */
 static void write_half(struct program *p, struct handle *h, unsigned page, unsigned token)
 {
     struct kernel *k = p->k;
@@ -655,8 +657,8 @@ static void write_half(struct program *p, struct handle *h, unsigned page, unsig
         sched_fail("page %u of %s is not what was written", page, names[o->name]);
 }
 
-/* Stores to a mapping, whose pages are written sooner or later; with W_HALVES, some are also
- * written half changed. */
+/* Stores to a mapping. The kernel writes its pages sooner or later and, with W_HALVES, some of them
+ * also when they are half changed. */
 static void step_store(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -702,9 +704,10 @@ static void step_write(struct program *p, const struct step *s)
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
-    if (is_judged(o) || p->k->w->disk.hits) /* a refusal since then puts back an older value */
+    /* a refusal since then may have restored an older value */
+    if (is_judged(o) || p->k->w->disk.hits)
         was |= o->seen;
-    /* Half a text over a longer one may leave that unchanged. */
+    /* Half a text, written over a longer one, may leave it unchanged. */
     may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
     bool mixed = is_mixed(p->k, o);
     if (mixed)
@@ -777,7 +780,7 @@ bool kernel_durable_close(const struct kernel *k)
     return k->w->story.commit != LIVE_COMMIT_SYNC;
 }
 
-/* Returns what the answer to a close or fsync means for the bytes written. */
+/* Returns what the answer to a close or fsync says about the bytes written. */
 static enum outcome judged(const struct kernel *k, const struct handle *h, unsigned changes, int r,
                            bool sync)
 {
@@ -798,9 +801,10 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     unsigned changes = o->moving ? UINT32_MAX : o->changes;
     int last = o->last;
     if (!h->writes && is_tensor(o->name) && k->accepted[o->name].changes == k->changes[o->name])
-        last = k->accepted[o->name].of - 1; /* by a handle on another node */
+        last = k->accepted[o->name].of - 1; /* through a handle of another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
-    bool dirty = o->dirty; /* otherwise only a concurrent write gives it something to judge */
+    /* otherwise there is something to judge only if another program writes at the same time */
+    bool dirty = o->dirty;
     /* A close judges only what its own handle wrote; fsync of a view judges everything. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
@@ -817,8 +821,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
-    /* A refused key puts back the value from before the draft, part of which may have been
-     * accepted. */
+    /* A refused key gets back its value from before the draft, though part of the draft may have
+     * been accepted. */
     if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
@@ -836,7 +840,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
             k->accepted[o->name].changes = k->changes[o->name];
         }
     }
-    bool own = o->by == h || !h->wrote; /* a handle that wrote nothing syncs the file's value */
+    /* fsync through a handle that wrote nothing syncs the file's value */
+    bool own = o->by == h || !h->wrote;
     if (sync && r == 0 && own && last >= 0 && of(k)->a[last].end < since && !dirty)
         oracle_durable(of(k), (unsigned)last);
     kernel_expect(
@@ -922,11 +927,11 @@ static void views_move(struct kernel *k, int name, int next, bool begins, bool d
         o->leaves = begins;
         o->moving += begins ? 1 : -1U;
         o->next_name = begins ? next : -1;
-        if (begins && next >= 0 && is_judged(o)) /* a call in progress may assign to that name */
+        if (begins && next >= 0 && is_judged(o)) /* a call in progress may assign to the new name */
             goes_on(o, (int)oracle_begin(of(k), (unsigned)next, o->content | o->seen));
         if (!done)
             continue;
-        if (!o->unsure) /* otherwise the earlier name may be its name */
+        if (!o->unsure) /* otherwise the tensor may still have its earlier name */
             o->old_name = o->name;
         o->name = next;
         o->moved = true;
@@ -967,7 +972,7 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         k->came[next] = 1 + s->name;
     views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
     for (unsigned i = 0; i < k->objects && r < 0 && how == PERHAPS; i++)
-        if (k->object[i].name == s->name) { /* the view may be the other tensor's by now */
+        if (k->object[i].name == s->name) { /* the view may belong to the other tensor by now */
             k->object[i].unsure = k->object[i].moved = true;
             k->object[i].old_name = next;
         }
@@ -1039,19 +1044,20 @@ static uint64_t moved_value(const struct kernel *k, const struct object *from, u
     uint64_t value = from->content | from->seen;
     if (is_key(from->name))
         value = oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) | from->seen;
-    else if (k->w->disk.hits && !from->ever) /* the helper was made again when its rename failed */
+    /* the helper was created again when its rename failed */
+    else if (k->w->disk.hits && !from->ever)
         return ~BIT(TOKEN_ABSENT);
-    return k->w->disk.hits ? value | from->ever : value; /* its names may have gone back */
+    return k->w->disk.hits ? value | from->ever : value; /* its names may have been restored */
 }
 
 static void renamed(struct program *p, const struct step *s, struct object *from, struct object *to,
                     int r, int gone, int made, uint64_t since, unsigned changes)
 {
     struct kernel *k = p->k;
-    /* The rename has judged the text: a close judges the file once it is written again. */
+    /* The rename has judged the text: a close judges the file only if it is written again. */
     const bool judged = changes == from->changes && !(from->content & BIT(TOKEN_EMPTY)) &&
                         !from->writing && !k->w->disk.hits;
-    /* A key without a value (its edit was lost) may give the target any. */
+    /* If a key has no value because its edit was lost, the target may get any. */
     bool valued =
         !is_key(from->name) ||
         !(oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) & BIT(TOKEN_ABSENT));
@@ -1106,7 +1112,7 @@ static void stays(struct program *p, int name, int r)
         return;
     if (is_key(name) && oracle_may(of(k), (unsigned)name, oracle_time(of(k)), UINT64_MAX, false) &
                             BIT(TOKEN_ABSENT))
-        return; /* a new key, which could not be written either */
+        return; /* a new key that could not be written either */
     r = look_up(p, name, &o);
     if (o)
         forget_later(k, o);
@@ -1176,7 +1182,8 @@ static void step_sync(struct program *p)
     lock_drop(&k->dir);
     kernel_expect(p, "sync", r, making || tensors_unsettled(k));
     if (r == 0 && !k->w->disk.hits && !k->rough && jumps == sched_jumps() &&
-        sched_now() - begun < 1000000000) /* it waits for late releases, but not longer */
+        /* fsync waits for late releases, but not longer than that */
+        sched_now() - begun < 1000000000)
         tensors_added(k, whole);
     if (r == 0 && !k->w->disk.hits && !k->rough)
         oracle_all_durable(of(k), since);
@@ -1187,8 +1194,8 @@ static void step_sync(struct program *p)
 /* Reads the values of the keys in the file. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
-/* Notes that an undo is on the disk: keys that nothing else has changed since then have the values
- * there. */
+/* Notes that an undo is on the disk: keys that nothing else has changed since then have the file's
+ * values. */
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];
@@ -1226,15 +1233,16 @@ static void step_undo(struct program *p)
         oracle_end(of(k), made[i], r < 0 ? kernel_failed(k, r) : PERHAPS);
     if (r == 0 && !k->w->disk.hits && !k->rough)
         undone(k, made);
-    for (unsigned i = 0; i < k->objects; i++) /* a rename may have judged what no close has */
+    /* a rename may have judged text that no close has judged */
+    for (unsigned i = 0; i < k->objects; i++)
         k->object[i].doubt |= k->object[i].moved || k->object[i].moving;
     /* EIO: the history was not written in time. */
     kernel_expect(p, "undo", r,
                   r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
-/* Truncates a view by truncate(2), which also truncates and judges what other programs write to it.
- * */
+/* Truncates a view by truncate(2). This also truncates and judges what other programs have written
+ * to it. */
 static void truncate_tensor(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1297,7 +1305,7 @@ static void step_trunc(struct program *p, const struct step *s)
     kernel_expect(p, "truncate", r, r == -ESTALE || r == -ENOENT || r == -EINVAL);
 }
 
-/* Gives a key's value another type: its text stays. */
+/* Gives a key's value a new type. Its text stays the same. */
 static void step_retype(struct program *p, const struct step *s)
 {
     static const char *const types[] = {"string", "u32", "u64"};
@@ -1338,7 +1346,7 @@ static void step_retype(struct program *p, const struct step *s)
 
 /* ---- looks ---- */
 
-/* Returns the values of drafts, which files with this name show as well. */
+/* Returns the values of drafts: files with this name may show them too. */
 static uint64_t drafts(const struct kernel *k, int name)
 {
     uint64_t may = 0;
@@ -1392,7 +1400,7 @@ static void step_read(struct program *p, const struct step *s)
         draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
-        /* A file that was renamed since then shows what its new name has. */
+        /* A file that was renamed since then shows the value of its new name. */
         bool same = h->o->name == s->name && !h->o->moving;
         /* While a tensor changes, part of what is read may be old. */
         bool mixed =
@@ -1402,7 +1410,8 @@ static void step_read(struct program *p, const struct step *s)
         if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
         may = oracle_ever(of(k), s->name) |
-              draft; /* a file removed since then shows some value, but not an empty text */
+              /* a file that was removed since then shows some value, but not an empty text */
+              draft;
         if (h->o->name < 0 && token == TOKEN_EMPTY && !(may & BIT(token)) && !h->floats &&
             !k->rough)
             wrong(k, "read of what is removed", s->name, token, may);

@@ -33,12 +33,13 @@ struct program {
     unsigned number;
     struct handle *slot[SLOTS];
     struct request request;
-    bool signalled; /* a signal was sent, which may arrive during a later call */
-    /* For a step that edits a tensor by the number of its directory: */
+    bool signalled; /* a signal was sent; it may arrive during a later call */
+    /* For a step that edits a tensor through the inode number of its directory: */
     uint32_t names_of;             /* mask of the names that it may have by now; 0: no such step */
     uint64_t content, type, shape; /* masks of the values that the step may write */
     int judges; /* 1 + the assignment of all values that its drafts have during the step; or 0 */
-    /* Mask of the names whose view the call truncates, perhaps by another node of one draft. */
+    /* Mask of the names whose view the call truncates, perhaps through another node of the same
+     * draft. */
     uint32_t cuts;
 };
 
@@ -56,7 +57,7 @@ struct object {
     uint64_t ever;           /* mask of the values that it may ever have had */
     bool dirty;              /* part of its content is not accepted */
     bool writing;            /* a write is in progress */
-    bool emptied;            /* it was truncated, and has not been written since */
+    bool emptied;            /* it was truncated and has not been written since */
     uint64_t gone_at;        /* when its tensor was renamed or removed */
     bool leaves;             /* its tensor is being renamed or removed */
     bool moved;              /* it was renamed */
@@ -87,7 +88,8 @@ struct kernel {
     bool back[NAMES];    /* a removed name may have come back, because its next value was refused */
     bool removed[NAMES]; /* it was unlinked, and has not been created since */
     int came[NAMES];     /* 1 + the name from which a tensor was renamed to this one; or 0 */
-    /* The value of a key that was moved out of the way: it comes back if no other value follows. */
+    /* The value of a key that was renamed to a backup. The key gets it back if no other value
+     * follows. */
     uint64_t before[NAMES];
     struct {
         struct tree_file *f; /* the file to release; NULL: a node is only forgotten */
@@ -100,7 +102,7 @@ struct kernel {
     unsigned busy; /* number of calls in progress */
     struct made_tensor {
         bool may;         /* there may be a new tensor that is not in the model yet */
-        bool whole;       /* it is complete, unless its k->changes has changed */
+        bool whole;       /* it is complete unless its k->changes has grown */
         unsigned changes; /* value of its k->changes at that time */
         int of[3];        /* its assignments in progress */
         unsigned open;    /* number of handles not yet released */
@@ -135,8 +137,8 @@ void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name
 bool kernel_durable_close(const struct kernel *k);
 /* Returns what an error means for an edit. */
 enum outcome kernel_failed(const struct kernel *k, int r);
-/* Notes that drafts of a tensor may have these values, and be judged. moving: 1 from now on, -1
- * until now. */
+/* Notes that drafts of a tensor may have these values, and may be judged. moving: 1 if this begins
+ * now, -1 if it ends now. */
 void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving);
 /* Returns whether some program is truncating a view of the tensor. */
 bool kernel_cuts(const struct kernel *k, int name);
@@ -149,10 +151,8 @@ void kernel_step_tensor(struct program *p, const struct step *s);
 void kernel_step(struct program *p, const struct step *s);
 /* Closes all handles of the program, as exit(2) does. */
 void kernel_exit(struct program *p);
-/*
- * Sends the program a signal that stops it and interrupts the call in which it waits. If `notify`,
- * the tree is notified at once, otherwise it finds out.
- */
+/* Sends the program a signal that stops it and interrupts the call in which it waits. With `notify`
+ * the tree is notified at once; otherwise it has to find out. */
 void kernel_signal(struct kernel *k, unsigned program, bool notify);
 /* Compares the file with what the oracle allows. */
 void kernel_look_disk(struct kernel *k, const char *when);

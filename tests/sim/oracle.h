@@ -35,8 +35,9 @@ struct assign {
     unsigned reg;
     uint64_t mask;
     uint64_t start, end; /* end is UINT64_MAX while it is in progress */
-    uint64_t sure[2];    /* since when it is surely shown, and on the disk; or UINT64_MAX */
-    uint64_t dead;       /* when it failed */
+    /* times from which it is certainly shown, and on the disk; or UINT64_MAX */
+    uint64_t sure[2];
+    uint64_t dead; /* when it failed */
     bool hidden;
     bool undoes; /* until it ends, it may have any value that the register ever had */
 };
@@ -58,7 +59,7 @@ unsigned oracle_begin_undo(struct oracle *o, unsigned reg);
 /* Adds possible values to an assignment. */
 void oracle_widen(struct oracle *o, unsigned i, uint64_t mask);
 void oracle_end(struct oracle *o, unsigned i, enum outcome how);
-/* Notes that an assignment that ended is now durable. */
+/* Notes that an assignment, which has ended, is now durable. */
 void oracle_durable(struct oracle *o, unsigned i);
 /* Notes that everything accepted that had ended before `since` is durable. */
 void oracle_all_durable(struct oracle *o, uint64_t since);
@@ -68,7 +69,7 @@ uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b
 uint64_t oracle_ever(const struct oracle *o, unsigned reg);
 /* Returns whether the register was assigned since then, or is being assigned. */
 bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since);
-/* Returns whether nothing else was assigned to its register since it began, and no removal may
+/* Returns whether nothing else has been assigned to its register since it began, and no removal may
  * follow. */
 bool oracle_alone(const struct oracle *o, unsigned i);
 /* Writes the assignments of a register, for a report. */

@@ -17,7 +17,7 @@ struct read_key {
 struct read_tensor {
     char name[65];
     uint32_t type, n_dims;
-    uint64_t dim[4], off; /* off: offset in the file */
+    uint64_t dim[4], off; /* off: the data's offset in the file */
 };
 
 struct read_model {

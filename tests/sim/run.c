@@ -183,12 +183,12 @@ static unsigned token_of(const struct read_key *k)
         v = (uint32_t)strtoul(text, NULL, 10);
     } else if (k->n == 4 || k->n == 8) {
         for (unsigned i = 0; i < 4; i++)
-            v |= (uint32_t)k->value[i] << 8 * i; /* of 8 bytes the upper ones are 0 */
+            v |= (uint32_t)k->value[i] << 8 * i; /* the upper four of 8 bytes are 0 */
     }
     return k->type == GGUF_STRING && k->n == 0 ? TOKEN_EMPTY : token_of_number(v);
 }
 
-/* Returns whether the tensor has everything that no program edits. */
+/* Returns whether everything about the tensor that no program edits is still there. */
 static bool has_values(const struct read_tensor *t, const char *name, unsigned token,
                        const uint8_t *bytes, size_t n)
 {
@@ -254,8 +254,8 @@ static void check_form(const struct world *w, const struct read_model *m, unsign
     }
 }
 
-/* Returns whether bytes of tensors were written in place since then: a reader of the whole model
- * then gets old and new bytes, even of a renamed tensor. */
+/* Returns whether bytes of tensors were written in place since then. If so, a reader of the whole
+ * model gets a mix of old and new bytes, even of a renamed tensor. */
 static bool is_overwritten(const struct world *w, uint64_t from)
 {
     bool is = false;
@@ -331,7 +331,7 @@ static void check_folder(void)
     for (unsigned i = 0; i < world->story.n; i++)
         if (world->story.step[i].word == W_FAIL &&
             strcmp(calls[world->story.step[i].call], "unlink") == 0)
-            return; /* what is left beside the model could not be removed */
+            return; /* the files left beside the model could not be removed */
     char journal_path[128];
     run_journal(world, journal_path);
     DIR *d = opendir(world->folder);
@@ -345,7 +345,7 @@ static void check_folder(void)
         const bool journal = strcmp(name, strrchr(journal_path, '/') + 1) == 0;
         if ((journal && world->disk.hits) ||
             (!ours && world->disk.hits > 2 && fails_often("rename")))
-            world->out.crashed = true; /* the next mount finishes it, or removes it */
+            world->out.crashed = true; /* the next mount applies the journal or removes it */
         else if (!ours)
             sched_fail("%s is left beside the model", name);
     }
@@ -381,8 +381,8 @@ static void crash_again(void)
     crash(sched_lot(2));
 }
 
-/* Writes the model, or puts another file in its place, as another program does: ggufs must then not
- * overwrite it. */
+/* Writes the model or replaces it, as another program does. ggufs must not overwrite it after
+ * that. */
 static void alter(bool replace)
 {
     char path[128], beside[140], journal[128];
@@ -390,7 +390,7 @@ static void alter(bool replace)
     run_path(world, path);
     run_journal(world, journal);
     (void)snprintf(beside, sizeof(beside), "%s.new", path);
-    do /* until the change gives the file another time */
+    do /* until the change gives the file a new time */
         sched_pass(5);
     while (!disk_is_old(path));
     uint8_t *bytes = disk_read(path, &n);
@@ -460,7 +460,7 @@ static void befall(struct program *p, const struct step *s)
         break;
     case W_NOMEM:
     case W_SHORT:
-        world->disk.hits++; /* edits may be lost, as by any other fault */
+        world->disk.hits++; /* edits may be lost, as after any other fault */
         alloc_arm(s->n, s->word == W_SHORT);
         break;
     case W_TERM:
@@ -592,17 +592,18 @@ _Noreturn void run_story(struct world *w)
         oracle_all_durable(&w->oracle, since);
     tree_close(t);
     for (int i = 0; i == 0 || (i < 100 && alloc_live() > LEFT_MOST); i++)
-        sched_pass(60000); /* whatever is slow ends within that time */
+        sched_pass(60000); /* anything slow ends within that time */
     if (alloc_live() > LEFT_MOST)
         sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");
-    if (world->altered && !(world->story.features & NO_EXCHANGE)) /* else it may be overwritten */
+    /* otherwise it may be overwritten */
+    if (world->altered && !(world->story.features & NO_EXCHANGE))
         check_altered();
     check_folder();
     if (w->story.split)
         check_second();
     disk_now();
-    /* /proc may list one more descriptor while a thread ends. */
+    /* While a thread ends, /proc may list one more descriptor. */
     int left = 1;
     for (unsigned i = 0; i < 1000 && left; i++, (void)sched_yield())
         left = count_fds() - fds;

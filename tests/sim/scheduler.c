@@ -31,11 +31,11 @@ struct task {
     pthread_t real;
     enum state state;
     const void *on; /* the condition or the joined task that it waits for */
-    int *lock;      /* the lock it needs to continue */
+    int *lock;      /* the lock that it needs to go on */
     bool woken;
     uint64_t until; /* UINT64_MAX: forever */
     unsigned rank;  /* in runs with ranks, the thread with the highest one runs */
-    bool told;      /* it should report where it waits */
+    bool told;      /* it is to report where it waits */
     void *(*run)(void *arg);
     void *arg;
 };
@@ -340,7 +340,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
     if (!self)
         return __real_clock_gettime(clock, ret);
-    /* Starts above zero, which the code takes for "no time". */
+    /* Never zero, which the program takes for "no time". */
     *ret = to(clock_ns);
     ret->tv_sec += clock == CLOCK_REALTIME ? DATE : 1000;
     return 0;
@@ -372,7 +372,7 @@ int __wrap_mincore(void *at, size_t n, unsigned char *there)
     return 0;
 }
 
-/* As in glibc, the first word of a mutex names its holder, or is 0 if it is free. */
+/* The first word of a mutex names its holder, as in glibc, and is 0 if it is free. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
     int *lock = (int *)m;
@@ -502,7 +502,7 @@ int __wrap_pthread_join(pthread_t id, void **ret)
         return __real_pthread_join(id, ret);
     struct task *t = NULL;
     for (unsigned i = 1; i < n_tasks; i++)
-        if (pthread_equal(task[i].real, id)) /* the newest: ids are reused */
+        if (pthread_equal(task[i].real, id)) /* the newest with this id, because ids are reused */
             t = &task[i];
     count("join", 0);
     if (t && t->state != DONE)

@@ -34,7 +34,7 @@ void sched_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sched_pass(uint64_t ms);
 
 uint64_t sched_steps(void); /* number of points so far */
-uint64_t sched_jumps(void); /* number of time jumps although some thread could run */
+uint64_t sched_jumps(void); /* number of jumps in time while some thread could run */
 uint64_t sched_hash(void);  /* hash of the trace */
 /* Returns the nanoseconds since the beginning. */
 uint64_t sched_now(void);

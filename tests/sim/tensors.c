@@ -57,7 +57,7 @@ static uint16_t half_of(unsigned n)
 /* Writes the unit that the data repeats, and returns its size. */
 static size_t block_of(unsigned form, unsigned token, uint8_t dst[BLOCK_BYTES])
 {
-    const uint32_t whole = 127 * token; /* 8-bit blocks hold it exactly */
+    const uint32_t whole = 127 * token; /* the value that a Q8_0 block holds exactly */
     const float value = (float)whole;
     uint32_t word;
     memcpy(&word, &value, sizeof(word));
@@ -170,7 +170,8 @@ uint32_t tensors_whole(const struct kernel *k)
     for (int i = KEYS; i < REGS; i++)
         if (k->made[i].may && k->made[i].whole && k->made[i].changes == k->changes[i])
             whole |= bit(i);
-    for (unsigned i = 0; i < k->objects; i++) /* an open tensor is not added */
+    /* a new tensor is not added while a file of it is open */
+    for (unsigned i = 0; i < k->objects; i++)
         if (is_tensor(k->object[i].name) && k->object[i].handles)
             whole &= ~bit(k->object[i].name);
     return whole;
@@ -184,8 +185,8 @@ void tensors_added(struct kernel *k, uint32_t whole)
             end_made(k, i, DURABLE);
 }
 
-/* Begins a step that reaches a tensor by the number of its directory: these are its possible
- * results, under each name that the tensor has during the step. */
+/* Begins a step that reaches a tensor through the inode number of its directory. These are the
+ * possible results, under each name that the tensor has during the step. */
 static void enter(struct program *p, int name, uint64_t content, uint64_t type, uint64_t shape)
 {
     p->names_of = bit(name);
@@ -200,8 +201,8 @@ static void leave(struct program *p)
     p->names_of = 0;
 }
 
-/* Assigns to the tensor's earlier name as well, which comes back if a rename cannot be written.
- * Returns -1 if it had no other. */
+/* Also assigns to the tensor's earlier name, which it gets back if a rename cannot be written.
+ * Returns -1 if it had no other name. */
 static int begin_back(struct kernel *k, int name, unsigned first, uint64_t mask)
 {
     const int old = k->came[name] - 1;
@@ -249,7 +250,7 @@ void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, i
         oracle_end(of(k), (unsigned)m->shape, how);
         return;
     }
-    /* Under its new name it is an incomplete new tensor, or the model has it. */
+    /* Under its new name the tensor is new and incomplete, or already part of the model. */
     if (k->made[m->next].may) {
         const int also[] = {made, m->type, m->shape};
         for (unsigned i = 0; i < 3; i++)
@@ -276,7 +277,7 @@ static int look_once(struct program *p, int name, const char *view, struct tree_
     return r;
 }
 
-/* Looks the path up again if something in it has disappeared since then. */
+/* Looks the path up, and again if a part of it has disappeared in the meantime. */
 static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
 {
     int r = look_once(p, name, view, ret);
@@ -380,7 +381,7 @@ static void step_form(struct program *p, const struct step *s)
         if (!(k->program[i].names_of & bit(s->name)))
             continue;
         alone = false;
-        if (k->program[i].judges) /* in another type their bytes are other values */
+        if (k->program[i].judges) /* in a different type the same bytes are different values */
             oracle_widen(of(k), (unsigned)k->program[i].judges - 1, BIT(TOKEN_OTHER));
     }
     enter(p, s->name, 0, is_type ? mask : 0, is_type ? 0 : mask);
@@ -425,7 +426,7 @@ static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
     return HEAD + tensors_bytes(0, token, dst + HEAD);
 }
 
-/* Views in the orders in which programs write them; the last order has an invalid type, which is
+/* Views in the orders in which programs write them. The type in the last order is invalid, and is
  * refused. */
 enum { ORDERS = 7, NO_TYPE = 6 };
 
@@ -499,7 +500,8 @@ static void step_add(struct program *p, const struct step *s)
     kernel_expect(p, "mkdir", r, r == -EEXIST);
     for (unsigned i = 0; i < 4 && orders[order][i] && r == 0; i++)
         r = put_view(p, s, dir.node, orders[order][i]);
-    if (order == NO_TYPE && sched_now() - begun >= QUIET) /* it was whole for a while: an F32 */
+    /* without its type it was complete for a while: an F32 */
+    if (order == NO_TYPE && sched_now() - begun >= QUIET)
         widen_made(k, s->name, 0, BIT(TOKEN_FIRST), 0);
     kernel_expect(p, "a new tensor", r,
                   is_usual(r) || r == -EPERM || (r == -EINVAL && order == NO_TYPE) ||
@@ -594,7 +596,7 @@ static void step_swap(struct program *p, const struct step *s)
     }
     sure &= !is_other(k, s->name) && !k->made[s->name].may && p->names_of == bit(s->name);
     leave(p);
-    /* An fsync of the view judges the file again while that is open. */
+    /* While the file is open, an fsync of the view judges it again. */
     enum outcome lost = opened && early && k->w->disk.hits ? PERHAPS : kernel_failed(k, r);
     enum outcome good = kernel_durable_close(k) ? DURABLE : ACCEPTED;
     oracle_end(of(k), made, r < 0 ? lost : sure ? good : PERHAPS);
@@ -672,7 +674,8 @@ static void step_rmr(struct program *p, const struct step *s)
     if (r < 0)
         return;
     k->changes[s->name]++;
-    if (k->made[s->name].may) { /* a sync may add it once its `type` is gone: values are F32 then */
+    /* once its `type` is gone, a sync may add the tensor, with F32 values */
+    if (k->made[s->name].may) {
         widen_made(k, s->name, 0, BIT(TOKEN_FIRST), 0);
         enter(p, s->name, 0, BIT(TOKEN_FIRST), 0);
     }

@@ -27,21 +27,21 @@ struct tensor_move {
     bool making;     /* it may not yet be part of the model */
 };
 struct tensor_move tensors_move_begin(struct kernel *k, int from, int next);
-/* made: the assignment of its content, or -1. */
+/* made: the assignment of the content, or -1. */
 void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, int r,
                       enum outcome how);
 
 /* Returns a mask of the complete new tensors. */
 uint32_t tensors_whole(const struct kernel *k);
-/* Notes that those of these tensors that have not been touched since are in the model. */
+/* Notes that these tensors are in the model, except those that were touched since. */
 void tensors_added(struct kernel *k, uint32_t whole);
 /* Returns whether some new tensor may be incomplete. */
 bool tensors_unsettled(const struct kernel *k);
 
-/* Return the type or shape of a tensor in a model as a token. */
+/* Return the token for the type or shape of a tensor in a model. */
 unsigned token_of_type(uint32_t type);
 unsigned token_of_shape(uint32_t n, const uint64_t *dims);
-/* Write the values of a token as they are stored in a type, and find the token of such values. */
+/* Write the values of a token as the given form stores them; find the token of such values. */
 size_t tensors_bytes(unsigned form, unsigned token, uint8_t *dst);
 unsigned tensors_token(uint32_t type, const uint8_t *bytes, size_t n);
 

@@ -250,6 +250,8 @@ static void test_escapes(void)
     gives(GGUF_ARRAY, GGUF_STRING, "\"\\u0041\\u00e9\\u4E2D\\uD83D\\uDE00\"", "as", GGUF_STRING, 1u,
           "A\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80");
     gives(GGUF_ARRAY, GGUF_STRING, "\"\\udcff\\uDC80x\"", "as", GGUF_STRING, 1u, "\xff\x80x");
+    gives(GGUF_ARRAY, GGUF_STRING, "\"\\ud800\\udc00\\udbff\\udfff\"", "as", GGUF_STRING, 1u,
+          "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
     gives(GGUF_ARRAY, GGUF_STRING, "\"\\uffff\\u07ff\\u0800\"", "as", GGUF_STRING, 1u,
           "\xef\xbf\xbf\xdf\xbf\xe0\xa0\x80");
     gives(GGUF_ARRAY, GGUF_STRING, "\"\\u0000\"", "a81", GGUF_STRING, 1u, (uint64_t)1, 0u);
