@@ -394,7 +394,7 @@ struct job {
     enum check_outcome outcome;
     struct checker structure; /* reports the parser's faults */
     struct checker set;       /* reports why the files of a split model do not fit together */
-    struct split split;
+    struct shards split;
     struct part *part; /* owned; without a header if it is missing or unreadable */
     size_t n;
     /* Numbers of bytes to scan: in earlier parts, in this one, in all. */
@@ -453,7 +453,7 @@ static void load(struct job *j, size_t i, const char *path)
 {
     struct part *p = &j->part[i];
     struct err e = {0};
-    char *own = j->split.n ? split_path(&j->split, i) : strdup(path), where[64];
+    char *own = shards_path(&j->split, i), where[64];
     if (!own) {
         no_memory(j, path);
         return;
@@ -491,7 +491,7 @@ static void check_part(struct job *j, size_t i, const uint64_t *tensors)
 static void check_extra(struct job *j, const char *path)
 {
     struct err e = {0};
-    char *extra = split_path(&j->split, j->n);
+    char *extra = shards_path(&j->split, j->n);
     if (!extra) {
         no_memory(j, path);
     } else if (access(extra, F_OK) == 0) {
@@ -660,7 +660,7 @@ enum check_outcome check_file(const char *path, const struct check_options *o, c
     struct job j = {.opt = o, .sink = sink, .arg = arg};
     j.structure = (struct checker){.rule = CHECK_STRUCTURE, .sink = count, .arg = &j};
     j.set = (struct checker){.rule = "split", .sink = count, .arg = &j};
-    int r = split_find(path, &j.split);
+    int r = shards_find(&j.split, path);
     j.n = j.split.n ? j.split.n : 1;
     j.part = r == 0 ? calloc(j.n, sizeof(struct part)) : NULL;
     if (j.part)
@@ -671,6 +671,6 @@ enum check_outcome check_file(const char *path, const struct check_options *o, c
         if (j.part[i].g)
             part_free(&j.part[i]);
     free(j.part);
-    split_free(&j.split);
+    shards_free(&j.split);
     return j.outcome;
 }

@@ -963,17 +963,21 @@ uint64_t summary_missing(const struct gguf *g)
 }
 
 /* Load the header of the first file and, for a split model, those of the others. */
-static int load_header(const char *path, struct shards *s, struct gguf **first, struct err *e)
+static int load_header(struct shards *s, struct gguf **first, struct err *e)
 {
     struct model_file m;
+    char *path = shards_path(s, 0);
+    if (!path)
+        return err_set(e, -ENOMEM, "no memory");
     int r = model_find(path, &m, e);
     if (r == 0)
         r = model_parse(&m, GGUF_PARTIAL, first, e);
     model_free(&m);
     if (r < 0 && s->n) {
         char shown[SHOW_MAX];
-        (void)err_prefix(e, r, "shard %s", show(shown, s->name[0], strlen(s->name[0])));
+        (void)err_prefix(e, r, "shard %s", show(shown, path_name(path), strlen(path_name(path))));
     }
+    free(path);
     if (r == 0)
         r = s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e)
                  : merge_check_single(*first, e);
@@ -984,12 +988,11 @@ int summary_open(const char *path, struct summary *ret, struct err *e)
 {
     struct shards s;
     struct gguf *g = NULL, *merged = NULL;
-    char *first = NULL;
-    if (shards_find(&s, path, &first) < 0)
+    if (shards_find(&s, path) < 0)
         return err_set(e, -ENOMEM, "no memory");
-    int r = load_header(first ? first : path, &s, &g, e);
+    int r = load_header(&s, &g, e);
     if (r == 0 && s.n)
-        r = shards_merge(&s, g, &merged, e);
+        r = merge_shards((const struct gguf *const *)s.g, s.n, &merged, e);
     if (r == 0) {
         *ret = (struct summary){merged ? merged : g, path_name(path), s.n, summary_missing(g)};
         for (size_t i = 1; i < s.n; i++)
@@ -998,6 +1001,5 @@ int summary_open(const char *path, struct summary *ret, struct err *e)
     if (r < 0 || merged)
         gguf_free(g);
     shards_free(&s);
-    free(first);
     return r;
 }

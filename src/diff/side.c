@@ -52,7 +52,7 @@ static int open_files(struct side *s, const char *path, struct err *e)
     if (r == 0 && s->shards.n)
         r = model_open_shards(&s->shards, first, 0, &opener, e);
     if (r == 0 && s->shards.n)
-        r = shards_merge(&s->shards, first, &s->g, e);
+        r = merge_shards((const struct gguf *const *)s->shards.g, s->shards.n, &s->g, e);
     else if (r == 0)
         s->g = gguf_ref(first);
     if (r == 0 && place_all(s, first) < 0)
@@ -64,15 +64,13 @@ static int open_files(struct side *s, const char *path, struct err *e)
 
 int side_open(struct side *s, const char *path, const char *label, struct err *e)
 {
-    char *first = NULL;
     *s = (struct side){.label = label};
-    if (shards_find(&s->shards, path, &first) < 0)
-        return err_set(e, -ENOMEM, "no memory");
+    char *first = shards_find(&s->shards, path) < 0 ? NULL : shards_path(&s->shards, 0);
     size_t n = s->shards.n ? s->shards.n : 1;
-    s->file = calloc(n, sizeof(*s->file));
+    s->file = first ? calloc(n, sizeof(*s->file)) : NULL;
     for (size_t i = 0; s->file && i < n; i++)
         s->file[i] = (struct model_file){.dir = -1, .file = {.fd = -1}};
-    int r = s->file ? open_files(s, first ? first : path, e) : err_set(e, -ENOMEM, "no memory");
+    int r = s->file ? open_files(s, first, e) : err_set(e, -ENOMEM, "no memory");
     free(first);
     return r;
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "model/snapshot.h"
 
 /* How many times parsing is tried while another process keeps editing the model in place. */
@@ -100,10 +101,12 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
                       struct err *e)
 {
     struct model_file m;
-    s->name[i] = split_name(&s->split, i);
-    char *path = s->name[i] ? split_path(&s->split, i) : NULL;
-    if (!path)
+    char *path = shards_path(s, i);
+    s->name[i] = path ? strdup(path_name(path)) : NULL;
+    if (!s->name[i]) {
+        free(path);
         return err_set(e, -ENOMEM, "no memory");
+    }
     int r = model_find(path, &m, e);
     if (r == 0 && o && o->found)
         r = o->found(o->arg, &m, e);
@@ -123,7 +126,7 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
  */
 static int check_extra(const struct shards *s, struct err *e)
 {
-    char *path = split_path(&s->split, s->n);
+    char *path = shards_path(s, s->n);
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
     char shown[SHOW_MAX];
@@ -136,22 +139,43 @@ static int check_extra(const struct shards *s, struct err *e)
 }
 
 /* Checks each shard's count of all tensors. On failure *i is the shard with the wrong count. */
-static int check_totals(const struct shards *s, const struct gguf *first, size_t *i, struct err *e)
+static int check_totals(const struct shards *s, size_t *i, struct err *e)
 {
-    uint64_t total = first->n_tensors;
-    for (size_t k = 1; k < s->n; k++)
+    uint64_t total = 0;
+    for (size_t k = 0; k < s->n; k++)
         total += s->g[k]->n_tensors;
     for (*i = 0; *i < s->n; ++*i)
-        if (merge_check_total(*i ? s->g[*i] : first, total, e) < 0)
+        if (merge_check_total(s->g[*i], total, e) < 0)
             return -EBADMSG;
     return 0;
 }
 
-int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags,
+/*
+ * Makes the lists, and enters the first file. Names are added only as files are found, because the
+ * number of files in a name may be wrong.
+ */
+static int begin_lists(struct shards *s, struct gguf *g)
+{
+    char *first = shards_path(s, 0);
+    s->name = calloc(s->n, sizeof(char *));
+    s->g = calloc(s->n, sizeof(struct gguf *));
+    s->file = calloc(s->n, sizeof(struct mapped *));
+    if (first && s->name)
+        s->name[0] = strdup(path_name(first));
+    free(first);
+    if (!s->name || !s->name[0] || !s->g || !s->file)
+        return -ENOMEM;
+    s->g[0] = gguf_ref(g);
+    return 0;
+}
+
+int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
                       const struct model_opener *o, struct err *e)
 {
     char shown[SHOW_MAX];
     size_t i = 0;
+    if (begin_lists(s, g) < 0)
+        return err_set(e, -ENOMEM, "no memory");
     int r = merge_check(g, g, 0, s->n, e);
     while (r == 0 && ++i < s->n) {
         r = open_shard(s, i, parse_flags, o, e);
@@ -159,7 +183,7 @@ int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_fla
             r = merge_check(g, s->g[i], i, s->n, e);
     }
     if (r == 0)
-        r = check_totals(s, g, &i, e);
+        r = check_totals(s, &i, e);
     if (r < 0)
         return err_prefix(e, r, "shard %s",
                           s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
@@ -187,13 +211,13 @@ static int recover_shards(const struct shards *s, struct edit_recovered *ret, st
 {
     int result = 0;
     for (size_t i = 0; i < s->n; i++) {
-        char shown[SHOW_MAX], *name = split_name(&s->split, i), *path = split_path(&s->split, i);
+        char shown[SHOW_MAX], *path = shards_path(s, i);
+        const char *name = path ? path_name(path) : "";
         struct err why = {0};
-        int r = name && path ? recover_file(path, ret, &why) : -ENOMEM;
+        int r = path ? recover_file(path, ret, &why) : -ENOMEM;
         if (r < 0 && result == 0)
-            result = err_set(e, r, "shard %s: %s", name ? show(shown, name, strlen(name)) : "",
+            result = err_set(e, r, "shard %s: %s", show(shown, name, strlen(name)),
                              why.code ? why.msg : strerror(-r));
-        free(name);
         free(path);
         if (r == -ENOENT) /* a name may state too many files */
             break;
@@ -204,12 +228,10 @@ static int recover_shards(const struct shards *s, struct edit_recovered *ret, st
 int model_recover(const char *path, struct edit_recovered *ret, struct err *e)
 {
     struct shards s;
-    char *first = NULL;
     *ret = (struct edit_recovered){0};
-    if (shards_find(&s, path, &first) < 0)
+    if (shards_find(&s, path) < 0)
         return err_set(e, -ENOMEM, "no memory");
     int r = s.n ? recover_shards(&s, ret, e) : recover_file(path, ret, e);
     shards_free(&s);
-    free(first);
     return r;
 }

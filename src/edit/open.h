@@ -61,7 +61,7 @@ struct model_opener {
  * for gguf_parse(). o: NULL for reading only. Returns 0, or -EBADMSG, -ENOENT, -ENODATA or another
  * -errno with a message that names the file.
  */
-int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags,
+int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
                       const struct model_opener *o, struct err *e);
 
 /*

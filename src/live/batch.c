@@ -242,15 +242,8 @@ static int make_snapshot(struct live *l, const struct snapshot *like, struct ggu
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
                          struct err *e)
 {
-    const size_t n = snapshot_files(like);
-    struct gguf **file = malloc(n * sizeof(struct gguf *));
-    if (!file)
-        return err_set(e, -ENOMEM, "no memory");
-    file[0] = gguf_ref(first);
-    for (size_t i = 1; i < n; i++)
-        file[i] = gguf_ref(snapshot_file(like, i));
-    int r = newest_make(l->newest, file, l->shown.number + 1, changed, ret, e);
-    free((void *)file);
+    int r =
+        newest_make(l->newest, gguf_ref(first), like->shard, l->shown.number + 1, changed, ret, e);
     if (r < 0)
         return r;
     l->shown.number++;

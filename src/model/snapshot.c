@@ -94,47 +94,62 @@ size_t split_count(const char *name)
     return no >= 1 && no <= count && count > 1 ? count : 0;
 }
 
-static int find_by_name(const char *path, struct split *ret)
+static int find_by_name(const char *path, struct shards *ret)
 {
-    struct split s = {.n = split_count(path)};
-    if (s.n && !(s.prefix = strndup(path, strlen(path) - SPLIT_TAIL)))
-        return -ENOMEM;
-    *ret = s;
-    return 0;
+    const size_t n = split_count(path);
+    char *prefix = strndup(path, strlen(path) - (n ? SPLIT_TAIL : 0));
+    *ret = prefix ? (struct shards){.n = n, .path = prefix} : (struct shards){0};
+    return prefix ? 0 : -ENOMEM;
 }
 
-static bool has_first(const struct split *s)
+static bool has_first(const struct shards *s)
 {
-    char *first = s->n ? split_path(s, 0) : NULL;
+    char *first = s->n ? shards_path(s, 0) : NULL;
     bool has = first && access(first, F_OK) == 0;
     free(first);
     return has;
 }
 
-int split_find(const char *path, struct split *ret)
+int shards_find(struct shards *ret, const char *path)
 {
-    struct split linked = {0};
+    struct shards linked = {0};
     int r = find_by_name(path, ret);
     if (r < 0 || has_first(ret))
         return r;
     char *real = realpath(path, NULL);
     r = real ? find_by_name(real, &linked) : 0;
     free(real);
-    if (r == 0 && linked.n && (ret->n == 0 || has_first(&linked))) {
-        split_free(ret);
-        *ret = linked;
-        return 0;
-    }
-    split_free(&linked);
+    const bool better = r == 0 && linked.n && (ret->n == 0 || has_first(&linked));
+    struct shards worse = better ? *ret : linked;
+    *ret = better ? linked : *ret;
+    shards_free(&worse);
     if (r < 0)
-        split_free(ret);
+        shards_free(ret);
     return r;
 }
 
-void split_free(struct split *s)
+void shards_release(struct shards *s)
 {
-    free(s->prefix);
-    *s = (struct split){0};
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->file)
+            mapped_unref(s->file[i]);
+        if (s->g)
+            gguf_free(s->g[i]);
+    }
+    free((void *)s->g);
+    free((void *)s->file);
+    s->g = NULL;
+    s->file = NULL;
+}
+
+void shards_free(struct shards *s)
+{
+    shards_release(s);
+    for (size_t i = 0; s->name && i < s->n; i++)
+        free(s->name[i]);
+    free(s->name);
+    free(s->path);
+    *s = (struct shards){0};
 }
 
 static char *make_name(const char *prefix, size_t i, size_t n)
@@ -146,14 +161,9 @@ static char *make_name(const char *prefix, size_t i, size_t n)
     return (char *)buf_steal(&b);
 }
 
-char *split_path(const struct split *s, size_t i)
+char *shards_path(const struct shards *s, size_t i)
 {
-    return make_name(s->prefix, i, s->n);
-}
-
-char *split_name(const struct split *s, size_t i)
-{
-    return make_name(path_name(s->prefix), i, s->n);
+    return s->n ? make_name(s->path, i, s->n) : strdup(s->path);
 }
 
 char *split_sibling(const char *name, size_t i, size_t n)
@@ -343,74 +353,6 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
         keep_sizes(shard, n, *ret);
     int twice = r == -EBADMSG ? check_names(shard, n, e) : 0;
     return twice < 0 ? twice : r;
-}
-
-/*
- * Allocates lists for s->n files. File names are added only as files are found, because the number
- * of files in a name may be wrong.
- */
-static int make_lists(struct shards *s)
-{
-    s->name = calloc(s->n, sizeof(char *));
-    s->g = calloc(s->n, sizeof(struct gguf *));
-    s->file = calloc(s->n, sizeof(struct mapped *));
-    if (!s->name || !s->g || !s->file)
-        return -ENOMEM;
-    s->name[0] = split_name(&s->split, 0);
-    return s->name[0] ? 0 : -ENOMEM;
-}
-
-int shards_find(struct shards *s, const char *path, char **first)
-{
-    *s = (struct shards){0};
-    int r = split_find(path, &s->split);
-    s->n = s->split.n;
-    if (r < 0 || s->n == 0)
-        return r;
-    *first = split_path(&s->split, 0);
-    if (*first && make_lists(s) == 0)
-        return 0;
-    free(*first);
-    *first = NULL;
-    shards_free(s);
-    return -ENOMEM;
-}
-
-void shards_release(struct shards *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        mapped_unref(s->file[i]);
-        s->file[i] = NULL;
-    }
-}
-
-void shards_free(struct shards *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        if (s->name)
-            free(s->name[i]);
-        if (s->g)
-            gguf_free(s->g[i]);
-        if (s->file)
-            mapped_unref(s->file[i]);
-    }
-    free(s->name);
-    free((void *)s->g);
-    free((void *)s->file);
-    split_free(&s->split);
-    *s = (struct shards){0};
-}
-
-int shards_merge(const struct shards *s, const struct gguf *g, struct gguf **ret, struct err *e)
-{
-    const struct gguf **all = malloc(s->n * sizeof(struct gguf *));
-    if (!all)
-        return err_set(e, -ENOMEM, "no memory");
-    memcpy((void *)all, (const void *)s->g, s->n * sizeof(struct gguf *));
-    all[0] = g;
-    int r = merge_shards(all, s->n, ret, e);
-    free((void *)all);
-    return r;
 }
 
 /* ---- snapshots ---- */
@@ -688,15 +630,17 @@ void newest_touch(struct newest *n)
     lock_drop(&n->lock);
 }
 
-/* Makes the snapshot of a split model. On success it owns the files. */
-static int make_split(const struct newest *n, struct gguf *const *file, uint32_t number,
-                      const struct timespec *mtime, struct snapshot **ret, struct err *e)
+/* Makes the snapshot of a split model. On success it owns the first file. */
+static int make_split(const struct newest *n, struct gguf *first, struct gguf *const *file,
+                      uint32_t number, const struct timespec *mtime, struct snapshot **ret,
+                      struct err *e)
 {
     const size_t files = n->shards->n;
     struct gguf *merged = NULL, **all = malloc(files * sizeof(struct gguf *));
     if (!all)
         return err_set(e, -ENOMEM, "no memory");
     memcpy((void *)all, (const void *)file, files * sizeof(struct gguf *));
+    all[0] = first;
     int r = merge_shards((const struct gguf *const *)all, files, &merged, e);
     if (r == 0 && snapshot_make(merged, number, mtime, ret) < 0)
         r = err_set(e, -ENOMEM, "no memory");
@@ -705,24 +649,24 @@ static int make_split(const struct newest *n, struct gguf *const *file, uint32_t
         free((void *)all);
         return r;
     }
+    for (size_t i = 1; i < files; i++)
+        (void)gguf_ref(all[i]);
     (*ret)->shard = all;
-    (*ret)->own = all[0];
     (*ret)->shards = n->shards;
     return 0;
 }
 
-int newest_make(const struct newest *n, struct gguf *const *file, uint32_t number,
-                const struct timespec *mtime, struct snapshot **ret, struct err *e)
+int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *all,
+                uint32_t number, const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
     struct snapshot *g = NULL;
     int r = number == UINT32_MAX ? err_set(e, -EOVERFLOW, "too many edits; mount it again") : 0;
     if (r == 0 && n->shards)
-        r = make_split(n, file, number, mtime, &g, e);
-    else if (r == 0 && snapshot_make(file[0], number, mtime, &g) < 0)
+        r = make_split(n, first, all, number, mtime, &g, e);
+    else if (r == 0 && snapshot_make(first, number, mtime, &g) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     if (r < 0) {
-        for (size_t i = 0; i < (n->shards ? n->shards->n : 1); i++)
-            gguf_free(file[i]);
+        gguf_free(first);
         return r;
     }
     if (n->view.snap)

@@ -87,9 +87,9 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
  * Handles the names of their files, NAME-00001-of-00003.gguf and its siblings as written by
  * llama.cpp's splitting tools, and merges the files into one model.
  *
- *     r = split_find("dir/x-00002-of-00003.gguf", &s);     s.n is 3; 0 if the model is not split
- *     path = split_path(&s, 0);                            "dir/x-00001-of-00003.gguf"
- *     split_free(&s);
+ *     r = shards_find(&s, "dir/x-00002-of-00003.gguf");    s.n is 3; 0 if the model is not split
+ *     path = shards_path(&s, 0);                           "dir/x-00001-of-00003.gguf"
+ *     shards_free(&s);
  *
  * Siblings are looked for next to the given path first, because in caches the names are links to
  * files named by hash. If the first shard is not there, or the link does not have a shard's name,
@@ -100,9 +100,13 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
  * header is built; tensor data stays in the shards' files.
  */
 
-struct split {
-    size_t n;     /* files; 0: the model is not split */
-    char *prefix; /* owned: path up to and including NAME; NULL if not split */
+struct shards {
+    size_t n;   /* files; 0: the model is not split */
+    char *path; /* owned: the path up to and including NAME; the whole path if it is not split */
+    /* These lists are filled in by model_open_shards() (edit/open.h). */
+    char **name;          /* owned: the names of the files */
+    struct gguf **g;      /* owned references, until shards_release(): their contents */
+    struct mapped **file; /* likewise, but the first is NULL */
 };
 
 /* Length of "-00001-of-00003.gguf", which follows NAME. */
@@ -111,18 +115,23 @@ struct split {
 /* Return the number of files that a file's name states, or 0 if it is not a shard's name. */
 size_t split_count(const char *name);
 
-/* Find the files of a split model. Returns 0, even if the model is not split or does not exist, or
- * -ENOMEM. */
-int split_find(const char *path, struct split *ret);
-void split_free(struct split *s);
+/*
+ * Find the files of a model. Returns 0, even if the model is not split or does not exist, or
+ * -ENOMEM.
+ */
+int shards_find(struct shards *ret, const char *path);
+void shards_free(struct shards *s);
+/*
+ * Release the files and contents, so that those that an edit replaces are not kept. From then on a
+ * store and a snapshot hold them.
+ */
+void shards_release(struct shards *s);
 
 /*
  * Return the path of file number i, counting from 0. i == n gives the path of one file too many,
  * which must not exist. The caller frees the path.
  */
-char *split_path(const struct split *s, size_t i);
-/* Return the same path without directories. */
-char *split_name(const struct split *s, size_t i);
+char *shards_path(const struct shards *s, size_t i);
 /* Return the name of file i of n, given the name of any of them. The caller frees it. */
 char *split_sibling(const char *name, size_t i, size_t n);
 
@@ -148,30 +157,6 @@ int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
  */
 int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, struct err *e);
 
-/*
- * The opened files of a split model, until the first snapshot and its store take them over
- * (shards_release()).
- */
-struct shards {
-    size_t n;             /* files; 0: the model is not split */
-    struct split split;   /* owned: their paths */
-    char **name;          /* owned: the names of the opened files */
-    struct gguf **g;      /* owned references: the files' contents as opened; the first is NULL */
-    struct mapped **file; /* owned references, until shards_release(); the first is NULL */
-};
-
-/*
- * If `path` has a shard's name, set s->n to the number of files to open and *first to the path of
- * the first, which the caller frees. Otherwise set s->n to 0. Returns 0 or -ENOMEM.
- */
-int shards_find(struct shards *s, const char *path, char **first);
-void shards_free(struct shards *s);
-/* Release the files so that a replaced one is not kept open. From then on the store holds them. */
-void shards_release(struct shards *s);
-
-/* Merge the shards, using g as the first. The caller owns *ret. */
-int shards_merge(const struct shards *s, const struct gguf *g, struct gguf **ret, struct err *e);
-
 /* ---- snapshots ---- */
 
 /* How many sizes of whole-model views are cached, one per row of the table of root files. */
@@ -189,7 +174,6 @@ struct snapshot {
     struct timespec mtime; /* time it was made; for the first snapshot, the model's mtime */
     struct gguf *gguf;     /* owned: the model as shown */
     struct gguf **shard;   /* owned references: each file's content for a split model; else NULL */
-    struct gguf *own;      /* the first of the shards; or NULL */
     struct ids *ids;       /* a reference: the tensors' ids; NULL: see the top of this file */
     const char *file;      /* owned by the tree: name of the model's file; "" if unknown */
     const struct shards *shards;   /* owned by the tree; NULL if the model is not split */
@@ -265,7 +249,7 @@ static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct
 /* Return the content of the file with the keys, which for a split model is the first file. */
 static inline struct gguf *snapshot_own(const struct snapshot *g)
 {
-    return g->own ? g->own : g->gguf;
+    return g->shard ? g->shard[0] : g->gguf;
 }
 
 /* Return how many files the model has, and with snapshot_file() the content of each. */
@@ -314,11 +298,12 @@ struct view newest_view_as(const struct newest *n, struct snapshot *g);
 struct timespec newest_changed(struct newest *n);
 
 /*
- * Make a snapshot of a model from its file, or for a split model from all its files in order. Takes
- * over the references in `file` even on failure.
+ * Make a snapshot of a model from its first file and, for a split model, from all its files in
+ * order, of which the first is not used. Takes over the reference to `first` even on failure.
  */
-int newest_make(const struct newest *n, struct gguf *const *file, uint32_t number,
-                const struct timespec *mtime, struct snapshot **ret, struct err *e);
+int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *all,
+                uint32_t number, const struct timespec *mtime, struct snapshot **ret,
+                struct err *e);
 /*
  * Make the store of a snapshot from all files in order. The first file is open as fd, which is
  * duplicated; if fd is -1, its present mapping file[0] is kept.

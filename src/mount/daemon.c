@@ -354,29 +354,14 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
 
 /* ---- the daemon of a model ---- */
 
-/* Return the first file of a split model, given any of its files, or NULL if it is not split. The
- * caller frees it. */
-static char *first_shard(const char *path)
-{
-    struct split s;
-    char *first = NULL;
-    if (split_find(path, &s) == 0) {
-        first = s.n ? split_path(&s, 0) : NULL;
-        split_free(&s);
-    }
-    return first;
-}
-
 /* Return the real path of a model or, if it is split, of its first shard. A link to one shard need
  * not have links to the others beside it. The caller frees it. */
 static char *real_model(const char *operand)
 {
-    char *first = first_shard(operand);
-    char *real = realpath(first ? first : operand, NULL);
-    if (real && !first && (first = first_shard(real))) {
-        free(real);
-        real = realpath(first, NULL);
-    }
+    struct shards s;
+    char *first = shards_find(&s, operand) < 0 ? NULL : shards_path(&s, 0);
+    char *real = first ? realpath(first, NULL) : NULL;
+    shards_free(&s);
     free(first);
     return real;
 }

@@ -96,11 +96,11 @@ static int add_unreadable(struct models *m, const char *path, int error)
  * it. */
 static int add_file(struct models *m, const char *path)
 {
-    struct split s;
-    int r = split_find(path, &s);
+    struct shards s;
+    int r = shards_find(&s, path);
     if (r < 0)
         return r;
-    struct model_path new = {.path = s.n ? split_path(&s, 0) : strdup(path), .shards = s.n};
+    struct model_path new = {.path = shards_path(&s, 0), .shards = s.n};
     size_t i = s.n && new.path ? 0 : m->n;
     while (i < m->n && strcmp(m->model[i].path, new.path) != 0)
         i++;
@@ -108,7 +108,7 @@ static int add_file(struct models *m, const char *path)
         free(new.path);
     else
         r = models_put(m, &new);
-    split_free(&s);
+    shards_free(&s);
     return r;
 }
 

@@ -177,7 +177,7 @@ int item_folder(const struct reach *r, const struct place *p, struct found *f, s
  * exist. Returns 0 or -ENOMEM. */
 int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
               enum item_kind kind, struct item *ret);
-/* Make an item for a model that may be split; its files are those that split_find() finds by this
+/* Make an item for a model that may be split; its files are those that shards_find() finds by this
  * name. Returns 0 or -ENOMEM. */
 int item_model(struct reach *r, const struct place *p, const struct found *dir, const char *name,
                struct item *ret);

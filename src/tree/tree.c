@@ -22,17 +22,8 @@
 /* Takes ownership of g. */
 static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
 {
-    size_t n = t->shards.n ? t->shards.n : 1;
-    struct gguf **file = malloc(n * sizeof(struct gguf *));
-    if (!file) {
-        gguf_free(g);
-        return err_set(e, -ENOMEM, "no memory");
-    }
-    file[0] = g;
-    for (size_t i = 1; i < n; i++)
-        file[i] = gguf_ref(t->shards.g[i]);
-    int r = newest_make(&t->newest, file, t->wholes, &t->st.st_mtim, &t->newest.view.snap, e);
-    free((void *)file);
+    int r =
+        newest_make(&t->newest, g, t->shards.g, t->wholes, &t->st.st_mtim, &t->newest.view.snap, e);
     if (r < 0)
         return r;
     struct snapshot *snap = t->newest.view.snap;
@@ -98,13 +89,13 @@ static int parse_file(struct tree *t, struct err *e)
 /* Find the model's file, or the first file of a split model. */
 static int find_model(struct tree *t, const char *path, struct err *e)
 {
-    char *first = NULL, shown[SHOW_MAX];
-    if (shards_find(&t->shards, path, &first) < 0)
+    char shown[SHOW_MAX],
+        *first = shards_find(&t->shards, path) < 0 ? NULL : shards_path(&t->shards, 0);
+    if (!first)
         return err_set(e, -ENOMEM, "no memory");
-    int r = model_find(first ? first : path, &t->model, e);
-    if (r < 0 && first)
-        (void)err_prefix(e, r, "shard %s",
-                         show(shown, t->shards.name[0], strlen(t->shards.name[0])));
+    int r = model_find(first, &t->model, e);
+    if (r < 0 && t->shards.n)
+        (void)err_prefix(e, r, "shard %s", show(shown, path_name(first), strlen(path_name(first))));
     free(first);
     return r;
 }
@@ -128,10 +119,10 @@ uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
     return hash_name(all, sizeof(all));
 }
 
-static int add_rights(struct tree *t, size_t i, const char *path)
+static int add_rights(struct tree *t, size_t i)
 {
     struct stat st = {0};
-    char room[PATH_MAX], *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
+    char room[PATH_MAX], *name = shards_path(&t->shards, i);
     if (!name)
         return -ENOMEM;
     char *real = real_folder(name, room);
@@ -145,12 +136,12 @@ static int add_rights(struct tree *t, size_t i, const char *path)
     return r;
 }
 
-/* Compute the access rights of the model found by `path`. */
-static int find_rights(struct tree *t, const char *path, struct err *e)
+/* Compute the access rights of the model. */
+static int find_rights(struct tree *t, struct err *e)
 {
     int r = 0;
     for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1) && r == 0; i++)
-        r = add_rights(t, i, path);
+        r = add_rights(t, i);
     if (r == 0)
         rights_settle(&t->rights);
     return err_sys(e, r, "cannot find out its access rights");
@@ -164,7 +155,7 @@ static int open_model(struct tree *t, const char *path, struct err *e)
         r = begin_open(t, e);
     if (r == 0)
         r = parse_file(t, e);
-    return r < 0 ? r : find_rights(t, path, e);
+    return r < 0 ? r : find_rights(t, e);
 }
 
 /* Make a tree with nothing opened. Returns NULL without memory. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/split, shards, merge, edit/open: finding, opening, checking and merging the files of a
+/* model/snapshot, edit/open: finding, opening, checking and merging the files of a
  * split model. */
 #include <errno.h>
 #include <stdio.h>
@@ -59,12 +59,12 @@ static void put(const char *name, const void *bytes, size_t n)
 
 static size_t found(const char *path)
 {
-    struct split s;
-    CU_ASSERT_EQUAL(split_find(path, &s), 0);
+    struct shards s;
+    CU_ASSERT_EQUAL(shards_find(&s, path), 0);
     size_t n = s.n;
-    CU_ASSERT_EQUAL(n == 0, s.prefix == NULL);
-    split_free(&s);
-    CU_ASSERT_TRUE(s.n == 0 && s.prefix == NULL);
+    CU_ASSERT_TRUE(n || strcmp(s.path, path) == 0);
+    shards_free(&s);
+    CU_ASSERT_TRUE(s.n == 0 && s.path == NULL);
     return n;
 }
 
@@ -97,16 +97,14 @@ static void test_names(void)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         CU_ASSERT_EQUAL(found(rows[i].path), rows[i].n);
-    struct split s;
-    CU_ASSERT_EQUAL(split_find("/no/such/x-00002-of-00003.gguf", &s), 0);
+    struct shards s;
+    CU_ASSERT_EQUAL(shards_find(&s, "/no/such/x-00002-of-00003.gguf"), 0);
     for (size_t i = 0; i < 4; i++) {
         char want[64];
         (void)snprintf(want, sizeof(want), "/no/such/x-%05zu-of-00003.gguf", i + 1);
-        char *path = split_path(&s, i), *name = split_name(&s, i);
+        char *path = shards_path(&s, i);
         CU_ASSERT_STRING_EQUAL(path, want);
-        CU_ASSERT_STRING_EQUAL(name, want + 9);
         free(path);
-        free(name);
     }
     char *sibling = split_sibling("x-00002-of-00003.gguf", 2, 3);
     CU_ASSERT_STRING_EQUAL(sibling, "x-00003-of-00003.gguf");
@@ -114,13 +112,13 @@ static void test_names(void)
     sibling = split_sibling("-00002-of-00003.gguf", 0, 3);
     CU_ASSERT_STRING_EQUAL(sibling, "-00001-of-00003.gguf");
     free(sibling);
-    split_free(&s);
+    shards_free(&s);
 }
 
 /* Siblings are beside the path or, if the first one is not there, beside the target of the link. */
 static void test_links(void)
 {
-    struct split s;
+    struct shards s;
     make_folder();
     put("a-00001-of-00002.gguf", "", 0);
     CU_ASSERT_EQUAL(symlink("a-00001-of-00002.gguf", in("b-00001-of-00003.gguf")), 0);
@@ -128,10 +126,10 @@ static void test_links(void)
     CU_ASSERT_EQUAL(symlink("a-00001-of-00002.gguf", in("whole.gguf")), 0);
     CU_ASSERT_EQUAL(found(in("whole.gguf")), 2);
     CU_ASSERT_EQUAL(symlink("a-00001-of-00002.gguf", in("c-00002-of-00004.gguf")), 0);
-    CU_ASSERT_EQUAL(split_find(in("c-00002-of-00004.gguf"), &s), 0);
+    CU_ASSERT_EQUAL(shards_find(&s, in("c-00002-of-00004.gguf")), 0);
     CU_ASSERT_EQUAL(s.n, 2);
-    CU_ASSERT_STRING_EQUAL(s.prefix, in("a"));
-    split_free(&s);
+    CU_ASSERT_STRING_EQUAL(s.path, in("a"));
+    shards_free(&s);
     put("d-00002-of-00002.gguf", "", 0); /* the first shard is missing in both places */
     CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("e-00002-of-00005.gguf")), 0);
     CU_ASSERT_EQUAL(found(in("e-00002-of-00005.gguf")), 5);
@@ -322,18 +320,16 @@ static int open_all(int n, struct shard first, char line[512])
 {
     struct err e = {0};
     struct shards s;
-    char name[64], *path;
+    char name[64];
     (void)snprintf(name, sizeof(name), "x-00001-of-%05d.gguf", n);
-    CU_ASSERT_EQUAL_FATAL(shards_find(&s, in(name), &path), 0);
+    CU_ASSERT_EQUAL_FATAL(shards_find(&s, in(name)), 0);
     CU_ASSERT_EQUAL_FATAL(s.n, (size_t)n);
-    CU_ASSERT_STRING_EQUAL(path, in(name));
-    CU_ASSERT_STRING_EQUAL(s.name[0], name);
-    free(path);
     struct parsed p = parse_shard(first);
     int r = model_open_shards(&s, p.g, 0, NULL, &e);
     (void)strcpy(line, e.msg);
+    CU_ASSERT_STRING_EQUAL(s.name[0], name);
     if (r == 0) {
-        CU_ASSERT_TRUE(!s.g[0] && !s.file[0]);
+        CU_ASSERT_TRUE(s.g[0] == p.g && !s.file[0]);
         CU_ASSERT_TRUE(s.g[1] && s.file[1]);
     }
     shards_free(&s);
@@ -421,9 +417,11 @@ static void test_journal(void)
 static void test_not_split(void)
 {
     struct shards s;
-    char *path = NULL;
-    CU_ASSERT_EQUAL(shards_find(&s, "/no/such/model.gguf", &path), 0);
-    CU_ASSERT_TRUE(s.n == 0 && !path);
+    CU_ASSERT_EQUAL(shards_find(&s, "/no/such/model.gguf"), 0);
+    char *path = shards_path(&s, 0);
+    CU_ASSERT_EQUAL(s.n, 0);
+    CU_ASSERT_STRING_EQUAL(path, "/no/such/model.gguf");
+    free(path);
     shards_free(&s);
 }
 
@@ -437,12 +435,13 @@ static void test_store(void)
     make_folder();
     put_shard("x-00001-of-00002.gguf", good);
     put_shard("x-00002-of-00002.gguf", (struct shard){1, 2, 2, 3, false, "u", false});
-    CU_ASSERT_EQUAL_FATAL(shards_find(&s, in("x-00002-of-00002.gguf"), &path), 0);
+    CU_ASSERT_EQUAL_FATAL(shards_find(&s, in("x-00002-of-00002.gguf")), 0);
+    path = shards_path(&s, 0);
     CU_ASSERT_STRING_EQUAL(path, in("x-00001-of-00002.gguf"));
     free(path);
     struct parsed p = parse_shard(good);
     CU_ASSERT_EQUAL_FATAL(model_open_shards(&s, p.g, 0, NULL, &e), 0);
-    CU_ASSERT_EQUAL_FATAL(shards_merge(&s, p.g, &merged, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(merge_shards((const struct gguf *const *)s.g, s.n, &merged, &e), 0);
     CU_ASSERT_EQUAL(merged->n_tensors, 2);
     gguf_free(merged);
     shards_free(&s);
@@ -456,16 +455,15 @@ static int whole(const char *path, struct err *e)
     struct shards s;
     struct model_file m = {.dir = -1, .file = {.fd = -1}};
     struct gguf *first = NULL, *merged = NULL;
-    char *found = NULL;
-    int r = shards_find(&s, path, &found);
-    if (r == 0)
-        r = model_find(found, &m, e);
+    int r = shards_find(&s, path);
+    char *found = r == 0 ? shards_path(&s, 0) : NULL;
+    r = found ? model_find(found, &m, e) : -ENOMEM;
     if (r == 0)
         r = model_parse(&m, 0, &first, e);
     if (r == 0)
         r = model_open_shards(&s, first, 0, NULL, e);
     if (r == 0)
-        r = shards_merge(&s, first, &merged, e);
+        r = merge_shards((const struct gguf *const *)s.g, s.n, &merged, e);
     CU_ASSERT_TRUE(r < 0 || merged->n_tensors == 2);
     gguf_free(merged);
     gguf_free(first);

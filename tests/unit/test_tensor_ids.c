@@ -70,7 +70,8 @@ static void set_state(struct tree_image *m, struct build *b, const struct tensor
     CU_ASSERT_EQUAL_FATAL(source_fd(other.fd, &src, &e), 0);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, 0, &g, &e), 0);
     uint32_t n = g->n_tensors;
-    CU_ASSERT_EQUAL_FATAL(newest_make(&t->newest, &g, now->number + 1, &now->mtime, &snap, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(newest_make(&t->newest, g, NULL, now->number + 1, &now->mtime, &snap, &e),
+                          0);
     ids_unref(snap->ids);
     struct tensor_id of[4];
     CU_ASSERT_TRUE_FATAL(n <= 4);
