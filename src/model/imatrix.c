@@ -147,15 +147,23 @@ static int parse_gguf(struct imatrix *m, const struct source *s, struct err *e)
 
 /* ---- the older form ---- */
 
+/* Checks that the file has the next n bytes. */
+static int next_bytes(const struct source *s, uint64_t at, uint64_t n, const char *what,
+                      struct err *e)
+{
+    return n <= s->size - at ? 0
+                             : err_set(e, -EBADMSG, "byte %llu: the file ends in %s",
+                                       (unsigned long long)at, what);
+}
+
 /* Reads the number at *at, which must be at least `least`, and advances *at past it. */
 static int next_int(const struct source *s, uint64_t *at, int32_t least, const char *what,
                     int32_t *ret, struct err *e)
 {
     uint8_t b[4];
-    if (s->size - *at < 4)
-        return err_set(e, -EBADMSG, "byte %llu: the file ends in %s", (unsigned long long)*at,
-                       what);
-    int r = read_some(s, *at, b, 4, e);
+    int r = next_bytes(s, *at, 4, what, e);
+    if (r == 0)
+        r = read_some(s, *at, b, 4, e);
     if (r < 0)
         return r;
     *ret = (int32_t)get_u32(b, false);
@@ -163,14 +171,6 @@ static int next_int(const struct source *s, uint64_t *at, int32_t least, const c
         return err_set(e, -EBADMSG, "byte %llu: %s is %d", (unsigned long long)*at, what, *ret);
     *at += 4;
     return 0;
-}
-
-static int next_bytes(const struct source *s, uint64_t at, uint64_t n, const char *what,
-                      struct err *e)
-{
-    return n <= s->size - at ? 0
-                             : err_set(e, -EBADMSG, "byte %llu: the file ends in %s",
-                                       (unsigned long long)at, what);
 }
 
 static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, struct err *e)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "gguf/gguf.h"
+#include "model/facts.h"
 
 enum {
     ALIGN = 64,
@@ -37,7 +37,7 @@ size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uin
 
 /* ---- read ---- */
 
-struct text {
+struct scan {
     const char *p, *end;
     struct err *e;
 };
@@ -47,14 +47,14 @@ static int refuse(struct err *e, const char *why)
     return err_set(e, -EINVAL, "not a NumPy header: %s", why);
 }
 
-static void skip_spaces(struct text *t)
+static void skip_spaces(struct scan *t)
 {
     while (t->p < t->end && (*t->p == ' ' || *t->p == '\t' || *t->p == '\r' || *t->p == '\n'))
         t->p++;
 }
 
 /* Skips spaces, and takes the next byte if it is c. */
-static bool take(struct text *t, char c)
+static bool take(struct scan *t, char c)
 {
     skip_spaces(t);
     if (t->p == t->end || *t->p != c)
@@ -64,7 +64,7 @@ static bool take(struct text *t, char c)
 }
 
 /* Takes a Python string without escapes. */
-static bool take_string(struct text *t, const char **ret, size_t *n)
+static bool take_string(struct scan *t, struct text *ret)
 {
     skip_spaces(t);
     char quote = t->p < t->end ? *t->p : '\0';
@@ -73,18 +73,12 @@ static bool take_string(struct text *t, const char **ret, size_t *n)
     const char *first = t->p + 1, *last = memchr(first, quote, (size_t)(t->end - first));
     if (!last || memchr(first, '\\', (size_t)(last - first)))
         return false;
-    *ret = first;
-    *n = (size_t)(last - first);
+    *ret = (struct text){first, (size_t)(last - first)};
     t->p = last + 1;
     return true;
 }
 
-static bool is_word(const char *p, size_t n, const char *word)
-{
-    return n == strlen(word) && memcmp(p, word, n) == 0;
-}
-
-static bool take_word(struct text *t, const char *word)
+static bool take_word(struct scan *t, const char *word)
 {
     size_t n = strlen(word);
     skip_spaces(t);
@@ -94,26 +88,25 @@ static bool take_word(struct text *t, const char *word)
     return true;
 }
 
-static int read_descr(struct text *t, struct npy *ret)
+static int read_descr(struct scan *t, struct npy *ret)
 {
     char shown[SHOW_MAX];
-    const char *p;
-    size_t n;
-    if (!take_string(t, &p, &n))
+    struct text type;
+    if (!take_string(t, &type))
         return refuse(t->e, "the array has fields, or no type");
-    ret->width = is_word(p, n, "<f4") ? 4 : is_word(p, n, "<f2") ? 2 : 0;
+    ret->width = text_is(type, "<f4") ? 4 : text_is(type, "<f2") ? 2 : 0;
     if (ret->width)
         return 0;
     return err_set(t->e, -EINVAL,
                    "the array has the type '%s': save it as float32 ('<f4') or float16 ('<f2')",
-                   show(shown, p, n));
+                   show(shown, type.at, type.len));
 }
 
 /*
  * Takes a decimal number, with or without the L that Python 2 wrote. Returns false if it is not a
  * number or does not fit into a u64.
  */
-static bool take_number(struct text *t, uint64_t *ret)
+static bool take_number(struct scan *t, uint64_t *ret)
 {
     skip_spaces(t);
     const char *first = t->p;
@@ -129,7 +122,7 @@ static bool take_number(struct text *t, uint64_t *ret)
 }
 
 /* Checks the dimensions, and turns NumPy's order into the stored one. */
-static int finish_shape(struct text *t, struct npy *ret)
+static int finish_shape(struct scan *t, struct npy *ret)
 {
     ret->n_elem = 1;
     for (uint32_t i = 0; i < ret->n_dims; i++) {
@@ -148,7 +141,7 @@ static int finish_shape(struct text *t, struct npy *ret)
     return 0;
 }
 
-static int read_shape(struct text *t, struct npy *ret)
+static int read_shape(struct scan *t, struct npy *ret)
 {
     uint64_t v;
     if (!take(t, '('))
@@ -169,28 +162,28 @@ static int read_shape(struct text *t, struct npy *ret)
 
 enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 
-static int read_entry(struct text *t, struct npy *ret, bool *fortran, unsigned *seen)
+static int read_entry(struct scan *t, struct npy *ret, bool *fortran, unsigned *seen)
 {
-    const char *p;
-    size_t n;
-    if (!take_string(t, &p, &n) || !take(t, ':'))
+    struct text key;
+    if (!take_string(t, &key) || !take(t, ':'))
         return refuse(t->e, "the dict cannot be read");
-    if (is_word(p, n, "descr")) {
+    if (text_is(key, "descr")) {
         *seen |= DESCR;
         return read_descr(t, ret);
     }
-    if (is_word(p, n, "shape")) {
+    if (text_is(key, "shape")) {
         *seen |= SHAPE;
         return read_shape(t, ret);
     }
     *seen |= ORDER;
-    *fortran = is_word(p, n, "fortran_order") && take_word(t, "True");
-    if (*fortran || (is_word(p, n, "fortran_order") && take_word(t, "False")))
-        return 0;
-    return refuse(t->e, "the dict has an entry that is not known");
+    const bool known = text_is(key, "fortran_order");
+    *fortran = known && take_word(t, "True");
+    return known && (*fortran || take_word(t, "False"))
+               ? 0
+               : refuse(t->e, "the dict has an entry that is not known");
 }
 
-static int read_dict(struct text *t, struct npy *ret)
+static int read_dict(struct scan *t, struct npy *ret)
 {
     bool fortran = false;
     unsigned seen = 0;
@@ -228,7 +221,7 @@ int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e)
         return refuse(e, "it is over 65536 bytes");
     if (n < len)
         return NPY_MORE;
-    struct text t = {(const char *)p + fixed, (const char *)p + len, e};
+    struct scan t = {(const char *)p + fixed, (const char *)p + len, e};
     struct npy npy = {.header = (uint32_t)len};
     int r = read_dict(&t, &npy);
     if (r == 0)

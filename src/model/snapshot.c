@@ -216,10 +216,9 @@ int merge_check_single(const struct gguf *g, struct err *e)
                    count, no + 1, no + 1, count);
 }
 
-static bool is_split_key(const struct gguf *g, const struct gguf_kv *kv)
+static struct text key_text(const struct gguf *g, uint32_t i)
 {
-    size_t n = sizeof(KEY_SPLIT_PREFIX) - 1;
-    return kv->key_len >= n && memcmp(gguf_key(g, kv), KEY_SPLIT_PREFIX, n) == 0;
+    return (struct text){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
 }
 
 /* Writes the keys of the first shard, and returns their number. */
@@ -227,7 +226,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < g->n_kv; i++) {
-        if (is_split_key(g, &g->kv[i]))
+        if (text_begins(key_text(g, i), KEY_SPLIT_PREFIX))
             continue;
         buf_add(out, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
         n++;
@@ -257,29 +256,6 @@ static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n,
         }
     *ret = off;
     return 0;
-}
-
-/* Parses a header in memory. The data reads as zeros, as the parser ignores it. */
-static int parse_image(const struct buf *head, uint64_t data, uint64_t alignment, bool tensors,
-                       struct gguf **ret, struct err *e)
-{
-    uint64_t data_off = head->len;
-    struct image *im = image_new(NULL);
-    if (!im)
-        return err_set(e, -ENOMEM, "no memory");
-    image_add_memory(im, head->data, head->len);
-    if (tensors && align_u64(data_off, alignment, &data_off))
-        image_add_zeros(im, data_off - head->len);
-    image_add_zeros(im, data);
-    struct source s = image_source(im);
-    int r = image_end(im);
-    if (r == 0)
-        r = gguf_parse(&s, 0, ret, e);
-    else
-        r = r == -EFBIG ? err_set(e, -EBADMSG, "the merged model is too large")
-                        : err_set(e, r, "no memory");
-    image_unref(im);
-    return r;
 }
 
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
@@ -347,10 +323,18 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
         return err_set(e, r, "the merged model is too large");
     if (buf_error(&head))
         return err_set(e, buf_error(&head), "no memory");
+    struct source s = {.size = head.len, .fd = -1}; /* the parser reads only the header */
+    if ((tensors && !align_u64(s.size, g->alignment, &s.size)) || !add_u64(s.size, data, &s.size) ||
+        s.size > INT64_MAX)
+        return err_set(e, -EBADMSG, "the merged model is too large");
+    if (head.len > GGUF_MAX_HEADER)
+        return err_set(e, -EFBIG, "the merged header is over %" PRIu64 " bytes", GGUF_MAX_HEADER);
     put_uint(head.data + count_at, keys, g->fmt.len_width, g->fmt.big);
-    r = parse_image(&head, data, g->alignment, tensors > 0, ret, e);
-    if (r == 0)
+    r = gguf_parse_head(&s, head.data, head.len, ret, e);
+    if (r == 0) {
+        (void)buf_steal(&head);
         keep_sizes(shard, n, *ret);
+    }
     int twice = r == -EBADMSG ? check_names(shard, n, e) : 0;
     return twice < 0 ? twice : r;
 }
@@ -364,47 +348,23 @@ static const char *name_of(const struct gguf *m, bool keys, uint32_t i, size_t *
     return keys ? gguf_key(m, &m->kv[i]) : gguf_name(m, &m->tensor[i]);
 }
 
-/*
- * Returns true if a name does not fit into a file name, where each of its bytes takes at most
- * three.
- */
-static bool is_cut(const char *name, size_t n, char file[TREE_NAME_MAX + 1])
-{
-    char back[TREE_NAME_MAX + 1];
-    size_t len;
-    if (n <= TREE_NAME_MAX / 3)
-        return false;
-    (void)name_encode(name, n, file);
-    return name_decode(file, back, &len) == -ENAMETOOLONG;
-}
+/* Each byte of a name takes at most three of its file name. */
+#define FITS (TREE_NAME_MAX / 3)
 
+/* Indexes the names that may be too long for a file name. */
 static int index_long(const struct gguf *m, bool keys, struct index *ix)
 {
     char file[TREE_NAME_MAX + 1];
     uint32_t n = keys ? m->n_kv : m->n_tensors;
     size_t len, count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const char *name = name_of(m, keys, i, &len);
-        count += is_cut(name, len, file);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        count += name_of(m, keys, i, &len) && len > FITS;
     int r = count ? index_init(ix, count) : 0;
     for (uint32_t i = 0; i < n && count && r == 0; i++) {
         const char *name = name_of(m, keys, i, &len);
-        if (is_cut(name, len, file))
-            index_insert(ix, hash_name(file, strlen(file)), i);
+        if (len > FITS)
+            index_insert(ix, hash_name(file, name_encode(name, len, file)), i);
     }
-    return r;
-}
-
-static int fill(struct snapshot *g)
-{
-    g->key_size = calloc((size_t)g->gguf->n_kv + 1, sizeof(*g->key_size));
-    g->row_size = calloc(SNAPSHOT_ROWS, sizeof(*g->row_size));
-    int r = g->key_size && g->row_size ? 0 : -ENOMEM;
-    if (r == 0)
-        r = index_long(g->gguf, true, &g->long_keys);
-    if (r == 0)
-        r = index_long(g->gguf, false, &g->long_tensors);
     return r;
 }
 
@@ -415,10 +375,9 @@ static void snapshot_free(struct snapshot *g)
         if (part)
             part->free(part);
     }
-    index_free(&g->long_keys);
-    index_free(&g->long_tensors);
+    index_free(&g->long_names[false]);
+    index_free(&g->long_names[true]);
     free((void *)g->key_size);
-    free((void *)g->row_size);
     gguf_free(g->gguf);
     for (size_t i = 0; g->shard && i < g->shards->n; i++)
         gguf_free(g->shard[i]);
@@ -441,7 +400,10 @@ int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
     g->file = "";
     g->mtime = *mtime;
     g->gguf = m;
-    int r = fill(g);
+    g->key_size = calloc((size_t)m->n_kv + 1, sizeof(*g->key_size));
+    int r = g->key_size ? index_long(m, true, &g->long_names[true]) : -ENOMEM;
+    if (r == 0)
+        r = index_long(m, false, &g->long_names[false]);
     if (r < 0) {
         g->gguf = NULL; /* the model stays the caller's */
         snapshot_free(g);
@@ -527,16 +489,14 @@ struct image *snapshot_whole(struct snapshot *g)
 
 struct view view_ref(const struct view *v)
 {
-    return (struct view){snapshot_ref(v->snap), store_ref(v->store),
-                         v->file ? image_ref(v->file) : NULL};
+    return (struct view){snapshot_ref(v->snap), store_ref(v->store), image_ref(v->file)};
 }
 
 void view_free(struct view *v)
 {
     snapshot_unref(v->snap);
     store_unref(v->store);
-    if (v->file)
-        image_unref(v->file);
+    image_unref(v->file);
     *v = VIEW_INIT;
 }
 
@@ -561,7 +521,7 @@ uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file)
     size_t n;
     int r = name_decode(file, name, &n);
     if (r == -ENAMETOOLONG)
-        return find_long(g->gguf, key, key ? &g->long_keys : &g->long_tensors, file);
+        return find_long(g->gguf, key, &g->long_names[key], file);
     if (r < 0)
         return UINT32_MAX;
     return key ? gguf_find_key(g->gguf, name, n) : gguf_find_tensor(g->gguf, name, n);
@@ -580,9 +540,7 @@ uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard)
 
 bool snapshot_shows_key(const struct snapshot *g, uint32_t kv)
 {
-    const struct gguf_kv *k = &g->gguf->kv[kv];
-    return k->key_len != strlen(KEY_RESERVE) ||
-           memcmp(gguf_key(g->gguf, k), KEY_RESERVE, k->key_len) != 0;
+    return !text_is(key_text(g->gguf, kv), KEY_RESERVE);
 }
 
 /* ---- the newest ---- */
@@ -602,9 +560,8 @@ void newest_free(struct newest *n)
 
 struct view newest_view_as(const struct newest *n, struct snapshot *g)
 {
-    bool first = g->number == 0 && n->file;
     return (struct view){snapshot_ref(g), store_ref(n->view.store),
-                         first ? image_ref(n->file) : NULL};
+                         image_ref(g->number == 0 ? n->file : NULL)};
 }
 
 struct view newest_view(struct newest *n)

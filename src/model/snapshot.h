@@ -24,10 +24,9 @@
  * edited this needs no table, and the pointer to it is NULL. States whose tensors do not differ
  * share a table, so two states with the same table have the same tensors in the same order.
  *
- * Threads: any; cached values (sizes of texts) are atomic. Only one thread at a time may replace
- * the newest view (newest_put_view), and that thread may read `view` without the lock. The lock is
- * held only to change a few reference counts, never while anything is rendered, measured, planned
- * or read from disk. A read of tensor data takes no other lock.
+ * Threads: any. Only one thread at a time may replace the newest view, and that thread may read
+ * `view` without the lock. The lock is held only to change a few reference counts, never while
+ * anything is rendered, measured, planned or read from disk. A read of tensor data takes no other.
  */
 #ifndef MODEL_SNAPSHOT_H
 #define MODEL_SNAPSHOT_H
@@ -115,10 +114,7 @@ struct shards {
 /* Return the number of files that a file's name states, or 0 if it is not a shard's name. */
 size_t split_count(const char *name);
 
-/*
- * Find the files of a model. Returns 0, even if the model is not split or does not exist, or
- * -ENOMEM.
- */
+/* Find the files of a model, which need not exist. Returns 0 or -ENOMEM. */
 int shards_find(struct shards *ret, const char *path);
 void shards_free(struct shards *s);
 /*
@@ -128,28 +124,19 @@ void shards_free(struct shards *s);
 void shards_release(struct shards *s);
 
 /*
- * Return the path of file number i, counting from 0. i == n gives the path of one file too many,
- * which must not exist. The caller frees the path.
+ * Return the path of file i, counting from 0, which the caller frees. i == n gives the path of one
+ * file too many, which must not exist.
  */
 char *shards_path(const struct shards *s, size_t i);
 /* Return the name of file i of n, given the name of any of them. The caller frees it. */
 char *split_sibling(const char *name, size_t i, size_t n);
 
-/*
- * Check that shard number i (from 0) of n has the right split.no and split.count, and the first
- * shard's version and byte order. Returns 0 or -EBADMSG.
- */
+/* Check the numbers, version and byte order of shard i (from 0) of n. Returns 0 or -EBADMSG. */
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e);
-/*
- * Refuse a file that is a shard by its keys but not by its name, because its siblings cannot be
- * found. Returns 0 or -EBADMSG.
- */
+/* Refuse a shard without a shard's name, because its siblings cannot be found. */
 int merge_check_single(const struct gguf *g, struct err *e);
-/*
- * Check that a shard's split.tensors.count, if present, is the number of tensors in all shards.
- * Returns 0 or -EBADMSG.
- */
+/* Check that a shard's split.tensors.count, if it has one, is the number of all tensors. */
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
 /*
  * Merge n checked shards. Returns 0, -EBADMSG (two shards have a tensor of the same name, or sizes
@@ -159,8 +146,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- snapshots ---- */
 
-/* How many sizes of whole-model views are cached, one per row of the table of root files. */
-#define SNAPSHOT_ROWS 31
+#define SNAPSHOT_ROWS 31 /* rows of the table of root files */
 
 /* Something that a higher layer computes from a snapshot and keeps with it in a slot. */
 struct snapshot_part {
@@ -182,12 +168,9 @@ struct snapshot {
     uint64_t *rank;        /* owned: ranks of own's keys (edit/change.h); NULL: edit_first_rank() */
     uint64_t *tensor_rank; /* owned: the same for own's tensors */
     bool journal;          /* an interrupted edit was applied in memory */
-    /* The names that are too long for a file name, indexed by the hash in their file names. */
-    struct index long_keys;
-    struct index long_tensors;
+    struct index long_names[2];  /* file names of tensors and keys, if they may be cut */
     _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1; 0: unknown */
-    /* owned: the same for the SNAPSHOT_ROWS rendered files at the root */
-    _Atomic(uint64_t) *row_size;
+    _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
 
 /* Make a snapshot of a parsed model, taking over the model on success. Returns 0 or -ENOMEM. */
@@ -204,40 +187,27 @@ struct view {
 
 #define VIEW_INIT ((struct view){0})
 struct view view_ref(const struct view *v);
-/*
- * Return true if the first snapshot's file is gone, so that the model can no longer be shown as a
- * whole.
- */
+/* True if the first snapshot's file is gone, so that the model cannot be shown as a whole. */
 bool view_is_lost(const struct view *v);
-/* Free a view. Does nothing to an empty one. */
-void view_free(struct view *v);
+void view_free(struct view *v); /* may be empty */
 
 /*
- * Make an image of the edited file for the first snapshot, which must outlive it. The image has the
- * file, read from src and mapped, but holds the bytes between header and data in memory, because an
- * edit in place may overwrite them. Returns 0 or -errno.
+ * Make an image of the edited file for the first snapshot, which must outlive it. It holds the
+ * bytes between header and data in memory, because an edit in place may overwrite them. Returns 0
+ * or -errno.
  */
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
                        struct image **ret);
-/*
- * Return the image of the model as one file, or NULL if out of memory. It is made on first use and
- * lives as long as g.
- */
+/* Return the image of the model as one file, made on first use, or NULL if out of memory. */
 struct image *snapshot_whole(struct snapshot *g);
 
-/* Return the part in this slot, or NULL if it has not been made yet. It lives as long as g. */
+/* Return the part in this slot, or NULL if it has not been made yet. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
-/*
- * Keep a part in g, which takes ownership. Returns this part, or the one that another thread kept
- * first.
- */
+/* Let g own a part. Returns it, or the one that another thread made first. */
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);
 
-/*
- * Return the number of the key or, if `key` is false, the tensor with this file name, or UINT32_MAX
- * if it does not exist.
- */
+/* Return the number of the key, or else of the tensor, with this file name, or UINT32_MAX. */
 uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file);
 
 /* Return the number of a tensor of the snapshot. */
@@ -246,21 +216,21 @@ static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct
     return (uint32_t)(t - g->gguf->tensor);
 }
 
-/* Return the content of the file with the keys, which for a split model is the first file. */
-static inline struct gguf *snapshot_own(const struct snapshot *g)
-{
-    return g->shard ? g->shard[0] : g->gguf;
-}
-
-/* Return how many files the model has, and with snapshot_file() the content of each. */
 static inline size_t snapshot_files(const struct snapshot *g)
 {
     return g->shard ? g->shards->n : 1;
 }
 
+/* Return the content of a file. */
 static inline struct gguf *snapshot_file(const struct snapshot *g, size_t no)
 {
     return g->shard ? g->shard[no] : g->gguf;
+}
+
+/* Return the content of the file with the keys. */
+static inline struct gguf *snapshot_own(const struct snapshot *g)
+{
+    return snapshot_file(g, 0);
 }
 
 /* Return where tensor i's data lies in its file, and in which shard. */
@@ -291,7 +261,6 @@ struct newest {
 void newest_init(struct newest *n);
 void newest_free(struct newest *n);
 
-/* Return a reference to the newest view. Free it with view_free(). */
 struct view newest_view(struct newest *n);
 /* Return a view of another snapshot with the newest store. Call with the lock held. */
 struct view newest_view_as(const struct newest *n, struct snapshot *g);
@@ -311,10 +280,7 @@ int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *
 int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e);
 
-/*
- * Replace the newest view by a snapshot and a store of its tensors. Takes over both references, and
- * returns the references to the view that it replaced.
- */
+/* Replace the newest view, taking over both references. Returns the old view. */
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
 /* Drop the first snapshot's file, because it has been replaced or its tensors have changed. */
 void newest_drop_file(struct newest *n);

@@ -529,7 +529,8 @@ struct image *image_new(const struct gguf *g)
 
 struct image *image_ref(struct image *im)
 {
-    atomic_fetch_add(&im->refs, 1);
+    if (im)
+        atomic_fetch_add(&im->refs, 1);
     return im;
 }
 

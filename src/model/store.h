@@ -35,9 +35,8 @@ struct tensor_shape {
 };
 
 /*
- * Compute the size in bytes of a tensor of this shape. Returns 0, -EINVAL (no dimensions or more
- * than 4, a dimension of 0, a row that is not a whole number of blocks, or a size that overflows)
- * or -EOPNOTSUPP (an unknown type).
+ * Compute the size in bytes of a tensor of this shape. Returns 0, -EINVAL (an impossible shape) or
+ * -EOPNOTSUPP (an unknown type).
  */
 int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *e);
 
@@ -57,23 +56,17 @@ struct log {
 /* The first bytes are never taken, but kept for the head of a journal. */
 #define LOG_ROOM ((uint64_t)64 << 10)
 
-/*
- * Make a log on a file whose present bytes count as taken. fd must be a regular file open at least
- * for reading; on success the log owns it. Returns 0, -ENOMEM or -errno.
- */
+/* Make a log on a regular file, whose present bytes count as taken. On success it owns fd. */
 int log_make(int fd, struct log **ret, struct err *e);
 struct log *log_ref(struct log *s);
 void log_unref(struct log *s); /* may be NULL */
 /*
- * Reserve n bytes, without writing them, and set *at to their offset. It is `phase` bytes past a
- * multiple of LOG_ROOM, so that they can be cloned to an offset with the same phase; small ranges
- * simply go to the end. Returns 0, or -EBUSY if the log is closed.
+ * Reserve n bytes. Their offset is `phase` bytes past a multiple of LOG_ROOM, so that they can be
+ * cloned to an offset with the same phase; small ranges simply go to the end. Returns 0, or -EBUSY
+ * if the log is closed.
  */
 int log_take(struct log *s, uint64_t n, uint64_t phase, uint64_t *at);
-/*
- * Close the log, so that no more can be taken. *end: how many bytes were taken. Returns false if
- * the log was already closed.
- */
+/* Let no more be taken. *end: how many bytes were. Returns false if the log was already closed. */
 bool log_close(struct log *s, uint64_t *end);
 static inline uint64_t log_end(const struct log *s)
 {
@@ -114,10 +107,7 @@ int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
  */
 uint64_t tensor_content_stretch(const struct tensor_content *k, uint64_t off, uint64_t n,
                                 const struct tensor_piece **ret);
-/*
- * Read bytes [off, off + n) of the tensor, which must lie within the piece. Returns 0, -EIO or
- * -errno.
- */
+/* Read bytes [off, off + n) of the tensor, which must lie within the piece. */
 int tensor_piece_read(const struct tensor_piece *p, uint64_t off, void *dst, size_t n);
 /* Return true if no byte comes from the base. */
 bool tensor_content_covers(const struct tensor_content *k);
@@ -148,17 +138,11 @@ static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint6
     if (m->far)
         (void)far_want(&m->run, &m->map, off, n, end);
 }
-/* Check the mapping like map_check(), and set `cut` if that fails. */
+/* Call map_check(), and set `cut` if that fails. */
 int mapped_check(struct mapped *m, uint64_t end);
-/*
- * Copy bytes [off, off + n) under map_guard(). end: as for mapped_want(). Returns 0 or -EIO (the
- * file was cut or lacks these bytes).
- */
+/* Copy bytes. end: as for mapped_want(). Returns 0 or -EIO (the file lacks them). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end);
-/*
- * Return the file as a source, which must not outlive the file. The second function returns the
- * file behind such a source, or NULL for any other source.
- */
+/* Return the file as a source, which must not outlive it, or the file behind such a source. */
 struct source mapped_source(struct mapped *m);
 struct mapped *mapped_of(const struct source *s);
 
@@ -178,13 +162,11 @@ struct place_in_store {
 };
 
 /*
- * Make a store of n files, file i laid out as in g[i]. The model's tensors are those of the files,
- * one file after another. Takes its own references. Returns 0 or -ENOMEM.
+ * Make a store of n files, file i laid out as in g[i], with their tensors one file after another,
+ * or of files and places. Both take their own references, and return 0 or -ENOMEM.
  */
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
                struct store **ret);
-/* Make a store of these files and places (copied). Takes its own references. Returns 0 or
- * -ENOMEM. */
 int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
              struct store **ret);
 struct store *store_ref(struct store *s);
@@ -197,32 +179,26 @@ void store_unref(struct store *s);
 struct mapped *store_mapped(const struct store *s, uint32_t i, uint64_t off, uint64_t n,
                             uint64_t *at);
 /*
- * Read bytes [off, off + n) of tensor i, which has `end` bytes (for mapped_want()). Returns 0, -EIO
- * (the file was cut or lacks these bytes) or -errno from reading a draft.
+ * Read bytes [off, off + n) of tensor i, which has `end` bytes. Returns 0, -EIO (the file lacks
+ * them) or -errno from a log.
  */
 int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_t n, uint64_t end);
 /*
- * Get bytes [first, last) of tensor i for decoding. *ret points to byte `first`. If the mapping has
- * all the bytes, *ret points into the mapping; the caller reads them under map_guard() and then
- * calls store_check(). Otherwise it points into *room, which the caller frees. An empty range lies
- * in no file, wherever the tensor is. Returns 0, -ENOMEM, or as store_read() does.
+ * Get bytes [first, last) of tensor i for decoding. If a mapping has them all, *ret points into it;
+ * the caller reads them under map_guard() and then calls store_check(). Otherwise *ret points into
+ * *room, which the caller frees. Returns 0, -ENOMEM, or as store_read() does.
  */
 int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t end,
                 uint8_t **room, const uint8_t **ret);
 /* Return how many of tensor i's n bytes exist, from the first on. */
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
-/* Return -EIO if the file has since been truncated, so that some of these bytes no longer exist. */
+/* Return -EIO if the file has since been truncated so far that it lacks these bytes. */
 int store_check(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
 /* Return true if a file is known to have been cut. */
 bool store_cut(const struct store *s);
 
 /* ---- forms ---- */
 
-/*
- * Values are decoded from the mapping under map_guard(), and only in the blocks that a range
- * touches. The file's size is checked afterwards, because beyond the end of a truncated file a page
- * reads as zeros without a signal.
- */
 struct form {
     unsigned width;    /* bytes per value; 0: as many as an element of the tensor's type has */
     uint32_t same;     /* the ggml type whose little-endian data already has this form */
@@ -232,10 +208,7 @@ struct form {
 };
 
 extern const struct form form_f32, form_f16, form_bf16;
-/*
- * The elements as stored but little-endian, for types with one element per block (floats and
- * integers).
- */
+/* Stored elements, but little-endian: for types with one element per block. */
 extern const struct form form_stored;
 
 /* Return false if the stored bytes already have this form. */
@@ -243,8 +216,8 @@ bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_
 /* Return the size in bytes of all values of a tensor. */
 uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
 /*
- * Read into dst bytes [off, off + n) of the values of tensor i, within form_size(). The caller has
- * checked quant_has_values(). Returns 0 or -EIO (the file was truncated or lacks these bytes).
+ * Read bytes [off, off + n) of the values of tensor i, for which quant_has_values(), decoding only
+ * the blocks that they touch. Returns as store_read() does.
  */
 int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
               uint64_t off, void *dst, size_t n);
@@ -312,13 +285,10 @@ struct image {
 
 /* Make an empty image with one reference. Returns NULL if out of memory. */
 struct image *image_new(const struct gguf *g);
-struct image *image_ref(struct image *im);
-void image_unref(struct image *im); /* may be NULL */
+struct image *image_ref(struct image *im); /* im may be NULL, here and below */
+void image_unref(struct image *im);
 
-/*
- * Add a file and return its number. The image takes a reference to a mapped source
- * (mapped_source()).
- */
+/* Add a file and return its number. The image takes a reference to a mapped source. */
 uint32_t image_file(struct image *im, struct source src);
 /* Let the image own `memory` and free it at its end (one allocation per image). */
 void image_own(struct image *im, void *memory);
@@ -339,19 +309,15 @@ void image_add_header(struct image *im, const struct gguf *g);
 bool image_hides(const struct gguf *g);
 /* Return how many bytes earlier the data starts in the model as shown than in the file. */
 uint64_t image_cut(const struct gguf *g);
-/*
- * Make the image of a model as it is shown, a regular layout of its header, its tensors and zeros.
- * Returns 0 or -errno.
- */
+/* Make the image of a model as it is shown: its header, its tensors and zeros. */
 int image_of_model(const struct gguf *g, struct image **ret);
 
 /* Return the segment that holds byte `off` (below the size). */
 const struct segment *image_at(const struct image *im, uint64_t off);
 
 /*
- * Read bytes [off, off + n) into dst. Tensors are read from the store; if that is NULL they read as
- * zeros, which suffices for parsers because they ignore data. Returns 0, -EIO (missing or cut) or
- * -errno from a source.
+ * Read bytes [off, off + n). If there is no store, tensors read as zeros, which suffices for
+ * parsers because they ignore data. Returns 0, -EIO (missing or cut) or -errno from a source.
  */
 int image_read(const struct image *im, const struct store *s, uint64_t off, void *dst, size_t n);
 /*
