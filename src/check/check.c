@@ -112,10 +112,8 @@ static void apply(struct checker *c, const struct rule *rule)
 
 int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 {
-    struct key_index index;
     struct checker c = {.m = m,
                         .g = m->g,
-                        .index = &index,
                         .label = m->label,
                         .arch = fact_text(m->g, "general.architecture"),
                         .padding_left = m->padding_most ? m->padding_most : UINT64_MAX,
@@ -127,7 +125,6 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
                "an interrupted edit counts as written (--recover writes it)");
         c.reported = 0;
     }
-    key_index(&index);
     for (size_t k = 0; k < COUNT(lists); k++)
         for (const struct rule *rule = lists[k]; rule->id && c.error == 0; rule++)
             if (m->scope == CHECK_ALL || m->scope == rule->scope)

@@ -124,8 +124,7 @@ struct checker {
     const struct check_model *m;
     const struct gguf *g;
     const char *label;
-    struct text arch; /* general.architecture */
-    const struct key_index *index;
+    struct text arch;      /* general.architecture */
     uint32_t at;           /* number of the key or tensor to check */
     int error;             /* 0, or -errno if a rule could not be applied */
     uint64_t padding_left; /* bytes of padding that may still be read */

@@ -50,7 +50,7 @@ static const char *wanted_type(const struct key_row *row, char dst[64])
 static void rule_key_type(struct checker *c, struct text key, const struct gguf_value *v)
 {
     char name[GGUF_TYPE_NAME_MAX], want[64];
-    const struct key_row *row = key_index_find(c->index, key.at, key.len);
+    const struct key_row *row = key_find(key.at, key.len);
     if (row && !key_type_fits(row, v->type, v->elem))
         report(c, CHECK_ERROR, at_key(c, c->at), "is %s, must be %s", gguf_type_name(v, name),
                wanted_type(row, want));
@@ -236,7 +236,7 @@ static void rule_per_layer(struct checker *c, struct text key, const struct gguf
     if (v->type != GGUF_ARRAY || !fact_arch_uint(c->g, "block_count", &blocks) ||
         v->count == blocks)
         return;
-    const struct key_row *row = key_index_find(c->index, key.at, key.len);
+    const struct key_row *row = key_find(key.at, key.len);
     if (row && row->flags & KEY_PER_LAYER && row->elem != GGUF_F32)
         report(c, CHECK_ERROR, at_key(c, c->at), "%" PRIu64 " elements for %" PRIu64 " blocks",
                v->count, blocks);

@@ -16,8 +16,7 @@
 #include "gguf/value.h"
 
 /* Minimum sizes, in bytes, of a key-value and of a tensor info in any version. */
-#define LEAST_KEY 10
-#define LEAST_TENSOR 20
+enum { LEAST_KEY = 10, LEAST_TENSOR = 20 };
 /* No model has more keys or tensors than this. A larger count means damage, not a truncated
  * file. */
 #define PLAUSIBLE_COUNT 1000000
@@ -58,21 +57,9 @@ struct cursor {
     void *fault_arg;
 };
 
-/* Append "key 3 'general.name': ", as far as known. */
-static void describe(const struct cursor *c, struct buf *b)
-{
-    char name[SHOW_MAX];
-    if (!c->item)
-        return;
-    buf_printf(b, "%s %" PRIu64, c->item, c->item_no);
-    if (c->name_len > 0)
-        buf_printf(b, " '%s'", show(name, c->bytes + c->name_off, (size_t)c->name_len));
-    buf_str(b, ": ");
-}
-
 /*
- * Set the error to "ITEM: FIELD at byte AT: REASON". Returns code, or 0 for a fault while faults
- * are collected; the caller then continues with a substitute.
+ * Set the error to "key 3 'general.name': FIELD at byte AT: REASON". Returns code, or 0 for a fault
+ * while faults are collected; the caller then continues with a substitute.
  */
 static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
@@ -82,17 +69,19 @@ static int refuse(const struct cursor *c, bool fault, int code, const char *fiel
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     struct err collected = {0}, *e = fault && c->fault ? &collected : c->err;
-    char reason[256], byte[32];
+    char reason[256], name[SHOW_MAX];
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(reason, sizeof(reason), fmt, ap);
     va_end(ap);
-    int n = snprintf(byte, sizeof(byte), " at byte %" PRIu64, at);
-    describe(c, &b);
-    (void)err_set(e, code, "%.*s%s%s: %s", (int)b.len, b.data ? (const char *)b.data : "", field,
-                  byte, reason);
+    if (c->item)
+        buf_printf(&b, "%s %" PRIu64, c->item, c->item_no);
+    if (c->item && c->name_len > 0)
+        buf_printf(&b, " '%s'", show(name, c->bytes + c->name_off, (size_t)c->name_len));
+    buf_printf(&b, "%s%s at byte %" PRIu64, c->item ? ": " : "", field, at);
+    (void)err_set(e, code, "%.*s: %s", (int)b.len, b.data ? (const char *)b.data : "", reason);
     if (e)
-        e->where = (unsigned)(b.len + strlen(field)) + (unsigned)n;
+        e->where = (unsigned)b.len;
     if (e != &collected)
         return code;
     c->fault(c->fault_arg, e);
@@ -278,13 +267,6 @@ static int skip_value(struct cursor *c, uint64_t type, unsigned depth)
     return r;
 }
 
-/* Read a value's length in bytes, stored only by the first draft; it must match the actual length.
- * */
-static int draft_length(struct cursor *c, uint64_t *ret)
-{
-    return c->fmt.draft ? cursor_uint(c, 4, "value length", ret) : 0;
-}
-
 static int parse_entry(struct cursor *c, void *entry)
 {
     struct gguf_kv *kv = entry;
@@ -298,7 +280,8 @@ static int parse_entry(struct cursor *c, void *entry)
     c->name_len = len;
     if (len == 0)
         return cursor_fail(c, -EBADMSG, "key length", kv->off, "the key is empty");
-    r = draft_length(c, &declared);
+    /* Only the first draft stores the value's length in bytes. */
+    r = c->fmt.draft ? cursor_uint(c, 4, "value length", &declared) : 0;
     if (r == 0)
         r = cursor_uint(c, 4, "value type", &type);
     if (r < 0)
@@ -318,12 +301,6 @@ static int parse_entry(struct cursor *c, void *entry)
 }
 
 /* ---- the tensor infos ---- */
-
-/* In version 1, written only in August 2023, ids 16 to 18 were the integer types. */
-static uint32_t type_of(const struct cursor *c, uint32_t stored)
-{
-    return c->fmt.version == 1 && stored >= 16 && stored <= 18 ? stored + 8 : stored;
-}
 
 /* Set *ret to the product of the next n_dims dimensions. A product over the limit is a fault even
  * if another dimension is 0. */
@@ -414,8 +391,10 @@ static int parse_info(struct cursor *c, void *entry)
         r = cursor_uint(c, 8, "offset", &t->off);
     if (r < 0)
         return r;
-    t->stored_id = (uint32_t)type;
-    t->type_id = type_of(c, t->stored_id);
+    t->stored_id = t->type_id = (uint32_t)type;
+    /* In version 1, written only in August 2023, ids 16 to 18 were the integer types. */
+    if (c->fmt.version == 1 && type >= 16 && type <= 18)
+        t->type_id += 8;
     return count_bytes(c, t);
 }
 
@@ -504,14 +483,6 @@ static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
     return 0;
 }
 
-static int make_absolute(struct cursor *c, struct gguf *g)
-{
-    int r = 0;
-    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
-        r = place_tensor(c, g, i);
-    return r;
-}
-
 static int by_offset(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
@@ -575,17 +546,6 @@ static bool has_gaps(const struct gguf *g)
     return false;
 }
 
-static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64_t end)
-{
-    if (g->n_tensors)
-        name_tensor(c, g, last);
-    return cursor_fault(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
-                        "%" PRIu64 " bytes are missing: the file ends at %" PRIu64
-                        ", the data at %" PRIu64 " "
-                        "(an incomplete download? -o partial mounts what is there)",
-                        (end - g->file_size), g->file_size, end);
-}
-
 /*
  * Some writers omit the padding after the last tensor. Incomplete padding, however, means that the
  * file was truncated.
@@ -603,9 +563,16 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
         g->anomalies |= GGUF_ANOMALY_PARTIAL;
     bool cut = g->data_end > g->file_size ||
                (g->anomalies & GGUF_ANOMALY_NO_TAIL && g->data_end < g->file_size);
-    return cut && !(flags & GGUF_PARTIAL)
-               ? missing(c, g, last, g->data_end > g->file_size ? g->data_end : padded)
-               : 0;
+    if (!cut || flags & GGUF_PARTIAL)
+        return 0;
+    const uint64_t end = g->data_end > g->file_size ? g->data_end : padded;
+    if (g->n_tensors)
+        name_tensor(c, g, last);
+    return cursor_fault(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
+                        "%" PRIu64 " bytes are missing: the file ends at %" PRIu64
+                        ", the data at %" PRIu64
+                        " (an incomplete download? -o partial mounts what is there)",
+                        end - g->file_size, g->file_size, end);
 }
 
 static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct place *places)
@@ -630,7 +597,9 @@ static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
     g->data_off = g->data_end = g->head_len;
     if (g->n_tensors && !align_u64(g->head_len, g->alignment, &g->data_off))
         return cursor_fail(c, -EBADMSG, "data section", g->head_len, "its offset overflows");
-    int r = make_absolute(c, g);
+    int r = 0;
+    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
+        r = place_tensor(c, g, i);
     if (r < 0)
         return r;
     struct place *places = malloc(((size_t)g->n_tensors + 1) * sizeof(*places));
@@ -755,39 +724,26 @@ static void trim_nul(struct cursor *c, struct gguf *g)
         g->tensor[i].name_len--;
 }
 
-/* Name of key or tensor i. */
-struct name {
-    const char *bytes;
-    size_t len;
-};
-
-static struct name name_of(const struct gguf *g, bool keys, uint32_t i)
-{
-    if (keys)
-        return (struct name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
-    return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
-}
-
 /* Return the name as a reader of C strings sees it. */
-static struct name before_nul(struct name n)
+static struct text before_nul(struct text n)
 {
-    return (struct name){n.bytes, strnlen(n.bytes, n.len)};
+    return (struct text){n.at, strnlen(n.at, n.len)};
 }
 
-static bool same(struct name a, struct name b)
+static bool same(struct text a, struct text b)
 {
-    return a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0;
+    return a.len == b.len && memcmp(a.at, b.at, a.len) == 0;
 }
 
 /* Return the number of the item with this name. If `whole`, compare all bytes, not only those
  * before the first NUL. */
-static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
+static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
 {
     uint32_t i;
-    struct name t = before_nul(n);
+    struct text t = before_nul(n);
     const struct index *ix = keys ? &g->keys : &g->names;
-    for (struct probe p = index_probe(ix, hash_name(t.bytes, t.len)); index_next(ix, &p, &i);) {
-        struct name other = name_of(g, keys, i);
+    for (struct probe p = index_probe(ix, hash_name(t.at, t.len)); index_next(ix, &p, &i);) {
+        struct text other = gguf_name_of(g, keys, i);
         if (whole ? same(other, n) : same(before_nul(other), t))
             return i;
     }
@@ -802,19 +758,18 @@ static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
     char shown[SHOW_MAX];
-    struct name n = name_of(g, keys, i), t = before_nul(n);
+    struct text n = gguf_name_of(g, keys, i), t = before_nul(n);
     uint32_t first = find(g, keys, n, false);
-    bool known = keys && t.len < n.len && key_find(t.bytes, t.len);
+    bool known = keys && t.len < n.len && key_find(t.at, t.len);
     if (first == UINT32_MAX)
-        index_insert(keys ? &g->keys : &g->names, hash_name(t.bytes, t.len), i);
+        index_insert(keys ? &g->keys : &g->names, hash_name(t.at, t.len), i);
     if (first == UINT32_MAX && !known)
         return 0;
-    name_item(c, keys ? "key" : "tensor", i, (uint64_t)(n.bytes - (const char *)g->head), n.len);
+    name_item(c, keys ? "key" : "tensor", i, (uint64_t)(n.at - (const char *)g->head), n.len);
     if (first == UINT32_MAX)
         return cursor_fault(c, -EBADMSG, "name", c->name_off,
-                            "readers that stop at a NUL read it as '%s'",
-                            show(shown, t.bytes, t.len));
-    bool equal = same(name_of(g, keys, first), n);
+                            "readers that stop at a NUL read it as '%s'", show(shown, t.at, t.len));
+    bool equal = same(gguf_name_of(g, keys, first), n);
     return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u%s", c->item,
                         first, equal ? "" : " up to a NUL");
 }
@@ -870,14 +825,6 @@ static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
     return r;
 }
 
-/* Move the header's bytes to the model, dropping those loaded beyond its end. */
-static void take_bytes(struct cursor *c, struct gguf *g)
-{
-    uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
-    g->head = exact ? exact : c->bytes;
-    c->bytes = NULL;
-}
-
 /* Parse the file in the layout of c->fmt. */
 static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 {
@@ -891,7 +838,10 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
         gguf_free(g);
         return r;
     }
-    take_bytes(c, g);
+    /* Drop the bytes loaded beyond the header's end. */
+    uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
+    g->head = exact ? exact : c->bytes;
+    c->bytes = NULL;
     *ret = g;
     return 0;
 }
@@ -918,7 +868,6 @@ static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* Parse a file that may be version 1 in either layout. */
 static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     gguf_fault_fn *fault = c->fault;
@@ -933,8 +882,8 @@ static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* Turn off the kernel's readahead for a file on another machine: the header is read in order, in
- * growing pieces, and the kernel would read as much again beyond it. */
+/* On another machine the kernel's readahead is turned off: the header is read in order, in growing
+ * pieces, and the kernel would read as much again beyond it. */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};
@@ -982,12 +931,12 @@ void gguf_free(struct gguf *g)
 
 uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n)
 {
-    return find(g, true, (struct name){key, n}, true);
+    return find(g, true, (struct text){key, n}, true);
 }
 
 uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n)
 {
-    return find(g, false, (struct name){name, n}, true);
+    return find(g, false, (struct text){name, n}, true);
 }
 
 struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv)

@@ -146,6 +146,13 @@ static inline const char *gguf_name(const struct gguf *g, const struct gguf_tens
     return (const char *)g->head + t->name_off;
 }
 
+/* Return the name of key or, if not `keys`, tensor i. */
+static inline struct text gguf_name_of(const struct gguf *g, bool keys, uint32_t i)
+{
+    return keys ? (struct text){gguf_key(g, &g->kv[i]), g->kv[i].key_len}
+                : (struct text){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
+}
+
 struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv);
 /* True if key i of one file and key k of another have the same type and bytes. */
 bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "base/sys.h"
 
 static int read_mem(const struct source *s, uint64_t off, void *dst, size_t n)
@@ -70,12 +71,6 @@ static bool is_empty(struct head h)
     return h.size == 0;
 }
 
-static bool is_lfs(struct head h)
-{
-    return starts(h, "version https://git-lfs.github.com/") ||
-           starts(h, "version https://hawser.github.com/");
-}
-
 /* Also matches XML, the format of object stores' errors. */
 static bool is_html(struct head h)
 {
@@ -100,49 +95,15 @@ static bool is_json(struct head h)
     return t.n == 0 || (t.at[0] && strchr("\"{}[]", t.at[0]));
 }
 
-static bool is_zip(struct head h)
-{
-    return starts(h, "PK\3\4") || starts(h, "PK\5\6");
-}
-
 /* Protocols 2 to 5. */
 static bool is_pickle(struct head h)
 {
     return h.n >= 2 && h.at[0] == 0x80 && h.at[1] >= 2 && h.at[1] <= 5;
 }
 
-static bool is_gzip(struct head h)
-{
-    return starts(h, "\x1f\x8b");
-}
-
-static bool is_packed(struct head h)
-{
-    return starts(h, "\xfd"
-                     "7zXZ") ||
-           starts(h, "\x28\xb5\x2f\xfd") || starts(h, "BZh") || starts(h, "7z\xbc\xaf");
-}
-
-/*
- * Recognise GGUF's predecessors. Their magic is a number, so its letters are reversed in a
- * little-endian file.
- */
-static bool is_ggml(struct head h)
-{
-    static const char *const words[] = {"lmgg", "fmgg", "tjgg", "algg",
-                                        "ggml", "ggmf", "ggjt", "ggla"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (starts(h, words[i]))
-            return true;
-    return false;
-}
-
 static bool is_zeros(struct head h)
 {
-    for (size_t i = 0; i < h.n; i++)
-        if (h.at[i])
-            return false;
-    return h.n > 0;
+    return h.n > 0 && is_zero(h.at, h.n);
 }
 
 /* "Entry not found" is a server's reply, saved in place of the model. */
@@ -158,21 +119,23 @@ static bool is_text(struct head h)
 
 // clang-format off
 static const struct {
-    bool (*is)(struct head h);
+    bool (*is)(struct head h); /* or NULL: the file begins with one of the words */
+    const char *words[8];
     struct sniffed kind;
 } kinds[] = {
-    {is_empty,       {"an empty file", "the download failed or has not begun; " AGAIN}},
-    {is_lfs,         {"a git-lfs pointer", "\"git lfs pull\" in its directory downloads the model"}},
-    {is_html,        {"a web page (HTML)", "the server sent a page in place of the model; " AGAIN ", by its direct link (.../resolve/..., not .../blob/...)"}},
-    {is_safetensors, {"a safetensors file", "convert it with llama.cpp's convert_hf_to_gguf.py, or download the model as GGUF"}},
-    {is_json,        {"a JSON text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
-    {is_zip,         {"a zip archive", "unpack it; if it is a PyTorch model, convert it with llama.cpp's convert_hf_to_gguf.py"}},
-    {is_pickle,      {"a pickle of Python (PyTorch)", "convert the model with llama.cpp's convert_hf_to_gguf.py"}},
-    {is_gzip,        {"a gzip archive", "unpack it with \"gzip -d\" or \"tar -xzf\""}},
-    {is_packed,      {"a compressed archive", "unpack it"}},
-    {is_ggml,        {"a model of a format before GGUF (GGML)", "convert it with an older llama.cpp's convert_llama_ggml_to_gguf.py, or download the model as GGUF"}},
-    {is_zeros,       {"a file that begins with zeros", "it is an incomplete download; wait for its end, or " AGAIN}},
-    {is_text,        {"a short text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
+    {is_empty, {NULL}, {"an empty file", "the download failed or has not begun; " AGAIN}},
+    {NULL, {"version https://git-lfs.github.com/", "version https://hawser.github.com/"}, {"a git-lfs pointer", "\"git lfs pull\" in its directory downloads the model"}},
+    {is_html, {NULL}, {"a web page (HTML)", "the server sent a page in place of the model; " AGAIN ", by its direct link (.../resolve/..., not .../blob/...)"}},
+    {is_safetensors, {NULL}, {"a safetensors file", "convert it with llama.cpp's convert_hf_to_gguf.py, or download the model as GGUF"}},
+    {is_json, {NULL}, {"a JSON text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
+    {NULL, {"PK\3\4", "PK\5\6"}, {"a zip archive", "unpack it; if it is a PyTorch model, convert it with llama.cpp's convert_hf_to_gguf.py"}},
+    {is_pickle, {NULL}, {"a pickle of Python (PyTorch)", "convert the model with llama.cpp's convert_hf_to_gguf.py"}},
+    {NULL, {"\x1f\x8b"}, {"a gzip archive", "unpack it with \"gzip -d\" or \"tar -xzf\""}},
+    {NULL, {"\xfd" "7zXZ", "\x28\xb5\x2f\xfd", "BZh", "7z\xbc\xaf"}, {"a compressed archive", "unpack it"}},
+    /* The magic is a number, so its letters are reversed in a little-endian file. */
+    {NULL, {"lmgg", "fmgg", "tjgg", "algg", "ggml", "ggmf", "ggjt", "ggla"}, {"a model of a format before GGUF (GGML)", "convert it with an older llama.cpp's convert_llama_ggml_to_gguf.py, or download the model as GGUF"}},
+    {is_zeros, {NULL}, {"a file that begins with zeros", "it is an incomplete download; wait for its end, or " AGAIN}},
+    {is_text, {NULL}, {"a short text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
 };
 
 #define FETCH "download the model first, or mount its server and name the file there"
@@ -188,13 +151,21 @@ static const struct {
 };
 // clang-format on
 
+static bool begins(struct head h, const char *const words[8])
+{
+    for (size_t i = 0; i < 8 && words[i]; i++)
+        if (starts(h, words[i]))
+            return true;
+    return false;
+}
+
 const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
 {
     struct head h = {bytes, n < SNIFF_BYTES ? n : SNIFF_BYTES, size};
     if (starts(h, "GGUF"))
         return NULL;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (kinds[i].is(h))
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        if (kinds[i].is ? kinds[i].is(h) : begins(h, kinds[i].words))
             return &kinds[i].kind;
     return NULL;
 }

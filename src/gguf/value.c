@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/lock.h"
 
 const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES] = {
     [GGUF_U8] = {"u8", 1, GGUF_KIND_UINT},           [GGUF_I8] = {"i8", 1, GGUF_KIND_INT},
@@ -377,15 +378,8 @@ static bool matches(const char *pattern, const char *key, size_t n)
     }
 }
 
-const struct key_row *key_find(const char *key, size_t n)
-{
-    if (n > KEY_MAX) /* each row would search all of it for dots */
-        return NULL;
-    for (size_t i = 0; i < key_table_len; i++)
-        if (matches(key_table[i].pattern, key, n))
-            return &key_table[i];
-    return NULL;
-}
+/* Rows by the hash of their last segment: their numbers, counted from 1; 0 ends a chain. */
+static uint16_t first_row[256], next_row[sizeof(key_table) / sizeof(key_table[0])];
 
 /* Return the hash of the last segment, or 0 for a placeholder, which matches any name. */
 static uint8_t hash_last(const char *s, size_t n)
@@ -398,32 +392,27 @@ static uint8_t hash_last(const char *s, size_t n)
     return (uint8_t)(1 + (h ^ h >> 8 ^ h >> 16) % 255);
 }
 
-void key_index(struct key_index *ret)
+static void link_rows(void)
 {
-    _Static_assert(sizeof(key_table) / sizeof(key_table[0]) < KEY_ROWS_MOST, "too many rows");
-    memset(ret, 0, sizeof(*ret));
     for (size_t i = key_table_len; i-- > 0;) {
         uint8_t h = hash_last(key_table[i].pattern, strlen(key_table[i].pattern));
-        ret->next[i] = ret->first[h];
-        ret->first[h] = (uint16_t)(i + 1);
+        next_row[i] = first_row[h];
+        first_row[h] = (uint16_t)(i + 1);
     }
 }
 
-static const struct key_row *find_in(const struct key_index *x, uint8_t hash, const char *key,
-                                     size_t n)
+const struct key_row *key_find(const char *key, size_t n)
 {
-    for (size_t i = x->first[hash]; i; i = x->next[i - 1])
-        if (matches(key_table[i - 1].pattern, key, n))
-            return &key_table[i - 1];
-    return NULL;
-}
-
-const struct key_row *key_index_find(const struct key_index *x, const char *key, size_t n)
-{
-    if (n == 0 || n > KEY_MAX)
+    static struct once linked = ONCE_INIT;
+    if (n == 0 || n > KEY_MAX) /* each row would search all of it for dots */
         return NULL;
-    const struct key_row *row = find_in(x, hash_last(key, n), key, n);
-    return row ? row : find_in(x, 0, key, n);
+    once_run(&linked, link_rows);
+    const uint16_t chains[] = {first_row[hash_last(key, n)], first_row[0]};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = chains[k]; i; i = next_row[i - 1])
+            if (matches(key_table[i - 1].pattern, key, n))
+                return &key_table[i - 1];
+    return NULL;
 }
 
 static bool is_integer(uint32_t type)
@@ -480,7 +469,5 @@ bool key_lower_snake(const char *key, size_t n)
 
 bool key_is_own(const char *key, size_t n)
 {
-    size_t split = sizeof(KEY_SPLIT_PREFIX) - 1, reserve = sizeof(KEY_RESERVE) - 1;
-    return (n == reserve && memcmp(key, KEY_RESERVE, n) == 0) ||
-           (n >= split && memcmp(key, KEY_SPLIT_PREFIX, split) == 0);
+    return equals(key, n, KEY_RESERVE) || text_begins((struct text){key, n}, KEY_SPLIT_PREFIX);
 }

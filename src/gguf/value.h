@@ -16,6 +16,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* A range of bytes that is text. */
+struct text {
+    const char *at;
+    size_t len;
+};
+
+static inline bool text_is(struct text t, const char *word)
+{
+    return t.at && t.len == strlen(word) && memcmp(t.at, word, t.len) == 0;
+}
+
+static inline bool text_begins(struct text t, const char *word)
+{
+    return t.len >= strlen(word) && memcmp(t.at, word, strlen(word)) == 0;
+}
+
+/* Return true if t ends with the tail and other bytes precede it. */
+static inline bool text_ends(struct text t, const char *tail)
+{
+    return t.len > strlen(tail) && memcmp(t.at + t.len - strlen(tail), tail, strlen(tail)) == 0;
+}
 
 enum gguf_value_type {
     GGUF_U8 = 0,
@@ -133,14 +156,6 @@ extern const size_t key_table_len;
 
 /* Return the row of a key, or NULL if the key is not standardized. */
 const struct key_row *key_find(const char *key, size_t n);
-
-/* An index of the rows by their last segment, for looking up many keys. */
-#define KEY_ROWS_MOST 512
-struct key_index {
-    uint16_t first[256], next[KEY_ROWS_MOST]; /* row numbers, counted from 1; 0 ends a chain */
-};
-void key_index(struct key_index *ret);
-const struct key_row *key_index_find(const struct key_index *x, const char *key, size_t n);
 
 /* True if a value of this type (for an array, with elements of type `elem`) fits the row. */
 bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem);

@@ -8,32 +8,8 @@
 #ifndef MODEL_FACTS_H
 #define MODEL_FACTS_H
 
-#include <string.h>
-
 #include "base/buf.h"
 #include "gguf/gguf.h"
-
-/* A range of bytes in the model's header. */
-struct text {
-    const char *at;
-    size_t len;
-};
-
-static inline bool text_is(struct text t, const char *word)
-{
-    return t.at && t.len == strlen(word) && memcmp(t.at, word, t.len) == 0;
-}
-
-static inline bool text_begins(struct text t, const char *word)
-{
-    return t.len >= strlen(word) && memcmp(t.at, word, strlen(word)) == 0;
-}
-
-/* Return true if t ends with the tail and other bytes precede it. */
-static inline bool text_ends(struct text t, const char *tail)
-{
-    return t.len > strlen(tail) && memcmp(t.at + t.len - strlen(tail), tail, strlen(tail)) == 0;
-}
 
 /* Get the value of a key. Returns false if the key does not exist. */
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret);

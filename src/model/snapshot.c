@@ -216,17 +216,12 @@ int merge_check_single(const struct gguf *g, struct err *e)
                    count, no + 1, no + 1, count);
 }
 
-static struct text key_text(const struct gguf *g, uint32_t i)
-{
-    return (struct text){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
-}
-
 /* Writes the keys of the first shard, and returns their number. */
 static uint64_t put_keys(struct buf *out, const struct gguf *g)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < g->n_kv; i++) {
-        if (text_begins(key_text(g, i), KEY_SPLIT_PREFIX))
+        if (text_begins(gguf_name_of(g, true, i), KEY_SPLIT_PREFIX))
             continue;
         buf_add(out, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
         n++;
@@ -341,13 +336,6 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- snapshots ---- */
 
-/* Returns the name of key or tensor i. */
-static const char *name_of(const struct gguf *m, bool keys, uint32_t i, size_t *n)
-{
-    *n = keys ? m->kv[i].key_len : m->tensor[i].name_len;
-    return keys ? gguf_key(m, &m->kv[i]) : gguf_name(m, &m->tensor[i]);
-}
-
 /* Each byte of a name takes at most three of its file name. */
 #define FITS (TREE_NAME_MAX / 3)
 
@@ -356,14 +344,14 @@ static int index_long(const struct gguf *m, bool keys, struct index *ix)
 {
     char file[TREE_NAME_MAX + 1];
     uint32_t n = keys ? m->n_kv : m->n_tensors;
-    size_t len, count = 0;
+    size_t count = 0;
     for (uint32_t i = 0; i < n; i++)
-        count += name_of(m, keys, i, &len) && len > FITS;
+        count += gguf_name_of(m, keys, i).len > FITS;
     int r = count ? index_init(ix, count) : 0;
     for (uint32_t i = 0; i < n && count && r == 0; i++) {
-        const char *name = name_of(m, keys, i, &len);
-        if (len > FITS)
-            index_insert(ix, hash_name(file, name_encode(name, len, file)), i);
+        struct text name = gguf_name_of(m, keys, i);
+        if (name.len > FITS)
+            index_insert(ix, hash_name(file, name_encode(name.at, name.len, file)), i);
     }
     return r;
 }
@@ -506,9 +494,8 @@ static uint32_t find_long(const struct gguf *m, bool keys, const struct index *i
     uint32_t i;
     struct probe p = index_probe(ix, hash_name(file, strlen(file)));
     while (index_next(ix, &p, &i)) {
-        size_t n;
-        const char *name = name_of(m, keys, i, &n);
-        (void)name_encode(name, n, again);
+        struct text name = gguf_name_of(m, keys, i);
+        (void)name_encode(name.at, name.len, again);
         if (strcmp(again, file) == 0)
             return i;
     }
@@ -540,7 +527,7 @@ uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard)
 
 bool snapshot_shows_key(const struct snapshot *g, uint32_t kv)
 {
-    return !text_is(key_text(g->gguf, kv), KEY_RESERVE);
+    return !text_is(gguf_name_of(g->gguf, true, kv), KEY_RESERVE);
 }
 
 /* ---- the newest ---- */
