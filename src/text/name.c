@@ -26,31 +26,21 @@ static bool is_dots(const uint8_t *p, size_t n)
 
 static const char hex[] = "0123456789ABCDEF";
 
-/* Append one byte of a name, escaped if `escape`. Returns false if it does not fit into `room`. */
-static bool put_byte(char *dst, size_t *at, size_t room, uint8_t c, bool escape)
-{
-    size_t need = escape ? 3 : 1;
-    if (*at + need > room)
-        return false;
-    if (escape) {
-        dst[*at] = '%';
-        dst[*at + 1] = hex[c >> 4];
-        dst[*at + 2] = hex[c & 15];
-    } else {
-        dst[*at] = (char)c;
-    }
-    *at += need;
-    return true;
-}
-
-/* Append as many whole bytes of the name as fit. Returns their number. */
+/* Write as many whole bytes of the name as fit. Returns their number. */
 static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, size_t room)
 {
     bool dots = is_dots(p, n);
     size_t i = 0;
-    *at = 0;
-    while (i < n && put_byte(dst, at, room, p[i], dots || !plain(p[i])))
-        i++;
+    for (*at = 0; i < n; i++) {
+        bool escape = dots || !plain(p[i]);
+        if (*at + (escape ? 3 : 1) > room)
+            break;
+        dst[(*at)++] = escape ? '%' : (char)p[i];
+        if (escape) {
+            dst[(*at)++] = hex[p[i] >> 4];
+            dst[(*at)++] = hex[p[i] & 15];
+        }
+    }
     return i;
 }
 

@@ -13,20 +13,14 @@
 #include "text/json.h"
 #include "text/number.h"
 
-static void add_lines(struct buf *out, const struct gguf_value *v)
-{
-    struct gguf_walk w = gguf_walk(v);
-    struct gguf_value item;
-    while (gguf_next(&w, &item)) {
-        json_line_value(out, &item);
-        buf_char(out, '\n');
-    }
-}
-
 void text_value(struct buf *out, const struct gguf_value *v)
 {
+    struct gguf_value item;
     if (v->type == GGUF_ARRAY) {
-        add_lines(out, v);
+        for (struct gguf_walk w = gguf_walk(v); gguf_next(&w, &item);) {
+            json_line_value(out, &item);
+            buf_char(out, '\n');
+        }
         return;
     }
     if (v->type == GGUF_STRING)
@@ -397,13 +391,13 @@ static bool shape_add_word(struct shape *s, const uint8_t *word, size_t n)
     return true;
 }
 
-static int nested(struct reader *r, struct shape *s, unsigned depth);
+static int shape_array(struct reader *r, struct shape *s, unsigned depth);
 
 static int add_array(struct reader *r, struct shape *s, unsigned depth)
 {
     struct shape inner;
     uint32_t elem;
-    int e = nested(r, &inner, depth + 1);
+    int e = shape_array(r, &inner, depth + 1);
     if (e < 0)
         return e;
     s->kinds |= SHAPE_ARRAY;
@@ -431,7 +425,8 @@ static int add_item(struct reader *r, struct shape *s, unsigned depth)
     return reader_fail(r, -EINVAL, "'%s' is not a JSON value", show(shown, word, n));
 }
 
-static int nested(struct reader *r, struct shape *s, unsigned depth)
+/* Read the array at r->at, which starts with "[", past its end. */
+static int shape_array(struct reader *r, struct shape *s, unsigned depth)
 {
     int e;
     *s = (struct shape){.depth = 1};
@@ -444,15 +439,6 @@ static int nested(struct reader *r, struct shape *s, unsigned depth)
     return e;
 }
 
-/*
- * Read the array at r->at, which starts with "[", past its end. Brackets may nest GGUF_MAX_DEPTH
- * deep. Returns 0, or an error in r->err.
- */
-static int shape_array(struct reader *r, struct shape *s)
-{
-    return nested(r, s, 0);
-}
-
 /* ---- a value from its text ---- */
 
 /* The state of one text_parse(). */
@@ -463,24 +449,13 @@ struct parse {
     size_t start; /* where the payload begins in out */
 };
 
-/* Return the bytes of an existing value, after its type word. */
-static const uint8_t *payload_of(const struct gguf_value *v, size_t *n)
-{
-    size_t head = 0;
-    if (v->type == GGUF_STRING)
-        head = v->fmt->len_width;
-    else if (v->type == GGUF_ARRAY)
-        head = (size_t)4 + v->fmt->len_width;
-    const uint8_t *p = v->data - head;
-    *n = (size_t)(gguf_value_end(v) - p);
-    return p;
-}
-
+/* Append the bytes of an existing value, after its type word. */
 static void keep_payload(struct buf *out, const struct gguf_value *v)
 {
-    size_t n;
-    const uint8_t *p = payload_of(v, &n);
-    buf_add(out, p, n);
+    const uint8_t *p = v->data;
+    if (v->type == GGUF_STRING || v->type == GGUF_ARRAY)
+        p -= v->fmt->len_width + (v->type == GGUF_ARRAY ? 4 : 0);
+    buf_add(out, p, (size_t)(gguf_value_end(v) - p));
 }
 
 /* True if `write` writes exactly the text or, with `prefix`, a text that begins with it. */
@@ -632,12 +607,8 @@ struct beside {
 
 static void beside_next(struct beside *b)
 {
-    struct gguf_value next;
-    b->current = gguf_next(&b->walk, &next);
-    if (!b->current)
-        return;
-    b->item = next;
-    b->any = true;
+    b->current = gguf_next(&b->walk, &b->item); /* which leaves the last one in place */
+    b->any |= b->current;
 }
 
 static int parse_items(struct parse *p, struct items *it, uint32_t elem,
@@ -648,7 +619,7 @@ static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
 {
     struct reader ahead = p->r;
     struct shape s;
-    int r = shape_array(&ahead, &s);
+    int r = shape_array(&ahead, &s, 0);
     if (r < 0)
         return r;
     *elem = b->any ? b->item.elem : (uint32_t)GGUF_U32;
@@ -858,7 +829,7 @@ static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
 {
     struct reader r = {text, text, text + n, NULL};
     struct shape s;
-    if (shape_array(&r, &s) < 0 || r.at != r.end)
+    if (shape_array(&r, &s, 0) < 0 || r.at != r.end)
         return false;
     if (shape_type(&s, elem)) /* the lines add one level of arrays */
         return *elem != GGUF_ARRAY || (!s.mixed && s.depth < GGUF_MAX_DEPTH);
@@ -878,11 +849,6 @@ static void infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem)
         (void)shape_type(&s, type);
 }
 
-static bool several(const uint8_t *text, size_t n)
-{
-    return n && (*text == '[' || memchr(text, '\n', n));
-}
-
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem)
 {
@@ -894,7 +860,7 @@ void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uin
     *type = row->type;
     *elem = row->elem;
     scan_trim(&text, &n);
-    if ((row->flags & KEY_PER_LAYER) && several(text, n))
+    if ((row->flags & KEY_PER_LAYER) && n && (*text == '[' || memchr(text, '\n', n)))
         *type = GGUF_ARRAY;
     else if ((row->flags & KEY_COUNT) && scan_integer(text, n, &v) == 0 &&
              !integer_fits(row->type, &v) && integer_fits(GGUF_U64, &v))
