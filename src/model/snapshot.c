@@ -197,7 +197,7 @@ int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, si
     if (shard->fmt.draft)
         return err_set(e, -EBADMSG, "the first draft of version 1 does not have shards");
     if (shard->fmt.version != first->fmt.version || shard->fmt.big != first->fmt.big ||
-        shard->fmt.draft != first->fmt.draft || shard->fmt.nul != first->fmt.nul)
+        shard->fmt.nul != first->fmt.nul)
         return err_set(e, -EBADMSG, "its version or byte order differs from the first shard's");
     return 0;
 }
@@ -238,6 +238,9 @@ static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t
     buf_uint(out, off, 8, g->fmt.big);
 }
 
+/* A multiple of every alignment that leaves room for a header. */
+#define LARGEST_DATA (((uint64_t)1 << 63) - ((uint64_t)8 << 30))
+
 /* Writes all tensor infos. *ret: size of the data section in bytes. */
 static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
 {
@@ -245,9 +248,9 @@ static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n,
     for (size_t k = 0; k < n; k++)
         for (uint32_t i = 0; i < shard[k]->n_tensors; i++) {
             put_info(out, shard[k], i, off);
-            if (!add_u64(off, shard[k]->tensor[i].nbytes, &off) ||
-                !align_u64(off, shard[0]->alignment, &off) || off > INT64_MAX)
+            if (shard[k]->tensor[i].nbytes > LARGEST_DATA - off)
                 return -EBADMSG;
+            off = round_up(off + shard[k]->tensor[i].nbytes, shard[0]->alignment);
         }
     *ret = off;
     return 0;
@@ -318,13 +321,12 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
         return err_set(e, r, "the merged model is too large");
     if (buf_error(&head))
         return err_set(e, buf_error(&head), "no memory");
-    struct source s = {.size = head.len, .fd = -1}; /* the parser reads only the header */
-    if ((tensors && !align_u64(s.size, g->alignment, &s.size)) || !add_u64(s.size, data, &s.size) ||
-        s.size > INT64_MAX)
-        return err_set(e, -EBADMSG, "the merged model is too large");
     if (head.len > GGUF_MAX_HEADER)
         return err_set(e, -EFBIG, "the merged header is over %" PRIu64 " bytes", GGUF_MAX_HEADER);
     put_uint(head.data + count_at, keys, g->fmt.len_width, g->fmt.big);
+    /* The parser reads only the header. */
+    const struct source s = {.size = data + (tensors ? round_up(head.len, g->alignment) : head.len),
+                             .fd = -1};
     r = gguf_parse_head(&s, head.data, head.len, ret, e);
     if (r == 0) {
         (void)buf_steal(&head);
@@ -347,8 +349,10 @@ static int index_long(const struct gguf *m, bool keys, struct index *ix)
     size_t count = 0;
     for (uint32_t i = 0; i < n; i++)
         count += gguf_name_of(m, keys, i).len > FITS;
-    int r = count ? index_init(ix, count) : 0;
-    for (uint32_t i = 0; i < n && count && r == 0; i++) {
+    if (count == 0)
+        return 0;
+    int r = index_init(ix, count);
+    for (uint32_t i = 0; i < n && r == 0; i++) {
         struct text name = gguf_name_of(m, keys, i);
         if (name.len > FITS)
             index_insert(ix, hash_name(file, name_encode(name.at, name.len, file)), i);
@@ -615,7 +619,7 @@ int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *
     }
     if (n->view.snap)
         g->ids = ids_ref(n->view.snap->ids); /* this is an edit to keys */
-    g->file = n->name ? n->name : g->file;
+    g->file = n->name;
     *ret = g;
     return 0;
 }
@@ -641,7 +645,7 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, int 
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s)
 {
     lock_take(&n->lock);
-    if (n->leaving && g->ids != n->view.snap->ids)
+    if (g->ids != n->view.snap->ids)
         n->leaving(n->leaving_arg, g);
     struct view old = {n->view.snap, n->view.store, NULL};
     n->view.snap = g;

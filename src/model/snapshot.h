@@ -245,14 +245,14 @@ struct newest {
     struct lock lock;
     struct view view;            /* holds references to the newest snapshot and store */
     struct timespec changed;     /* time of the last edit */
-    const char *name;            /* the name of the model's file, not owned; or NULL */
+    const char *name;            /* the name of the model's file, not owned */
     const struct shards *shards; /* for a split model, not owned; else NULL */
     /* a reference: the first snapshot's file as it was opened; NULL if it was replaced */
     struct image *file;
     atomic_uint numbers; /* how many numbers tensors and versions have used so far */
     /*
      * Called with the lock held before a snapshot with another table of tensors replaces the newest
-     * one, so that views still needed can be kept. May be NULL.
+     * one, so that views still needed can be kept.
      */
     void (*leaving)(void *arg, const struct snapshot *next);
     void *leaving_arg;

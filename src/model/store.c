@@ -406,11 +406,11 @@ int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_
 int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t end,
                 uint8_t **room, const uint8_t **ret)
 {
-    uint64_t at, upto, n = last - first;
+    uint64_t at, n = last - first;
     struct mapped *m = store_mapped(s, i, first, n, &at);
     *room = NULL;
     if (m) {
-        if (n > 0 && (!add_u64(at, n, &upto) || upto > m->map.size))
+        if (n > 0 && at + n > m->map.size)
             return -EIO;
         *ret = m->map.data + min_u64(at, m->map.size);
         mapped_want(m, at, n, s->place[i].off + end);
@@ -449,14 +449,15 @@ bool store_cut(const struct store *s)
 
 /* ---- forms ---- */
 
-/* Reads elements in little-endian order. `data` points to the first one. */
+/* Reads elements of a big-endian file in little-endian order. `data` points to the first one. */
 static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                          size_t n, void *dst)
 {
-    uint64_t last = t->block_bytes - 1u;
+    assert(big);
+    (void)big;
     for (size_t i = 0; i < n; i++) {
         uint64_t in = (off + i) % t->block_bytes;
-        ((uint8_t *)dst)[i] = data[off + i - in + (big ? last - in : in)];
+        ((uint8_t *)dst)[i] = data[off + i - in + (t->block_bytes - 1u - in)];
     }
 }
 
@@ -578,11 +579,10 @@ static bool continues(const struct segment *a, const struct segment *b)
 static void add(struct image *im, struct segment s)
 {
     struct segment *last = im->n ? &im->seg[im->n - 1] : NULL;
-    uint64_t size;
     if (im->err || s.len == 0)
         return;
     s.at = im->size;
-    if (!add_u64(im->size, s.len, &size) || size > INT64_MAX) {
+    if (s.len > INT64_MAX - im->size) {
         im->err = -EFBIG;
         return;
     }
@@ -594,7 +594,7 @@ static void add(struct image *im, struct segment s)
     } else {
         im->seg[im->n++] = s;
     }
-    im->size = size;
+    im->size += s.len;
 }
 
 void image_add_memory(struct image *im, const void *bytes, uint64_t n)
@@ -691,10 +691,10 @@ void image_add_header(struct image *im, const struct gguf *g)
 uint64_t image_cut(const struct gguf *g)
 {
     const struct gguf_kv *r = reserve_of(g);
-    uint64_t at = g->head_len - (r ? r->end - r->off : 0);
-    if (!r || (g->n_tensors && !align_u64(at, g->alignment, &at)))
+    if (!r)
         return 0;
-    return g->data_off - at;
+    const uint64_t at = g->head_len - (r->end - r->off);
+    return g->data_off - (g->n_tensors ? round_up(at, g->alignment) : at);
 }
 
 int image_of_model(const struct gguf *g, struct image **ret)
@@ -758,7 +758,7 @@ static int read_segment(const struct image *im, const struct store *s, const str
     if (seg->from == IMAGE_VALUES && s)
         return form_read(seg->form, im->g, s, seg->no, in, dst, n);
     if (src && src->read)
-        return at > src->size || n > src->size - at ? -EIO : src->read(src, at, dst, n);
+        return within_u64(at, n, src->size) < n ? -EIO : src->read(src, at, dst, n);
     if (seg->from == IMAGE_MEMORY)
         memcpy(dst, seg->bytes + in, n);
     else

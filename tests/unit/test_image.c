@@ -133,6 +133,55 @@ static void test_reserve(void)
     close_model(&want[1]);
 }
 
+/* Version 1 has no reserve, whatever a key's name. */
+static void test_reserve_of_version_1(void)
+{
+    struct build b;
+    build_init(&b, 1, false);
+    build_str(&b, "ggufs.reserve", "   ");
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_FALSE(image_hides(p.g));
+    CU_ASSERT_EQUAL(image_cut(p.g), 0);
+    parsed_free(&p);
+}
+
+/* A tensor without elements may be anywhere; the others must be in order. */
+static void test_order(void)
+{
+    for (int first = 0; first < 2; first++) {
+        struct build b;
+        struct image *im = NULL;
+        build_init(&b, 3, false);
+        build_tensor_at(&b, "a", F32, SHAPE(2), first ? 0 : 32, NULL, 8);
+        build_tensor_at(&b, "none", F32, SHAPE(0), 0, NULL, 0);
+        build_tensor_at(&b, "b", F32, SHAPE(2), first ? 32 : 0, NULL, 8);
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(image_of_model(p.g, &im), first ? 0 : -EINVAL);
+        CU_ASSERT_TRUE(!im || im->size == p.size);
+        image_unref(im);
+        parsed_free(&p);
+    }
+}
+
+/* A tensor of unknown type has no values, and each use of values is a segment of its own. */
+static void test_unknown(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_tensor(&b, "known", Q8_0, SHAPE(32), NULL, 34);
+    build_tensor(&b, "unknown", 200, SHAPE(3), NULL, 12);
+    struct parsed p = parse_build(&b, 0);
+    struct image *im = image_new(p.g);
+    image_add_values(im, 0, &form_f16);
+    image_add_values(im, 0, &form_f16);
+    CU_ASSERT_EQUAL(image_end(im), 0);
+    CU_ASSERT_EQUAL(im->n, 2);
+    image_add_values(im, 1, &form_f16);
+    CU_ASSERT_EQUAL(image_end(im), -EINVAL);
+    image_unref(im);
+    parsed_free(&p);
+}
+
 /* Without tensors, the file ends with its header. */
 static void test_reserve_alone(void)
 {
@@ -196,6 +245,9 @@ static void test_values(void)
         CU_ASSERT_EQUAL(im->seg[1].from, big ? IMAGE_VALUES : IMAGE_TENSOR);
         CU_ASSERT_EQUAL(im->seg[2].from, IMAGE_VALUES);
         is(im, m.store, want, sizeof(want));
+        uint8_t byte = 1;
+        CU_ASSERT_EQUAL(image_read(im, NULL, 28, &byte, 1), 0);
+        CU_ASSERT_EQUAL(byte, 0);
         image_unref(image_ref(im));
         image_unref(im);
         close_model(&m);
@@ -273,6 +325,11 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(image_read(im, NULL, 5, got, 0), -EIO);
     CU_ASSERT_EQUAL(image_read(im, NULL, 4, got, 0), 0);
     image_unref(im);
+    im = image_new(NULL);
+    image_add_file(im, image_file(im, source_mem("abc", 3)), 4, 1);
+    CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
+    CU_ASSERT_EQUAL(image_read(im, NULL, 0, got, 1), -EIO);
+    image_unref(im);
     /* Values must be all those of a tensor, and the tensor must exist. */
     for (uint32_t no = 0; no < 4; no += 3) {
         im = image_new(m.p.g);
@@ -349,6 +406,9 @@ static CU_TestInfo tests[] = {
     {"a regular model", test_model},
     {"an image without the reserve", test_reserve},
     {"an image without the reserve or tensors", test_reserve_alone},
+    {"a reserve's key in version 1", test_reserve_of_version_1},
+    {"tensors in another order", test_order},
+    {"a tensor without values", test_unknown},
     {"missing bytes", test_missing},
     {"values in a 16-bit form", test_values},
     {"files, joined segments", test_files},

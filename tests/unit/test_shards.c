@@ -142,7 +142,7 @@ static void test_links(void)
 
 /* The properties of a shard that is otherwise valid. */
 struct shard {
-    int no, count, total; /* -1: the key is missing */
+    int no, count, total; /* -1: the key is missing; total -2: it is not a number */
     uint8_t version;
     bool big;
     const char *tensor; /* NULL: none */
@@ -161,6 +161,8 @@ static void build_shard(struct build *b, const struct shard *s)
         build_num(b, "split.count", GGUF_U32, (uint64_t)s->count);
     if (s->total >= 0)
         build_num(b, "split.tensors.count", GGUF_I32, (uint64_t)s->total);
+    else if (s->total == -2)
+        build_str(b, "split.tensors.count", "two");
     build_u32(b, "llama.block_count", 1);
     if (s->tensor)
         build_tensor(b, s->tensor, s->unknown ? UNKNOWN : F32, SHAPE(3), NULL, 12);
@@ -201,6 +203,7 @@ static void test_check(void)
         {{1, 2, 2, 2, false, "u", false}, "its version or byte order differs"},
         {{1, 2, 2, 3, true, "u", false}, "its version or byte order differs"},
         {{1, 2, 3, 3, false, "u", false}, "split.tensors.count is 3, "},
+        {{1, 2, -2, 3, false, "u", false}, "split.tensors.count: is not a number"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char line[512];
@@ -301,6 +304,74 @@ static void test_merge_refused(void)
     struct shard second = {1, 2, 2, 3, false, "t", false};
     CU_ASSERT_EQUAL(merge(good, second, NULL, line), -EBADMSG);
     CU_ASSERT_STRING_EQUAL(line, "shard 2: tensor 't' has the same name as one of shard 1");
+}
+
+/* The parser says what else is wrong with a merged model. */
+static void test_merge_large(void)
+{
+    const uint64_t large = (uint64_t)1 << 60;
+    for (int i = 0; i < 2; i++) {
+        struct parsed p[3];
+        struct gguf *made = NULL;
+        struct err e = {0};
+        for (size_t k = 0; k < 3; k++) {
+            struct build b;
+            build_init(&b, 3, false);
+            build_tensor(&b, k ? "v" : "u", F32, SHAPE(i ? large : 1), NULL, 4);
+            p[k] = parse_build(&b, i ? GGUF_PARTIAL : 0);
+        }
+        const struct gguf *g[] = {p[0].g, p[1].g, p[2].g};
+        CU_ASSERT_EQUAL(merge_shards(g, 3, &made, &e), -EBADMSG);
+        CU_ASSERT_STRING_EQUAL(e.msg,
+                               i ? "the merged model is too large"
+                                 : "shard 3: tensor 'v' has the same name as one of shard 2");
+        for (size_t k = 0; k < 3; k++)
+            parsed_free(&p[k]);
+    }
+}
+
+/* ---- states ---- */
+
+/* Make the state of a model of one or two files; allocation number `arm` fails. */
+static int make_state(struct newest *n, uint32_t number, unsigned arm)
+{
+    const struct timespec then = {1, 2};
+    struct snapshot *s = NULL;
+    struct parsed p[2] = {parse_shard(good),
+                          parse_shard((struct shard){1, 2, 2, 3, false, "u", false})};
+    struct gguf *all[] = {NULL, p[1].g};
+    struct err e = {0};
+    alloc_arm(arm, false);
+    const int r = newest_make(n, gguf_ref(p[0].g), all, number, &then, &s, &e);
+    CU_ASSERT_EQUAL(alloc_disarm(), r == -ENOMEM);
+    CU_ASSERT_EQUAL(r < 0, s == NULL);
+    CU_ASSERT_EQUAL(e.code, r);
+    if (s) {
+        CU_ASSERT_EQUAL(snapshot_files(s), n->shards ? 2 : 1);
+        CU_ASSERT_PTR_EQUAL(snapshot_own(s), p[0].g);
+        CU_ASSERT_STRING_EQUAL(s->file, "x");
+    }
+    snapshot_unref(s);
+    parsed_free(&p[0]);
+    parsed_free(&p[1]);
+    return r;
+}
+
+static void test_states(void)
+{
+    const struct shards two = {.n = 2};
+    for (int split = 0; split < 2; split++) {
+        struct newest n;
+        newest_init(&n);
+        n.name = "x";
+        n.shards = split ? &two : NULL;
+        CU_ASSERT_EQUAL(make_state(&n, UINT32_MAX, 1), -EOVERFLOW);
+        unsigned arm = 1;
+        for (int r = -ENOMEM; r == -ENOMEM; arm++)
+            r = make_state(&n, 7, arm);
+        CU_ASSERT_TRUE(arm > 2);
+        newest_free(&n);
+    }
 }
 
 /* ---- files ---- */
@@ -520,6 +591,8 @@ static CU_TestInfo tests[] = {
     {"a shard without its name", test_single},
     {"shards merged", test_merge},
     {"shards that cannot be merged", test_merge_refused},
+    {"shards that are too large together", test_merge_large},
+    {"states of one file and of several", test_states},
     {"files opened", test_open},
     {"shards that are not files", test_not_a_file},
     {"a journal beside a shard", test_journal},

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "cu_main.h"
 #include "model/store.h"
 #include "parsed.h"
@@ -256,10 +257,16 @@ static void test_over(void)
     check_bytes(s, 2, 0, "STUVWXY", 7);
     CU_ASSERT_PTR_EQUAL(store_mapped(s, 1, 3, 1, &at), t.file[0]);
     CU_ASSERT_EQUAL(at, t.s->place[1].off + 3);
+    CU_ASSERT_PTR_EQUAL(store_mapped(s, 1, 1, 0, &at), t.file[0]); /* no bytes */
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 3, 2, &at));
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 0, 2, &at));
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 4, 1, &at));
     CU_ASSERT_EQUAL(store_there(s, 2, 7), 7);
+    uint8_t *room;
+    const uint8_t *bytes;
+    alloc_arm(1, false);
+    CU_ASSERT_EQUAL(store_bytes(s, 1, 0, 5, 5, &room, &bytes), -ENOMEM);
+    CU_ASSERT_TRUE(alloc_disarm() && !room);
     /* Bytes that the truncated file lacks are missing where no draft overlays them. */
     CU_ASSERT_EQUAL(ftruncate(t.file[0]->fd, (off_t)t.s->place[1].off), 0);
     check_bytes(s, 1, 1, "ST", 2);
