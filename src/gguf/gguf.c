@@ -102,11 +102,8 @@ static uint64_t cursor_left(const struct cursor *c)
 
 static int grow(struct cursor *c, uint64_t need)
 {
-    uint64_t cap = max_u64(c->cap * 2, LOAD_STEP);
-    cap = min_u64(max_u64(cap, need), c->src->size);
-    if (cap > SIZE_MAX)
-        return -ENOMEM;
-    uint8_t *bytes = realloc(c->bytes, (size_t)cap);
+    uint64_t cap = min_u64(max_u64(max_u64(c->cap * 2, LOAD_STEP), need), c->src->size);
+    uint8_t *bytes = cap > SIZE_MAX ? NULL : realloc(c->bytes, (size_t)cap);
     if (!bytes)
         return -ENOMEM;
     c->bytes = bytes;

@@ -24,16 +24,16 @@
 
 /* Return the text of a list, which equal lists share. Returns NULL if there are too many lists, or
  * without memory. */
-static const char *keep_list(struct type_list list)
+static const char *keep_list(struct text list)
 {
     static _Atomic(const char *) kept[LISTS_MOST];
     for (size_t i = 0; i < LISTS_MOST; i++) {
-        const char *p = atomic_load(&kept[i]), *mine = p ? NULL : strndup(list.p, list.n);
+        const char *p = atomic_load(&kept[i]), *mine = p ? NULL : strndup(list.at, list.len);
         if (mine && !atomic_compare_exchange_strong(&kept[i], &p, mine))
             free((void *)mine); /* another thread was first, and p is its text */
         else if (!p)
             return mine;
-        if (strlen(p) == list.n && memcmp(p, list.p, list.n) == 0)
+        if (text_is(list, p))
             return p;
     }
     return NULL;
@@ -45,9 +45,9 @@ bool type_by_name(const char *name, size_t n, struct typed *ret)
     if (!type_name_get(name, n, &t))
         return false;
     *ret = (struct typed){.set = true, .type = t.type, .elem = t.elem};
-    if (t.inner.p)
+    if (t.inner.at)
         ret->inner = keep_list(t.inner);
-    return !t.inner.p || ret->inner;
+    return !t.inner.at || ret->inner;
 }
 
 /* Return the type of a value, including those of inner arrays. */

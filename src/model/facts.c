@@ -107,19 +107,15 @@ bool fact_is_model(const struct gguf *g)
     return !type.at || text_is(type, "model");
 }
 
-/* Returns true for a tensor that stacks all experts, which has `_exps.` in its name. */
-static bool is_expert(const struct gguf *g, const struct gguf_tensor *t)
-{
-    return memmem(gguf_name(g, t), t->name_len, "_exps.", 6) != NULL;
-}
-
 struct params fact_params(const struct gguf *g)
 {
     struct params p = {0};
     uint64_t expert = 0;
     for (uint32_t i = 0; i < g->n_tensors; i++) {
-        p.total += g->tensor[i].n_elem;
-        expert += is_expert(g, &g->tensor[i]) ? g->tensor[i].n_elem : 0;
+        const struct gguf_tensor *t = &g->tensor[i];
+        p.total += t->n_elem;
+        if (memmem(gguf_name(g, t), t->name_len, "_exps.", 6)) /* it stacks all experts */
+            expert += t->n_elem;
     }
     if (!expert || !fact_arch_uint(g, "expert_count", &p.experts))
         p.experts = 0;

@@ -64,9 +64,9 @@ static size_t plain_run(const uint8_t *p, size_t n)
 /* Escape a sequence of utf8_hidden(), as \u202e. */
 static void escape_hidden(struct buf *out, const uint8_t *p, size_t n)
 {
-    unsigned code = n == 1   ? p[0]
-                    : n == 2 ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu)
-                             : (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    unsigned code = p[0] & (n == 1 ? 0x7fu : n == 2 ? 0x1fu : 0x0fu);
+    for (size_t i = 1; i < n; i++)
+        code = code << 6 | (p[i] & 0x3fu);
     buf_printf(out, "\\u%04x", code);
 }
 
@@ -199,24 +199,19 @@ void json_shown(struct json *j, const char *name, const char *text)
 
 /* ---- reading ---- */
 
-static size_t line_number(const struct reader *r)
-{
-    size_t line = 1;
-    for (const uint8_t *p = r->start; p < r->at; p++)
-        line += *p == '\n';
-    return line;
-}
-
 int reader_fail(const struct reader *r, int code, const char *fmt, ...)
 {
     char what[sizeof(r->err->msg)];
+    size_t line = 1;
     if (!r->err)
         return code;
+    for (const uint8_t *p = r->start; p < r->at; p++)
+        line += *p == '\n';
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    return err_set(r->err, code, "line %zu: %.480s", line_number(r), what);
+    return err_set(r->err, code, "line %zu: %.480s", line, what);
 }
 
 void reader_skip_space(struct reader *r)
@@ -358,11 +353,6 @@ int reader_string(struct reader *r, struct buf *out)
     return reader_fail(r, -EINVAL, "the string does not end");
 }
 
-static bool ends_word(uint8_t c)
-{
-    return is_space(c) || c == ',' || c == '[' || c == ']' || c == '"';
-}
-
 static int unexpected(const struct reader *r, const char *wanted)
 {
     char s[SHOW_MAX];
@@ -376,7 +366,7 @@ static int unexpected(const struct reader *r, const char *wanted)
 int reader_word(struct reader *r, const uint8_t **word, size_t *n)
 {
     const uint8_t *p = r->at;
-    while (p < r->end && !ends_word(*p))
+    while (p < r->end && !is_space(*p) && *p != ',' && *p != '[' && *p != ']' && *p != '"')
         p++;
     if (p == r->at)
         return unexpected(r, "a number or bool");
@@ -421,23 +411,15 @@ static int next_in_array(struct items *it)
     return reader_at(r, ']') ? unexpected(r, "a value") : 1;
 }
 
-/* Move from the end of a value's line to the next line. */
-static int end_line(struct reader *r)
-{
-    skip_blanks(r);
-    if (r->at < r->end && *r->at != '\n')
-        return unexpected(r, "the end of the line");
-    if (r->at < r->end)
-        r->at++;
-    return 0;
-}
-
 static int next_line(struct items *it)
 {
     struct reader *r = it->r;
-    int e = it->first ? 0 : end_line(r);
-    if (e < 0)
-        return e;
+    if (!it->first) { /* move from the end of a value's line to the next line */
+        skip_blanks(r);
+        if (r->at < r->end && *r->at != '\n')
+            return unexpected(r, "the end of the line");
+        r->at += r->at < r->end;
+    }
     it->first = false;
     skip_blanks(r);
     if (r->at < r->end && *r->at != '\n')

@@ -451,11 +451,6 @@ static bool begins(const char *word, const uint8_t *p, size_t n)
     return true;
 }
 
-static bool is_word(const char *word, const uint8_t *p, size_t n)
-{
-    return n == strlen(word) && begins(word, p, n);
-}
-
 /* Read nan, inf or infinity with an optional sign. */
 static bool scan_special(const uint8_t *p, size_t n, double *ret)
 {
@@ -463,9 +458,9 @@ static bool scan_special(const uint8_t *p, size_t n, double *ret)
     size_t sign = scan_sign(p, n, &minus);
     p += sign;
     n -= sign;
-    if (is_word("nan", p, n))
+    if (n == 3 && begins("nan", p, n))
         *ret = (double)NAN;
-    else if (is_word("inf", p, n) || is_word("infinity", p, n))
+    else if ((n == 3 || n == 8) && begins("infinity", p, n))
         *ret = (double)INFINITY;
     else
         return false;
@@ -500,11 +495,6 @@ static void join(const struct parts *t, char *s)
     (void)sprintf(s, "e%lld", (long long)(t->exp - (int64_t)t->n_frac));
 }
 
-static double to_float(uint32_t type, const char *s)
-{
-    return type == GGUF_F32 ? (double)strtof(s, NULL) : strtod(s, NULL);
-}
-
 static int decimal_value(uint32_t type, const struct parts *t, double *ret)
 {
     enum { EXTRA = 24 }; /* sign, e, 14 digits with their sign, NUL */
@@ -513,7 +503,7 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
     if (need > sizeof(small) && !(s = malloc(need)))
         return -ENOMEM;
     join(t, s);
-    *ret = to_float(type, s);
+    *ret = type == GGUF_F32 ? (double)strtof(s, NULL) : strtod(s, NULL);
     if (s != small)
         free(s);
     return isinf(*ret) ? -ERANGE : 0;

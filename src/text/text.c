@@ -124,37 +124,30 @@ void type_name_put(const struct gguf_value *v, struct buf *out)
 }
 
 /* True if the value's inner arrays have the types in the list. */
-static bool type_name_is(const struct gguf_value *v, struct type_list inner)
+static bool type_name_is(const struct gguf_value *v, struct text inner)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     type_name_put(v, &name);
-    return !buf_error(&name) && name.len == HEAD + inner.n + 1 &&
-           memcmp(name.data + HEAD, inner.p, inner.n) == 0;
-}
-
-static bool starts_array(const char *p, size_t n)
-{
-    return n >= HEAD && memcmp(p, array_head, HEAD) == 0;
+    return !buf_error(&name) && name.len == HEAD + inner.len + 1 &&
+           memcmp(name.data + HEAD, inner.at, inner.len) == 0;
 }
 
 /* Read a type that is not an array, or "array" itself. */
-static bool plain_type(const char *p, size_t n, uint32_t *type)
+static bool plain_type(struct text name, uint32_t *type)
 {
-    for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
-        if (strlen(gguf_types[i].name) == n && memcmp(gguf_types[i].name, p, n) == 0) {
-            *type = i;
-            return true;
-        }
-    return false;
+    *type = 0;
+    while (*type < GGUF_VALUE_TYPES && !text_is(name, gguf_types[*type].name))
+        ++*type;
+    return *type < GGUF_VALUE_TYPES;
 }
 
-/* Return the length of the "array[...]" at p, to its closing bracket, or 0 if that is missing. */
-static size_t array_bytes(const char *p, size_t n)
+/* Return the length of the "array[...]" at the beginning, or 0 if there is none. */
+static size_t array_bytes(struct text t)
 {
     size_t open = 0;
-    for (size_t i = 0; i < n; i++) {
-        open += p[i] == '[';
-        if (p[i] == ']' && --open == 0)
+    for (size_t i = 0; text_begins(t, array_head) && i < t.len; i++) {
+        open += t.at[i] == '[';
+        if (t.at[i] == ']' && --open == 0)
             return i + 1;
     }
     return 0;
@@ -162,65 +155,63 @@ static size_t array_bytes(const char *p, size_t n)
 
 /* An inner type at the beginning of a list, with its count. */
 struct item {
-    struct type_list list; /* the list in its brackets */
-    uint64_t times;        /* 1 if no count is given */
-    size_t bytes;          /* including the count */
+    struct text list; /* the list in its brackets */
+    uint64_t times;   /* 1 if no count is given */
+    size_t bytes;     /* including the count */
 };
 
-static bool read_count(const char *p, size_t n, size_t *at, uint64_t *ret)
+static bool read_count(struct text t, size_t *at, uint64_t *ret)
 {
     size_t begin = ++*at;
-    for (*ret = 0; *at < n && p[*at] >= '0' && p[*at] <= '9'; ++*at)
-        *ret = *ret * 10 + (uint64_t)(p[*at] - '0');
+    for (*ret = 0; *at < t.len && t.at[*at] >= '0' && t.at[*at] <= '9'; ++*at)
+        *ret = *ret * 10 + (uint64_t)(t.at[*at] - '0');
     return *at > begin && *at - begin <= 10 && *ret > 0; /* more than GGUF_MAX_COUNT is useless */
 }
 
-static bool read_item(const char *p, size_t n, struct item *ret)
+static bool read_item(struct text t, struct item *ret)
 {
-    size_t at = starts_array(p, n) ? array_bytes(p, n) : 0;
+    size_t at = array_bytes(t);
     if (at == 0)
         return false;
-    *ret = (struct item){.list = {p + HEAD, at - HEAD - 1}, .times = 1};
-    if (at < n && p[at] == '*' && !read_count(p, n, &at, &ret->times))
+    *ret = (struct item){.list = {t.at + HEAD, at - HEAD - 1}, .times = 1};
+    if (at < t.len && t.at[at] == '*' && !read_count(t, &at, &ret->times))
         return false;
     ret->bytes = at;
-    return at == n || p[at] == ',';
+    return at == t.len || t.at[at] == ',';
 }
 
 /* Read the element type that a list gives. Returns false if it is not a list. */
-static bool read_list(struct type_list list, unsigned depth, uint32_t *elem,
-                      struct type_list *inner)
+static bool read_list(struct text list, unsigned depth, uint32_t *elem, struct text *inner)
 {
-    *inner = (struct type_list){0};
-    if (!starts_array(list.p, list.n))
-        return plain_type(list.p, list.n, elem);
+    *inner = (struct text){0};
+    if (!text_begins(list, array_head))
+        return plain_type(list, elem);
     *elem = GGUF_ARRAY;
     *inner = list;
-    for (size_t at = 0; depth < GGUF_MAX_DEPTH;) {
+    while (depth < GGUF_MAX_DEPTH) {
         struct item it;
-        struct type_list further;
+        struct text further;
         uint32_t ignored;
-        if (!read_item(list.p + at, list.n - at, &it) ||
-            !read_list(it.list, depth + 1, &ignored, &further))
+        if (!read_item(list, &it) || !read_list(it.list, depth + 1, &ignored, &further))
             return false;
-        at += it.bytes;
-        if (at == list.n)
+        if (it.bytes == list.len)
             return true;
-        at++;
+        list = (struct text){list.at + it.bytes + 1, list.len - it.bytes - 1};
     }
     return false;
 }
 
 bool type_name_get(const char *name, size_t n, struct type_name *ret)
 {
+    const struct text t = {name, n};
     *ret = (struct type_name){0};
     if (n > TYPE_NAME_MOST)
         return false;
-    if (!starts_array(name, n))
-        return plain_type(name, n, &ret->type) && ret->type != GGUF_ARRAY;
+    if (!text_begins(t, array_head))
+        return plain_type(t, &ret->type) && ret->type != GGUF_ARRAY;
     ret->type = GGUF_ARRAY;
-    return array_bytes(name, n) == n &&
-           read_list((struct type_list){name + HEAD, n - HEAD - 1}, 1, &ret->elem, &ret->inner);
+    return array_bytes(t) == n &&
+           read_list((struct text){name + HEAD, n - HEAD - 1}, 1, &ret->elem, &ret->inner);
 }
 
 /* An inner type of a list. */
@@ -233,23 +224,22 @@ struct type_node {
 };
 
 /* Fill in the nodes of a list, from *next on. */
-static const struct type_node *make_nodes(struct type_list list, struct type_node **next)
+static const struct type_node *make_nodes(struct text list, struct type_node **next)
 {
     const struct type_node *first = NULL, **link = &first;
     struct item it;
-    while (list.n > 0 && read_item(list.p, list.n, &it)) {
+    while (read_item(list, &it)) {
         struct type_node *t = (*next)++;
         *link = t;
         link = &t->next;
         t->times = it.times;
         t->elem = GGUF_ARRAY;
-        if (starts_array(it.list.p, it.list.n))
+        if (text_begins(it.list, array_head))
             t->inner = make_nodes(it.list, next);
         else
-            (void)plain_type(it.list.p, it.list.n, &t->elem);
-        size_t behind = it.bytes < list.n ? it.bytes + 1 : list.n;
-        list.p += behind;
-        list.n -= behind;
+            (void)plain_type(it.list, &t->elem);
+        size_t behind = it.bytes < list.len ? it.bytes + 1 : list.len;
+        list = (struct text){list.at + behind, list.len - behind};
     }
     return first;
 }
@@ -258,12 +248,12 @@ static const struct type_node *make_nodes(struct type_list list, struct type_nod
  * Parse the inner types of a list from type_name_get() once, however many arrays follow. Sets *ret
  * to the first node, or NULL if the list is empty; free() on it drops all nodes.
  */
-static int type_nodes(struct type_list list, struct type_node **ret)
+static int type_nodes(struct text list, struct type_node **ret)
 {
     size_t n = 0;
     *ret = NULL;
-    for (size_t i = 0; i < list.n; i++)
-        n += list.p[i] == '[';
+    for (size_t i = 0; i < list.len; i++)
+        n += list.at[i] == '[';
     if (n == 0)
         return 0;
     struct type_node *next = *ret = calloc(n, sizeof(*next));
@@ -729,7 +719,7 @@ int text_parse(const struct gguf_format *fmt, const struct type_name *t, const u
         .fmt = fmt, .r = {text, text, text + n, e}, .out = payload, .start = payload->len};
     if (old && (old->type != t->type || (t->type == GGUF_ARRAY && old->elem != t->elem)))
         old = NULL;
-    if (old && t->inner.p && !type_name_is(old, t->inner))
+    if (old && t->inner.at && !type_name_is(old, t->inner))
         old = NULL;
     int r = parse_value(&p, t, old);
     if (r == 0 && buf_error(payload))

@@ -39,16 +39,9 @@ void text_value(struct buf *out, const struct gguf_value *v);
 /* Maximum length of a name, below the kernel's limit for an attribute. */
 #define TYPE_NAME_MOST 32768
 
-/* A list as described above: a range of a name, which it does not own. p is NULL if there is no
- * list. */
-struct type_list {
-    const char *p;
-    size_t n;
-};
-
 struct type_name {
     uint32_t type, elem;
-    struct type_list inner; /* inner types of an array of arrays, if the name gives them */
+    struct text inner; /* the list of inner types, if the name gives them; a range of the name */
 };
 
 /* Append the name of a type. If it would be longer than TYPE_NAME_MOST, inner types are left out:
