@@ -144,8 +144,8 @@ static bool plain_type(struct text name, uint32_t *type)
 /* Return the length of the "array[...]" at the beginning, or 0 if there is none. */
 static size_t array_bytes(struct text t)
 {
-    size_t open = 0;
-    for (size_t i = 0; text_begins(t, array_head) && i < t.len; i++) {
+    size_t open = 0, end = text_begins(t, array_head) ? t.len : 0;
+    for (size_t i = 0; i < end; i++) {
         open += t.at[i] == '[';
         if (t.at[i] == ']' && --open == 0)
             return i + 1;
