@@ -695,7 +695,6 @@ static int parse_body(struct cursor *c, struct gguf *g)
         r = parse_list(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
     if (r < 0)
         return r;
-    g->kv_end = c->pos;
     if (c->fmt.draft && n_tensors > 0)
         r = draft_padding(c);
     if (r < 0)

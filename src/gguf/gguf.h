@@ -82,7 +82,6 @@ struct gguf {
     struct gguf_format fmt;
     uint8_t *head;      /* owned: bytes [0, head_len) of the file */
     uint64_t head_len;  /* end of the last tensor info (or of the keys, without tensors) */
-    uint64_t kv_end;    /* end of the last key-value; infos begin at head_len without tensors */
     uint64_t info_off;  /* where the tensor infos begin */
     uint64_t file_size; /* size of the file when it was parsed */
     uint64_t data_off;  /* where the data section begins */

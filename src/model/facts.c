@@ -168,7 +168,6 @@ static size_t add_share(struct share *s, size_t n, const struct gguf_tensor *t)
         s[n++] = (struct share){.id = t->stored_id, .first = t};
     s[i].tensors++;
     s[i].bytes += t->nbytes;
-    s[i].elements += t->n_elem;
     return n;
 }
 

@@ -21,45 +21,33 @@ bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
 
 /*
  * Return the number of the key `name` under the model's architecture ("llama.block_count" for
- * "block_count"), or UINT32_MAX if it does not exist. The second function gets its value, like
- * fact_uint().
+ * "block_count"), or UINT32_MAX, or get its value like fact_uint().
  */
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
-/*
- * Get the value that key number `key` has for a layer. The key has either one value for all layers
- * or an array with one value per layer. Bools count as 0 and 1.
- */
+/* Get the value of key number `key`, which may be an array, for a layer. Bools are 0 and 1. */
 bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret);
 
-/*
- * Get the number of tokens in the vocabulary: from tokenizer.ggml.tokens or, failing that, from
- * [arch].vocab_size. Returns false if unknown.
- */
+/* Get the number of tokens, from tokenizer.ggml.tokens or [arch].vocab_size. */
 bool fact_vocabulary(const struct gguf *g, uint64_t *ret);
 
-/* Return true for any shard of a split model except the first; these lack the model's keys. */
-bool fact_later_shard(const struct gguf *g);
-/* Return true for a shard of a split model. */
+/* Return true for a shard of a split model, or for any but the first, which lack its keys. */
 bool fact_shard(const struct gguf *g);
+bool fact_later_shard(const struct gguf *g);
 /* Return true if general.type is "model" or missing. */
 bool fact_is_model(const struct gguf *g);
 
-/* Number of elements in all tensors, counting all experts or only one of them. */
+/* The number of elements in all tensors. */
 struct params {
     uint64_t total;
-    uint64_t one;     /* counts one expert; total if there are no experts */
+    uint64_t one;     /* counts only one expert; total if there are no experts */
     uint64_t experts; /* number of experts, or 0 */
 };
 struct params fact_params(const struct gguf *g);
 
-/*
- * Length of a label such as "7.2B" or "8x7.2B", with at least two digits, in thousands, millions
- * and so on.
- */
+/* Write a label such as "8x7.2B" or, for a number, "7.2B", with at least two digits. */
 #define SIZE_LABEL_MAX 48
 void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
-/* Write a label such as "7.2B". */
 void fact_count_label(uint64_t n, char dst[SIZE_LABEL_MAX]);
 
 /* Statistics of the tensors of one type. Types with the most bytes come first. */
@@ -67,26 +55,19 @@ struct share {
     uint32_t id; /* id of the type, as stored */
     uint64_t tensors;
     uint64_t bytes;
-    uint64_t elements;
     const struct gguf_tensor *first;
 };
 /* A limit on the number of types listed; real models have few. */
 #define SHARES_MAX 64
 size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
 
-/*
- * Return the name of general.file_type, such as "Q4_K_M" for 15, or NULL if it is missing or
- * unknown.
- */
+/* Return the name of general.file_type, such as "Q4_K_M" for 15, or NULL if there is none. */
 const char *fact_file_type(const struct gguf *g);
 
 /* Write the type's name, such as "Q4_K", or "unknown:NNN" for a retired or unknown id. */
 void fact_type_name(const struct gguf_tensor *t, struct buf *out);
 
-/*
- * Write the shape in NumPy's order, the reverse of the stored one, separating dimensions by
- * `between`.
- */
+/* Write the shape in NumPy's order, the reverse of the stored one. */
 void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *between,
                 struct buf *out);
 

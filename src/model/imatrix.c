@@ -11,7 +11,6 @@
 
 #include "base/bytes.h"
 #include "base/sys.h"
-#include "model/facts.h"
 
 #define SUMS ".in_sum2"
 #define COUNTS ".counts"
@@ -140,7 +139,6 @@ static int parse_gguf(struct imatrix *m, const struct source *s, struct err *e)
         if (r < 0)
             (void)err_prefix(e, r, "tensor '%s'", show(shown, name.at, name.len));
     }
-    (void)fact_uint(g, "imatrix.chunk_count", &m->chunks);
     gguf_free(g);
     return r;
 }
@@ -205,16 +203,14 @@ static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, str
     return 0;
 }
 
-/* Parses the older format. Of the bytes after the rows, only the number of chunks matters. */
+/* Parses the older format. The bytes after the rows do not matter. */
 static int parse_list(struct imatrix *m, const struct source *s, struct err *e)
 {
     uint64_t at = 0;
-    int32_t n, chunks;
+    int32_t n;
     int r = next_int(s, &at, 1, "the number of tensors", &n, e);
     for (int32_t i = 0; r == 0 && i < n; i++)
         r = list_row(m, s, &at, e);
-    if (r == 0 && s->size - at >= 4 && next_int(s, &at, 0, "", &chunks, NULL) == 0)
-        m->chunks = (uint64_t)chunks;
     return r;
 }
 

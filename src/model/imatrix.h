@@ -28,7 +28,6 @@ struct imatrix {
     struct imatrix_row *row;
     size_t n, cap;
     struct index names;
-    uint64_t chunks; /* number of text chunks that it was made from; 0: unknown */
 };
 
 /* Open a file. Returns 0, -EBADMSG (not an importance matrix, damaged, or impossible values),

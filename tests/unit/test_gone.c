@@ -18,7 +18,7 @@ enum { F32 = 0, Q8_0 = 8, I8 = 24 };
 static const struct tree_options plain;
 static const struct tree_options partial = {.partial = true};
 
-static void text_is(const struct tree_image *m, const char *path, const char *want)
+static void content_is(const struct tree_image *m, const char *path, const char *want)
 {
     size_t n;
     char *text = image_text(m, path, &n);
@@ -53,8 +53,8 @@ static size_t offset_of(const struct tree_image *m, const char *path)
 static void header_works(const struct tree_image *m)
 {
     uint8_t byte[8];
-    text_is(m, "metadata/general.name", "large\n");
-    text_is(m, "tensors/q/type", "Q8_0\n");
+    content_is(m, "metadata/general.name", "large\n");
+    content_is(m, "tensors/q/type", "Q8_0\n");
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", 0, 8, byte), 8);
     CU_ASSERT_EQUAL(memcmp(byte, "GGUF\3\0\0\0", 8), 0);
     CU_ASSERT_EQUAL(image_stat(m, "tensors/q/raw").st_size, Q8_BYTES);
@@ -101,7 +101,7 @@ static void test_cut_behind(void)
     header_works(&m);
     /* Once the file has grown again, with other bytes, no handle still returns the error. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
-    text_is(&m, "tensors/q/type", "Q8_0\n");
+    content_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/q/f32", 128 * BLOCKS - 64, 64, byte), 64);
     image_close(&m);

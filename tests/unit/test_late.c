@@ -59,7 +59,7 @@ static struct place new_place(const char *name)
     return p;
 }
 
-static void text_is(struct tree *t, const char *path, const char *want)
+static void content_is(struct tree *t, const char *path, const char *want)
 {
     const struct tree_image m = {.t = t};
     size_t n;
@@ -94,18 +94,18 @@ static void test_first_edit(void)
     const struct tree_image m = {.t = t};
     uint64_t node = image_node(&m, "metadata/a.b");
     CU_ASSERT_TRUE(tree_writable(t));
-    text_is(t, "metadata/a.b", "1\n");
+    content_is(t, "metadata/a.b", "1\n");
     CU_ASSERT_FALSE(locked(&p));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     CU_ASSERT_TRUE(locked(&p));
     CU_ASSERT_EQUAL(image_node(&m, "metadata/a.b"), node);
-    text_is(t, "metadata/a.b", "2\n");
+    content_is(t, "metadata/a.b", "2\n");
     CU_ASSERT_EQUAL(do_rename(t, "a.b", "a.c"), 0);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     CU_ASSERT_FALSE(locked(&p));
     t = image_tree(p.model, &late);
-    text_is(t, "metadata/a.c", "2\n");
+    content_is(t, "metadata/a.c", "2\n");
     tree_close(t);
     drop_place(&p);
 }
@@ -160,7 +160,7 @@ static void test_busy(void)
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EBUSY);
     error_has(t, "metadata/a.b", "another process");
     CU_ASSERT_PTR_NOT_NULL(strstr(logged, "shelf/a: cannot be edited: another process"));
-    text_is(t, "metadata/a.b", "1\n");
+    content_is(t, "metadata/a.b", "1\n");
     tree_close(other);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     error_has(t, "metadata/a.b", NULL);
@@ -185,7 +185,7 @@ static void test_changed(void)
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -ESTALE);
     error_has(t, "metadata/a.b", "changed behind the mount");
     CU_ASSERT_FALSE(locked(&p));
-    text_is(t, "metadata/a.b", "1\n");
+    content_is(t, "metadata/a.b", "1\n");
     tree_close(t);
     drop_place(&p);
 }
@@ -246,7 +246,7 @@ static void test_journal(void)
     struct place p = place_with_journal(&new);
     struct tree *t = image_tree(p.model, &late);
     CU_ASSERT_TRUE(tree_writable(t));
-    text_is(t, "metadata/general.name", "new!\n");
+    content_is(t, "metadata/general.name", "new!\n");
     CU_ASSERT_TRUE(file_is(&p, &old));
     CU_ASSERT_EQUAL(files_in(&p), 2);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "1\n", 2), 0); /* the edit changes nothing */
@@ -256,8 +256,8 @@ static void test_journal(void)
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     t = image_tree(p.model, &late);
-    text_is(t, "metadata/general.name", "new!\n");
-    text_is(t, "metadata/a.b", "2\n");
+    content_is(t, "metadata/general.name", "new!\n");
+    content_is(t, "metadata/a.b", "2\n");
     tree_close(t);
     drop_place(&p);
     free(old.bytes);
@@ -295,7 +295,7 @@ static void test_journal_then_failure(void)
     CU_ASSERT_EQUAL(chmod(p.folder, 0755), 0);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     CU_ASSERT_FALSE(tree_changed(t));
-    text_is(t, "metadata/a.b", "2\n");
+    content_is(t, "metadata/a.b", "2\n");
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
@@ -417,7 +417,7 @@ static void test_many(void)
     }
     for (int i = 0; i < MANY; i++) {
         (void)snprintf(text, sizeof(text), "%d\n", i % 2 ? 1 : i + 100);
-        text_is(t[i], "metadata/a.b", text);
+        content_is(t[i], "metadata/a.b", text);
         CU_ASSERT_EQUAL(tree_finish(t[i]), 0);
         tree_close(t[i]);
         drop_place(&p[i]);
@@ -485,8 +485,8 @@ static void test_threads(void)
             (void)pthread_join(w[i].thread, NULL);
             CU_ASSERT_EQUAL(w[i].wrong, 0);
         }
-        text_is(t, "metadata/a.b", "77\n");
-        text_is(t, "metadata/general.name", "77\n");
+        content_is(t, "metadata/a.b", "77\n");
+        content_is(t, "metadata/general.name", "77\n");
         (void)pthread_barrier_destroy(&line);
         CU_ASSERT_EQUAL(tree_finish(t), 0);
         tree_close(t);

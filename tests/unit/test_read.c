@@ -106,7 +106,7 @@ static void contains(const struct tree_image *m, const char *path, const void *w
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-static void text_is(const struct tree_image *m, const char *path, const char *want)
+static void content_is(const struct tree_image *m, const char *path, const char *want)
 {
     contains(m, path, want, strlen(want));
 }
@@ -153,8 +153,8 @@ static void check_tensors(const struct tree_image *m, bool big)
     for (int i = 0; i < 12; i++)
         put_u16(values + 2 * i, brain[i], false);
     contains(m, "tensors/w/bf16", values, 24);
-    text_is(m, "tensors/none/raw", "");
-    text_is(m, "tensors/none/f32", "");
+    content_is(m, "tensors/none/raw", "");
+    content_is(m, "tensors/none/f32", "");
 }
 
 static void test_tensors(void)
@@ -162,13 +162,13 @@ static void test_tensors(void)
     for (int big = 0; big < 2; big++) {
         struct tree_image m = model(big);
         check_tensors(&m, big);
-        text_is(&m, "tensors/w/shape", "3 4\n");
-        text_is(&m, "tensors/w/type", "F32\n");
-        text_is(&m, "tensors/s/shape", "\n");
-        text_is(&m, "tensors/q/shape", "64\n");
-        text_is(&m, "tensors/q/type", "Q8_0\n");
-        text_is(&m, "tensors/new/type", "unknown:9999\n");
-        text_is(&m, "tensors/new/shape", "3\n");
+        content_is(&m, "tensors/w/shape", "3 4\n");
+        content_is(&m, "tensors/w/type", "F32\n");
+        content_is(&m, "tensors/s/shape", "\n");
+        content_is(&m, "tensors/q/shape", "64\n");
+        content_is(&m, "tensors/q/type", "Q8_0\n");
+        content_is(&m, "tensors/new/type", "unknown:9999\n");
+        content_is(&m, "tensors/new/shape", "3\n");
         image_close(&m);
     }
 }
@@ -206,17 +206,17 @@ static void test_model(void)
 static void test_metadata(void)
 {
     struct tree_image m = model(false);
-    text_is(&m, "metadata/general.architecture", "test\n");
-    text_is(&m, "metadata/general.name", "two\nlines\n\n");
-    text_is(&m, "metadata/a.f", "0.1\n");
-    text_is(&m, "metadata/a.list", "\"x\\\"\"\n\"\"\n");
-    text_is(&m, "metadata/a.empty", "");
-    text_is(&m, "metadata.json",
-            "{\n\"general.architecture\": {\"type\": \"string\", \"value\": \"test\"},\n"
-            "\"general.name\": {\"type\": \"string\", \"value\": \"two\\nlines\\n\"},\n"
-            "\"a.f\": {\"type\": \"f32\", \"value\": 0.1},\n"
-            "\"a.list\": {\"type\": \"array[string]\", \"value\": [\"x\\\"\", \"\"]},\n"
-            "\"a.empty\": {\"type\": \"array[u8]\", \"value\": []}\n}\n");
+    content_is(&m, "metadata/general.architecture", "test\n");
+    content_is(&m, "metadata/general.name", "two\nlines\n\n");
+    content_is(&m, "metadata/a.f", "0.1\n");
+    content_is(&m, "metadata/a.list", "\"x\\\"\"\n\"\"\n");
+    content_is(&m, "metadata/a.empty", "");
+    content_is(&m, "metadata.json",
+               "{\n\"general.architecture\": {\"type\": \"string\", \"value\": \"test\"},\n"
+               "\"general.name\": {\"type\": \"string\", \"value\": \"two\\nlines\\n\"},\n"
+               "\"a.f\": {\"type\": \"f32\", \"value\": 0.1},\n"
+               "\"a.list\": {\"type\": \"array[string]\", \"value\": [\"x\\\"\", \"\"]},\n"
+               "\"a.empty\": {\"type\": \"array[u8]\", \"value\": []}\n}\n");
     image_close(&m);
 }
 
@@ -227,11 +227,12 @@ static void test_tensors_json(void)
     build_tensor(&b, "a\"", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
     build_tensor(&b, "\xff", NO_SUCH, NULL, 0, NULL, 8);
     struct tree_image m = image_open(&b, &plain);
-    text_is(&m, "tensors.json",
-            "[\n{\"name\": \"a\\\"\", \"type\": \"F32\", \"shape\": [1, 3], \"offset\": 96, "
-            "\"nbytes\": 12},\n"
-            "{\"name\": \"\\udcff\", \"type\": \"unknown:9999\", \"shape\": [], \"offset\": 128, "
-            "\"nbytes\": 32}\n]\n");
+    content_is(
+        &m, "tensors.json",
+        "[\n{\"name\": \"a\\\"\", \"type\": \"F32\", \"shape\": [1, 3], \"offset\": 96, "
+        "\"nbytes\": 12},\n"
+        "{\"name\": \"\\udcff\", \"type\": \"unknown:9999\", \"shape\": [], \"offset\": 128, "
+        "\"nbytes\": 32}\n]\n");
     image_close(&m);
 }
 
@@ -258,7 +259,7 @@ static void test_tensors_txt(void)
                    "\xc3\xa4\\xff     1 x unknown:9999     32  41.03%%\n"
                    "(others)  1 x Q8_0             34  43.59%%\n",
                    name);
-    text_is(&m, "tensors.txt", want);
+    content_is(&m, "tensors.txt", want);
     CU_ASSERT_EQUAL((size_t)image_stat(&m, "tensors.txt").st_size, strlen(want));
     image_close(&m);
 }

@@ -85,7 +85,7 @@ static uint8_t byte_at(struct room *x, size_t off)
     return ret;
 }
 
-static void text_is(struct room *x, const char *path, const char *want)
+static void content_is(struct room *x, const char *path, const char *want)
 {
     size_t n;
     char *text = text_of(x, path, &n);
@@ -352,7 +352,7 @@ static void test_header_first(void)
     CU_ASSERT_EQUAL(memcmp(head, seen, 128), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 127 + 4 * 4096, "", 1), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    text_is(&x, "tensors/q/shape", "4 1024\n");
+    content_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_FALSE(has_error(&x, "tensors/q"));
     end(&x);
 }
@@ -366,14 +366,14 @@ static void test_header_alone(void)
     begin(&x, LIVE_COMMIT_CLOSE);
     make_header(head);
     CU_ASSERT_EQUAL(viewfile_put(x.t, "q", "f32.npy", head, sizeof(head)), 0);
-    text_is(&x, "tensors/q/shape", "2 2048\n");
+    content_is(&x, "tensors/q/shape", "2 2048\n");
     CU_ASSERT_EQUAL(viewfile_put(x.t, "q", "type", "BF16\n", 5), 0);
     CU_ASSERT_EQUAL(viewfile_put(x.t, "q", "f32.npy", head, sizeof(head)), 0);
     CU_ASSERT_EQUAL(tree_finish(x.t), 0);
     tree_unsaved(x.t, &lost);
     buf_char(&lost, '\0');
     CU_ASSERT_PTR_NOT_NULL(strstr((const char *)lost.data, "only the header"));
-    text_is(&x, "tensors/q/type", "BF16\n");
+    content_is(&x, "tensors/q/type", "BF16\n");
     tree_close(x.t);
     drop_place(&x.p);
 }
@@ -396,7 +396,7 @@ static void test_text_shown(void)
     CU_ASSERT_EQUAL(viewfile_pread(&v, 0, text, 7), 0);
     CU_ASSERT_EQUAL(memcmp(text, "2 2048\n", 7), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    text_is(&x, "tensors/q/type", "F16\n");
+    content_is(&x, "tensors/q/type", "F16\n");
     CU_ASSERT_FALSE(has_error(&x, "tensors/q"));
     end(&x);
 }
@@ -410,22 +410,22 @@ static void test_text_over(void)
     begin(&x, LIVE_COMMIT_CLOSE);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
-    text_is(&x, "tensors/q/shape", "4096\n8\n"); /* the bytes written */
+    content_is(&x, "tensors/q/shape", "4096\n8\n"); /* the bytes written */
     CU_ASSERT_EQUAL(viewfile_cut(&v, 5), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    text_is(&x, "tensors/q/shape", "4096\n");
+    content_is(&x, "tensors/q/shape", "4096\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* judged immediately */
-    text_is(&x, "tensors/q/shape", "4 1024\n");
+    content_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL); /* "4096\n4\n" */
-    text_is(&x, "tensors/q/shape", "4 1024\n");
+    content_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_WRONLY | O_TRUNC, &v), 0);
     CU_ASSERT_EQUAL(viewfile_size(&v), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* only truncated */
-    text_is(&x, "tensors/q/shape", "4 1024\n");
+    content_is(&x, "tensors/q/shape", "4 1024\n");
     end(&x);
 }
 
@@ -459,9 +459,9 @@ static void test_text_interrupted(void)
     CU_ASSERT_EQUAL(viewfile_sync(&v), 0);
     CU_ASSERT_EQUAL(size_of(&x, "raw"), 2 * VALUES);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0); /* the program repeats its write */
-    text_is(&x, "tensors/q/type", "Q8_0\n");
+    content_is(&x, "tensors/q/type", "Q8_0\n");
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    text_is(&x, "tensors/q/type", "Q8_0\n");
+    content_is(&x, "tensors/q/type", "Q8_0\n");
     end(&x);
 }
 
@@ -496,7 +496,7 @@ static void ask_others(void *arg)
     CU_ASSERT_EQUAL(o->result[0], LIVE_PARKED);
     CU_ASSERT_EQUAL(o->result[1], LIVE_PARKED);
     viewfile_release(&o->v[2]);
-    text_is(o->x, "tensors/q/shape", "2 2048\n");
+    content_is(o->x, "tensors/q/shape", "2 2048\n");
     tree_interrupt(t, &o->line);
     CU_ASSERT_EQUAL(tree_waited(&o->line, o->result[1]), -EINTR);
     if (o->replaces)
@@ -527,7 +527,7 @@ static void ask(bool replaces, const char *type)
     CU_ASSERT_EQUAL(viewfile_close(&v), r);
     CU_ASSERT_EQUAL(viewfile_close(&o.v[0]), r);
     CU_ASSERT_EQUAL(viewfile_close(&o.v[1]), r);
-    text_is(&x, "tensors/q/type", type); /* the interrupted write had no effect */
+    content_is(&x, "tensors/q/type", type); /* the interrupted write had no effect */
     end(&x);
 }
 
@@ -571,7 +571,7 @@ static void test_asked_at_the_end(void)
     CU_ASSERT_EQUAL(tree_finish(x.t), 0);
     CU_ASSERT_EQUAL(tree_waited(&o.flush, o.result[0]), 0);
     CU_ASSERT_EQUAL(tree_waited(&o.line, o.result[1]), 0);
-    text_is(&x, "tensors/q/type", "Q4_0\n");
+    content_is(&x, "tensors/q/type", "Q4_0\n");
     end(&x);
 }
 
