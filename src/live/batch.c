@@ -12,7 +12,6 @@
 #include "live/edits.h"
 #include "live/tensors.h"
 #include "live/views.h"
-#include "live/writer.h"
 
 /* A model of at most this many bytes is written at once, whatever the strategy. */
 #define SMALL_MODEL ((uint64_t)64 << 20)

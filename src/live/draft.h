@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A draft holds the bytes that programs write to a key, a view of a tensor or a helper file, until
- * they are judged. All writing handles share it. In metadata/ it holds a text (key_draft.h); for a
+ * they are judged. All writing handles share it. In metadata/ it holds a text (edits.h); for a
  * view of a tensor, or a helper beside one (views.h), it holds stretches of the log that overlay
  * the view's content.
  *
  * Locks: unless marked otherwise, members are protected by the lock of `struct live`. A view's
- * draft is judged without holding that lock, for one request at a time (waits.h). `io` is held
+ * draft is judged without holding that lock, for one request at a time (writer.h). `io` is held
  * while the draft is written, and is taken before that lock.
  */
 #ifndef LIVE_DRAFT_H
@@ -20,9 +20,9 @@
 #include "base/pool.h"
 #include "edit/change.h"
 #include "edit/file.h"
-#include "live/names.h"
+#include "live/objects.h"
 #include "live/tensor_judge.h"
-#include "live/waits.h"
+#include "live/writer.h"
 
 struct object;
 struct live_view;
@@ -193,7 +193,7 @@ struct draft {
     bool unclosed;       /* a writer was released without a flush */
     unsigned edits;      /* the object's count when the draft was begun or passed */
     unsigned losses;     /* the object's count at the same time */
-    bool asked;          /* its requests are being handled (waits.h) */
+    bool asked;          /* its requests are being handled (writer.h) */
     struct pool_job job; /* handles its requests in the pool */
 
     /* ---- data ---- */

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the value that a key has after all accepted edits, and the content that the key's name
- * shows. Also turns a text into an accepted edit: values are parsed and added to the change that is
- * not on disk yet (edit/change.h). Planning is in batch.h.
+ * shows. Also keeps the drafts of files in metadata/, and turns their texts into accepted edits:
+ * values are parsed and added to the change that is not on disk yet (edit/change.h).
+ *
+ * A draft belongs to its file and, like an open file, follows it through renames. It becomes the
+ * file's value at each flush or fsync after a write. If it was only truncated, it is not an edit
+ * until its last writer has closed it: shells close the truncated file once before they write. The
+ * file shows its draft from the write or truncation until that is accepted or refused; from then on
+ * it shows the stored value, and its writers continue with the draft.
  *
  * Threads: call all functions with the lock of `struct live` held, unless they say otherwise.
  */
@@ -10,7 +16,7 @@
 #define LIVE_EDITS_H
 
 #include "live/batch.h"
-#include "live/key_draft.h"
+#include "live/draft.h"
 
 /* ---- types ---- */
 
@@ -25,9 +31,7 @@ bool stored_has(const struct live *l, const struct name *x);
 /* Return the value, with references that shown_free() drops. */
 struct shown stored_value(const struct live *l, const struct name *x);
 uint64_t stored_rank(const struct live *l, const struct name *x);
-/* Return the type that a new value should have. The first function uses only the type recorded for
- * the name; the second finds what is known before there is a text. */
-struct typed stored_wanted_type(const struct name *x);
+/* Return the type that a new value should have, as far as it is known before there is a text. */
 struct typed stored_known_type(const struct live *l, const struct name *x);
 
 /* Record a refused value in the log and in user.gguf.error. Returns e->code. */
@@ -92,23 +96,46 @@ bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret
 /* Message about a file that is neither a key nor a known helper and is dropped at the end. */
 #define LOOK_STRAY "it is not a key name: these have a dot, as my.flag"
 
+/* ---- drafts ---- */
+
+/* Add a writer, creating the draft if needed. unready: the reason why the model cannot be edited at
+ * the moment; code 0 if it can. made: the file is new, and is empty whatever value its key has. */
+int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
+/* Remove a writer; the last one ends the draft. */
+void draft_leave(struct live *l, struct file *f);
+int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
+                size_t n);
+int draft_truncate(struct live *l, struct file *f, uint64_t size);
+/* Accept the draft; file->promise has the edit's number. Returns 1 if an edit was made, 0 if there
+ * was nothing to do, or -errno. */
+int draft_settle(struct live *l, struct file *f);
+/* True if there is unaccepted content that was written only by handles other than the one being
+ * closed. */
+bool draft_is_unjudged(const struct draft *d);
+
+/* True if the file shows the draft, which differs from its key's value but may become it. */
+bool draft_is_shown(const struct draft *d);
+/* Turn a helper's draft into that of key x, with the key's present value. emptied: start over. */
+void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied);
+/* Turn a key's draft into a helper's with this content, which is moved. */
+void draft_to_helper(struct draft *d, struct buf *text);
+
+/* Turn a helper into a key's file, or vice versa. The bytes of helpers are counted, including those
+ * of a draft as long as its file is a helper. */
+void file_set_kind(struct live *l, struct file *f, enum file_kind kind);
+/* Return the bytes that a file shows, either until they are accepted or refused or because it is a
+ * helper. Returns NULL if the file shows its key's value. */
+struct buf *file_bytes(struct file *f);
+
 /* ---- edits ---- */
 
 /* True if any key contains a NUL, so that it may equal another key up to the NUL. Any thread may
  * call this. */
 bool has_nul_names(const struct gguf *g);
-/* Return the type that this text would have. */
-struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text);
-/* Parse the text as a value of a type. Returns 0, 1 if the key already has it, or -errno. */
-int edits_parse(const struct live *l, const struct name *x, const struct buf *text,
-                const struct typed *type, struct buf *payload, struct err *e);
 
 /* Make a text the value of a key. Returns 1 if it was accepted, 0 if the key already has it, or
  * -errno with a message in *e. Call writer_accepted() after an accepted edit. */
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e);
-/* Give a key an earlier value, or remove the key if it had none. Returns the same results as
- * edits_accept(). */
-int edits_restore(struct live *l, struct name *x, const struct shown *value, struct err *e);
 /* Rename a key to one that is not stored, or change a key's type. Returns the same results as
  * edits_accept(). */
 int edits_rename(struct live *l, struct name *from, struct name *to, struct err *e);

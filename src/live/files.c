@@ -13,7 +13,6 @@
 #include "base/when.h"
 #include "gguf/value.h"
 #include "live/edits.h"
-#include "live/writer.h"
 
 struct live_file {
     struct file *file;
@@ -21,7 +20,7 @@ struct live_file {
     bool append;   /* each write goes to the end of the file */
     bool wrote;    /* this handle wrote a part of the draft */
     bool fresh;    /* this handle wrote a part of the draft since its last flush */
-    uint64_t edit; /* the edit that accepted its writes (waits.h) */
+    uint64_t edit; /* the edit that accepted its writes (writer.h) */
     int refused;   /* 0, or the error of its last flush or fsync, until it writes again */
     unsigned of;   /* draft->restarts at the time of `refused` */
 };

@@ -16,7 +16,6 @@
 #include "live/edits.h"
 #include "live/tensors.h"
 #include "live/views.h"
-#include "live/writer.h"
 #include "text/text.h"
 
 /* ---- beginning and end ---- */

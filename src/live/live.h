@@ -27,7 +27,7 @@
 #include "edit/history_job.h"
 #include "edit/plan.h"
 #include "live/files.h"
-#include "live/waits.h"
+#include "live/writer.h"
 #include "model/imatrix.h"
 #include "model/snapshot.h"
 

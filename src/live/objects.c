@@ -1,13 +1,331 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps the states of tensors (objects.h). */
+/* Keeps names, files and tensors (objects.h). */
 #include "live/objects.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/when.h"
+
+static void name_free(struct name *x)
+{
+    free(x->key);
+    free(x->error);
+    free(x);
+}
+
+static void file_free(struct file *f)
+{
+    assert(!f->draft);
+    buf_free(&f->content);
+    free(f);
+}
+
+/* ---- names ---- */
+
+struct name *names_find(const struct names *n, const char *text)
+{
+    struct link *l = table_first(&n->by_text, hash_name(text, strlen(text)));
+    while (l && strcmp(((struct name *)l)->text, text) != 0)
+        l = table_next(l);
+    return (struct name *)l;
+}
+
+static struct name *of_link(struct link *l)
+{
+    return l ? (struct name *)((char *)l - offsetof(struct name, ino_link)) : NULL;
+}
+
+struct name *names_of_ino(const struct names *n, uint32_t ino)
+{
+    struct link *l = table_first(&n->by_ino, hash_number(ino));
+    while (l && of_link(l)->ino != ino)
+        l = table_next(l);
+    return of_link(l);
+}
+
+/* Removing the two entries first leaves room, so inserting them cannot fail. */
+void name_swap_inos(struct names *n, struct name *x, struct name *y)
+{
+    uint32_t ino = x->ino;
+    table_remove(&n->by_ino, &x->ino_link);
+    table_remove(&n->by_ino, &y->ino_link);
+    x->ino = y->ino;
+    y->ino = ino;
+    (void)table_add(&n->by_ino, &x->ino_link, hash_number(x->ino));
+    (void)table_add(&n->by_ino, &y->ino_link, hash_number(y->ino));
+}
+
+struct name *names_find_key(const struct names *n, const char *key, size_t len)
+{
+    char text[TREE_NAME_MAX + 1];
+    (void)name_encode(key, len, text);
+    struct name *x = names_find(n, text);
+    return x && x->key ? x : NULL;
+}
+
+static int set_key(struct name *x, const char *key, size_t len)
+{
+    x->key = malloc(len + 1);
+    if (!x->key)
+        return -ENOMEM;
+    *(char *)mempcpy(x->key, key, len) = '\0';
+    x->key_len = len;
+    return 0;
+}
+
+/* Make a name; key is NULL for a helper's. */
+static struct name *make(struct names *n, const char *text, const char *key, size_t len,
+                         uint32_t ino)
+{
+    size_t size = strlen(text) + 1;
+    struct name *x = calloc(1, sizeof(*x) + size);
+    int r = !x || ino == UINT32_MAX ? -ENOMEM : key ? set_key(x, key, len) : 0;
+    if (r == 0)
+        r = table_add(&n->by_text, &x->link, hash_name(text, size - 1));
+    if (r == 0 && (r = table_add(&n->by_ino, &x->ino_link, hash_number(ino))) < 0)
+        table_remove(&n->by_text, &x->link);
+    if (r < 0) {
+        if (x)
+            name_free(x);
+        return NULL;
+    }
+    x->mtime = when_date();
+    (void)memcpy(x->text, text, size);
+    x->ino = ino;
+    x->older = n->newest;
+    *(n->newest ? &n->newest->newer : &n->oldest) = x;
+    n->newest = x;
+    return x;
+}
+
+/* Return a name, making it if needed; key is NULL for a helper's. The name of a helper that has a
+ * file stays a helper's. */
+static struct name *get(struct names *n, const char *text, const char *key, size_t len)
+{
+    struct name *x = names_find(n, text);
+    if (!x) {
+        x = make(n, text, key, len, n->given);
+        n->given += x != NULL;
+        return x;
+    }
+    if (key && !x->key && !x->file && set_key(x, key, len) < 0)
+        return NULL;
+    return x;
+}
+
+struct name *names_get(struct names *n, const char *text, bool key)
+{
+    char decoded[TREE_NAME_MAX + 1];
+    size_t len = 0;
+    if (key && name_decode(text, decoded, &len) < 0)
+        return names_find(n, text);
+    return get(n, text, key ? decoded : NULL, len);
+}
+
+int name_set_key(struct name *x)
+{
+    char decoded[TREE_NAME_MAX + 1];
+    size_t len = 0;
+    return name_decode(x->text, decoded, &len) < 0 ? -EINVAL : set_key(x, decoded, len);
+}
+
+struct name *names_get_key(struct names *n, const char *key, size_t len)
+{
+    char text[TREE_NAME_MAX + 1];
+    (void)name_encode(key, len, text);
+    return get(n, text, key, len);
+}
+
+void name_unset_key(struct name *x)
+{
+    free(x->key);
+    x->key = NULL;
+}
+
+/* Free a name if nothing refers to it. The name of a key that was stored stays, with the key's type
+ * and place. */
+void name_reap(struct names *n, struct name *x)
+{
+    if (x->file || x->refs || x->error || x->doomed || x->backup || x->rank || x->typed.set)
+        return;
+    table_remove(&n->by_text, &x->link);
+    table_remove(&n->by_ino, &x->ino_link);
+    *(x->newer ? &x->newer->older : &n->newest) = x->older;
+    *(x->older ? &x->older->newer : &n->oldest) = x->newer;
+    name_free(x);
+}
+
+void name_set_error(struct names *n, struct name *x, const char *why)
+{
+    n->n_errors -= x->error != NULL;
+    free(x->error);
+    x->error = why ? strdup(why) : NULL;
+    n->n_errors += x->error != NULL;
+}
+
+void name_take(struct names *n, struct name *x, struct file *f)
+{
+    struct file *old = x->file;
+    if (f->of) { /* otherwise the file is new */
+        f->of->file = f->of->file == f ? NULL : f->of->file;
+        f->of->refs--;
+    }
+    f->of = x;
+    x->refs++;
+    x->file = f;
+    if (old)
+        file_reap(n, old);
+}
+
+void name_leave(struct names *n, struct name *x)
+{
+    struct file *f = x->file;
+    x->file = NULL;
+    file_reap(n, f);
+}
+
+void name_doom(struct names *n, struct name *x)
+{
+    name_spare(n, x);
+    x->doomed = true;
+    n->n_doomed++;
+    atomic_store(&n->other_doomed, true);
+}
+
+void name_spare(struct names *n, struct name *x)
+{
+    if (x->backup)
+        x->backup->parked = NULL;
+    x->backup = NULL;
+    if (!x->doomed)
+        return;
+    x->doomed = false;
+    n->n_doomed--;
+    atomic_store(&n->other_doomed, true);
+}
+
+/* ---- files ---- */
+
+static struct file *new_file(struct names *n, enum file_kind kind, uint32_t number)
+{
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f || table_add(&n->by_number, &f->link, hash_number(number)) < 0) {
+        free(f);
+        return NULL;
+    }
+    f->kind = kind;
+    f->number = number;
+    return f;
+}
+
+struct file *file_new(struct names *n, struct name *x, enum file_kind kind)
+{
+    struct file *f = n->given == UINT32_MAX ? NULL : new_file(n, kind, n->given);
+    n->given += f != NULL;
+    if (f)
+        name_take(n, x, f);
+    return f;
+}
+
+struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t len)
+{
+    char text[TREE_NAME_MAX + 1];
+    (void)name_encode(key, len, text);
+    struct name *x = make(n, text, key, len, i);
+    struct file *f = x ? new_file(n, FILE_KEY, i) : NULL;
+    if (!f) {
+        if (x)
+            name_reap(n, x);
+        return NULL;
+    }
+    x->mtime = (struct timespec){0}; /* it has the model's mtime */
+    name_take(n, x, f);
+    return x;
+}
+
+/* Free a file if nothing refers to it. The name of an original key stays, because the key would
+ * count as untouched without it. */
+void file_reap(struct names *n, struct file *f)
+{
+    struct name *x = f->of;
+    if (file_name(f) || f->opens || f->steps || f->lookups || f->number < n->first)
+        return;
+    file_free_content(n, f);
+    table_remove(&n->by_number, &f->link);
+    file_free(f);
+    x->refs--;
+    name_reap(n, x);
+}
+
+void file_free_content(struct names *n, struct file *f)
+{
+    n->helper_bytes -= f->content.len;
+    buf_free(&f->content);
+}
+
+void file_set_content(struct names *n, struct file *f, struct buf *bytes)
+{
+    file_free_content(n, f);
+    n->helper_bytes += bytes->len;
+    f->content = *bytes;
+    *bytes = BUF_INIT;
+}
+
+void file_is_key(struct names *n, struct file *f)
+{
+    if (f->kind == FILE_KEY && !f->opens && !f->steps)
+        file_free_content(n, f);
+}
+
+struct file *names_file(const struct names *n, uint32_t number)
+{
+    struct link *l = table_first(&n->by_number, hash_number(number));
+    while (l && ((struct file *)l)->number != number)
+        l = table_next(l);
+    return (struct file *)l;
+}
+
+bool names_have_room(const struct names *n, uint64_t was, uint64_t len)
+{
+    uint64_t others = n->helper_bytes - was;
+    return len <= TEXT_MAX && others <= TEXT_MAX - len;
+}
+
+struct file *names_make(struct names *n, const char *text, enum file_kind kind)
+{
+    struct name *x = names_get(n, text, kind == FILE_KEY);
+    struct file *f = x ? file_new(n, x, kind) : NULL;
+    if (x && !f)
+        name_reap(n, x);
+    return f;
+}
+
+/* ---- beginning and end ---- */
+
+void names_init(struct names *n, uint32_t first)
+{
+    *n = (struct names){.first = first, .given = first};
+}
+
+void names_close(struct names *n)
+{
+    for (struct name *x = n->oldest, *next; x; x = next) {
+        next = x->newer;
+        name_free(x);
+    }
+    for (struct link *l = table_each(&n->by_number, NULL), *next; l; l = next) {
+        next = table_each(&n->by_number, l);
+        file_free((struct file *)l);
+    }
+    table_free(&n->by_number);
+    table_free(&n->by_ino);
+    table_free(&n->by_text);
+    *n = (struct names){0};
+}
 
 /* ---- finding, making, naming ---- */
 

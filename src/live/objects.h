@@ -1,25 +1,187 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeps editable tensors as objects. An object has the facts about a tensor beyond those in the
- * model, and is found by its number (model/snapshot.h); only tensors that some call has touched
- * have one. A removed tensor keeps its name, and keeps its place for the next tensor with that
- * name.
+ * Keeps what can be edited: the names and files of the directory metadata/, and tensors as objects.
  *
- * Threads: everything is protected by the lock of `struct live`.
+ * As in any file system, a name is an entry in the directory; it points to a file or to nothing.
+ * Programs open files: a file has a number (the object of its node), a draft while it is written,
+ * handles, and lookups. A rename moves the pointer; everything else moves with the file.
+ *
+ * A key that the model has is visible, unless its name was removed (doomed) or renamed to a backup;
+ * whether the model has it is not recorded here. So names and files are made only when a program
+ * asks for them: an untouched key has neither. Nevertheless, key i of the first snapshot has number
+ * i.
+ *
+ *  M1. A file has at most one name: f is the file of x if and only if x->file == f, and then
+ *      f->of == x.
+ *  M2. The numbers of files and names come from one counter and are never reused.
+ *
+ * A file without a name is an orphan: writes to it are discarded. It is freed when its last handle
+ * and lookup are gone.
+ *
+ * An object has the facts about a tensor beyond those in the model, and is found by its number
+ * (model/snapshot.h); only tensors that some call has touched have one. A removed tensor keeps its
+ * name, and keeps its place for the next tensor with that name.
+ *
+ * Threads: all members are protected by the lock of `struct live`.
  */
 #ifndef LIVE_OBJECTS_H
 #define LIVE_OBJECTS_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
+#include "base/buf.h"
 #include "base/hash.h"
-#include "live/waits.h"
-#include "model/store.h"
+#include "live/writer.h"
 #include "model/snapshot.h"
+#include "model/store.h"
+#include "text/name.h"
+
+/* ---- the future type of a value, if known before there is a value ---- */
+
+struct typed {
+    bool set;
+    uint32_t type, elem;
+    /* The list of the types of inner arrays (text/text.h), constant; NULL if unknown. */
+    const char *inner;
+};
+
+/* ---- names and their files ---- */
+
+enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
+
+struct file;
+struct draft;
+struct live_file;
+
+struct name {
+    struct link link;           /* first member; in names.by_text */
+    struct link ino_link;       /* in names.by_ino */
+    struct name *newer, *older; /* in names.newest, names.oldest */
+    struct file *file;          /* NULL: no file yet, although the model may have the key */
+    char *error;                /* owned: why the last write was refused, or NULL */
+    uint32_t ino;               /* st_ino, which belongs to the name, whichever file it points to */
+    struct timespec mtime;      /* tv_sec 0: not written in this mount */
+    unsigned refs; /* number of files that have or had this name, plus steps using it */
+    uint64_t edit; /* the number of the last accepted edit to its key */
+    char *key;     /* owned: the key; NULL for a helper's name */
+    size_t key_len;
+    struct file *backup; /* the helper that has the key's text while the key is hidden */
+    bool doomed;         /* unlinked, but the removal is not yet part of the change */
+    struct typed typed;  /* the type for a new value; a removed key's former type */
+    uint64_t rank;       /* the place among the keys; 0: it never had one */
+    char text[];         /* the file name */
+};
+
+struct file {
+    struct link link; /* first member; in names.by_number */
+    uint32_t number;
+    enum file_kind kind;
+    struct name *of;     /* the name that it has or last had: see file_name() */
+    struct draft *draft; /* owned; NULL unless the file is open for writing */
+    /* HELPER: the bytes, unless it has a draft. LINK: the target. KEY: the bytes that it had as a
+     * helper, until the key is on disk. */
+    struct buf content;
+    struct name *parked;    /* HELPER: the name of the key whose backup it is */
+    struct typed typed;     /* HELPER: the type of the key that it may become */
+    bool inherited;         /* HELPER: `typed` is the type of the key that it once was */
+    bool replaced;          /* it does not move back if its edit fails */
+    struct promise promise; /* for edits accepted while it was a key's file */
+    unsigned drafts;        /* number of drafts begun so far */
+    unsigned opens;         /* number of handles */
+    unsigned steps;         /* number of steps that may move it back */
+    uint64_t lookups;       /* number of the kernel's references */
+};
+
+struct names {
+    uint32_t first;               /* number of keys in the first snapshot: 0 to first - 1 */
+    uint32_t given;               /* the next number */
+    struct table by_number;       /* files */
+    struct table by_ino, by_text; /* names */
+    struct name *oldest, *newest; /* ends of the list of names, in order of creation */
+    size_t n_doomed, n_errors;    /* number of doomed names, and of names with an error */
+    atomic_bool other_doomed;     /* not those that the newest snapshot lacks */
+    uint64_t helper_bytes;        /* number of bytes in all helpers */
+    uint64_t ranks;               /* the rank of the next new key */
+    bool nul;                     /* some key contains a NUL */
+    struct {
+        struct live_file *file; /* owned; may be NULL */
+        struct timespec due;    /* CLOCK_MONOTONIC: when to close it */
+    } made;                     /* the last file made by mknod, which counts as open */
+    int missing;                /* why the last lookup failed: -ENOENT or -ENOMEM */
+};
+
+/* Limit on the text of one value and on all helpers together; more than any tokenizer's array
+ * needs. */
+#define TEXT_MAX ((uint64_t)1 << 30)
+
+/* Begin with `first` keys, none of which has been touched. */
+void names_init(struct names *n, uint32_t first);
+void names_close(struct names *n);
+
+/* ---- names ---- */
+
+struct name *names_find(const struct names *n, const char *text);
+struct name *names_of_ino(const struct names *n, uint32_t ino);
+/* Swap the st_ino of two names, because a helper's goes with its file. */
+void name_swap_inos(struct names *n, struct name *x, struct name *y);
+/* Find a name by its key. */
+struct name *names_find_key(const struct names *n, const char *key, size_t len);
+/* Return the name of a key or helper, creating it if needed. Returns NULL without memory, or if it
+ * cannot be a key's name. */
+struct name *names_get(struct names *n, const char *text, bool key);
+/* Return the name of a key, creating it if needed, even if the key is too long for a file name. The
+ * name of a helper that has a file stays a helper's. */
+struct name *names_get_key(struct names *n, const char *key, size_t len);
+/* Touch original key number i: make its name and file. Returns NULL without memory. */
+struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t len);
+/* Free a name if it is not needed any more. */
+void name_reap(struct names *n, struct name *x);
+void name_set_error(struct names *n, struct name *x, const char *why); /* why may be NULL */
+
+/* Point the name to the file, which leaves its previous name. The name's previous file becomes an
+ * orphan, but shows the key's value, because a program may have found it by that name. */
+void name_take(struct names *n, struct name *x, struct file *f);
+/* Detach the name from its file, which is freed if nothing refers to it. */
+void name_leave(struct names *n, struct name *x);
+/* Turn a helper's name into a key's. Returns -EINVAL for an invalid key, or -ENOMEM. The second
+ * function turns it back if no such key was ever stored. */
+int name_set_key(struct name *x);
+void name_unset_key(struct name *x);
+
+/* Hide the key of a removed name until the removal is part of the change. */
+void name_doom(struct names *n, struct name *x);
+/* Show a key that was doomed or hidden behind a backup. */
+void name_spare(struct names *n, struct name *x);
+
+/* ---- files ---- */
+
+/* Make a file with a new number for a name without a file. Returns NULL without memory. */
+struct file *file_new(struct names *n, struct name *x, enum file_kind kind);
+/* Make a file for a name given as text. */
+struct file *names_make(struct names *n, const char *text, enum file_kind kind);
+/* Return the file's name, or NULL if it is an orphan. */
+static inline struct name *file_name(const struct file *f)
+{
+    return f->of->file == f ? f->of : NULL;
+}
+/* Free a file if nothing refers to it any more, and its last name. */
+void file_reap(struct names *n, struct file *f);
+/* Drop a file's bytes, which count towards the limit for helpers. The second function replaces them
+ * with `bytes`, which are moved. */
+void file_free_content(struct names *n, struct file *f);
+void file_set_content(struct names *n, struct file *f, struct buf *bytes);
+/* Drop the bytes that a key's file had as a helper, if no handle reads them and no step can bring
+ * them back. */
+void file_is_key(struct names *n, struct file *f);
+
+/* Return the file with this number, or NULL if there is no such file or the key is untouched. */
+struct file *names_file(const struct names *n, uint32_t number);
+/* True if the limit for all helpers allows a helper to grow from `was` (0 for a new one) to `len`
+ * bytes. */
+bool names_have_room(const struct names *n, uint64_t was, uint64_t len);
+
+/* ---- tensors ---- */
 
 /* The number of seconds without another removal after which tensors are removed, and that after
  * which views reappear that were unlinked without their directory. */
@@ -48,7 +210,6 @@ enum object_event {
     OBJECT_EVENTS
 };
 
-struct draft;
 struct object;
 
 struct object_list {

@@ -12,7 +12,6 @@
 #include "base/when.h"
 #include "edit/change.h"
 #include "live/batch.h"
-#include "live/core.h"
 #include "live/draft.h"
 #include "live/tensor_judge.h"
 #include "live/views.h"

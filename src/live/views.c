@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/draft.h"
 #include "live/tensor_judge.h"
 #include "live/writer.h"

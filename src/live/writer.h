@@ -1,16 +1,152 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Changes model files in turns of the pool (base/pool.h), and serves the requests that wait for the
- * changes. Each turn writes one batch; only a few models are written at a time. A turn that has
- * taken longer than a second, because of a copy or a dead disk, is not counted, so edits to one
- * model do not wait for another model to be copied.
+ * Changes model files in turns of the pool (base/pool.h), and answers the requests that wait. Each
+ * turn writes one batch; only a few models are written at a time. A turn that has taken longer than
+ * a second, because of a copy or a dead disk, is not counted, so edits to one model do not wait for
+ * another model to be copied.
+ *
+ * Waiting requests are in one list, in order of arrival. A request waits for a judgement, for
+ * handles to be released, or until its batch is durable. A view's draft is judged for one request
+ * after another: closes, fsyncs, lines of texts, helpers renamed over it, and the release of each
+ * handle. The thread that removes an entry under the lock answers it, once, with the outcome of its
+ * edit, so no thread that serves requests sleeps for another request.
+ *
+ * If a draft is idle and judging it is quick, the thread that brings the request does so; otherwise
+ * a thread of the pool does, however long it takes. An entry stays in the list during its
+ * judgement, so that a signal can end that.
  *
  * Threads: call functions with the lock of `struct live` held, unless they say otherwise.
  */
 #ifndef LIVE_WRITER_H
 #define LIVE_WRITER_H
 
-#include "live/batch.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/lock.h"
+#include "base/pool.h"
+
+struct edit_file;
+struct live;
+struct live_view;
+struct draft;
+
+/* What a request waits for: a judgement, the release of handles, or the durability of its batch. */
+enum live_needs { LIVE_JUDGED, LIVE_RELEASED, LIVE_DURABLE };
+
+/* A waiting request. Initially, all members except the first three are zero. */
+struct live_wait {
+    void (*done)(struct live_wait *w, int result); /* 0 or -errno */
+    const void *request;                           /* identifies it for live_interrupt() */
+    bool (*stopped)(struct live_wait *w);          /* true if a signal has ended it; may be NULL */
+    /* Private to writer.c: an entry in the list. */
+    struct live_wait *next;
+    enum live_needs needs;
+    int result;             /* set when the entry is removed */
+    uint64_t batch, edit;   /* DURABLE: the numbers of the batch and of the edit, or WAITS_ALL */
+    struct timespec until;  /* RELEASED: when to stop waiting (CLOCK_MONOTONIC) */
+    struct live_view *view; /* JUDGED: the handle whose draft `ask` judges */
+    int (*ask)(struct live *l, struct live_wait *w, bool stopped);
+    bool begun;         /* JUDGED: the judgement has begun */
+    atomic_bool cancel; /* JUDGED: the judgement must be stopped */
+};
+#define LIVE_PARKED 1
+
+/* Interrupt a waiting request, which is answered with -EINTR. Accepted edits stay accepted and are
+ * written; a conversion that is still being judged ends without an edit. */
+void live_interrupt(struct live *l, const void *request);
+
+/* ---- for this layer ---- */
+
+struct waits {
+    struct live_wait *first, **end; /* not owned */
+    struct pool_job watch;          /* checks for signals to the waiting programs */
+    bool watched;                   /* `watch` is running */
+    unsigned judged;                /* number of drafts being served */
+    struct cond rest;               /* signalled when no draft is being served */
+};
+
+/* The turns of the writer's thread, and when the next one is due. */
+struct writer {
+    struct pool_job job;
+    bool started, stop;
+    bool unmapped;       /* the mapping that readers have is older than the last edit */
+    unsigned converting; /* conversions in progress; edits with a `due` time wait for them, too */
+    /* Why edits were lost whose error no request received, or 0; reported once. */
+    int failed;
+    /* CLOCK_MONOTONIC: the time of the first edit that waits for `due`, and the time at which to
+     * write edits that no request waits for. tv_sec is 0 if no edit waits. */
+    struct timespec first, due;
+};
+
+/*
+ * Every accepted edit has a number, from a counter in `struct live`. Each open file remembers the
+ * last edit that accepted its program's writes. Requests wait for this edit; if it is lost, every
+ * later flush and fsync reports that until the content is rewritten.
+ */
+struct promise {
+    uint64_t edit; /* the last accepted edit; 0 if there is none */
+    uint64_t from; /* edits from this number on were lost */
+    int lost;      /* the reason for the loss; 0 if not lost */
+};
+
+/* As the edit of an entry: all edits in its batch. */
+#define WAITS_ALL UINT64_MAX
+
+/* Record that this edit has rewritten the content or had already accepted it. */
+static inline void promise_make(struct promise *p, uint64_t edit)
+{
+    p->lost = 0;
+    if (edit > p->edit)
+        p->edit = edit;
+}
+
+/* Record that all edits after this number are lost. */
+static inline void promise_break(struct promise *p, uint64_t after, int why)
+{
+    if (p->edit <= after)
+        return;
+    p->from = after + 1;
+    p->lost = why;
+}
+
+/* Return the result for a program whose last edit was this one: 0, or the error with which it was
+ * lost. */
+static inline int promise_kept(const struct promise *p, uint64_t edit)
+{
+    return edit && edit >= p->from ? p->lost : 0;
+}
+
+/* ---- waits ---- */
+
+void waits_init(struct waits *s);
+void waits_free(struct waits *s);
+/* Add the job that checks for signals to the pool, before the first entry. Returns 0 or -errno.
+ * waits_stop() removes it from the pool. Call both without the lock. */
+int waits_start(struct live *l);
+void waits_stop(struct live *l);
+/* Wait until no draft is being served any more. Call without the lock. */
+void waits_rest(struct live *l);
+
+/*
+ * Have `ask` called for a handle, which must exist until then. `ask` returns 0, -errno, or
+ * LIVE_PARKED if it has passed w on; stopped: a signal has ended the wait before the work began, so
+ * `ask` must not do it. If w has no done(), no thread waits, and `ask` may free w. Returns the
+ * result of `ask`, or LIVE_PARKED. Call without the lock.
+ */
+int waits_judge(struct live *l, struct live_view *h,
+                int (*ask)(struct live *l, struct live_wait *w, bool stopped), struct live_wait *w);
+/* True if another request of the same kind for this draft still has to be judged. */
+bool waits_judged_by(const struct live *l, const struct draft *d,
+                     int (*ask)(struct live *l, struct live_wait *w, bool stopped));
+
+/* Return the time at which entries that wait for handles must continue, or NULL if there are no
+ * such entries. */
+const struct timespec *waits_released_at(const struct live *l);
+
+/* ---- writes ---- */
 
 /* Check that the model could be edited now. This is done before there is an edit, because shells
  * ignore the result of close(2). Call without the lock, because it accesses the disk. */
@@ -23,7 +159,7 @@ bool writer_file(const struct live *l, struct edit_file *ret);
  * no request waits. Returns 0 or LIVE_PARKED. */
 int writer_accepted(struct live *l, struct live_wait *w);
 /* Wait like writer_accepted() for the edits to a file up to this one, which may have been accepted
- * a while ago (waits.h). Returns the same results, or -errno if the edit is lost. */
+ * a while ago (see struct promise). Returns the same results, or -errno if the edit is lost. */
 int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
 /* Wait like writer_flush(), but in any mode until the edit is durable. */
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);

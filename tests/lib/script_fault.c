@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/writer.h"
 #include "tree/internal.h"
 #include "script_run.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cu_main.h"
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/views.h"
 #include "script_run.h"
 #include "tree/file.h"

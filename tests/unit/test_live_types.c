@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cu_main.h"
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/tensors.h"
 #include "script_run.h"
 #include "text/text.h"

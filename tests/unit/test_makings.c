@@ -15,7 +15,7 @@
 
 #include "base/count.h"
 #include "faultsys.h"
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/tensors.h"
 #include "model_dir.h"
 #include "place.h"

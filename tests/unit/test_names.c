@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cu_main.h"
-#include "live/names.h"
+#include "live/objects.h"
 
 enum { MODEL_KEYS = 4 };
 static const char *const model_keys[MODEL_KEYS] = {"general.architecture", "a.one", "a.two",

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/tensors.h"
 
 enum { MANY = 1000, NAMES = 700 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random operations on keys, helpers and open files while writes are held, fail, or are
- * interrupted, in random commit modes. The invariants of names (names.h) hold after each operation.
+ * interrupted, in random commit modes. The invariants of names (objects.h) hold after each operation.
  * After each write, whatever its outcome, the tree is compared with a simple model: a key untouched
  * since the write began is the same as in the file, and no other file is left beside the model.
  *
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "cu_main.h"
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/edits.h"
 #include "script_run.h"
 #include "soak.h"

@@ -311,7 +311,7 @@ static void test_cut_model(void)
 
 /* ---- concurrent writers ---- */
 
-struct writer {
+struct draft_writer {
     struct draft *d;
     atomic_bool stop;
     atomic_uint rounds;
@@ -319,7 +319,7 @@ struct writer {
 
 static void *write_on(void *arg)
 {
-    struct writer *w = arg;
+    struct draft_writer *w = arg;
     uint8_t bytes[512];
     for (unsigned i = 0; !atomic_load(&w->stop); i++) {
         size_t got;
@@ -339,7 +339,7 @@ static void test_meanwhile(void)
 {
     struct tensor_dir x;
     tensor_dir_make(&x, I8_ID, false, SHAPE(512, 700), NULL);
-    struct writer w = {0};
+    struct draft_writer w = {0};
     struct tensor_base *now = tensor_base_ref(x.base);
     pthread_t id;
     size_t n, got;

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "faultsys.h"
-#include "live/core.h"
+#include "live/batch.h"
 #include "live/draft.h"
 #include "live/views.h"
-#include "live/waits.h"
+#include "live/writer.h"
 #include "model_dir.h"
 #include "place.h"
 #include "tree/internal.h"
