@@ -588,8 +588,6 @@ void batch_drop(struct live *l, struct batch *failed)
     for (size_t i = 0; i < n; i++)
         play_all_back(l, lost[i]);
     adopt_base(l);
-    for (size_t i = 0; i < n; i++)
-        tensors_lost(l, lost[i]);
     tensors_follow(l);
     for (size_t i = 0; i < n; i++) {
         batch_follow(l, &lost[i]->change);

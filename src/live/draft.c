@@ -25,34 +25,16 @@
 /* Limit on a log's length including holes; file systems allow files of 16 TiB or more. */
 #define LONG ((uint64_t)1 << 36)
 
-void logs_init(struct logs *s, const struct edit_file *f)
-{
-    *s = (struct logs){.f = f};
-    lock_init(&s->lock);
-}
-
-static void drop(struct logs *s)
-{
-    log_unref(s->now);
-    s->now = NULL;
-}
-
-void logs_free(struct logs *s)
-{
-    drop(s);
-    lock_destroy(&s->lock);
-}
-
-static int make(struct logs *s, struct err *e)
+static int make(const struct logs *s, struct log **ret, struct err *e)
 {
     int fd = temp_unnamed(s->f, e);
     if (fd < 0)
         return fd;
-    int r = log_make(fd, &s->now, e);
+    int r = log_make(fd, ret, e);
     if (r < 0)
         sys_close(s->f->sys, &fd);
     else
-        atomic_store(&s->now->end, LOG_ROOM);
+        atomic_store(&(*ret)->end, LOG_ROOM);
     return r;
 }
 
@@ -63,29 +45,35 @@ static bool is_unused(const struct log *log)
     return atomic_load(&log->refs) == 1;
 }
 
-static bool is_full(const struct log *log)
+/* Replace the log. Returns the old one, whose file is to be closed without the lock. */
+static struct log *swap(struct logs *s, struct log *now)
 {
-    return atomic_load(&log->used) >= LARGE || log_end(log) >= LONG;
+    struct log *old = s->now;
+    s->now = now;
+    return old;
 }
 
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
               struct err *e)
 {
-    int r = -EBUSY;
-    lock_take(&s->lock);
-    if (s->now && (is_unused(s->now) || is_full(s->now)))
-        drop(s);
-    while (r == -EBUSY) {
-        r = s->now ? 0 : make(s, e);
-        if (r == 0)
-            r = log_take(s->now, n, phase, at);
-        if (r == -EBUSY)
-            drop(s);
+    struct log *old = NULL, *made;
+    lock_take(s->lock);
+    if (s->now &&
+        (is_unused(s->now) || atomic_load(&s->now->used) >= LARGE || log_end(s->now) >= LONG))
+        old = swap(s, NULL);
+    while (!s->now || log_take(s->now, n, phase, at) < 0) {
+        lock_drop(s->lock);
+        log_unref(old);
+        int r = make(s, &made, e);
+        if (r < 0)
+            return r;
+        lock_take(s->lock);
+        old = swap(s, made);
     }
-    if (r == 0)
-        *ret = log_ref(s->now);
-    lock_drop(&s->lock);
-    return r;
+    *ret = log_ref(s->now);
+    lock_drop(s->lock);
+    log_unref(old);
+    return 0;
 }
 
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n)
@@ -102,10 +90,9 @@ int logs_failed(int r, struct err *e)
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e)
 {
     int r = logs_take(s, n, 0, ret, at, e);
-    if (r == 0)
-        r = logs_put(s, *ret, *at + n - 1, "", 1); /* the bytes before it are a hole */
-    else
+    if (r < 0)
         return r;
+    r = logs_put(s, *ret, *at + n - 1, "", 1); /* the bytes before it are a hole */
     if (r < 0)
         log_unref(*ret);
     return logs_failed(r, e);
@@ -113,10 +100,10 @@ int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, 
 
 void logs_rest(struct logs *s)
 {
-    lock_take(&s->lock);
-    if (s->now && is_unused(s->now))
-        drop(s);
-    lock_drop(&s->lock);
+    lock_take(s->lock);
+    struct log *old = s->now && is_unused(s->now) ? swap(s, NULL) : NULL;
+    lock_drop(s->lock);
+    log_unref(old);
 }
 
 /* ---- bytes written to a view ---- */

@@ -31,17 +31,15 @@ struct live_view;
  * ---- the log of an edited model (model/store.h): an unnamed file beside the model, created when a
  * draft is first written. Its space is freed once nothing needs it any more. After a lot has been
  * written to a log, or when it has become a journal, it is kept only for its present users, and a
- * new one is begun. Threads: any ----
+ * new one is begun. Threads: any, without the lock ----
  */
 
 struct logs {
     const struct edit_file *f; /* not owned; only its constant members are used */
-    struct lock lock;
-    struct log *now; /* a reference; NULL: no log */
+    struct lock *lock;         /* not owned: that of the live state, which protects `now` */
+    struct log *now;           /* a reference; NULL: no log */
 };
 
-void logs_init(struct logs *s, const struct edit_file *f);
-void logs_free(struct logs *s);
 /* Call log_take() on the model's log, to which *ret is a reference. Returns 0, or -errno with a
  * message. */
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
@@ -149,8 +147,7 @@ struct draft {
     struct buf text; /* in metadata/: the content */
     /* For any other draft: its size, kept so that no lock is held while the disk is accessed. */
     _Atomic uint64_t size;
-    /* For a view: how many handles are open, and how many calls use the draft without the lock. */
-    unsigned handles, users;
+    unsigned handles; /* for a view: number of open handles */
     unsigned writers; /* number of handles open for writing */
     /* Some of its content was accepted since it was begun or first had writers, and is not lost. */
     bool accepted;
@@ -193,7 +190,7 @@ struct draft {
     bool unclosed;       /* a writer was released without a flush */
     unsigned edits;      /* the object's count when the draft was begun or passed */
     unsigned losses;     /* the object's count at the same time */
-    bool asked;          /* its requests are being handled (writer.h) */
+    bool asked;          /* its requests are being handled, without the lock (writer.h) */
     struct pool_job job; /* handles its requests in the pool */
 
     /* ---- data ---- */

@@ -13,6 +13,7 @@
 #include "base/when.h"
 #include "gguf/value.h"
 #include "live/edits.h"
+#include "live/tensors.h"
 
 struct live_file {
     struct file *file;
@@ -329,9 +330,9 @@ static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 static int fsync_folder(struct live *l, struct live_wait *w)
 {
     files_end_made(l);
-    if (l->objects.closing)
+    if (new_tensors_closing(l))
         return writer_sync_released(l, w);
-    if (l->objects.doomed.n || l->objects.n_new)
+    if (l->objects.doomed.n || l->objects.fresh.n)
         objects_sync(&l->objects);
     int r = writer_sync_all(l, w);
     if (r != LIVE_PARKED || !writer_has_work(l)) /* there is no write to hurry */

@@ -31,7 +31,7 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->opt = *o;
     l->newest = n;
     l->file = file;
-    logs_init(&l->logs, l->file);
+    l->logs = (struct logs){.f = l->file, .lock = &l->lock};
     l->names.nul = has_nul_names(own);
     l->names.ranks = edit_first_rank(own->n_kv);
     l->objects.ranks = edit_first_rank(n->view.snap->gguf->n_tensors);
@@ -67,7 +67,7 @@ void live_close(struct live *l)
     names_close(&l->names);
     objects_free(&l->objects);
     view_free(&l->disk);
-    logs_free(&l->logs);
+    log_unref(l->logs.now);
     lock_destroy(&l->lock);
     free(l);
 }
@@ -91,7 +91,6 @@ void live_hurry(struct live *l)
     lock_take(&l->lock);
     files_end_made(l);
     l->writer.stop = true;
-    new_tensors_hurry(l);
     pool_call(&l->writer.job);
     lock_drop(&l->lock);
 }
@@ -270,7 +269,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
 /* Count the new tensors, and the drafts and helpers of tensors, that end with the mount. */
 static size_t unfinished(const struct live *l)
 {
-    size_t n = l->objects.n_new;
+    size_t n = l->objects.fresh.n;
     for (const struct draft *d = l->objects.views; d; d = d->next)
         n += !d->made && (draft_is_helper(d) || d->writers);
     return n;
@@ -318,7 +317,7 @@ struct live_counts live_count(struct live *l)
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
-    bool kept = l->objects.n_new || accepted(l);
+    bool kept = l->objects.fresh.n || accepted(l);
     for (const struct draft *d = l->objects.views; d && !kept; d = d->next)
         kept = draft_is_helper(d) && !helpers;
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)

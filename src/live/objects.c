@@ -327,6 +327,38 @@ void names_close(struct names *n)
     *n = (struct names){0};
 }
 
+/* ---- lists ---- */
+
+/* Insert an object that is in no list at the end of one. */
+static void enlist(struct object_list *list, struct object *o)
+{
+    o->in = list;
+    o->before = list->last;
+    o->next = NULL;
+    *(o->before ? &o->before->next : &list->first) = o;
+    list->last = o;
+    list->n++;
+}
+
+/* Remove an object from its list, if any. */
+static void unlist(struct object *o)
+{
+    struct object_list *list = o->in;
+    if (!list)
+        return;
+    *(o->before ? &o->before->next : &list->first) = o->next;
+    *(o->next ? &o->next->before : &list->last) = o->before;
+    list->n--;
+    o->in = NULL;
+}
+
+void object_move_last(struct object *o)
+{
+    struct object_list *list = o->in;
+    unlist(o);
+    enlist(list, o);
+}
+
 /* ---- finding, making, naming ---- */
 
 static void object_free(struct object *o)
@@ -386,7 +418,7 @@ struct object *object_from(const struct objects *s, uint64_t number)
 
 void object_drop(struct objects *s, struct object *o)
 {
-    object_unlist(o);
+    unlist(o);
     object_clear_name(s, o);
     object_set_error(s, o, NULL);
     s->of[o->number] = NULL;
@@ -468,42 +500,18 @@ void object_event(struct objects *s, struct object *o, enum object_event event)
         s->removal = when_after(1000 * OBJECTS_QUIET);
     if (to == o->state)
         return;
-    object_unlist(o);
+    unlist(o);
     s->n_errors -= counts(o);
-    s->n_new -= o->state == OBJECT_NEW;
     o->state = to;
-    s->n_new += to == OBJECT_NEW;
     s->n_errors += counts(o);
-    if (to == OBJECT_DOOMED)
-        object_enlist(&s->doomed, o, s->doomed.last);
+    if (to == OBJECT_DOOMED || to == OBJECT_NEW)
+        enlist(to == OBJECT_NEW ? &s->fresh : &s->doomed, o);
     if (to == OBJECT_STORED || to == OBJECT_GONE)
         object_clear_name(s, o);
     if (event == OBJECT_BACK) {
         o->hidden = 0;
         o->generation++;
     }
-}
-
-void object_enlist(struct object_list *list, struct object *o, struct object *before)
-{
-    assert(!o->in);
-    o->in = list;
-    o->before = before;
-    o->next = before ? before->next : list->first;
-    *(before ? &before->next : &list->first) = o;
-    *(o->next ? &o->next->before : &list->last) = o;
-    list->n++;
-}
-
-void object_unlist(struct object *o)
-{
-    struct object_list *list = o->in;
-    if (!list)
-        return;
-    *(o->before ? &o->before->next : &list->first) = o->next;
-    *(o->next ? &o->next->before : &list->last) = o->before;
-    list->n--;
-    o->in = NULL;
 }
 
 void objects_sync(struct objects *s)

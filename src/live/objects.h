@@ -237,7 +237,7 @@ struct object {
     uint32_t hidden;              /* rows of views that were unlinked */
     struct timespec hidden_at;    /* CLOCK_MONOTONIC: when the last view was unlinked */
     struct draft *drafts;         /* drafts of its views and of helpers beside them (views.h) */
-    struct object_list *in;       /* its list: objects.doomed, objects.due or NULL */
+    struct object_list *in;       /* its list: objects.doomed, objects.fresh or NULL */
     struct object *next, *before; /* its neighbours in that list */
     /* For new tensors (tensors.h): */
     bool has_type, has_shape;
@@ -246,7 +246,6 @@ struct object {
     uint32_t aside;       /* rows of views that were written but are ignored */
     unsigned open;        /* number of writable handles */
     unsigned unclosed;    /* number of writable handles not closed since they were written */
-    bool closing;         /* counted in objects.closing */
     bool dirty;           /* written since it was last judged */
     struct timespec last; /* CLOCK_MONOTONIC: when it was last written */
 };
@@ -260,16 +259,16 @@ struct objects {
     size_t cap;
     struct table by_name;      /* objects with a name */
     struct object_list doomed; /* in order of removal */
-    struct object_list due;    /* new tensors to judge, ordered by `last` */
-    size_t n_new, n_errors;    /* n_errors counts only tensors that the model has */
-    size_t closing; /* number of new tensors whose writers are closed but not yet released */
-    struct timespec removal; /* CLOCK_MONOTONIC: when doomed tensors are due for removal */
-    bool now;                /* they are due now, because the directory was synced */
-    unsigned syncs;          /* number of syncs so far */
-    uint64_t ranks;          /* the rank of the next new tensor */
-    atomic_bool touched;     /* at least one tensor has been touched */
+    struct object_list fresh;  /* new tensors, ordered by `last` */
+    size_t n_errors;           /* number of tensors that the model has and that have an error */
+    struct timespec removal;   /* CLOCK_MONOTONIC: when doomed tensors are due for removal */
+    bool now;                  /* they are due now, because the directory was synced */
+    unsigned syncs;            /* number of syncs so far */
+    uint64_t ranks;            /* the rank of the next new tensor */
+    atomic_bool touched;       /* at least one tensor has been touched */
     /* Drafts of views and of helpers beside them (views.h): */
     const struct object *judging; /* the new tensor being judged, which keeps its drafts */
+    struct draft *dead;           /* owned list: drafts to be freed without the lock */
     struct draft *views;          /* owned list: all drafts that are open for writing */
     struct table nodes;           /* those drafts, by node */
     struct table shared;          /* handles opened by other nodes than their drafts', by node */
@@ -305,10 +304,8 @@ void object_set_error(struct objects *s, struct object *o, const char *why);
 /* Change the state of an object; no other function does. An object that returns is a different one
  * to the kernel: the removed one stays dead as long as a program is in it. */
 void object_event(struct objects *s, struct object *o, enum object_event event);
-/* Insert an object that is not in a list after the object `before`, or first if that is NULL. The
- * second function removes it from its list, if any. */
-void object_enlist(struct object_list *list, struct object *o, struct object *before);
-void object_unlist(struct object *o);
+/* Move an object to the end of its list. */
+void object_move_last(struct object *o);
 
 /* Make doomed and new objects due, because tensors/ was synced. */
 void objects_sync(struct objects *s);

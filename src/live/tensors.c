@@ -173,16 +173,6 @@ static struct object *object_of(const struct live *l, const struct edit_slot *s)
     return s->kind == EDIT_TENSOR ? object_find(&l->objects, s->id.number) : NULL;
 }
 
-void tensors_lost(struct live *l, const struct batch *b)
-{
-    const struct edit_change *c = &b->change;
-    struct object *o;
-    assert(lock_held(&l->lock));
-    for (size_t i = 0; i < c->n; i++)
-        if ((o = object_of(l, c->slot[i])))
-            o->losses++;
-}
-
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
 {
     const struct edit_change *c = &b->change;
@@ -192,6 +182,7 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
         struct object *o = object_of(l, s);
         if (!o)
             continue;
+        o->losses++;
         if (s->old == EDIT_NONE && !s->gone) {
             (void)object_set_name(&l->objects, o, s->name, s->name_len);
             object_event(&l->objects, o, OBJECT_LOSE);
@@ -201,54 +192,49 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
     }
 }
 
-struct draft *tensors_landed(struct live *l, const struct batch *b)
+void tensors_landed(struct live *l, const struct batch *b)
 {
     const struct edit_change *c = &b->change;
-    struct draft *dead = NULL;
     assert(lock_held(&l->lock));
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = c->slot[i];
         const struct object *o = s->gone && s->old != EDIT_NONE ? object_of(l, s) : NULL;
         if (o)
-            dead = view_helpers_drop(l, o, dead);
+            view_helpers_drop(l, o);
     }
-    return dead;
 }
 
 /* ---- tensors to be judged ---- */
 
-/* Insert a tensor in the order of the last writes; usually it belongs at the end. */
-static void enqueue(struct object_list *due, struct object *o)
+/* True if a new tensor was written and has no writable handle, or if the mount is ending. */
+static bool is_due(const struct live *l, const struct object *o)
 {
-    struct object *before = due->last;
-    while (before && when_before(&o->last, &before->last))
-        before = before->before;
-    object_enlist(due, o, before);
+    return o->dirty && (!o->open || l->writer.stop);
 }
 
-void new_tensor_queue(struct live *l, struct object *o)
+/* Return the time when a tensor is judged that is due, a bit late so that all writes of the same
+ * second are judged together. */
+static struct timespec due_at(const struct object *o)
 {
-    struct objects *s = &l->objects;
-    const bool waits = o->dirty && o->state == OBJECT_NEW;
-    const bool closing = waits && o->open && !o->unclosed,
-               due = waits && (!o->open || l->writer.stop);
+    return (struct timespec){.tv_sec = o->last.tv_sec + NEW_QUIET + 1};
+}
+
+bool new_tensors_closing(const struct live *l)
+{
+    const struct object *o = l->objects.fresh.first;
     assert(lock_held(&l->lock));
-    s->closing += (size_t)closing - o->closing;
-    o->closing = closing;
-    if (!s->closing && waits_released_at(l))
+    while (o && !(o->dirty && o->open && !o->unclosed))
+        o = o->next;
+    return o;
+}
+
+/* Have the writer look at the new tensors, when this one is due or when all are released. */
+static void call_writer(struct live *l, const struct object *o)
+{
+    const struct timespec due = due_at(o);
+    pool_call_at(&l->writer.job, &due);
+    if (waits_released_at(l) && !new_tensors_closing(l))
         pool_call(&l->writer.job);
-    if (due && !o->in)
-        enqueue(&s->due, o);
-    else if (!due && o->in == &s->due)
-        object_unlist(o);
-}
-
-void new_tensors_hurry(struct live *l)
-{
-    assert(lock_held(&l->lock));
-    for (struct object *o = NULL; (o = object_from(&l->objects, o ? o->number + 1ull : 0));)
-        if (o->state == OBJECT_NEW)
-            new_tensor_queue(l, o);
 }
 
 /* ---- finding and making ---- */
@@ -315,9 +301,9 @@ static int new_tensor_rename(struct live *l, struct object *o, const char *name,
 static void new_tensor_remove(struct live *l, struct object *o)
 {
     object_event(&l->objects, o, OBJECT_REMOVE);
-    new_tensor_queue(l, o);
+    call_writer(l, o);
     view_drafts_reap(l, o);
-    view_drafts_end(view_helpers_drop(l, o, NULL));
+    view_helpers_drop(l, o);
     new_tensor_reap(l, o);
     newest_touch(l->newest);
 }
@@ -327,13 +313,9 @@ void new_tensor_touch(struct live *l, struct object *o)
     assert(lock_held(&l->lock));
     o->dirty = true;
     o->last = when_now();
-    if (o->in == &l->objects.due)
-        object_unlist(o);
-    new_tensor_queue(l, o);
-    struct timespec due = o->last;
-    due.tv_sec += NEW_QUIET + 1;
-    due.tv_nsec = 0;
-    pool_call_at(&l->writer.job, &due);
+    if (o->state == OBJECT_NEW)
+        object_move_last(o);
+    call_writer(l, o);
 }
 
 void new_tensor_closed(struct live *l, struct object *o, bool closed)
@@ -341,25 +323,18 @@ void new_tensor_closed(struct live *l, struct object *o, bool closed)
     o->unclosed += closed ? -1U : 1U;
     if (closed)
         new_tensor_touch(l, o);
-    else
-        new_tensor_queue(l, o);
 }
 
 /* Count a closed file as last written at its close, so that tensors are added in the order in which
  * the program wrote them. */
 void new_tensor_released(struct live *l, struct object *o, bool closed)
 {
-    const struct timespec last = o->last;
-    const bool before = closed && o->dirty;
     o->open--;
     o->unclosed -= !closed;
-    new_tensor_touch(l, o);
-    if (!before)
-        return;
-    if (o->in == &l->objects.due)
-        object_unlist(o);
-    o->last = last;
-    new_tensor_queue(l, o);
+    if (closed && o->dirty)
+        call_writer(l, o);
+    else
+        new_tensor_touch(l, o);
 }
 
 static void new_tensor_take_out(struct live *l, struct object *o, struct draft *d)
@@ -391,8 +366,8 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
  * written since. */
 static struct object *next_due(const struct live *l)
 {
-    struct object *o = l->objects.due.first;
-    if (o && o == l->objects.judging)
+    struct object *o = l->objects.fresh.first;
+    while (o && (o == l->objects.judging || !is_due(l, o)))
         o = o->next;
     return o && (l->writer.stop || l->objects.now || when_past(&o->last, NEW_QUIET)) ? o : NULL;
 }
@@ -405,13 +380,12 @@ bool new_tensors_due(const struct live *l)
 const struct timespec *new_tensors_due_at(const struct live *l)
 {
     static _Thread_local struct timespec at;
-    const struct object *first = l->objects.due.first;
-    if (!first)
-        return NULL;
-    at = first->last;
-    at.tv_sec += NEW_QUIET + 1; /* so that all writes of the same second are judged together */
-    at.tv_nsec = 0;
-    return &at;
+    const struct object *o = l->objects.fresh.first;
+    while (o && !is_due(l, o))
+        o = o->next;
+    if (o)
+        at = due_at(o);
+    return o ? &at : NULL;
 }
 
 /* Note that the name is in use again: lost tensors with this name are no longer reported, and the
@@ -455,7 +429,6 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
         l->objects.ranks += EDIT_RANK_STEP;
     name_taken(l, o);
     object_event(s, o, OBJECT_ADD);
-    new_tensor_queue(l, o);
     o->mtime = when_date();
     batch_note(l, NULL, NULL);
     promise_make(&o->promise, l->edits);
@@ -497,7 +470,6 @@ static int judge(struct live *l, struct object *o)
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct err e = {0};
     o->dirty = false;
-    new_tensor_queue(l, o);
     int r = check_views(o, &e);
     const bool reported = r < 0 && !l->objects.now; /* to the program that wrote the view */
     if (r == 0)
@@ -505,7 +477,6 @@ static int judge(struct live *l, struct object *o)
     const bool again = !l->writer.stop && (o->open || o->dirty); /* a program is still writing it */
     if (o->state != OBJECT_NEW || again) { /* it was removed, or is judged again when quiet */
         o->dirty |= again;
-        new_tensor_queue(l, o);
         r = 0;
     } else {
         if (r == TENSOR_CHANGED && (r = check_views(o, &e)) == 0) /* written at the end, perhaps */
@@ -731,8 +702,11 @@ int live_tensor_remove(struct live *l, const char *file)
 {
     struct err unready; /* a later write reports it */
     writer_ready(l, &unready);
-    LOCKED(&l->lock);
-    return remove_locked(l, file);
+    lock_take(&l->lock);
+    int r = remove_locked(l, file);
+    lock_drop(&l->lock);
+    views_bury(l);
+    return r;
 }
 
 int live_view_unlink(struct live *l, uint32_t number, uint32_t row)

@@ -91,14 +91,11 @@ int tensors_remove_due(struct live *l);
 
 /* After edits were dropped, find out from the stored state which tensors exist. */
 void tensors_follow(struct live *l);
-/* Note that drafts begun from content that a batch gave its tensors cannot be accepted any more. */
-void tensors_lost(struct live *l, const struct batch *b);
-/* Note that a batch was not written: its tensors show the reason, and the tensors that it added are
- * lost. */
+/* Note that a batch was not written: its tensors show the reason, drafts begun from the content that
+ * it gave them cannot be accepted any more, and the tensors that it added are lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
-/* Note that a batch was written: the tensors that it removed are finally gone. Returns a list to be
- * passed to view_drafts_end() without the lock. */
-struct draft *tensors_landed(struct live *l, const struct batch *b);
+/* Note that a batch was written: the tensors that it removed are finally gone. */
+void tensors_landed(struct live *l, const struct batch *b);
 
 /*
  * ---- new tensors: directories created in tensors/ that are not tensors yet (objects.h). Their
@@ -128,11 +125,8 @@ void new_tensor_released(struct live *l, struct object *o, bool closed);
 /* Take a text that was written to `type` or `shape`. Returns 0, or -errno with a message. */
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
-/* Add a new tensor to the list of due tensors, which is ordered by `last`, or remove it from there.
- * It is due if it was written and has no writable handle, or if the mount is ending. */
-void new_tensor_queue(struct live *l, struct object *o);
-/* Note the end of the mount. */
-void new_tensors_hurry(struct live *l);
+/* True if the writers of a new tensor are closed, but not all are released yet. */
+bool new_tensors_closing(const struct live *l);
 /* Return the time at which the next tensor is due to be judged, or NULL. */
 const struct timespec *new_tensors_due_at(const struct live *l);
 bool new_tensors_due(const struct live *l);

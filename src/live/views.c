@@ -36,27 +36,23 @@ static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     return r;
 }
 
-/* ---- drafts ---- */
-
-void view_drafts_end(struct draft *dead)
+static time_t seconds(void)
 {
-    for (struct draft *next; dead; dead = next) {
-        struct logs *logs = dead->logs;
-        next = dead->next;
-        draft_free(dead);
-        logs_rest(logs);
-    }
+    struct timespec now = when_now();
+    return now.tv_sec;
 }
 
-struct draft *view_reap(struct live *l, struct draft *d, struct draft *more)
+/* ---- drafts ---- */
+
+void view_reap(struct live *l, struct draft *d)
 {
     struct draft **at = &d->object->drafts;
     bool kept = !d->unlinked &&
                 (draft_is_helper(d) || d->begun || (d->made && d->object->state == OBJECT_NEW));
     bool judged = d->made && d->object == l->objects.judging;
     assert(lock_held(&l->lock));
-    if (d->handles || d->users || judged || kept)
-        return more;
+    if (d->handles || d->asked || judged || kept)
+        return;
     *d->at = d->next;
     if (d->next)
         d->next->at = d->at;
@@ -64,26 +60,38 @@ struct draft *view_reap(struct live *l, struct draft *d, struct draft *more)
     while (*at != d)
         at = &(*at)->inside;
     *at = d->inside;
-    d->next = more;
-    return d;
+    d->next = l->objects.dead;
+    l->objects.dead = d;
 }
 
-/* Remove the draft's name. Returns drafts like view_reap(). */
-static struct draft *forget(struct live *l, struct draft *d, struct draft *more)
+void views_bury(struct live *l)
+{
+    lock_take(&l->lock);
+    struct draft *dead = l->objects.dead;
+    l->objects.dead = NULL;
+    lock_drop(&l->lock);
+    for (struct draft *next; dead; dead = next) {
+        next = dead->next;
+        draft_free(dead);
+    }
+    logs_rest(&l->logs);
+}
+
+/* Remove the draft's name. */
+static void forget(struct live *l, struct draft *d)
 {
     d->unlinked = true;
     d->begun = 0;
-    return view_reap(l, d, more);
+    view_reap(l, d);
 }
 
-struct draft *view_helpers_drop(struct live *l, const struct object *o, struct draft *more)
+void view_helpers_drop(struct live *l, const struct object *o)
 {
     for (struct draft *d = o->drafts, *next; d; d = next) {
         next = d->inside;
         if (draft_is_helper(d))
-            more = forget(l, d, more);
+            forget(l, d);
     }
-    return more;
 }
 
 void view_drafts_reap(struct live *l, const struct object *o)
@@ -91,14 +99,18 @@ void view_drafts_reap(struct live *l, const struct object *o)
     for (struct draft *d = o->drafts, *next; d; d = next) {
         next = d->inside;
         if (d->made)
-            view_drafts_end(view_reap(l, d, NULL));
+            view_reap(l, d);
     }
 }
 
 void views_close(struct live *l)
 {
-    view_drafts_end(l->objects.views);
+    for (struct draft *d = l->objects.views, *next; d; d = next) {
+        next = d->next;
+        draft_free(d);
+    }
     l->objects.views = NULL;
+    views_bury(l);
 }
 
 static int add_draft(struct live *l, struct draft *d, struct object *o)
@@ -134,14 +146,21 @@ static struct live_view *handle_of(struct link *k)
     return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
 }
 
+/* True if the draft has waited for its program long enough. */
+static bool is_left(const struct draft *d)
+{
+    return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
+}
+
 /* Return the draft of a node: its own, otherwise one that a handle of the node shares, otherwise a
- * dropped one. Returns NULL if there is no such draft. */
+ * dropped one. Returns NULL if there is no such draft, or if it has waited for its program long
+ * enough. */
 static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
     struct draft *dropped = NULL, *d = draft_of(table_first(&l->objects.nodes, hash));
     for (; d; d = draft_of(table_next(&d->link))) {
-        if (d->node != node || (d->row != row && !d->helper))
+        if (d->node != node || (d->row != row && !d->helper) || is_left(d))
             continue;
         if (d->state != DRAFT_DROPPED)
             return d;
@@ -155,21 +174,25 @@ static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 
 /* ---- writes ---- */
 
-/* Record a refused write. The error stays with the draft, unless that is a helper, which is not
- * judged. It is reported only once, although a full disk refuses each page of a mapping. */
-static int refused(struct live *l, struct draft *d, int r, struct err *e)
+/* Record a refused write or judgement. stays: the error stays with the draft. Call with the lock
+ * held. */
+static int refuse(struct live *l, struct draft *d, bool stays, int r, struct err *e)
 {
     if (!e->code)
         (void)err_set(e, r, "%s", strerror(-r));
     e->code = r;
+    if (stays)
+        d->why = *e;
+    return tensor_refused(l, d->object, e);
+}
+
+/* Record a refused write, unless the draft is a helper, which is not judged. It is reported only
+ * once, although a full disk refuses each page of a mapping. */
+static int refused(struct live *l, struct draft *d, int r, struct err *e)
+{
     LOCKED(&l->lock);
-    if (draft_is_helper(d))
-        return r;
-    bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
-    d->why = *e;
-    if (!again)
-        (void)tensor_refused(l, d->object, e);
-    return r;
+    const bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
+    return again || draft_is_helper(d) ? r : refuse(l, d, true, r, e);
 }
 
 /* Forget the error of a draft that is being rewritten. */
@@ -191,12 +214,6 @@ struct round {
     struct tensor_edit edit;
     struct err e;
 };
-
-static time_t seconds(void)
-{
-    struct timespec now = when_now();
-    return now.tv_sec;
-}
 
 static void on_progress(void *arg, uint64_t done, uint64_t all)
 {
@@ -339,18 +356,11 @@ static int accept(struct round *o)
     return 0;
 }
 
-/* Record an error, and set a text's `why`, which every later flush repeats. Call with the lock
- * held. */
+/* Record an error of a judgement. A text keeps it until it is rewritten; an error in data is found
+ * again for as long as the data stays. Call with the lock held. */
 static int report(struct round *o, int r)
 {
-    if (!o->e.code)
-        (void)err_set(&o->e, r, "%s", strerror(-r));
-    o->e.code = r;
-    /* an error in data is found again for as long as the data stays */
-    if (r != -EINTR && draft_is_text(o->d))
-        o->d->why = o->e;
-    (void)tensor_refused(o->l, o->d->object, &o->e);
-    return r;
+    return refuse(o->l, o->d, r != -EINTR && draft_is_text(o->d), r, &o->e);
 }
 
 /* Handle content that the tensor already has, perhaps through a pending edit, or had when the draft
@@ -359,13 +369,10 @@ static int same(struct round *o)
 {
     struct draft *d = o->d;
     int r = check_base(d, &o->e);
-    if (r == 0) {
-        promise_make(&d->promise, d->object->promise.edit);
-        return 0;
-    }
-    (void)report(o, r);
-    d->why = o->e; /* lasts, whatever is written to the draft */
-    return r;
+    if (r < 0) /* lasts, whatever is written to the draft */
+        return refuse(o->l, d, true, r, &o->e);
+    promise_make(&d->promise, d->object->promise.edit);
+    return 0;
 }
 
 /* Act on a verdict. Call with the lock held. */
@@ -397,13 +404,6 @@ static int settle(struct round *o, int r)
     return o->end ? report(o, -EINVAL) : -EINVAL;
 }
 
-/* Return the error with which a write to the draft was refused or its new tensor was lost, or 0.
- * Call with the lock held. */
-static int why_not(const struct draft *d)
-{
-    return d->made && d->object->lost ? d->object->lost : d->why.code;
-}
-
 /* Prepare a judgement. Returns 1 if there is something to judge, 0 if not, or -errno if the draft
  * was refused. A text will be compared with the tensor's present state. */
 static int prepare(struct round *o)
@@ -412,7 +412,8 @@ static int prepare(struct round *o)
     LOCKED(&o->l->lock);
     if (draft_is_helper(d))
         return 0;
-    int r = why_not(d);
+    /* The error with which a write was refused, or the new tensor was lost. */
+    int r = d->made && d->object->lost ? d->object->lost : d->why.code;
     const bool wrote = draft_is_due(d->state);
     if (d->replaced)
         return wrote ? report(o, check_base(d, &o->e)) : 0;
@@ -448,12 +449,6 @@ int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 }
 
 /* ---- drafts for a view ---- */
-
-/* True if the draft has waited for its program long enough. */
-static bool is_left(const struct draft *d)
-{
-    return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
-}
 
 /* True if the tensor has changed since the draft was begun, so that it will never be accepted. */
 static bool is_outdated(const struct draft *d)
@@ -560,7 +555,6 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
     if (d->made) {
         d->object->open += h->writes;
         d->object->unclosed += h->writes;
-        new_tensor_queue(l, d->object);
     }
     *ret = h;
     return 0;
@@ -579,24 +573,11 @@ static void note_closed(struct live *l, struct live_view *h, bool closed)
     lock_drop(&l->lock);
 }
 
-/* Return the draft of a node, unless it has waited long enough for its program. */
-static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
-{
-    struct draft *d = view_at(l, node, row);
-    if (!d || !is_left(d))
-        return d;
-    d->begun = 0;
-    view_drafts_end(view_reap(l, d, NULL));
-    return NULL;
-}
-
-/* Find out whether the node shows the tensor's present state. */
-static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool *current)
+/* Return 1 if the node shows the tensor's present state, 0 if it shows an earlier one, or -ESTALE. */
+static int is_current(const struct live *l, uint32_t tensor, uint32_t node)
 {
     struct edit_tensor t;
-    bool there = edit_tensor_numbered(&l->next.change, tensor, &t);
-    *current = there && t.id.version == node;
-    return there ? 0 : -ESTALE;
+    return edit_tensor_numbered(&l->next.change, tensor, &t) ? t.id.version == node : -ESTALE;
 }
 
 /* Begin a draft for a node that is written from now on. The kernel's cache may hold earlier writes
@@ -604,10 +585,8 @@ static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool
 static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
                        enum tensor_view view, struct draft **ret, bool *cold)
 {
-    bool current;
-    int r = is_busy(l, tensor, row) ? -EBUSY : is_current(l, tensor, node, &current);
-    if (r == 0)
-        r = make(l, node, tensor, row, view, ret);
+    const int current = is_busy(l, tensor, row) ? -EBUSY : is_current(l, tensor, node);
+    int r = current < 0 ? current : make(l, node, tensor, row, view, ret);
     if (r < 0)
         return r;
     struct object *o = (*ret)->object;
@@ -622,10 +601,9 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
 static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
                          uint32_t node, struct draft **ret, bool *cold)
 {
-    struct draft *d = *ret = draft_at(l, node, row);
+    struct draft *d = *ret = view_at(l, node, row);
     struct draft *other = d && (d->helper || d->made) ? NULL : find(l, tensor, row, true);
-    bool current;
-    if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
+    if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node) > 0)
         d = *ret = NULL; /* begin another draft */
     if (d && (is_outdated(d) || (other && other != d)))
         return -ESTALE; /* writes to that draft will never be accepted */
@@ -634,11 +612,11 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum ten
         return 0;
     if (!other)
         return begin_draft(l, tensor, node, row, view, ret, cold);
-    int r = is_current(l, tensor, node, &current);
-    if (r == 0 && current)
+    const int current = is_current(l, tensor, node);
+    if (current > 0)
         other->object->spent |= (uint32_t)1 << row;
     *ret = other;
-    return r;
+    return current < 0 ? current : 0;
 }
 
 static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
@@ -680,13 +658,13 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
 /* True if the draft's node shows it. */
 static bool is_shown(const struct draft *d)
 {
-    return d && d->state != DRAFT_DROPPED && !is_left(d);
+    return d && d->state != DRAFT_DROPPED;
 }
 
 int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret)
 {
     LOCKED(&l->lock);
-    struct draft *d = draft_at(l, node, row);
+    struct draft *d = view_at(l, node, row);
     return is_shown(d) ? join(l, d, node, O_RDONLY, ret) : -ESTALE;
 }
 
@@ -733,26 +711,6 @@ int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst,
     (void)l;
     *got = 0;
     return h->d ? tensor_draft_read(h->d, off, dst, n, got) : 0;
-}
-
-int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t off, void *dst,
-                        size_t n, size_t *got)
-{
-    lock_take(&l->lock);
-    struct draft *d = view_at(l, node, row);
-    const bool shown = is_shown(d);
-    if (shown)
-        d->users++;
-    lock_drop(&l->lock);
-    if (!shown)
-        return -ESTALE;
-    int r = tensor_draft_read(d, off, dst, n, got);
-    lock_take(&l->lock);
-    d->users--;
-    struct draft *dead = view_reap(l, d, NULL);
-    lock_drop(&l->lock);
-    view_drafts_end(dead);
-    return r;
 }
 
 /* Judge a complete line. */
@@ -818,19 +776,17 @@ static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
     return writer_flush(l, &h->d->promise, h->d->promise.edit, w);
 }
 
-static int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
+static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
 {
+    struct live_view *h = w->view;
+    if (stopped)
+        return -EINTR;
     /* Any close may be the end of a text, which may lack its newline. */
     int r = view_judge(l, h->d, draft_is_text(h->d), w);
     if (r >= 0)
         return flushed(l, h, w);
     note_closed(l, h, true);
     return r;
-}
-
-static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
-{
-    return stopped ? -EINTR : view_flush(l, w->view, w);
 }
 
 /* Record the close of a helper, which is not judged. Returns false if it is not a helper. */
@@ -896,25 +852,36 @@ static void reap_begun(struct live *l)
 {
     for (struct draft *d = l->objects.views, *next; d; d = next) {
         next = d->next;
-        if (!d->begun || seconds() - d->begun <= VIEW_BEGUN)
-            continue;
-        d->begun = 0;
-        view_drafts_end(view_reap(l, d, NULL));
+        if (is_left(d))
+            forget(l, d);
     }
 }
 
-/* Release a handle. When the last writer is released, the draft is judged, unless a program still
- * had it open at the end of the mount. */
+/* Remove a handle from its draft. Call with the lock held. */
+static void drop_handle(struct live *l, struct live_view *h)
+{
+    struct draft *d = h->d;
+    struct object *o = d->object;
+    if (h->node != d->node)
+        table_remove(&l->objects.shared, &h->link);
+    d->handles--;
+    const bool begun = d->begun;
+    view_reap(l, d);
+    if (begun) /* it may be one of them */
+        reap_begun(l);
+    new_tensor_reap(l, o);
+}
+
+/* Release a handle that may write. When the last one is released, the draft is judged, unless a
+ * program still had it open at the end of the mount. */
 static void release(struct live *l, struct live_view *h)
 {
     struct draft *d = h->d;
     lock_take(&l->lock);
-    d->unclosed |= h->writes && !h->closed;
-    d->writers -= h->writes;
-    d->unsettled -= h->writes && !h->closed;
-    if (h->node != d->node)
-        table_remove(&l->objects.shared, &h->link);
-    const bool last = h->writes && d->writers == 0 && !draft_is_helper(d);
+    d->unclosed |= !h->closed;
+    d->writers--;
+    d->unsettled -= !h->closed;
+    const bool last = d->writers == 0 && !draft_is_helper(d);
     const bool judged = last && !(h->late && d->unclosed);
     if (last && !judged && !d->made && draft_is_unaccepted(d->state))
         (void)tensor_refused(
@@ -924,11 +891,9 @@ static void release(struct live *l, struct live_view *h)
     if (judged)
         end_writing(l, d);
     lock_take(&l->lock);
-    d->handles--;
-    if (d->made && h->writes)
+    if (d->made)
         new_tensor_released(l, d->object, h->closed);
-    if (d->begun) /* it may be one of them */
-        reap_begun(l);
+    drop_handle(l, h);
     lock_drop(&l->lock);
     free(h);
 }
@@ -942,14 +907,20 @@ static int release_asked(struct live *l, struct live_wait *w, bool stopped)
 
 void live_view_release(struct live *l, struct live_view *h)
 {
-    if (!h->d) {
-        free(h);
+    if (h->d && h->writes) {
+        lock_take(&l->lock);
+        h->late = l->ending;
+        lock_drop(&l->lock);
+        (void)waits_judge(l, h, release_asked, &h->end);
         return;
     }
-    lock_take(&l->lock);
-    h->late = l->ending;
-    lock_drop(&l->lock);
-    (void)waits_judge(l, h, release_asked, &h->end);
+    if (h->d) {
+        lock_take(&l->lock);
+        drop_handle(l, h);
+        lock_drop(&l->lock);
+        views_bury(l);
+    }
+    free(h);
 }
 
 /* ---- helpers ---- */
@@ -962,24 +933,19 @@ static struct draft *helper_named(const struct live *l, uint32_t tensor, const c
     return d;
 }
 
-/* Make a helper with this name. */
-static int make_helper(struct live *l, uint32_t tensor, const char *name, struct draft **ret)
-{
-    char *own = strdup(name);
-    int r = own ? make(l, IDS_NONE, tensor, VIEW_NO_ROW, TENSOR_HELPER, ret) : -ENOMEM;
-    if (r < 0)
-        free(own);
-    else
-        (*ret)->helper = own;
-    return r;
-}
-
 int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
                        struct live_view **ret, uint32_t *node)
 {
+    int r = 0;
     LOCKED(&l->lock);
     struct draft *d = helper_named(l, tensor, name);
-    int r = d && flags & O_EXCL ? -EEXIST : d ? 0 : make_helper(l, tensor, name, &d);
+    if (d && flags & O_EXCL)
+        return -EEXIST;
+    if (!d && (r = make(l, IDS_NONE, tensor, VIEW_NO_ROW, TENSOR_HELPER, &d)) == 0 &&
+        !(d->helper = strdup(name))) {
+        forget(l, d);
+        r = -ENOMEM;
+    }
     if (r == 0)
         r = join(l, d, d->node, O_RDWR | flags, ret);
     if (r == 0)
@@ -1015,13 +981,15 @@ bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_
 int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
 {
     lock_take(&l->lock);
-    struct draft *d = helper_named(l, tensor, name), *dead = d ? forget(l, d, NULL) : NULL;
+    struct draft *d = helper_named(l, tensor, name);
+    if (d)
+        forget(l, d);
     lock_drop(&l->lock);
-    view_drafts_end(dead);
+    views_bury(l);
     return d ? 0 : -ENOENT;
 }
 
-static int rename_helper(struct live *l, struct draft *d, const char *to, struct draft **dead)
+static int rename_helper(struct live *l, struct draft *d, const char *to)
 {
     struct draft *over = helper_named(l, d->object->number, to);
     char *name = strdup(to);
@@ -1030,7 +998,7 @@ static int rename_helper(struct live *l, struct draft *d, const char *to, struct
     free(d->helper);
     d->helper = name;
     if (over && over != d)
-        *dead = forget(l, over, NULL);
+        forget(l, over);
     return 0;
 }
 
@@ -1057,18 +1025,16 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     d->losses = o->losses;
 }
 
-/* Mark the other drafts of the view as replaced, and unlink them. Returns drafts like forget(). */
-static struct draft *replace_others(struct live *l, const struct draft *by)
+/* Mark the other drafts of the view as replaced, and unlink them. */
+static void replace_others(struct live *l, const struct draft *by)
 {
-    struct draft *dead = NULL;
     for (struct draft *d = by->object->drafts, *next; d; d = next) {
         next = d->inside;
         if (d == by || d->row != by->row || draft_is_helper(d))
             continue;
         d->replaced = true;
-        dead = forget(l, d, dead);
+        forget(l, d);
     }
-    return dead;
 }
 
 /* Turn a helper into the draft of a view, and judge it unless a program still has to close it.
@@ -1127,9 +1093,8 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     } else {
         lock_take(&l->lock);
         h->d->unlinked = false;
-        struct draft *dead = replace_others(l, h->d);
+        replace_others(l, h->d);
         lock_drop(&l->lock);
-        view_drafts_end(dead);
     }
     if (r > 0)
         r = flushed(l, h, w);
@@ -1158,7 +1123,6 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
                        uint32_t row, enum tensor_view view, struct live_wait *w)
 {
     struct live_view *h = NULL;
-    struct draft *dead = NULL;
     const bool aside =
         view == TENSOR_ASIDE || (view != TENSOR_HELPER && live_making_leaves(l, tensor, row, view));
     int r = 0;
@@ -1167,13 +1131,13 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
     if (!d)
         r = -ENOENT;
     else if (view == TENSOR_HELPER)
-        r = rename_helper(l, d, to, &dead);
+        r = rename_helper(l, d, to);
     else if (aside) {
         object_unhide(d->object, row);
-        dead = forget(l, d, NULL);
+        forget(l, d);
     } else
         r = rename_over(l, d, row, view, &h);
     lock_drop(&l->lock);
-    view_drafts_end(dead);
+    views_bury(l);
     return h ? waits_judge(l, h, rename_asked, w) : r;
 }

@@ -31,9 +31,6 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
 int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret);
 /* True if a node of a tensor has a draft. *cold is set as above, for a node opened for reading. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
-/* Read like live_view_read(), but from a node. Returns -ESTALE if there is no draft. */
-int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t off, void *dst,
-                        size_t n, size_t *got);
 /*
  * Given the node that shows a view without drafts, replace it with the node of the view's draft if
  * that differs and the view is being written: it has not been closed or synced since it was opened
@@ -99,19 +96,15 @@ struct live_view {
  * lock.
  */
 int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
-/*
- * Remove a draft if it is not needed any more. Returns the removed drafts, followed by `more`, to
- * be passed to view_drafts_end(), if possible without the lock, because closing files may take a
- * while.
- */
-struct draft *view_reap(struct live *l, struct draft *d, struct draft *more);
-/* Remove the names of the helpers in a directory that is finally gone. Returns drafts like
- * view_reap(). */
-struct draft *view_helpers_drop(struct live *l, const struct object *o, struct draft *more);
-void view_drafts_end(struct draft *dead);
+/* Remove a draft if it is not needed any more. The second function frees the removed drafts; call
+ * it without the lock, because closing files may take a while. */
+void view_reap(struct live *l, struct draft *d);
+void views_bury(struct live *l);
+/* Remove the names of the helpers in a directory that is finally gone. */
+void view_helpers_drop(struct live *l, const struct object *o);
 /* Remove all drafts that were begun when the tensor was new and are not needed any more. */
 void view_drafts_reap(struct live *l, const struct object *o);
-/* At the end of the mount, close helpers and views that wait for their programs. */
+/* At the end of the mount, free all drafts. Call without the lock. */
 void views_close(struct live *l);
 
 #endif

@@ -253,16 +253,13 @@ static bool is_quick(const struct live_view *h, const struct live_wait *w)
            (!draft_is_helper(d) && d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
-/* Note that no entry waits for a draft any more. If nothing else needs it, returns it for
- * view_drafts_end(). Call with the lock held. */
-static struct draft *rest(struct live *l, struct draft *d)
+/* Note that no entry waits for a draft any more. Call with the lock held. */
+static void rest(struct live *l, struct draft *d)
 {
+    struct object *o = d->object;
     d->asked = false;
-    d->users--;
-    struct draft *dead = view_reap(l, d, NULL);
-    if (dead)
-        new_tensor_reap(l, dead->object);
-    return dead;
+    view_reap(l, d);
+    new_tensor_reap(l, o);
 }
 
 static bool serve_turn(struct pool_job *j, struct timespec *again);
@@ -307,11 +304,13 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
         leave(&l->waits, over);
     struct live_wait **at = first_of(l, d), *w = *at;
     const bool sent = w && here && !is_quick(w->view, w) && send(l, d);
-    struct draft *dead = w ? NULL : rest(l, d);
+    if (!w)
+        rest(l, d);
     if (w && !sent)
         begin(&l->waits, at);
     lock_drop(&l->lock);
-    view_drafts_end(dead);
+    if (!w)
+        views_bury(l);
     *rests = !w;
     return sent ? NULL : w;
 }
@@ -358,7 +357,6 @@ int waits_judge(struct live *l, struct live_view *h,
     atomic_store(&w->cancel, false);
     if (begins) {
         d->asked = true;
-        d->users++;
         l->waits.judged++;
     }
     if (!here || w->done)
@@ -645,7 +643,8 @@ static void finish(struct live *l, struct job *job, int r)
     const bool lost = r < 0 && !job->result.unfinished;
     if (lost)
         failed(l);
-    struct draft *dead = lost ? NULL : tensors_landed(l, &l->flight);
+    if (!lost)
+        tensors_landed(l, &l->flight);
     undo_end(l, &l->flight, r < 0 ? &l->flight.why : NULL);
     struct live_wait *waits = waits_end(l, lost ? l->next.number : l->flight.number, r, lost);
     l->settled = lost ? l->edits : l->flight.last;
@@ -658,9 +657,7 @@ static void finish(struct live *l, struct job *job, int r)
     if (!freeing)
         retire(job);
     waits_tell(waits);
-    view_drafts_end(dead);
     retire(job);
-    logs_rest(&l->logs);
     lock_take(&l->lock);
     l->room.freeing = false;
 }
@@ -916,7 +913,7 @@ static bool wants_write(const struct live *l)
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);
-    if (!until || (l->objects.closing && !l->writer.stop && !when_past(until, 0)))
+    if (!until || (new_tensors_closing(l) && !l->writer.stop && !when_past(until, 0)))
         return;
     objects_sync(&l->objects);
     waits_released(l, l->next.number);
@@ -939,6 +936,7 @@ static bool turn(struct pool_job *j, struct timespec *again)
         more = true;
     }
     lock_drop(&l->lock);
+    views_bury(l);
     return more;
 }
 

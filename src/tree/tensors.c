@@ -280,10 +280,15 @@ int tensors_opened(struct tree_file *f)
 
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret)
 {
-    *ret = live_view_read_node(f->tree->meta, f->node.number, f->node.row, off, r->scratch, n,
-                               &r->len);
+    struct live *l = f->tree->meta;
+    struct live_view *h;
+    *ret = live_view_join(l, f->node.number, f->node.row, &h);
+    if (*ret < 0)
+        return *ret != -ESTALE;
+    *ret = live_view_read(l, h, off, r->scratch, n, &r->len);
     r->bytes = r->scratch;
-    return *ret != -ESTALE;
+    live_view_release(l, h);
+    return true;
 }
 
 /* ---- create ---- */

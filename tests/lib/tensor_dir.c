@@ -70,7 +70,8 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
     open_store(x);
     CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, NULL, &x->base), 0);
     x->f = (struct edit_file){.sys = &sys_libc, .dir = x->dir, .fd = -1, .name = NAME};
-    logs_init(&x->logs, &x->f);
+    lock_init(&x->lock);
+    x->logs = (struct logs){.f = &x->f, .lock = &x->lock};
 }
 
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error)
@@ -114,7 +115,8 @@ void tensor_dir_free(struct tensor_dir *x)
     CU_ASSERT_EQUAL(unlinkat(x->dir, NAME, 0), 0);
     CU_ASSERT_EQUAL(rmdir(x->path), 0);
     (void)close(x->dir);
-    logs_free(&x->logs);
+    log_unref(x->logs.now);
+    lock_destroy(&x->lock);
     tensor_base_unref(x->base);
     store_unref(x->store);
     gguf_free(x->g);

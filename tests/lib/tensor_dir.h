@@ -26,6 +26,7 @@ struct tensor_dir {
     uint8_t *raw;             /* bytes of the tensor */
     size_t n;
     struct logs logs; /* logs of drafts */
+    struct lock lock; /* protects them */
 };
 
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,

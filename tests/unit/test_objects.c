@@ -104,9 +104,9 @@ static void test_errors(void)
     CU_ASSERT(s.n_errors == 0 && !o->error);
     object_event(&s, o, OBJECT_MAKE);
     object_set_error(&s, o, "lacks type");
-    CU_ASSERT(s.n_errors == 0 && s.n_new == 1);
+    CU_ASSERT(s.n_errors == 0 && s.fresh.n == 1);
     object_event(&s, o, OBJECT_ADD);
-    CU_ASSERT(s.n_errors == 1 && s.n_new == 0);
+    CU_ASSERT(s.n_errors == 1 && s.fresh.n == 0);
     object_event(&s, o, OBJECT_LOSE);
     CU_ASSERT_EQUAL(s.n_errors, 0);
     objects_free(&s);
@@ -189,24 +189,24 @@ static void test_due(void)
                            make(&l, 4, true, (struct timespec){200, 5})};
     object_event(&l.objects, o[0], OBJECT_REMOVE);
     o[1]->open = 1;
-    for (size_t i = 0; i < 5; i++) {
-        new_tensor_queue(&l, o[i]);
-        const struct timespec *due = new_tensors_due_at(&l);
-        CU_ASSERT_EQUAL(due != NULL, i >= 3);
-        CU_ASSERT(i < 3 || (due->tv_sec == 103 && due->tv_nsec == 0));
-    }
-    CU_ASSERT(is_list(&l.objects.due, "3 4 "));
+    CU_ASSERT(is_list(&l.objects.fresh, "1 2 3 4 "));
+    object_move_last(o[2]);
+    object_move_last(o[2]);
+    CU_ASSERT(is_list(&l.objects.fresh, "1 3 4 2 "));
+    const struct timespec *due = new_tensors_due_at(&l);
+    CU_ASSERT(due && due->tv_sec == 103 && due->tv_nsec == 0);
     object_event(&l.objects, o[4], OBJECT_REMOVE);
     l.objects.judging = o[3];
     CU_ASSERT_FALSE(new_tensors_due(&l));
     l.objects.judging = NULL;
     CU_ASSERT_TRUE(new_tensors_due(&l)); /* as if it happened long ago */
     o[3]->open = 1;
-    new_tensor_queue(&l, o[3]);
+    CU_ASSERT_TRUE(new_tensors_closing(&l));
+    o[1]->unclosed = o[3]->unclosed = 1;
+    CU_ASSERT_FALSE(new_tensors_closing(&l));
     l.objects.now = true;
     CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while a tensor is being written */
     l.writer.stop = true;
-    new_tensor_queue(&l, o[3]);
     CU_ASSERT_TRUE(new_tensors_due(&l));
     l.writer.stop = false;
     o[3]->open = 0;
