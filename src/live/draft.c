@@ -45,7 +45,7 @@ static bool is_unused(const struct log *log)
     return atomic_load(&log->refs) == 1;
 }
 
-/* Replace the log. Returns the old one, whose file is to be closed without the lock. */
+/* Replace the log. Returns the old one, to be closed without the lock. */
 static struct log *swap(struct logs *s, struct log *now)
 {
     struct log *old = s->now;

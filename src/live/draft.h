@@ -164,10 +164,9 @@ struct draft {
     struct shown before;      /* the key's value when the draft was begun */
 
     /* ---- for a view, or a helper beside it ---- */
-    struct live *live;        /* constant */
-    struct draft *next, **at; /* in live.views */
-    struct draft *inside;     /* next in object->drafts */
-    struct link link;         /* in live.nodes */
+    struct live *live;    /* constant */
+    struct draft *inside; /* next in object->drafts, or in objects.dead */
+    struct link link;     /* in objects.nodes */
     /* Version of the node: the version of the tensor that was shown when the draft was begun. For a
      * helper or a new tensor, it is taken from the counter for versions. */
     uint32_t node;

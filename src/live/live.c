@@ -270,7 +270,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.fresh.n;
-    for (const struct draft *d = l->objects.views; d; d = d->next)
+    for (const struct draft *d = views_each(l, NULL); d; d = views_each(l, d))
         n += !d->made && (draft_is_helper(d) || d->writers);
     return n;
 }
@@ -318,7 +318,7 @@ bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
     bool kept = l->objects.fresh.n || accepted(l);
-    for (const struct draft *d = l->objects.views; d && !kept; d = d->next)
+    for (const struct draft *d = views_each(l, NULL); d && !kept; d = views_each(l, d))
         kept = draft_is_helper(d) && !helpers;
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;

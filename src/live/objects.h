@@ -269,8 +269,7 @@ struct objects {
     /* Drafts of views and of helpers beside them (views.h): */
     const struct object *judging; /* the new tensor being judged, which keeps its drafts */
     struct draft *dead;           /* owned list: drafts to be freed without the lock */
-    struct draft *views;          /* owned list: all drafts that are open for writing */
-    struct table nodes;           /* those drafts, by node */
+    struct table nodes;           /* all other drafts, by node */
     struct table shared;          /* handles opened by other nodes than their drafts', by node */
     /* Versions of tensors. `number` is the tensor's number plus 1, or 0 in an unused entry. */
     struct tensor_id given[OBJECTS_KNOWN];

@@ -36,25 +36,6 @@ static uint64_t elements_of(const struct tensor_shape *s)
     return n;
 }
 
-static void take_shape(struct tensor_base *b, const struct tensor_shape *s, uint64_t nbytes)
-{
-    b->type = s->type;
-    b->n_dims = s->n_dims;
-    b->n_elem = elements_of(s);
-    b->nbytes = nbytes;
-    memcpy(b->dims, s->dims, s->n_dims * sizeof(s->dims[0]));
-}
-
-static void take_tensor(struct tensor_base *b, const struct gguf *g, const struct gguf_tensor *t)
-{
-    b->type = t->type_id;
-    b->n_dims = t->n_dims;
-    b->n_elem = t->n_elem;
-    b->nbytes = t->nbytes;
-    for (uint32_t i = 0; i < t->n_dims; i++)
-        b->dims[i] = gguf_dim(g, t, i);
-}
-
 int tensor_base_none(bool big, struct tensor_base **ret)
 {
     struct tensor_base *b = calloc(1, sizeof(*b));
@@ -72,11 +53,22 @@ int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store,
     struct tensor_base *b;
     if (tensor_base_none(g->fmt.big, &b) < 0)
         return -ENOMEM;
+    const struct gguf_tensor *t = &g->tensor[i];
     b->exists = true;
-    if (content && content->shape.n_dims > 0)
-        take_shape(b, &content->shape, content->nbytes);
-    else
-        take_tensor(b, g, &g->tensor[i]);
+    if (content && content->shape.n_dims > 0) {
+        b->type = content->shape.type;
+        b->n_dims = content->shape.n_dims;
+        b->n_elem = elements_of(&content->shape);
+        b->nbytes = content->nbytes;
+        memcpy(b->dims, content->shape.dims, b->n_dims * sizeof(b->dims[0]));
+    } else {
+        b->type = t->type_id;
+        b->n_dims = t->n_dims;
+        b->n_elem = t->n_elem;
+        b->nbytes = t->nbytes;
+        for (uint32_t k = 0; k < t->n_dims; k++)
+            b->dims[k] = gguf_dim(g, t, k);
+    }
     b->store = store ? store_ref(store) : NULL;
     b->place = i;
     b->content = tensor_content_ref(content);
@@ -472,12 +464,10 @@ static int report_fault(const struct job *j, int code, const struct quant_fault 
         return err_set(e, code,
                        "%s, but values cannot be stored as %s here: write `raw`, or another `type`",
                        what, t->name);
-    if (code == -ERANGE && t->block_len == 1)
+    if (t->block_len == 1)
         return err_set(e, code, "%s, which %s does not hold exactly or is outside its range", what,
                        t->name);
-    if (code == -ERANGE)
-        return err_set(e, code, "%s: the scale of its block is too large for %s", what, t->name);
-    return err_sys(e, code, "values cannot be stored");
+    return err_set(e, code, "%s: the scale of its block is too large for %s", what, t->name);
 }
 
 /* ---- pieces ---- */
@@ -803,8 +793,7 @@ static int check_convert(const struct tensor_base *base, const struct quant_type
     if (!view_exists(base, TENSOR_F32))
         return err_set(e, -EOPNOTSUPP, "the values of this tensor cannot be read");
     if (!quant_can_encode(to, base->big))
-        return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here",
-                       to ? to->name : "an unknown type");
+        return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here", to->name);
     if (to->weighs == QUANT_NEEDS && !base->imp)
         return needs_importances(to, e);
     *shape = (struct tensor_shape){.type = to->id, .n_dims = base->n_dims};

@@ -362,19 +362,12 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
 
 /* ---- judging ---- */
 
-/* Return the object to judge next, or NULL. The one being judged is skipped; it may have been
- * written since. */
-static struct object *next_due(const struct live *l)
+struct object *new_tensors_due(const struct live *l)
 {
     struct object *o = l->objects.fresh.first;
     while (o && (o == l->objects.judging || !is_due(l, o)))
         o = o->next;
     return o && (l->writer.stop || l->objects.now || when_past(&o->last, NEW_QUIET)) ? o : NULL;
-}
-
-bool new_tensors_due(const struct live *l)
-{
-    return next_due(l);
 }
 
 const struct timespec *new_tensors_due_at(const struct live *l)
@@ -498,7 +491,8 @@ int new_tensors_judge(struct live *l)
     struct object *o;
     assert(lock_held(&l->lock));
     const struct timespec begun = when_now();
-    while ((o = next_due(l)) && !when_before(&begun, &o->last)) { /* judge each object once */
+    while ((o = new_tensors_due(l)) &&
+           !when_before(&begun, &o->last)) { /* judge each object once */
         int r = judge(l, o);
         if (r < 0)
             result = r;

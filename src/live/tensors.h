@@ -129,7 +129,9 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
 bool new_tensors_closing(const struct live *l);
 /* Return the time at which the next tensor is due to be judged, or NULL. */
 const struct timespec *new_tensors_due_at(const struct live *l);
-bool new_tensors_due(const struct live *l);
+/* Return the one to judge next, or NULL. The one being judged, which may have been written since, is
+ * skipped. */
+struct object *new_tensors_due(const struct live *l);
 /* Judge the due tensors, releasing the lock in the meantime. Returns 0, or the error because of
  * which a tensor could not be added. */
 int new_tensors_judge(struct live *l);

@@ -44,6 +44,16 @@ static time_t seconds(void)
 
 /* ---- drafts ---- */
 
+static struct draft *draft_of(struct link *k)
+{
+    return k ? (struct draft *)((char *)k - offsetof(struct draft, link)) : NULL;
+}
+
+struct draft *views_each(const struct live *l, const struct draft *d)
+{
+    return draft_of(table_each(&l->objects.nodes, d ? &d->link : NULL));
+}
+
 void view_reap(struct live *l, struct draft *d)
 {
     struct draft **at = &d->object->drafts;
@@ -53,14 +63,11 @@ void view_reap(struct live *l, struct draft *d)
     assert(lock_held(&l->lock));
     if (d->handles || d->asked || judged || kept)
         return;
-    *d->at = d->next;
-    if (d->next)
-        d->next->at = d->at;
     table_remove(&l->objects.nodes, &d->link);
     while (*at != d)
         at = &(*at)->inside;
     *at = d->inside;
-    d->next = l->objects.dead;
+    d->inside = l->objects.dead;
     l->objects.dead = d;
 }
 
@@ -71,7 +78,7 @@ void views_bury(struct live *l)
     l->objects.dead = NULL;
     lock_drop(&l->lock);
     for (struct draft *next; dead; dead = next) {
-        next = dead->next;
+        next = dead->inside;
         draft_free(dead);
     }
     logs_rest(&l->logs);
@@ -105,11 +112,11 @@ void view_drafts_reap(struct live *l, const struct object *o)
 
 void views_close(struct live *l)
 {
-    for (struct draft *d = l->objects.views, *next; d; d = next) {
-        next = d->next;
-        draft_free(d);
+    for (struct draft *d = views_each(l, NULL), *next; d; d = next) {
+        next = views_each(l, d);
+        d->inside = l->objects.dead;
+        l->objects.dead = d;
     }
-    l->objects.views = NULL;
     views_bury(l);
 }
 
@@ -118,11 +125,6 @@ static int add_draft(struct live *l, struct draft *d, struct object *o)
     int r = table_add(&l->objects.nodes, &d->link, hash_number(d->node));
     if (r < 0)
         return r;
-    d->next = l->objects.views;
-    d->at = &l->objects.views;
-    if (d->next)
-        d->next->at = &d->next;
-    l->objects.views = d;
     d->object = o;
     d->inside = o->drafts;
     o->drafts = d;
@@ -134,11 +136,6 @@ static struct draft *drafts_of(const struct live *l, uint32_t tensor)
 {
     const struct object *o = object_find(&l->objects, tensor);
     return o ? o->drafts : NULL;
-}
-
-static struct draft *draft_of(struct link *k)
-{
-    return k ? (struct draft *)((char *)k - offsetof(struct draft, link)) : NULL;
 }
 
 static struct live_view *handle_of(struct link *k)
@@ -249,14 +246,7 @@ static int judge_type(struct round *o, const char *text, size_t n, const struct 
     int r = tensor_type_parse(text, n, &type, &o->e);
     if (r < 0)
         return r;
-    lock_take(&o->l->lock);
-    writer_converts(o->l, true);
-    lock_drop(&o->l->lock);
-    r = tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
-    lock_take(&o->l->lock);
-    writer_converts(o->l, false);
-    lock_drop(&o->l->lock);
-    return r;
+    return tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
 }
 
 static int judge_shape(struct round *o, const char *text, size_t n)
@@ -426,6 +416,8 @@ static int prepare(struct round *o)
                       r == -ENOENT ? "the tensor was removed" : "no memory for the edit");
         return report(o, r);
     }
+    if (o->base && d->view == TENSOR_TYPE)
+        writer_converts(o->l, true);
     return r < 0 ? r : wrote;
 }
 
@@ -441,6 +433,8 @@ int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
                              : tensor_draft_judge(d, &watch, &o.edit, &o.e);
     while (r == -EAGAIN);
     lock_take(&l->lock);
+    if (o.base && d->view == TENSOR_TYPE)
+        writer_converts(l, false);
     r = settle(&o, r);
     lock_drop(&l->lock);
     tensor_edit_free(&o.edit);
@@ -850,8 +844,8 @@ static void end_writing(struct live *l, struct draft *d)
 /* Drop drafts that have waited for their program long enough. Call with the lock held. */
 static void reap_begun(struct live *l)
 {
-    for (struct draft *d = l->objects.views, *next; d; d = next) {
-        next = d->next;
+    for (struct draft *d = views_each(l, NULL), *next; d; d = next) {
+        next = views_each(l, d);
         if (is_left(d))
             forget(l, d);
     }

@@ -104,6 +104,8 @@ void views_bury(struct live *l);
 void view_helpers_drop(struct live *l, const struct object *o);
 /* Remove all drafts that were begun when the tensor was new and are not needed any more. */
 void view_drafts_reap(struct live *l, const struct object *o);
+/* Return the draft after d, or the first one if that is NULL; NULL at the end. */
+struct draft *views_each(const struct live *l, const struct draft *d);
 /* At the end of the mount, free all drafts. Call without the lock. */
 void views_close(struct live *l);
 

@@ -197,24 +197,24 @@ static void test_due(void)
     CU_ASSERT(due && due->tv_sec == 103 && due->tv_nsec == 0);
     object_event(&l.objects, o[4], OBJECT_REMOVE);
     l.objects.judging = o[3];
-    CU_ASSERT_FALSE(new_tensors_due(&l));
+    CU_ASSERT_PTR_NULL(new_tensors_due(&l));
     l.objects.judging = NULL;
-    CU_ASSERT_TRUE(new_tensors_due(&l)); /* as if it happened long ago */
+    CU_ASSERT_PTR_NOT_NULL(new_tensors_due(&l)); /* as if it happened long ago */
     o[3]->open = 1;
     CU_ASSERT_TRUE(new_tensors_closing(&l));
     o[1]->unclosed = o[3]->unclosed = 1;
     CU_ASSERT_FALSE(new_tensors_closing(&l));
     l.objects.now = true;
-    CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while a tensor is being written */
+    CU_ASSERT_PTR_NULL(new_tensors_due(&l)); /* not while a tensor is being written */
     l.writer.stop = true;
-    CU_ASSERT_TRUE(new_tensors_due(&l));
+    CU_ASSERT_PTR_NOT_NULL(new_tensors_due(&l));
     l.writer.stop = false;
     o[3]->open = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &o[3]->last);
     o[3]->last.tv_sec += 1000;
-    CU_ASSERT_TRUE(new_tensors_due(&l)); /* a sync of the directory does not wait */
+    CU_ASSERT_PTR_NOT_NULL(new_tensors_due(&l)); /* a sync of the directory does not wait */
     l.objects.now = false;
-    CU_ASSERT_FALSE(new_tensors_due(&l));
+    CU_ASSERT_PTR_NULL(new_tensors_due(&l));
     lock_drop(&l.lock);
     lock_destroy(&l.lock);
     objects_free(&l.objects);

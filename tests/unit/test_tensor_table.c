@@ -400,7 +400,7 @@ static void test_open_after_refusal(void)
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Y", 1), 0);
     struct live *l = atomic_load(&x.t->live);
     lock_take(&l->lock);
-    struct draft *d = l->objects.views;
+    struct draft *d = views_each(l, NULL);
     d->handles++;
     lock_drop(&l->lock);
     CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
