@@ -183,12 +183,13 @@ static void test_faults(void)
         {I16_ID, 0x7fc00000, -EDOM, "element [1, 44] is nan, which I16 cannot hold"},
         {F16_ID, 0x7f000000, -ERANGE, "element [1, 44]"},
         {IQ2_XXS_ID, 0x3f800000, -EOPNOTSUPP, "IQ2_XXS"},
+        {Q8_K_ID, 0x3f800000, -EOPNOTSUPP, "or another `type`"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct tensor_dir x;
         uint8_t four[4];
         uint8_t *raw =
-            rows[i].type == IQ2_XXS_ID ? NULL : tensor_dir_encode(rows[i].type, false, 768);
+            rows[i].want == -EOPNOTSUPP ? NULL : tensor_dir_encode(rows[i].type, false, 768);
         tensor_dir_make(&x, rows[i].type, false, SHAPE(256, 3), raw);
         struct draft *d = draft(&x, TENSOR_F32);
         put_u32(four, rows[i].bits, false);

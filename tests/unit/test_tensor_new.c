@@ -450,6 +450,29 @@ static void test_convert_watched(void)
     tensor_dir_free(&x);
 }
 
+/* Some types need the importances of the columns, most others use them, and plain ones do not. */
+static void test_convert_importances(void)
+{
+    float of[256];
+    struct imatrix_row row = {.of = of, .n = COUNT(of)};
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct tensor_dir x;
+    struct err e = {0};
+    for (size_t i = 0; i < COUNT(of); i++)
+        of[i] = 1 + (float)(i % 7);
+    tensor_dir_sane(&x, F32, SHAPE(256, 2));
+    CU_ASSERT_EQUAL(tensor_convert(x.base, IQ2_XXS_ID, &x.logs, NULL, &edit, &e), -EOPNOTSUPP);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "only with importances"));
+    x.base->imp = &row;
+    CU_ASSERT_EQUAL(tensor_convert(x.base, IQ2_XXS_ID, &x.logs, NULL, &edit, &e), TENSOR_CHANGED);
+    tensor_edit_free(&edit);
+    row.n = 100;
+    CU_ASSERT_EQUAL(tensor_convert(x.base, Q4_K_ID, &x.logs, NULL, &edit, &e), -EINVAL);
+    CU_ASSERT_EQUAL(tensor_convert(x.base, F16_ID, &x.logs, NULL, &edit, &e), TENSOR_CHANGED);
+    tensor_edit_free(&edit);
+    tensor_dir_free(&x);
+}
+
 static void test_convert_refused(void)
 {
     struct tensor_dir x;
@@ -480,6 +503,7 @@ static CU_TestInfo tests[] = {
     {"a tensor without dimensions is converted", test_convert_scalar},
     {"conversions of values that float32 cannot hold", test_convert_exact},
     {"conversions: progress and an early end", test_convert_watched},
+    {"conversion: importances of columns", test_convert_importances},
     {"conversions: refused", test_convert_refused},
     CU_TEST_INFO_NULL,
 };
