@@ -32,7 +32,6 @@
 #include "edit/history.h"
 #include "edit/open.h"
 #include "mount/daemon.h"
-#include "mount/processes.h"
 #include "mount/session.h"
 #include "mount/unmount.h"
 #include "shelf/models.h"

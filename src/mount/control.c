@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +26,9 @@
 #include "base/lock.h"
 #include "base/when.h"
 #include "mount/log.h"
-#include "mount/processes.h"
-#include "mount/signals.h"
+#include "mount/daemon.h"
 #include "mount/unmount.h"
-#include "shelf/mounts.h"
+#include "shelf/reach.h"
 #include "tree/history.h"
 
 /* Limit on the clients at a time. When more come, one that has not sent a request is dropped. */
@@ -77,17 +78,94 @@ struct control {
     struct buf status;
 };
 
-uint64_t control_place(const char *mountpoint)
+static void wake(int fd)
 {
-    return xxh64(0, mountpoint, strlen(mountpoint));
+    (void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+/* ---- signals ---- */
+
+static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
+
+/* The one session of the process, because a handler has no argument. */
+static struct {
+    struct fuse_session *_Atomic se;
+    atomic_int came; /* the signal that arrived; 0: no signal yet */
+    atomic_int loop; /* the thread that serves */
+    atomic_int wake; /* eventfd of the thread that calls signals_kick(); -1: nothing is served */
+} signals;
+
+static void on_signal(int number)
+{
+    int none = 0, saved = errno;
+    struct fuse_session *se = atomic_load(&signals.se);
+    (void)atomic_compare_exchange_strong(&signals.came, &none, number);
+    if (se)
+        fuse_session_exit(se);
+    const int fd = atomic_load(&signals.wake);
+    if (none == 0 && fd >= 0)
+        wake(fd);
+    errno = saved;
+}
+
+bool signals_kick(void)
+{
+    const int came = atomic_load(&signals.came);
+    if (!came || atomic_load(&signals.wake) < 0)
+        return false;
+    (void)tgkill(getpid(), atomic_load(&signals.loop), came);
+    return true;
+}
+
+/* Set the handler, but for a signal that is ignored, as nohup(1) has set it. `flags` decides what
+ * happens to a call that a signal interrupts. */
+static void handle(int flags)
+{
+    struct sigaction was, act = {.sa_handler = on_signal, .sa_flags = flags};
+    (void)sigemptyset(&act.sa_mask);
+    for (size_t i = 0; i < COUNT(ending); i++)
+        if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+            (void)sigaction(ending[i], &act, NULL);
+}
+
+void signals_begin(struct fuse_session *se)
+{
+    atomic_store(&signals.wake, -1);
+    atomic_store(&signals.came, 0);
+    atomic_store(&signals.se, se);
+    handle(SA_RESTART); /* libfuse takes an interrupted wait for its helper for a failed mount */
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* the file size limit is an error (EFBIG) */
+}
+
+void signals_serve(int fd)
+{
+    atomic_store(&signals.loop, gettid());
+    handle(0);
+    atomic_store(&signals.wake, fd);
+    if (atomic_load(&signals.came))
+        wake(fd);
+}
+
+bool signals_served(void)
+{
+    atomic_store(&signals.wake, -1);
+    return atomic_load(&signals.came) != 0;
+}
+
+void signals_end(void)
+{
+    atomic_store(&signals.wake, -1);
+    for (size_t i = 0; i < COUNT(ending); i++)
+        (void)signal(ending[i], SIG_IGN);
+    atomic_store(&signals.se, NULL);
 }
 
 /* ---- the status ---- */
 
-static void wake(const struct control *c)
+uint64_t control_place(const char *mountpoint)
 {
-    ssize_t ignored = write(c->wake, &(uint64_t){1}, sizeof(uint64_t));
-    (void)ignored;
+    return xxh64(0, mountpoint, strlen(mountpoint));
 }
 
 /* Add lines to the status, for all watchers. Call with the lock held. */
@@ -107,7 +185,7 @@ static void append(struct control *c, struct buf *lines)
         add(c, lines->data, lines->len);
     lock_drop(&c->handles->lock);
     buf_free(lines);
-    wake(c);
+    wake(c->wake);
 }
 
 static void path_line(struct buf *b, const char *word, const char *path)
@@ -200,7 +278,7 @@ static void run_request(void *arg)
     add_end(&p->out, r, &e);
     LOCKED(&p->control->handles->lock);
     p->state = ANSWERS;
-    wake(p->control);
+    wake(p->control->wake);
 }
 
 struct task {
@@ -573,7 +651,7 @@ int control_leave(struct control *c)
 {
     LOCKED(&c->handles->lock);
     add(c, "leaving\n", 8);
-    wake(c);
+    wake(c->wake);
     c->serves = false;
     while (c->works)
         (void)lock_wait(&c->handles->lock, &c->rested, NULL);
@@ -600,7 +678,7 @@ void control_close(struct control *c)
     add(c, "closed\n", 7);
     c->stop = true;
     lock_drop(&c->handles->lock);
-    wake(c);
+    wake(c->wake);
     thread_join(&c->thread);
     control_free(c);
 }

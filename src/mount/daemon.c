@@ -2,10 +2,14 @@
 /* Finds and queries daemons: see daemon.h. */
 #include "mount/daemon.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <pwd.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +28,9 @@
 #include "model/snapshot.h"
 #include "mount/control.h"
 #include "mount/log.h"
-#include "shelf/mounts.h"
+#include "shelf/reach.h"
 
-/* Limit in bytes on the size of a status, whose paths may have every byte escaped. */
+/* Limit in bytes on the size of a status. */
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
 /* Limit in bytes on the size of an answer: a model may have many states. */
 #define ANSWER_MAX ((size_t)64 << 20)
@@ -36,10 +40,189 @@
 #define PATIENCE 5
 /* Milliseconds between two checks of a daemon that is being waited for. */
 #define LOOK_AGAIN 100
-/* How long in milliseconds to wait for a lock before printing a line about it, and to wait at most
- * for a daemon that may never end. */
+/* Milliseconds to wait for a lock before printing a line, and for a daemon that may never end. */
 #define LINE_AFTER 1000
 #define END_PATIENCE 10000
+
+/* ---- processes ---- */
+
+bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg)
+{
+    DIR *d = opendir(folder);
+    bool more = true;
+    for (const struct dirent *e; d && more && (e = readdir(d));)
+        if (e->d_name[0] >= '0' && e->d_name[0] <= '9')
+            more = fn(arg, strtol(e->d_name, NULL, 10));
+    if (d)
+        (void)closedir(d);
+    return !more;
+}
+
+size_t proc_read(const char *path, char *dst, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    size_t n = 0;
+    for (ssize_t got = 1; fd >= 0 && got > 0 && n<size - 1; n += got> 0 ? (size_t)got : 0)
+        got = read(fd, dst + n, size - 1 - n);
+    if (fd >= 0)
+        (void)close(fd);
+    dst[n] = '\0';
+    return n;
+}
+
+const char *process_name(char dst[PROCESS_NAME_MAX], long pid)
+{
+    char path[64], name[32];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+    size_t n = proc_read(path, name, sizeof(name));
+    if (n > 0 && name[n - 1] == '\n')
+        n--;
+    return show_in(dst, PROCESS_NAME_MAX, name, n);
+}
+
+/* The line is "PID (NAME) STATE ...", and the name may contain anything. */
+bool process_stopped(long pid)
+{
+    char path[64], text[512];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    (void)proc_read(path, text, sizeof(text));
+    const char *name_end = strrchr(text, ')');
+    return name_end && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
+}
+
+bool process_wait(long pid, int ms)
+{
+    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0), .events = POLLIN};
+    int r = 0;
+    while ((p.fd >= 0 || ms >= 0) && (r = poll(&p, 1, ms)) < 0 && errno == EINTR)
+        ;
+    if (p.fd >= 0)
+        (void)close(p.fd);
+    return r > 0;
+}
+
+const char *user_name(char dst[PROCESS_NAME_MAX], long uid)
+{
+    struct passwd entry, *found = NULL;
+    char room[4096];
+    if (uid >= 0 && getpwuid_r((uid_t)uid, &entry, room, sizeof(room), &found) == 0 && found)
+        return show_in(dst, PROCESS_NAME_MAX, found->pw_name, strlen(found->pw_name));
+    (void)snprintf(dst, PROCESS_NAME_MAX, "%ld", uid);
+    return dst;
+}
+
+/* ---- locks ---- */
+
+bool file_id_of(int fd, struct file_id *ret)
+{
+    char path[64], info[PROC_INFO_MAX];
+    struct stat st;
+    struct mounts ms;
+    if (fstat(fd, &st) < 0)
+        return false;
+    *ret = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
+    /* stat(2) gives other numbers on btrfs and overlayfs. */
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    (void)proc_read(path, info, sizeof(info));
+    const char *ino = strstr(info, "\nino:"), *mnt = strstr(info, "\nmnt_id:");
+    if (ino)
+        ret->ino = strtoull(ino + 5, NULL, 10);
+    long id = mnt ? strtol(mnt + 8, NULL, 10) : -1;
+    if (mounts_load(&ms, 0) == 0)
+        for (size_t i = 0; i < ms.n; i++)
+            if (ms.mount[i].id == id) {
+                ret->major = major(ms.mount[i].dev);
+                ret->minor = minor(ms.mount[i].dev);
+            }
+    mounts_free(&ms);
+    return true;
+}
+
+/* Parse "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF". Returns the process if that is a lock on
+ * the file, otherwise 0. */
+static long lock_in(const char *text, const struct file_id *id)
+{
+    unsigned major_no, minor_no;
+    uint64_t ino;
+    long pid;
+    bool is = sscanf(text, "%*d: FLOCK %*s WRITE %ld %x:%x:%" SCNu64, &pid, &major_no, &minor_no,
+                     &ino) == 4 &&
+              major_no == id->major && minor_no == id->minor && ino == id->ino;
+    return is ? pid : 0;
+}
+
+/* Locks belong to open file descriptions, no matter which process took them. */
+static bool is_unlocked(void *arg, long number)
+{
+    static const char label[] = "\nlock:";
+    char path[64], info[PROC_INFO_MAX];
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%ld", number);
+    (void)proc_read(path, info, sizeof(info));
+    for (const char *p = info; (p = strstr(p, label)); p++)
+        if (lock_in(p + sizeof(label) - 1, arg))
+            return false;
+    return true;
+}
+
+bool file_is_locked_here(const struct file_id *id)
+{
+    struct file_id of = *id;
+    return proc_each("/proc/self/fdinfo", is_unlocked, &of);
+}
+
+/* Return the process that holds an exclusive flock(2) on the file, or 0 if none is visible. */
+static long file_locked_by(const struct file_id *id)
+{
+    char line[256];
+    long pid = 0;
+    FILE *f = fopen("/proc/locks", "re");
+    while (f && pid <= 0 && fgets(line, sizeof(line), f))
+        pid = lock_in(line, id);
+    if (f)
+        (void)fclose(f);
+    return pid > 0 ? pid : 0;
+}
+
+/* ---- pending signals ---- */
+
+#define BIT(signal) ((uint64_t)1 << ((signal)-1))
+
+/* These should stop a program even if it has a handler. */
+#define ASKS (BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM))
+/* All signals except these end a program, unless it has a handler. */
+#define HARMLESS                                                                               \
+    (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
+     BIT(SIGTTIN) | BIT(SIGTTOU))
+
+/* Read the set of signals in the line `name` of a status. Returns false if there is none. */
+static bool find(const char *status, const char *name, uint64_t *ret)
+{
+    const char *at = strstr(status, name);
+    if (at)
+        *ret = strtoull(at + strlen(name), NULL, 16);
+    return at;
+}
+
+bool stops_by_status(const char *status)
+{
+    uint64_t own, shared, blocked, ignored, caught;
+    if (!find(status, "\nSigPnd:", &own) || !find(status, "\nShdPnd:", &shared) ||
+        !find(status, "\nSigBlk:", &blocked) || !find(status, "\nSigIgn:", &ignored) ||
+        !find(status, "\nSigCgt:", &caught))
+        return true;
+    uint64_t pending = (own | shared) & ~blocked & ~ignored;
+    return pending & (ASKS | ~(caught | HARMLESS));
+}
+
+bool stops_thread(pid_t thread)
+{
+    char path[64], status[8192];
+    if (thread <= 0) /* the thread is in another container */
+        return true;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
+    (void)proc_read(path, status, sizeof(status));
+    return stops_by_status(status);
+}
 
 /* ---- the status ---- */
 
@@ -143,11 +326,8 @@ static void daemon_free(struct daemon *d)
 
 /* ---- sockets ---- */
 
-/*
- * Connect to a socket and send it a line. Only processes of this user are believed, except that
- * root reads the status of every process and believes what it says about its own mounts. Returns
- * the descriptor, or -errno.
- */
+/* Connect to a socket and send it a line. Only processes of this user are believed, and root reads
+ * the status of every process. Returns the descriptor, or -errno. */
 static int ask(const char *socket_name, const char *line, struct ucred *who)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -268,35 +448,46 @@ static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
     return NULL;
 }
 
-/* Prefer a daemon that is serving, as the device numbers of ended mounts are reused. */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m)
 {
     struct daemon *found = NULL;
     for (size_t i = 0; i < ds->n; i++) {
         struct daemon *d = &ds->daemon[i];
         const struct daemon_status *s = &d->status;
+        /* prefer one that is serving, as the device numbers of ended mounts are reused */
         if (may_serve(d, m) && mount_is_of(m, s->dev, s->at, s->model) &&
             (!found || s->state < found->status.state))
             found = d;
     }
-    return found ? found : wait_for_start(ds, m);
-}
-
-struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m)
-{
-    for (size_t i = 0; i < ds->n; i++) {
+    if (!found)
+        found = wait_for_start(ds, m);
+    for (size_t i = 0; i < ds->n && !found; i++) {
         struct daemon *d = &ds->daemon[i];
         if (d->status.state == DAEMON_SILENT && may_serve(d, m) &&
             strtoull(d->name + strlen(CONTROL_PREFIX), NULL, 16) == control_place(m->at))
-            return d;
+            found = d;
     }
-    return NULL;
+    return found;
 }
 
 int daemon_no_answer(const struct daemon *d, struct err *e)
 {
     return err_set(e, -ETIMEDOUT, "its daemon (process %ld) does not answer%s", d->pid,
                    process_stopped(d->pid) ? ": it is stopped" : "");
+}
+
+int daemon_unseen(const struct mount *m, const char *advice, struct err *e)
+{
+    char name[PROCESS_NAME_MAX];
+    long user = mount_number(m->super, "user_id");
+    if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
+        return err_set(e, -EPERM,
+                       "it is in a mount of user %s, whose daemon only that user and root can ask",
+                       user_name(name, user));
+    return err_set(e, -ESRCH,
+                   "its daemon cannot be asked: it has no control socket, or is in another "
+                   "container%s",
+                   advice);
 }
 
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d)
@@ -355,7 +546,7 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
 /* ---- the daemon of a model ---- */
 
 /* Return the real path of a model or, if it is split, of its first shard. A link to one shard need
- * not have links to the others beside it. The caller frees it. */
+ * not have links to the others beside it. */
 static char *real_model(const char *operand)
 {
     struct shards s;
@@ -366,34 +557,22 @@ static char *real_model(const char *operand)
     return real;
 }
 
-static int not_asked(const struct mount *m, struct err *e)
-{
-    char name[PROCESS_NAME_MAX];
-    long user = mount_number(m->super, "user_id");
-    if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
-        return err_set(e, -EPERM,
-                       "it is in a mount of user %s, whose daemon only that user and root can ask",
-                       user_name(name, user));
-    return err_set(
-        e, -ESRCH,
-        "its daemon cannot be asked: it has no control socket, or is in another container");
-}
-
 /* Find the daemon of the mount that is at the operand or contains it, if there is one. */
 static int find_by_mount(const struct mounts *ms, const char *operand, struct channel *c,
                          struct err *e)
 {
     const struct mount *m = mounts_typed(ms, operand);
-    const struct daemon *d = m ? daemons_silent(&c->daemons, m) : NULL;
-    if (d) /* nothing in the mount can be accessed */
+    const struct daemon *d = m ? daemons_of(&c->daemons, m) : NULL;
+    if (d && d->status.state == DAEMON_SILENT) /* nothing in the mount can be accessed */
         return daemon_no_answer(d, e);
     char *path = mounts_path(operand);
+    int r = 0;
     m = path ? mounts_around(ms, path) : NULL;
-    d = m ? daemons_silent(&c->daemons, m) : NULL;
-    int r = d ? daemon_no_answer(d, e) : 0;
-    c->daemon = m && mount_is_fuse(m) && !d ? daemons_of(&c->daemons, m) : NULL;
-    if (r == 0 && m && mount_is_ggufs(m) && !c->daemon)
-        r = not_asked(m, e);
+    c->daemon = m && mount_is_fuse(m) ? daemons_of(&c->daemons, m) : NULL;
+    if (c->daemon && c->daemon->status.state == DAEMON_SILENT)
+        r = daemon_no_answer(c->daemon, e);
+    else if (m && mount_is_ggufs(m) && !c->daemon)
+        r = daemon_unseen(m, "", e);
     if (c->daemon && asprintf(&c->place, "%s/%s", m->root, path + strlen(m->at)) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     free(path);
@@ -477,7 +656,7 @@ static const struct daemon *holder_of(const struct daemons *ds, const struct fil
 
 enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
 
-/* Predict what the lock's holder will do. *why becomes the reason. */
+/* Predict what the lock's holder will do. */
 static enum verdict judge(const struct daemon *d, struct err *why)
 {
     const struct daemon_status *s = &d->status;
@@ -516,11 +695,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 static void name_other(int fd, const struct file_id *id, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;
-    char link[64], path[PATH_MAX], at[SHOW_MAX], name[PROCESS_NAME_MAX];
-    const bool listed = mounts_load(&ms, 0) == 0;
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof(path) - 1);
-    path[n > 0 ? n : 0] = '\0';
+    char path[PATH_MAX], at[SHOW_MAX], name[PROCESS_NAME_MAX];
+    const bool listed = mounts_load(&ms, 0) == 0 && path_of_fd(fd, path);
     for (size_t i = 0; listed && i < ms.n; i++) {
         const struct mount *m = &ms.mount[i];
         if (!mount_is_ggufs(m) || strcmp(m->source, path) != 0 || !mount_has(m->super, "rw"))
@@ -540,45 +716,39 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
 }
 
 /* Check the lock's holder once. *pid becomes the process to wait for. */
-static enum verdict look(int fd, long *pid, struct err *why)
+static enum verdict look(const struct file_id *id, long *pid, struct err *why)
 {
     CLEANUP(daemons_free) struct daemons ds = {0};
-    struct file_id id;
-    if (!file_id_of(fd, &id) || daemons_find(&ds, &id) < 0)
-        return FREE;
-    const struct daemon *d = holder_of(&ds, &id);
+    const struct daemon *d = daemons_find(&ds, id) < 0 ? NULL : holder_of(&ds, id);
     if (!d)
         return FREE;
     *pid = d->pid;
     return judge(d, why);
 }
 
-/* Look again if no ggufs seems to hold the lock although it was refused. It may be free by now: a
- * process that is being killed loses its status a moment before its locks. */
-static enum verdict look_closer(int fd, long *pid, struct err *why)
-{
-    struct file_id id;
-    for (int i = 0; i < 2; i++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return FREE;
-        (void)process_wait(0, LOOK_AGAIN);
-        enum verdict v = look(fd, pid, why);
-        if (v != FREE)
-            return v;
-    }
-    if (file_id_of(fd, &id))
-        name_other(fd, &id, why);
-    return KEEPS;
-}
-
+/* Check the lock's holder. If no ggufs seems to hold the lock although it was refused, look again:
+ * it may be free by now, as a process that is being killed loses its status before its locks. */
 static enum verdict look_at(int dir, const char *name, bool busy, long *pid, struct err *why)
 {
+    struct file_id id;
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
+    if (fd < 0 || !file_id_of(fd, &id)) {
+        if (fd >= 0)
+            (void)close(fd);
         return FREE; /* opening the model will fail */
-    enum verdict v = look(fd, pid, why);
-    if (v == FREE && busy)
-        v = look_closer(fd, pid, why);
+    }
+    enum verdict v = look(&id, pid, why);
+    for (int i = 0; busy && v == FREE && i < 2; i++) {
+        busy = flock(fd, LOCK_EX | LOCK_NB) < 0;
+        if (busy) {
+            (void)process_wait(0, LOOK_AGAIN);
+            v = look(&id, pid, why);
+        }
+    }
+    if (busy && v == FREE) {
+        name_other(fd, &id, why);
+        v = KEEPS;
+    }
     (void)close(fd);
     return v;
 }

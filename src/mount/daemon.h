@@ -10,24 +10,62 @@
  *     daemons_free(&ds);
  *
  * Only daemons of this user are visible; root sees all. Daemons in another pid or network namespace
- * are not visible.
- *
- * Any thread may call these functions; they keep no state.
+ * are not visible. Any thread may call these functions; they keep no state.
  */
 #ifndef MOUNT_DAEMON_H
 #define MOUNT_DAEMON_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "mount/processes.h"
-#include "shelf/mounts.h"
+#include "shelf/reach.h"
 
-/* In the order in which a daemon passes through them, except for the state of a daemon that does
- * not answer. */
+/* ---- processes and locks, as far as /proc shows them; no other file system is accessed ---- */
+
+/* Read the beginning of a short file in /proc as text. Returns its length, or 0 if it cannot be
+ * read. */
+size_t proc_read(const char *path, char *dst, size_t size);
+/* Bytes to read from /proc/PID/fdinfo/N: enough for a dozen locks. */
+#define PROC_INFO_MAX 2048
+/* Call fn for each number in a directory in /proc until fn returns false. Returns true if it did. */
+bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
+
+/* Wait up to `ms` milliseconds (-1: forever) for a process to end. Returns true if it has ended. */
+bool process_wait(long pid, int ms);
+/* Return true if the process is stopped (SIGSTOP, a debugger) and so answers nothing. */
+bool process_stopped(long pid);
+/* Write the name of a process or user to dst, the number of a user without a name. Returns dst. */
+#define PROCESS_NAME_MAX 64
+const char *process_name(char dst[PROCESS_NAME_MAX], long pid);
+const char *user_name(char dst[PROCESS_NAME_MAX], long uid);
+
+/* A locked file, as /proc/PID/fdinfo and /proc/locks identify it. */
+struct file_id {
+    unsigned major, minor;
+    uint64_t ino;
+};
+
+/* Identify an open file of this process. Returns false if that is not possible. */
+bool file_id_of(int fd, struct file_id *ret);
+/* Return true if this process holds an exclusive flock(2) on the file. */
+bool file_is_locked_here(const struct file_id *id);
+
+/*
+ * Return true if a signal should stop the thread, which may belong to any process, or if that
+ * cannot be determined. While a program waits for a request, the kernel reports only its first
+ * signal, even one that it ignores (such as a shell's SIGCHLD).
+ */
+bool stops_thread(pid_t thread);
+/* Return the same, given the content of /proc/TID/status, NUL-terminated. */
+bool stops_by_status(const char *status);
+
+/* ---- a daemon ---- */
+
+/* In the order in which a daemon passes through them. */
 enum daemon_state {
-    DAEMON_SILENT = -1,
+    DAEMON_SILENT = -1, /* it does not answer */
     DAEMON_STARTING,
     DAEMON_SERVING,
     DAEMON_GONE, /* unmounted in its own mount namespace */
@@ -72,29 +110,26 @@ struct daemons {
  * (unless that is NULL). Returns 0 or -errno. Free ds in both cases. */
 int daemons_find(struct daemons *ds, const struct file_id *locked);
 void daemons_free(struct daemons *ds);
-/*
- * Return the daemon that serves a mount, or NULL if it is not visible. A process that claims to
- * serve the mount must belong to the mount's owner, or to root. Waits for a daemon that is
- * starting.
- */
+/* Return the daemon that serves a mount or, by the name of its socket, seems to, but does not answer;
+ * NULL if it is not visible. Only processes of the mount's owner and of root are believed. Waits for
+ * a daemon that is starting. */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
-/* Return a daemon that does not answer and, by the name of its socket, seems to serve the mount. */
-struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
 /* Set e to a message saying that the daemon does not answer. Returns -ETIMEDOUT. */
 int daemon_no_answer(const struct daemon *d, struct err *e);
+/* Set e to a message about a mount whose daemon is not visible. Returns -EPERM if it is another
+ * user's, else -ESRCH. */
+int daemon_unseen(const struct mount *m, const char *advice, struct err *e);
 /* Return the daemon's mount, or NULL if it is not in the list. */
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d);
 /* Wait up to `ms` milliseconds for more of its status. Returns false if no more will come. */
 bool daemon_hear(struct daemon *d, int ms);
-/*
- * Send a request to the daemon, and add its answer to `said`. Until then `wait` is called ten times
- * a second. Returns 0, -ETIMEDOUT if the daemon is stopped, -EPIPE if it has ended, or -errno with
- * a message from the daemon that is safe to print.
- */
+/* Send a request to the daemon, and add its answer to `said`. Until then `wait` is called ten times
+ * a second. Returns 0, -ETIMEDOUT if the daemon is stopped, -EPIPE if it has ended, or the daemon's
+ * -errno, with a message that is safe to print. */
 int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
                void (*wait)(void *arg), void *arg, struct err *e);
 
-/* Process all complete lines in d->part, which a daemon writes as "WORD VALUE\n". */
+/* Process all complete lines in d->part, as control.h describes them. */
 void daemon_take(struct daemon *d);
 
 /* ---- the daemon of a model ---- */
@@ -110,13 +145,10 @@ struct channel {
     char *place; /* owned: result of shelf_ask() */
 };
 
-/*
- * Find the daemon of a model. The operand is the model's file, one of its shards, or a link to
- * either; a mount point; or the model's directory in a mount. Returns 0, -EINVAL (the directory is
- * not a mount of a model), -ETIMEDOUT (the mount's daemon is stopped), or another -errno. On
- * success c->daemon is NULL if no daemon that is visible and answers has mounted the file
- * read-write or edits it in a mount of a directory of models. Always call channel_close().
- */
+/* Find the daemon of a model. The operand is the model's file, one of its shards, or a link to
+ * either; a mount point; or the model's directory in a mount. Returns 0, -ETIMEDOUT (the mount's
+ * daemon is stopped), or another -errno. On success c->daemon is NULL if no daemon that is visible
+ * and answers edits the file. Always call channel_close(). */
 int channel_open(const char *operand, struct channel *c, struct err *e);
 /* Send the daemon a request about the model ("undo 12", control.h), and add its answer to `said`.
  * Returns 0 or -errno. */
@@ -126,18 +158,9 @@ void channel_close(struct channel *c);
 /* ---- the holder of a model's lock, before mounting ---- */
 
 /*
- * Decide whether to wait for the lock's holder; call before threads are started.
- *
- *   a ggufs whose session has ended   wait: it writes pending edits and ends
- *   one that is still being mounted, wait a moment: it will serve, fail, or end
- *   whose mount cannot be seen, or
- *   of another user (except root)
- *   one that serves a mount           do not wait
- *   anything else                     do not wait: another program, another user's process,
- *                                     another machine
- *
- * For struct tree_options.wait. `arg` is the model's name, which a line on standard error gives if
- * this takes longer than a second.
+ * For struct tree_options.wait: wait for a ggufs that writes pending edits and ends, and for a
+ * moment for one that is still being mounted, whose mount is gone, or of another user. `arg` is the
+ * model's name, for a line on standard error after a second. Call before threads are started.
  */
 bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Writes log lines to standard error in the foreground, to syslog(3) as a daemon. The destination
- * is the only global state; it changes once, when the daemon leaves its terminal. Any thread may
- * call these functions.
- */
+/* Writes log lines to standard error in the foreground, to syslog(3) as a daemon. Any thread may
+ * call these functions. */
 #ifndef MOUNT_LOG_H
 #define MOUNT_LOG_H
 
@@ -22,13 +19,8 @@ void log_take_libfuse(void);
 
 /* ---- standard error captured ---- */
 
-/*
- * Captures standard error in a file in memory, because libfuse and fusermount3 write there why they
- * failed, and that reason must become part of one line.
- *
- * Standard error belongs to the whole process, so call these only before threads are started. Any
- * thread may call catch_last().
- */
+/* Captures standard error in a file in memory, because libfuse and fusermount3 write there why they
+ * failed. Call these only before threads are started, except for catch_last(). */
 struct caught {
     int stderr_fd; /* the real standard error; -1: it is not captured */
     int file;

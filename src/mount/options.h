@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Parses the command line of a mount, ggufs [options] MODEL MOUNTPOINT, which comes from a user,
- * mount(8) or fstab. Holds the table of all options (scripts/packaging/options.tsv), from which
- * --help and the completions are made as well.
- */
+/* Parses the command line of a mount, ggufs [options] MODEL MOUNTPOINT. Holds the table of all
+ * options (scripts/packaging/options.tsv), from which --help and the completions are made as well. */
 #ifndef MOUNT_OPTIONS_H
 #define MOUNT_OPTIONS_H
 
@@ -36,11 +33,9 @@ struct option_row {
 #define OPTION_IN_SET(row) (1u << option_place(row))
 size_t option_place(const struct option_row *row);
 
-/*
- * Return the row that an argument names and whose kind is in `kinds` (a set of OF_KIND()). *value
- * is the text after "=", or NULL. If the argument has a value, a row that takes one is preferred,
- * otherwise a row that takes none.
- */
+/* Return the row that an argument names and whose kind is in `kinds` (a set of OF_KIND()),
+ * preferably one that takes a value if the argument has one. *value is the text after "=", or
+ * NULL. */
 const struct option_row *option_find(const char *arg, unsigned kinds, const char **value);
 /* Return the row that was most likely meant, or NULL if no row is close. Rows of KIND_OPTION must
  * be in `takes`. */
@@ -68,10 +63,7 @@ struct mnt_options {
     struct err err;              /* why parsing failed */
 };
 
-/*
- * Parse the arguments. Returns 0, or -EINVAL with a message in o->err that names the option and the
- * one most similar to it. The last of `ro` and `rw` counts, as in mount(8). Free `o` in both cases.
- */
+/* Parse the arguments. Returns 0, or -EINVAL with a message in o->err. Free `o` in both cases. */
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
 /* Add the remaining options for libfuse: fsname, subtype, default_permissions, and ro or rw.
  * Returns 0 or -ENOMEM. */

@@ -17,31 +17,27 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "base/path.h"
+#include "mount/control.h"
 #include "mount/daemon.h"
 #include "mount/log.h"
-#include "shelf/mounts.h"
-#include "mount/ops.h"
-#include "mount/signals.h"
+#include "shelf/reach.h"
 #include "mount/unmount.h"
 
-/*
- * Maximum number of times that a mount point is checked, as dead mounts may be stacked and a mount
- * that is being removed disappears by itself. Some milliseconds pass between two checks of such a
- * mount.
- */
+/* Maximum number of times that a mount point is checked, as dead mounts may be stacked, and the
+ * milliseconds between two checks of a mount that is being removed. */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
 /* Number of bits for the minor number in the kernel's own device numbers. */
 #define KERNEL_MINOR_BITS 20
 
-/* The unmounting process's name in lists of processes, and its only descriptor besides 0 to 2,
- * which are /dev/null. */
+/* The unmounting process's name in lists of processes, and its only descriptor besides 0 to 2. */
 #define GUARD_NAME "auto_unmount"
 #define GUARD_FD 3
 
@@ -72,10 +68,10 @@ static int occupied(const struct mount *m, const struct daemon *d, const char *s
         show(model, m->source, strlen(m->source)), pid, shown);
 }
 
-static int inside(const struct mount *m, const char *shown, struct err *e)
+static int inside(const struct mount *m, const char *shown, const char *kind, struct err *e)
 {
     char at[SHOW_MAX];
-    return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
+    return err_set(e, -EBUSY, "%s: is inside the %s mount on %s", shown, kind,
                    show(at, m->at, strlen(m->at)));
 }
 
@@ -93,22 +89,9 @@ static int look(const char *path, const char *shown, struct err *e)
     if (!m || !(mount_is_ggufs(m) || (mount_is_fuse(m) && d)))
         return 0;
     if (strcmp(m->at, path) != 0)
-        return inside(m, shown, e);
-    r = occupied(m, d ? d : daemons_silent(&ds, m), shown, e);
+        return inside(m, shown, "ggufs", e);
+    r = occupied(m, d, shown, e);
     return r < 0 ? r : 1;
-}
-
-/* Report that the path is not accessible. */
-static int no_path(const char *path, int why, const char *shown, struct err *e)
-{
-    CLEANUP(mounts_free) struct mounts ms;
-    char at[SHOW_MAX];
-    const struct mount *m =
-        mounts_load(&ms, 0) == 0 && why == ENOTCONN ? mounts_typed(&ms, path) : NULL;
-    if (m)
-        return err_set(e, -why, "%s: is inside the dead mount on %s", shown,
-                       show(at, m->at, strlen(m->at)));
-    return err_set(e, -why, "%s: %s", shown, strerror(why));
 }
 
 /* Refuse a path into a mount of ggufs before it is resolved. */
@@ -117,9 +100,10 @@ static int check_typed(const char *path, const char *shown, struct err *e)
     CLEANUP(mounts_free) struct mounts ms;
     const struct mount *m =
         mounts_load(&ms, 0) == 0 && !strstr(path, "..") ? mounts_typed(&ms, path) : NULL;
-    return m && mount_is_ggufs(m) && mount_life(m->at, MOUNT_ANSWER_MS) != MOUNT_DEAD
-               ? inside(m, shown, e)
-               : 0;
+    if (!m || !mount_is_ggufs(m))
+        return 0;
+    bool dead = mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD;
+    return inside(m, shown, dead ? "dead" : "ggufs", e);
 }
 
 static bool is_opened_already(const char *mountpoint)
@@ -127,8 +111,7 @@ static bool is_opened_already(const char *mountpoint)
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-/* Return the device, which recent kernels include in their description of a connection; 0:
- * unavailable. */
+/* Return the device that recent kernels tell for a connection; 0: unavailable. */
 static dev_t device_of_connection(int fd)
 {
     static const char label[] = "\nfuse_connection:";
@@ -140,12 +123,9 @@ static dev_t device_of_connection(int fd)
     return makedev(number >> KERNEL_MINOR_BITS, number & ((1U << KERNEL_MINOR_BITS) - 1));
 }
 
-/*
- * Return the device of the mounted file system, or 0 if it is unknown. This does not access the
- * file system, since this process would have to reply and does not serve yet. `fd` is the session's
- * descriptor. If mount(8) has mounted the file system, *mountpoint is replaced by the real path.
- * Call this before other programs can see the mount, because it keeps the mount busy for a moment.
- */
+/* Return the device of the mounted file system, or 0 if it is unknown, without accessing it: this
+ * process would have to reply. `fd` is the session's descriptor. If mount(8) has mounted the file
+ * system, *mountpoint is replaced by the real path. */
 static dev_t spot_device(char **mountpoint, int fd)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
@@ -166,12 +146,9 @@ static dev_t spot_device(char **mountpoint, int fd)
     return dev;
 }
 
-/*
- * Claim the mount point while the file system is being mounted. If several processes mount on one
- * directory at the same time, the others wait and then see the mount of the first. The caller
- * closes *claim, which is -1 if no claim could be made. Returns 0, or -errno with a message if a
- * ggufs has been mounted there by then.
- */
+/* Claim the mount point while the file system is being mounted: other processes that mount there
+ * wait and then see the mount. The caller closes *claim, which may be -1. Returns 0, or -errno with
+ * a message if a ggufs has been mounted there by then. */
 static int spot_claim(const char *mountpoint, int *claim, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -189,12 +166,9 @@ static int spot_claim(const char *mountpoint, int *claim, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/*
- * Make *mountpoint (owned, replaced) a real path, and check that a model can be mounted there: it
- * must be an existing directory that is neither a mount of ggufs nor inside one. A dead mount of
- * ggufs there is removed first, with a line in the log. A file system that mount(8) has mounted
- * (/dev/fd/N) is accepted. Returns 0, or -errno with a message. Call before threads are started.
- */
+/* Make *mountpoint (owned, replaced) a real path, and check that it is a directory that is neither a
+ * mount of ggufs nor inside one. A dead mount of ggufs there is removed. A file system that mount(8)
+ * has mounted (/dev/fd/N) is accepted. Call before threads are started. */
 static int spot_prepare(char **mountpoint, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -207,7 +181,7 @@ static int spot_prepare(char **mountpoint, struct err *e)
         return r;
     char *path = mounts_path(*mountpoint);
     if (!path)
-        return no_path(*mountpoint, errno, shown, e);
+        return err_set(e, -errno, "%s: %s", shown, strerror(errno));
     r = 1;
     for (int i = 0; i < LOOKS_MAX && r > 0; i++)
         r = look(path, shown, e);
@@ -218,39 +192,25 @@ static int spot_prepare(char **mountpoint, struct err *e)
     if (r < 0)
         return r;
     if (stat(path, &st) < 0)
-        return no_path(path, errno, shown, e);
+        return err_set(e, -errno, "%s: %s", shown, strerror(errno));
     return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a directory", shown);
 }
 
 /* ---- a process that unmounts after the daemon has ended ---- */
 
-/*
- * Take another name and clear the arguments, so that programs that kill the daemon by name or
- * arguments (pidof, pkill -f) do not find the guard. Fields 48 and 49 are the addresses of the
- * arguments.
- */
+/* Take another name and clear the arguments, so that programs that kill the daemon by name or
+ * arguments (pidof, pkill -f) do not find the guard. */
 static void take_name(void)
 {
-    char text[1024] = "";
-    unsigned long from = 0, to = 0;
+    char args[4 * PATH_MAX];
     (void)prctl(PR_SET_NAME, GUARD_NAME);
-    (void)proc_read("/proc/self/stat", text, sizeof(text));
-    const char *at = strrchr(text, ')'); /* the name before it may contain spaces and brackets */
-    for (int field = 2; field < 48 && at; field++)
-        at = strchr(at + 1, ' ');
-    if (!at || sscanf(at, "%lu %lu", &from, &to) != 2 || from == 0 || from >= to)
-        return;
-    char *args = (char *)(uintptr_t)from; /* in this process's own memory */
-    memset(args, 0, to - from);
-    memcpy(args, GUARD_NAME,
-           to - from <= sizeof(GUARD_NAME) ? to - from - 1 : sizeof(GUARD_NAME) - 1);
+    const size_t n = proc_read("/proc/self/cmdline", args, sizeof(args));
+    if (n > 0)
+        (void)strncpy(program_invocation_name, GUARD_NAME, n - 1);
 }
 
-/*
- * Drop everything shared with the daemon: its terminal, its directory, and above all its open
- * files. If the guard had /dev/fuse open, the connection would stay alive; if it had the model
- * open, the lock would. Signals are meant for the daemon; the guard ends after it.
- */
+/* Drop everything shared with the daemon: its terminal, its directory, and above all its open
+ * files, as /dev/fuse would keep the connection alive, and the model's file the lock. */
 static void guard_detach(int from)
 {
     sigset_t all;
@@ -282,12 +242,11 @@ static void guard(int from, const char *mountpoint)
 }
 
 /*
- * Start the process for -o auto_unmount, which is small, outlives the daemon, and removes the dead
- * mount if the daemon is killed. (libfuse's own process looks for the dead mount as root, which may
- * not access an ordinary user's mount, and so leaves it.) The process holds one end of a socket;
- * *ret is the daemon's end. Once that is closed, however the daemon ends, the process checks the
- * mount point, which is an absolute path. Call this before any thread is started or much memory is
- * allocated. Returns 0 or -errno.
+ * Start the process for -o auto_unmount, which removes the dead mount if the daemon is killed.
+ * (libfuse's own process looks for the dead mount as root, which may not access an ordinary user's
+ * mount, and so leaves it.) The process holds one end of a socket, and checks the mount point, an
+ * absolute path, once the daemon's end *ret is closed, however the daemon ends. Call this before
+ * any thread is started or much memory is allocated.
  */
 static int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
@@ -347,81 +306,41 @@ void connection_end(struct fuse_session *se)
     fuse_session_destroy(se);
 }
 
-/* ---- the first exchange ---- */
+/* ---- requests and replies ---- */
 
-/*
- * Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on. Without it the
- * kernel sends only one lookup or listing per directory at a time, so a name on a hanging disk
- * blocks its whole directory. The answer is therefore caught on its way to the kernel, and the flag
- * is added.
- */
-
-/* Make the session write to a socket. Returns the other end of the socket, or -1 if that is not
- * possible. *real becomes the kernel's descriptor. */
-static int catch_answer(struct fuse_session *se, int *real)
+static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 {
-    int end[2];
-    *real = fcntl(fuse_session_fd(se), F_DUPFD_CLOEXEC, 0);
-    if (*real < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, end) < 0)
-        return -1;
-    int r = dup3(end[1], fuse_session_fd(se), O_CLOEXEC);
-    (void)close(end[1]);
-    if (r >= 0)
-        return end[0];
-    (void)close(end[0]);
-    return -1;
+    (void)mnt;
+    return read(fd, bytes, n);
 }
 
-/* Add the flag to these n bytes if they are the answer. */
-static void allow_parallel(char *answer, size_t n)
+/* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on. Without it a name on
+ * a hanging disk blocks its whole directory. So the flag is added to the first reply, which
+ * negotiates the protocol. */
+static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 {
-    struct fuse_out_header head;
-    uint32_t flags;
-    const size_t at = sizeof(head) + offsetof(struct fuse_init_out, flags);
-    if (n < at + sizeof(flags))
-        return;
-    memcpy(&head, answer, sizeof(head));
-    if (head.error)
-        return;
-    memcpy(&flags, answer + at, sizeof(flags));
-    flags |= FUSE_PARALLEL_DIROPS;
-    memcpy(answer + at, &flags, sizeof(flags));
+    struct mnt *m = mnt;
+    struct fuse_init_out *init = !m->begun && n == 2 ? part[1].iov_base : NULL;
+    if (init && part[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof(init->flags))
+        init->flags |= FUSE_PARALLEL_DIROPS;
+    m->begun = true;
+    return writev(fd, part, n);
 }
 
-/* Answer the kernel's first request, which negotiates the protocol. Call this from one thread,
- * before any other request is answered. */
+static const struct fuse_custom_io io = {.read = read_request, .writev = write_reply};
+
+/* Answer the kernel's first request from one thread. */
 static void first_exchange(struct fuse_session *se)
 {
     struct fuse_buf buf = {.mem = NULL};
-    char answer[256];
-    int real, caught = -1;
-    ssize_t n = 0;
-    if (fuse_session_receive_buf(se, &buf) > 0) {
-        caught = catch_answer(se, &real);
+    if (fuse_session_receive_buf(se, &buf) > 0)
         fuse_session_process_buf(se, &buf);
-        if (caught >= 0) {
-            n = recv(caught, answer, sizeof(answer), MSG_DONTWAIT);
-            (void)dup3(real, fuse_session_fd(se), O_CLOEXEC);
-            (void)close(caught);
-        }
-        if (n > 0) {
-            allow_parallel(answer, (size_t)n);
-            n = write(real, answer, (size_t)n);
-        }
-        if (real >= 0)
-            (void)close(real);
-    }
     free(buf.mem);
 }
 
-/* ---- the kernel's read-ahead ---- */
-
-/*
- * Set the size of the kernel's requests for files that are read in order. The default for FUSE
- * mounts is 128 KiB. With 1 MiB a request carries eight times as much, and sequential reads cost
- * about half. The size is set through /sys/class/bdi, which only root may write; for others nothing
- * happens. Call this after the first exchange with the kernel, which lowers an earlier setting.
- */
+/* Set the size of the kernel's requests for files that are read in order, which only root may do.
+ * With 1 MiB instead of 128 KiB sequential reads cost about half. Call this after the first exchange
+ * with the kernel, which lowers an earlier setting. */
 static void set_readahead(dev_t dev, unsigned kib)
 {
     char path[64], value[16];
@@ -453,6 +372,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
         fuse_session_destroy(se);
         se = NULL;
     }
+    if (se)
+        (void)fuse_session_custom_io(se, &io, fuse_session_fd(se));
     catch_end(&c, why, sizeof(why));
     if (claim >= 0)
         (void)close(claim);
@@ -538,11 +459,8 @@ static void wait_for_child(int fd, pid_t pid)
     _exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : 1);
 }
 
-/*
- * Begin a daemon as a child of this process. The parent stays until it reads a byte from the other
- * end of *ready; if it ends before that, the child ends with it. Until then errors are still
- * written to the terminal. In the foreground *ready is -1.
- */
+/* Begin a daemon as a child of this process. The parent stays until it reads a byte from the other
+ * end of *ready; if it ends before that, the child ends with it. In the foreground *ready is -1. */
 static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
     int ends[2];
@@ -580,11 +498,8 @@ static void leave_terminal(int *ready)
     *ready = -1;
 }
 
-/*
- * Return true if the file system, which no longer has a daemon, still exists, because it is mounted
- * or was lazily unmounted while files were open. If the kernel does not report the latter, returns
- * true only if it is mounted.
- */
+/* Return true if the file system, which no longer has a daemon, still exists, because it is mounted
+ * or, if the kernel tells, was lazily unmounted while files were open. */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -598,69 +513,41 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
     return listed && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
 }
 
-/*
- * Return the mount at a place where an unmount removes this mount and not another above it:
- * preferably at its mount point, otherwise where it was moved to. Returns NULL if there is no such
- * place. *hidden is the mount where others lie above it, so that it must stay: the one at its mount
- * point, or else, only if NULL is returned, one at another place; otherwise NULL.
- */
-static const struct mount *removable(const struct mounts *ms, dev_t dev,
-                                     const struct mnt_options *o, const struct shelf *t,
-                                     const struct mount **hidden)
-{
-    const struct mount *found = NULL;
-    *hidden = NULL;
-    for (size_t i = 0; dev && i < ms->n; i++) {
-        const struct mount *m = &ms->mount[i];
-        if (!mount_is_of(m, dev, o->mountpoint, shelf_path(t)))
-            continue;
-        const struct mount **one = mount_is_top(ms, m) ? &found : hidden;
-        if (!*one || strcmp(m->at, o->mountpoint) == 0)
-            *one = m;
-    }
-    if (found && *hidden && strcmp((*hidden)->at, o->mountpoint) != 0)
-        *hidden = NULL;
-    return found;
-}
-
-static void warn_of(const struct mount *m, const char *what)
-{
-    char at[SHOW_MAX];
-    log_line(LOG_WARNING, "%s: %s", show(at, m->at, strlen(m->at)), what);
-}
-
 /* End the connection and unmount. If the connection had already ended, so has the mount, and its
  * device number may already belong to another. */
 static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
 {
     CLEANUP(mounts_free) struct mounts ms;
-    struct err e = {0};
-    const struct mount *hidden = NULL, *top = NULL;
-    if (mounts_load(&ms, 0) == 0)
-        top = removable(&ms, dev, o, m->shelf, &hidden);
-    if (!connection_cut(se, &m->dead))
-        top = hidden = NULL;
-    if (top && mount_take_down(top->at, true, &e) < 0 && e.code != -EINVAL)
-        warn_of(top, e.msg); /* EINVAL: another process unmounted it */
-    if (hidden)
-        warn_of(hidden, "another file system is mounted over it, so it is left there");
+    bool gone = mounts_load(&ms, 0) < 0 || !dev;
+    gone |= !connection_cut(se, &m->dead);
+    for (size_t i = gone ? 0 : ms.n; i-- > 0;) {
+        char at[SHOW_MAX];
+        struct err e = {0};
+        const struct mount *one = &ms.mount[i];
+        if (!mount_is_of(one, dev, o->mountpoint, shelf_path(m->shelf)))
+            continue;
+        if (!mount_is_top(&ms, one))
+            (void)err_set(&e, -EBUSY,
+                          "another file system is mounted over it, so it is left there");
+        else if (mount_take_down(one->at, true, &e) == -EINVAL) /* another process did it */
+            e = (struct err){0};
+        if (e.code)
+            log_line(LOG_WARNING, "%s: %s", show(at, one->at, strlen(one->at)), e.msg);
+    }
 }
 
 /*
  * Finish a session that has ended: write accepted edits, and report those that are not in the file.
  * Programs may still have files open if a signal or a forced unmount ended the session (cut_off);
- * any other unmount comes after the last close. Until everything is written, the signals that end a
- * session keep their handlers, so that they do not end the process early (a system that shuts down
- * unmounts first and then sends signals).
+ * any other unmount comes after the last close. Until everything is written, signals do not end the
+ * process: a system that shuts down unmounts first and then sends them.
  */
 static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
                   bool cut_off, int r, struct err *e)
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT, backups = BUF_INIT;
     int failed = control_leave(m->control);
-    shelf_stop(m->shelf);
-    if (cut_off)
-        shelf_abandon(m->shelf);
+    shelf_stop(m->shelf, cut_off);
     leave(se, m, dev, o);
     handles_end(&m->handles);
     int late = shelf_finish(m->shelf);
@@ -681,8 +568,6 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     char model[SHOW_MAX];
     int ended = 0, r = 0;
     bool away = false;
-    /* Detach from the terminal. A signal to its processes, or the end of the parent, no longer
-     * affects this process. */
     (void)prctl(PR_SET_PDEATHSIG, 0);
     if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
         r = err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));

@@ -25,8 +25,7 @@
 #include "base/when.h"
 #include "mount/daemon.h"
 #include "mount/log.h"
-#include "mount/processes.h"
-#include "shelf/mounts.h"
+#include "shelf/reach.h"
 #include "text/json.h"
 
 /* Seconds to wait before printing a line about the wait. */
@@ -43,8 +42,8 @@ extern char **environ;
 
 /* ---- one mount ---- */
 
-/* Query the mount with statfs(2), which always asks the daemon. For users that may not access the
- * mount, the kernel itself returns zeros. */
+/* statfs(2) always asks the daemon. For users that may not access the mount, the kernel itself
+ * returns zeros. */
 enum mount_life mount_ask(const char *at)
 {
     struct statfs fs;
@@ -123,9 +122,6 @@ int mount_take_down(const char *at, bool lazy, struct err *e)
 /* Maximum number of users to name. */
 #define NAMED_MAX 8
 
-/* Number of bits for the minor number in the kernel's own device numbers. */
-#define KERNEL_MINOR_BITS 20
-
 struct users {
     const struct mount *m;
     struct buf *out;
@@ -174,8 +170,7 @@ static bool has_mapping(const struct users *u)
     return found;
 }
 
-/* Return true if the process is in another mount namespace, where using a copy of the mount keeps
- * nothing busy here. */
+/* Return true if the process is in another mount namespace, and so keeps nothing busy here. */
 static bool is_elsewhere(const struct users *u)
 {
     char path[64], here[64] = "", there[64] = "";
@@ -222,10 +217,9 @@ static bool try_process(void *arg, long pid)
 
 /*
  * Append a list of the mount's users, "process 12 (bash), process 34 (vim) and 5 more", safe to
- * print, or nothing if it is not in use. Users are the processes visible to this one that have an
- * open file, a mapping, their working directory or their program in the mount, and the mounts
- * inside it. Returns true if there is a user other than a process of this program, of which an
- * --unmount has the mount open for a moment.
+ * print. Users are the visible processes that have an open file, a mapping, their working directory
+ * or their program in the mount, and the mounts inside it. Returns true if there is a user other
+ * than a ggufs, of which an --unmount has the mount open for a moment.
  */
 static bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
 {
@@ -260,26 +254,13 @@ static bool try_namespace(void *arg, long pid)
     return true;
 }
 
-/*
- * Append the same kind of list for a mount that has gone from this mount namespace: the visible
- * processes in other mount namespaces that still contain it. Returns true if there are any. `again`
- * means that its daemon is still serving some time after the first check. It then also returns true
- * if the kernel still knows the device, although that number may belong to another mount if this
- * one has really ended.
- */
-static bool mount_lives_on(const struct mount *gone, bool again, struct buf *out)
+/* Append the same kind of list for a mount that has gone from this mount namespace: the visible
+ * processes in other mount namespaces that still contain it. */
+static void mount_lives_on(const struct mount *gone, struct buf *out)
 {
     struct users u = {.m = gone, .out = out};
     (void)proc_each("/proc", try_namespace, &u);
     add_more(&u);
-    if (u.n > 0 || !again)
-        return u.n > 0;
-    /* The directory that the kernel makes for each connection, named after the device number in the
-     * kernel's format. */
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u",
-                   major(gone->dev) << KERNEL_MINOR_BITS | minor(gone->dev));
-    return access(path, F_OK) == 0;
 }
 
 /* ---- --list ---- */
@@ -385,7 +366,7 @@ static void add_all(const struct mounts *ms, struct daemons *ds, struct json *j)
         const struct mount *m = &ms->mount[i];
         const struct daemon *d = mount_is_fuse(m) ? daemons_of(ds, m) : NULL;
         if (d || mount_is_ggufs(m))
-            add_entry(j, m, d ? d : daemons_silent(ds, m), until);
+            add_entry(j, m, d, until);
     }
     for (size_t i = 0; i < ds->n; i++) {
         const struct daemon *d = &ds->daemon[i];
@@ -425,15 +406,12 @@ struct target {
     const struct mount *mount; /* NULL: no longer mounted, but its daemon is still writing */
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
-    bool said;      /* a line has reported the wait */
-    unsigned looks; /* number of checks whether it lives on elsewhere */
+    bool said;            /* a line has reported the wait */
+    struct timespec gone; /* when its daemon was seen to go on without it; 0: not yet */
 };
 
-/*
- * Find a daemon that was mounted there and is still writing. Other users' processes may make false
- * claims; root also trusts the directory's owner, whose claims affect only that directory. The
- * directory's file system is not accessed, as it may hang.
- */
+/* Find a daemon that was mounted there and is still writing. Root also trusts the directory's owner,
+ * whose claims affect only that directory. Its file system is not accessed, as it may hang. */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {
     struct statx st;
@@ -451,24 +429,15 @@ static struct daemon *find_leaving(const struct daemons *ds, const char *path)
     return NULL;
 }
 
-/* Report a mount without a visible daemon. */
+/* Report a mount without a visible daemon. Returns 0 if it is dead. */
 static int without_daemon(const struct mount *m, struct err *e)
 {
     char name[PROCESS_NAME_MAX];
-    long user = mount_number(m->super, "user_id");
     if (!mount_is_ggufs(m))
         return err_set(e, -EINVAL, "is a mount of %s, not of ggufs",
                        show_in(name, sizeof(name), m->type, strlen(m->type)));
-    if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
-        return err_set(e, -EPERM,
-                       "is a mount of user %s, which only that user and root can unmount",
-                       user_name(name, user));
-    if (mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD)
-        return 0;
-    return err_set(
-        e, -ESRCH,
-        "its daemon cannot be asked: it has no control socket, or is in another container "
-        "(fusermount3 -u unmounts, without waiting for it)");
+    int r = daemon_unseen(m, " (fusermount3 -u unmounts, without waiting for it)", e);
+    return r == -ESRCH && mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD ? 0 : r;
 }
 
 static int find_target(const char *path, struct target *t, struct err *e)
@@ -487,9 +456,8 @@ static int find_target(const char *path, struct target *t, struct err *e)
     } else if (mount_is_fuse(t->mount)) {
         t->daemon = daemons_of(&t->daemons, t->mount);
     }
-    const struct daemon *silent = t->daemon ? NULL : daemons_silent(&t->daemons, t->mount);
-    if (silent)
-        return daemon_no_answer(silent, e);
+    if (t->daemon && t->daemon->status.state == DAEMON_SILENT)
+        return daemon_no_answer(t->daemon, e);
     return t->daemon ? 0 : without_daemon(t->mount, e);
 }
 
@@ -524,11 +492,8 @@ static int write_pending(struct target *t, struct err *e)
                : r;
 }
 
-/*
- * Handle a busy mount. Another --unmount has the mount open for a moment, which does not count as a
- * use. So retry for a while, unless another program is seen to use the mount. Returns 0 if it was
- * unmounted.
- */
+/* Retry for a while to unmount a busy mount, unless a program other than ggufs is seen to use it.
+ * Returns 0 if it was unmounted. */
 static int busy(const struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf users = BUF_INIT;
@@ -550,8 +515,7 @@ static int busy(const struct target *t, struct err *e)
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-/* Unmount. A dead mount is unmounted even if it is in use: waiting for its users would be
- * pointless, as their calls fail. */
+/* Unmount. A dead mount is unmounted even if it is in use, as its users' calls fail. */
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
@@ -588,28 +552,28 @@ static void tell(const char *shown, const struct daemon_status *s, struct buf *l
         log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
 }
 
-/* Report where a mount that was unmounted here is still being served. Returns 0 if it is not, 1 if
- * nothing is left to do here, or -errno. */
+/* Report where a mount that was unmounted here is still being served. Returns 0 if it has only just
+ * been unmounted, 1 if nothing is left to do here, or -errno. */
 static int lives_on(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
     const struct daemon *d = t->daemon;
-    if (!t->mount || mount_is_there(t->mount->dev) ||
-        !mount_lives_on(t->mount, t->looks++ > 0, &where))
+    if (!t->gone.tv_sec)
+        t->gone = when_now();
+    if (!t->mount || !when_past(&t->gone, LINE_AFTER) || mount_is_there(t->mount->dev))
         return 0;
+    mount_lives_on(t->mount, &where);
     const char *in = where.len ? "; in that namespace: " : "";
     buf_char(&where, '\0');
     const char *users = buf_error(&where) ? "" : buf_text(&where);
     if (!d->status.free)
         return err_set(e, -EBUSY,
                        "is unmounted, but files in it are open for writing in another mount "
-                       "namespace, so its daemon "
-                       "(process %ld) goes on%s%s",
+                       "namespace, so its daemon (process %ld) goes on%s%s",
                        d->pid, in, users);
     log_line(LOG_NOTICE,
              "%s: unmounted%s; it lives on read-only in another mount namespace, so its daemon "
-             "(process %ld) "
-             "goes on%s%s",
+             "(process %ld) goes on%s%s",
              t->shown, d->status.lost.len ? "" : ", and all is written", d->pid, in, users);
     return 1;
 }

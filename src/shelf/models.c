@@ -16,44 +16,19 @@
 
 /* ---- directories and files, each once ---- */
 
-struct file_id {
-    struct link link; /* must come first */
-    dev_t dev;
-    ino_t ino;
-    size_t model; /* for a file: index of its model */
-};
-
 /* Add a file or directory. Returns 1 after recording *model for it if it is new; 0 after setting
  * *model to the recorded one if it is known; or -ENOMEM. */
-static int ids_add(struct table *t, const struct stat *st, size_t *model)
+static int seen_add(struct seen_files *s, const struct stat *st, size_t *model)
 {
-    const uint64_t words[] = {st->st_dev, st->st_ino}, hash = hash_name(words, sizeof(words));
-    struct file_id *id;
-    for (struct link *l = table_first(t, hash); l; l = table_next(l)) {
-        id = (struct file_id *)l;
-        if (id->dev == st->st_dev && id->ino == st->st_ino) {
-            *model = id->model;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->file[i].dev == st->st_dev && s->file[i].ino == st->st_ino) {
+            *model = s->file[i].model;
             return 0;
         }
-    }
-    id = malloc(sizeof(*id));
-    if (!id || table_add(t, &id->link, hash) < 0) {
-        free(id);
+    if (array_grow(&s->file, &s->cap, s->n, sizeof(*s->file)) < 0)
         return -ENOMEM;
-    }
-    id->dev = st->st_dev;
-    id->ino = st->st_ino;
-    id->model = *model;
+    s->file[s->n++] = (struct seen_file){st->st_dev, st->st_ino, *model};
     return 1;
-}
-
-static void ids_free(struct table *t)
-{
-    for (struct link *l = table_each(t, NULL), *next; l; l = next) {
-        next = table_each(t, l);
-        free(l);
-    }
-    table_free(t);
 }
 
 /* ---- entries ---- */
@@ -124,7 +99,7 @@ struct visit {
 struct walk {
     struct models *models;
     struct reach reach;
-    struct table folders;
+    struct seen_files folders;
     struct visit *later; /* owned: links to directories, to visit at the end */
     size_t n, cap;
 };
@@ -148,7 +123,7 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     if (!label)
         r = -ENOMEM;
     else if (v.place.kind == PLACE_FOLDER && !later)
-        r = ids_add(&w->folders, &i->st, &(size_t){0});
+        r = seen_add(&w->folders, &i->st, &(size_t){0});
     if (r > 0 && later)
         r = array_grow(&w->later, &w->cap, w->n, sizeof(*w->later)) < 0 ? -ENOMEM : 1;
     if (r > 0 && later) {
@@ -197,7 +172,7 @@ static int walk_model(struct walk *w, const struct visit *above, const struct it
     int e = i->error.code, r = 1;
     size_t no = w->models->n;
     if (label && !e)
-        r = ids_add(&w->models->files, &i->st, &no);
+        r = seen_add(&w->models->files, &i->st, &no);
     if (label && r == 0 && i->store)
         r = add_tag(w->models, no, label);
     if (!label || r <= 0 || e == -EINVAL || e == -EXDEV) {
@@ -228,7 +203,7 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
     /* The label is a path, unless a store shows names that differ from those of its directories. */
     const char *name = v->place.kind != PLACE_FOLDER || ref.kind > REF_SPLIT ? entry_name(l, n)
                        : ref.kind == REF_SPLIT                               ? path_name(i.path)
-                                                                             : ref.a;
+                                                                             : ref.at;
     if (asprintf(&label, "%s%s%s", v->label, v->label[strlen(v->label) - 1] == '/' ? "" : "/",
                  name) < 0)
         label = NULL;
@@ -263,7 +238,7 @@ static int walk_top(struct walk *w, const char *path)
     struct stat st;
     int r = v.label ? place_top(&w->reach, &v.place) : -ENOMEM;
     if (r == 0 && fstat(w->reach.fd, &st) == 0)
-        r = ids_add(&w->folders, &st, &(size_t){0});
+        r = seen_add(&w->folders, &st, &(size_t){0});
     if (r >= 0)
         r = walk(w, &v);
     visit_free(&v);
@@ -271,7 +246,7 @@ static int walk_top(struct walk *w, const char *path)
         v = w->later[i]; /* copied, because the list may move */
         w->later[i] = (struct visit){0};
         if (stat(v.place.path, &st) == 0)
-            r = ids_add(&w->folders, &st, &(size_t){0});
+            r = seen_add(&w->folders, &st, &(size_t){0});
         r = r > 0 ? walk(w, &v) : r;
         visit_free(&v);
     }
@@ -289,7 +264,7 @@ static int add_folder(struct models *m, const char *path)
     for (size_t i = 0; i < w.n; i++)
         visit_free(&w.later[i]);
     free(w.later);
-    ids_free(&w.folders);
+    free(w.folders.file);
     reach_end(&w.reach);
     return r == 0 && m->n == before
                ? add_error(m, path, -ENOENT, "this directory contains no models (files NAME.gguf)")
@@ -309,6 +284,6 @@ void models_free(struct models *m)
     for (size_t i = 0; i < m->n; i++)
         free_model(&m->model[i]);
     free(m->model);
-    ids_free(&m->files);
+    free(m->files.file);
     *m = MODELS_INIT;
 }

@@ -22,7 +22,6 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "base/hash.h"
 
 struct model_path {
     char *path;    /* owned; path of the file to open; for a split model, that of its first file */
@@ -39,11 +38,21 @@ static inline const char *model_label(const struct model_path *m)
     return m->label ? m->label : m->path;
 }
 
+/* Files or directories, each once. */
+struct seen_files {
+    struct seen_file {
+        dev_t dev;
+        ino_t ino;
+        size_t model; /* for a file: index of its model */
+    } * file;         /* owned */
+    size_t n, cap;
+};
+
 struct models {
     struct model_path *model; /* owned */
     size_t n, cap;
-    struct table files; /* the files found in directories, each once */
-    bool folders;       /* at least one path was a directory */
+    struct seen_files files; /* the files found in directories */
+    bool folders;            /* at least one path was a directory */
 };
 
 #define MODELS_INIT ((struct models){0})

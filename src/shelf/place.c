@@ -2,6 +2,7 @@
 /* Makes places, listings and items: see place.h. */
 #include "shelf/place.h"
 
+#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include "base/when.h"
 #include "check/filename.h"
 #include "model/snapshot.h"
-#include "shelf/ollama.h"
 #include "tree/tree.h"
 
 #define SUFFIX ".gguf"
@@ -27,11 +27,12 @@
 
 /* ---- places ---- */
 
-int place_make(const struct place *p, enum place_kind kind, const char *path, const char *sub,
-               bool linked, struct place *ret)
+/* Make a place below p for a directory or store with this real path, reached by a link if `linked`.
+ * Returns 0 or -ENOMEM. */
+static int place_make(const struct place *p, enum place_kind kind, const char *path,
+                      const char *sub, bool linked, struct place *ret)
 {
     struct buf b = BUF_INIT;
-    path = path ? path : p->path;
     buf_add(&b, path, strlen(path) + 1);
     buf_add(&b, sub, strlen(sub) + 1);
     const size_t passed = b.len;
@@ -102,49 +103,32 @@ struct grant found_grant(const struct reach *r, const struct found *f, size_t ab
     return g;
 }
 
-int item_folder(const struct reach *r, const struct place *p, struct found *f, struct place *place,
-                struct item *ret)
+int item_folder(const struct reach *r, const struct place *p, enum place_kind kind, const char *sub,
+                bool linked, struct found *f, struct item *ret)
 {
+    struct place place;
+    if (linked && place_goes_round(r, p, f->path))
+        return -ENOENT;
+    int e = place_make(p, kind, kind == PLACE_FOLDER ? f->path : p->path, sub, linked, &place);
+    if (e < 0)
+        return e;
+    f->linked |= linked;
     const size_t above = f->linked ? 0 : strlen(p->path);
     *ret = (struct item){.kind = ITEM_FOLDER,
-                         .place = *place,
+                         .place = place,
                          .st = f->st,
-                         .path = f->path,
+                         .real = f->path,
                          .above = above,
                          .grant = found_grant(r, f, above),
-                         .store = place->store};
-    ret->real = strdup(f->path);
+                         .store = place.store};
     f->path = NULL;
-    reach_close(f);
-    if (ret->real)
-        return 0;
-    item_free(ret);
-    return -ENOMEM;
+    return 0;
 }
 
-/*
- * Make an item for a directory below p, which a link leads to if `linked` and which is in a store
- * if `store`. Takes ownership of f in any case. Returns 0, -ENOENT if the link must not be
- * followed, or -ENOMEM.
- */
-static int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
-                      bool store, struct item *ret)
-{
-    struct place below;
-    int e = linked && place_goes_round(r, p, f->path)
-                ? -ENOENT
-                : place_make(p, PLACE_FOLDER, f->path, "", linked, &below);
-    if (e < 0) {
-        reach_close(f);
-        return e;
-    }
-    f->linked |= linked;
-    below.store |= store;
-    return item_folder(r, p, f, &below, ret);
-}
-
-int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
-              enum item_kind kind, struct item *ret)
+/* Make an item for the file `name`, a model or a text, in the directory `dir`. The file need not
+ * exist. Returns 0 or -ENOMEM. */
+static int item_file(struct reach *r, const struct place *p, const struct found *dir,
+                     const char *name, enum item_kind kind, struct item *ret)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     struct item i = {
@@ -198,8 +182,10 @@ static int find_files(struct reach *r, struct item *i)
     return 0;
 }
 
-int item_model(struct reach *r, const struct place *p, const struct found *dir, const char *name,
-               struct item *ret)
+/* Make an item for a model that may be split; its files are those that shards_find() finds by this
+ * name. Returns 0 or -ENOMEM. */
+static int item_model(struct reach *r, const struct place *p, const struct found *dir,
+                      const char *name, struct item *ret)
 {
     int e = item_file(r, p, dir, name, ITEM_MODEL, ret);
     if (e == 0 && (e = find_files(r, ret)) < 0)
@@ -220,54 +206,25 @@ static int add_text(struct buf *texts, const char *text, uint32_t *ret)
     return buf_error(texts);
 }
 
-static uint64_t hash_text(const char *text)
+/* Return the index of an entry by its name as shown, or the number of entries. */
+static size_t listing_find(const struct listing *l, const char *shown)
 {
-    return hash_name(text, strlen(text));
+    size_t i = 0;
+    while (i < l->n && strcmp(entry_name(l, i), shown) != 0)
+        i++;
+    return i;
 }
 
-/* Make room for one more entry. An index that is full is rebuilt with a larger size. */
-static int make_room(struct listing *l)
-{
-    struct index bigger;
-    size_t room = l->room ? 2 * l->room : 64;
-    int r = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry));
-    if (r < 0 || l->n < l->room)
-        return r;
-    if (l->n >= UINT32_MAX / 4 || index_init(&bigger, room) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < l->n; i++)
-        index_insert(&bigger, hash_text(entry_name(l, i)), (uint32_t)i);
-    index_free(&l->index);
-    l->index = bigger;
-    l->room = room;
-    return 0;
-}
-
-static size_t listing_find(const struct listing *l, const char *name)
-{
-    uint32_t i;
-    if (l->n == 0)
-        return SIZE_MAX;
-    for (struct probe p = index_probe(&l->index, hash_text(name)); index_next(&l->index, &p, &i);)
-        if (strcmp(entry_name(l, i), name) == 0)
-            return i;
-    return SIZE_MAX;
-}
-
-/* Returns true if the listing shows this name, given before encoding. */
-static bool listing_has(const struct listing *l, const char *name)
-{
-    char shown[TREE_NAME_MAX + 1];
-    (void)name_encode(name, strlen(name), shown);
-    return listing_find(l, shown) != SIZE_MAX;
-}
-
-int listing_add(struct listing *l, const char *name, const struct ref *ref)
+/* Add an entry, shown under the encoding of `name`, with ~2, ~3 and so on if that is taken. Returns
+ * 0 or -errno. */
+static int listing_add(struct listing *l, const char *name, const struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
     struct entry e = {.kind = ref->kind, .shards = ref->shards, .sure = ref->sure};
     (void)name_encode(name, strlen(name), shown);
-    for (unsigned k = 2; listing_find(l, shown) != SIZE_MAX; k++) {
+    /* the names of a directory's own files and of the layers of one model differ anyway */
+    const bool unique = ref->kind < REF_SPLIT || ref->kind >= REF_LAYER;
+    for (unsigned k = 2; !unique && listing_find(l, shown) < l->n; k++) {
         char *numbered;
         int n = asprintf(&numbered, "%s~%u", name, k);
         if (n < 0)
@@ -275,19 +232,14 @@ int listing_add(struct listing *l, const char *name, const struct ref *ref)
         (void)name_encode(numbered, (size_t)n, shown);
         free(numbered);
     }
-    int r = make_room(l);
+    int r = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry));
     if (r == 0)
         r = add_text(&l->texts, shown, &e.name);
     if (r == 0)
-        r = strcmp(shown, ref->a) == 0 ? (int)(e.a = e.name, 0) : add_text(&l->texts, ref->a, &e.a);
+        r = add_text(&l->texts, ref->at, &e.at);
     if (r == 0)
-        r = add_text(&l->texts, ref->b ? ref->b : "", &e.b);
-    if (r < 0)
-        return r;
-    l->entry[l->n] = e;
-    index_insert(&l->index, hash_text(shown), (uint32_t)l->n);
-    l->n++;
-    return 0;
+        l->entry[l->n++] = e;
+    return r;
 }
 
 static int by_name(const void *a, const void *b, void *texts)
@@ -301,7 +253,6 @@ static void sort(struct listing *l)
 {
     if (l->n && !l->of)
         qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
-    index_free(&l->index);
 }
 
 /* Get the listing that is kept with the names in a place's directory. Returns false if there is no
@@ -335,8 +286,7 @@ static void listing_keep(const struct names *names, const struct place *p, struc
 struct ref entry_ref(const struct listing *l, size_t i)
 {
     const struct entry *e = &l->entry[i];
-    const char *texts = (const char *)l->texts.data;
-    return (struct ref){e->kind, e->shards, texts + e->a, texts + e->b, e->sure};
+    return (struct ref){e->kind, e->shards, buf_text(&l->texts) + e->at, e->sure};
 }
 
 void listing_free(struct listing *l)
@@ -346,7 +296,6 @@ void listing_free(struct listing *l)
     } else {
         free(l->entry);
         buf_free(&l->texts);
-        index_free(&l->index);
     }
     *l = LISTING_INIT;
 }
@@ -484,7 +433,7 @@ static size_t named_main(struct reach *r, const struct place *p, const struct fo
 static int add_repo(struct reach *r, const struct place *p, const struct found *dir,
                     const char *folder, const char *name, struct listing *ret)
 {
-    char shown[TREE_NAME_MAX + COMMIT_DIGITS + 2];
+    char shown[TREE_NAME_MAX + COMMIT_DIGITS + 2], at[TREE_NAME_MAX + COMMIT_DIGITS + 2];
     size_t main = SIZE_MAX;
     CLEANUP(reach_close) struct found snapshots = FOUND_NONE;
     CLEANUP(names_free) const struct names *names = NULL;
@@ -497,11 +446,13 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
     if (e == 0 && main == SIZE_MAX)
         main = newest(r, &snapshots, names);
     for (size_t i = 0; e == 0 && i < names->n; i++) {
-        const struct ref ref = {REF_REVISION, 0, folder, name_at(names, i), REF_SURE};
+        const char *commit = name_at(names, i);
+        const struct ref ref = {REF_REVISION, 0, at, REF_SURE};
         if (!is_revision(names, i))
             continue;
+        (void)snprintf(at, sizeof(at), "%s/%s", folder, commit);
         (void)snprintf(shown, sizeof(shown), "%s%s%s", name, i == main ? "" : "@",
-                       i == main ? "" : ref.b);
+                       i == main ? "" : commit);
         e = listing_add(ret, shown, &ref);
     }
     return is_shortage(e) ? e : 0;
@@ -516,7 +467,7 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     const bool hidden = is_hidden(name), repo = !p->store && repo_name(name, org, rest),
                model = named_gguf(name),
                blob = strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name); /* ollama's */
-    struct ref ref = {.a = name, .b = "", .kind = REF_FOLDER};
+    struct ref ref = {.at = name, .kind = REF_FOLDER};
     if ((type != DT_REG && type != DT_LNK && type != DT_DIR) || (hidden && p->store))
         return 0;
     if (type != DT_DIR && !hidden && (model || blob))
@@ -528,74 +479,34 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* A file of a split model; files with the same prefix and number of files belong to the same
- * model. */
-struct split_group {
-    const char *first; /* the file's name */
-    uint32_t files;
-};
-
-static int by_group(const void *a, const void *b)
+/* Return the number of files of the split model that a name is one of, or 0. */
+static size_t shards_of(const struct names *names, size_t i)
 {
-    const struct split_group *x = a, *y = b;
-    size_t n = strlen(x->first) - SPLIT_TAIL, m = strlen(y->first) - SPLIT_TAIL;
-    int c = memcmp(x->first, y->first, n < m ? n : m);
-    if (c == 0 && n != m)
-        c = n < m ? -1 : 1;
-    if (c == 0 && x->files != y->files)
-        c = x->files < y->files ? -1 : 1;
-    return c ? c : strcmp(x->first, y->first);
+    const uint8_t type = names->name[i].type;
+    const bool file = (type == DT_REG || type == DT_LNK) && !is_hidden(name_at(names, i));
+    return file ? split_count(name_at(names, i)) : 0;
 }
 
-static bool same_prefix(const struct split_group *a, const struct split_group *b)
-{
-    size_t n = strlen(a->first);
-    return n == strlen(b->first) && memcmp(a->first, b->first, n - SPLIT_TAIL) == 0;
-}
-
-/* Add the split models. Their files are sorted, so that those of one model are adjacent, as are
- * models of the same name. */
-static int add_groups(struct split_group *g, size_t n, struct listing *ret)
+/* Add the split model that a name is the first of. */
+static int add_split(const struct names *names, size_t i, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];
-    int e = 0;
-    for (size_t i = 0, next; i < n && e == 0; i = next) {
-        for (next = i + 1; next < n && same_prefix(&g[i], &g[next]) && g[next].files == g[i].files;)
-            next++;
-        bool twin =
-            (i && same_prefix(&g[i - 1], &g[i])) || (next < n && same_prefix(&g[i], &g[next]));
-        struct ref ref = {REF_SPLIT, g[i].files, g[i].first, "", REF_SURE};
-        const int len = (int)(strlen(g[i].first) - SPLIT_TAIL);
-        (void)snprintf(shown, sizeof(shown), "%.*s" SUFFIX, len, g[i].first);
-        if (twin || listing_has(ret, shown))
-            (void)snprintf(shown, sizeof(shown), "%.*s-00001-of-%05u" SUFFIX, len, g[i].first,
-                           g[i].files);
-        e = listing_add(ret, shown, &ref);
+    const char *name = name_at(names, i);
+    const size_t shards = shards_of(names, i), all = strlen(name);
+    const int len = (int)(all - SPLIT_TAIL);
+    bool twin = false; /* another one has the same name, but another number of files */
+    (void)snprintf(shown, sizeof(shown), "%.*s-", len, name);
+    for (size_t k = names_from(names, shown); name_begins(names, k, shown); k++) {
+        const size_t others = strlen(name_at(names, k)) == all ? shards_of(names, k) : 0;
+        if (others == shards && k < i)
+            return 0;
+        twin |= others && others != shards;
     }
-    return e;
-}
-
-static int add_splits(const struct names *names, struct listing *ret)
-{
-    size_t n = 0, cap = 0;
-    struct split_group *g = NULL;
-    int e = 0;
-    for (size_t i = 0; e == 0 && i < names->n; i++) {
-        const char *name = name_at(names, i);
-        uint8_t type = names->name[i].type;
-        bool file = (type == DT_REG || type == DT_LNK) && !is_hidden(name);
-        uint32_t files = file ? (uint32_t)split_count(name) : 0;
-        if (files)
-            e = array_grow(&g, &cap, n, sizeof(*g));
-        if (files && e == 0)
-            g[n++] = (struct split_group){name, files};
-    }
-    if (n)
-        qsort(g, n, sizeof(*g), by_group);
-    if (e == 0)
-        e = add_groups(g, n, ret);
-    free(g);
-    return e;
+    const struct ref ref = {REF_SPLIT, (uint32_t)shards, name, REF_SURE};
+    (void)snprintf(shown, sizeof(shown), "%.*s" SUFFIX, len, name);
+    if (twin || names_type(names, shown) != DT_UNKNOWN)
+        (void)snprintf(shown, sizeof(shown), "%.*s-00001-of-%05u" SUFFIX, len, name, ref.shards);
+    return listing_add(ret, shown, &ref);
 }
 
 /* Add organisations, and repositories without one. The repositories of an organisation are adjacent
@@ -604,7 +515,7 @@ static int add_repos(struct reach *r, const struct place *p, const struct found 
                      const struct names *names, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], last[TREE_NAME_MAX + 1] = "";
-    const struct ref ref = {.kind = REF_ORG, .a = org, .b = ""};
+    const struct ref ref = {.kind = REF_ORG, .at = org};
     int e = 0;
     for (size_t i = names_from(names, REPO_PREFIX); e == 0 && name_begins(names, i, REPO_PREFIX);
          i++) {
@@ -626,15 +537,368 @@ static int list_names(struct reach *r, const struct place *p, const struct found
                       const struct names *names, struct listing *ret)
 {
     int e = 0;
-    for (size_t i = 0; e == 0 && i < names->n; i++) {
-        uint8_t type = names->name[i].type;
-        const char *name = name_at(names, i);
-        if (type == DT_DIR || !split_count(name))
-            e = add_single(p, name, type, ret);
-    }
-    if (e == 0)
-        e = add_splits(names, ret);
+    for (size_t i = 0; e == 0 && i < names->n; i++)
+        if (names->name[i].type == DT_DIR || !split_count(name_at(names, i)))
+            e = add_single(p, name_at(names, i), names->name[i].type, ret);
+    for (size_t i = 0; e == 0 && i < names->n; i++)
+        if (shards_of(names, i))
+            e = add_split(names, i, ret);
     return p->store || e < 0 ? e : add_repos(r, p, dir, names, ret);
+}
+
+/* ---- an ollama store ---- */
+
+/* The host and the namespace that shown names omit. */
+#define DEFAULT_HOST "registry.ollama.ai"
+#define DEFAULT_SPACE DEFAULT_HOST "/library"
+
+/* The size of a buffer for HOST/NAMESPACE/MODEL/TAG. */
+#define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
+
+/* Return the number of names in a path below manifests/. */
+static unsigned names_in(const char *sub)
+{
+    unsigned n = *sub != '\0';
+    for (; *sub; sub++)
+        n += *sub == '/';
+    return n;
+}
+
+static bool ollama_is(struct reach *r, const struct found *dir, const struct names *names)
+{
+    const uint8_t manifests = names_type(names, "manifests"), blobs = names_type(names, "blobs");
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    /* blobs/ may be a link, as it is often on another disk */
+    if (blobs != DT_DIR && blobs != DT_LNK)
+        return false;
+    return manifests == DT_DIR ||
+           (manifests == DT_LNK && reach_open(r, dir, "manifests", REACH_LINKS, &f) == 0 &&
+            S_ISDIR(f.st.st_mode));
+}
+
+/* Open a path below manifests/, which itself may be a link. */
+static int open_below(struct reach *r, const struct found *dir, const char *sub, struct found *ret)
+{
+    char path[PATH_ROOM + 16];
+    CLEANUP(reach_close) struct found top = FOUND_NONE;
+    (void)snprintf(path, sizeof(path), "manifests/%s", sub);
+    int e = *sub ? reach_open(r, dir, path, REACH_NO_LINKS, ret) : -ELOOP;
+    if (e == -ELOOP) {
+        e = reach_open(r, dir, "manifests", REACH_LINKS, &top);
+        if (e == 0)
+            e = reach_open(r, &top, *sub ? sub : ".", REACH_NO_LINKS, ret);
+    }
+    return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG ? -ENOENT : e;
+}
+
+/* ---- manifests ---- */
+
+#define MEDIA "application/vnd.ollama.image."
+#define DIGEST "sha256:"
+
+/* The layers that are shown, identified by the last word of their media type, in the order of a
+ * listing. Rows with the same name are adjacent. */
+static const struct {
+    const char *word, *name;
+    bool model;
+} kinds[] = {
+    {"model", "model", true},        {"projector", "projector", true},
+    {"adapter", "adapter", true},    {"draft", "draft", true},
+    {"template", "template", false}, {"prompt", "template", false}, /* a former media type */
+    {"system", "system", false},     {"params", "params", false},
+    {"license", "license", false},   {"messages", "messages", false},
+};
+
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static const char *string_of(const cJSON *object, const char *name)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+}
+
+/* Return the last word of a layer's media type, or "" if it is not one of ollama's types. */
+static const char *word_of(const cJSON *layer)
+{
+    const char *type = string_of(layer, "mediaType");
+    return type && strncmp(type, MEDIA, strlen(MEDIA)) == 0 ? type + strlen(MEDIA) : "";
+}
+
+static bool digest_of(const cJSON *layer, char ret[DIGEST_DIGITS + 1])
+{
+    const char *text = string_of(layer, "digest");
+    if (!text || strncmp(text, DIGEST, strlen(DIGEST)) != 0)
+        return false;
+    text += strlen(DIGEST);
+    if (strlen(text) != DIGEST_DIGITS || strspn(text, "0123456789abcdef") != DIGEST_DIGITS)
+        return false;
+    memcpy(ret, text, DIGEST_DIGITS + 1);
+    return true;
+}
+
+/* Add the layers of one kind, in the order of the manifest. */
+static int add_kind(const cJSON *layers, size_t kind, struct manifest *m, struct err *e)
+{
+    const cJSON *at;
+    size_t number = 0;
+    cJSON_ArrayForEach(at, layers)
+    {
+        struct layer *l = &m->layer[m->n];
+        number++;
+        if (strcmp(word_of(at), kinds[kind].word) != 0)
+            continue;
+        if (!digest_of(at, l->digest))
+            return err_set(e, -EBADMSG, "layer %zu: the digest is not sha256:<64 hex digits>",
+                           number - 1);
+        l->name = kinds[kind].name;
+        l->model = kinds[kind].model;
+        m->models += l->model;
+        m->n++;
+    }
+    return 0;
+}
+
+static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
+{
+    const cJSON *version = cJSON_GetObjectItemCaseSensitive(top, "schemaVersion");
+    const cJSON *layers = cJSON_GetObjectItemCaseSensitive(top, "layers");
+    if (!cJSON_IsNumber(version) || version->valuedouble != 2)
+        return err_set(e, -EBADMSG, "schemaVersion is not 2");
+    if (!cJSON_IsArray(layers))
+        return err_set(e, -EBADMSG, "has no layers");
+    int n = cJSON_GetArraySize(layers);
+    if (n > MANIFEST_LAYERS_MAX)
+        return err_set(e, -EBADMSG, "has %d layers, more than %d", n, MANIFEST_LAYERS_MAX);
+    m->layer = calloc((size_t)n + 1, sizeof(*m->layer));
+    if (!m->layer)
+        return err_set(e, -ENOMEM, "no memory");
+    const cJSON *at;
+    int r = 0;
+    cJSON_ArrayForEach(at, layers)
+    {
+        const char *word = word_of(at); /* parameters may follow it */
+        m->tensors += strcspn(word, "; ") == 6 && strncmp(word, "tensor", 6) == 0;
+    }
+    for (size_t k = 0; k < KINDS && r == 0; k++)
+        r = add_kind(layers, k, m, e);
+    return r;
+}
+
+int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e)
+{
+    struct manifest m = {0};
+    if (n > MANIFEST_MAX)
+        return err_set(e, -EFBIG, "is larger than %zu bytes", MANIFEST_MAX);
+    cJSON *top = n ? cJSON_ParseWithLength(bytes, n) : NULL;
+    int r = cJSON_IsObject(top) ? read_layers(top, &m, e)
+                                : err_set(e, -EBADMSG, "is not a manifest: no JSON object");
+    cJSON_Delete(top);
+    if (r == 0)
+        *ret = m;
+    else
+        manifest_free(&m);
+    return r;
+}
+
+void manifest_free(struct manifest *m)
+{
+    free(m->layer);
+    *m = (struct manifest){0};
+}
+
+/* Load a manifest from a file that was found. Returns 0, or -errno with a message that says what is
+ * wrong with the manifest; -ENOENT if this is not a regular file. */
+static int load(const struct found *f, struct manifest *ret, struct err *e)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    int n = read_small(f, MANIFEST_MAX, &text);
+    if (n == 0 || n == -EFBIG)
+        n = manifest_parse(text.data, text.len, ret, e);
+    else
+        n = err_set(e, n == -EINVAL ? -ENOENT : n, "%s", strerror(-n));
+    if (n == 0 && ret->models == 0 && ret->tensors > 0) {
+        manifest_free(ret);
+        n = err_set(e, -EBADMSG, "has each tensor in a file of its own, not a GGUF file");
+    }
+    return n;
+}
+
+/* ---- listings ---- */
+
+/* List the tags of a model in `space`, the namespace at `sub`. If they cannot be read, they are
+ * left out. */
+static int add_tags(struct reach *r, const struct found *space, const char *sub, const char *model,
+                    struct listing *ret)
+{
+    char shown[2 * (TREE_NAME_MAX + 1)], path[PATH_ROOM];
+    const struct ref ref = {.kind = REF_OLLAMA, .at = path};
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    CLEANUP(names_free) const struct names *tags = NULL;
+    int e = reach_open(r, space, model, REACH_NO_LINKS, &f);
+    if (e == 0)
+        e = names_load(r, &f, &tags);
+    for (size_t i = 0; e == 0 && i < tags->n; i++) {
+        const char *tag = name_at(tags, i);
+        (void)snprintf(path, sizeof(path), "%s/%s/%s", sub, model, tag);
+        (void)snprintf(shown, sizeof(shown), "%s:%s", model, tag);
+        if (tags->name[i].type == DT_REG && !strchr(tag, ':'))
+            e = listing_add(ret, shown, &ref);
+    }
+    return is_shortage(e) ? e : 0;
+}
+
+/* List the models of the namespace at `sub`. */
+static int list_models(struct reach *r, const struct found *dir, const char *sub,
+                       struct listing *ret)
+{
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    CLEANUP(names_free) const struct names *models = NULL;
+    int e = open_below(r, dir, sub, &f);
+    if (e == 0)
+        e = names_load(r, &f, &models);
+    for (size_t i = 0; e == 0 && i < models->n; i++) {
+        const char *model = name_at(models, i);
+        if (models->name[i].type == DT_DIR && !is_hidden(model) && !strchr(model, ':'))
+            e = add_tags(r, &f, sub, model, ret);
+    }
+    return e;
+}
+
+/* List the namespaces of a host, or all hosts if it is "", except the one at `except`. */
+static int list_folders(struct reach *r, const struct found *dir, const char *host,
+                        const char *except, struct listing *ret)
+{
+    char path[PATH_ROOM];
+    const struct ref ref = {REF_OLLAMA, 0, path, REF_SURE};
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    CLEANUP(names_free) const struct names *names = NULL;
+    int e = open_below(r, dir, host, &f);
+    if (e == 0)
+        e = names_load(r, &f, &names);
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
+        const char *name = name_at(names, i);
+        (void)snprintf(path, sizeof(path), "%s%s%s", host, *host ? "/" : "", name);
+        if (names->name[i].type == DT_DIR && !is_hidden(name) && strcmp(path, except) != 0)
+            e = listing_add(ret, name, &ref);
+    }
+    return e == -ENOENT ? 0 : e;
+}
+
+/* List the layers of a model. A text may be missing; a model is shown even if something is wrong
+ * with it. */
+static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
+                    struct listing *ret)
+{
+    char name[TREE_NAME_MAX + 1];
+    unsigned number = 0;
+    struct manifest m = {0};
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    int e = open_below(r, dir, p->sub, &f);
+    if (e == 0)
+        e = load(&f, &m, NULL);
+    for (size_t i = 0; i < m.n && e == 0; i++) {
+        const struct layer *l = &m.layer[i];
+        const struct ref ref = {l->model ? REF_LAYER : REF_TEXT, 0, l->digest,
+                                l->model ? REF_SURE : REF_UNSURE};
+        number = i && strcmp(l->name, l[-1].name) == 0 ? number + 1 : 1;
+        (void)snprintf(name, sizeof(name), "%s~%u", l->name, number);
+        e = listing_add(ret, number > 1 ? name : l->name, &ref);
+    }
+    manifest_free(&m);
+    return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
+}
+
+static int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
+                       struct listing *ret)
+{
+    switch (names_in(p->sub)) {
+    case 4:
+        return list_tag(r, p, dir, ret);
+    case 2:
+        return list_models(r, dir, p->sub, ret);
+    case 1:
+        return list_folders(r, dir, p->sub, "", ret);
+    }
+    int e = list_models(r, dir, DEFAULT_SPACE, ret);
+    if (!is_shortage(e))
+        e = list_folders(r, dir, DEFAULT_HOST, DEFAULT_SPACE, ret);
+    return is_shortage(e) ? e : list_folders(r, dir, "", DEFAULT_HOST, ret);
+}
+
+/* ---- items ---- */
+
+/*
+ * Look at a tag in its model's directory, which gets the manifest's time and identity. Returns 0,
+ * -ENOENT if the tag must not be shown, or another -errno, with a message if the manifest is
+ * broken.
+ */
+static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
+{
+    struct manifest m = {0};
+    CLEANUP(reach_close) struct found file = FOUND_NONE;
+    int e = reach_open(r, folder, tag, REACH_NO_LINKS, &file);
+    if (e == 0)
+        e = load(&file, &m, why);
+    if (e == 0 && m.models == 0)
+        e = -ENOENT;
+    if (e == -ENOENT)
+        why->code = 0;
+    folder->st.st_mtim = file.st.st_mtim;
+    folder->st.st_ino = file.st.st_ino;
+    manifest_free(&m);
+    return e;
+}
+
+/* Get the item of a host, a namespace or a tag. It is a directory, or a model that cannot be opened
+ * if the manifest is broken. */
+static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
+                       const char *sub, struct item *ret)
+{
+    char above[PATH_ROOM];
+    struct err why = {0};
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    const bool tag = names_in(sub) == 4;
+    const char *name = path_name(sub);
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(name - sub - 1), sub);
+    int e = open_below(r, dir, tag ? above : sub, &f);
+    if (e == 0 && !S_ISDIR(f.st.st_mode))
+        e = -ENOENT;
+    if (e == 0 && tag)
+        e = look_at_tag(r, &f, name, &why);
+    if (e == 0)
+        return item_folder(r, p, PLACE_OLLAMA, sub, false, &f, ret);
+    if (why.code && (e = item_file(r, p, &f, name, ITEM_MODEL, ret)) == 0) {
+        ret->store = true;
+        ret->error = why;
+        (void)err_prefix(&ret->error, why.code, "manifest");
+    }
+    return e;
+}
+
+static int layer_item(struct reach *r, const struct place *p, const struct found *dir,
+                      const struct ref *ref, struct item *ret)
+{
+    char name[DIGEST_DIGITS + 8];
+    CLEANUP(reach_close) struct found blobs = FOUND_NONE, old = FOUND_NONE;
+    int e = reach_open(r, dir, "blobs", REACH_LINKS, &blobs);
+    if (e < 0)
+        return e;
+    (void)snprintf(name, sizeof(name), "sha256:%s", ref->at);
+    if (reach_open(r, &blobs, name, REACH_NO_LINKS, &old) < 0)
+        name[6] = '-';
+    e = ref->kind == REF_TEXT ? item_file(r, p, &blobs, name, ITEM_TEXT, ret)
+                              : item_model(r, p, &blobs, name, ret);
+    if (e == 0 && ref->kind == REF_TEXT && ret->error.code) {
+        e = ret->error.code == -ENOMEM ? -ENOMEM : -ENOENT;
+        item_free(ret);
+    }
+    return e;
+}
+
+static int ollama_item(struct reach *r, const struct place *p, const struct found *dir,
+                       const struct ref *ref, struct item *ret)
+{
+    return ref->kind == REF_OLLAMA ? folder_item(r, p, dir, ref->at, ret)
+                                   : layer_item(r, p, dir, ref, ret);
 }
 
 static int folder_list(struct reach *r, const struct place *p, const struct found *dir,
@@ -682,7 +946,7 @@ static int below_item(struct reach *r, const struct place *p, const struct found
                    (!p->store && is_repo_in(r, p, dir, name)))) /* shown under its organisation */
         e = -ENOENT;
     if (e == 0)
-        return item_below(r, p, &f, linked, false, ret);
+        e = item_folder(r, p, PLACE_FOLDER, "", linked, &f, ret);
     return e;
 }
 
@@ -707,10 +971,10 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     char first[TREE_NAME_MAX + 1];
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     (void)snprintf(first, sizeof(first), "%.*s-00001-of-%05u" SUFFIX,
-                   (int)(strlen(ref->a) - SPLIT_TAIL), ref->a, ref->shards);
+                   (int)(strlen(ref->at) - SPLIT_TAIL), ref->at, ref->shards);
     int e = reach_open(r, dir, first, REACH_NO_LINKS, &f);
     bool is = e == -ELOOP || (e == 0 && !S_ISDIR(f.st.st_mode));
-    return item_model(r, p, dir, is ? first : ref->a, ret);
+    return item_model(r, p, dir, is ? first : ref->at, ret);
 }
 
 /* Get the item of a name that looks like a model's. A link of this name may lead to a directory,
@@ -759,33 +1023,29 @@ static int org_item(struct reach *r, const struct place *p, const struct found *
 {
     char start[TREE_NAME_MAX + 16];
     CLEANUP(names_free) const struct names *names = NULL;
-    struct found here = *dir;
-    struct place below;
+    CLEANUP(reach_close) struct found here = FOUND_NONE;
     (void)snprintf(start, sizeof(start), REPO_PREFIX "%s--", org);
     int e = names_load(r, dir, &names);
     if (e == 0 && !has_some(r, p, dir, names, start))
         e = -ENOENT;
     if (e == 0)
-        e = place_make(p, PLACE_ORG, NULL, org, false, &below);
-    if (e < 0)
-        return e;
-    here.lent = true;
-    here.path = strdup(dir->path);
-    if (!here.path) {
-        place_free(&below);
-        return -ENOMEM;
-    }
-    return item_folder(r, p, &here, &below, ret);
+        e = reach_open(r, dir, ".", REACH_NO_LINKS, &here);
+    return e < 0 ? e : item_folder(r, p, PLACE_ORG, org, false, &here, ret);
 }
 
 static int revision_item(struct reach *r, const struct place *p, const struct found *dir,
                          const struct ref *ref, struct item *ret)
 {
-    char path[TREE_NAME_MAX];
+    char folder[TREE_NAME_MAX + 1], path[TREE_NAME_MAX];
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    (void)snprintf(path, sizeof(path), "snapshots/%s", ref->b);
-    int e = open_in(r, p, dir, ref->a, path, REACH_NO_LINKS, &f);
-    return e < 0 ? e : item_below(r, p, &f, e > 0, true, ret);
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(ref->at, "/"), ref->at);
+    (void)snprintf(path, sizeof(path), "snapshots/%s", path_name(ref->at));
+    int e = open_in(r, p, dir, folder, path, REACH_NO_LINKS, &f);
+    if (e >= 0)
+        e = item_folder(r, p, PLACE_FOLDER, "", e > 0, &f, ret);
+    if (e == 0)
+        ret->store = ret->place.store = true;
+    return e;
 }
 
 /* ---- the calls ---- */
@@ -850,16 +1110,16 @@ static int item_shown(struct reach *r, const struct place *p, const struct found
     int e;
     switch (ref->kind) {
     case REF_FOLDER:
-        e = below_item(r, p, dir, ref->a, ret);
+        e = below_item(r, p, dir, ref->at, ret);
         break;
     case REF_MODEL:
-        e = model_item(r, p, dir, ref->a, ret);
+        e = model_item(r, p, dir, ref->at, ret);
         break;
     case REF_SPLIT:
         e = split_item(r, p, dir, ref, ret);
         break;
     case REF_ORG:
-        e = org_item(r, p, dir, ref->a, ret);
+        e = org_item(r, p, dir, ref->at, ret);
         break;
     case REF_REVISION:
         e = revision_item(r, p, dir, ref, ret);
@@ -875,19 +1135,12 @@ int place_find(struct reach *r, const struct place *p, const char *name, struct 
     CLEANUP(reach_close) struct found dir = FOUND_NONE;
     CLEANUP(listing_free) struct listing l = LISTING_INIT;
     int e = list(r, p, &dir, &l);
-    size_t low = 0, high = e == 0 ? l.n : 0;
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        if (strcmp(entry_name(&l, mid), name) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (e == 0 && (low == l.n || strcmp(entry_name(&l, low), name) != 0))
+    const size_t i = e == 0 ? listing_find(&l, name) : 0;
+    if (e == 0 && i == l.n)
         e = -ENOENT;
     if (e < 0)
         return e;
-    const struct ref ref = entry_ref(&l, low);
+    const struct ref ref = entry_ref(&l, i);
     return item_shown(r, p, &dir, &ref, ret);
 }
 
@@ -907,29 +1160,10 @@ static int stamp_file(struct reach *r, const struct found *dir, const char *name
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
     /* these errors say nothing about the file */
-    if (is == -ENOMEM || is == -EMFILE || is == -ENFILE)
+    if (is_shortage(is))
         return is;
     *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
     return 0;
-}
-
-/*
- * Return the number of the file of a split model that is named `first` or, if it does not exist, of
- * the next one in the directory; return `shards` if there are no more. Names in between that only
- * look similar are skipped.
- */
-static size_t next_shard(const struct names *names, const char *first, size_t shards)
-{
-    size_t n = strlen(first) - SPLIT_TAIL;
-    for (size_t at = names_from(names, first); at < names->n; at++) {
-        const char *name = name_at(names, at);
-        if (strncmp(name, first, n + 1) != 0)
-            break;
-        if (strlen(name) == n + SPLIT_TAIL && split_count(name) == shards)
-            /* the number has five digits and is not 0 */
-            return strtoul(name + n + 1, NULL, 10) - 1;
-    }
-    return shards;
 }
 
 /* Hash the files of a split model. Its name may claim many more files than exist; the missing files
@@ -943,14 +1177,9 @@ static int stamp_split(struct reach *r, const struct found *dir, const char *nam
         e = 0; /* the directory may be searchable but not readable */
     for (size_t i = 0; e == 0 && i < shards; i++) {
         char *shard = split_sibling(name, i, shards);
-        size_t next = names && shard ? next_shard(names, shard, shards) : i;
-        for (; i < next; i++)
+        if (shard && names && !is_hidden(name) && names_type(names, shard) == DT_UNKNOWN)
             *stamp = tree_identity_with(*stamp, &(struct stat){.st_size = -ENOENT});
-        if (names && shard && next < shards) {
-            free(shard);
-            shard = split_sibling(name, i, shards);
-        }
-        if (i < shards)
+        else
             e = stamp_file(r, dir, shard, stamp);
         free(shard);
     }
@@ -968,25 +1197,10 @@ int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
                   : stamp_file(r, &dir, path_name(path), ret);
 }
 
-int item_stamp(struct reach *r, const struct item *i, uint64_t *ret)
+uint64_t item_key(const struct item *i)
 {
-    if (i->shards || i->error.code)
-        return files_stamp(r, item_files(i), i->shards, ret);
-    *ret = i->kind == ITEM_FOLDER ? 0 : tree_identity_with(0, &i->st);
-    return 0;
-}
-
-/* ---- location ---- */
-
-int item_key(const struct item *i, uint64_t *ret)
-{
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    buf_char(&b, (char)i->kind);
-    buf_char(&b, (char)i->place.kind);
-    if (i->kind == ITEM_FOLDER)
-        buf_add(&b, i->place.path, (size_t)(i->place.passed - i->place.path));
-    else
-        buf_str(&b, i->path);
-    *ret = hash_name(b.data, b.len);
-    return buf_error(&b);
+    const struct place *p = &i->place;
+    const uint64_t hash = i->kind == ITEM_FOLDER ? hash_name(p->path, (size_t)(p->passed - p->path))
+                                                 : hash_name(i->path, strlen(i->path));
+    return hash ^ ((uint64_t)i->kind << 4 | p->kind);
 }

@@ -1,34 +1,255 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the files below a shelf's directory: see reach.h. */
+/* Finds the files below a shelf's directory, and reads the list of mounts: see reach.h. */
 #include "shelf/reach.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/map.h"
 #include "base/hash.h"
-#include "base/lock.h"
+#include "base/map.h"
 #include "base/path.h"
 #include "base/when.h"
 #include "shelf/place.h"
 
 /* Maximum number of links followed in a walk, as in the kernel. */
 #define LINKS_MAX 40
-/* The kernel appends this to the former path of a file that no longer has one. */
-#define DELETED " (deleted)"
+/* Maximum size of the list of mounts, enough for about 100,000 mounts. */
+#define LIST_MAX ((size_t)16 << 20)
 
-/* ---- other mounts ---- */
+/* Read a file to its end, or until there are more than `most` bytes. Closes the descriptor. */
+static int read_all(int fd, size_t most, struct buf *ret)
+{
+    char piece[4096];
+    ssize_t n;
+    do {
+        n = read(fd, piece, sizeof(piece));
+        buf_add(ret, piece, n > 0 ? (size_t)n : 0);
+    } while ((n > 0 || (n < 0 && errno == EINTR)) && ret->len <= most);
+    int e = n < 0 ? -errno : buf_error(ret);
+    (void)close(fd);
+    return e;
+}
+
+/* ---- the list of mounts ---- */
+
+/* Return the next field, which ends at a space or the end of the line and may be empty, or NULL if
+ * there are no more fields. */
+static char *field(char **at)
+{
+    char *start = *at;
+    size_t n = strcspn(start, " ");
+    if (!*start)
+        return NULL;
+    *at = start + n + (start[n] == ' ');
+    start[n] = '\0';
+    return start;
+}
+
+bool mount_parse(char *line, struct mount *ret)
+{
+    enum { ID, PARENT, DEV, ROOT, AT, FLAGS, BEFORE };
+    enum { TYPE, SOURCE, SUPER, BEHIND };
+    char *one[BEFORE], *two[BEHIND], *tag;
+    unsigned major_no, minor_no;
+    for (int i = 0; i < BEFORE; i++)
+        if (!(one[i] = field(&line)))
+            return false;
+    do /* skip any number of tags, then a dash */
+        tag = field(&line);
+    while (tag && strcmp(tag, "-") != 0);
+    for (int i = 0; tag && i < BEHIND; i++)
+        if (!(two[i] = field(&line)))
+            tag = NULL;
+    if (!tag || sscanf(one[DEV], "%u:%u", &major_no, &minor_no) != 2)
+        return false;
+    path_unescape(one[ROOT]);
+    path_unescape(one[AT]);
+    path_unescape(two[TYPE]);
+    path_unescape(two[SOURCE]);
+    *ret = (struct mount){.id = strtol(one[ID], NULL, 10),
+                          .parent = strtol(one[PARENT], NULL, 10),
+                          .dev = makedev(major_no, minor_no),
+                          .root = one[ROOT],
+                          .at = one[AT],
+                          .type = two[TYPE],
+                          .source = two[SOURCE],
+                          .super = two[SUPER]};
+    return true;
+}
+
+/* Return the text after the name of an option in a list, or NULL if the list lacks that option. */
+static const char *option(const char *options, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = options; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '=' || !p[n]))
+            return p + n;
+    return NULL;
+}
+
+bool mount_has(const char *options, const char *name)
+{
+    return option(options, name) != NULL;
+}
+
+long mount_number(const char *options, const char *name)
+{
+    const char *p = option(options, name);
+    return p && p[0] == '=' && p[1] >= '0' && p[1] <= '9' ? strtol(p + 1, NULL, 10) : -1;
+}
+
+bool mount_is_fuse(const struct mount *m)
+{
+    return strcmp(m->type, "fuse") == 0 || strncmp(m->type, "fuse.", 5) == 0;
+}
+
+bool mount_is_ggufs(const struct mount *m)
+{
+    return strcmp(m->type, "fuse.ggufs") == 0;
+}
+
+int mounts_load(struct mounts *ms, long pid)
+{
+    char path[64] = "/proc/self/mountinfo", *line, *end;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    *ms = (struct mounts){0};
+    if (pid)
+        (void)snprintf(path, sizeof(path), "/proc/%ld/mountinfo", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : read_all(fd, LIST_MAX, &text);
+    buf_char(&text, '\0');
+    if (r == 0)
+        r = buf_error(&text);
+    if (r < 0)
+        return r;
+    ms->text = line = (char *)buf_steal(&text);
+    for (; r == 0 && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        r = array_grow(&ms->mount, &ms->cap, ms->n, sizeof(*ms->mount));
+        if (r == 0 && mount_parse(line, &ms->mount[ms->n]))
+            ms->n++;
+    }
+    return r;
+}
+
+void mounts_free(struct mounts *ms)
+{
+    free(ms->mount);
+    free(ms->text);
+}
+
+bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source)
+{
+    return m->dev == dev &&
+           ((at && strcmp(m->at, at) == 0) || (source && strcmp(m->source, source) == 0));
+}
+
+const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
+                              const char *source)
+{
+    for (size_t i = ms->n; i-- > 0;)
+        if (mount_is_of(&ms->mount[i], dev, at, source))
+            return &ms->mount[i];
+    return NULL;
+}
+
+bool path_of_fd(int fd, char ret[PATH_MAX])
+{
+    char link[64];
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = fd < 0 ? -1 : readlink(link, ret, PATH_MAX - 1);
+    ret[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+char *mounts_path(const char *given)
+{
+    char path[PATH_MAX];
+    int fd = open(given, O_PATH | O_CLOEXEC);
+    bool known = path_of_fd(fd, path);
+    if (fd >= 0)
+        (void)close(fd);
+    return known ? strdup(path) : NULL;
+}
+
+const struct mount *mounts_around(const struct mounts *ms, const char *path)
+{
+    struct statx st;
+    /* a user who may not access the mount may ask for nothing else */
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
+        return NULL;
+    for (size_t i = ms->n; i-- > 0;)
+        if ((uint64_t)ms->mount[i].id == st.stx_mnt_id)
+            return &ms->mount[i];
+    errno = ENOENT;
+    return NULL;
+}
+
+const struct mount *mounts_typed(const struct mounts *ms, const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL;
+    const struct mount *found = NULL;
+    size_t longest = 0;
+    if (asprintf(&all, "%s/%s", here ? here : "", path) < 0)
+        all = NULL;
+    const char *p = here || !all ? all : path;
+    for (size_t i = 0; p && i < ms->n; i++) {
+        size_t n = strlen(ms->mount[i].at);
+        if (n >= longest && strncmp(p, ms->mount[i].at, n) == 0 && p[n] == '/' &&
+            p[n + strspn(p + n, "/.")]) {
+            longest = n;
+            found = &ms->mount[i];
+        }
+    }
+    free(all);
+    free(here);
+    return found;
+}
+
+bool mount_is_top(const struct mounts *ms, const struct mount *m)
+{
+    return mounts_around(ms, m->at) == m;
+}
+
+void path_escape(struct buf *out, const char *path)
+{
+    for (const char *p = path; *p; p++)
+        if (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\\')
+            buf_printf(out, "\\%03o", (unsigned)(unsigned char)*p);
+        else
+            buf_char(out, *p);
+}
+
+static bool is_octal(const char *p)
+{
+    for (int i = 0; i < 3; i++)
+        if (p[i] < '0' || p[i] > (i ? '7' : '3'))
+            return false;
+    return true;
+}
+
+void path_unescape(char *text)
+{
+    char *to = text;
+    for (const char *p = text; *p; to++)
+        if (*p == '\\' && is_octal(p + 1)) {
+            *to = (char)((p[1] - '0') << 6 | (p[2] - '0') << 3 | (p[3] - '0'));
+            p += 4;
+        } else {
+            *to = *p++;
+        }
+    *to = '\0';
+}
+
+/* ---- mounts of ggufs ---- */
 
 /* Read the list of mounts if it may have changed. If it cannot be read, the old list is kept, and
  * reading is tried again at the next check. Call with the lock held. Returns 0 or -errno. */
@@ -67,261 +288,132 @@ int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
     int e = see_mounts(r);
     for (size_t i = 0; i < r->seen.n && e == 0; i++) {
         const char *at = r->seen.mount[i].at;
-        if (strncmp(at, path, n) != 0 || at[n] != '/' || !at[n + 1] || strchr(at + n + 1, '/'))
-            continue;
-        buf_char(names, is_ours(r, &r->seen.mount[i]) ? '!' : ' ');
-        buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
+        if (is_ours(r, &r->seen.mount[i]) && strncmp(at, path, n) == 0 && at[n] == '/' &&
+            !strchr(at + n + 1, '/'))
+            buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
     }
     return e < 0 ? e : buf_error(names);
 }
 
 /* ---- a walk ---- */
 
-/* The state of a walk: the current directory and the remaining names. */
 struct walk {
     struct reach *reach;
-    int fd; /* owned; O_PATH; the current directory */
-    dev_t dev;
-    char *path;   /* owned; the directory's real path */
-    char *rest;   /* owned; the remaining names */
-    bool foreign; /* a link was followed that does not belong to the daemon's user */
+    struct found at; /* the current directory */
+    char *rest;      /* owned; the remaining names */
+    bool foreign;    /* a link was followed that does not belong to the daemon's user */
     unsigned links;
 };
 
-static int stat_path_fd(int fd, struct stat *ret)
+/* Get what a walk needs to know about a file, without asking the disk's server. */
+static int look_at(struct found *f)
 {
     struct statx st;
-    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
-              &st) < 0)
+    if (f->fd < 0 || statx(f->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW,
+                           STATX_BASIC_STATS, &st) < 0)
         return -errno;
-    ret->st_dev = makedev(st.stx_dev_major, st.stx_dev_minor);
-    ret->st_uid = st.stx_uid;
-    ret->st_mode = st.stx_mode;
+    f->st.st_dev = makedev(st.stx_dev_major, st.stx_dev_minor);
+    f->st.st_uid = st.stx_uid;
+    f->st.st_mode = st.stx_mode;
     return 0;
 }
 
-/* Return the real path of `name` in the directory with the real path `path`, or NULL with errno.
- * The caller frees it. */
-static char *path_in(const char *path, const char *name)
+/* Begin at a directory that is open, or at "/" if fd is -1. */
+static int begin_at(struct walk *w, int fd, const char *path)
 {
-    char *all;
-    size_t n = strlen(path);
-    if (n + strlen(name) >= PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return NULL;
-    }
-    errno = ENOMEM;
-    if (strcmp(name, "..") == 0) {
-        const char *slash = strrchr(path, '/');
-        return slash && slash != path ? strndup(path, (size_t)(slash - path)) : strdup("/");
-    }
-    return asprintf(&all, "%s/%s", n == 1 ? "" : path, name) < 0 ? NULL : all;
+    reach_close(&w->at);
+    w->at.fd = fd < 0 ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int e = look_at(&w->at);
+    return e == 0 && !(w->at.path = strdup(path)) ? -ENOMEM : e;
 }
 
-/* Continue in another directory. On success, takes ownership of the descriptor and the path. */
-static int step_into(struct walk *w, int fd, char *path, dev_t dev)
+/* Set the real path of `name`, which is in the directory with the real path `dir`. */
+static int set_path(struct found *f, const char *dir, const char *name)
 {
-    if (!path)
-        return -ENOMEM;
-    (void)close(w->fd);
-    free(w->path);
-    w->fd = fd;
-    w->path = path;
-    w->dev = dev;
-    return 0;
+    const int up = (int)(strrchr(dir, '/') - dir);
+    if (strlen(dir) + strlen(name) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    int n = strcmp(name, ".") == 0    ? asprintf(&f->path, "%s", dir)
+            : strcmp(name, "..") == 0 ? asprintf(&f->path, "%.*s", up ? up : 1, dir)
+                                      : asprintf(&f->path, "%s/%s", dir[1] ? dir : "", name);
+    f->path = n < 0 ? NULL : f->path;
+    return n < 0 ? -ENOMEM : 0;
 }
 
-/* Replace a link by the names of its target. */
-static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
+/* Replace a link by the names of its target. Returns 1 or -errno. */
+static int follow(struct walk *w, const struct found *link, const char *rest)
 {
     char target[PATH_MAX], *all;
-    ssize_t n = readlinkat(fd, "", target, sizeof(target) - 1);
+    ssize_t n = readlinkat(link->fd, "", target, sizeof(target) - 1);
     if (n <= 0)
         return n < 0 ? -errno : -ENOENT;
     target[n] = '\0';
-    w->foreign |= owner != geteuid();
+    w->foreign |= link->st.st_uid != geteuid();
     if (++w->links > LINKS_MAX)
         return -ELOOP;
     if (asprintf(&all, "%s/%s", target, rest) < 0)
         return -ENOMEM;
     free(w->rest);
     w->rest = all;
-    if (target[0] != '/')
-        return 0;
-    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct stat st = {0};
-    int r = root < 0 ? -errno : stat_path_fd(root, &st);
-    if (r == 0)
-        r = step_into(w, root, strdup("/"), st.st_dev);
-    if (r < 0 && root >= 0)
-        (void)close(root);
-    return r;
+    int e = target[0] == '/' ? begin_at(w, -1, "/") : 0;
+    return e < 0 ? e : 1;
 }
 
-/* Take the next name from the rest of the walk. *name and *rest point into w->rest. Returns false
- * if there are no more names. */
-static bool next_name(const struct walk *w, char **name, char **rest)
+/* Walk one name. Returns 1 to continue, 0 if it was the last, or -errno. */
+static int step(struct walk *w, enum reach_flags flags)
 {
-    char *p = w->rest + strspn(w->rest, "/");
-    size_t n = strcspn(p, "/");
-    *name = p;
-    *rest = p + n + (p[n] == '/');
-    if (p[n])
-        p[n] = '\0';
-    return n > 0;
-}
-
-/* Walk one name. Returns 1 to continue, 0 if it was the last, or -errno. Unless the result is 1,
- * *ret may be set and must be closed. */
-static int step(struct walk *w, enum reach_flags flags, struct found *ret)
-{
-    char *name, *rest, *path;
-    struct stat st = {0};
-    bool more = next_name(w, &name, &rest), last = rest[strspn(rest, "/")] == '\0';
-    if (!more)
-        return -ENOENT; /* "" */
-    int fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    int r = fd < 0 ? -errno : stat_path_fd(fd, &st);
-    if (r == 0 && st.st_dev != w->dev && reach_barred(w->reach, st.st_dev))
-        r = -EXDEV;
-    if (r == 0 && S_ISLNK(st.st_mode)) {
-        r = flags == REACH_LINKS ? follow(w, fd, rest, st.st_uid) : -ELOOP;
-        (void)close(fd);
-        return r < 0 ? r : 1;
-    }
-    if (r == 0 && !last && !S_ISDIR(st.st_mode))
-        r = -ENOTDIR;
-    path = r == 0 && strcmp(name, ".") != 0 ? path_in(w->path, name)
-           : r == 0                         ? strdup(w->path)
-                                            : NULL;
-    if (r == 0 && !path)
-        r = -errno;
-    if (r == 0 && last) {
-        *ret = (struct found){.fd = fd, .path = path, .linked = w->links > 0};
-        if (fstat(fd, &ret->st) < 0)
-            return -errno;
-        const bool out = w->links && !reach_holds(w->reach, path);
-        return out && w->reach->strict && w->foreign ? -EACCES : 0;
-    }
-    if (r == 0)
-        r = step_into(w, fd, path, st.st_dev);
-    if (r < 0) {
-        if (fd >= 0)
-            (void)close(fd);
-        return r;
-    }
-    memmove(w->rest, rest, strlen(rest) + 1);
-    return 1;
-}
-
-/* Pass the file that was found to the caller, or close it if e is an error. Returns e. */
-static int give(int e, struct found *f, struct found *ret)
-{
+    char *name = w->rest + strspn(w->rest, "/"), *rest = name + strcspn(name, "/");
+    CLEANUP(reach_close) struct found next = FOUND_NONE;
+    if (*rest)
+        *rest++ = '\0';
+    const bool last = rest[strspn(rest, "/")] == '\0';
+    if (!*name)
+        return -ENOENT;
+    next.fd = openat(w->at.fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int e = look_at(&next);
+    if (e == 0 && next.st.st_dev != w->at.st.st_dev && reach_barred(w->reach, next.st.st_dev))
+        e = -EXDEV;
+    if (e == 0 && S_ISLNK(next.st.st_mode))
+        return flags == REACH_LINKS ? follow(w, &next, rest) : -ELOOP;
+    if (e == 0 && !last && !S_ISDIR(next.st.st_mode))
+        e = -ENOTDIR;
     if (e == 0)
-        *ret = *f;
-    else
-        reach_close(f);
-    return e;
+        e = set_path(&next, w->at.path, name);
+    if (e == 0 && last && fstat(next.fd, &next.st) < 0)
+        e = -errno;
+    if (e < 0)
+        return e;
+    const struct found before = w->at;
+    w->at = next;
+    next = before;
+    memmove(w->rest, rest, strlen(rest) + 1);
+    return !last;
 }
 
 static int walk_from(struct reach *r, int fd, const char *path, const char *names,
                      enum reach_flags flags, struct found *ret)
 {
-    struct stat st = {0};
-    struct walk w = {.reach = r,
-                     .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
-                     .path = strdup(path),
-                     .rest = strdup(names)};
-    struct found f = FOUND_NONE;
-    int e = w.fd < 0 ? -errno : !w.path || !w.rest ? -ENOMEM : stat_path_fd(w.fd, &st);
-    w.dev = st.st_dev;
+    struct walk w = {.reach = r, .at = FOUND_NONE, .rest = strdup(names)};
+    int e = w.rest ? begin_at(&w, fd, path) : -ENOMEM;
     if (e == 0)
         do
-            e = step(&w, flags, &f);
+            e = step(&w, flags);
         while (e > 0);
-    if (w.fd >= 0)
-        (void)close(w.fd);
-    free(w.path);
+    if (e == 0 && r->strict && w.foreign && !reach_holds(r, w.at.path))
+        e = -EACCES;
     free(w.rest);
-    return give(e, &f, ret);
-}
-
-/* ---- the calls ---- */
-
-/*
- * Find a file `below` the directory `from` with one call that enters no mount, which works for most
- * files. With RESOLVE_NO_SYMLINKS, a link at the end is itself found, otherwise its target. Returns
- * 0 with ret->fd and ret->st set, or -errno.
- */
-static int find_at_once(int from, const char *below, uint64_t resolve, struct found *ret)
-{
-    const bool links = !(resolve & RESOLVE_NO_SYMLINKS);
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (links ? 0 : O_NOFOLLOW),
-                           .resolve =
-                               resolve | RESOLVE_NO_XDEV | RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    struct found f = {.fd = (int)syscall(SYS_openat2, from, below, &how, sizeof(how))};
-    return give(f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
-}
-
-/* Return the real path of a file that was found through links, or NULL if the kernel knows none. */
-static char *path_of(const struct found *f)
-{
-    char link[64], path[PATH_MAX];
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", f->fd);
-    ssize_t n = readlink(link, path, sizeof(path) - 1);
-    const size_t end = strlen(DELETED);
-    if (n < 0 || ((size_t)n > end && memcmp(path + n - end, DELETED, end) == 0))
-        return NULL;
-    path[n] = '\0';
-    return strdup(path);
-}
-
-/* Find a file through links that stay in the shelf's directory and on its disk. Returns 0, or
- * -errno, in which case a walk is needed. */
-static int open_linked(struct reach *r, const char *path, struct found *ret)
-{
-    struct found f = FOUND_NONE;
-    const char *below = path + strlen(r->path);
-    int e = find_at_once(r->fd, below + strspn(below, "/"), 0, &f);
-    f.path = e == 0 ? path_of(&f) : NULL;
-    if (e == 0 && !(f.path && reach_holds(r, f.path)))
-        e = -EXDEV;
-    f.linked = true;
-    return give(e, &f, ret);
-}
-
-/* Find a file without a walk. Returns 1 if found, 0 if a walk is needed, or -errno. */
-static int open_at_once(struct reach *r, const struct found *dir, const char *name,
-                        enum reach_flags flags, struct found *ret)
-{
-    const char *base = dir ? dir->path : r->path;
-    struct found f = FOUND_NONE;
-    if (strcmp(name, ".") == 0 || strstr(name, "..") || strstr(name, "//") || name[0] == '/')
-        return 0;
-    int e = find_at_once(dir ? dir->fd : r->fd, name, RESOLVE_NO_SYMLINKS, &f);
-    bool link = e == 0 && S_ISLNK(f.st.st_mode);
-    if (e < 0) /* with these errors, a walk would fail as well */
-        return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE ? e
-                                                                                             : 0;
-    f.path = path_in(base, name);
-    if (!link && f.path) {
-        *ret = f;
-        return 1;
-    }
-    e = !f.path ? -errno : flags == REACH_NO_LINKS ? -ELOOP : 0;
-    if (e == 0 && reach_holds(r, f.path))
-        e = open_linked(r, f.path, ret) == 0;
-    reach_close(&f);
+    w.at.linked = w.links > 0;
+    if (e == 0)
+        *ret = w.at;
+    else
+        reach_close(&w.at);
     return e;
 }
 
 int reach_open(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
                struct found *ret)
 {
-    int e = open_at_once(r, dir, name, flags, ret);
-    e = e > 0   ? 0
-        : e < 0 ? e
-                : walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, ret);
+    int e = walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, ret);
     if (e == 0 && dir && dir->linked)
         ret->linked = true;
     return e;
@@ -334,27 +426,13 @@ bool reach_holds(const struct reach *r, const char *path)
 
 int reach_again(struct reach *r, const char *path, struct found *ret)
 {
-    struct found f = FOUND_NONE;
-    if (strcmp(path, r->path) == 0) { /* the shelf's directory, which is open */
-        f = (struct found){.fd = r->fd, .path = strdup(path), .lent = true};
-        return give(!f.path ? -ENOMEM : fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
-    }
-    if (reach_holds(r, path)) {
-        const char *below = path + strlen(r->path);
-        below += strspn(below, "/");
-        if (find_at_once(r->fd, below, RESOLVE_NO_SYMLINKS, &f) == 0 && !S_ISLNK(f.st.st_mode) &&
-            (f.path = strdup(path)))
-            return give(0, &f, ret);
-        reach_close(&f);
-        return walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, ret);
-    }
-    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0)
-        return -errno;
-    int e = walk_from(r, root, "/", path[1] ? path + 1 : ".", REACH_NO_LINKS, ret);
-    (void)close(root);
+    const bool here = reach_holds(r, path);
+    const char *names = here ? path + strlen(r->path) : path;
+    names += strspn(names, "/");
+    int e = walk_from(r, here ? r->fd : -1, here ? r->path : "/", *names ? names : ".",
+                      REACH_NO_LINKS, ret);
     if (e == 0)
-        ret->linked = true;
+        ret->linked = !here;
     return e;
 }
 
@@ -381,7 +459,7 @@ int reach_read(const struct found *f)
 
 void reach_close(struct found *f)
 {
-    if (f->fd >= 0 && !f->lent)
+    if (f->fd >= 0)
         (void)close(f->fd);
     free(f->path);
     *f = FOUND_NONE;
@@ -415,7 +493,7 @@ void reach_end(struct reach *r)
     free(r->path);
     mounts_free(&r->seen);
     for (size_t i = 0; i < KEPT_MAX; i++)
-        names_free(&(const struct names *){r->kept[i]});
+        names_free(&r->kept[i]);
     lock_destroy(&r->lock);
 }
 
@@ -450,20 +528,13 @@ uint8_t names_type(const struct names *n, const char *text)
     return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
 }
 
-/* Mark mount points among the names: one of a ggufs loses its type, and a file that is a mount
- * point is treated like a link, because it is on another disk. */
+/* Let the mount points of ggufs lose their type. */
 static void bar_mounts(const struct buf *mounts, struct names *n)
 {
     const char *p = buf_text(mounts), *end = buf_text_end(mounts);
-    for (; p && p < end; p += strlen(p) + 1) {
-        size_t i = names_from(n, p + 1);
-        if (i == n->n || strcmp(name_at(n, i), p + 1) != 0)
-            continue;
-        if (*p == '!')
+    for (size_t i; p < end; p += strlen(p) + 1)
+        if ((i = names_from(n, p)) < n->n && strcmp(name_at(n, i), p) == 0)
             n->name[i].type = DT_UNKNOWN;
-        else if (n->name[i].type == DT_REG)
-            n->name[i].type = DT_LNK;
-    }
 }
 
 static int add_name(struct reach *r, const struct found *dir, const struct dirent *d,
@@ -515,9 +586,16 @@ static bool same_time(struct timespec a, struct timespec b)
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-static void names_unref(struct names *n)
+const struct names *names_ref(const struct names *n)
 {
-    if (!n || --n->refs)
+    (void)atomic_fetch_add(&((struct names *)n)->refs, 1);
+    return n;
+}
+
+void names_free(const struct names *const *p)
+{
+    struct names *n = (struct names *)*p;
+    if (!n || atomic_fetch_sub(&n->refs, 1) != 1)
         return;
     struct listing *made = atomic_load(&n->made);
     if (made)
@@ -528,66 +606,45 @@ static void names_unref(struct names *n)
     free(n);
 }
 
-const struct names *names_ref(const struct names *n)
-{
-    LOCKED(&n->reach->lock);
-    ((struct names *)n)->refs++;
-    return n;
-}
-
-void names_free(const struct names *const *n)
-{
-    if (!*n)
-        return;
-    LOCKED(&(*n)->reach->lock);
-    names_unref((struct names *)*n);
-}
-
-/*
- * Get a reference to the cached names of a directory if they are current, and make them the most
- * recently used. `mounts` is a hash of the mount points in the directory. Returns NULL if there are
- * none.
- */
-static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
+/* Get a reference to the cached names of a directory if they are current, and make them the most
+ * recently used; else NULL. `mounts` is a hash of the mount points in the directory. */
+static const struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
     LOCKED(&r->lock);
     for (size_t i = 0; i < KEPT_MAX && r->kept[i]; i++) {
-        struct names *n = r->kept[i];
+        const struct names *n = r->kept[i];
         if (n->dev != st->st_dev || n->ino != st->st_ino || n->mounts != mounts ||
             !same_time(n->mtime, st->st_mtim) || !same_time(n->ctime, st->st_ctim) ||
             (n->far && when_past(&n->read, 1)))
             continue;
         memmove(&r->kept[1], &r->kept[0], i * sizeof(r->kept[0]));
         r->kept[0] = n;
-        n->refs++;
-        return n;
+        return names_ref(n);
     }
     return NULL;
 }
 
 /* Cache names as the most recently used. They replace earlier names of their directory, and those
  * beyond the limits. */
-static void keep(struct reach *r, struct names *n)
+static void keep(struct reach *r, const struct names *n)
 {
-    struct names *before[KEPT_MAX];
-    size_t kept = 1, bytes = n->texts.cap;
+    const struct names *kept[KEPT_MAX] = {n};
+    size_t count = 1, bytes = n->texts.cap;
     if (bytes > KEPT_BYTES)
         return;
+    (void)names_ref(n);
     LOCKED(&r->lock);
-    memcpy(before, r->kept, sizeof(before));
-    memset(r->kept, 0, sizeof(r->kept));
-    r->kept[0] = n;
-    n->refs++;
-    for (size_t i = 0; i < KEPT_MAX && before[i]; i++) {
-        struct names *old = before[i];
-        if (kept == KEPT_MAX || bytes + old->texts.cap > KEPT_BYTES ||
+    for (size_t i = 0; i < KEPT_MAX && r->kept[i]; i++) {
+        const struct names *old = r->kept[i];
+        if (count == KEPT_MAX || bytes + old->texts.cap > KEPT_BYTES ||
             (old->dev == n->dev && old->ino == n->ino)) {
-            names_unref(old);
+            names_free(&old);
             continue;
         }
-        r->kept[kept++] = old;
+        kept[count++] = old;
         bytes += old->texts.cap;
     }
+    memcpy(r->kept, kept, sizeof(kept));
 }
 
 /* Load the names; `mounts` comes from reach_mounts_in(). */
@@ -629,7 +686,6 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
     if (!n)
         return -ENOMEM;
     n->refs = 1;
-    n->reach = r;
     *ret = n;
     e = load(r, dir, &mounts, n);
     if (e < 0) {
@@ -648,17 +704,7 @@ bool is_shortage(int e)
 
 int read_small(const struct found *f, size_t most, struct buf *ret)
 {
-    char piece[4096];
-    ssize_t n = 0;
     int fd = S_ISREG(f->st.st_mode) ? reach_read(f) : -EINVAL;
-    if (fd < 0)
-        return fd;
-    do {
-        n = read(fd, piece, sizeof(piece));
-        buf_add(ret, piece, n > 0 ? (size_t)n : 0);
-    } while ((n > 0 || (n < 0 && errno == EINTR)) && ret->len <= most &&
-             ret->len != (size_t)f->st.st_size);
-    int e = n < 0 ? -errno : buf_error(ret);
-    (void)close(fd);
+    int e = fd < 0 ? fd : read_all(fd, most, ret);
     return e == 0 && ret->len > most ? -EFBIG : e;
 }

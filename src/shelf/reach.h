@@ -19,15 +19,75 @@
 #ifndef SHELF_REACH_H
 #define SHELF_REACH_H
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/lock.h"
+#include "base/buf.h"
 #include "base/err.h"
-#include "shelf/mounts.h"
+#include "base/lock.h"
+
+/* ---- the kernel's list of mounts (/proc/PID/mountinfo), which is read without accessing them ---- */
+
+/* A mount. The texts point into the parsed line and are not trusted. */
+struct mount {
+    long id, parent;
+    dev_t dev; /* device of the file system */
+    /* the mounted part of the file system: "/", or the directory of a bind mount */
+    const char *root;
+    const char *at;     /* the mount point */
+    const char *type;   /* type of the file system: fuse.ggufs ... */
+    const char *source; /* for ggufs: the model, unless fsname= was given */
+    const char *super;  /* options of the file system: ro, user_id= ... */
+};
+
+/* Mounts in the order in which they were made. */
+struct mounts {
+    struct mount *mount; /* owned */
+    size_t n, cap;
+    char *text; /* owned; the parsed lines */
+};
+
+/* Parse a line of mountinfo, modifying it. Returns false if it is none. */
+bool mount_parse(char *line, struct mount *ret);
+/* Returns true if a list of options, such as `super`, contains this option. */
+bool mount_has(const char *options, const char *name);
+/* Return the number after NAME= in a list of options, or -1 if the list lacks that option. */
+long mount_number(const char *options, const char *name);
+bool mount_is_fuse(const struct mount *m);
+/* Returns true if the type is that of ggufs. A mount made with -o subtype= has another type. */
+bool mount_is_ggufs(const struct mount *m);
+
+/* Load the mounts visible to a process; pid 0 is this process. Free ms in any case. */
+int mounts_load(struct mounts *ms, long pid);
+void mounts_free(struct mounts *ms);
+/* Returns true if a mount is of the file system `dev`, whose number may have been reused, and is on
+ * `at` or has this source (either may be NULL). The second function returns the last such mount. */
+bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source);
+const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
+                              const char *source);
+/* Return the real path of a possible mount point, which the caller frees, without accessing its file
+ * system. Returns NULL with errno on failure; ENOTCONN means inside a dead mount. */
+char *mounts_path(const char *given);
+/* Get the real path of an open file, "" if it is not known. Returns true if it is. */
+bool path_of_fd(int fd, char ret[PATH_MAX]);
+/* Return the mount that contains this real path, or NULL with errno. */
+const struct mount *mounts_around(const struct mounts *ms, const char *path);
+/* Return the innermost mount above a path as typed, or NULL if there is only the root mount. No
+ * directory on the way is accessed, because a daemon may not answer. */
+const struct mount *mounts_typed(const struct mounts *ms, const char *path);
+/* Returns true if no other mount covers this one. */
+bool mount_is_top(const struct mounts *ms, const struct mount *m);
+
+/* Append a path with octal escapes (\ooo) for white space and backslashes. The second function
+ * undoes that in place. */
+void path_escape(struct buf *out, const char *path);
+void path_unescape(char *text);
+
+/* ---- a shelf's directory ---- */
 
 /* The maximum number of directories whose names are cached, and the maximum size of these names in
  * bytes. */
@@ -46,7 +106,8 @@ struct reach {
     int mounts;         /* owned; /proc/self/mountinfo, for which poll(2) reports changes; or -1 */
     struct mounts seen; /* the mounts at the last check; protected by lock */
     bool stale;         /* the last check failed; protected by lock */
-    struct names *kept[KEPT_MAX]; /* references, the most recently used first; protected by lock */
+    /* references, the most recently used first; protected by lock */
+    const struct names *kept[KEPT_MAX];
 };
 
 /* A file that was found. */
@@ -55,7 +116,6 @@ struct found {
     char *path;     /* owned; the real path */
     struct stat st; /* its state when it was found */
     bool linked;    /* a link was followed */
-    bool lent;      /* fd belongs to the reach */
 };
 
 #define FOUND_NONE ((struct found){.fd = -1})
@@ -85,8 +145,8 @@ bool reach_holds(const struct reach *r, const char *path);
 /* Returns true if this device is a mount of ggufs, in which nothing may be accessed, or if that
  * cannot be found out. */
 bool reach_barred(struct reach *r, dev_t dev);
-/* Get the names of the mount points in the directory with this real path. Each is terminated, and
- * preceded by '!' for a mount of ggufs and by ' ' for any other. Returns 0 or -errno. */
+/* Get the names, each with its terminator, of the mount points of ggufs in the directory with this
+ * real path. Returns 0 or -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);
 
 /* ---- names in directories ---- */
@@ -107,8 +167,7 @@ struct names {
     uint64_t mounts;      /* hash of the mount points in it */
     bool far;             /* it is on another machine, so its times are not reliable */
     struct timespec read; /* when its names were read */
-    struct reach *reach;
-    unsigned refs; /* protected by the reach's lock */
+    atomic_uint refs;
     /* owned: the listing that follows from the names alone (place.h), or NULL */
     _Atomic(struct listing *) made;
 };

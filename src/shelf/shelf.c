@@ -112,7 +112,8 @@ static int model_error(struct shelf *s, uint64_t node, struct buf *out)
 
 static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
-    struct item top = {.kind = ITEM_FOLDER};
+    struct place top = {0};
+    struct item item = {0};
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     uint64_t root;
     if (s->opt.tree.backup)
@@ -121,15 +122,16 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     if (r < 0)
         return r;
     quant_init(); /* must be called before threads open models */
-    r = place_top(&s->reach, &top.place);
-    s->store = r == 0 && place_is_store(&s->reach, &top.place);
+    r = place_top(&s->reach, &top);
+    s->store = r == 0 && place_is_store(&s->reach, &top);
     if (r == 0)
         r = reach_again(&s->reach, s->reach.path, &f);
     if (r == 0)
-        r = item_folder(&s->reach, &top.place, &f, &top.place, &top);
+        r = item_folder(&s->reach, &top, PLACE_FOLDER, "", false, &f, &item);
     if (r == 0)
-        r = slot_of(&s->slots, &top, &root);
-    item_free(&top);
+        r = slot_of(&s->slots, &item, &root);
+    item_free(&item);
+    place_free(&top);
     return r < 0 ? err_set(e, r, "%s", strerror(-r)) : 0;
 }
 
@@ -195,16 +197,12 @@ struct wanted {
     int result;
 };
 
-static int ask_if_edited(struct tree *t, struct wanted *w)
-{
-    return tree_writable(t) && strcmp(tree_path(t), w->path) == 0 ? w->fn(t, w->arg) : -ENOENT;
-}
-
-static void ask_slot(const struct use *u, void *arg)
+static void ask_use(const struct use *u, void *arg)
 {
     struct wanted *w = arg;
-    if (w->result == -ENOENT && tree_edited(u->tree))
-        w->result = ask_if_edited(u->tree, w);
+    if (w->result == -ENOENT && tree_edited(u->tree) && tree_writable(u->tree) &&
+        strcmp(tree_path(u->tree), w->path) == 0)
+        w->result = w->fn(u->tree, w->arg);
 }
 
 /* Find the node at a path of names. On success, its reference must be dropped with shelf_forget()
@@ -244,8 +242,8 @@ int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void
     struct wanted w = {place + 1, fn, arg, -ENOENT};
     uint64_t node;
     if (place[0] == ':') {
-        int r = s->one ? ask_if_edited(s->one, &w) : slots_each(&s->slots, ask_slot, &w);
-        return r < 0 || s->one ? r : w.result;
+        int r = each_use(s, ask_use, &w);
+        return r < 0 ? r : w.result;
     }
     int r = node_at(s, place, &node);
     if (r < 0)
@@ -266,26 +264,16 @@ int shelf_retire(struct shelf *s)
     return each_model(s, tree_retire);
 }
 
-static void stop_use(const struct use *u, void *arg)
+static void stop_use(const struct use *u, void *abandon)
 {
-    (void)arg;
     tree_stop(u->tree);
+    if (*(const bool *)abandon)
+        tree_abandon(u->tree);
 }
 
-static void abandon_use(const struct use *u, void *arg)
+void shelf_stop(struct shelf *s, bool abandon)
 {
-    (void)arg;
-    tree_abandon(u->tree);
-}
-
-void shelf_stop(struct shelf *s)
-{
-    (void)each_use(s, stop_use, NULL);
-}
-
-void shelf_abandon(struct shelf *s)
-{
-    (void)each_use(s, abandon_use, NULL);
+    (void)each_use(s, stop_use, &abandon);
 }
 
 void shelf_unsaved(struct shelf *s, struct buf *out)
@@ -392,8 +380,7 @@ static void tell(const struct use *u, void *arg)
 {
     struct telling *t = arg;
     t->use = *u;
-    if (!u->slot || slot_tell(u->slot))
-        tree_nodes(u->tree, tell_node, t);
+    tree_nodes(u->tree, tell_node, t);
 }
 
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg)
@@ -464,9 +451,8 @@ static char *shard_name(const struct slot *slot, size_t i)
 }
 
 /* Get the target of `source`, or of one of the links in it. */
-static int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out)
+static int source_target(const struct slot *slot, uint32_t extra, struct buf *out)
 {
-    CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
     if (extra >= EXTRA_SHARDS && extra - EXTRA_SHARDS >= slot->shards)
         return -ESTALE;
     if (!slot->shards) {
@@ -475,15 +461,11 @@ static int source_target(struct shelf *s, const struct slot *slot, uint32_t extr
     }
     const char *path = slot_files(slot);
     char *name = shard_name(slot, extra - EXTRA_SHARDS);
-    int r = name ? reach_around(&s->reach, path, &dir) : -ENOMEM;
-    if (r == 0)
-        r = reach_open(&s->reach, &dir, name, REACH_LINKS, &f);
-    if (r == 0)
-        buf_str(out, f.path);
-    else if (r != -ENOMEM)
-        buf_printf(out, "%.*s/%s", (int)(strrchr(path, '/') - path), path, name);
+    if (!name)
+        return -ENOMEM;
+    buf_printf(out, "%.*s/%s", (int)(strrchr(path, '/') - path), path, name);
     free(name);
-    return r == -ENOMEM ? r : buf_error(out);
+    return buf_error(out);
 }
 
 static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struct tree_entry *ret)
@@ -495,7 +477,7 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
     int r = error ? model_error(s, slot->node, &text) : 0;
     if (error && r != 1)
         return r == 0 ? -ENOENT : r;
-    if (!folder && !error && (r = source_target(s, slot, extra, &text)) < 0)
+    if (!folder && !error && (r = source_target(slot, extra, &text)) < 0)
         return r;
     slot_facts(slot, &st, &g);
     *ret = plain_entry(ino_in_slot(ino_slot(slot->node), extra_ino(extra)),
@@ -644,7 +626,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
         return r < 0 ? r : tree_readlink(at.use.tree, at.local, out);
     return at.extra == EXTRA_SOURCE && at.use.slot->shards
                ? -EINVAL
-               : source_target(s, at.use.slot, at.extra, out);
+               : source_target(at.use.slot, at.extra, out);
 }
 
 /* ---- directories ---- */
@@ -740,7 +722,7 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
     for (size_t i = (size_t)(*cookie - 2); i < d->list.n; i++) {
         struct ref ref = entry_ref(&d->list, i);
         struct item item = {0};
-        mode_t type = entry_is_folder(&d->list.entry[i]) ? S_IFDIR : S_IFREG;
+        mode_t type = ref.kind != REF_TEXT ? S_IFDIR : S_IFREG;
         const bool here = attrs && ref.sure == REF_HERE, unsure = ref.sure == REF_UNSURE;
         int r =
             here || unsure ? place_item(&d->shelf->reach, &d->at.use.slot->place, &ref, &item) : 0;
@@ -901,13 +883,6 @@ static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file 
     return 0;
 }
 
-static int open_error(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
-{
-    int r = sys_open_changes(flags) ? -EPERM : model_error(s, node, &f->text);
-    f->ops = &file_error;
-    return r == 1 ? 0 : r == 0 ? -ESTALE : r;
-}
-
 /* Keep a tree's slot in use while one of its files is open. */
 static void keep(struct at *at, struct tree_file *f)
 {
@@ -928,12 +903,18 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
     struct tree_file *f = tree_file_new(NULL, 0);
     if (!f)
         return -ENOMEM;
-    r = at.own ? open_own(s, node, flags, f) : open_error(s, at.node, flags, f);
+    if (at.own) {
+        r = open_own(s, node, flags, f);
+    } else {
+        f->ops = &file_error;
+        r = sys_open_changes(flags) ? -EPERM : model_error(s, at.node, &f->text);
+        r = r == 0 ? -ESTALE : r; /* it can be opened by now */
+    }
     if (r < 0)
         (void)tree_release(f);
     else
         *ret = f;
-    return r;
+    return r < 0 ? r : 0;
 }
 
 int shelf_release(struct tree_file *f)

@@ -10,8 +10,7 @@
  *
  * The calls are those of a tree, with the node numbers of the mount. Slot 0 has the directories and
  * texts of the shelf itself (or the model, if it is mounted alone); each other slot is one state of
- * one model's file (slots.h). A model is opened when something in it is requested, opened for
- * editing at its first edit, and closed after a minute without use.
+ * one model's file (slots.h).
  *
  * Any thread may call these functions. No lock is held during disk access.
  */
@@ -45,14 +44,11 @@ struct at {
 
 struct shelf_options {
     struct tree_options tree;
-    /* other users have access to the mount, so links of other users must not lead out of the
-     * directory */
-    bool strict;
+    bool strict; /* as in struct reach */
 };
 
-/* Open a shelf; `path` is that of a model or a directory. */
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
-/* Write pending edits. Returns 0, or -errno if an edit was lost (the reason is logged). */
+/* Write pending edits. Returns 0, or -errno if an edit was lost, which is logged. */
 int shelf_finish(struct shelf *s);
 /*
  * Call fn() with a model's tree, which is opened if it is closed. `place` is the path of the
@@ -66,31 +62,27 @@ int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void
 int shelf_sync(struct shelf *s);
 /* Write pending edits, then let other processes write the models. Call it after the last edit. */
 int shelf_retire(struct shelf *s);
-/* Do for each open tree what tree_stop() and tree_abandon() do. Call these before the end. */
-void shelf_stop(struct shelf *s);
-void shelf_abandon(struct shelf *s);
+/* Do what tree_stop(), and with `abandon` tree_abandon() do. Call it before the end. */
+void shelf_stop(struct shelf *s, bool abandon);
 void shelf_unsaved(struct shelf *s, struct buf *out);
-/* Append lines about backups, like tree_backups(). */
 void shelf_backups(const struct shelf *s, struct buf *out);
 void shelf_close(struct shelf *s);
 
 /* Set the device of the shelf's own mount, on which nothing may be accessed. */
 void shelf_mounted(struct shelf *s, dev_t dev);
-/* Returns true if the shelf is a directory of models. */
 bool shelf_is_folder(const struct shelf *s);
-/* Returns true if anything may be edited. */
 bool shelf_writable(const struct shelf *s);
 const char *shelf_why_not(const struct shelf *s);
 /* Return the real path of the model or directory; it is valid until shelf_close(). */
 const char *shelf_path(const struct shelf *s);
-/* Return a warning, like tree_warning(). A directory has no warnings; those about its models are
- * logged when they are opened. */
+/* Return a warning, like tree_warning(). Those about a directory's models are logged when they are
+ * opened. */
 const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
 /* Call before a call about a node, like tree_look(). Returns true if its model's rights have
- * changed. shelf_nodes() then lists all nodes of such models that the kernel may know. */
+ * changed. shelf_nodes() then lists the nodes that the kernel may know. */
 bool shelf_look(struct shelf *s, uint64_t node);
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
 /* Get the attributes of a node. `file` is an open file of the node, or NULL. */
@@ -104,13 +96,11 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out);
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret);
 void shelf_closedir(struct shelf_dir *d);
 bool shelf_dir_cacheable(const struct shelf_dir *d);
-/* List a directory, like tree_readdir(). */
 int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                   struct tree_entry *ret);
 
-/* ---- open files, and calls that edit: those of a tree ---- */
+/* ---- open files (tree/file.h has the other calls), and calls that edit ---- */
 
-/* tree/file.h has the other calls for an open file, except that shelf_release() ends it. */
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret);
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);

@@ -45,11 +45,8 @@ static bool is_slot_of(const struct slot *slot, const struct item *i)
            slot->store == i->store && slot->behind == i->behind;
 }
 
-/*
- * Find the slot of an item in the state `stamp` or, if that is NULL, the slot of a model that is
- * open and edited, which changes its file's state. Returns NULL if there is no such slot. Call with
- * the lock held.
- */
+/* Find the slot of an item in the state `stamp` or, if that is NULL, the slot of a model that is
+ * open and edited, which changes its file's state. Call with the lock held. */
 static struct slot *find(const struct slots *s, const struct item *i, uint64_t key,
                          const uint64_t *stamp)
 {
@@ -133,12 +130,9 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 
 /* ---- open and closed ---- */
 
-/*
- * Return the maximum number of descriptors that an open model takes: one to read each file, one to
- * edit the first, and those of its directory, of the history's directory, and of a file being
- * written; if tensors are edited, also those of the log of drafts and of a former log that is now a
- * journal.
- */
+/* Return the maximum number of descriptors that an open model takes: one to read each file, one to
+ * edit the first, and those of its directory, the history's, and a file being written; if tensors
+ * are edited, also those of the log of drafts and of a journal. */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
     return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
@@ -174,9 +168,9 @@ static void enlist(struct slots *s, struct slot *slot)
 }
 
 /* Add a line for each note about a model, with its path below the shelf's directory. */
-static void add_notes(const struct slots *s, const struct slot *slot, const struct buf *notes,
-                      struct buf *out)
+static void add_notes(const struct slot *slot, const struct buf *notes, struct buf *out)
 {
+    const struct slots *s = slot->slots;
     const char *name = slot->path;
     char shown[SHOW_MAX];
     if (notes->len == 0)
@@ -226,14 +220,12 @@ static void close_slot(struct slots *s, struct slot *slot)
         lock_drop(&s->reach->lock);
         int e = tree_finish(t);
         tree_notes(t, &notes);
+        tree_close(t);
         lock_take(&s->reach->lock);
         s->failed = s->failed ? s->failed : e;
         slot->notes = notes;
         if (notes.len)
             drop_older_notes(s, slot);
-        lock_drop(&s->reach->lock);
-        tree_close(t);
-        lock_take(&s->reach->lock);
     }
     slot->busy = false;
     unlist(s, slot);
@@ -260,11 +252,9 @@ static bool begin_to_close(struct slot *slot)
     return slot->busy;
 }
 
-/*
- * Start closing models not used for a minute, unused models beyond the limit, and unused models
- * that take too many descriptors. Separate threads close them, because closing a file takes as long
- * as its disk does not answer. Call with the lock held.
- */
+/* Start closing models not used for a minute, and unused models beyond the limits. Separate threads
+ * close them, because closing a file takes as long as its disk does not answer. Call with the lock
+ * held. */
 static void close_idle(struct slots *s)
 {
     const time_t before = slots_now() - SLOT_IDLE;
@@ -285,8 +275,7 @@ static bool sweep(struct pool_job *j, struct timespec *again)
     if (s->stop)
         return false;
     close_idle(s);
-    *again = when_now();
-    again->tv_sec += SLOT_SWEEP;
+    *again = when_after(SLOT_SWEEP * 1000);
     return s->first != NULL;
 }
 
@@ -369,10 +358,11 @@ static void replaces(struct slots *s, const struct slot *slot, const struct item
 
 int slot_of(struct slots *s, struct item *i, uint64_t *ret)
 {
-    uint64_t key, stamp = 0;
-    int e = item_key(i, &key);
-    if (e == 0)
-        e = item_stamp(s->reach, i, &stamp);
+    const uint64_t key = item_key(i);
+    uint64_t stamp = i->kind == ITEM_FOLDER ? 0 : tree_identity_with(0, &i->st);
+    int e = 0;
+    if (i->shards || i->error.code)
+        e = files_stamp(s->reach, i->behind ? i->real : i->path, i->shards, &stamp);
     char *why = e == 0 && i->error.code ? strdup(i->error.msg) : NULL;
     if (e < 0 || (i->error.code && !why))
         return e < 0 ? e : -ENOMEM;
@@ -407,16 +397,7 @@ bool slot_look(struct slot *slot, uint64_t rights)
     LOCKED(&slot->slots->reach->lock);
     bool changed = slot->rights && slot->rights != rights;
     slot->rights = rights;
-    slot->told &= !changed;
     return changed;
-}
-
-bool slot_tell(struct slot *slot)
-{
-    LOCKED(&slot->slots->reach->lock);
-    bool tell = slot->rights && !slot->told;
-    slot->told = true;
-    return tell;
 }
 
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
@@ -466,42 +447,35 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
     lock_drop(&s->reach->lock);
 }
 
-/*
- * Wait for descriptors, because a model that is being closed keeps its descriptors until the end
- * and many models may be opened in a row. Stops waiting when no model has been closed for a second,
- * because they may be on a hanging disk.
- */
-static void wait_for_room(struct slots *s)
+/* Wait until a model that is being closed has returned its descriptors, but only for a second, as
+ * it may be on a hanging disk. Returns true if one has. Call with the lock held; it is released
+ * during the wait. */
+static bool wait_for_close(struct slots *s)
 {
-    struct timespec until;
-    struct opened o = slots_opened(s);
-    unsigned closing;
-    do {
-        closing = o.closing;
-        until = when_now();
-        until.tv_sec += SLOT_PATIENCE / 1000;
-        while (o.closing && o.closing >= closing && o.files > s->files_most &&
-               lock_wait(&s->reach->lock, &s->done, &until))
-            o = slots_opened(s);
-    } while (o.closing < closing);
+    const struct timespec until = when_after(SLOT_PATIENCE);
+    const unsigned before = slots_opened(s).n;
+    struct opened o;
+    while ((o = slots_opened(s)).closing && o.n >= before)
+        if (!lock_wait(&s->reach->lock, &s->done, &until))
+            return false;
+    return o.n < before;
 }
 
-/*
- * Start closing the least recently used model and wait until a model is closed, because no
- * descriptor is left. Returns false if none is closed. Call with the lock held; it is released
- * during the wait.
- */
+/* Wait for descriptors before a model is opened, as many may be opened in a row. */
+static void wait_for_room(struct slots *s)
+{
+    while (slots_opened(s).files > s->files_most && wait_for_close(s))
+        ;
+}
+
+/* Close the least recently used model, because no descriptor is left. Returns false if no model is
+ * closed. */
 static bool make_room(struct slots *s)
 {
-    struct timespec until = when_now();
-    until.tv_sec += SLOT_PATIENCE / 1000;
-    const struct opened before = slots_opened(s);
-    struct opened o = before;
+    const struct opened o = slots_opened(s);
     if (o.oldest)
-        o.closing += begin_to_close(o.oldest);
-    while (o.closing && o.n >= before.n && lock_wait(&s->reach->lock, &s->done, &until))
-        o = slots_opened(s);
-    return o.n < before.n;
+        (void)begin_to_close(o.oldest);
+    return wait_for_close(s);
 }
 
 /* ---- two names of one file ---- */
@@ -523,9 +497,8 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 {
     struct slots *s = arg;
     struct slot *slot;
-    struct timespec until = when_now();
+    const struct timespec until = when_after(SLOT_PATIENCE);
     bool early = true, found = false, waited = false, tried = false;
-    until.tv_sec += SLOT_PATIENCE / 1000;
     lock_take(&s->reach->lock);
     while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
         bool rests = slot && slot_rests(slot);
@@ -592,9 +565,8 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 {
     struct err why = {0};
     struct tree *t = NULL;
-    struct timespec later = when_now();
+    const struct timespec later = when_after(SLOT_SWEEP * 1000);
     int r;
-    later.tv_sec += SLOT_SWEEP;
     slot->busy = true;
     wait_for_room(s);
     do {
@@ -673,8 +645,8 @@ void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     cond_init(&s->done);
     struct rlimit files;
     s->files_most = SLOTS_FILES_MOST;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / SLOTS_FILES_PART < s->files_most)
-        s->files_most = files.rlim_cur / SLOTS_FILES_PART;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 2 < s->files_most)
+        s->files_most = files.rlim_cur / 2;
 }
 
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
@@ -699,38 +671,21 @@ int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), vo
     return all ? 0 : -ENOMEM;
 }
 
-struct telling {
-    const struct slots *slots;
-    struct buf *out;
-};
-
-static void tell_open(const struct use *u, void *arg)
+static void tell_open(const struct use *u, void *out)
 {
-    const struct telling *t = arg;
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     tree_notes(u->tree, &notes);
-    add_notes(t->slots, u->slot, &notes, t->out);
-}
-
-/* Add the notes about closed models. Call with the lock held. */
-static void add_closed(const struct slots *s, struct buf *out)
-{
-    for (struct link *l = table_each(&s->by_node, NULL); l; l = table_each(&s->by_node, l))
-        if (!SLOT_OF(l, by_node)->tree)
-            add_notes(s, SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, out);
+    add_notes(u->slot, &notes, out);
 }
 
 void slots_unsaved(struct slots *s, struct buf *out)
 {
-    struct telling t = {s, out};
     lock_take(&s->reach->lock);
-    const bool finished = s->finished;
-    buf_add(out, s->unsaved.data, s->unsaved.len);
-    if (!finished)
-        add_closed(s, out);
+    for (struct link *l = table_each(&s->by_node, NULL); l; l = table_each(&s->by_node, l))
+        if (!SLOT_OF(l, by_node)->tree)
+            add_notes(SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, out);
     lock_drop(&s->reach->lock);
-    if (!finished)
-        (void)slots_each(s, tell_open, &t);
+    (void)slots_each(s, tell_open, out);
 }
 
 /* Close all trees, including those that were about to be closed, in threads, so that a hanging disk
@@ -759,9 +714,6 @@ int slots_finish(struct slots *s)
         close_slot(s, slot);
         lock_take(&s->reach->lock);
     }
-    if (!s->finished)
-        add_closed(s, &s->unsaved);
-    s->finished = true;
     int failed = s->failed;
     lock_drop(&s->reach->lock);
     return failed;
@@ -776,6 +728,5 @@ void slots_free(struct slots *s)
     }
     table_free(&s->by_node);
     table_free(&s->by_key);
-    buf_free(&s->unsaved);
     cond_destroy(&s->done);
 }

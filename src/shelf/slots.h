@@ -2,21 +2,17 @@
 /*
  * The slots of a shelf; private to the shelf.
  *
- * A slot is a directory, a text of a store, or one state of one model's file (or files). It records
- * the location, and what identified the file when it was found or when its own edits were written.
- * A slot outlives the tree that is opened for a model, so that node numbers stay valid (the next
- * tree continues from them), and the edits that `--unmount` must report stay known. It ends when
- * the tree is closed and the kernel has forgotten its nodes. The number of a model is reused after
- * all others, that of a directory or text never. st_ino depends on the location and the state of
- * the file, so no other file has it.
+ * A slot is a directory, a text of a store, or one state of one model's file (or files). It
+ * outlives the tree that is opened for a model, so that node numbers stay valid (the next tree
+ * continues from them), and the edits that `--unmount` must report stay known. It ends when the
+ * tree is closed and the kernel has forgotten its nodes. The number of a model is reused after all
+ * others, that of a directory or text never.
  *
- * Any thread may use a slot: members marked as protected are protected by the lock of the reach,
- * and all others are constant.
+ * Members marked as protected are protected by the lock of the reach; all others are constant.
  */
 #ifndef SHELF_SLOTS_H
 #define SHELF_SLOTS_H
 
-#include <pthread.h>
 #include <time.h>
 
 #include "base/pool.h"
@@ -27,16 +23,14 @@
 /* Seconds without use after which a model is closed; seconds between checks for such models. */
 #define SLOT_IDLE 60
 #define SLOT_SWEEP 5
-/* Milliseconds that closing a model may take before others are closed or opened in parallel. */
+/* Milliseconds to wait for a model to be closed. */
 #define SLOT_PATIENCE 1000
-/* Maximum number of models that are kept open without use, because each takes some descriptors. */
+/* Maximum number of models that are kept open without use. */
 #define SLOTS_IDLE_MAX 64
-/* Limit on the descriptors of unused models: the number that the process may have, divided by the
- * first of these, and at most the second. */
-#define SLOTS_FILES_PART 2
+/* Maximum number of their descriptors, which is at most half of what the process may have. */
 #define SLOTS_FILES_MOST 448
-/* Number of models that are kept open in spite of that limit, because a program that has looked a
- * name up is about to open it. */
+/* Number of models that are kept open in spite of that, because a program that has looked a name up
+ * is about to open it. */
 #define SLOTS_IDLE_LEAST 8
 /* Seconds before another attempt to open a model that could not be opened. */
 #define SLOT_RETRY 2
@@ -59,7 +53,6 @@ struct slot {
     struct buf notes;
     bool replaced;   /* another file was found at its path, so close it at once */
     uint64_t rights; /* last result of tree_look(); 0: never called */
-    bool told;       /* the kernel knows these rights */
     struct stat st;
     struct grant grant;     /* its access rights */
     struct timespec looked; /* when `grant` was last checked */
@@ -89,8 +82,6 @@ struct slots {
     bool sweeps;           /* `sweep` has joined the pool */
     bool stop;             /* nothing is served any more, so everything is closed */
     int failed;            /* error of an edit that was lost when a model was closed */
-    bool finished;         /* all models were closed, and `unsaved` is complete */
-    struct buf unsaved;    /* once finished: lines that name the edits that are not in the files */
 };
 
 /* Return the path beside which the files of a split model lie. */
@@ -111,10 +102,9 @@ static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
 /* Facts about the open models, including those being closed. Call slots_opened() with the lock
  * held. */
 struct opened {
-    unsigned n, rest, closing; /* number of all, of open and unused, and of models being closed */
-    /* approximate number of descriptors of all and of those being closed */
-    size_t files, closing_files;
-    struct slot *oldest; /* the least recently used of the unused models */
+    unsigned n, rest, closing;   /* number of all, of unused ones, and of those being closed */
+    size_t files, closing_files; /* maximum number of their descriptors */
+    struct slot *oldest;         /* the least recently used of the unused models */
 };
 struct opened slots_opened(const struct slots *s);
 static inline bool slot_rests(const struct slot *slot)
@@ -134,25 +124,19 @@ void slots_free(struct slots *s);
 /* Get the node of an item that was found, counting one more reference of the kernel to it. A new
  * slot takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* Count one more reference of the kernel to a node in a slot that is in use. The second function
- * drops n references to such a node. */
+/* Count one more reference of the kernel to a node in a slot that is in use, or n fewer. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
 /* Begin to use a slot without opening it. Returns 0, or -ESTALE if it does not exist. */
 int slot_hold(struct slots *s, uint64_t node, struct use *ret);
-/*
- * Begin to use a slot with its tree, which is opened if it is closed. Returns 0, -ESTALE if the
- * slot does not exist or the file was changed, or -errno if it cannot be opened; *e gets the reason
- * (e may be NULL).
- */
+/* Begin to use a slot with its tree, which is opened if it is closed. Returns 0, -ESTALE if the
+ * slot does not exist or the file was changed, or -errno with a message. */
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
 void slot_leave(struct use *u); /* u may be empty */
 /* Set the current rights of an open slot, from tree_look(). Returns true if they differ from the
  * previous ones. */
 bool slot_look(struct slot *slot, uint64_t rights);
-/* Returns true once after each true result of slot_look(). */
-bool slot_tell(struct slot *slot);
 /* Get the facts about the slot's file. Its rights are checked again if the last check was more than
  * a second ago. */
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g);

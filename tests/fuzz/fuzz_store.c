@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "shelf/ollama.h"
 #include "shelf/place.h"
 
 static void check_manifest(const uint8_t *data, size_t size)

@@ -409,8 +409,8 @@ class Unmount(Case):
         with Mount(self.model) as at:
             done = run(*mountlib.as_other(GGUFS, '--unmount', at))
             self.assertEqual((done.returncode, done.err),
-                             (1, f'ggufs: {at}: is a mount of user root, which only that user and '
-                              'root can unmount\n'))
+                             (1, f'ggufs: {at}: it is in a mount of user root, whose daemon only that '
+                              'user and root can ask\n'))
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_by_root(self):

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/handle: which reads of a file are made, and when, for a program that reads sequentially. */
+/* mount/ops: which reads of a file are made, and when, for a program that reads sequentially. */
 #include "cu_main.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "mount/handle.h"
+#include "mount/ops.h"
 
 enum { PIECE = 100, PIECES = 16 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "shelf/ollama.h"
+#include "shelf/place.h"
 
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define LAYER(word, digest)                                                                \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/mounts: paths in the kernel's list of mounts. */
+/* shelf/reach: paths in the kernel's list of mounts. */
 #include "cu_main.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "shelf/mounts.h"
+#include "shelf/reach.h"
 #include "mount/daemon.h"
 
 static void test_escape(void)
@@ -64,7 +64,6 @@ static void test_parse(void)
     CU_ASSERT_EQUAL(m.parent, 25);
     CU_ASSERT_EQUAL(m.dev, makedev(0, 77));
     CU_ASSERT_STRING_EQUAL(m.at, "/mnt/a b");
-    CU_ASSERT_STRING_EQUAL(m.flags, "rw,nosuid");
     CU_ASSERT_STRING_EQUAL(m.source, "/models/m\\.gguf");
     CU_ASSERT_TRUE(mount_is_fuse(&m) && mount_is_ggufs(&m));
     CU_ASSERT_TRUE(mount_has(m.super, "ro") && mount_has(m.super, "default_permissions"));
@@ -123,39 +122,6 @@ static void test_load(void)
     mounts_free(&ms);
     CU_ASSERT(mounts_load(&ms, 1L << 30) < 0);
     mounts_free(&ms);
-}
-
-/* If set, statx(2) succeeds without reporting mounts, as before Linux 5.8. */
-static bool old_kernel;
-int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
-int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
-
-int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
-{
-    if (!old_kernel)
-        return __real_statx(dir, path, flags, mask, st);
-    *st = (struct statx){.stx_mask = STATX_BASIC_STATS};
-    return 0;
-}
-
-/* On an old kernel, the last mount at or above a path counts as the topmost. */
-static void test_old_kernel(void)
-{
-    struct mount m[] = {{.at = "/"},    {.at = "/a"},   {.at = "/a/b"},
-                        {.at = "/a/b"}, {.at = "/c/d"}, {.at = "/c"}};
-    static const struct {
-        const char *path;
-        size_t around;
-    } rows[] = {{"/", 0},    {"/ab", 0},    {"/a", 1},   {"/a/bb", 1},
-                {"/a/b", 3}, {"/a/b/c", 3}, {"/c/d", 5}, {"/c", 5}};
-    const struct mounts ms = {.mount = m, .n = sizeof(m) / sizeof(m[0])}, none = {0};
-    old_kernel = true;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        CU_ASSERT_PTR_EQUAL(mounts_around(&ms, rows[i].path), &m[rows[i].around]);
-    for (size_t i = 0; i < ms.n; i++)
-        CU_ASSERT_EQUAL(mount_is_top(&ms, &m[i]), i != 2 && i != 4);
-    CU_ASSERT_PTR_NULL(mounts_around(&none, "/"));
-    old_kernel = false;
 }
 
 /* A daemon is not identified by its mount's number alone, since the number of a mount that has
@@ -220,7 +186,6 @@ static CU_TestInfo tests[] = {
     {"a line is parsed", test_parse},
     {"lines that do not parse", test_parse_nonsense},
     {"the list of this process", test_load},
-    {"a kernel that does not report mounts", test_old_kernel},
     {"the daemon of a mount", test_daemon_of},
     {"a starting daemon", test_daemon_starts},
     CU_TEST_INFO_NULL,

@@ -530,8 +530,9 @@ static void test_replaced(void)
     }
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     CU_ASSERT_TRUE(is_unsaved("m0.gguf: general.name: "));
-    CU_ASSERT_EQUAL(memchr(shelf->slots.unsaved.data, '\n', shelf->slots.unsaved.len),
-                    shelf->slots.unsaved.data + shelf->slots.unsaved.len - 1);
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    shelf_unsaved(shelf, &out);
+    CU_ASSERT_PTR_EQUAL(memchr(out.data, '\n', out.len), out.data + out.len - 1);
     teardown();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/signals: calls interrupted by a signal, before and while a session is served. */
+/* mount/control: calls interrupted by a signal, before and while a session is served. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mount/signals.h"
+#include "mount/control.h"
 
 /* Send a signal once the parent waits. This runs in the child of a process with several threads, so
  * it makes only system calls. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/stops: the pending signals that mean that a program should stop. */
+/* mount/daemon: the pending signals that mean that a program should stop. */
 #include "cu_main.h"
 
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/count.h"
-#include "mount/processes.h"
+#include "mount/daemon.h"
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 
