@@ -177,7 +177,7 @@ static void add(struct control *c, const void *lines, size_t n)
             buf_add(&c->peer[i]->out, lines, n);
 }
 
-/* Add lines to the status, and free them. Call with the lock held. */
+/* Add lines to the status, and free them. */
 static void append(struct control *c, struct buf *lines)
 {
     lock_take(&c->handles->lock);

@@ -79,27 +79,19 @@ struct caught catch_begin(void)
     return c;
 }
 
-/* Return the last line of a text, without a leading "fuse: ". */
-static const char *last_line(char *all)
+void catch_last(int file, char *dst, size_t size)
 {
     static const char *const writers[] = {"ggufs: ", "fuse: ", "fusermount3: "};
-    size_t len = strlen(all);
-    while (len > 0 && all[len - 1] == '\n')
-        all[--len] = '\0';
+    char all[2048];
+    ssize_t n = file < 0 ? 0 : pread(file, all, sizeof(all) - 1, 0);
+    all[n > 0 ? n : 0] = '\0';
+    while (n > 0 && all[n - 1] == '\n')
+        all[--n] = '\0';
     const char *line = strrchr(all, '\n');
     line = line ? line + 1 : all;
     for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++)
         if (strncmp(line, writers[i], strlen(writers[i])) == 0)
             line += strlen(writers[i]);
-    return line;
-}
-
-void catch_last(int file, char *dst, size_t size)
-{
-    char all[2048];
-    ssize_t n = file < 0 ? 0 : pread(file, all, sizeof(all) - 1, 0);
-    all[n > 0 ? n : 0] = '\0';
-    const char *line = last_line(all);
     (void)show_in(dst, size, line, strlen(line));
 }
 

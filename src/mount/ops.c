@@ -85,11 +85,8 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
 
 /* ---- requests that wait ---- */
 
-/*
- * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
- * writer's thread replies. A signal that should stop the waiting program ends only the wait, not
- * the edit.
- */
+/* A request whose reply must wait: the tree takes its struct parked, and another thread replies. A
+ * signal that should stop the waiting program ends only the wait, not the edit. */
 struct parked {
     struct live_wait wait; /* first member: done() gets its address */
     fuse_req_t req;
@@ -97,12 +94,7 @@ struct parked {
     size_t written;         /* for a write: the bytes written */
     uint64_t off;           /* for a read */
     size_t size;
-    /*
-     * For a setattr: the node whose attributes the reply contains; otherwise 0. The writer's thread
-     * can get them, as that waits for nothing that itself waits for that thread. The model stays
-     * open until then.
-     */
-    fuse_ino_t ino;
+    fuse_ino_t ino;             /* for a setattr: the node whose attributes the reply contains */
     struct tree_file *unopened; /* owned; for a truncation without a handle, otherwise NULL */
 };
 
@@ -175,8 +167,8 @@ struct scratch {
     void *bytes; /* owned */
 };
 
-/* Memory kept for the next reads. Whichever of libfuse's threads runs takes the first item, because
- * that is still in the processor's cache. Memory for additional concurrent reads is freed. */
+/* Memory kept for the next reads. Whichever thread runs takes the first item, because that is still
+ * in the processor's cache. */
 static _Atomic(struct scratch *) spare[8];
 
 static void scratch_give(struct scratch *s)
@@ -211,11 +203,8 @@ static struct scratch *scratch_take(size_t size)
 
 /* ---- answers ---- */
 
-/*
- * Reply. The answer may be in the mapping of the model. If a page of that has disappeared, writing
- * the reply fails with EFAULT and the kernel itself ends the request with EIO, so one reply is
- * always enough.
- */
+/* Reply. If the answer is in the mapping of the model, of which a page has disappeared, writing the
+ * reply fails with EFAULT and the kernel itself ends the request with EIO. */
 static void answer_reply(fuse_req_t req, int err, struct reply *a)
 {
     if (err < 0)
@@ -228,11 +217,8 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
 /* The result of a read: answered, answered from a mapping, or not answered yet. */
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
-/*
- * Read and reply. If the file is one that tree_waits() and its content has not been computed yet,
- * w->done() is called later instead (ANSWER_PARKED). The file is not used after the reply, as it
- * may be closed then.
- */
+/* Read and reply. If the content has not been computed yet, w->done() is called later instead. The
+ * file is not used after the reply, as it may be closed then. */
 static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size,
                                  struct live_wait *w)
 {
@@ -311,9 +297,7 @@ struct handle {
     bool writes;
     struct handles *in;
     struct handle *prev, *next; /* protected by the list's lock */
-    /* Properties of the file. */
-    bool waits, ahead; /* tree_waits(), tree_ahead() */
-    atomic_uint refs;  /* one until it is closed, plus one for each reading thread */
+    atomic_uint refs;           /* one until it is closed, plus one for each reading thread */
     /* The rest is protected by the list's lock, which the owner in TAKEN does not need. */
     atomic_uint_least64_t upto; /* where the last read ended */
     atomic_uint run;            /* number of sequential reads, up to that one */
@@ -396,7 +380,7 @@ static void begin(struct handle *h, size_t size)
 }
 
 /* Read and answer now. Returns true if this thread must read ahead. It need not if the answer was
- * in a mapping, because the next one usually is as well, and is sent from there. */
+ * in a mapping, because the next one usually is as well. */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
@@ -470,11 +454,11 @@ static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t 
 void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     struct reply answer;
-    if (h->waits) {
+    if (tree_waits(h->file)) {
         answer_computed(h->file, req, off, size);
         return;
     }
-    if (!h->ahead || !tree_ahead(h->file)) {
+    if (!tree_ahead(h->file)) {
         (void)answer_read(h->file, req, off, size, NULL);
         return;
     }
@@ -526,8 +510,6 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
     h->dir = dir;
     h->writes = writes;
     h->in = l;
-    h->waits = file && tree_waits(file);
-    h->ahead = file && tree_ahead(file);
     atomic_init(&h->refs, 1);
     LOCKED(&l->lock);
     h->next = l->first;
@@ -574,13 +556,11 @@ void handles_end(struct handles *l)
  * ---- access rights that change while a model is mounted ----
  *
  * The kernel caches attributes and checks opens against them. So a thread that holds no locks makes
- * it drop the attributes of each node where they have changed; control_leave() waits for that
- * thread. From then on the daemon also checks each open itself, as the kernel may have allowed it
- * by the old attributes.
+ * it drop the attributes of each node. From then on the daemon also checks each open itself, as the
+ * kernel may have allowed it by the old attributes.
  */
 
-/* Invalidate only attributes: the content has not changed, so its pages stay. For most nodes this
- * fails, since the kernel does not know them. */
+/* Invalidate only attributes, not pages. For nodes that the kernel does not know this fails. */
 static void tell_node(void *arg, uint64_t node)
 {
     const struct mnt *m = arg;

@@ -259,23 +259,16 @@ static int check_numbers(struct mnt_options *o)
     return o->err.code;
 }
 
-static bool is_empty(const char *operand)
-{
-    return operand && !*operand;
-}
-
-/* Check values that fuse_opt_parse() only stores. */
 static int check_values(struct mnt_options *o)
 {
-    if (!o->help && !o->version && !o->model)
-        return err_set(&o->err, -EINVAL, "MODEL and MOUNTPOINT are missing (see ggufs --help)");
-    if (!o->help && !o->version && !o->mountpoint)
-        return err_set(&o->err, -EINVAL, "MOUNTPOINT is missing (see ggufs --help)");
-    const char *empty = is_empty(o->model)        ? "MODEL"
-                        : is_empty(o->mountpoint) ? "MOUNTPOINT"
-                                                  : NULL;
-    if (empty)
-        return err_set(&o->err, -EINVAL, "%s is empty (see ggufs --help)", empty);
+    const bool mounts = !o->help && !o->version;
+    const char *wrong = mounts && !o->model                ? "MODEL and MOUNTPOINT are missing"
+                        : mounts && !o->mountpoint         ? "MOUNTPOINT is missing"
+                        : o->model && !*o->model           ? "MODEL is empty"
+                        : o->mountpoint && !*o->mountpoint ? "MOUNTPOINT is empty"
+                                                           : NULL;
+    if (wrong)
+        return err_set(&o->err, -EINVAL, "%s (see ggufs --help)", wrong);
     return check_words(o);
 }
 
@@ -324,11 +317,8 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
     return r;
 }
 
-/*
- * Add `name=value` to a list of -o options, escaping commas and backslashes in the value. Every
- * reader of such a list (any version of libfuse, and fusermount3) takes the character after a
- * backslash literally, unless it is a digit.
- */
+/* Add `name=value` to a list of -o options. Every reader of such a list (libfuse, fusermount3) takes
+ * the character after a backslash literally. */
 static int add_value(char **opts, const char *name, const char *value)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;

@@ -111,7 +111,7 @@ static bool is_opened_already(const char *mountpoint)
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-/* Return the device that recent kernels tell for a connection; 0: unavailable. */
+/* Return the device of a connection, which recent kernels report; 0: unavailable. */
 static dev_t device_of_connection(int fd)
 {
     static const char label[] = "\nfuse_connection:";
@@ -499,7 +499,7 @@ static void leave_terminal(int *ready)
 }
 
 /* Return true if the file system, which no longer has a daemon, still exists, because it is mounted
- * or, if the kernel tells, was lazily unmounted while files were open. */
+ * or, if the kernel reports that, was lazily unmounted while files were open. */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
     CLEANUP(mounts_free) struct mounts ms;

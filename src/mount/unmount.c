@@ -84,14 +84,10 @@ static int run_fusermount(const char *at, bool lazy, struct err *e)
     char *const argv[] = {name, lazy ? later : now, last, (char *)(uintptr_t)at, NULL};
     posix_spawn_file_actions_t actions;
     pid_t pid;
-    int r = -posix_spawn_file_actions_init(&actions);
-    if (r == 0) {
-        if (file >= 0)
-            r = -posix_spawn_file_actions_adddup2(&actions, file, STDERR_FILENO);
-        if (r == 0)
-            r = -posix_spawnp(&pid, name, &actions, NULL, argv, environ);
-        (void)posix_spawn_file_actions_destroy(&actions);
-    }
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, file, STDERR_FILENO);
+    int r = -posix_spawnp(&pid, name, &actions, NULL, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
     while (r == 0 && waitpid(pid, &status, 0) < 0)
         r = errno == EINTR ? 0 : -errno;
     catch_last(file, said, sizeof(said));
@@ -239,6 +235,7 @@ static bool mount_users(const struct mounts *ms, const struct mount *m, struct b
 
 /* ---- other mount namespaces ---- */
 
+/* Name a process in another mount namespace that still contains the mount. */
 static bool try_namespace(void *arg, long pid)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
@@ -254,24 +251,7 @@ static bool try_namespace(void *arg, long pid)
     return true;
 }
 
-/* Append the same kind of list for a mount that has gone from this mount namespace: the visible
- * processes in other mount namespaces that still contain it. */
-static void mount_lives_on(const struct mount *gone, struct buf *out)
-{
-    struct users u = {.m = gone, .out = out};
-    (void)proc_each("/proc", try_namespace, &u);
-    add_more(&u);
-}
-
 /* ---- --list ---- */
-
-/* A mount, or a daemon whose mount is not visible. */
-struct entry {
-    const char *at, *model, *reason; /* reason: NULL if it is read-write or not known */
-    bool read_only;
-    long pid, user; /* 0, -1: unknown */
-    const char *state;
-};
 
 static const char *state_of(const struct mount *m, const struct daemon *d, long long until)
 {
@@ -287,44 +267,10 @@ static const char *state_of(const struct mount *m, const struct daemon *d, long 
     return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
 }
 
-/* Return the entry for a mount and its daemon, one of which may be NULL. */
-static struct entry entry_of(const struct mount *m, const struct daemon *d, long long until)
+static void add_shown(struct buf *out, const char *before, const char *text)
 {
-    static const struct daemon_status none;
-    const struct daemon_status *s = d ? &d->status : &none;
-    return (struct entry){.at = m ? m->at : s->at,
-                          .model = s->model || !m ? s->model : m->source,
-                          .reason = s->read_only,
-                          .read_only = m ? mount_has(m->super, "ro") : s->read_only != NULL,
-                          .pid = d ? d->pid : 0,
-                          .user = m ? mount_number(m->super, "user_id") : -1,
-                          .state = state_of(m, d, until)};
-}
-
-static void add_shown(struct buf *out, const char *text)
-{
+    buf_str(out, before);
     show_all(out, text, strlen(text));
-}
-
-static void add_line(const struct entry *x, struct buf *out)
-{
-    char name[PROCESS_NAME_MAX];
-    add_shown(out, x->model);
-    buf_str(out, " on ");
-    add_shown(out, x->at);
-    buf_str(out, x->read_only ? ", read-only" : ", read-write");
-    if (x->reason) {
-        buf_str(out, " (");
-        add_shown(out, x->reason);
-        buf_char(out, ')');
-    }
-    if (x->pid)
-        buf_printf(out, ", process %ld", x->pid);
-    else if (x->user >= 0)
-        buf_printf(out, ", user %s", user_name(name, x->user));
-    if (strcmp(x->state, "alive") != 0)
-        buf_printf(out, ", %s", x->state);
-    buf_char(out, '\n');
 }
 
 static void add_number(struct json *j, const char *name, long n, bool known)
@@ -335,28 +281,43 @@ static void add_number(struct json *j, const char *name, long n, bool known)
         json_text(j, name, NULL);
 }
 
-static void add_object(struct json *j, const struct entry *x)
-{
-    json_begin(j, NULL, "{");
-    json_text(j, "mountpoint", x->at);
-    json_text(j, "model", x->model);
-    json_text(j, "mode", x->read_only ? "ro" : "rw");
-    json_text(j, "reason", x->reason);
-    add_number(j, "pid", x->pid, x->pid > 0);
-    add_number(j, "user", x->user, x->user >= 0);
-    json_text(j, "state", x->state);
-    json_end(j);
-}
-
-/* Add an entry, either as an object to a JSON list or as a line. */
+/* Add an object to a JSON list, or a line, for a mount and its daemon, one of which may be NULL. */
 static void add_entry(struct json *j, const struct mount *m, const struct daemon *d,
                       long long until)
 {
-    const struct entry x = entry_of(m, d, until);
-    if (j->depth)
-        add_object(j, &x);
-    else
-        add_line(&x, j->out);
+    static const struct daemon_status none;
+    const struct daemon_status *s = d ? &d->status : &none;
+    const char *at = m ? m->at : s->at, *model = s->model || !m ? s->model : m->source;
+    const bool ro = m ? mount_has(m->super, "ro") : s->read_only != NULL;
+    const long user = m ? mount_number(m->super, "user_id") : -1;
+    const char *state = state_of(m, d, until);
+    char name[PROCESS_NAME_MAX];
+    if (j->depth) {
+        json_begin(j, NULL, "{");
+        json_text(j, "mountpoint", at);
+        json_text(j, "model", model);
+        json_text(j, "mode", ro ? "ro" : "rw");
+        json_text(j, "reason", s->read_only);
+        add_number(j, "pid", d ? d->pid : 0, d != NULL);
+        add_number(j, "user", user, user >= 0);
+        json_text(j, "state", state);
+        json_end(j);
+        return;
+    }
+    add_shown(j->out, "", model);
+    add_shown(j->out, " on ", at);
+    buf_str(j->out, ro ? ", read-only" : ", read-write");
+    if (s->read_only) {
+        add_shown(j->out, " (", s->read_only);
+        buf_char(j->out, ')');
+    }
+    if (d)
+        buf_printf(j->out, ", process %ld", d->pid);
+    else if (user >= 0)
+        buf_printf(j->out, ", user %s", user_name(name, user));
+    if (strcmp(state, "alive") != 0)
+        buf_printf(j->out, ", %s", state);
+    buf_char(j->out, '\n');
 }
 
 static void add_all(const struct mounts *ms, struct daemons *ds, struct json *j)
@@ -530,26 +491,21 @@ static int take_down(const struct target *t, struct err *e)
     return r;
 }
 
-/* Get the next of the daemon's lines, made safe to print. Returns false if there are no more. */
-static bool next_line(const struct buf *lines, size_t *at, char shown[LINE_MAX_SHOWN])
-{
-    const char *text = buf_text(lines) + *at;
-    if (*at >= lines->len)
-        return false;
-    const char *stop = memchr(text, '\n', lines->len - *at);
-    size_t n = stop ? (size_t)(stop - text) : lines->len - *at;
-    (void)show_in(shown, LINE_MAX_SHOWN, text, n);
-    *at += n + 1;
-    return true;
-}
-
+/* Report the daemon's lines, made safe to print: edits in `lost`, backups in the log. */
 static void tell(const char *shown, const struct daemon_status *s, struct buf *lost)
 {
     char line[LINE_MAX_SHOWN];
-    for (size_t at = 0; next_line(&s->lost, &at, line);)
-        buf_printf(lost, "%s: not saved: %s\n", shown, line);
-    for (size_t at = 0; next_line(&s->backups, &at, line);)
-        log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
+    const struct buf *const lists[] = {&s->lost, &s->backups};
+    for (int i = 0; i < 2; i++)
+        for (const char *p = buf_text(lists[i]), *end = buf_text_end(lists[i]); p < end;) {
+            const size_t n = strcspn(p, "\n"); /* the daemon's text ends in a newline */
+            (void)show_in(line, sizeof(line), p, n);
+            if (i == 0)
+                buf_printf(lost, "%s: not saved: %s\n", shown, line);
+            else
+                log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
+            p += n + 1;
+        }
 }
 
 /* Report where a mount that was unmounted here is still being served. Returns 0 if it has only just
@@ -562,7 +518,9 @@ static int lives_on(struct target *t, struct err *e)
         t->gone = when_now();
     if (!t->mount || !when_past(&t->gone, LINE_AFTER) || mount_is_there(t->mount->dev))
         return 0;
-    mount_lives_on(t->mount, &where);
+    struct users u = {.m = t->mount, .out = &where};
+    (void)proc_each("/proc", try_namespace, &u);
+    add_more(&u);
     const char *in = where.len ? "; in that namespace: " : "";
     buf_char(&where, '\0');
     const char *users = buf_error(&where) ? "" : buf_text(&where);

@@ -194,14 +194,14 @@ static int walk_model(struct walk *w, const struct visit *above, const struct it
 
 static int walk_entry(struct walk *w, const struct visit *v, const struct listing *l, size_t n)
 {
-    struct ref ref = entry_ref(l, n);
+    const struct ref ref = l->entry[n].ref;
     struct item i;
     char *label;
     int r = place_item(&w->reach, &v->place, &ref, &i);
     if (r < 0) /* the entry was removed or must not be shown */
         return r == -ENOMEM ? r : 0;
     /* The label is a path, unless a store shows names that differ from those of its directories. */
-    const char *name = v->place.kind != PLACE_FOLDER || ref.kind > REF_SPLIT ? entry_name(l, n)
+    const char *name = v->place.kind != PLACE_FOLDER || ref.kind > REF_SPLIT ? l->entry[n].name
                        : ref.kind == REF_SPLIT                               ? path_name(i.path)
                                                                              : ref.at;
     if (asprintf(&label, "%s%s%s", v->label, v->label[strlen(v->label) - 1] == '/' ? "" : "/",

@@ -195,22 +195,11 @@ static int item_model(struct reach *r, const struct place *p, const struct found
 
 /* ---- listings ---- */
 
-/* Store a text with its terminator. *ret gets its offset. Returns 0 or -ENOMEM. */
-static int add_text(struct buf *texts, const char *text, uint32_t *ret)
-{
-    size_t at = texts->len, n = strlen(text) + 1;
-    if (at + n > UINT32_MAX)
-        return -ENOMEM;
-    buf_add(texts, text, n);
-    *ret = (uint32_t)at;
-    return buf_error(texts);
-}
-
 /* Return the index of an entry by its name as shown, or the number of entries. */
 static size_t listing_find(const struct listing *l, const char *shown)
 {
     size_t i = 0;
-    while (i < l->n && strcmp(entry_name(l, i), shown) != 0)
+    while (i < l->n && strcmp(l->entry[i].name, shown) != 0)
         i++;
     return i;
 }
@@ -220,7 +209,6 @@ static size_t listing_find(const struct listing *l, const char *shown)
 static int listing_add(struct listing *l, const char *name, const struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
-    struct entry e = {.kind = ref->kind, .shards = ref->shards, .sure = ref->sure};
     (void)name_encode(name, strlen(name), shown);
     /* the names of a directory's own files and of the layers of one model differ anyway */
     const bool unique = ref->kind < REF_SPLIT || ref->kind >= REF_LAYER;
@@ -232,27 +220,25 @@ static int listing_add(struct listing *l, const char *name, const struct ref *re
         (void)name_encode(numbered, (size_t)n, shown);
         free(numbered);
     }
-    int r = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry));
-    if (r == 0)
-        r = add_text(&l->texts, shown, &e.name);
-    if (r == 0)
-        r = add_text(&l->texts, ref->at, &e.at);
-    if (r == 0)
-        l->entry[l->n++] = e;
-    return r;
+    const size_t n = strlen(shown) + 1, all = n + strlen(ref->at) + 1;
+    char *text = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry)) == 0 ? malloc(all) : NULL;
+    if (!text)
+        return -ENOMEM;
+    l->entry[l->n] = (struct entry){.name = strcpy(text, shown), .ref = *ref};
+    l->entry[l->n++].ref.at = strcpy(text + n, ref->at);
+    return 0;
 }
 
-static int by_name(const void *a, const void *b, void *texts)
+static int by_name(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
-    return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
 /* Sort the listing once all entries are added. */
 static void sort(struct listing *l)
 {
     if (l->n && !l->of)
-        qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
+        qsort(l->entry, l->n, sizeof(*l->entry), by_name);
 }
 
 /* Get the listing that is kept with the names in a place's directory. Returns false if there is no
@@ -283,20 +269,13 @@ static void listing_keep(const struct names *names, const struct place *p, struc
         free(kept);
 }
 
-struct ref entry_ref(const struct listing *l, size_t i)
-{
-    const struct entry *e = &l->entry[i];
-    return (struct ref){e->kind, e->shards, buf_text(&l->texts) + e->at, e->sure};
-}
-
 void listing_free(struct listing *l)
 {
-    if (l->of) {
-        names_free(&l->of);
-    } else {
+    names_free(&l->of);
+    for (size_t i = 0; i < l->n && !l->of; i++)
+        free(l->entry[i].name);
+    if (!l->of)
         free(l->entry);
-        buf_free(&l->texts);
-    }
     *l = LISTING_INIT;
 }
 
@@ -1092,10 +1071,10 @@ bool place_is_store(struct reach *r, const struct place *p)
     if (place_list(r, p, &l) < 0)
         return false;
     for (size_t i = 0; i < l.n; i++) {
-        bool own = l.entry[i].kind > REF_SPLIT;
+        bool own = l.entry[i].ref.kind > REF_SPLIT;
         some |= own;
         for (size_t k = 0; k < COUNT(hub); k++)
-            own |= strncmp(entry_name(&l, i), hub[k], strlen(hub[k])) == 0;
+            own |= strncmp(l.entry[i].name, hub[k], strlen(hub[k])) == 0;
         others |= !own;
     }
     listing_free(&l);
@@ -1140,8 +1119,7 @@ int place_find(struct reach *r, const struct place *p, const char *name, struct 
         e = -ENOENT;
     if (e < 0)
         return e;
-    const struct ref ref = entry_ref(&l, i);
-    return item_shown(r, p, &dir, &ref, ret);
+    return item_shown(r, p, &dir, &l.entry[i].ref, ret);
 }
 
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)

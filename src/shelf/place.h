@@ -8,7 +8,7 @@
  *     r = place_top(&reach, &top);
  *     r = place_list(&reach, &top, &list);               all names
  *     r = place_find(&reach, &top, "x.gguf", &item);     one name of that listing
- *     r = place_item(&reach, &top, entry_ref(&list, i), &item);     what an entry stands for
+ *     r = place_item(&reach, &top, &list.entry[i].ref, &item);     what an entry stands for
  *
  * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes them. Whether
  * some of its entries are shown is decided only by place_item(), which looks at the files, perhaps
@@ -74,16 +74,13 @@ struct ref {
 };
 
 struct entry {
-    uint32_t name, at; /* offsets of these texts in listing.texts */
-    uint32_t shards;
-    enum ref_kind kind;
-    enum ref_sure sure;
+    char *name; /* owned, with ref.at behind it */
+    struct ref ref;
 };
 
 struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
-    struct buf texts;
     bool wide;              /* it does not follow from the names in the place's directory alone */
     bool store;             /* as in struct place */
     const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
@@ -129,11 +126,6 @@ int place_find(struct reach *r, const struct place *p, const char *name, struct 
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret);
 void item_free(struct item *i);
 
-struct ref entry_ref(const struct listing *l, size_t i);
-static inline const char *entry_name(const struct listing *l, size_t i)
-{
-    return (const char *)l->texts.data + l->entry[i].name;
-}
 void listing_free(struct listing *l);
 
 /* Make an item for a directory in p, which a link leads to if `linked`. Takes its path. Returns 0,

@@ -399,7 +399,7 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
         do
             e = step(&w, flags);
         while (e > 0);
-    if (e == 0 && r->strict && w.foreign && !reach_holds(r, w.at.path))
+    if (e == 0 && r->strict && w.foreign && !path_below(w.at.path, r->path))
         e = -EACCES;
     free(w.rest);
     w.at.linked = w.links > 0;
@@ -419,14 +419,9 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
     return e;
 }
 
-bool reach_holds(const struct reach *r, const char *path)
-{
-    return path_below(path, r->path);
-}
-
 int reach_again(struct reach *r, const char *path, struct found *ret)
 {
-    const bool here = reach_holds(r, path);
+    const bool here = path_below(path, r->path);
     const char *names = here ? path + strlen(r->path) : path;
     names += strspn(names, "/");
     int e = walk_from(r, here ? r->fd : -1, here ? r->path : "/", *names ? names : ".",

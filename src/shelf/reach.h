@@ -51,7 +51,7 @@ struct mounts {
     char *text; /* owned; the parsed lines */
 };
 
-/* Parse a line of mountinfo, modifying it. Returns false if it is none. */
+/* Parse a line of mountinfo, modifying it. Returns false if it is malformed. */
 bool mount_parse(char *line, struct mount *ret);
 /* Returns true if a list of options, such as `super`, contains this option. */
 bool mount_has(const char *options, const char *name);
@@ -140,8 +140,6 @@ int reach_around(struct reach *r, const char *path, struct found *ret);
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
 
-/* Returns true if a real path is that of the shelf's directory or is below it. */
-bool reach_holds(const struct reach *r, const char *path);
 /* Returns true if this device is a mount of ggufs, in which nothing may be accessed, or if that
  * cannot be found out. */
 bool reach_barred(struct reach *r, dev_t dev);

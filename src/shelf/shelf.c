@@ -720,13 +720,13 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
                     struct tree_entry *ret)
 {
     for (size_t i = (size_t)(*cookie - 2); i < d->list.n; i++) {
-        struct ref ref = entry_ref(&d->list, i);
+        const struct ref ref = d->list.entry[i].ref;
         struct item item = {0};
         mode_t type = ref.kind != REF_TEXT ? S_IFDIR : S_IFREG;
         const bool here = attrs && ref.sure == REF_HERE, unsure = ref.sure == REF_UNSURE;
         int r =
             here || unsure ? place_item(&d->shelf->reach, &d->at.use.slot->place, &ref, &item) : 0;
-        (void)strcpy(name, entry_name(&d->list, i));
+        (void)strcpy(name, d->list.entry[i].name);
         *cookie = i + 3;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type}};
         if (r == 0 && here)

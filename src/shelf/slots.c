@@ -10,13 +10,8 @@
 #include <sys/resource.h>
 #include <syslog.h>
 
+#include "base/path.h"
 #include "base/when.h"
-
-static time_t slots_now(void)
-{
-    struct timespec t = when_now();
-    return t.tv_sec;
-}
 
 /* ---- slots ---- */
 
@@ -175,7 +170,7 @@ static void add_notes(const struct slot *slot, const struct buf *notes, struct b
     char shown[SHOW_MAX];
     if (notes->len == 0)
         return;
-    if (reach_holds(s->reach, name))
+    if (path_below(name, s->reach->path))
         name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
     (void)show(shown, name, strlen(name));
     for (struct note n = {0}; unsaved_next(notes, &n);)
@@ -202,7 +197,7 @@ static void close_slot(struct slots *s, struct slot *slot)
 {
     struct buf notes = BUF_INIT;
     lock_take(&s->reach->lock);
-    const bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
+    const bool old = slot->spent || slot->replaced || slot->used <= when_now().tv_sec - SLOT_IDLE;
     lock_drop(&s->reach->lock);
     /* If it was used recently, programs that save a file may need their helpers. */
     const bool idle = tree_idle(slot->tree, old);
@@ -257,7 +252,7 @@ static bool begin_to_close(struct slot *slot)
  * held. */
 static void close_idle(struct slots *s)
 {
-    const time_t before = slots_now() - SLOT_IDLE;
+    const time_t before = when_now().tv_sec - SLOT_IDLE;
     for (struct opened o; (o = slots_opened(s)).oldest;) {
         const bool many = o.files - o.closing_files > s->files_most && o.rest > SLOTS_IDLE_LEAST;
         if (o.rest <= SLOTS_IDLE_MAX && !many && o.oldest->used > before)
@@ -284,7 +279,7 @@ static bool sweep(struct pool_job *j, struct timespec *again)
 static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
 {
     slot->uses++;
-    slot->used = slots_now();
+    slot->used = when_now().tv_sec;
     *ret = (struct use){slot, t};
 }
 
@@ -314,7 +309,7 @@ void slot_leave(struct use *u)
         return;
     struct slots *s = slot->slots;
     LOCKED(&s->reach->lock);
-    slot->used = slots_now();
+    slot->used = when_now().tv_sec;
     if (slot->tree) {
         unlist(s, slot);
         enlist(s, slot);
@@ -593,7 +588,7 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     } else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE) {
         free(slot->why);
         slot->why = strdup(why.msg);
-        slot->failed = slots_now();
+        slot->failed = when_now().tv_sec;
     }
     if (e)
         *e = why;
@@ -624,7 +619,8 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
     bool closed = !slot->tree;
     if (closed && slot->spent)
         r = -ESTALE;
-    else if (closed && slot->why && (!slot->failed || slots_now() - slot->failed < SLOT_RETRY))
+    else if (closed && slot->why &&
+             (!slot->failed || when_now().tv_sec - slot->failed < SLOT_RETRY))
         r = err_set(e, -EIO, "%s", slot->why);
     if (closed && r == 0)
         r = open_slot(s, slot, e);

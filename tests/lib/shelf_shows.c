@@ -35,14 +35,14 @@ static void show_place(struct reach *r, const struct place *p, unsigned depth, s
     CU_ASSERT_EQUAL_FATAL(place_list(r, p, &l), 0);
     for (size_t n = 0; n < l.n; n++) {
         struct item i;
-        struct ref ref = entry_ref(&l, n);
+        const struct ref ref = l.entry[n].ref;
         int e = place_item(r, p, &ref, &i);
         if (e == 0) {
-            check_found(r, p, entry_name(&l, n), &i);
-            show_item(r, &i, entry_name(&l, n), depth, out);
+            check_found(r, p, l.entry[n].name, &i);
+            show_item(r, &i, l.entry[n].name, depth, out);
             item_free(&i);
         } else if (ref.sure != REF_UNSURE || e != -ENOENT) {
-            buf_printf(out, "%*s%s ?\n", (int)(2 * depth), "", entry_name(&l, n));
+            buf_printf(out, "%*s%s ?\n", (int)(2 * depth), "", l.entry[n].name);
         }
     }
     listing_free(&l);

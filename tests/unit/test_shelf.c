@@ -407,7 +407,7 @@ static void test_many(void)
         CU_ASSERT_EQUAL(i.shards, 2);
         item_free(&i);
     }
-    CU_ASSERT_TRUE(alloc_calls() < MANY);
+    CU_ASSERT_TRUE(alloc_calls() < 5 * MANY); /* each of the four listings keeps each name */
     place_free(&p);
     reach_end(&r);
     shelf_top_remove();
@@ -431,10 +431,10 @@ static void test_no_memory(void)
         int e = place_list(&r, &p, &l);
         for (size_t n = 0; e == 0 && n < l.n; n++) {
             struct item i;
-            e = place_find(&r, &p, entry_name(&l, n), &i);
+            e = place_find(&r, &p, l.entry[n].name, &i);
             if (e == 0)
                 item_free(&i);
-            e = e == -ENOENT && !strcmp(entry_name(&l, n), "models--org--name") ? 0 : e;
+            e = e == -ENOENT && !strcmp(l.entry[n].name, "models--org--name") ? 0 : e;
         }
         hit = alloc_disarm();
         CU_ASSERT_TRUE(e == 0 || (hit && e == -ENOMEM));

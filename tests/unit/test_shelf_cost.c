@@ -321,9 +321,9 @@ static void test_layer_names(void)
     CU_ASSERT_EQUAL_FATAL(place_list(&r, &p, &l), 0);
     CU_ASSERT_EQUAL_FATAL(l.n, 4);
     for (size_t n = 0; n < l.n; n++) {
-        CU_ASSERT_STRING_EQUAL(entry_name(&l, n),
+        CU_ASSERT_STRING_EQUAL(l.entry[n].name,
                                ((const char *[]){"license", "license~2", "model", "model~2"})[n]);
-        CU_ASSERT_EQUAL(place_find(&r, &p, entry_name(&l, n), &i), n ? 0 : -ENOENT);
+        CU_ASSERT_EQUAL(place_find(&r, &p, l.entry[n].name, &i), n ? 0 : -ENOENT);
         CU_ASSERT_TRUE(n == 0 || i.kind == (n > 1 ? ITEM_MODEL : ITEM_TEXT));
         if (n)
             item_free(&i);
@@ -393,7 +393,7 @@ static void check_failing(struct reach *r, const struct place *p, const char *wh
     CU_ASSERT_EQUAL(place_list(r, p, &l), shortage ? error : 0);
     failing = NULL;
     for (size_t i = 0; i < l.n; i++)
-        buf_printf(&out, "%s ", entry_name(&l, i));
+        buf_printf(&out, "%s ", l.entry[i].name);
     buf_char(&out, '\0');
     CU_ASSERT_STRING_EQUAL((const char *)out.data, shortage ? "" : want);
     listing_free(&l);
