@@ -59,8 +59,8 @@ struct control {
     int wake;   /* an eventfd */
     int mounts; /* the list of mounts, whose changes poll(2) reports; -1: unavailable */
     struct thread thread;
-    struct handles
-        *handles; /* borrowed; its lock protects the rest, and is not held while /proc is read */
+    struct handles *handles; /* borrowed */
+    /* The rest is protected by mount_lock, which is not held while /proc is read. */
     struct shelf *shelf; /* borrowed */
     bool serves;
     struct cond rested; /* no task is running */
@@ -180,10 +180,10 @@ static void add(struct control *c, const void *lines, size_t n)
 /* Add lines to the status, and free them. */
 static void append(struct control *c, struct buf *lines)
 {
-    lock_take(&c->handles->lock);
+    lock_take(&mount_lock);
     if (!buf_error(lines))
         add(c, lines->data, lines->len);
-    lock_drop(&c->handles->lock);
+    lock_drop(&mount_lock);
     buf_free(lines);
     wake(c->wake);
 }
@@ -276,7 +276,7 @@ static void run_request(void *arg)
     struct peer *p = arg;
     int r = work(p->control, (char *)p->in.data, &p->out, &e);
     add_end(&p->out, r, &e);
-    LOCKED(&p->control->handles->lock);
+    LOCKED(&mount_lock);
     p->state = ANSWERS;
     wake(p->control->wake);
 }
@@ -294,7 +294,7 @@ static bool turn(struct pool_job *j, struct timespec *again)
     (void)again;
     free(j);
     t.fn(t.arg);
-    LOCKED(&t.control->handles->lock);
+    LOCKED(&mount_lock);
     t.control->works--;
     cond_broadcast(&t.control->rested);
     return false;
@@ -340,7 +340,7 @@ static void run_leave(void *arg)
     } else if (c->mounted == GONE)
         buf_str(&b, "held\n");
     append(c, &b);
-    LOCKED(&c->handles->lock);
+    LOCKED(&mount_lock);
     c->mounted = free_now ? FREE : HELD;
     c->lost = lost < 0 ? lost : last < 0 ? last : c->lost;
     c->leaves = false;
@@ -355,9 +355,9 @@ static void look_at_mounts(struct control *c, bool changed)
         const dev_t dev = c->facts.dev;
         if (!changed)
             return;
-        lock_drop(&c->handles->lock);
+        lock_drop(&mount_lock);
         const bool there = mount_is_there(dev);
-        lock_take(&c->handles->lock);
+        lock_take(&mount_lock);
         if (there || !c->serves)
             return;
         c->mounted = GONE;
@@ -399,10 +399,10 @@ static void watch(struct control *c, struct peer *p, const char *file)
 {
     struct file_id id;
     char end;
-    lock_drop(&c->handles->lock);
+    lock_drop(&mount_lock);
     bool holds = sscanf(file, "%x:%x:%" SCNu64 "%c", &id.major, &id.minor, &id.ino, &end) == 3 &&
                  file_is_locked_here(&id);
-    lock_take(&c->handles->lock);
+    lock_take(&mount_lock);
     look_at_mounts(c, true); /* notices an unmount that came before the request */
     buf_add(&p->out, c->status.data, c->status.len);
     buf_str(&p->out, holds ? "holds\nnow\n" : "now\n");
@@ -532,7 +532,7 @@ static void *run(void *arg)
     struct pollfd of[AT_PEERS + PEERS_MOST];
     uint64_t woken;
     thread_name("control");
-    lock_take(&c->handles->lock);
+    lock_take(&mount_lock);
     for (bool last = false; !last;) {
         last = c->stop;
         nfds_t n = gather(c, of);
@@ -540,9 +540,9 @@ static void *run(void *arg)
         int idle = look_if_idle(c), limit = last ? 0 : waits ? LOOK_AGAIN : idle;
         if (!last && signals_kick())
             limit = KICK_AGAIN;
-        lock_drop(&c->handles->lock);
+        lock_drop(&mount_lock);
         int ready = poll(of, n, limit);
-        lock_take(&c->handles->lock);
+        lock_take(&mount_lock);
         c->rests = false;
         if (ready >= 0)
             look_at_mounts(c, of[AT_MOUNTS].revents != 0);
@@ -554,7 +554,7 @@ static void *run(void *arg)
         if (ready >= 0 && of[AT_SOCKET].revents)
             take_client(c);
     }
-    lock_drop(&c->handles->lock);
+    lock_drop(&mount_lock);
     return NULL;
 }
 
@@ -627,12 +627,12 @@ void control_serve(struct control *c, const struct control_facts *facts, struct 
     if (facts->read_only)
         path_line(&b, "read-only", facts->read_only);
     buf_printf(&b, "device %u:%u\nserving\n", major(facts->dev), minor(facts->dev));
-    lock_take(&c->handles->lock);
+    lock_take(&mount_lock);
     c->shelf = s;
     c->serves = s != NULL;
     c->facts = *facts;
     c->looked = when_now();
-    lock_drop(&c->handles->lock);
+    lock_drop(&mount_lock);
     append(c, &b);
 }
 
@@ -643,18 +643,18 @@ int control_wake_fd(const struct control *c)
 
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg)
 {
-    LOCKED(&c->handles->lock);
+    LOCKED(&mount_lock);
     return begin(c, fn, arg);
 }
 
 int control_leave(struct control *c)
 {
-    LOCKED(&c->handles->lock);
+    LOCKED(&mount_lock);
     add(c, "leaving\n", 8);
     wake(c->wake);
     c->serves = false;
     while (c->works)
-        (void)lock_wait(&c->handles->lock, &c->rested, NULL);
+        (void)lock_wait(&mount_lock, &c->rested, NULL);
     return c->lost;
 }
 
@@ -674,10 +674,10 @@ void control_close(struct control *c)
 {
     if (!c)
         return;
-    lock_take(&c->handles->lock);
+    lock_take(&mount_lock);
     add(c, "closed\n", 7);
     c->stop = true;
-    lock_drop(&c->handles->lock);
+    lock_drop(&mount_lock);
     wake(c->wake);
     thread_join(&c->thread);
     control_free(c);

@@ -61,8 +61,8 @@ struct control_facts {
     unsigned idle;         /* seconds without open files after which it is unmounted; 0: never */
 };
 
-/* Begin to listen. `h` holds the mount's handles; its lock also protects the control. If no socket
- * can be made, commands do not find the daemon. */
+/* Begin to listen. `h` holds the mount's handles. If no socket can be made, commands do not find the
+ * daemon. */
 int control_begin(const char *mountpoint, struct handles *h, struct control **ret, struct err *e);
 void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s);
 /* Return the eventfd that wakes the socket's thread, which then calls signals_kick(). */

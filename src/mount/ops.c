@@ -296,9 +296,9 @@ struct handle {
     struct shelf_dir *dir;
     bool writes;
     struct handles *in;
-    struct handle *prev, *next; /* protected by the list's lock */
+    struct handle *prev, *next; /* protected by mount_lock */
     atomic_uint refs;           /* one until it is closed, plus one for each reading thread */
-    /* The rest is protected by the list's lock, which the owner in TAKEN does not need. */
+    /* The rest is protected by mount_lock, which the owner in TAKEN does not need. */
     atomic_uint_least64_t upto; /* where the last read ended */
     atomic_uint run;            /* number of sequential reads, up to that one */
     _Atomic(enum ahead) state;
@@ -386,7 +386,7 @@ static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t si
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
     if (mapped || atomic_load(&h->run) < RUN_MIN)
         return false;
-    LOCKED(&h->in->lock);
+    LOCKED(&mount_lock);
     if (h->state == AHEAD_BUSY || h->state == AHEAD_TAKEN ||
         (h->state == AHEAD_READY && h->off == h->upto))
         return false;
@@ -410,14 +410,14 @@ static void go_ahead(struct handle *h)
     for (;;) {
         struct reply answer;
         int err = prepare(h, &answer);
-        lock_take(&h->in->lock);
+        lock_take(&mount_lock);
         const fuse_req_t req = h->waiting;
         const size_t size = h->waiting_size;
         const uint64_t off = h->off;
         h->waiting = NULL;
         h->answer = answer;
         h->state = err < 0 ? AHEAD_NONE : req ? AHEAD_TAKEN : AHEAD_READY;
-        lock_drop(&h->in->lock);
+        lock_drop(&mount_lock);
         if (req && err == 0)
             answer_ready(h, req, size, &answer);
         else if (!req || !answer_now(h, req, off, size))
@@ -432,7 +432,7 @@ static void go_ahead(struct handle *h)
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
 {
-    lock_take(&h->in->lock);
+    lock_take(&mount_lock);
     enum ahead how = h->state;
     if (how == AHEAD_TAKEN || h->off != off || h->size < size)
         how = AHEAD_NONE;
@@ -447,7 +447,7 @@ static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t 
         *answer = h->answer;
         h->state = AHEAD_TAKEN;
     }
-    lock_drop(&h->in->lock);
+    lock_drop(&mount_lock);
     return how;
 }
 
@@ -475,20 +475,20 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 
 bool handles_edit(struct handles *l)
 {
-    LOCKED(&l->lock);
+    LOCKED(&mount_lock);
     l->edits += !l->closed;
     return !l->closed;
 }
 
 void handles_edited(struct handles *l)
 {
-    LOCKED(&l->lock);
+    LOCKED(&mount_lock);
     l->edits--;
 }
 
 bool handles_no_edits(struct handles *l)
 {
-    LOCKED(&l->lock);
+    LOCKED(&mount_lock);
     l->closed |= l->edits == 0;
     return l->closed;
 }
@@ -511,7 +511,7 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
     h->writes = writes;
     h->in = l;
     atomic_init(&h->refs, 1);
-    LOCKED(&l->lock);
+    LOCKED(&mount_lock);
     h->next = l->first;
     if (l->first)
         l->first->prev = h;
@@ -523,7 +523,7 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
 void handle_close(struct handles *l, struct handle *h)
 {
     const bool writes = h->writes;
-    lock_take(&l->lock);
+    lock_take(&mount_lock);
     if (h->prev)
         h->prev->next = h->next;
     else
@@ -531,7 +531,7 @@ void handle_close(struct handles *l, struct handle *h)
     if (h->next)
         h->next->prev = h->prev;
     l->changes++;
-    lock_drop(&l->lock);
+    lock_drop(&mount_lock);
     if (h->file)
         order_after(h->file);
     drop(h);

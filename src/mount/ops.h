@@ -33,18 +33,13 @@
 
 struct handle;
 
+/* Protected by mount_lock. */
 struct handles {
-    struct lock lock;
     struct handle *first;
     unsigned long changes; /* how often a handle was opened or closed */
     unsigned edits;        /* edits begun and not yet ended */
     bool closed;           /* no more edits may begin */
 };
-
-#define HANDLES_INIT      \
-    {                     \
-        .lock = LOCK_INIT \
-    }
 
 /* Make a handle. It owns the opened file or directory and, if it writes, an edit that lasts as long
  * as it is open. If there is no memory, closes the file or directory and returns NULL. */

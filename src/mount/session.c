@@ -611,7 +611,7 @@ static int run_shelf(struct mnt_options *o, struct mnt *m, int ready, struct err
 
 int mnt_run(struct mnt_options *o, struct err *e)
 {
-    struct mnt m = {.handles = HANDLES_INIT};
+    struct mnt m = {0};
     int guard = -1, ready = -1;
     char path[SHOW_MAX];
     log_take_libfuse();

@@ -24,6 +24,8 @@
 /* Maximum size of the list of mounts, enough for about 100,000 mounts. */
 #define LIST_MAX ((size_t)16 << 20)
 
+struct lock mount_lock = LOCK_INIT;
+
 /* Read a file to its end, or until there are more than `most` bytes. Closes the descriptor. */
 static int read_all(int fd, size_t most, struct buf *ret)
 {
@@ -274,7 +276,7 @@ static bool is_ours(const struct reach *r, const struct mount *m)
 
 bool reach_barred(struct reach *r, dev_t dev)
 {
-    LOCKED(&r->lock);
+    LOCKED(&mount_lock);
     bool is = (r->own && dev == r->own) || see_mounts(r) < 0;
     for (size_t i = 0; i < r->seen.n && !is; i++)
         is = r->seen.mount[i].dev == dev && is_ours(r, &r->seen.mount[i]);
@@ -284,7 +286,7 @@ bool reach_barred(struct reach *r, dev_t dev)
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 {
     size_t n = strlen(path) - (path[1] == '\0'); /* only "/" ends in a slash */
-    LOCKED(&r->lock);
+    LOCKED(&mount_lock);
     int e = see_mounts(r);
     for (size_t i = 0; i < r->seen.n && e == 0; i++) {
         const char *at = r->seen.mount[i].at;
@@ -466,7 +468,6 @@ int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
 {
     struct stat st;
     *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1, .stale = true};
-    lock_init(&r->lock);
     r->path = realpath(path, NULL);
     if (!r->path)
         return err_set(e, -errno, "%s", strerror(errno));
@@ -489,7 +490,6 @@ void reach_end(struct reach *r)
     mounts_free(&r->seen);
     for (size_t i = 0; i < KEPT_MAX; i++)
         names_free(&r->kept[i]);
-    lock_destroy(&r->lock);
 }
 
 /* ---- names in directories ---- */
@@ -605,7 +605,7 @@ void names_free(const struct names *const *p)
  * recently used; else NULL. `mounts` is a hash of the mount points in the directory. */
 static const struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
-    LOCKED(&r->lock);
+    LOCKED(&mount_lock);
     for (size_t i = 0; i < KEPT_MAX && r->kept[i]; i++) {
         const struct names *n = r->kept[i];
         if (n->dev != st->st_dev || n->ino != st->st_ino || n->mounts != mounts ||
@@ -628,7 +628,7 @@ static void keep(struct reach *r, const struct names *n)
     if (bytes > KEPT_BYTES)
         return;
     (void)names_ref(n);
-    LOCKED(&r->lock);
+    LOCKED(&mount_lock);
     for (size_t i = 0; i < KEPT_MAX && r->kept[i]; i++) {
         const struct names *old = r->kept[i];
         if (count == KEPT_MAX || bytes + old->texts.cap > KEPT_BYTES ||

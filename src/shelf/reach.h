@@ -97,17 +97,20 @@ void path_unescape(char *text);
 struct names;
 struct listing;
 
+/* Protects what the mount of this process remembers: mounts and names, the state of models that are
+ * opened and closed, handles, and clients. It is not held while a disk is accessed. */
+extern struct lock mount_lock;
+
 struct reach {
     int fd;      /* owned; O_PATH */
     char *path;  /* owned; the real path of the directory */
     bool strict; /* other users have access to the mount, so their links are restricted */
     dev_t own;   /* device of the shelf's own mount; 0: not known yet */
-    struct lock lock;
-    int mounts;         /* owned; /proc/self/mountinfo, for which poll(2) reports changes; or -1 */
-    struct mounts seen; /* the mounts at the last check; protected by lock */
-    bool stale;         /* the last check failed; protected by lock */
-    /* references, the most recently used first; protected by lock */
-    const struct names *kept[KEPT_MAX];
+    int mounts;  /* owned; /proc/self/mountinfo, for which poll(2) reports changes; or -1 */
+    /* Protected by mount_lock: */
+    struct mounts seen;                 /* the mounts at the last check */
+    bool stale;                         /* the last check failed */
+    const struct names *kept[KEPT_MAX]; /* references, the most recently used first */
 };
 
 /* A file that was found. */

@@ -142,7 +142,7 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
     if (!s)
         return err_set(e, -ENOMEM, "no memory");
     s->opt = *o;
-    s->reach = (struct reach){.fd = -1, .mounts = -1, .lock = LOCK_INIT};
+    s->reach = (struct reach){.fd = -1, .mounts = -1};
     slots_init(&s->slots, &s->reach, &s->opt);
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int r = folder ? open_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
@@ -304,9 +304,9 @@ void shelf_close(struct shelf *s)
 
 void shelf_mounted(struct shelf *s, dev_t dev)
 {
-    lock_take(&s->reach.lock);
+    lock_take(&mount_lock);
     s->reach.own = dev;
-    lock_drop(&s->reach.lock);
+    lock_drop(&mount_lock);
 }
 
 bool shelf_is_folder(const struct shelf *s)

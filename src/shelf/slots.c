@@ -196,12 +196,12 @@ static void drop_older_notes(struct slots *s, const struct slot *slot)
 static void close_slot(struct slots *s, struct slot *slot)
 {
     struct buf notes = BUF_INIT;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     const bool old = slot->spent || slot->replaced || slot->used <= when_now().tv_sec - SLOT_IDLE;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     /* If it was used recently, programs that save a file may need their helpers. */
     const bool idle = tree_idle(slot->tree, old);
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     struct tree *t =
         s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* not used in the meantime */
     if (t && !s->stop) { /* keep the numbers with which the next tree continues */
@@ -212,11 +212,11 @@ static void close_slot(struct slots *s, struct slot *slot)
     }
     if (t) {
         slot->tree = NULL;
-        lock_drop(&s->reach->lock);
+        lock_drop(&mount_lock);
         int e = tree_finish(t);
         tree_notes(t, &notes);
         tree_close(t);
-        lock_take(&s->reach->lock);
+        lock_take(&mount_lock);
         s->failed = s->failed ? s->failed : e;
         slot->notes = notes;
         if (notes.len)
@@ -228,7 +228,7 @@ static void close_slot(struct slots *s, struct slot *slot)
         enlist(s, slot); /* at the next sweep, the others come first */
     slots_drop(s, slot);
     cond_broadcast(&s->done);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
 }
 
 static bool closing_turn(struct pool_job *j, struct timespec *again)
@@ -266,7 +266,7 @@ static void close_idle(struct slots *s)
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
-    LOCKED(&s->reach->lock);
+    LOCKED(&mount_lock);
     if (s->stop)
         return false;
     close_idle(s);
@@ -308,7 +308,7 @@ void slot_leave(struct use *u)
     if (!slot)
         return;
     struct slots *s = slot->slots;
-    LOCKED(&s->reach->lock);
+    LOCKED(&mount_lock);
     slot->used = when_now().tv_sec;
     if (slot->tree) {
         unlist(s, slot);
@@ -323,17 +323,17 @@ void slot_leave(struct use *u)
 static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
 {
     struct use u = {0};
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     struct slot *slot = find(s, i, key, NULL);
     if (slot)
         slot_begin(slot, slot->tree, &u);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     if (!slot)
         return false;
     const bool same = !tree_changed(u.tree);
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     slot->spent |= !same;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     slot_leave(&u);
     return same;
 }
@@ -362,7 +362,7 @@ int slot_of(struct slots *s, struct item *i, uint64_t *ret)
     if (e < 0 || (i->error.code && !why))
         return e < 0 ? e : -ENOMEM;
     const bool same = changed_by_edits(s, i, key);
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     struct slot *slot = same ? find(s, i, key, NULL) : NULL;
     if (!slot)
         slot = find(s, i, key, &stamp);
@@ -382,14 +382,14 @@ int slot_of(struct slots *s, struct item *i, uint64_t *ret)
         }
         *ret = slot->node;
     }
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     free(why);
     return slot ? 0 : -ENOMEM;
 }
 
 bool slot_look(struct slot *slot, uint64_t rights)
 {
-    LOCKED(&slot->slots->reach->lock);
+    LOCKED(&mount_lock);
     bool changed = slot->rights && slot->rights != rights;
     slot->rights = rights;
     return changed;
@@ -399,47 +399,47 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
     struct slots *s = slot->slots;
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     bool due = when_past(&slot->looked, LOOK_AGAIN);
     if (due)
         slot->looked = when_now();
     *st = slot->st;
     *g = slot->grant;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
     if (!same) /* not due, or the file is gone or replaced: keep the previous facts */
         return;
     *g = found_grant(s->reach, &f, slot->above);
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     slot->grant = *g;
     if (slot->kind != ITEM_MODEL) /* those of a model belong to its state */
         slot->st = *st = f.st;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
 }
 
 void slot_known(struct slot *slot)
 {
-    LOCKED(&slot->slots->reach->lock);
+    LOCKED(&mount_lock);
     slot->lookups++;
 }
 
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 {
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     struct slot *slot = slots_at(s, node);
     if (slot)
         slot->uses++;
     struct tree *t = slot ? slot->tree : NULL;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     if (t)
         tree_forget(t, local, n); /* this may close a file */
     if (!slot)
         return;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     slot->lookups -= n < slot->lookups ? n : slot->lookups;
     slot_let_go(s, slot);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
 }
 
 /* Wait until a model that is being closed has returned its descriptors, but only for a second, as
@@ -451,7 +451,7 @@ static bool wait_for_close(struct slots *s)
     const unsigned before = slots_opened(s).n;
     struct opened o;
     while ((o = slots_opened(s)).closing && o.n >= before)
-        if (!lock_wait(&s->reach->lock, &s->done, &until))
+        if (!lock_wait(&mount_lock, &s->done, &until))
             return false;
     return o.n < before;
 }
@@ -494,21 +494,21 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     struct slot *slot;
     const struct timespec until = when_after(SLOT_PATIENCE);
     bool early = true, found = false, waited = false, tried = false;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
         bool rests = slot && slot_rests(slot);
         if (rests && (tried || !begin_to_close(slot)))
             break; /* something in it is not written yet */
         tried |= rests;
         found |= slot != NULL;
-        waited = early = lock_wait(&s->reach->lock, &s->done, &until);
+        waited = early = lock_wait(&mount_lock, &s->done, &until);
     }
     if (slot) {
         char shown[SHOW_MAX];
         (void)show(shown, slot->path, strlen(slot->path));
         (void)err_set(why, -EWOULDBLOCK, "the file is edited in this mount as %s", shown);
     }
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     return !slot && (found || waited);
 }
 
@@ -565,9 +565,9 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     slot->busy = true;
     wait_for_room(s);
     do {
-        lock_drop(&s->reach->lock);
+        lock_drop(&mount_lock);
         r = open_tree(s, slot, &t, &why);
-        lock_take(&s->reach->lock);
+        lock_take(&mount_lock);
     } while ((r == -EMFILE || r == -ENFILE) && make_room(s));
     slot->busy = false;
     cond_broadcast(&s->done);
@@ -599,11 +599,11 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 
 int slot_hold(struct slots *s, uint64_t node, struct use *ret)
 {
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     struct slot *slot = slots_at(s, node);
     if (slot)
         slot_begin(slot, NULL, ret);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     return slot ? 0 : -ESTALE;
 }
 
@@ -613,9 +613,9 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
     if (r < 0)
         return r;
     struct slot *slot = ret->slot;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     while (slot->busy)
-        (void)lock_wait(&s->reach->lock, &s->done, NULL);
+        (void)lock_wait(&mount_lock, &s->done, NULL);
     bool closed = !slot->tree;
     if (closed && slot->spent)
         r = -ESTALE;
@@ -627,7 +627,7 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
     ret->tree = slot->tree;
     if (r == 0 && closed)
         close_idle(s);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     if (r < 0)
         slot_leave(ret);
     return r;
@@ -647,7 +647,7 @@ void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
 
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     unsigned n = 0;
     struct use *u = calloc(slots_opened(s).n + 1, sizeof(*u));
     for (struct slot *slot = s->first; u && slot; slot = slot->next)
@@ -655,12 +655,12 @@ int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), vo
             slot->uses++;
             u[n++] = (struct use){slot, slot->tree};
         }
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     for (unsigned i = 0; i < n; i++) {
         call(&u[i], arg);
-        lock_take(&s->reach->lock);
+        lock_take(&mount_lock);
         slot_let_go(s, u[i].slot);
-        lock_drop(&s->reach->lock);
+        lock_drop(&mount_lock);
     }
     bool all = u != NULL;
     free(u);
@@ -676,11 +676,11 @@ static void tell_open(const struct use *u, void *out)
 
 void slots_unsaved(struct slots *s, struct buf *out)
 {
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     for (struct link *l = table_each(&s->by_node, NULL); l; l = table_each(&s->by_node, l))
         if (!SLOT_OF(l, by_node)->tree)
             add_notes(SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, out);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     (void)slots_each(s, tell_open, out);
 }
 
@@ -688,13 +688,13 @@ void slots_unsaved(struct slots *s, struct buf *out)
  * delays no other model. A tree for which there is no thread is closed here. */
 int slots_finish(struct slots *s)
 {
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     s->stop = true;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     if (s->sweeps)
         pool_leave(&s->sweep);
     s->sweeps = false;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
             /* edits are written one tree after another, except for those that take long */
@@ -703,15 +703,15 @@ int slots_finish(struct slots *s)
             (void)begin_to_close(slot);
     }
     while (slots_opened(s).closing)
-        (void)lock_wait(&s->reach->lock, &s->done, NULL);
+        (void)lock_wait(&mount_lock, &s->done, NULL);
     for (struct slot *slot; (slot = s->first);) {
         slot->busy = true;
-        lock_drop(&s->reach->lock);
+        lock_drop(&mount_lock);
         close_slot(s, slot);
-        lock_take(&s->reach->lock);
+        lock_take(&mount_lock);
     }
     int failed = s->failed;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     return failed;
 }
 

@@ -8,7 +8,7 @@
  * tree is closed and the kernel has forgotten its nodes. The number of a model is reused after all
  * others, that of a directory or text never.
  *
- * Members marked as protected are protected by the lock of the reach; all others are constant.
+ * Members marked as protected are protected by mount_lock; all others are constant.
  */
 #ifndef SHELF_SLOTS_H
 #define SHELF_SLOTS_H

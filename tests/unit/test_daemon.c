@@ -51,7 +51,7 @@ static void live(const char *at, int from, int to)
                                         .read_only = "its name\nis odd",
                                         .dev = makedev(0, 77)};
     struct buf lost = BUF_INIT, backups = BUF_INIT;
-    struct handles handles = HANDLES_INIT;
+    struct handles handles = {0};
     struct control *c = NULL;
     struct err e = {0};
     if (control_begin(at, &handles, &c, &e) < 0)

@@ -95,7 +95,7 @@ static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
         image[i] = (uint8_t)(i % 251);
-    struct handles all = HANDLES_INIT;
+    struct handles all = {0};
     struct handle *h = handle_open(&all, &f.file, NULL, false);
     CU_ASSERT_PTR_NOT_NULL_FATAL(h);
     for (unsigned i = 0; i < PIECES; i++) {

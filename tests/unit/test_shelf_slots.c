@@ -194,9 +194,9 @@ static void *finish(void *ret)
 
 static bool ends(struct slots *s)
 {
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     bool stop = s->stop;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     return stop;
 }
 
@@ -211,10 +211,10 @@ static void test_finish_while_closing(void)
     const struct slot *slot = slot_of_node(edit(0, "New name"));
     look_at(1, MANY);
     CU_ASSERT_TRUE(is_called(0, "Old name"));
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     CU_ASSERT_TRUE(slot->busy);
     CU_ASSERT_TRUE(slots_opened(s).closing >= MANY - SLOTS_IDLE_MAX - 1);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, finish, &r), 0);
     while (!ends(s))
         (void)sched_yield();
@@ -243,16 +243,16 @@ static void test_least_used(void)
     shelf_forget(shelf, node[1], 1); /* this does not count as a use */
     shelf_interrupt(shelf, node);
     look_at(SLOTS_IDLE_MAX, MANY);
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     while (slots_opened(s).closing)
-        (void)lock_wait(&s->reach->lock, &s->done, NULL);
+        (void)lock_wait(&mount_lock, &s->done, NULL);
     for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
         if (i != MANY - SLOTS_IDLE_MAX)
             CU_ASSERT_EQUAL(slot_of_node(node[i])->tree == NULL,
                             i > 0 && i < MANY - SLOTS_IDLE_MAX);
     CU_ASSERT_TRUE(slots_opened(s).rest == SLOTS_IDLE_MAX ||
                    slots_opened(s).rest == SLOTS_IDLE_MAX + 1);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     CU_ASSERT_EQUAL(slots_opened(s).rest, 0);
     teardown();
@@ -297,17 +297,17 @@ static void test_interrupt(void)
     setup();
     look_at(0, 2);
     struct slots *s = &shelf->slots;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     struct slot *slot = slots_opened(s).oldest;
     time_t used = slot->used += NEVER;
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     shelf_interrupt(shelf, &slot);
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     CU_ASSERT_EQUAL(slot->used, used);
     CU_ASSERT_PTR_EQUAL(slots_opened(s).oldest, slot);
     CU_ASSERT_EQUAL(slots_opened(s).rest, 2);
     CU_ASSERT_EQUAL(slot->uses, 0);
-    lock_drop(&s->reach->lock);
+    lock_drop(&mount_lock);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     teardown();
 }
@@ -341,26 +341,26 @@ static void test_unopened_file(void)
 static void wait_until_closed(void)
 {
     struct slots *s = &shelf->slots;
-    lock_take(&s->reach->lock);
+    lock_take(&mount_lock);
     while (slots_opened(s).closing)
-        (void)lock_wait(&s->reach->lock, &s->done, NULL);
-    lock_drop(&s->reach->lock);
+        (void)lock_wait(&mount_lock, &s->done, NULL);
+    lock_drop(&mount_lock);
 }
 
 /* Let a minute pass: all models are closed when another one is opened. */
 static void grow_old(uint64_t node)
 {
-    lock_take(&shelf->reach.lock);
+    lock_take(&mount_lock);
     const struct slot *slot = slot_of_node(node);
     for (struct slot *each = shelf->slots.first; each; each = each->next)
         each->used -= 2 * SLOT_IDLE;
-    lock_drop(&shelf->reach.lock);
+    lock_drop(&mount_lock);
     (void)node_of(MANY - 1, "info");
     wait_until_closed();
     CU_ASSERT_PTR_NULL(slot->tree);
-    lock_take(&shelf->reach.lock);
+    lock_take(&mount_lock);
     slots_opened(&shelf->slots).oldest->used -= 2 * SLOT_IDLE;
-    lock_drop(&shelf->reach.lock);
+    lock_drop(&mount_lock);
     (void)node_of(MANY - 2, "info"); /* so that both are closed next time */
     wait_until_closed();
 }
@@ -523,10 +523,10 @@ static void test_replaced(void)
         free(bytes);
         CU_ASSERT_EQUAL(rename(new, path_of(0)), 0);
         (void)node_of(0, KEY);
-        lock_take(&shelf->reach.lock);
+        lock_take(&mount_lock);
         while (slots_opened(&shelf->slots).n > 1)
-            (void)lock_wait(&shelf->reach.lock, &shelf->slots.done, NULL);
-        lock_drop(&shelf->reach.lock);
+            (void)lock_wait(&mount_lock, &shelf->slots.done, NULL);
+        lock_drop(&mount_lock);
     }
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     CU_ASSERT_TRUE(is_unsaved("m0.gguf: general.name: "));
