@@ -343,15 +343,14 @@ static void first_exchange(struct fuse_session *se)
  * with the kernel, which lowers an earlier setting. */
 static void set_readahead(dev_t dev, unsigned kib)
 {
-    char path[64], value[16];
+    char path[64];
     (void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev),
                    minor(dev));
-    int n = snprintf(value, sizeof(value), "%u", kib);
-    int fd = dev ? open(path, O_WRONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
-        return;
-    (void)!write(fd, value, (size_t)n);
-    (void)close(fd);
+    FILE *f = dev ? fopen(path, "we") : NULL;
+    if (f) {
+        (void)fprintf(f, "%u", kib);
+        (void)fclose(f);
+    }
 }
 
 /* ---- the mount ---- */

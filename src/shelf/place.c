@@ -321,11 +321,8 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
 
 /* ---- repositories ---- */
 
-/*
- * Open `path` in the repository `folder` (".": dir itself) or, if it was moved, in the one that a
- * link of this name leads to. Returns 0, 1 if a link was followed, -ENOENT if the link must not be
- * followed, or another -errno.
- */
+/* Open `path` in the repository `folder` (".": dir itself), which may be a link. Returns 0, 1 if a
+ * link was followed, -ENOENT if it must not be followed, or another -errno. */
 static int open_in(struct reach *r, const struct place *p, const struct found *dir,
                    const char *folder, const char *path, enum reach_flags flags, struct found *ret)
 {
@@ -805,11 +802,8 @@ static int ollama_list(struct reach *r, const struct place *p, const struct foun
 
 /* ---- items ---- */
 
-/*
- * Look at a tag in its model's directory, which gets the manifest's time and identity. Returns 0,
- * -ENOENT if the tag must not be shown, or another -errno, with a message if the manifest is
- * broken.
- */
+/* Look at a tag in its model's directory, which gets the manifest's time and identity. Returns 0,
+ * -ENOENT if the tag is not shown, or another -errno, with a message if the manifest is broken. */
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
     struct manifest m = {0};

@@ -711,11 +711,8 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
         .node = node, .attr = {.st_ino = slot_ino(d->at.use.slot, local), .st_mode = S_IFDIR}};
 }
 
-/*
- * Get the next shown entry of a directory of the shelf itself. Entries that are certain to be shown
- * are examined only for a listing with attributes, and only if they are files in the directory
- * itself, because a directory or a link may lead to a hanging disk.
- */
+/* Get the next shown entry of a directory of the shelf itself. Entries that are certain to be shown
+ * are examined only for a listing with attributes, and only if no other disk is needed. */
 static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                     struct tree_entry *ret)
 {

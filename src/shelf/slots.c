@@ -483,11 +483,8 @@ static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
     return NULL;
 }
 
-/*
- * Free a file that one tree needs to edit but another has locked under another name, or under its
- * previous name. If that other tree is no longer in use, close it early. Returns true if locking
- * the file should be tried again.
- */
+/* Free a file that one tree needs to edit but another has locked under another name, by closing the
+ * other tree if it is no longer in use. Returns true if locking should be tried again. */
 static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 {
     struct slots *s = arg;
