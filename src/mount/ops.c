@@ -643,13 +643,6 @@ static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
     fuse_reply_none(req);
 }
 
-static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
-{
-    for (size_t i = 0; i < count; i++)
-        shelf_forget(shelf_of(req), forgets[i].ino, forgets[i].nlookup);
-    fuse_reply_none(req);
-}
-
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct tree_entry e;
@@ -1070,7 +1063,6 @@ const struct fuse_lowlevel_ops mnt_ops = {
     .init = op_init,
     .lookup = op_lookup,
     .forget = op_forget,
-    .forget_multi = op_forget_multi,
     .getattr = op_getattr,
     .open = op_open,
     .read = op_read,
