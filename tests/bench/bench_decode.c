@@ -7,7 +7,7 @@
  *
  * Two cases: `cache`, where the same 64 KiB of output are written again and again, from blocks that
  * move through 1 MiB (so that branches cannot be learned), and `stream`, where 64 MiB of output are
- * written once a round. Each figure is the median of several rounds in which memcpy and the sets
+ * written once per round. Each figure is the median of several rounds in which memcpy and the sets
  * take turns, so a slow moment of the machine affects all of them; compare ratios rather than
  * figures. Output: comment lines with `#`, then tab-separated lines type, case, set, GB/s, ratio to
  * memcpy of the same output, ratio to the generic set.
@@ -94,7 +94,7 @@ static const struct {
     void (*run)(const struct quant_set *set, struct buffers b, size_t n);
 } others[] = {{"to_f16", to_f16}, {"to_bf16", to_bf16}, {"moments", moments}, {"bins", bins}};
 
-/* Measure in the cache, in GB/s of float32 read: one line for each set. */
+/* Measure a function on data in the cache, and print a line for each set: GB/s of float32 read. */
 static void run_other(size_t which, struct buffers b)
 {
     const size_t n = ((size_t)64 << 10) / sizeof(float);

@@ -4,7 +4,7 @@
  *
  *     bench_parse ROUNDS MODEL
  *
- * Prints a line for each round: seconds from open(2) to the parsed model, bytes of its header.
+ * Prints a line for each round: seconds from open(2) to the parsed model, and bytes of its header.
  */
 #include <fcntl.h>
 #include <stdio.h>

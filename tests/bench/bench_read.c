@@ -6,19 +6,19 @@
  *
  * A FILE may be several paths joined by commas: they are read at the same time, each by its own
  * process. A round reads each FILE once, in an order that moves on by one from round to round, so
- * that a slow moment of the machine and the place in the order affect all files alike. A line for
- * each turn: round, number of the FILE (from 0), seconds.
+ * that a slow moment of the machine and the place in the order affect all files alike. Prints a
+ * line for each turn: round, number of the FILE (from 0), seconds.
  *
  *   -b   bytes per read(2), always into the same buffer (default 1 MiB)
- *   -m   instead: touch N places of the file, each at a random multiple of 4 KiB, through mmap, and
- *        copy the 4 KiB there
+ *   -m   instead of read(2): map the file, and copy 4 KiB from each of N places, which are random
+ *        multiples of 4 KiB
  *   -c   cold: before each turn the kernel drops the file's pages. On a mount this empties the
- *        mount's own cache, but not that of the model file, which is another file
+ *        mount's own cache, but not that of the model file, which is a different file
  *   -w   warm: a turn that is not timed comes first for each file; without -c it always does
  *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it.
  *        In a virtual machine whose host takes back free memory, the first use of a page costs
- *        several times as much as later ones. With this the kernel takes the pages of its cache
- *        from memory that is already there
+ *        several times as much as later ones. With -t, the kernel takes the pages of its cache
+ *        from memory that the machine already has
  */
 #include <fcntl.h>
 #include <stdbool.h>

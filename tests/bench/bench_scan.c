@@ -4,7 +4,7 @@
  *
  *     bench_scan [GGUF]      by default a model of 64 MiB of Q4_K made in memory
  *
- * Measures processor time of all threads; decoding alone writes the same chunks into the same
+ * Measures the processor time of all threads. Decoding alone writes the same chunks into the same
  * cache. Rounds take turns. Prints the median of each, in GB/s (10^9 bytes) of float32, and their
  * ratio.
  */

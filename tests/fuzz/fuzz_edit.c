@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a model, the last 64 also as a list of edits. If the model can be edited, the
- * new image must parse, have the strict layout, and keep the bytes of every unedited tensor and
- * key.
+ * Takes any bytes as a model, and the last 64 bytes also as a list of edits. If the
+ * model can be edited, the new image must parse, have the strict layout, and keep the bytes of
+ * every unedited tensor and key.
  */
 #include "fuzz.h"
 
@@ -43,7 +43,7 @@ static size_t pick(struct script *s, const struct gguf *g, char dst[64])
     return strlen(name);
 }
 
-/* Make bytes that usually are a value of the type. */
+/* Make bytes that are usually a value of the type. */
 static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, uint8_t dst[64])
 {
     size_t n = next(s) % 32;
@@ -61,7 +61,7 @@ static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, 
     return n == 31 ? n : gguf_types[type].width;
 }
 
-/* Pick a tensor of the model, or one of two others. */
+/* Pick the name of a tensor of the model, or one of two fixed names. */
 static size_t pick_tensor(struct script *s, const struct gguf *g, char dst[64])
 {
     uint8_t n = next(s);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as values: the first choose a type, a byte order, a view and another type, the
- * rest are blocks of the tensor and then new values for them. Values must be encoded or refused:
- * encoded values are finite unless the type can hold others, and a refused value is the one named;
- * unchanged values leave the bytes alone, in any type. The blocks are also converted to the other
- * type, or refused. All kernel sets must give the same result.
+ * Takes any bytes as values. The first bytes choose a type, a byte order, a view and a second type;
+ * the rest are blocks of the tensor, then new values for these blocks. Values must be encoded or
+ * refused: encoded values are finite unless the type can hold values that are not, and a refusal
+ * names the refused value. Unchanged values leave the bytes unchanged, in any type. The blocks are
+ * also converted to the second type, or refused. All kernel sets must give the same result.
  */
 #include "fuzz.h"
 
@@ -59,7 +59,7 @@ static void check_fault(const struct tensor *t, int r, const struct quant_fault 
     FUZZ_CHECK((r == -EOPNOTSUPP) == !t->type->encode);
 }
 
-/* Make importances from the old blocks, so that they are as arbitrary. */
+/* Make importances from the old blocks, so that they are as arbitrary as the blocks. */
 static const struct quant_importances *importances(const struct tensor *t)
 {
     static float of[QUANT_MAX_BLOCK_LEN];
@@ -113,7 +113,7 @@ static void check_unchanged(struct tensor *t)
     FUZZ_CHECK(memcmp(same, t->raw, t->n * t->type->block_bytes) == 0);
 }
 
-/* Convert the blocks to another type: integers that fit F64 must come back unchanged. */
+/* Convert the blocks to a different type. Integers that fit F64 must come back unchanged. */
 static void check_convert(struct tensor *t, uint32_t id)
 {
     static uint8_t made[STREAM_ROOM * 2], other[STREAM_ROOM * 2], back[RAW_ROOM];

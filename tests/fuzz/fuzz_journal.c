@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Takes any bytes as the journal of an in-place edit, unchanged and with valid checksums, beside a
- * model of zeros. A journal changes no byte outside its rows, reading through it shows the model
- * after the edit, and the edit can then be finished.
+ * model of zeros. A journal changes no byte outside its rows. Reading through the journal shows
+ * the model after the edit, and the edit can then be completed.
  *
  *     0  u8: 1: make the checksums valid    1  u8: size of the model, / 8 KiB
- *     2  u16: size of the journal after the rest, / 8
- *     4  the first 56 bytes of the journal; the rest is placed where these say that the rows begin
+ *     2  u16: number of bytes in the journal after the rest of the input, / 8
+ *     4  the first 56 bytes of the journal; the rest of the input is placed where these bytes say
+ *        that the rows begin
  */
 #include "fuzz.h"
 
@@ -30,7 +31,7 @@ static struct {
 static int is_file(int fd, struct stat *ret)
 {
     int r = sys_libc.fstat(&sys_libc, fd, ret);
-    ret->st_nlink = 1; /* 0 in memory */
+    ret->st_nlink = 1; /* a file in memory has no links */
     return r;
 }
 

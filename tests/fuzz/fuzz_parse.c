@@ -56,7 +56,8 @@ static void check_keys(const struct gguf *g)
 typedef void read_fn(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                      size_t n, void *dst);
 
-/* Decode ranges at the beginning, across a block and at the end, with an unaligned target. */
+/* Decode ranges at the beginning, at the end of a block and at the end of the tensor, also to an
+ * unaligned buffer. */
 static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *data,
                    unsigned width, read_fn *read)
 {

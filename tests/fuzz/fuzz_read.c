@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a tensor: the first choose its type, byte order and length and the ranges to
- * read, the rest is its data. A range of the values, of any offset and length, must equal that
- * range of all values; no byte outside the blocks that quant_extent() names may be read.
+ * Takes any bytes as a tensor: the first bytes choose its type, byte order and length, and the
+ * ranges to read; the rest is its data. Any range of the values must equal the same range of a read
+ * of all values. No byte outside the blocks that quant_extent() names may be read.
  */
 #include "fuzz.h"
 
@@ -32,7 +32,7 @@ struct stored {
 
 /*
  * Read the range from a copy of only its blocks, so that a sanitizer detects reads outside them.
- * The copy is at the place where a tensor would begin that has that many blocks before it.
+ * The copy is read as a tensor that begins with these blocks.
  */
 static void read_extent(const struct stored *s, const struct form *f, uint64_t off, size_t n,
                         uint8_t *dst)

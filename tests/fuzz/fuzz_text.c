@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as the text of a value: the first three choose type, element type and byte order,
- * the rest is the text. An accepted text gives a value that the parser reads back, and the value's
- * own text is accepted again and changes no byte; none of its prefixes is refused early.
+ * Takes any bytes as the text of a value: the first three choose the type, the element type and the
+ * byte order; the rest is the text. An accepted text gives a value that the parser reads back, and
+ * the value's own text is accepted again and changes no byte. No prefix of an accepted text is
+ * refused early.
  */
 #include "fuzz.h"
 
@@ -45,9 +46,9 @@ static void check_readable(const struct input *in, const struct buf *payload)
 }
 
 /*
- * Check that the file's text is accepted: written over the value it changes no byte; written alone
- * it changes no text (but inner arrays may get another type, which is guessed without an old
- * value).
+ * Check that the file's text is accepted: written over the value, it changes no byte; written
+ * alone, it changes no text (but inner arrays may get a different type, which is guessed without an
+ * old value).
  */
 static void check_again(const struct input *in, const struct buf *payload)
 {
@@ -101,8 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     (void)parse(&in);
     /*
-     * A new key gets the type inferred from its text, which fits, except for strings that are not
-     * UTF-8 and floats too large for any type.
+     * A new key gets a type inferred from its text. The text fits this type, unless it is a string
+     * that is not UTF-8 or a float too large for any type.
      */
     text_new_type(NULL, in.text, in.n, &in.type, &in.elem);
     int r = parse(&in);

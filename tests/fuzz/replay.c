@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs a harness over files: each argument is a file or a directory of files. Exits with 1 if there
- * are none, so that a lost corpus is noticed.
+ * are no files, so that a lost corpus is noticed.
  */
 #include "fuzz.h"
 

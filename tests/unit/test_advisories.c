@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Files rebuilt from published security advisories about other GGUF readers, and tested from the
- * parser to the tree. Each file is refused at a cost proportional to its size, or its names lead
- * nowhere outside the tree.
- */
+/* Files rebuilt from published security advisories about other GGUF readers. Each goes through
+ * everything from the parser to the tree. Either a file is refused, at a cost proportional to its
+ * size, or none of its names leads outside the tree. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -43,7 +41,7 @@ static void numbers_key(struct build *b)
     build_item_num(b, GGUF_U64, 1);
 }
 
-/* The parser must free several values that it has read before it meets the fault. */
+/* When the parser meets the fault, it has read several values, which it must free. */
 static void keys_then_fault(struct build *b)
 {
     strings_key(b);
@@ -110,7 +108,7 @@ struct bad_file {
     uint32_t at; /* where `width` bytes of `value` are written; width 0: nowhere */
     uint8_t width;
     uint64_t value;
-    uint32_t cut; /* bytes of the file that are kept; 0: all */
+    uint32_t cut; /* number of bytes of the file that are kept; 0: all */
 };
 
 #define P(n) ((uint64_t)1 << (n))
@@ -186,7 +184,7 @@ static void test_refused(void)
     }
 }
 
-/* An invalid type is never used to index a table. The tensor's bytes are shown, its values are
+/* An invalid type is never used to index a table. The tensor's bytes are shown, but its values are
  * not. */
 static void test_type_out_of_table(void)
 {
@@ -228,7 +226,8 @@ static const struct {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-/* Each name, of a key or a tensor, is listed as a single path component and found only by that. */
+/* Check that each name of a key or tensor is listed as a single path component, and is found only
+ * under that component. */
 static void check_names(const char *folder, bool read_only)
 {
     struct build b;
@@ -340,7 +339,8 @@ static void test_cost(void)
         for (size_t k = 0; k < sizeof(whole) / sizeof(whole[0]); k++)
             make_view(&m, whole[k]);
         CU_ASSERT_EQUAL(count_entries(&m, i & 1 ? "metadata" : "tensors"), ENTRIES + 2);
-        /* The JSON has about 70 bytes per 16 bytes of the file, and the test holds a copy of it. */
+        /* The JSON has about 70 bytes per 16 bytes of the file, and the test holds a copy of the
+         * JSON. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu bytes for a file of %zu\n", alloc_peak(), n);
@@ -349,14 +349,14 @@ static void test_cost(void)
     }
 }
 
-/* Number of values; their text is the longest in proportion to their bytes in the file. */
+/* Number of values. Their text is as long as possible in proportion to their bytes in the file. */
 
 enum { ITEMS = 300000 };
 
 static void control_text(struct build *b)
 {
     char *text = malloc(ITEMS);
-    memset(text, 1, ITEMS); /* each is shown as \u0001 */
+    memset(text, 1, ITEMS); /* each byte is shown as \u0001 */
     build_str_n(b, "a.b", text, ITEMS);
     free(text);
 }
@@ -420,8 +420,8 @@ static void test_cost_of_values(void)
             image_try(image, n, &(struct tree_options){.read_only = i & 1}, &m, NULL), 0);
         for (size_t k = 0; k < sizeof(views) / sizeof(views[0]); k++)
             make_view(&m, views[k]);
-        /* Each byte of the file gives six bytes of text; the text and the test's copy of it grow by
-         * doubling. */
+        /* Each byte of the file becomes six bytes of text. The text and the test's copy of it grow
+         * by doubling. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu: %zu bytes for a file of %zu\n", i, alloc_peak(), n);

@@ -22,7 +22,7 @@ static struct {
     } file[FILES];
     int no_list[FILES], no_get, no_set, no_remove, no_own, no_mode, no_stat;
     unsigned sets;
-    bool grows; /* each list and value is longer when read the second time */
+    bool grows; /* one list or value grows between measuring and reading */
     bool grown;
 } now;
 
@@ -53,7 +53,7 @@ static ssize_t answer(const char *text, size_t len, void *dst, size_t n)
 {
     if (!dst)
         return (ssize_t)(now.grows && !now.grown ? 0 : len);
-    if (now.grows && !now.grown) { /* once, the data is longer than measured */
+    if (now.grows && !now.grown) { /* for once, the data is longer than measured */
         now.grown = true;
         return -ERANGE;
     }
@@ -160,7 +160,7 @@ static void test_copy(void)
     CU_ASSERT_TRUE(has("user.a", "one") && has("user.ab", ""));
     CU_ASSERT_EQUAL(place_of(TO, "user.b"), -1);
     CU_ASSERT_EQUAL(now.sets, 2);
-    CU_ASSERT_FALSE(now.file[TO].owned); /* the owner was already right */
+    CU_ASSERT_FALSE(now.file[TO].owned); /* the owner was already correct */
     CU_ASSERT_EQUAL(now.file[TO].mode, 06640);
     CU_ASSERT_EQUAL(copy(&e), 0); /* all attributes already exist, so none is set */
     CU_ASSERT_EQUAL(now.sets, 2);

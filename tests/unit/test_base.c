@@ -203,7 +203,7 @@ static void test_table(void)
     buf_char(&out, '\0');
     CU_ASSERT_STRING_EQUAL(buf_text(&out), "a   bcd   1\n\xc3\xa9\xc3\xa9       22\n"
                                            "longer than most    x   3\nend\n");
-    /* Lines that lack their end, because there was no memory for it, are not read. */
+    /* A line whose end is missing because there was no memory for it is not read. */
     lines.len -= 3;
     lines.err = -ENOMEM;
     out.len = 0;

@@ -155,7 +155,8 @@ static void test_hash_name(void)
     struct place p = new_place();
     struct tree_options o = plain;
     CU_ASSERT_EQUAL(renameat(p.dir, NAME, p.dir, "sha256-" HASH), 0);
-    (void)snprintf(p.model, sizeof(p.model), "%.20s", ""); /* the text is longer than its buffer */
+    /* The new path does not fit in p.model. */
+    (void)snprintf(p.model, sizeof(p.model), "%.20s", "");
     char path[200];
     (void)snprintf(path, sizeof(path), "%s/sha256-" HASH, p.folder);
     struct tree *t = image_tree(path, &o);
@@ -171,7 +172,7 @@ static void test_hash_name(void)
     drop_place(&p);
 }
 
-/* This is tested as a user other than root, because root may write anywhere. */
+/* The test runs as a user other than root, because root may write anywhere. */
 static void test_folder(void)
 {
     const uid_t was = geteuid();
@@ -202,7 +203,7 @@ static void take_line(int priority, const char *line)
     (void)snprintf(logged, sizeof(logged), "%s", line);
 }
 
-/* Leftovers of a crash are removed and logged. */
+/* Files left by a crash are removed, and their removal is logged. */
 static void test_leftovers(void)
 {
     struct place p = new_place();
@@ -475,7 +476,8 @@ static void test_notes(void)
     drop_place(&p);
 }
 
-/* Notes about keys and tensors that are recalled count as this tree's own, until the next good write. */
+/* A recalled note about a key or tensor counts as this tree's own until that key or tensor is next
+ * written successfully. */
 static void test_notes_of_tensors(void)
 {
     struct place p = new_place();
@@ -536,7 +538,7 @@ static void test_before(void)
     CU_ASSERT_EQUAL(image_node(&again, "tensors/t/raw"), raw);
     CU_ASSERT_EQUAL(image_node(&again, "metadata/a.b"), ino_key(left.keys + 1));
     tree_close(t);
-    left.n = 2; /* as if left by another file, so its table is useless */
+    left.n = 2; /* as if left by a different file, so its table is useless */
     t = image_tree(p.model, &o);
     const struct tree_image other = {.t = t};
     CU_ASSERT_NOT_EQUAL(image_node(&other, "tensors/t/raw"), raw);
@@ -711,8 +713,8 @@ static void test_stop(void)
 
 /* ---- failures when editing begins ---- */
 
-/* If editing begins with the first edit, that edit returns the error, and the next one begins
- * again; if it begins at once, the tree becomes read-only. */
+/* If editing begins with the first edit, that edit returns the error, and the next edit tries
+ * again. If editing begins when the tree is opened, the tree becomes read-only. */
 static void test_fails(void)
 {
     static const char *const steps[] = {"the handle", "the recovery", "the writer"};

@@ -36,7 +36,7 @@ static const struct row rows[] = {
     {"phi2", 32, 2048, 2560, 32, 0, 0, {{0}}, 32 * 32 * 160 * 2, 32 * 32 * 160 * 2 * 2048ULL},
     /* key_length differs from the head's share of the embedding */
     {"qwen3", 36, 40960, 2560, 32, 8, 128, {{0}}, 36 * 8 * 256 * 2, 36 * 8 * 256 * 2 * 40960ULL},
-    /* 13 layers keep all 8192 positions, 13 only the window */
+    /* 13 layers keep all 8192 positions; the other 13 keep only the window */
     {"gemma2",
      26,
      8192,
@@ -47,8 +47,8 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      26 * 4 * 512 * 2,
      13 * 4096ULL * (8192 + 4096)},
-    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all positions, 29 only the window of 1024; 4096 bytes
-     * per layer */
+    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all positions; the other 29 keep only the window of
+     * 1024; a position takes 4096 bytes per layer */
     {"gemma3",
      34,
      131072,
@@ -81,7 +81,7 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      40 * 4096,
      4096ULL * (10 * 8192 + 30 * 4096)},
-    /* 12 of 48 layers keep all positions, the others 8192 */
+    /* 12 of 48 layers keep all positions; the others keep 8192 */
     {"llama4",
      48,
      262144,
@@ -182,8 +182,8 @@ static const struct row rows[] = {
      {{"attention.recurrent_layers", 0, 8, 1}},
      10 * 4096,
      10 * 4096 * 4096ULL},
-    /* the last 15 of 35 layers share the cache of others; every fifth of the other 20 keeps all
-     * positions */
+    /* the last 15 of 35 layers share the caches of earlier layers; of the first 20 layers, every
+     * fifth keeps all positions */
     {"gemma3n",
      35,
      32768,
@@ -194,7 +194,7 @@ static const struct row rows[] = {
      {WINDOW(512), {"attention.shared_kv_layers", 15, 0, 0}},
      20 * 2048,
      2048ULL * (4 * 32768 + 16 * 512)},
-    /* the last of 47 layers serves only for prediction, so 46 count */
+    /* the last of 47 layers is used only for prediction, so 46 count */
     {"glm4moe",
      47,
      131072,

@@ -74,7 +74,7 @@ static void spell(const struct gguf *g, const struct buf *b, const struct edit_e
 struct row {
     const char *ops; /* separated by ';' */
     int code;
-    const char *keys; /* without the two special keys and split.no, which follow */
+    const char *keys; /* REST: the two special keys and split.no */
 };
 
 static const struct row rows[] = {
@@ -236,7 +236,7 @@ static void test_names(void)
     free(image);
 }
 
-/* The operations of a row can be taken back one by one. */
+/* The operations of a row can be undone one by one. */
 static void check_undo(const struct gguf *g, const char *ops)
 {
     CLEANUP(edit_change_free) struct edit_change c;
@@ -270,7 +270,8 @@ static void test_undo(void)
     free(image);
 }
 
-/* Replaced values are not kept, so only the largest values limit the size of pending edits. */
+/* Replaced values are not kept, so the size of pending edits is limited only by the largest
+ * values. */
 static void test_replaced(void)
 {
     uint8_t *image;
@@ -283,7 +284,7 @@ static void test_replaced(void)
     CU_ASSERT_EQUAL(edit_set(&c, "a", 1, first, EDIT_LAST, NULL), 0);
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 2);
     CU_ASSERT_EQUAL(add_op(&c, "= a", NULL), 0);
-    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept so that the edit can be taken back */
+    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept so that the edit can be undone */
     edit_keep(&c, edit_mark(&c));
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 1);
     CU_ASSERT_EQUAL(c.n, 1);
@@ -293,7 +294,7 @@ static void test_replaced(void)
     free(image);
 }
 
-/* The bytes of a set key are freed, but its name is still known. */
+/* The value of a key that was set is freed, but the key's name is still known. */
 static void test_drop_values(void)
 {
     uint8_t *image;
@@ -313,7 +314,7 @@ static void test_drop_values(void)
     free(image);
 }
 
-/* A change that would make the header too large is taken back. */
+/* A change that would make the header too large is undone. */
 static void test_too_large(void)
 {
     uint8_t *image;

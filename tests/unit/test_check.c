@@ -8,7 +8,7 @@
 
 #include "check_rows.h"
 
-/* Counts of the findings by a row's rule, and by other rules (whose notes are ignored). */
+/* Number of findings by a row's rule, and by other rules (notes of other rules are ignored). */
 struct told {
     const struct check_row *row;
     unsigned own, other;
@@ -29,10 +29,8 @@ static void sink(void *arg, const struct check_finding *f)
     }
 }
 
-/*
- * A rule applies either to files or to models, so checking the two scopes separately reports the
- * same findings as checking both at once, and each finding in only one scope.
- */
+/* A rule applies either to files or to models. Checking the two scopes separately therefore reports
+ * the same findings as checking both together, and each finding in only one scope. */
 static void in_scopes(struct check_model *m, const struct told *all)
 {
     struct told file = {.row = all->row}, whole = {.row = all->row};

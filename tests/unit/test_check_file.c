@@ -52,8 +52,8 @@ static char *shown(const struct fixture *x)
     return text;
 }
 
-/* After an in-place edit that stopped at the journal, the edit's header is checked, and the edit is
- * reported. */
+/* After an in-place edit that stopped once its journal was written, the edit's header is checked,
+ * and the edit is reported. */
 static void test_journal(void)
 {
     static const char want[] =
@@ -142,8 +142,8 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* If the n-th allocation fails, the model is reported as unusable, or as clean as without the
- * failure. */
+/* If the n-th allocation fails, the model is reported as unusable, or as clean, which it is without
+ * the failure. */
 static void test_memory(void)
 {
     struct fixture x;

@@ -53,14 +53,15 @@ static const char foreign[] = "another file";
 static void intrude(void *arg)
 {
     const struct intruder *in = arg;
-    if (in->back_fails) { /* the next call is the exchange, after which its result is checked */
+    /* The next calls are the exchange, the check of its result, and the exchange back. */
+    if (in->back_fails) {
         in->fs->mode = FAULT_FAIL;
         in->fs->n = in->fs->calls + 3;
         in->fs->error = -EIO;
     }
     if (in->does == REMOVED)
         (void)unlinkat(in->x->dir, NAME, 0);
-    if (in->does == TOUCHED) /* the bytes stay the same, the time changes */
+    if (in->does == TOUCHED) /* the bytes stay the same, but the time changes */
         (void)futimens(in->fd, (struct timespec[2]){{1, 0}, {1, 0}});
     if (in->does == CUT)
         (void)!ftruncate(in->fd, 100);
@@ -160,7 +161,7 @@ static void test_replaced_between(void)
     teardown(&x);
 }
 
-/* Whatever call fails, the backup is complete, either the older one or the new one. */
+/* Whichever call fails, a complete backup exists: the older one or the new one. */
 static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
 {
     struct fixture x;
@@ -266,7 +267,7 @@ static void test_backup_same(void)
 /* C6. What a hook finds just before the new file takes the model's name. */
 struct guard {
     const struct fixture *x;
-    unsigned files, locked; /* files beside the model, and how many of them are locked */
+    unsigned files, locked; /* number of files beside the model, and how many of them are locked */
 };
 
 static int guard_one(void *arg, const char *name)
@@ -355,7 +356,7 @@ static void test_refused(void)
     d.p.clonable = false;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(fs.created, 0);
-    /* Missing space is detected before any file is created. */
+    /* A lack of space is detected before any file is created. */
     d.o.strategy = EDIT_COPY;
     fs.full = true;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);

@@ -111,8 +111,8 @@ static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t
     return r ? r : sys_libc.seek(&sys_libc, fd, off, from, ret);
 }
 
-/* EIO fails the copy. If searching for data is not supported (EINVAL, EOPNOTSUPP), all bytes count
- * as data. */
+/* EIO makes the copy fail. If searching for data is not supported (EINVAL, EOPNOTSUPP), all bytes
+ * count as data. */
 static void test_no_data(void)
 {
     static const int errors[] = {-EIO, -EINVAL, -EOPNOTSUPP};
@@ -160,7 +160,7 @@ static void test_large(void)
     teardown(&x);
 }
 
-/* Number of bytes, from byte 5 of the tensor on, that all processors write. */
+/* Number of bytes, starting at byte 5 of the tensor, that all processors write together. */
 #define WRITTEN ((uint64_t)9 << 20)
 
 static uint8_t written_at(uint64_t i)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/session: what becomes of a session's descriptor number when its connection ends. */
+/* mount/session: what happens to a session's descriptor number when its connection ends. */
 #include "cu_main.h"
 
 #include <errno.h>

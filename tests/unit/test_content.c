@@ -82,7 +82,7 @@ static void test_taken(void)
     uint64_t at = 0, end = 0;
     CU_ASSERT_EQUAL(log_end(log), 100);
     CU_ASSERT_EQUAL(log_take(log, 7, 5, &at), 0);
-    CU_ASSERT_EQUAL(at, 100); /* a few bytes are placed at the end */
+    CU_ASSERT_EQUAL(at, 100); /* a few bytes are placed at the end of the log */
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 5, &at), 0);
     CU_ASSERT_EQUAL(at, LOG_ROOM + 5);
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 3 * LOG_ROOM + 5, &at), 0);
@@ -168,8 +168,8 @@ static bool continues(const struct place *shown, size_t i)
            (!shown[i].log || shown[i].src == shown[i - 1].src + 1);
 }
 
-/* Check that the pieces are the longest runs of the shown data, and that the stretch at every byte
- * is found. */
+/* Check that the pieces are the longest runs of the shown data, and that the right stretch is found
+ * at every byte. */
 static void check(const struct tensor_content *k, const struct place *shown, size_t size)
 {
     uint64_t fresh = 0;

@@ -22,7 +22,7 @@ enum { N = 2048, AT = 1500 };
 static uint8_t from[N * 8], to[N * 8], want[N * 8];
 static float values[N];
 
-/* A value, in `i` for integer types and in `d` for others. */
+/* A value: in `i` for integer types, in `d` for all other types. */
 struct number {
     int64_t i;
     double d;
@@ -75,7 +75,7 @@ static const struct row held[] = {
     {F64_ID, I32_ID, D(16777217), I(16777217), 0},
     {F64_ID, I16_ID, D(-0.0), I(0), 0},
     {F64_ID, I8_ID, D(-128), I(-128), 0},
-    /* These values are rounded only once; the last one was never finite. */
+    /* These values are rounded only once, and infinite values stay infinite. */
     {I32_ID, F32_ID, I(16777219), D(16777220), 0},
     {I64_ID, F32_ID, I(0x4000004000000001), D(0x4.000008p60), 0},
     {I64_ID, BF16_ID, I(INT64_MAX), D(0x1p63), 0},
@@ -154,8 +154,8 @@ static void test_refused(void)
     }
 }
 
-/* If several values cannot be stored, the first one is named, even if a later one fails with
- * another error. */
+/* If several values cannot be stored, the first one is named, even if a later one fails with a
+ * different error. */
 static void test_first(void)
 {
     static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};

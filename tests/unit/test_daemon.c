@@ -181,7 +181,7 @@ static int knock(const struct daemon *d)
     return fd;
 }
 
-/* Whatever one client sends or omits, others are answered. */
+/* No matter what one client sends or omits, other clients are answered. */
 static void test_hostile_client(void)
 {
     static const char *const lines[] = {"\n",

@@ -42,7 +42,7 @@ static void is_near(double got, long double want)
     CU_ASSERT_TRUE(fabsl((long double)got - want) <= 1e-12L * fabsl(want));
 }
 
-/* The mean is far from zero, so a sum of squares would lose the deviation. */
+/* The mean is far from zero, so a computation from the sum of squares would lose the deviation. */
 static void test_moments(void)
 {
     enum { N = 100003 };
@@ -106,8 +106,8 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
     return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
 }
 
-/* Dead rows and columns, and the first of several equally large values, are found whatever the
- * length of the stretches. */
+/* Dead rows and columns, and the first of several equally large values, are found for stretches of
+ * any length. */
 static void test_spread(void)
 {
     enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };

@@ -61,7 +61,7 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* Each system call that opening makes fails once. */
+/* Each system call made by an open fails once. */
 static void test_open_faults(void)
 {
     struct fixture x;
@@ -78,7 +78,7 @@ static void test_open_faults(void)
         const char *what = fs.what;
         CU_ASSERT_EQUAL(e.code, r);
         if (r == 0)
-            edit_file_close(&f); /* the current file of that name was opened nevertheless */
+            edit_file_close(&f); /* the current file of that name was opened despite the failure */
         else
             CU_ASSERT_EQUAL(r, -EIO);
         CU_ASSERT_TRUE(r < 0 || strcmp(what, "fstatat") == 0);
@@ -89,7 +89,7 @@ static void test_open_faults(void)
     teardown(&x);
 }
 
-/* If the user may not write a copy of their own, the message says what to do. */
+/* If a file's owner may not write to it, the message says what to do. */
 static void test_own_copy(void)
 {
     static const struct {
@@ -163,8 +163,8 @@ static void stale(const struct edit_file *f, const char *line)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
 }
 
-/* While an edit in place is unfinished, the file is accepted in any state, but another file is
- * not. */
+/* While an edit in place is unfinished, the file is accepted in any state, but no other file is
+ * accepted. */
 static void test_unfinished(void)
 {
     struct fixture x;
@@ -217,7 +217,7 @@ static void test_fresh(void)
     teardown(&x);
 }
 
-/* A file that differs in any field is another file. */
+/* A file that differs in any field is a different file. */
 static void test_id(void)
 {
     const struct edit_id a = {.dev = 1, .ino = 2, .size = 3, .mtime = {4, 5}};
@@ -256,7 +256,7 @@ static void test_side_name(void)
     CU_ASSERT_STRING_EQUAL(got + NAME_MAX - strlen(".ggufs-journal"), ".ggufs-journal");
     char before[NAME_MAX + 1];
     memcpy(before, got, sizeof(before));
-    name[whole] = 'm'; /* another name has another hash */
+    name[whole] = 'm'; /* a different name has a different hash */
     edit_side_name(got, name, "journal");
     CU_ASSERT_STRING_NOT_EQUAL(got, before);
 }
@@ -283,7 +283,7 @@ static void test_ours(void)
     CU_ASSERT_FALSE(edit_is_owned(&st, &model));
 }
 
-/* If names are taken, a hundred are tried before the call fails. */
+/* If names are already taken, a hundred are tried before the call fails. */
 static void test_names_taken(void)
 {
     struct fixture x;

@@ -106,7 +106,7 @@ static void test_floats_not_finite(void)
                 {0xff800000, 0xfc00, 0xff80, 0xfff0000000000000},
                 {0x7fc00000, 0x7e00, 0x7fc0, 0x7ff8000000000000},
                 {0xffd55555, 0xfe00, 0xffd5, 0xfffaaaaaa0000000}};
-    for (size_t i = 0; i < 4 * 80; i++) { /* alone, and among others in long and short runs */
+    for (size_t i = 0; i < 4 * 80; i++) { /* at each of 80 places in turn */
         for (size_t k = 0; k < 80; k++)
             values[k] = k == i / 4 ? f32_from_bits(rows[i % 4].bits) : 1;
         CU_ASSERT_EQUAL(encoded(F32_ID, 80, 0), 0);
@@ -249,8 +249,8 @@ static unsigned nearest_code(float x, float d)
     return best;
 }
 
-/* In types of 4-bit floats, values of every magnitude, up to the end of the scales, get the code
- * that subtraction finds nearest. */
+/* In types of 4-bit floats, values of every magnitude, up to the largest scale, get the nearest
+ * code, which is found here by subtraction. */
 static void test_nearest_codes(void)
 {
     for (int e = -120; e <= 127; e++)

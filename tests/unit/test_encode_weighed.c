@@ -68,8 +68,8 @@ static void test_table(void)
     }
 }
 
-/* Values from other seeds have at most the worst error of the same type and kind. Outliers are not
- * tested, because they differ too much. */
+/* With other seeds, the error is at most 1.02 times the worst error in the table for the same type
+ * and kind. Outliers are not tested, because they differ too much. */
 static void test_other_seeds(void)
 {
     for (size_t i = 0; i < n_golden_weighed; i += 4) {
@@ -132,7 +132,7 @@ static void fill(size_t n)
         importances[i] = (float)(i * 37 % 101 + 1);
 }
 
-/* Return the error of the 256 values from `at` on, all weighed equally. */
+/* Return the error of the 256 values that begin at `at`, all weighed equally. */
 static double error_of(size_t at)
 {
     double off = 0, all = 0;

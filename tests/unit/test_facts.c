@@ -79,7 +79,7 @@ static void test_arch(void)
     parsed_free(&p);
 }
 
-/* A key has one value for all layers, or one for each. */
+/* A key has one value for all layers, or one value for each layer. */
 static void test_layers(void)
 {
     static const struct {
@@ -170,8 +170,8 @@ static void test_is_model(void)
     }
 }
 
-/* Make tensors of 10 and 60 elements; the larger one, named `expert`, may hold those of all
- * experts. */
+/* Make a tensor of 10 elements and one of 60. The larger tensor is named `expert`; depending on its
+ * name, it holds the weights of all experts. */
 static struct params params_of(const char *expert, bool arch, uint32_t experts)
 {
     struct build b;
@@ -255,7 +255,7 @@ static void test_shares(void)
     parsed_free(&p);
 }
 
-/* If there are more types than fit, the first ones stay and are still counted. */
+/* If there are more types than fit in the list, the first ones stay and are still counted. */
 static void test_many_shares(void)
 {
     /* The additional element reveals a write past the end. */

@@ -34,7 +34,8 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* Return how far data is requested beyond the end of a read, in a part that ends at `stop`. */
+/* Return how far beyond the end of a read data is requested, for a read in a part of the file that
+ * ends at `stop`. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = far_want(&run, &map, off, n, stop);
@@ -42,7 +43,7 @@ static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
     return upto - (off + n);
 }
 
-/* Return the same for sequential reads of 64 KiB each. */
+/* Return how far beyond their end data is requested for sequential reads of 64 KiB each. */
 static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = off, last = off + n;
@@ -57,7 +58,8 @@ static void test_bounds(void)
     /* A single read requests only its own range, wherever it is. */
     CU_ASSERT_EQUAL(beyond(900 * M, 16 * K, 999 * M), 0);
     CU_ASSERT_EQUAL(beyond(300 * M, 3 * M, 999 * M), 0);
-    /* Sequential reads request at most as much again, and at most 2 MiB more. */
+    /* Beyond their end, sequential reads request at most as many bytes as they have read, and at
+     * most 2 MiB. */
     uint64_t more = in_order(400 * M, 256 * K, 999 * M);
     CU_ASSERT_TRUE(more > 0 && more <= 256 * K);
     more = in_order(100 * M, 30 * M, 999 * M);

@@ -189,7 +189,7 @@ static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct
 
 static unsigned seen_unfinished;
 
-/* Check the exceptions in C4 when every call from n on fails. Once reopened, the file is
+/* Check the exceptions in C4 when call n and all later calls fail. Once reopened, the file is
  * complete. */
 static bool break_at(const struct way *w, unsigned n, bool anew)
 {
@@ -239,7 +239,7 @@ static void test_broken(void)
     CU_ASSERT_TRUE(seen_unfinished > 20);
 }
 
-/* C4: if a header could never be written, no recovery may finish the edit. */
+/* C4: if a header could never be written, no recovery may complete the edit. */
 static void test_frozen(void)
 {
     struct fixture x;

@@ -199,7 +199,7 @@ static void test_suggest(void)
 
 #define HEX16 "0123456789abcdef"
 
-/* A SHA-256 is recognised in upper or lower case, bare or with ollama's prefix; 63 or 65 digits are
+/* A SHA-256 is recognised in upper or lower case, bare or with ollama's prefix. 63 or 65 digits are
  * not a hash. */
 static void test_hashes(void)
 {

@@ -85,7 +85,7 @@ static void on_padding(void *arg, const struct check_finding *f)
 static void test_padding(void)
 {
     static const struct {
-        uint64_t most; /* the limit, in whole pages of 4096 bytes */
+        uint64_t most; /* limit on the padding bytes that are read, in whole pages of 4096 bytes */
         unsigned warnings, notes;
     } rows[] = {{0, 4, 0}, {4 * 4096, 4, 0}, {3 * 4096, 3, 1}, {4096, 1, 1}, {1, 0, 1}};
     struct build b;

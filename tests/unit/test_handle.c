@@ -108,15 +108,15 @@ static void reads_are(struct shown_file f, const unsigned reads[PIECES])
     handle_close(&all, h);
 }
 
-/* From the second piece on, each piece is read once, one piece ahead; the last read is at the end
- * of the file. */
+/* Starting with the second piece, each piece is read once, one piece ahead. The last read is at the
+ * end of the file. */
 static void test_ahead(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
     reads_are((struct shown_file){.mapped = PIECES}, reads);
 }
 
-/* Each piece is read once, and none of them ahead. */
+/* Each piece is read once, and no piece is read ahead. */
 static void test_mapped(void)
 {
     static const unsigned reads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};

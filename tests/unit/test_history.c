@@ -268,10 +268,8 @@ static void test_join_new_key(void)
 
 enum { EDITS = 24 };
 
-/*
- * After a series of edits, some with their own state, some joined to one and some never written,
- * the keys of each state can be reconstructed.
- */
+/* Make a series of edits: some have their own state, some join a state, and some are never written.
+ * Afterwards the keys of each state can be reconstructed. */
 static void random_edits(uint64_t seed)
 {
     struct home x;
@@ -687,7 +685,7 @@ static void test_no_lock(void)
     three_free(&t);
 }
 
-static unsigned slept, busy; /* milliseconds slept; attempts to lock that fail */
+static unsigned slept, busy; /* milliseconds slept; number of attempts to lock that fail */
 int __wrap_nanosleep(const struct timespec *t, struct timespec *rest);
 
 int __wrap_nanosleep(const struct timespec *t, struct timespec *rest)
@@ -986,8 +984,8 @@ static void test_links(void)
     }
 }
 
-/* A missing home directory is created as far as possible; one that is not a directory is refused.
- * Any of the calls may fail. */
+/* A missing home directory is created together with its missing parents. A home that is not a
+ * directory is refused. Any of the calls may fail. */
 static void test_missing(void)
 {
     unsigned n = 1;

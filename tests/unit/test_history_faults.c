@@ -258,7 +258,8 @@ static int run(struct world *w, const struct way *way, enum kind kind, const str
     return done;
 }
 
-/* After another edit, no file of an earlier edit is left beside the model or in the history. */
+/* After another edit, no file of an earlier edit is left, either beside the model or in the
+ * history. */
 static void check_rest(struct world *w, struct gguf *now)
 {
     CU_ASSERT_EQUAL(files(&w->x), 1);

@@ -31,7 +31,7 @@ static void take_line(int priority, const char *line)
 
 static const struct logger into = {.line = take_line};
 
-/* Return how often these words occur in the log. */
+/* Return the number of times these words occur in the log. */
 static unsigned times(const char *words)
 {
     unsigned n = 0;
@@ -104,7 +104,8 @@ static void wait_for_states(struct history_job *k)
     history_close(&h);
 }
 
-/* Make an edit that waits for its state only once the state exists, however busy the machine is. */
+/* Make an edit that does not wait for its state until that state exists, no matter how busy the
+ * machine is. */
 static void edit_when_kept(struct history_job *k, struct snapshot *before, struct snapshot *after)
 {
     history_job_begin(k, before, after, 0);
@@ -175,7 +176,8 @@ static void test_closed(void)
         (void)sem_post(&answers);
     while (home_files(&x) == 0 || entries("/proc/self/task") > threads)
         when_sleep(1);
-    struct pool_job last; /* the pool's lock shows a sanitizer that the other thread has ended */
+    /* Taking the pool's lock shows a sanitizer that the other thread has ended. */
+    struct pool_job last;
     CU_ASSERT_EQUAL_FATAL(pool_join(&last, NULL), 0);
     pool_leave(&last);
     CU_ASSERT_EQUAL(home_files(&x), 1);

@@ -163,7 +163,7 @@ static void test_order(void)
     }
 }
 
-/* A tensor of unknown type has no values, and each use of values is a segment of its own. */
+/* A tensor of unknown type has no values. Each use of a tensor's values makes a new segment. */
 static void test_unknown(void)
 {
     struct build b;
@@ -241,7 +241,8 @@ static void test_values(void)
         image_add_values(im, 1, &form_f16);
         image_add_values(im, 2, &form_stored);
         CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
-        /* Values already stored in that form are a range of the tensor and can be read in place. */
+        /* Values already stored in the requested form are a range of the tensor and can be read in
+         * place. */
         CU_ASSERT_EQUAL(im->seg[1].from, big ? IMAGE_VALUES : IMAGE_TENSOR);
         CU_ASSERT_EQUAL(im->seg[2].from, IMAGE_VALUES);
         is(im, m.store, want, sizeof(want));
@@ -330,7 +331,7 @@ static void test_refused(void)
     CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
     CU_ASSERT_EQUAL(image_read(im, NULL, 0, got, 1), -EIO);
     image_unref(im);
-    /* Values must be all those of a tensor, and the tensor must exist. */
+    /* A segment of values must have all values of a tensor, and the tensor must exist. */
     for (uint32_t no = 0; no < 4; no += 3) {
         im = image_new(m.p.g);
         image_add_zeros(im, 19);

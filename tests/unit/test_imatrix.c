@@ -14,7 +14,7 @@
 #include "build_gguf.h"
 #include "model/imatrix.h"
 
-/* Parse a file. Returns NULL if it was refused, which must be with `why` in the message. */
+/* Parse a file. Returns NULL if it was refused; the message must then contain `why`. */
 static struct imatrix *parse(const void *bytes, size_t n, const char *why)
 {
     const struct source s = source_mem(bytes, n);
@@ -231,7 +231,7 @@ static void test_fit(void)
 
 /* ---- failures ---- */
 
-static unsigned left; /* number of the read that fails, counted from the next; 0: none */
+static unsigned left; /* number of the read that fails, counted from the next read; 0: none fails */
 
 static int failing(const struct source *s, uint64_t off, void *dst, size_t n)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * edit/journal: torn models are finished, incomplete journals are dropped, and journals that do not
- * fit are left alone. Also the access rights of journals, and edits that use one.
- */
+/* edit/journal: torn models are completed, incomplete journals are dropped, and journals that do
+ * not fit are left alone. Also the access rights of journals, and edits that use one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -293,7 +291,7 @@ static void test_lent(void)
     CU_ASSERT_TRUE(j.row[1].src + j.row[1].n <= w.d.p.lender->src.size);
     CU_ASSERT_TRUE(j.row[0].src >= w.d.p.lender->src.size);
     CU_ASSERT_EQUAL(j.row[2].src, j.row[0].src + U);
-    /* A log is lent only once, so the next journal is another file. */
+    /* A log is lent only once, so the next journal is a different file. */
     CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
     CU_ASSERT_EQUAL(journal_write(&f, &w.d.p, NULL, &again, NULL), 0);
     CU_ASSERT_EQUAL(fstatat(w.x.dir, JOURNAL, &journal, AT_SYMLINK_NOFOLLOW), 0);
@@ -350,8 +348,8 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 static const char outside[] = "its ranges lie outside",
                   sized[] = "it is for a file of another size", named[] = "it names another file";
 
-/* A field in the journal's head or, from REST on, in its rows is changed, and the checksums are
- * made valid again. line NULL: this makes the journal void. */
+/* A field in the journal's head or (at REST and later) in its rows is changed, and the checksums
+ * are made valid again. line NULL: this makes the journal void. */
 enum { REST = 1000 };
 static const struct field {
     size_t at, width;
@@ -485,7 +483,7 @@ static const struct head heads[] = {
     {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
 };
 
-/* Write a journal whose new bytes are ones, beside a model of zeros. */
+/* Write a journal whose new bytes are all ones, beside a model of zeros. */
 static void put_head(const struct fixture *x, const struct head *h)
 {
     static uint8_t ones[U * 17];
@@ -574,7 +572,7 @@ static void test_others(void)
 
 /* ---- which edits are made in place ---- */
 
-/* Make a sparse model with one I8 tensor. */
+/* Make a sparse model with one tensor of type I8. */
 static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_file *f)
 {
     struct build b;
@@ -843,7 +841,8 @@ static void test_acl(void)
         CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
         int fd = openat(x.dir, JOURNAL, O_RDONLY | O_CLOEXEC);
         CU_ASSERT_EQUAL(fstat(fd, &st), 0);
-        CU_ASSERT_EQUAL(st.st_mode & 07777, has ? 0600 : 0644); /* group bits would be the mask */
+        /* With an ACL, the group bits would be its mask. */
+        CU_ASSERT_EQUAL(st.st_mode & 07777, has ? 0600 : 0644);
         CU_ASSERT_TRUE(has || fgetxattr(fd, acl_access, NULL, 0) < 0);
         (void)close(fd);
         edit_file_close(&f);

@@ -139,7 +139,7 @@ static void test_length(void)
     memset(key, 'k', KEY_MAX + 1);
     CU_ASSERT_TRUE(key_valid(key, KEY_MAX));
     CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1));
-    /* Longer keys are not standardized, whatever they begin with. */
+    /* A longer key is not standardized, even if it begins like one that is. */
     (void)memcpy(key, "tokenizer.chat_template.", 24);
     CU_ASSERT_PTR_NOT_NULL(key_find(key, KEY_MAX));
     CU_ASSERT_PTR_NULL(key_find(key, KEY_MAX + 1));

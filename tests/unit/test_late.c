@@ -170,10 +170,8 @@ static void test_busy(void)
     drop_place(&p);
 }
 
-/*
- * If another file has replaced the model since it was opened, that file is not edited, and its lock
- * is neither taken nor waited for.
- */
+/* If another file has replaced the model since it was opened, the new file is not edited, and its
+ * lock is neither taken nor waited for. */
 static void test_changed(void)
 {
     struct place p = new_place("one");
@@ -317,7 +315,8 @@ static void test_read_only(void)
     drop_place(&p);
 }
 
-/* An open file or a pending edit keeps a tree from being closed; a helper does so for a while. */
+/* An open file or a pending edit prevents a tree from being closed; a helper does so for a
+ * while. */
 static void test_idle(void)
 {
     struct place p = new_place("one");

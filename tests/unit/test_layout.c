@@ -49,7 +49,8 @@ static void test_odd(void)
     odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
 }
 
-/* A tensor without elements may share its place with another one, and does not affect the order. */
+/* A tensor without elements may share its place with another tensor, and does not affect the
+ * order. */
 static void test_zero_shares(void)
 {
     struct build b;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Scripts of edits that no request waits for and that are therefore written after some seconds;
- * `held` waits until they are.
- */
+/* Scripts of edits that no request waits for. Such edits are written after a few seconds; `held`
+ * waits until they have been written. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "

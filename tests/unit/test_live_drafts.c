@@ -12,7 +12,8 @@
             "open A " key " w trunc; write A '" text "' =EINVAL; close A =EINVAL; refused " key, \
             UNCHANGED                                                                            \
     }
-/* A text that is not yet a value but may still become one, so only the close is refused. */
+/* A text that is not yet a value but may still become one. Only the close is refused, not the
+ * write. */
 #define UNFINISHED(key, text)                                                                      \
     {                                                                                              \
         "unfinished " key ": " #text, "auto",                                                      \

@@ -69,7 +69,8 @@ static void check_after(struct run *r)
     CU_ASSERT_EQUAL(script_finish(r), 0);
 }
 
-/* Run a script whose n-th allocation fails. Returns false if there were fewer. */
+/* Run a script whose n-th allocation fails. Returns false if there were fewer than n
+ * allocations. */
 static bool fails_at(const char *way, unsigned n, enum live_commit commit)
 {
     static const struct script s = {"memory is short", NULL, "", ""};
@@ -128,7 +129,8 @@ static void do_one(struct run *r, const char *op)
     script_do(r, op, strlen(op));
 }
 
-/* Run an operation whose n-th allocation fails. Returns false if there were fewer. */
+/* Run an operation whose n-th allocation fails. Returns false if there were fewer than n
+ * allocations. */
 static bool do_short(struct run *r, const char *op, unsigned n)
 {
     r->lenient = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts of effects of time: views that reappear, drafts that wait, and progress lines. */
+/* Scripts about time: views that reappear, drafts that wait, and progress lines. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "

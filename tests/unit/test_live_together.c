@@ -149,7 +149,8 @@ static int look_late(const struct sys *s, int dir, const char *name, struct stat
     return sys_libc.fstatat(&sys_libc, dir, name, st);
 }
 
-/* An edit by the other program through the tree does not count as a change behind the mount. */
+/* An edit that the other program makes through the tree does not count as a change made outside the
+ * mount. */
 static void test_replaced(void)
 {
     static const struct script s = {"a key is opened while the file is replaced", NULL, "", ""};

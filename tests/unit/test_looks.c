@@ -32,7 +32,7 @@ int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e)
     return __real_edit_file_fresh(f, e);
 }
 
-/* Only one call at a time checks the rights; others do not wait for it. */
+/* Only one call at a time checks the rights; other calls do not wait for it. */
 bool __real_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
                          const void *arg, struct lock *lock);
 bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
@@ -71,7 +71,8 @@ static void put_shard(const struct fixture *x, unsigned i, bool changed, char pa
     free(bytes);
 }
 
-/* Query once, and check the answer and the number of files looked at. */
+/* Ask once whether the model was changed, and check the answer and the number of files looked
+ * at. */
 static void asks(struct tree *t, bool changed, unsigned files)
 {
     looks = 0;

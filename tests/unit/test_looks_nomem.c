@@ -247,7 +247,8 @@ static const struct row_of_case {
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
-/* Read a tree while the n-th allocation fails. Returns false if there were fewer. */
+/* Read a tree while the n-th allocation fails. Returns false if there were fewer than n
+ * allocations. */
 static bool looks_at(struct tree *t, unsigned n, bool pending)
 {
     struct statvfs fs;

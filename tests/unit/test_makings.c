@@ -74,7 +74,7 @@ struct room {
     struct tree *t;
     int (*call)(struct tree *t); /* called during the judgement */
     int result;
-    struct tree_wait wait; /* the wait of a sync that this test does not wait for */
+    struct tree_wait wait; /* for a sync that waits although this test does not */
     struct viewfile open;
 };
 
@@ -446,7 +446,8 @@ static void test_released(void)
     CU_ASSERT_EQUAL(viewfile_unlink(x.t, "n", ".helper"), 0);
     CU_ASSERT_TRUE(unnamed() > before);
     CU_ASSERT_EQUAL(do_sync(x.t), 0);
-    CU_ASSERT_EQUAL(tree_finish(x.t), 0); /* the writing thread frees them after it has answered */
+    /* The writing thread closes the nameless files after it has answered. */
+    CU_ASSERT_EQUAL(tree_finish(x.t), 0);
     CU_ASSERT_EQUAL(unnamed(), before);
     shows(x.t, "123");
     end(&x);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: another program changes the model's owner, mode, attributes or links during an edit (T5). */
+/* edit/commit: another program changes the model's owner, mode, attributes or links during an
+ * edit (T5). */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ struct visitor {
     enum what does;
     struct faultsys *fs;
     const struct fixture *x;
-    const char *again; /* called again before this call, each time with another mode */
+    const char *again; /* called again before this call, each time with a different mode */
     unsigned visits;
     int fd; /* descriptor of the model */
 };
@@ -44,7 +45,7 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Repeat the change until it is visible, as times may be coarse. */
+/* Repeat the change until it is visible, because file times may be coarse. */
 static void change_attribute(int fd, bool add)
 {
     struct stat before, now;

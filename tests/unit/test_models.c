@@ -88,7 +88,7 @@ static void test_models(void)
             CU_ASSERT_PTR_NOT_NULL(strstr(m.model[2].path, "/sub/b.gguf"));
         }
         models_free(&m);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc do not count */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings allocated by libc do not count */
     }
     teardown(dir);
 }
@@ -113,7 +113,7 @@ static void test_header(void)
             CU_ASSERT_EQUAL(s.g->n_tensors, 2);
         }
         gguf_free(s.g);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc do not count */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings allocated by libc do not count */
     }
     teardown(dir);
 }

@@ -78,7 +78,7 @@ static void test_needless(void)
     not_found("% 1");
     not_found("%+1");
     not_found("%~");
-    not_found("%~0123456789abcdef"); /* no part of a name before the mark */
+    not_found("%~0123456789abcdef"); /* the mark has no part of the name before it */
 }
 
 /* Fill a name with n bytes: 'a', except for byte `at`, which is c. */

@@ -54,7 +54,8 @@ struct thing {
 
 static struct thing *find(const struct table *t, uint32_t number)
 {
-    struct link *l = table_first(t, hash_number(number % 100)); /* many of them collide */
+    /* Many numbers have the same hash. */
+    struct link *l = table_first(t, hash_number(number % 100));
     while (l && ((struct thing *)l)->number != number)
         l = table_next(l);
     return (struct thing *)l;

@@ -174,8 +174,8 @@ static struct object *make(struct live *l, uint32_t number, bool dirty, struct t
     return o;
 }
 
-/* New tensors are judged two seconds, rounded up, after the last change to the first waiting
- * tensor. */
+/* New tensors become due two seconds after the last change to the first waiting tensor, rounded up
+ * to a whole second. */
 static void test_due(void)
 {
     static struct live l;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/options: the options passed to libfuse and fusermount3, and how these read them. */
+/* mount/options: the options passed to libfuse and fusermount3, and how these two programs read
+ * them. */
 #include "cu_main.h"
 
 #include <errno.h>

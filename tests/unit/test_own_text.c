@@ -145,7 +145,8 @@ static int undo(struct tree *t)
     return tree_waited(&w, tree_begin_undo(t, 0, tree_wait(&w)));
 }
 
-/* The key is also refused if no key had a NUL when the mount began but an undo brings one back. */
+/* The key is also refused if no key had a NUL when the mount began, but an undo restores a key with
+ * a NUL. */
 static void test_nul_comes_back(void)
 {
     struct content odd;

@@ -115,7 +115,8 @@ static void check_values(const struct gguf *g)
     CU_ASSERT_EQUAL(v.count, 0);
 }
 
-/* Check that the entries are contiguous, and that no gaps lie between the parts of the header. */
+/* Check that the entries are contiguous, and that there are no gaps between the parts of the
+ * header. */
 static void check_extents(const struct gguf *g)
 {
     uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;

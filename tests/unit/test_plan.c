@@ -141,7 +141,7 @@ static void make_model(struct content *im, const struct layout *l, uint8_t versi
 /* The edits. */
 
 struct edit {
-    char kind; /* '=' a string of n bytes, 'u' a u32 of n, '-' removal, '>' renaming to new.name */
+    char kind; /* '=' a string of n bytes, 'u' the u32 n, '-' a removal, '>' a rename to new.name */
     const char *key;
     uint32_t n;
 };
@@ -275,7 +275,7 @@ static void check_keys(const struct content *old, const struct content *new, con
 
 static unsigned told; /* number of strategies judged without a plan */
 
-/* Check that the answer without a plan is the same as with it. */
+/* Check that the strategy's answer is the same without a plan as with it. */
 static void check_applies(const struct edit_change *c, const struct edit_options *o,
                           const struct edit_plan *p, enum edit_strategy how)
 {
@@ -284,7 +284,7 @@ static void check_applies(const struct edit_change *c, const struct edit_options
     CU_ASSERT_TRUE(r == 1 || r == edit_plan_applies(p, how, NULL));
 }
 
-/* Set texts of every length around the room that is available. */
+/* Set texts of every length up to 300, and of some lengths up to 9000. */
 static void test_applies(void)
 {
     static const uint64_t reserves[] = {0, 100, EDIT_RESERVE_AUTO};

@@ -98,7 +98,8 @@ static void test_new(void)
             CU_ASSERT_TRUE(at >= least && at - least < BLOCK);
             CU_ASSERT_EQUAL(r.p.next->head_len, at - SLACK);
             CU_ASSERT_TRUE(r.p.clonable && !r.p.inplace);
-            CU_ASSERT_TRUE(r.p.copied < 2 * BLOCK); /* the rest, which does not fill whole blocks */
+            /* Only the remainder, which does not fill whole blocks, is copied. */
+            CU_ASSERT_TRUE(r.p.copied < 2 * BLOCK);
             edit_plan_free(&r.p);
             model_free(&m);
         }
@@ -118,7 +119,7 @@ static void test_large_alignment(void)
     }
 }
 
-/* The text grows into the reserve byte by byte while half of the requested size is left. */
+/* The text grows into the reserve byte by byte, as long as half of the requested size is left. */
 static void test_keep(void)
 {
     struct model m = make(100, 0, NULL);
@@ -183,7 +184,8 @@ static void test_auto(void)
     r = edit(m.g, 100, o);
     CU_ASSERT_EQUAL(r.p.next->data_off, m.g->data_off);
     edit_plan_free(&r.p);
-    r = edit(m.g, 100 + 2900, o); /* less than half is left, so at least as many spaces as before */
+    /* Less than half is left, so the new reserve is at least as large as the old one. */
+    r = edit(m.g, 100 + 2900, o);
     CU_ASSERT_TRUE(r.p.next->data_off > m.g->data_off);
     CU_ASSERT_TRUE(r.spaces >= 3000 && r.spaces < 3000 + BLOCK);
     edit_plan_free(&r.p);

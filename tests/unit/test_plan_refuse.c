@@ -101,12 +101,12 @@ static void test_refused_values(void)
         }
 }
 
-/* Edits are refused because our own output would hold that much padding in memory, but the key
- * itself can be set. */
+/* If an alignment is so large that we would hold its padding in memory, edits are refused, except
+ * an edit that sets a smaller alignment. */
 static void test_large_alignment(void)
 {
     static const struct {
-        uint32_t old, new; /* if `new` is 0, another key is set */
+        uint32_t old, new; /* `new` 0: a different key is set */
         int code;
     } cases[] = {
         {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EINVAL}};

@@ -31,7 +31,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned order[JOBS * 3], n_order;
 static struct work work[JOBS];
 
-/* A job that occupies one of the two turns that run at a time, unless the pool has no patience. */
+/* A job that occupies one of the two turns that may run at a time, unless the pool has no
+ * patience. */
 static struct plug {
     struct pool_job job;
     sem_t begun, end;
@@ -90,8 +91,8 @@ static void teardown(void)
     (void)sem_destroy(&plug.end);
 }
 
-/* One thread runs jobs in the order of the calls. A job's next turn comes after the other jobs'
- * turns. */
+/* One thread runs jobs in the order of the calls. A job's next turn comes after the turns of the
+ * other jobs. */
 static void test_one_thread(void)
 {
     sem_t begun, hang, over;
@@ -106,7 +107,7 @@ static void test_one_thread(void)
         work[i].over = &over;
     }
     pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* all others now wait */
+    (void)sem_wait(&begun); /* all other jobs now wait */
     for (unsigned i = 1; i < JOBS; i++)
         pool_call(&work[i].job);
     (void)sem_post(&hang);
@@ -160,10 +161,8 @@ static struct timespec in_ms(long ms)
     return t;
 }
 
-/*
- * Turns run in the order of their times, whatever the order of the calls, even if all are due
- * before a turn ends. A turn is never later than one that was requested earlier.
- */
+/* Turns run in the order of their times, not of the calls, even if all are due before a turn ends.
+ * A turn is never later than one that was requested earlier. */
 static void test_times(void)
 {
     sem_t begun, hang;
@@ -193,7 +192,8 @@ static void test_times(void)
     CU_ASSERT_EQUAL_FATAL(n_order, JOBS);
     for (unsigned i = 0; i < JOBS; i++)
         CU_ASSERT_EQUAL((7 * order[i]) % JOBS, i);
-    for (unsigned i = 0; i < JOBS; i++) /* pool_leave() does not wait for later turns */
+    /* pool_leave() does not wait for turns that are due later. */
+    for (unsigned i = 0; i < JOBS; i++)
         pool_call_at(&work[i].job, &far);
     pool_leave(&gate.job);
     teardown();
@@ -212,7 +212,7 @@ static void test_again_later(void)
     work[0].begun = &begun;
     pool_call(&work[0].job);
     (void)sem_wait(&begun);
-    pool_call(&work[0].job); /* sooner than that turn */
+    pool_call(&work[0].job); /* sooner than the turn that the running turn requests */
     teardown();
     CU_ASSERT_EQUAL(work[0].turns, 2);
     (void)sem_destroy(&begun);
@@ -254,7 +254,7 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
-/* No job waits for a long turn of another. */
+/* No job waits for a long turn of a different job. */
 static void test_beside(void)
 {
     sem_t begun, hang, done, other;
@@ -280,7 +280,7 @@ static void test_beside(void)
     (void)sem_destroy(&other);
 }
 
-/* A job waits neither for a turn that waits for others, nor for a turn requested earlier. */
+/* A job waits neither for a turn that waits for other jobs, nor for a turn requested earlier. */
 static void test_beside_one_that_is_left(void)
 {
     sem_t begun, hang, done;
@@ -312,7 +312,7 @@ static bool wait_for_first(struct pool_job *j, struct timespec *again)
     (void)j;
     (void)again;
     pool_call(&work[JOBS - 1].job);
-    pool_leave(&work[JOBS - 1].job); /* before the other jobs */
+    pool_leave(&work[JOBS - 1].job); /* before the turns of the other jobs */
     return false;
 }
 

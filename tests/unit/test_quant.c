@@ -69,7 +69,7 @@ static void test_golden(void)
     CU_ASSERT_EQUAL(n_golden, 4 * 35);
 }
 
-/* Files of quantised and of random values are compared if they are available. */
+/* Files of quantised values and of random values are compared if they are available. */
 static void test_golden_files(void)
 {
     size_t files = 0;
@@ -84,7 +84,7 @@ static void test_golden_files(void)
         printf("(skipped: no vectors in $GGUFS_SHARED or ../shared) ");
 }
 
-/* A tensor of random blocks, and its values, decoded all at once. */
+/* A tensor of random blocks, and its values, decoded in a single call. */
 struct tensor {
     const struct quant_type *type;
     uint8_t *raw;
@@ -157,7 +157,7 @@ static void test_read_edges(void)
     }
 }
 
-/* An element number whose byte offset exceeds 32 bits changes only the address of the block. */
+/* If the byte offset of an element exceeds 32 bits, only the address of its block changes. */
 static void test_extent(void)
 {
     const struct quant_type *q4k = quant_find(12), *i8 = quant_find(24);
@@ -247,13 +247,13 @@ static uint16_t narrow16(uint32_t bits)
     uint16_t h[9];
     for (size_t i = 0; i < 9; i++)
         many[i] = f;
-    quant_f32_to_f16(many, 9, h); /* nine values: a vector and a remainder */
+    quant_f32_to_f16(many, 9, h); /* nine values: one vector and a remainder of one */
     CU_ASSERT_TRUE(h[0] == f32_to_f16(f) && h[8] == h[0]);
     return h[0];
 }
 
-/* Values around every binary16 value and every midpoint become the nearest one, ties the
- * even one. */
+/* Values around every binary16 value and every midpoint are rounded to the nearest binary16 value,
+ * or to the even one in a tie. */
 static void test_f16_narrowing(void)
 {
     size_t bad = 0;

@@ -19,7 +19,7 @@
 
 enum { N_IDS = 43, MOST_BLOCKS = 4096 };
 
-/* The blocks and the output of two sets, large enough for every test below. */
+/* The blocks, and the output of two sets. All are large enough for every test below. */
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static float want[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], got[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 
@@ -150,7 +150,7 @@ static void test_equal_bytes(void)
         }
 }
 
-/* Sets agree for every kind of value and any number of blocks. */
+/* Kernel sets agree for every kind of value and any number of blocks. */
 static void test_encode_values(void)
 {
     for (uint32_t id = 0; id < N_IDS; id++)
@@ -164,10 +164,9 @@ static void test_encode_values(void)
         }
 }
 
-/*
- * Sets agree for random bits; for values between 2^-64 and 2^63 that are near each other within a
- * block; and for such blocks with a few values that cannot, or can only just, be stored.
- */
+/* Kernel sets agree for random bits; for values between 2^-64 and 2^63 that are near each other
+ * within a block; and for such blocks with a few values that cannot, or can only just, be
+ * stored. */
 static void test_encode_any(void)
 {
     static const uint32_t odd[] = {0x7f800000, 0xffc00000, 0x7f7fffff, 0xff7fffff, 0x80000000,
@@ -188,7 +187,7 @@ static void test_encode_any(void)
         }
 }
 
-/* Sets agree for every binary16, and for float32s around every binary16 and bfloat16. */
+/* Kernel sets agree for every binary16, and for float32s around every binary16 and bfloat16. */
 static void test_all_halves(void)
 {
     static uint16_t h[2][1 << 18];
@@ -251,8 +250,8 @@ static void check_distance(const float *a, const float *b, size_t n, const struc
     CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
 }
 
-/* For any number of values, sets agree on sums to the last bit, and on the sign of a zero that is
- * the least value. */
+/* For any number of values, kernel sets agree on sums to the last bit, and on the sign of a zero
+ * that is the least value. */
 static void test_measures(void)
 {
     static float x[1000];
@@ -281,7 +280,7 @@ static void test_measures(void)
         }
 }
 
-/* Return the bin that the definition gives. */
+/* Return the number of the bin that holds x by the definition of bins. */
 static size_t bin_of(double x, double mean, double std)
 {
     size_t i = 0;
@@ -358,7 +357,8 @@ static void guarded_free(struct guarded *g)
     (void)munmap(g->map, g->size);
 }
 
-/* Decoders use blocks and floats that end, and then that begin, at an inaccessible page. */
+/* Decoders are run with blocks and floats that end just before an inaccessible page, then with ones
+ * that begin just after one. */
 static void test_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
@@ -380,7 +380,8 @@ static void test_guard_pages(void)
     guarded_free(&out);
 }
 
-/* Encoders use blocks and floats that end, and then that begin, at an inaccessible page. */
+/* Encoders are run with blocks and floats that end just before an inaccessible page, then with ones
+ * that begin just after one. */
 static void test_encode_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 18), out = guarded_new(1 << 16);
@@ -401,7 +402,8 @@ static void test_encode_guard_pages(void)
     guarded_free(&out);
 }
 
-/* Reading a range accesses no block outside it; those lie in inaccessible pages. */
+/* Reading a range accesses no block outside the range; all such blocks are in inaccessible
+ * pages. */
 static void test_only_the_blocks(void)
 {
     struct guarded in = guarded_new(1 << 16);

@@ -167,7 +167,8 @@ static void key_to_key(struct random *x, int from, int to)
     if (!a->stored &&
         (b->stored || x->p.at[to])) /* a key that has no value yet, over another: skip */
         return;
-    if (b->removed && !a->stored) /* its old value is back until then: skip */
+    /* The target's old value would be back until the renamed key has one: skip. */
+    if (b->removed && !a->stored)
         op_sync(x);
     run(x, "mv %s %s", plain_names[from], plain_names[to]);
     if (a->stored) {
@@ -178,7 +179,7 @@ static void key_to_key(struct random *x, int from, int to)
         b->stored = b->known = true;
         b->parked = b->anew = b->removed = b->gone = false;
         plain_drop(&x->p, from);
-        a->gone = over; /* otherwise its place disappears with it */
+        a->gone = over; /* otherwise the new name takes over its place */
     }
     plain_move(&x->p, from, to);
 }
@@ -202,7 +203,8 @@ static void key_to_helper(struct random *x, int from, int to)
 static void helper_to_key(struct random *x, int from, int to)
 {
     struct file *f = x->p.at[from];
-    if (plain_is_parked(&x->p, f) && f->backup != to) /* the other key's fate is unknown: skip */
+    /* It is unknown whether the key of this backup will return: skip. */
+    if (plain_is_parked(&x->p, f) && f->backup != to)
         return;
     if (f->backup >= 0 && !x->p.slot[to].stored) /* the new key's type is unknown: skip */
         return;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random operations on keys, helpers and open files while writes are held, fail, or are
- * interrupted, in random commit modes. The invariants of names (objects.h) hold after each operation.
- * After each write, whatever its outcome, the tree is compared with a simple model: a key untouched
- * since the write began is the same as in the file, and no other file is left beside the model.
+ * interrupted, in random commit modes. The invariants of names (objects.h) hold after each
+ * operation. After each write, whether it succeeded or not, the tree is compared with a simple
+ * model: a key untouched since the write began is the same as in the file, and no other file is
+ * left beside the model.
  *
  * A run is drawn from its seed. A run that fails prints its seed, and its operations as a script
  * (see script.h); GGUFS_SEED=N in the environment repeats only that run. Values are numbers that
@@ -197,7 +198,7 @@ static void check_untouched(struct random *x)
         const char *at = strstr((const char *)keys.data, want);
         if (shown != (at != NULL))
             script_fail(&x->r, "%s is %s", names[i], shown ? "shown" : "not shown");
-        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the initial list */
+        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the model's initial list */
             continue;
         at = strchr(at, '=') + 1;
         (void)snprintf(text, sizeof(text), "%.*s", (int)strcspn(at, " "), at);

@@ -89,7 +89,8 @@ static bool is_in_file(struct random *x, const struct program *p)
 
 static bool is_promise(const struct random *x, const struct program *p)
 {
-    if (p->in == FOLDER) /* returns once an error that no call has returned yet */
+    /* A sync of the directory returns an error only if no call has returned it yet. */
+    if (p->in == FOLDER)
         return p->accepted && !p->told;
     return p->in == FSYNC || x->durable;
 }
@@ -143,8 +144,8 @@ static int begin(struct random *x, struct program *p)
     }
 }
 
-/* Make a call. Only this test lets a write continue, so a call that waits for it is collected
- * later. */
+/* Make a call. Only this test lets a held write continue, so a call that waits for the write is
+ * collected later. */
 static void call(struct random *x, struct program *p, enum call in)
 {
     p->in = in;
@@ -178,7 +179,7 @@ static void new_text(struct random *x, struct program *p)
     p->accepted = p->told = false;
 }
 
-/* Write a text that does not contain another one. */
+/* Write a new text, which contains no earlier text. */
 static void op_write(struct random *x, struct program *p)
 {
     new_text(x, p);

@@ -20,7 +20,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return events && events--;
 }
 
-/* While the list cannot be read, any directory must be taken for a mount. */
+/* As long as the list cannot be read, any directory must be assumed to be a mount. */
 static void test_unreadable_list(void)
 {
     struct reach r;

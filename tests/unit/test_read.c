@@ -236,7 +236,7 @@ static void test_tensors_json(void)
     image_close(&m);
 }
 
-/* A long name shifts only its own line, and each of its bytes is escaped for terminals. */
+/* A long name shifts only its own line. Bytes of names that are not printable UTF-8 are escaped. */
 static void test_tensors_txt(void)
 {
     char want[2048], name[TABLE_NAME_MOST + 2];
@@ -369,7 +369,8 @@ static void test_info_all(void)
     image_close(&m);
 }
 
-/* Check the line "base model" with names of these lengths, in letters of that many bytes. */
+/* Check the line "base model" for names that consist of n[i] letters each. `between` has a space
+ * where the next name is on the same line, and '|' where it is on a new line. */
 static void wraps(const char *letter, const unsigned *n, const char *between)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, want = BUF_INIT;
@@ -412,7 +413,7 @@ static void test_info_wide(void)
     wraps("é", (unsigned[]){40, 42, 0}, "|");
 }
 
-/* The findings are rendered once for stat and all readers. */
+/* The findings are rendered only once, for stat and all readers. */
 static void test_check(void)
 {
     struct build b;
@@ -440,8 +441,8 @@ static void test_check(void)
     image_close(&m);
 }
 
-/* An answer that is too large to be copied points into the file. Once the file is truncated, the
- * read fails with EIO. */
+/* A reply too large to be copied refers to the file's bytes. Once the file is truncated, the read
+ * fails with EIO. */
 static void test_large(void)
 {
     enum { LARGE = 600 << 10 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/journal, edit/file: leftovers of a crash, and the names and locks of files. */
+/* edit/journal, edit/file: files left by a crash, and the names and locks of files. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -219,7 +219,7 @@ static void test_tampered(void)
     }
 }
 
-/* Read through the journal, a torn header is the new one; the file is not changed. */
+/* When read through the journal, a torn header is the new one. The file is not changed. */
 static void test_overlay(void)
 {
     struct fixture x;
@@ -388,7 +388,8 @@ static void test_sweep(void)
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
     CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-    CU_ASSERT_EQUAL(found.removed, 3); /* the hard link too; its file keeps its other name */
+    /* The hard link is removed too; its file keeps its other name. */
+    CU_ASSERT_EQUAL(found.removed, 3);
     CU_ASSERT_FALSE(found.finished || found.dropped);
     CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2 + root);
     CU_ASSERT_TRUE(is_old(&x));

@@ -134,7 +134,7 @@ static int call_move(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
 }
 
-/* The next two move a node into tensors/ and into metadata/. */
+/* The next two functions move a node into tensors/ and into metadata/. */
 static int call_move_t(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
@@ -192,7 +192,7 @@ static int call_truncate(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, truncate_node(t, node, 1, tree_wait(&w)));
 }
 
-/* The next calls are refused on a file that is open only for reading. */
+/* The calls of the next functions are refused on a file that is open only for reading. */
 static int call_write(struct tree *t, uint64_t node, const char *name)
 {
     struct tree_wait w;

@@ -221,7 +221,7 @@ static void test_alignment(void)
     between(&now, &was);
 }
 
-/* Keys of which only the order differs. */
+/* Only the order of the keys differs. */
 static void test_order(void)
 {
     static const char *const keys[] = {"a.a", "a.b", "a.c", "a.d", "a.e", "a.f"};
@@ -277,8 +277,8 @@ static void test_count(void)
     version_free(&now);
 }
 
-/* There are always ranks left, however often a key comes back after the others: the reserve takes
- * none. */
+/* Ranks never run out, no matter how many times a key is restored after the other keys, because the
+ * reserve takes no rank. */
 static void test_before_the_reserve(void)
 {
     CLEANUP(edit_change_free) struct edit_change c;

@@ -213,8 +213,8 @@ static int file_of(const void *arg, uint32_t i)
     return ((const int *)arg)[i];
 }
 
-/* Wait for the next tick, because changes within one tick of the file system's clock have the same
- * time. */
+/* Make the next tick seem to have come: changes within one tick of the file system's clock have the
+ * same time. */
 static void tick(struct rights *r)
 {
     for (size_t i = 0; i < r->n; i++)

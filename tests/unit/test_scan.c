@@ -94,8 +94,8 @@ static void test_floats(void)
         {GGUF_F32, "+1e-05", 0x3727c5ac}, {GGUF_F32, "1E5", 0x47c35000},
         {GGUF_F32, "10000.0", 0x461c4000}, {GGUF_F32, "3.4028235e+38", 0x7f7fffff},
         {GGUF_F32, "1e-45", 1}, {GGUF_F32, "1e-60", 0}, {GGUF_F32, "-1e-99999999999999999999", 0x80000000},
-        /* Just above halfway to the next float, and halfway. Via f64, the first would be rounded to
-         * even twice. */
+        /* A value just above halfway to the next float, and one exactly halfway. Via f64, the first
+         * value would be rounded to even twice. */
         {GGUF_F32, "1.00000005960464477539062500000000000000000001", 0x3f800001},
         {GGUF_F32, "1.000000059604644775390625", 0x3f800000},
         {GGUF_F32, "nan", 0x7fc00000}, {GGUF_F32, "-NaN", 0xffc00000}, {GGUF_F32, "inf", 0x7f800000},

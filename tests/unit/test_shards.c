@@ -115,7 +115,8 @@ static void test_names(void)
     shards_free(&s);
 }
 
-/* Siblings are beside the path or, if the first one is not there, beside the target of the link. */
+/* Siblings are beside the path or, if the first shard is not there, beside the target of the
+ * link. */
 static void test_links(void)
 {
     struct shards s;
@@ -237,8 +238,8 @@ static void test_forms(void)
     }
 }
 
-/* A file that is a shard only by its keys is refused, with a message that suggests the right
- * name. */
+/* A file that is a shard by its keys but not by its name is refused, with a message that suggests
+ * the right name. */
 static void test_single(void)
 {
     struct err e = {0};
@@ -285,7 +286,7 @@ static void test_merge(void)
     CU_ASSERT_EQUAL(g->tensor[0].off, g->data_off);
     CU_ASSERT_EQUAL(g->tensor[1].off, g->data_off + 32);
     gguf_free(g);
-    /* A tensor of unknown type extends as far as possible in its own file. */
+    /* A tensor of unknown type extends as far as possible, but only in its own file. */
     second.unknown = true;
     CU_ASSERT_EQUAL_FATAL(merge(good, second, &g, line), 0);
     CU_ASSERT_EQUAL(g->tensor[0].nbytes, 12);
@@ -306,7 +307,7 @@ static void test_merge_refused(void)
     CU_ASSERT_STRING_EQUAL(line, "shard 2: tensor 't' has the same name as one of shard 1");
 }
 
-/* The parser says what else is wrong with a merged model. */
+/* The parser reports any other fault of a merged model. */
 static void test_merge_large(void)
 {
     const uint64_t large = (uint64_t)1 << 60;
@@ -341,7 +342,7 @@ static void test_merge_large(void)
     "0123456789.0123456789.0123456789.0123456789.01234." \
     "0123456789.0123456789.0123456789.0123456789.01234"
 
-/* Make the state of a model of one or two files; allocation number `arm` fails. */
+/* Make the state of a model of one or two files. The allocation with the number `arm` fails. */
 static int make_state(struct newest *n, uint32_t number, unsigned arm)
 {
     const struct timespec then = {1, 2};
@@ -436,7 +437,7 @@ static void test_open(void)
     put("x-00004-of-00003.gguf", "", 0);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(unlink(in("x-00004-of-00003.gguf")), 0);
-    /* The count is wrong in the first and in the last file. */
+    /* The count is wrong, first in the first file, then in the last. */
     struct shard wrong = first;
     wrong.total = 4;
     CU_ASSERT_EQUAL(open_all(3, wrong, line), -EBADMSG);

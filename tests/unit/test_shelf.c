@@ -161,7 +161,8 @@ static void test_hub_collisions(void)
           "  name/ store\n"
           "    m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
           FILE("org/x.gguf"), FILE("models--org--name/snapshots/" C1 "/m.gguf"));
-    /* A directory that would be shown as a revision of another is not a repository. */
+    /* A directory that would be shown under the name of a revision of a repository is not itself a
+     * repository. */
     SHOWS("",
           "models--o--a@" C1 "/\n"
           "  snapshots/\n    " C2 "/\n"
@@ -237,7 +238,8 @@ static void test_hidden_stores(void)
           {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
 }
 
-/* A manifest with layers of all kinds that are shown. The template has both of its names. */
+/* Manifests with layers of every kind that is shown. There are two names for the layer of a
+ * template. */
 static void test_layers(void)
 {
     SHOWS("o",
@@ -304,7 +306,7 @@ static void test_ollama(void)
           FILE("o/blobs/sha256:" B64), FILE("o/blobs/sha256-" A64 "-partial"));
 }
 
-/* In a mount that other users can access, links owned by other users do not lead out of it. */
+/* In a mount that other users can access, no link that belongs to another user leads out of it. */
 static void test_strict(void)
 {
     static const struct line lines[] = {FILE("in/m.gguf"),
@@ -351,7 +353,8 @@ static void test_strict(void)
     shelf_top_remove();
 }
 
-/* A name that is not shown is not found, nor is a place that was removed or became a link. */
+/* A name that is not shown is not found, and neither is a place that was removed or became a
+ * link. */
 static void test_not_there(void)
 {
     static const char *const names[] = {"",      ".",         "..",      "%2E",       "%2E%2E",

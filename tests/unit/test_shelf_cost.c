@@ -79,7 +79,7 @@ static int fake_times(int r, struct stat *st)
     return r;
 }
 
-/* Number of calls that access the disk, except closes. */
+/* Number of calls, except closes, that access the disk. */
 static unsigned asked;
 
 int __real_stat(const char *path, struct stat *ret);
@@ -175,8 +175,8 @@ bool __wrap_far_file(int fd)
     return is_far;
 }
 
-/* Return the number of names listed in a directory whose times are still `at` after a file was
- * added. */
+/* Return the number of names in a second listing of a directory, after a file was added but with
+ * the directory's times still `at`. */
 static size_t shown_after_change(time_t at, bool far)
 {
     struct reach r;
@@ -380,8 +380,8 @@ static void test_many_organisations(void)
 
 /* ---- failures in a store ---- */
 
-/* Check the listing of a place while `what` cannot be opened: it gives `error`, or the names if
- * that is 0. */
+/* Check the listing of a place while `what` cannot be opened: the listing fails with `error`, or
+ * has these names if `error` is 0. */
 static void check_failing(struct reach *r, const struct place *p, const char *what, int error,
                           const char *want)
 {
@@ -475,10 +475,8 @@ static void test_no_manifests(void)
 
 /* ---- split models ---- */
 
-/*
- * The name claims the maximum number of files. Beside the few that exist are names that only look
- * similar. The lookup always ends, and opens exactly the files that exist.
- */
+/* The name claims the maximum number of files. Beside the few files that exist are names that only
+ * look similar. The lookup always ends, and opens exactly the files that exist. */
 static void test_names_like_shards(void)
 {
     static const char *const others[] = {
@@ -521,8 +519,8 @@ static void test_names_like_shards(void)
 
 /* ---- calls to the disk ---- */
 
-/* Look up a path as the kernel does, which caches names for a second, and return the number of
- * calls. */
+/* Look up a path as the kernel does, and return the number of calls. If `lately`, the kernel still
+ * has all names except the last in its cache. */
 static unsigned asked_for(struct shelf *s, const char *const *names, bool lately)
 {
     static uint64_t above; /* directory that contains the last name */

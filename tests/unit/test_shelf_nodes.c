@@ -63,7 +63,7 @@ static struct tree_entry found(const char *path)
     return e;
 }
 
-/* Return the permissions of others, as the kernel would now see them. */
+/* Return the permissions for others, as the kernel would now see them. */
 static mode_t of_others(const struct tree_entry *e)
 {
     struct tree_entry now = {0};
@@ -92,7 +92,7 @@ static void test_folders(void)
     CU_ASSERT_EQUAL(shelf_opendir(shelf, e.node, &d), 0);
     shelf_forget(shelf, e.node, 1);
     CU_ASSERT_EQUAL(shelf->slots.by_node.n, 2);
-    shelf_forget(shelf, e.node, 1); /* it is still open */
+    shelf_forget(shelf, e.node, 1); /* the directory is still open */
     CU_ASSERT_EQUAL(shelf->slots.by_node.n, 2);
     shelf_closedir(d);
     CU_ASSERT_EQUAL(shelf->slots.by_node.n, 1);
@@ -237,7 +237,8 @@ static void test_not_shown_folders(void)
     teardown();
 }
 
-/* Under its own name, a directory that many links lead to is itself the start of as many links. */
+/* Two directories each have a link to the other. Whichever is looked up first, a link is followed
+ * unless it leads back to a directory on the path. */
 static void test_links_in_turn(void)
 {
     setup();
@@ -285,7 +286,7 @@ static void test_kept_by_kernel(void)
     teardown();
 }
 
-/* The kernel again looks up the directory in which a process works. */
+/* The kernel repeats its lookup of the directory in which a process works. */
 static void test_folders_that_change(void)
 {
     static const char *const rows[][2] = {

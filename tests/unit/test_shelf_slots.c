@@ -361,7 +361,8 @@ static void grow_old(uint64_t node)
     lock_take(&mount_lock);
     slots_opened(&shelf->slots).oldest->used -= 2 * SLOT_IDLE;
     lock_drop(&mount_lock);
-    (void)node_of(MANY - 2, "info"); /* so that both are closed next time */
+    /* This closes model MANY - 1, so that the next call opens it again. */
+    (void)node_of(MANY - 2, "info");
     wait_until_closed();
 }
 

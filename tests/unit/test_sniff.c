@@ -67,7 +67,7 @@ static void test_kinds(void)
         if (!ok)
             (void)printf("\n  row %zu: %s", i, s ? s->what : "(none)");
         CU_ASSERT_TRUE(ok);
-        for (size_t n = 0; n < kinds[i].n; n++) /* whatever number of bytes is given */
+        for (size_t n = 0; n < kinds[i].n; n++) /* no matter how many bytes are given */
             (void)sniff_bytes(bytes, n, kinds[i].n);
         free(bytes);
     }

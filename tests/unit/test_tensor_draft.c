@@ -299,7 +299,7 @@ static void test_large(void)
 
 static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t sent_changed = PTHREAD_COND_INITIALIZER;
-static unsigned sent; /* protected by the lock, like the range that was sent last */
+static unsigned sent; /* protected by the lock, like the range sent last */
 static uint64_t sent_off, sent_n;
 
 static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
@@ -315,8 +315,8 @@ static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
     return 0;
 }
 
-/* If 4 MiB are written in order before the draft is judged, they are sent; scattered writes are
- * not. */
+/* If 4 MiB are written in order before the draft is judged, these bytes are sent to the disk.
+ * Scattered writes are not sent. */
 static void test_sent(void)
 {
     enum { STEP = 1 << 20 };

@@ -96,7 +96,7 @@ static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_m
     return hit;
 }
 
-/* Each system call fails, either once or from then on. */
+/* Each system call in turn fails, either that call alone or also all later calls. */
 static void test_calls(void)
 {
     static const enum fault_mode modes[] = {FAULT_FAIL, FAULT_BROKEN, FAULT_SHORT};
@@ -137,7 +137,7 @@ static void convert(struct tensor_dir *x, int *ret)
     tensor_edit_free(&edit);
 }
 
-/* Write a NumPy array of another shape. */
+/* Write a NumPy array of a different shape. */
 static void save(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -200,7 +200,7 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
     CU_ASSERT_EQUAL(e.code, -ENOSPC);
     CU_ASSERT_FALSE(draft_is_due(d->state));
-    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* a call that is never reached */
+    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* no call ever has this number */
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, x.raw, 4), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);

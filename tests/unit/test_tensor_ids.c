@@ -109,7 +109,7 @@ static struct tree_file *open_node(const struct tree_image *m, uint64_t node)
     return f;
 }
 
-/* Check that a file has `size` bytes, and that the first ones are all c. */
+/* Check that a file has `size` bytes, all of them c. */
 static void reads(struct tree_file *f, size_t size, char c)
 {
     uint8_t scratch[4096], want[4096];
@@ -166,7 +166,8 @@ static void test_names_and_nodes(void)
     CU_ASSERT_EQUAL(getattr(&m, gone), -ESTALE);
     CU_ASSERT_EQUAL(getattr(&m, gone_raw), -ESTALE);
     CU_ASSERT_EQUAL(getattr(&m, ino_tensor(6)), -ENOENT);
-    CU_ASSERT_EQUAL(getattr(&m, ino_tensor(4)), -ESTALE); /* a version has no directory */
+    /* A version has no directory of its own. */
+    CU_ASSERT_EQUAL(getattr(&m, ino_tensor(4)), -ESTALE);
     struct tree_file *f = NULL;
     struct tree_entry e;
     CU_ASSERT_EQUAL(tree_open_file(m.t, changed_raw, O_RDONLY, &f), -ESTALE);
@@ -179,8 +180,8 @@ static void test_names_and_nodes(void)
     image_close(&m);
 }
 
-/* Open files keep the bytes that they were opened with, and only they keep the model's file that
- * has them. */
+/* Open files keep the bytes that they were opened with, and only these open files keep the old file
+ * of the model. */
 static void test_open_files(void)
 {
     struct tree_image m = first();
@@ -214,7 +215,7 @@ static void test_open_files(void)
                                       store_ref(m.t->newest.view.store));
     newest_drop_file(&m.t->newest);
     view_free(&was);
-    /* One reference is the test's, the other that of the file on disk. */
+    /* One reference is the test's own; the other is that of the file on disk. */
     CU_ASSERT_EQUAL(atomic_load(&file->refs), 2);
     mapped_unref(file);
     (void)tree_release(kept);

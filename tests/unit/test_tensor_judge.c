@@ -98,7 +98,7 @@ static void one_value(uint32_t type, bool big)
     CU_ASSERT_EQUAL(now->content->n, 1);
     CU_ASSERT_TRUE(now->content->piece[0].len == t->block_bytes);
     judged(d, TENSOR_SAME, NULL);
-    put(d, (uint64_t)4 * 150001, four, 4); /* the same again, so no more bytes change */
+    put(d, (uint64_t)4 * 150001, four, 4); /* the same values again, so no more bytes change */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
     draft_free(d);
@@ -114,10 +114,9 @@ static void test_one_value(void)
                 one_value(id, big);
 }
 
-/*
- * In the file of new bytes, pieces found by different threads are in the order of the tensor, at
- * the same offsets within pages as in the model. They can thus be mapped at once, and cloned.
- */
+/* In the file of new bytes, pieces found by different threads are in the order of the tensor, at
+ * the same offsets within pages as in the model. All of them can thus be mapped by a
+ * single call, and cloned. */
 static void test_places(void)
 {
     struct tensor_dir x;
@@ -260,7 +259,7 @@ static size_t array(uint8_t *dst, const char *descr, const uint64_t *dims, uint3
     return len + 4 * n;
 }
 
-/* numpy.save() writes another shape, with a flush after the header. */
+/* numpy.save() writes a different shape, with a flush after the header. */
 static void test_npy_shape(void)
 {
     static uint8_t bytes[65536], old[65536];
@@ -285,7 +284,7 @@ static void test_npy_shape(void)
     CU_ASSERT_EQUAL(memcmp(got, x.raw, 34 * 2), 0);
     CU_ASSERT_NOT_EQUAL(memcmp(got + 34 * 2, x.raw + 34 * 2, 34), 0);
     free(got);
-    put(d, 128 + 4, bytes + 128 + 4, 4); /* the same again */
+    put(d, 128 + 4, bytes + 128 + 4, 4); /* the same values again */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
     draft_free(d);
@@ -323,8 +322,8 @@ static void test_npy_reshape(void)
     tensor_dir_free(&x);
 }
 
-/* For a tensor without dimensions, NumPy uses an array of one value, which does not count as
- * another shape. */
+/* For a tensor without dimensions, NumPy uses an array of one value, which does not count as a
+ * different shape. */
 static void test_npy_scalar(void)
 {
     static const struct {
@@ -379,8 +378,8 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     free(values);
 }
 
-/* Only the header is overwritten, without truncation: by a longer one, one of another type, and one
- * of another shape. */
+/* Only the header is overwritten, without truncation: by a longer header, by one of a different
+ * type, and by one of a different shape. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
@@ -413,7 +412,8 @@ static void test_npy_header_again(void)
                 {192, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"},
                 {128, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"}};
     static uint8_t bytes[65536];
-    for (uint64_t high = 50; high <= 100; high += 50) { /* a different shape with the same result */
+    /* The array changes the shape, or keeps it, with the same result. */
+    for (uint64_t high = 50; high <= 100; high += 50) {
         struct tensor_dir x;
         uint8_t head[192];
         tensor_dir_sane(&x, F32, SHAPE(96, high));

@@ -60,7 +60,8 @@ static void give_shape(struct making *m, const char *text)
     CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), &m->t.shape, NULL), 0);
 }
 
-/* Write n small values from `first` on as the bytes of a view, after its header if it has one. */
+/* Write n small values, beginning with `first`, as the bytes of a view, after its header if it has
+ * one. */
 static size_t values(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
                      unsigned width, float first)
 {
@@ -146,7 +147,7 @@ static void test_raw(void)
             if (i == 2)
                 break;
             if (m.t.draft[TENSOR_RAW])
-                give(&m, TENSOR_F32_NPY, room, n); /* this would be enough on its own */
+                give(&m, TENSOR_F32_NPY, room, n); /* without raw, this view would be enough */
             judged(&m, TENSOR_SHORT, "lacks");
         }
         whole(&m, Q8_0_ID, 3, raw, 6 * 34);
@@ -165,10 +166,8 @@ static void shows(struct draft *d, const uint8_t *want, size_t n)
     free(bytes);
 }
 
-/*
- * Write `raw` of n bytes: first the bytes from `at` on, then byte 0. The others are zeros. After an
- * edit that was not accepted, all bytes remain for the next edit.
- */
+/* Write `raw` of n bytes: first the bytes starting at `at`, then byte 0. All other bytes are zeros.
+ * After an edit that was not accepted, all bytes remain for the next edit. */
 static void sparse_raw(uint64_t n, uint64_t at)
 {
     struct making m;
@@ -223,7 +222,7 @@ static void test_raw_refused(void)
     making_end(&m);
 }
 
-/* numpy.save() alone is enough. If there is a type, values are encoded to it. */
+/* numpy.save() alone is enough. If there is a type, the values are encoded to that type. */
 static void test_npy(void)
 {
     struct making m;

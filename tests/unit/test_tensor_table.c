@@ -156,10 +156,8 @@ static void check_whole(struct room *x, const char *name, bool there)
     CU_ASSERT_EQUAL(has(x, "tensors.json", json), there);
 }
 
-/*
- * A removed tensor disappears from every view of the model at once, whereas a new tensor is not in
- * them yet. If no tensor would be left, all are shown unchanged.
- */
+/* A removed tensor disappears from every view of the model immediately, whereas a new tensor is not
+ * in them yet. If no tensor would be left, all are shown unchanged. */
 static void test_removed_at_once(void)
 {
     struct room x;
@@ -316,10 +314,8 @@ static int write_at(struct room *x, uint64_t at, const char *byte, unsigned n)
     return viewfile_close(&v);
 }
 
-/*
- * From each call on in turn, the disk fails until the edit has failed. The content of the journal
- * is then shown, and the next edit completes that journal.
- */
+/* For each call in turn, the disk fails from that call until the edit has failed. The content of
+ * the journal is then shown, and the next edit completes the journal's edit. */
 static void test_unfinished(void)
 {
     unsigned lost = 0, unfinished = 0;
@@ -386,10 +382,8 @@ static void test_lost_beside(void)
     CU_ASSERT_TRUE(lost > 5);
 }
 
-/*
- * A draft is refused while a call still uses it. The next program begins another draft at the same
- * node.
- */
+/* A draft is refused while a call still uses it. The next program begins a new draft at the same
+ * node. */
 static void test_open_after_refusal(void)
 {
     struct room x;

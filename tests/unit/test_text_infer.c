@@ -39,7 +39,7 @@ static void test_scalars(void)
     infers("true\n", GGUF_BOOL, NONE);
     infers("false", GGUF_BOOL, NONE);
     infers(" 5 \r\n", GGUF_U32, NONE);
-    infers("-0", GGUF_F32, NONE); /* no integer type can hold it */
+    infers("-0", GGUF_F32, NONE); /* no integer type can hold this value */
     infers("0", GGUF_U32, NONE);
     infers("4294967295\n", GGUF_U32, NONE);
     infers("-1\n", GGUF_I32, NONE);

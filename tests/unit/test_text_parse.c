@@ -344,8 +344,8 @@ static void test_unchanged(void)
     changes(GGUF_STRING, 0, two_lines, "a\n\n", two_lines);
 }
 
-/* The text of the old string without its newlines is a different text, for a new string that is not
- * UTF-8. */
+/* A text that lacks only a newline of the old string's text is a new string, which is refused
+ * because it is not UTF-8. */
 static void test_changed_bytes(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;
@@ -356,8 +356,8 @@ static void test_changed_bytes(void)
     CU_ASSERT_EQUAL(parse(&v3, GGUF_STRING, 0, "b\xff\n\n", &old, &got, NULL), -EILSEQ);
 }
 
-/* A NaN gets the old value's bits if that is a NaN too, but not if it is infinity or one of the
- * largest finite values. */
+/* A NaN gets the old value's bits if the old value is a NaN too, but not if it is infinite or one
+ * of the largest finite values. */
 static void test_nans(void)
 {
     static const struct {

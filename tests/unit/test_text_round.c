@@ -53,8 +53,8 @@ static void random_string(struct buf *b, const struct gguf_format *fmt)
     buf_add(b, s.data, s.len);
 }
 
-/* Set if an inner array of f64 was made, which becomes f32 if parsed again without the old
- * value. */
+/* Set if an inner array of f64 was made. Such an array becomes f32 if its text is parsed again
+ * without the old value. */
 static bool inner_f64;
 
 static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t type, int depth);

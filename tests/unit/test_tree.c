@@ -131,7 +131,7 @@ static void test_big_endian_lists(void)
     image_close(&m);
 }
 
-/* A listing continues from the cookie of any entry, and "." and ".." come first. */
+/* A listing can continue from the cookie of any entry. "." and ".." come first. */
 static void test_cookies(void)
 {
     struct tree_image m = model();
@@ -207,8 +207,8 @@ static bool same(const struct tree_entry *a, const struct tree_entry *b)
            x->st_uid == y->st_uid && x->st_gid == y->st_gid;
 }
 
-/* Check that each entry is found by name, has the same attributes however they are read, and has an
- * inode number of its own. */
+/* Check that each entry is found by name, has the same attributes no matter how they are read, and
+ * has an inode number of its own. */
 static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
 {
     char name[TREE_NAME_MAX + 1];
@@ -217,7 +217,8 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
     uint64_t cookie = 2;
     while (image_readdir(m, dir, &cookie, true, name, &e) > 0) {
         CU_ASSERT_EQUAL(tree_lookup(m->t, dir, name, &found), 0);
-        if (ino_node(found.node).kind == NODE_WHOLE) { /* listings do not measure these */
+        /* Listings do not measure files of the whole model. */
+        if (ino_node(found.node).kind == NODE_WHOLE) {
             CU_ASSERT_EQUAL(e.node, 0);
             CU_ASSERT_EQUAL(e.attr.st_ino, found.attr.st_ino);
             e = found;
@@ -362,7 +363,7 @@ static void test_bad_nodes(void)
                              ino_key(7),    ino_whole(0, 0),        ino_whole(0, INO_MAX_ROWS - 1)};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], NULL, &e), -ENOENT);
-    /* That generation is gone, so the kernel must look the name up again. */
+    /* That generation no longer exists, so the kernel must look the name up again. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), NULL, &e), -ESTALE);
     CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/w"), O_RDONLY, &f), -EISDIR);
     CU_ASSERT_EQUAL(tree_open_file(m.t, INO_ROOT, O_RDONLY, &f), -EISDIR);

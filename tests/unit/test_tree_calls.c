@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Calls on nodes that were removed, replaced or never issued; first edits that are refused; and
- * large answers.
- */
+/* Calls on nodes that were removed, replaced or never issued; first edits that are refused; and
+ * large replies. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -219,8 +217,8 @@ static void test_removed(void)
     end(t, &p);
 }
 
-/* A view is ignored because the bytes come from another one. Once the tensor is removed, its view's
- * node is stale. */
+/* A view is ignored because the bytes come from a different view. Once the tensor is removed, the
+ * ignored view's node is stale. */
 static void test_ignored(void)
 {
     struct place p = new_place(5);
@@ -326,8 +324,8 @@ static void test_lines(void)
     end(t, &p);
 }
 
-/* An answer that is too large to be copied is nevertheless copied after a header. A read of missing
- * bytes fails with EIO. */
+/* A reply so large that it is normally not copied is copied if it follows a header. A read of
+ * missing bytes fails with EIO. */
 static void test_large(void)
 {
     enum { N = 300000, HEADER = 128 };
@@ -395,7 +393,8 @@ static void test_states(void)
     o.late = true;
     struct tree *t = image_tree(p.model, &o);
     CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
-    CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "info", &e), 0); /* changed behind the mount */
+    /* The model was changed outside the mount. */
+    CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "info", &e), 0);
     tree_forget(t, e.node, 1);
     tree_leave(t, &left);
     CU_ASSERT_EQUAL(left.wholes, 2);

@@ -98,7 +98,8 @@ static struct outcome fail_at(unsigned n)
     CU_ASSERT_TRUE(removed || r == -ENOMEM);
     CU_ASSERT_TRUE(r == -ENOMEM || file_has(&p, "changed"));
     CU_ASSERT_EQUAL(is_shown(t, "metadata/my.number"), !removed);
-    CU_ASSERT_EQUAL(do_sync(t), 0); /* already reported, and no edit remains to be written */
+    /* The failure was already reported, and no edit remains to be written. */
+    CU_ASSERT_EQUAL(do_sync(t), 0);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);

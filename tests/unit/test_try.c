@@ -160,7 +160,7 @@ static void test_gone(void)
     teardown(&x);
 }
 
-/* If inode numbers change between two checks, opening still ends. */
+/* If inode numbers change between two checks, opening still comes to an end. */
 static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
     (void)s;

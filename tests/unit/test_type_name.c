@@ -117,7 +117,8 @@ static void test_no_names(void)
     }
 }
 
-/* Values that do not fit the given inner type are refused; without one, their type is inferred. */
+/* Values that do not fit the given inner type are refused. If no inner type is given, it is
+ * inferred. */
 static void test_refused(void)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -131,8 +132,8 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(parse(&v3, "array[array]", "[256]\n", NULL, &payload, &e), 0);
 }
 
-/* A given type applies even if the old value has another type. With the same type, the bytes of the
- * old value are kept. */
+/* A given type applies even if the old value has a different type. If it has the same type, the
+ * bytes of the old value are kept. */
 static void test_old(void)
 {
     CLEANUP(buf_free) struct buf old = BUF_INIT, other = BUF_INIT, kept = BUF_INIT;
@@ -171,7 +172,7 @@ static void long_name(struct buf *out)
     buf_char(out, '\0');
 }
 
-/* Of equal inner types, already two are too long for a name. */
+/* Two such inner types would be too long for a name, but equal inner types are named only once. */
 static void test_long_and_equal(void)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT, text = BUF_INIT, payload = BUF_INIT;
@@ -188,7 +189,7 @@ static void test_long_and_equal(void)
     CU_ASSERT_TRUE(name_is(&v, (char *)name.data));
 }
 
-/* A few inner arrays take as much memory as many. */
+/* A few inner arrays take as much memory as many do. */
 static void check_memory(const char *line)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, name = BUF_INIT;

@@ -125,7 +125,7 @@ static void test_types(void)
     }
 }
 
-/* A big-endian file, and one of the types that have no values in such files. */
+/* A big-endian file, and one with a type that has no values in such files. */
 static void test_big(void)
 {
     uint8_t *bytes = calloc(BLOCKS, 34);
@@ -139,7 +139,7 @@ static void test_big(void)
     free(bytes);
 }
 
-/* Several pieces have a finding each, of which the first one in the tensor is reported. */
+/* Several pieces have one finding each. The finding that comes first in the tensor is reported. */
 static void test_pieces(void)
 {
     enum { N = 3000000 };

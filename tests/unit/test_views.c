@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Drafts of tensor views: writes that a close reported as failed are not accepted later; texts as
- * seen by the programs that write them; interrupted writes.
- */
+/* Drafts of tensor views: writes that a close reported as failed are not accepted later; texts as
+ * the programs that write them see them; interrupted writes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -169,7 +167,7 @@ static void check_not_accepted(struct room *x, uint8_t old)
     CU_ASSERT_FALSE(has_error(x, "tensors/b"));
 }
 
-/* Each system call of a close fails once. The release does not accept the write that the close
+/* Each system call of a close fails once. The release does not accept a write that the close
  * reported as failed. */
 static void test_release(void)
 {
@@ -233,7 +231,7 @@ static void test_written_on(void)
     end(&x);
 }
 
-/* If another program that also writes the view closes it, this close reports the result for both
+/* If two programs write a view and one of them closes it, the close reports the result for both
  * programs. */
 static void test_two_writers(void)
 {
@@ -256,7 +254,7 @@ static void test_two_writers(void)
     }
 }
 
-/* A program that still has the view open sees the model's content. Later writers get another
+/* A program that still has the view open sees the model's content. Later writers get a new
  * draft. */
 static void test_reader_stays(void)
 {
@@ -280,7 +278,7 @@ static void test_reader_stays(void)
     end(&x);
 }
 
-/* Content that is too short at the end is dropped in this case too. */
+/* Content that is too short at the close is dropped too, even though a reader stays. */
 static void test_short_reader_stays(void)
 {
     struct room x;

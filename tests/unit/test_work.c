@@ -171,7 +171,7 @@ static void test_shared(void)
     model_free(&m);
 }
 
-/* All kinds of results are requested at once, each for a different tensor. Statistics use moments
+/* All kinds of results are requested together, each for a different tensor. Statistics use moments
  * that were kept. */
 static void test_kinds(void)
 {
@@ -289,7 +289,7 @@ static void read_moments(void *arg, int result)
     hear(&r->heard, result);
 }
 
-/* Results for two states of the same tensors are requested at once. Each request finds all of its
+/* Results for two states of the same tensors are requested together. Each request finds all of its
  * results when it is answered. */
 static void test_states(void)
 {
@@ -384,7 +384,7 @@ static void test_many(void)
     struct gate gate = {HEARD, PTHREAD_MUTEX_INITIALIZER, 0};
     int request[TENSORS];
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned parked = 0, most = (unsigned)processors + 20; /* more than one each */
+    unsigned parked = 0, most = (unsigned)processors + 20; /* one per processor, and a margin */
     (void)pthread_mutex_lock(&gate.release);
     atomic_store(&started, 0);
     for (unsigned i = 0; i < WORKS; i++) {
@@ -394,7 +394,7 @@ static void test_many(void)
             parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
         }
     }
-    /* No task has ended, because each has a request to answer. */
+    /* No task has ended, because each has a request to answer, and the answer waits. */
     while (atomic_load(&gate.waits) < WORKS)
         when_sleep(1);
     CU_ASSERT_TRUE(atomic_load(&started) <= WORKS + most);

@@ -15,7 +15,7 @@
 
 static struct faultsys fs;
 static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
-static unsigned left; /* opens left, including the one that returns 0 */
+static unsigned left; /* number of opens left, including the one that returns 0 */
 
 static int open_zero(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
@@ -27,7 +27,7 @@ static int open_zero(const struct sys *s, int dir, const char *name, int flags, 
     return 0;
 }
 
-/* Make the n-th open from now on return descriptor 0. */
+/* From now on, make the n-th open return descriptor 0. */
 static const struct sys *zero_at(unsigned n)
 {
     faultsys_init(&fs, FAULT_NONE, 0, 0);
@@ -189,7 +189,7 @@ static bool keeps(unsigned n)
     CU_ASSERT_EQUAL(history_clear(&h, &dropped, &e), 0);
     CU_ASSERT_EQUAL(dropped, 2);
     bool reached = left == 0;
-    CU_ASSERT_EQUAL(home_files(&x), 1); /* which numbers were used */
+    CU_ASSERT_EQUAL(home_files(&x), 1); /* the file that records which numbers were used */
     history_close(&h);
     CU_ASSERT_EQUAL(is_open(), !reached);
     take_input();
