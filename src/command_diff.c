@@ -23,10 +23,7 @@ enum { SAME, DIFFERENT, TROUBLE };
 
 struct job {
     const char *operand[2];
-    struct diff_options opt;
-    struct pair_filter filter;
-    const char **ignore; /* owned: the filter's patterns */
-    bool keys, tensors;  /* requested */
+    struct diff_options opt; /* owns `ignore` */
     bool json, all, colours;
     int percent; /* percentage shown on the terminal; -1: none */
 };
@@ -64,14 +61,14 @@ static int take_options(struct job *j, const struct command_args *a)
             j->opt.quick = true;
             break;
         case OPTION_ONLY:
-            j->keys = strcmp(value, "keys") == 0;
-            j->tensors = !j->keys;
+            j->opt.keys = strcmp(value, "keys") == 0;
+            j->opt.tensors = !j->opt.keys;
             break;
         case OPTION_TOLERANCE:
             r = take_tolerance(j, value);
             break;
         default: /* OPTION_IGNORE, as the parser accepts only known options */
-            j->ignore[j->filter.n++] = value;
+            j->opt.ignore[j->opt.n_ignore++] = value;
         }
     }
     if (r == 0 && j->opt.quick && j->opt.tolerance >= 0) {
@@ -119,16 +116,7 @@ static int open_side(struct side *s, const char *path, const char *label)
 static int compare(struct job *j, struct diff *d)
 {
     struct err e = {0};
-    int r = 0;
-    if (j->keys)
-        r = keys_compare(d->side[0]->g, d->side[1]->g, &j->filter, &d->keys);
-    if (r == 0 && j->tensors)
-        r = pairs_make(d->side[0]->g, d->side[1]->g, PAIR_TENSORS, &j->filter, &d->tensors);
-    d->of = r == 0 ? calloc(d->tensors.n + 1, sizeof(*d->of)) : NULL;
-    if (!d->of)
-        return no_memory();
-    if (j->tensors)
-        r = tensors_compare(d->side, &d->tensors, &j->opt, d->of, &e);
+    int r = diff_compare(d, &e);
     clear_line(j);
     if (r < 0)
         return command_failed(NULL, e.msg, TROUBLE);
@@ -151,7 +139,7 @@ static int compare_models(struct job *j, const char *const path[2], const char *
                           bool quiet)
 {
     struct side a, b;
-    struct diff d = {.side = {&a, &b}, .keys_wanted = j->keys, .tensors_wanted = j->tensors};
+    struct diff d = {.side = {&a, &b}, .opt = &j->opt};
     int r = open_side(&a, path[0], label[0]);
     if (r == SAME) {
         r = open_side(&b, path[1], label[1]);
@@ -162,9 +150,7 @@ static int compare_models(struct job *j, const char *const path[2], const char *
         side_free(&b);
     }
     side_free(&a);
-    pairs_free(&d.keys);
-    pairs_free(&d.tensors);
-    free(d.of);
+    diff_free(&d);
     return r;
 }
 
@@ -395,15 +381,12 @@ static bool wants_colours(void)
 int command_diff(const struct command_args *a)
 {
     struct job j = {.operand = {a->operand[0], a->operand[1]},
-                    .opt = {.tolerance = -1},
-                    .keys = true,
-                    .tensors = true,
+                    .opt = {.keys = true, .tensors = true, .tolerance = -1},
                     .colours = wants_colours(),
                     .percent = -1};
-    j.ignore = calloc(a->n_options + 1, sizeof(*j.ignore));
-    if (!j.ignore)
+    j.opt.ignore = calloc(a->n_options + 1, sizeof(*j.opt.ignore));
+    if (!j.opt.ignore)
         return no_memory();
-    j.filter.ignore = j.ignore;
     int r = TROUBLE;
     if (take_options(&j, a) == 0) {
         if (isatty(STDERR_FILENO)) {
@@ -413,6 +396,6 @@ int command_diff(const struct command_args *a)
         quant_init();
         r = compare_operands(&j);
     }
-    free((void *)j.ignore);
+    free((void *)j.opt.ignore);
     return r;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints differences as text and as JSON: see print.h. */
+/* Finds the differences between sequences, arrays and texts, and prints all differences as text and
+ * as JSON: see print.h. */
 #include "diff/print.h"
 
 #include <errno.h>
@@ -11,8 +12,274 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
+#include "base/hash.h"
 #include "model/facts.h"
 #include "text/json.h"
+
+/*
+ * ---- sequences ----
+ *
+ * Step d of the search stores, for each diagonal k = x - y that d insertions and removals can
+ * reach, the largest x on it. All steps are kept, and walked back from the end.
+ */
+
+struct search {
+    const uint64_t *a, *b;
+    size_t n_a, n_b;
+    uint32_t *step[SEQUENCE_MOST + 1]; /* owned; step d has d + 1 diagonals: -d, -d + 2, ... d */
+    size_t d;                          /* the last step */
+};
+
+/* Return the largest x on diagonal k after step d - 1, plus one; 0 if it was not reached. */
+static size_t reached(const struct search *s, size_t d, long k)
+{
+    long least = -(long)d;
+    return k < least || k > (long)d ? 0 : s->step[d][(k - least) / 2];
+}
+
+/* Return the x on diagonal k where step d begins: after an insertion from the diagonal above, or a
+ * removal from the one below. */
+static size_t begin(const struct search *s, size_t d, long k)
+{
+    if (d == 0)
+        return 1;
+    size_t down = reached(s, d - 1, k + 1), right = reached(s, d - 1, k - 1);
+    return right && right >= down ? right + 1 : down;
+}
+
+/* Take a step. Returns 1 if it reaches the end, 0 or -ENOMEM. */
+static int take_step(struct search *s, size_t d)
+{
+    uint32_t *row = s->step[d] = malloc((d + 1) * sizeof(*row));
+    if (!row)
+        return -ENOMEM;
+    for (size_t i = 0; i <= d; i++) {
+        long k = 2 * (long)i - (long)d;
+        size_t x = begin(s, d, k);
+        row[i] = 0;
+        if (x == 0 || x - 1 > s->n_a || (long)(x - 1) < k || (size_t)((long)(x - 1) - k) > s->n_b)
+            continue;
+        x--;
+        size_t y = (size_t)((long)x - k);
+        while (x < s->n_a && y < s->n_b && s->a[x] == s->b[y]) {
+            x++;
+            y++;
+        }
+        row[i] = (uint32_t)x + 1;
+        if (x == s->n_a && y == s->n_b)
+            return 1;
+    }
+    return 0;
+}
+
+/* Add a hunk before the others, or extend the first hunk if the new one ends where it begins. */
+static int add_before(struct hunks *h, struct hunk one)
+{
+    struct hunk *last = h->n ? &h->of[h->n - 1] : NULL;
+    if (last && one.a + one.n_a == last->a && one.b + one.n_b == last->b) {
+        *last = (struct hunk){one.a, one.n_a + last->n_a, one.b, one.n_b + last->n_b};
+        return 0;
+    }
+    if (array_grow(&h->of, &h->cap, h->n, sizeof(one)) < 0)
+        return -ENOMEM;
+    h->of[h->n++] = one;
+    return 0;
+}
+
+static int walk_back(const struct search *s, struct hunks *h)
+{
+    long x = (long)s->n_a, y = (long)s->n_b;
+    int r = 0;
+    for (size_t d = s->d; d > 0 && r == 0; d--) {
+        long k = x - y;
+        size_t down = reached(s, d - 1, k + 1), right = reached(s, d - 1, k - 1);
+        bool removed = right >= down;
+        x = (long)(removed ? right : down) - 1;
+        y = x - (removed ? k - 1 : k + 1);
+        r = add_before(h, (struct hunk){(size_t)x, removed, (size_t)y, !removed});
+    }
+    return r;
+}
+
+/* Compare the elements index by index, from the last on. */
+static int by_place(const struct search *s, struct hunks *h)
+{
+    int r = 0;
+    for (size_t i = s->n_a > s->n_b ? s->n_a : s->n_b; i-- > 0 && r == 0;) {
+        const bool in_a = i < s->n_a, in_b = i < s->n_b;
+        if (!in_a || !in_b || s->a[i] != s->b[i])
+            r = add_before(h, (struct hunk){in_a ? i : s->n_a, in_a, in_b ? i : s->n_b, in_b});
+    }
+    return r;
+}
+
+static void reverse(struct hunks *h)
+{
+    for (size_t i = 0; i < h->n / 2; i++) {
+        struct hunk t = h->of[i];
+        h->of[i] = h->of[h->n - 1 - i];
+        h->of[h->n - 1 - i] = t;
+    }
+}
+
+int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, struct hunks *ret)
+{
+    struct search s;
+    size_t first = 0;
+    int r = 0;
+    while (first < n_a && first < n_b && a[first] == b[first])
+        first++;
+    while (n_a > first && n_b > first && a[n_a - 1] == b[n_b - 1]) {
+        n_a--;
+        n_b--;
+    }
+    if (first == n_a && first == n_b)
+        return 0;
+    s = (struct search){.a = a + first, .b = b + first, .n_a = n_a - first, .n_b = n_b - first};
+    while (s.d <= SEQUENCE_MOST && (r = take_step(&s, s.d)) == 0)
+        s.d++;
+    if (r >= 0)
+        r = r > 0 ? walk_back(&s, ret) : by_place(&s, ret);
+    for (size_t i = 0; i <= SEQUENCE_MOST && s.step[i]; i++)
+        free(s.step[i]);
+    reverse(ret);
+    for (size_t i = 0; i < ret->n; i++) {
+        ret->of[i].a += first;
+        ret->of[i].b += first;
+    }
+    return r;
+}
+
+/* ---- arrays ---- */
+
+/* Arrays of up to this many elements are searched for insertions; longer ones are compared index by
+ * index. */
+#define KEYS_SEARCHED ((uint64_t)1 << 20)
+
+/* The difference between two arrays with the same element type. */
+struct array_diff {
+    uint64_t changed, inserted, removed; /* numbers of elements */
+    uint64_t first_a, first_b; /* places of the first difference, or the counts of elements */
+};
+
+static uint64_t value_hash(const struct gguf_value *v)
+{
+    struct gguf_value x;
+    uint64_t word[2] = {v->type, 0};
+    if (v->type == GGUF_STRING)
+        return hash_name(v->data, (size_t)v->len);
+    if (v->type != GGUF_ARRAY) {
+        word[1] = value_bits(v);
+        return hash_name(word, sizeof(word));
+    }
+    word[0] = v->elem;
+    for (struct gguf_walk i = gguf_walk(v); gguf_next(&i, &x);) {
+        word[1] ^= value_hash(&x);
+        word[1] = hash_name(word, sizeof(word));
+    }
+    return hash_name(word, sizeof(word));
+}
+
+static uint64_t *hashes(struct gguf_walk w, uint64_t n)
+{
+    struct gguf_value x;
+    uint64_t *ret = malloc((size_t)(n + 1) * sizeof(*ret));
+    for (size_t i = 0; ret && gguf_next(&w, &x); i++)
+        ret[i] = value_hash(&x);
+    return ret;
+}
+
+static void add_hunk(struct array_diff *d, const struct hunk *h)
+{
+    size_t both = h->n_a < h->n_b ? h->n_a : h->n_b;
+    d->changed += both;
+    d->removed += h->n_a - both;
+    d->inserted += h->n_b - both;
+}
+
+/* Compare the elements index by index. */
+static void compare_by_place(struct gguf_walk a, struct gguf_walk b, struct array_diff *d)
+{
+    struct gguf_value x, y;
+    while (a.left && b.left && gguf_next(&a, &x) && gguf_next(&b, &y))
+        d->changed += !value_same(&x, &y);
+    d->removed += a.left;
+    d->inserted += b.left;
+}
+
+static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
+                         struct array_diff *ret)
+{
+    struct gguf_walk i = gguf_walk(a), k = gguf_walk(b);
+    struct gguf_value x, y;
+    uint64_t first = 0;
+    *ret = (struct array_diff){0};
+    for (struct gguf_walk j = i, l = k; gguf_next(&j, &x) && gguf_next(&l, &y);
+         i = j, k = l, first++)
+        if (!value_same(&x, &y))
+            break;
+    ret->first_a = ret->first_b = first;
+    if (max_u64(i.left, k.left) > KEYS_SEARCHED) {
+        compare_by_place(i, k, ret);
+        return 0;
+    }
+    struct hunks h = {0};
+    uint64_t *of_a = hashes(i, i.left), *of_b = hashes(k, k.left);
+    int r = of_a && of_b ? sequence_diff(of_a, (size_t)i.left, of_b, (size_t)k.left, &h) : -ENOMEM;
+    for (size_t n = 0; n < h.n; n++)
+        add_hunk(ret, &h.of[n]);
+    if (r == 0 && h.n > 0) { /* among equal elements, an insertion may appear at a later place */
+        ret->first_a = first + h.of[0].a;
+        ret->first_b = first + h.of[0].b;
+    }
+    free(h.of);
+    free(of_a);
+    free(of_b);
+    return r;
+}
+
+/* Get element i of an array. Returns false if the array is shorter. */
+static bool array_at(const struct gguf_value *array, uint64_t i, struct gguf_value *item)
+{
+    struct gguf_walk w = gguf_walk(array);
+    while (gguf_next(&w, item))
+        if (i-- == 0)
+            return true;
+    return false;
+}
+
+/* ---- lines ---- */
+
+/* The lines of a text. */
+struct lines {
+    struct line {
+        const char *at;
+        size_t len; /* without the newline */
+        bool open;  /* it is the last line, and has no newline */
+    } * of;         /* owned */
+    uint64_t *hash; /* owned */
+    size_t n;
+};
+
+static int lines_split(const struct gguf_value *v, struct lines *ret)
+{
+    const char *text = (const char *)v->data, *const stop = text + v->len;
+    size_t most = 1;
+    for (const char *p = text; p < stop; p++)
+        most += *p == '\n';
+    ret->of = calloc(most, sizeof(*ret->of));
+    ret->hash = calloc(most, sizeof(*ret->hash));
+    while (ret->of && ret->hash && text < stop) {
+        const char *end = memchr(text, '\n', (size_t)(stop - text));
+        const size_t len = (size_t)((end ? end : stop) - text);
+        ret->hash[ret->n] = hash_name(text, len + (end != NULL));
+        ret->of[ret->n++] = (struct line){text, len, !end};
+        text += len + (end != NULL);
+    }
+    return ret->of && ret->hash ? 0 : -ENOMEM;
+}
+
+/* ---- output ---- */
 
 /* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, elements
  * shown in full. */
@@ -40,23 +307,10 @@ static void flush(struct out *o, size_t least)
     o->text = BUF_INIT;
 }
 
-bool diff_is_same(const struct diff *d)
-{
-    size_t keys[DIFF_STATUSES], tensors[DIFF_STATUSES];
-    pairs_count(&d->keys, keys);
-    pairs_count(&d->tensors, tensors);
-    return keys[DIFF_SAME] == d->keys.n && tensors[DIFF_SAME] == d->tensors.n;
-}
-
 /* Return the first side that has the item. */
 static size_t side_of(const struct pair *p)
 {
     return p->no[0] == PAIR_NONE;
-}
-
-static const struct gguf_tensor *tensor_of(const struct diff *d, const struct pair *p, size_t side)
-{
-    return &d->side[side]->g->tensor[p->no[side]];
 }
 
 static struct gguf_value value_of(const struct diff *d, const struct pair *p, size_t side)
@@ -65,9 +319,9 @@ static struct gguf_value value_of(const struct diff *d, const struct pair *p, si
     return gguf_value(g, &g->kv[p->no[side]]);
 }
 
-static struct text name_of(const struct diff *d, enum pair_what what, const struct pair *p)
+static struct text name_of(const struct diff *d, bool keys, const struct pair *p)
 {
-    return pair_name(d->side[side_of(p)]->g, what, p->no[side_of(p)]);
+    return pair_name(d->side[side_of(p)]->g, keys, p->no[side_of(p)]);
 }
 
 /* ---- lines of text ---- */
@@ -162,10 +416,10 @@ static void add_stretch(struct out *o, const struct lines *a, const struct lines
 static void add_lines(struct out *o, const struct gguf_value *x, const struct gguf_value *y)
 {
     struct lines a = {0}, b = {0};
-    struct hunks h = HUNKS_INIT;
-    int r = lines_split((const char *)x->data, (size_t)x->len, &a);
+    struct hunks h = {0};
+    int r = lines_split(x, &a);
     if (r == 0)
-        r = lines_split((const char *)y->data, (size_t)y->len, &b);
+        r = lines_split(y, &b);
     if (r == 0)
         r = sequence_diff(a.hash, a.n, b.hash, b.n, &h);
     for (size_t i = 0, n; r == 0 && i < h.n; i += n) {
@@ -175,9 +429,11 @@ static void add_lines(struct out *o, const struct gguf_value *x, const struct gg
         add_stretch(o, &a, &b, &h.of[i], n);
     }
     o->err = o->err ? o->err : r;
-    hunks_free(&h);
-    lines_free(&a);
-    lines_free(&b);
+    free(h.of);
+    free(a.of);
+    free(a.hash);
+    free(b.of);
+    free(b.hash);
 }
 
 /* Add "12 of 128256 differ, 5 inserted, first at 5: "<a>" "<b>"". */
@@ -247,7 +503,7 @@ static void add_moved(struct buf *out, const struct pair *p)
 
 static void add_key(struct out *o, const struct pair *p)
 {
-    const struct text key = name_of(o->d, PAIR_KEYS, p);
+    const struct text key = name_of(o->d, true, p);
     struct gguf_value x = value_of(o->d, p, side_of(p)), y;
     char type[GGUF_TYPE_NAME_MAX];
     begin_line(o, sign[p->status]);
@@ -345,7 +601,7 @@ static void add_numbers(struct buf *out, const struct gguf *a, const struct tens
 static void add_both(struct buf *out, const struct diff *of, const struct pair *p,
                      const struct tensor_diff *d)
 {
-    const struct gguf_tensor *x = tensor_of(of, p, 0), *y = tensor_of(of, p, 1);
+    const struct gguf_tensor *x = pair_tensor(of, p, 0), *y = pair_tensor(of, p, 1);
     add_types(out, x, y);
     if (p->status == DIFF_MOVED) {
         buf_char(out, ' ');
@@ -366,12 +622,12 @@ static void add_one(struct buf *out, const struct diff *of, const struct pair *p
                     const struct tensor_diff *d)
 {
     const size_t side = side_of(p);
-    const struct gguf_tensor *t = tensor_of(of, p, side);
+    const struct gguf_tensor *t = pair_tensor(of, p, side);
     fact_type_name(t, out);
     buf_str(out, "  ");
     fact_shape(of->side[side]->g, t, " ", out);
     if (d->twin != PAIR_NONE) {
-        const struct text twin = pair_name(of->side[!side]->g, PAIR_TENSORS, d->twin);
+        const struct text twin = pair_name(of->side[!side]->g, false, d->twin);
         buf_printf(out, "  (the same bytes as %s's ", side ? "A" : "B");
         show_all(out, twin.at, twin.len);
         buf_char(out, ')');
@@ -381,7 +637,7 @@ static void add_one(struct buf *out, const struct diff *of, const struct pair *p
 static void add_tensor(struct buf *out, const struct diff *d, size_t i)
 {
     const struct pair *p = &d->tensors.of[i];
-    const struct text name = name_of(d, PAIR_TENSORS, p);
+    const struct text name = name_of(d, false, p);
     buf_printf(out, "%c ", sign[p->status]);
     show_all(out, name.at, name.len);
     buf_char(out, '\t');
@@ -412,7 +668,7 @@ static void add_totals(struct out *o)
         const struct pair *p = &d->tensors.of[i];
         if (p->status != DIFF_CHANGED || !d->of[i].measured)
             continue;
-        uint32_t from = tensor_of(d, p, 0)->type_id, to = tensor_of(d, p, 1)->type_id;
+        uint32_t from = pair_tensor(d, p, 0)->type_id, to = pair_tensor(d, p, 1)->type_id;
         for (k = 0; k < n && (all[k].from != from || all[k].to != to);)
             k++;
         if (k == TOTALS_MOST)
@@ -427,7 +683,7 @@ static void add_totals(struct out *o)
     }
     for (k = 0; k < n; k++) {
         const struct pair *p = &d->tensors.of[all[k].first];
-        add_types(&o->text, tensor_of(d, p, 0), tensor_of(d, p, 1));
+        add_types(&o->text, pair_tensor(d, p, 0), pair_tensor(d, p, 1));
         buf_printf(&o->text, ": %zu tensor%s, error %.3g\n", all[k].tensors,
                    all[k].tensors == 1 ? "" : "s", diff_error(&all[k].sum));
     }
@@ -470,9 +726,9 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
     for (size_t i = 0; i < d->keys.n; i++)
         if (d->keys.of[i].status != DIFF_SAME)
             add_key(&o, &d->keys.of[i]);
-    if (d->keys_wanted)
+    if (d->opt->keys)
         add_counts(&o, "keys", &d->keys);
-    if (d->tensors_wanted)
+    if (d->opt->tensors)
         add_tensors(&o);
     flush(&o, 0);
     return o.err;
@@ -483,16 +739,21 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
 /* Begin an entry of a list, with its name and status. */
 static void begin_entry(struct json *j, struct text name, enum diff_status s)
 {
+    static const char *const status[] = {[DIFF_SAME] = "same",
+                                         [DIFF_CHANGED] = "changed",
+                                         [DIFF_ONLY_A] = "only_a",
+                                         [DIFF_ONLY_B] = "only_b",
+                                         [DIFF_MOVED] = "moved"};
     json_begin(j, NULL, "{");
     json_string(json_item(j, "name"), name.at, name.len);
-    json_text(j, "status", diff_status_name(s));
+    json_text(j, "status", status[s]);
 }
 
 static void json_key(struct out *o, struct json *j, const struct pair *p)
 {
     struct gguf_value v[2];
     char type[GGUF_TYPE_NAME_MAX];
-    begin_entry(j, name_of(o->d, PAIR_KEYS, p), p->status);
+    begin_entry(j, name_of(o->d, true, p), p->status);
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
             v[k] = value_of(o->d, p, k);
@@ -539,23 +800,23 @@ static void json_tensor(struct out *o, struct json *j, size_t i)
 {
     const struct pair *p = &o->d->tensors.of[i];
     const struct tensor_diff *d = &o->d->of[i];
-    begin_entry(j, name_of(o->d, PAIR_TENSORS, p), p->status);
+    begin_entry(j, name_of(o->d, false, p), p->status);
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
             buf_char(json_item(j, k ? "type_b" : "type_a"), '"');
-            fact_type_name(tensor_of(o->d, p, k), j->out);
+            fact_type_name(pair_tensor(o->d, p, k), j->out);
             buf_char(j->out, '"');
         }
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
             json_begin(j, k ? "shape_b" : "shape_a", "[");
-            fact_shape(o->d->side[k]->g, tensor_of(o->d, p, k), ", ", j->out);
+            fact_shape(o->d->side[k]->g, pair_tensor(o->d, p, k), ", ", j->out);
             json_end(j);
         }
     if (d->measured)
-        json_numbers(o, j, d, tensor_of(o->d, p, 0));
+        json_numbers(o, j, d, pair_tensor(o->d, p, 0));
     if (d->twin != PAIR_NONE) {
-        const struct text twin = pair_name(o->d->side[!side_of(p)]->g, PAIR_TENSORS, d->twin);
+        const struct text twin = pair_name(o->d->side[!side_of(p)]->g, false, d->twin);
         json_string(json_item(j, "same_bytes_as"), twin.at, twin.len);
     }
     json_end(j);

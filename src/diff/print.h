@@ -9,16 +9,7 @@
 #define DIFF_PRINT_H
 
 #include "base/buf.h"
-#include "diff/tensors.h"
-
-struct diff {
-    const struct side *side[2]; /* A and B */
-    bool keys_wanted, tensors_wanted;
-    struct pairs keys, tensors;
-    struct tensor_diff *of; /* one per pair of tensors */
-};
-
-bool diff_is_same(const struct diff *d);
+#include "diff/compare.h"
 
 typedef void diff_sink(void *arg, const struct buf *text);
 
@@ -26,5 +17,28 @@ typedef void diff_sink(void *arg, const struct buf *text);
 int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg);
 /* Print one object, without a final newline. all: include equal items. Returns 0 or -ENOMEM. */
 int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg);
+
+/* ---- sequences of hashes ---- */
+
+/* Maximum number of insertions and removals searched for. Memory grows with its square, half a word
+ * each. */
+enum { SEQUENCE_MOST = 2048 };
+
+/* Elements [a, a + n_a) are replaced by [b, b + n_b); one of the counts may be 0. */
+struct hunk {
+    size_t a, n_a, b, n_b;
+};
+
+struct hunks {
+    struct hunk *of; /* owned; in order, none adjacent to another */
+    size_t n, cap;
+};
+
+/*
+ * Find the differences as hunks, with the fewest insertions and removals (Myers, 1986). Time and
+ * memory are bounded: if more than SEQUENCE_MOST elements differ, the sequences are compared index
+ * by index instead. ret: zeroed. Returns 0 or -ENOMEM.
+ */
+int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, struct hunks *ret);
 
 #endif

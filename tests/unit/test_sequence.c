@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* diff/pair: hunks are correct and as few as possible, and their cost is bounded. */
+/* diff/print: hunks are correct and as few as possible, and their cost is bounded. */
 #include "cu_main.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/count.h"
-#include "diff/pair.h"
+#include "diff/print.h"
 
 enum { MOST = 40 };
 
@@ -61,10 +61,10 @@ static void test_random(void)
             a[i] = draw(letters);
         for (size_t i = 0; i < m; i++)
             b[i] = draw(letters);
-        struct hunks h = HUNKS_INIT;
+        struct hunks h = {0};
         CU_ASSERT_EQUAL_FATAL(sequence_diff(a, n, b, m, &h), 0);
         CU_ASSERT_EQUAL(check(a, n, b, m, &h), n + m - 2 * common(a, n, b, m));
-        hunks_free(&h);
+        free(h.of);
     }
 }
 
@@ -87,11 +87,11 @@ static void test_long(void)
         b[1000 + i] = 1000000 + i;
     for (size_t i = 0; i < 12; i++)
         b[20000 * (i + 1)] = 2000000 + i;
-    struct hunks h = HUNKS_INIT;
+    struct hunks h = {0};
     CU_ASSERT_EQUAL(sequence_diff(a, N, b, N + 5, &h), 0);
     CU_ASSERT_EQUAL(h.n, 13);
     CU_ASSERT_EQUAL(check(a, N, b, N + 5, &h), 5 + 2 * 12);
-    hunks_free(&h);
+    free(h.of);
     free(a);
     free(b);
 }
@@ -104,18 +104,18 @@ static void test_unlike(void)
     CU_ASSERT_FATAL(a && b);
     b[M / 2] = a[M / 2];
     b[M / 2 + 1] = a[M / 2 + 1];
-    struct hunks h = HUNKS_INIT;
+    struct hunks h = {0};
     CU_ASSERT_EQUAL(sequence_diff(a, N, b, M, &h), 0);
     CU_ASSERT_EQUAL(h.n, 2);
     CU_ASSERT_EQUAL(check(a, N, b, M, &h), N + M - 4);
-    hunks_free(&h);
+    free(h.of);
     free(a);
     free(b);
 }
 
 static void test_equal(void)
 {
-    struct hunks h = HUNKS_INIT;
+    struct hunks h = {0};
     const uint64_t a[] = {1, 2, 3};
     CU_ASSERT_EQUAL(sequence_diff(a, COUNT(a), a, COUNT(a), &h), 0);
     CU_ASSERT_EQUAL(h.n, 0);
@@ -124,7 +124,7 @@ static void test_equal(void)
     CU_ASSERT_EQUAL(sequence_diff(a, 0, a, 3, &h), 0);
     CU_ASSERT_EQUAL_FATAL(h.n, 1);
     CU_ASSERT(h.of[0].n_a == 0 && h.of[0].n_b == 3);
-    hunks_free(&h);
+    free(h.of);
 }
 
 static CU_TestInfo tests[] = {

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compares two models: pairs their keys and their tensors by name, and compares each pair.
+ *
+ * Values of keys are compared by meaning: the files' byte order, version and length fields do not
+ * matter. Pairs are in the order of A, followed by those that only B has. The smallest possible
+ * number of pairs counts as moved.
+ *
+ * Tensors of the same type and shape are compared as bytes, whatever the two models' order,
+ * alignment, byte order and split. If type or bytes differ but the shape is the same, the values
+ * are compared in double precision, on all processors: those of `f32`, or for F64, I32 and I64 the
+ * stored ones. Positions where either value is not finite are counted separately.
+ *
+ * No file is mapped: reads go to the threads' own memory, under 1 MiB each. Holes are not read.
+ * Any thread may call these functions.
+ */
+#ifndef DIFF_COMPARE_H
+#define DIFF_COMPARE_H
+
+#include "edit/open.h"
+#include "model/facts.h"
+#include "quant/quant.h"
+
+/* ---- the two models ---- */
+
+/* A model: its files are open, and its tensors can be read in place. A split model is one model.
+ * Unwritten bytes of an interrupted edit are read as if they were written. */
+struct side {
+    const char *label;       /* not owned: the name given by the user */
+    struct gguf *g;          /* owned: the whole model */
+    struct model_file *file; /* owned: shards.n files, or one */
+    struct shards shards;
+    struct side_place {
+        uint64_t off; /* offset in its file */
+        size_t file;
+    } * place; /* owned: one per tensor */
+};
+
+/* Open the model at `path`, or the model of the shard at `path`. Returns 0, or -errno with a
+ * message. Free it in either case. */
+int side_open(struct side *s, const char *path, const char *label, struct err *e);
+void side_free(struct side *s);
+
+/* ---- the comparison ---- */
+
+enum diff_status { DIFF_SAME, DIFF_CHANGED, DIFF_ONLY_A, DIFF_ONLY_B, DIFF_MOVED, DIFF_STATUSES };
+
+#define PAIR_NONE UINT32_MAX
+
+struct pair {
+    uint32_t no[2]; /* number in A and in B; PAIR_NONE: missing there */
+    enum diff_status status;
+};
+
+struct pairs {
+    struct pair *of; /* owned */
+    size_t n;
+};
+
+struct tensor_diff {
+    bool type, shape, bytes; /* which properties differ; bytes only if type and shape are equal */
+    bool measured;           /* the fields below are set */
+    struct quant_distance sum;
+    uint64_t max_at; /* the stored index of the element with the greatest difference */
+    uint64_t nan[2]; /* counts in A and in B */
+    uint64_t inf[2];
+    /* number of positions where one value is NaN or infinite and the other is a different value */
+    uint64_t apart;
+    /* for a tensor that the other model lacks: a tensor there with the same bytes, or PAIR_NONE */
+    uint32_t twin;
+};
+
+struct diff_options {
+    bool keys, tensors; /* what to compare */
+    bool quick;         /* do not decode values */
+    double tolerance;   /* relative errors up to this value are ignored; negative: none is */
+    /* Names that match one of these patterns, as in fnmatch(3), are skipped. */
+    const char **ignore;
+    size_t n_ignore;
+    /* Called now and then, on the comparing thread. May be NULL. */
+    void (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *arg;
+};
+
+struct diff {
+    const struct side *side[2]; /* A and B */
+    const struct diff_options *opt;
+    struct pairs keys, tensors;
+    struct tensor_diff *of; /* owned: one per pair of tensors */
+};
+
+/* Compare d->side as d->opt says. Returns 0, or -EIO or -ENOMEM with a message. Free it in either
+ * case. */
+int diff_compare(struct diff *d, struct err *e);
+void diff_free(struct diff *d);
+bool diff_is_same(const struct diff *d);
+
+/* Return the name of a key or a tensor. */
+struct text pair_name(const struct gguf *g, bool keys, uint32_t i);
+static inline const struct gguf_tensor *pair_tensor(const struct diff *d, const struct pair *p,
+                                                    size_t side)
+{
+    return &d->side[side]->g->tensor[p->no[side]];
+}
+/* Count the pairs with each status. */
+void pairs_count(const struct pairs *p, size_t count[DIFF_STATUSES]);
+/* True if type and content of two values are equal. NaNs are equal if their bits are. */
+bool value_same(const struct gguf_value *a, const struct gguf_value *b);
+/* Return a number's value as bits that do not depend on the file's byte order. */
+uint64_t value_bits(const struct gguf_value *v);
+
+/* Return the root mean square error relative to A's root mean square. Infinite if A's is 0 and B's
+ * is not. */
+double diff_error(const struct quant_distance *d);
+/* Return the cosine, NaN if a norm is 0. */
+double diff_cosine(const struct quant_distance *d);
+
+#endif
