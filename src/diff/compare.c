@@ -19,7 +19,7 @@
 #include "base/sys.h"
 #include "derive/stats.h"
 #include "gguf/value.h"
-#include "quant/convert.h"
+#include "quant/encode.h"
 
 /* ---- the two models ---- */
 

@@ -22,7 +22,7 @@
 #include "base/nearest.h"
 #include "edit/commit.h"
 #include "live/draft.h"
-#include "quant/convert.h"
+#include "quant/encode.h"
 #include "text/number.h"
 
 /* ---- making bases ---- */

@@ -51,21 +51,12 @@ static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded 
                               const float *restrict weight __attribute__((unused)), size_t n, \
                               uint8_t *restrict dst)
 
-/* The prototypes of all decoders and encoders, and of the narrowing functions in plain.c. */
+/* The prototypes of all decoders and encoders. */
 #define PROTOTYPE(id, T, ...)                                                            \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst); \
     ENCODES(T);
 #define PROTOTYPE_GONE(id, T)
 QUANT_TYPES(PROTOTYPE, PROTOTYPE_GONE)
-void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst);
-bool IN_SET(all_finite)(const uint8_t *floats, size_t n);
-struct quant_extremes IN_SET(extremes)(const float *x, size_t n);
-double IN_SET(sum)(const float *x, size_t n);
-double IN_SET(sum_squares)(const float *x, size_t n, double mean);
-void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_distance *ret);
-double IN_SET(sum_fourth)(const float *x, size_t n, double mean);
-void IN_SET(bins)(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
-void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 
 /* Always inlined, so that arguments that describe a type become constants and loop counts are
  * known. */

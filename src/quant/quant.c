@@ -8,17 +8,55 @@
  */
 #include "quant/quant.h"
 
-#include <pthread.h>
 #include <string.h>
+#ifdef QUANT_X86
+#include <cpuid.h>
+#endif
 
-#include "base/lock.h"
 #include "base/bytes.h"
-#include "quant/blocks.h"
-#include "quant/cpu.h"
+#include "base/count.h"
+#include "base/lock.h"
+#include "quant/set.h"
 #include "quant/types.h"
 
-/* Size in floats of the stack buffer for values. */
-enum { VALUE_ROOM = 1024 };
+/* Sizes of buffers on the stack: for values in floats, for swapped blocks in bytes. */
+enum { VALUE_ROOM = 1024, SWAP_ROOM = 2048 };
+
+/* ---- the kernel sets ---- */
+
+#ifdef QUANT_X86
+/* __builtin_cpu_supports() checks that the system saves the registers, but not every compiler knows
+ * F16C. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2") && has_f16c();
+}
+
+/* Return true if the processor has the AVX-512 extensions that servers have had since 2017, which
+ * always come with AVX2. */
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+const struct quant_set *quant_set_at(size_t i)
+{
+    const struct quant_set *usable[] = {&quant_set_generic, NULL, NULL};
+#ifdef QUANT_X86
+    usable[1] = has_avx2() ? &quant_set_avx2 : NULL;
+    usable[2] = has_avx512() ? &quant_set_avx512 : NULL;
+#endif
+    return i < COUNT(usable) ? usable[i] : NULL;
+}
 
 static const struct quant_set *set = &quant_set_generic;
 
@@ -95,11 +133,36 @@ bool quant_all_finite(const uint8_t *floats, size_t n)
     return set->all_finite(floats, n);
 }
 
+/* ---- blocks ---- */
+
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n)
 {
     for (size_t i = 0; t->swap_count && i < n; i++)
-        quant_swap_fields(t, blocks + i * t->block_bytes);
+        for (size_t k = 0; k < t->swap_count; k++) {
+            uint8_t *p = blocks + i * t->block_bytes + t->swap_at[k];
+            put_uint(p, get_uint(p, t->swap_width, true), t->swap_width, false);
+        }
 }
+
+void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size_t n, float *dst)
+{
+    uint8_t room[SWAP_ROOM];
+    const size_t most = sizeof(room) / t->block_bytes;
+    if (!big || t->swap_count == 0) {
+        t->decode(src, n, dst);
+        return;
+    }
+    for (size_t k; n > 0; n -= k) {
+        k = n < most ? n : most;
+        memcpy(room, src, k * t->block_bytes);
+        quant_swap(t, room, k);
+        t->decode(room, k, dst);
+        src += k * t->block_bytes;
+        dst += k * t->block_len;
+    }
+}
+
+/* ---- streams ---- */
 
 /* What is needed to decode the blocks of a tensor. */
 struct blocks {

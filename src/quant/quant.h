@@ -135,14 +135,19 @@ double quant_sum_fourth(const float *x, size_t n, double mean);
 #define QUANT_BINS 50
 void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 
+/* Decode n blocks in either byte order to n * block_len host floats. */
+void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size_t n, float *dst);
 /* In n blocks, reverse each field that the two byte orders store differently. */
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);
 
 /* Choose the fastest decoders for this machine. Optional; call this before threads start. */
 void quant_init(void);
 
+/* For tests and benchmarks: use this kernel set (set.h) from now on. Call this before threads start. */
 struct quant_set;
-/* Use this kernel set (set.h) from now on. Call this before threads start. */
 void quant_use(const struct quant_set *s);
+/* Return set i of those that this machine supports, which are ordered from the slowest to the
+ * fastest: 0 is the generic one. Returns NULL after the last. */
+const struct quant_set *quant_set_at(size_t i);
 
 #endif

@@ -17,9 +17,8 @@
 #include <string.h>
 
 #include "golden.h"
-#include "quant/cpu.h"
-#include "quant/quant.h"
 #include "quant/set.h"
+#include "quant/quant.h"
 #include "timing.h"
 
 enum { ROUNDS = 11, MAX_SETS = 4, MAX_WAYS = MAX_SETS + 1, SOURCE_BYTES = 1 << 20 };

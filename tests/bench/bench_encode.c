@@ -14,9 +14,8 @@
 
 #include "golden.h"
 #include "golden_encode.h"
-#include "quant/cpu.h"
-#include "quant/quant.h"
 #include "quant/set.h"
+#include "quant/quant.h"
 #include "timing.h"
 
 enum { ROUNDS = 7, MAX_SETS = 4, VALUES = 1 << 16 };

@@ -13,11 +13,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "quant/convert.h"
-#include "quant/cpu.h"
 #include "quant/encode.h"
-#include "quant/quant.h"
 #include "quant/set.h"
+#include "quant/quant.h"
 
 enum { HEAD = 3, MOST_BLOCKS = 40 };
 enum { RAW_ROOM = MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES };

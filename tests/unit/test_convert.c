@@ -10,7 +10,6 @@
 #include "base/count.h"
 #include "golden.h"
 #include "golden_encode.h"
-#include "quant/convert.h"
 #include "quant/encode.h"
 #include "quant/f16.h"
 #include "quant/quant.h"

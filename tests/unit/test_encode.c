@@ -12,11 +12,10 @@
 #include "base/bytes.h"
 #include "golden.h"
 #include "golden_encode.h"
-#include "quant/cpu.h"
+#include "quant/set.h"
 #include "quant/encode.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
-#include "quant/set.h"
 #include "quant/types.h"
 
 enum { MOST_BLOCKS = 64 };

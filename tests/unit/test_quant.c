@@ -9,10 +9,9 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "golden.h"
-#include "quant/cpu.h"
+#include "quant/set.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
-#include "quant/set.h"
 
 static void test_table(void)
 {

@@ -13,9 +13,8 @@
 #include "base/bytes.h"
 #include "golden.h"
 #include "golden_encode.h"
-#include "quant/cpu.h"
-#include "quant/quant.h"
 #include "quant/set.h"
+#include "quant/quant.h"
 
 enum { N_IDS = 43, MOST_BLOCKS = 4096 };
 

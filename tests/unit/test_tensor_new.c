@@ -11,7 +11,6 @@
 #include "base/bytes.h"
 #include "base/count.h"
 #include "live/tensor_judge.h"
-#include "quant/convert.h"
 #include "quant/encode.h"
 #include "quant/types.h"
 #include "tensor_dir.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search that the encoders of IQ1 to IQ3 make for points of a book and for scales.
+ * The IQ types of one, two and three bits, with 256 elements, and the search that their encoders
+ * make for points of a book and for scales.
  *
  * A block has a scale d, and each of its groups a small integer l, from which s = d * (2l + 1). A
  * unit of 8 values (IQ3: 4) is a point of the book times s, with its own signs or, in IQ1, moved up
@@ -29,9 +30,7 @@
  * weights are scaled to at most 2, so that no product is infinite. Lanes never interact, and sums
  * are taken in the order of the units, so vectors of any width give the same bits.
  */
-#ifndef QUANT_POINTS_H
-#define QUANT_POINTS_H
-
+#include "quant/codebook.h"
 #include "quant/pack.h"
 #include "quant/wide.h"
 
@@ -519,4 +518,388 @@ static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned
         return n;                                                                                 \
     }
 
+/*
+ * ---- one bit ----
+ *
+ * Eight elements are an entry from a book of 2048 (codes
+ * -1, 0, 1), and are all shifted by +1/8 or -1/8.
+ *
+ *     IQ1_S   d:half  qs[32]  qh[8]:u16         y = (d * (2s + 1)) * (code +- 1/8)
+ *     IQ1_M   qs[32]  qh[16]  scales[4]:u16     as IQ1_S; d has no field of its own
+ *
+ * The index of entry l in a group of 32 consists of a byte of qs (the low bits) and three bits of
+ * qh:
+ *
+ *     IQ1_S: qh[g], the word of group g               IQ1_M: qh[k], entries 2k and 2k + 1
+ *      15  14    12 11   9 8    6 5    3 2    0          7  6      4  3  2      0
+ *     +---+--------+------+------+------+------+       +---+--------+---+--------+
+ *     | - | scale  | l=3  | l=2  | l=1  | l=0  |       | - | 2k + 1 | - |   2k   |
+ *     +---+--------+------+------+------+------+       +---+--------+---+--------+
+ *
+ *     IQ1_M: scales[k], each for 16 elements
+ *      15        12 11    9 8     6 5     3 2     0
+ *     +------------+-------+-------+-------+-------+
+ *     | nibble k   | 4k+3  | 4k+2  | 4k+1  |  4k   |   nibble k of d: bits 4k to 4k + 3
+ *     | of d       |       |       |       |       |
+ *     +------------+-------+-------+-------+-------+
+ *
+ * A set bit in a place marked - moves the entry down, a clear one up.
+ */
+enum { IQ1S_QS = 2, IQ1S_QH = 34, IQ1M_QS = 0, IQ1M_QH = 32, IQ1M_SCALES = 48 };
+static_assert(IQ1S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
+static_assert(IQ1M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
+
+/* Return -1/8 if the flag (0 or 1) is set, otherwise 1/8. It sets the sign bit, as a branch could
+ * not be predicted. */
+static inline float iq1_shift(unsigned flag)
+{
+    return f32_from_bits(0x3e000000 | flag << 31);
+}
+
+FIXED void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b);
+    for (size_t g = 0; g < 8; g++) {
+        unsigned w = get_u16(b + IQ1S_QH + 2 * g, false);
+        float scale = d * (float)(int)(2 * (w >> 12 & 7) + 1), shift = iq1_shift(w >> 15);
+        for (size_t l = 0; l < 4; l++) {
+            unsigned index = b[IQ1S_QS + 4 * g + l] | (w >> 3 * l & 7) << 8;
+            put8_shifted(y + 32 * g + 8 * l, iq1s_grid[index], shift, scale);
+        }
+    }
+}
+DECODER(IQ1_S)
+
+/* The levels 0, 1 and 2 are the codes -1, 0 and 1. */
+#define IQ1_LEVELS \
+    .points = 2048, .n = 8, .last = 7, .levels = 3, .level = {-1, 0, 1}, .of8 = iq1s_grid, .add = 1
+static const struct point_form iq1s_form = {
+    .group = 4, .span = 1, .signs = POINT_MOVED_GROUP, IQ1_LEVELS};
+
+static inline void put_IQ1_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned g = 0; g < 8; g++) {
+        unsigned w = (unsigned)(p->way[4 * g] << 15 | p->l[g] << 12);
+        for (unsigned l = 0; l < 4; l++) {
+            b[IQ1S_QS + 4 * g + l] = (uint8_t)p->point[4 * g + l];
+            w |= (unsigned)p->point[4 * g + l] >> 8 << 3 * l;
+        }
+        put_u16(b + IQ1S_QH + 2 * g, (uint16_t)w, false);
+    }
+}
+POINT_ENCODER(IQ1_S, iq1s_form)
+
+static inline float iq1_m_d(const uint8_t *scales)
+{
+    unsigned d = 0;
+    for (unsigned k = 0; k < 4; k++)
+        d |= (unsigned)(get_u16(scales + 2 * k, false) >> 12) << 4 * k;
+    uint8_t half[2];
+    put_u16(half, (uint16_t)d, false);
+    return half_at(half);
+}
+
+/* Return the four scales in a word w, one per byte. */
+static inline uint32_t iq1_m_fields(unsigned w)
+{
+    return (w & 7) | (w << 5 & 0x700) | (w << 10 & 0x70000) | (w << 15 & 0x7000000);
+}
+
+static inline void iq1_m_scales(float scale[16], const uint8_t *scales)
+{
+    const float d = iq1_m_d(scales);
+    for (unsigned h = 0; h < 16; h += 8) {
+        const uint8_t *two = scales + h / 2;
+        const uint64_t s = iq1_m_fields(get_u16(two, false)) |
+                           (uint64_t)iq1_m_fields(get_u16(two + 2, false)) << 32;
+        put8(scale + h, s << 1 | BYTES8(1), d);
+    }
+}
+
+FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
+{
+    float scale[16];
+    iq1_m_scales(scale, b + IQ1M_SCALES);
+    for (size_t h = 0; h < 16; h++) /* half groups: 16 elements, two entries */
+        for (size_t l = 0; l < 2; l++) {
+            const unsigned n = b[IQ1M_QH + h] >> 4 * l, index = b[IQ1M_QS + 2 * h + l] | (n & 7)
+                                                                                             << 8;
+            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], iq1_shift(n >> 3 & 1), scale[h]);
+        }
+}
+DECODER(IQ1_M)
+
+static const struct point_form iq1m_form = {
+    .group = 2, .span = 1, .signs = POINT_MOVED, IQ1_LEVELS};
+
+static inline void put_IQ1_M(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memset(b + IQ1M_QH, 0, 16);
+    for (unsigned u = 0; u < 32; u++) {
+        b[IQ1M_QS + u] = (uint8_t)p->point[u];
+        b[IQ1M_QH + u / 2] |= (uint8_t)((p->point[u] >> 8 | p->way[u] << 3) << 4 * (u % 2));
+    }
+    for (unsigned k = 0; k < 4; k++) {
+        unsigned w = (get_u16(d, false) >> 4 * k & 15u) << 12;
+        for (unsigned h = 0; h < 4; h++)
+            w |= (unsigned)p->l[4 * k + h] << 3 * h;
+        put_u16(b + IQ1M_SCALES + 2 * k, (uint16_t)w, false);
+    }
+}
+POINT_ENCODER(IQ1_M, iq1m_form)
+
+/*
+ * ---- two bits ----
+ *
+ * Groups have 32 elements. Eight elements are an entry from a code
+ * book (magnitudes 8, 25, 43) with eight signs.
+ *
+ *     IQ2_XXS   d:half  8 x { index[4]  a:u32 }                   book of 256
+ *     IQ2_XS    d:half  qs[32]:u16  scales[8]                     book of 512
+ *     IQ2_S     d:half  qs[32]  signs[32]  qh[8]  scales[8]       book of 1024
+ *
+ *     y = +-(((d * (0.5 + s)) * 0.25) * magnitude)
+ *
+ *     IQ2_XXS: a; signs of entry l               IQ2_XS: qs[k]         IQ2_S: qh[g], top bits
+ *      31   28 27  21 20  14 13   7 6    0        15     9 8     0      7   6 5   4 3   2 1   0
+ *     +-------+------+------+------+------+      +--------+-------+    +-----+-----+-----+-----+
+ *     | scale | l=3  | l=2  | l=1  | l=0  |      | signs  | index |    | l=3 | l=2 | l=1 | l=0 |
+ *     +-------+------+------+------+------+      +--------+-------+    +-----+-----+-----+-----+
+ *
+ * Seven sign bits stand for eight; the eighth makes the number of set bits even. In scales[g], the
+ * low nibble is the scale of the first 16 elements in group g, the high nibble that of the last 16.
+ */
+enum { IQ2XXS_GROUPS = 2 };
+enum { IQ2XS_QS = 2, IQ2XS_SCALES = 66 };
+enum { IQ2S_QS = 2, IQ2S_SIGNS = 34, IQ2S_QH = 66, IQ2S_SCALES = 74 };
+static_assert(IQ2XXS_GROUPS + 8 * 8 == IQ2_XXS_BYTES, "IQ2_XXS");
+static_assert(IQ2XS_SCALES + 8 == IQ2_XS_BYTES, "IQ2_XS");
+static_assert(IQ2S_SCALES + 8 == IQ2_S_BYTES, "IQ2_S");
+
+static inline float iq2_scale(float d, unsigned s)
+{
+    return (d * (0.5f + (float)(int)s)) * 0.25f;
+}
+
+FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b);
+    for (size_t g = 0; g < 8; g++) {
+        const uint8_t *index = b + IQ2XXS_GROUPS + 8 * g;
+        uint32_t a = get_u32(index + 4, false);
+        float scale = iq2_scale(d, a >> 28);
+        for (size_t l = 0; l < 4; l++) {
+            const unsigned minus = even_signs(a >> 7 * l & 127);
+            put8_signed(y + 32 * g + 8 * l, iq2xxs_grid[index[l]], minus, scale);
+        }
+    }
+}
+DECODER(IQ2_XXS)
+
+/* The levels 8, 25 and 43 are numbered by their bits from bit 4 up. */
+#define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}, .at = 4
+static const struct point_form iq2xxs_form = {
+    .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .of8 = iq2xxs_grid, IQ2_LEVELS};
+
+static inline void put_IQ2_XXS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned g = 0; g < 8; g++) {
+        uint8_t *index = b + IQ2XXS_GROUPS + 8 * g;
+        uint32_t a = (uint32_t)p->l[g] << 28;
+        for (unsigned l = 0; l < 4; l++) {
+            index[l] = (uint8_t)p->point[4 * g + l];
+            a |= (uint32_t)(p->minus[4 * g + l] & 127) << 7 * l;
+        }
+        put_u32(index + 4, a, false);
+    }
+}
+POINT_ENCODER(IQ2_XXS, iq2xxs_form)
+
+/* Read scales[8] to one row of scales for the first halves of groups 0 to 7 and one for the second
+ * halves. All results are exact. */
+static inline void iq2_scales(float scale[2][8], const uint8_t *scales, float d)
+{
+    put8_shifted(scale[0], fields8(scales, 0, 15), 0.5f, d * 0.25f);
+    put8_shifted(scale[1], fields8(scales, 4, 15), 0.5f, d * 0.25f);
+}
+
+FIXED void block_IQ2_XS(const uint8_t *restrict b, float *restrict y)
+{
+    float scale[2][8];
+    iq2_scales(scale, b + IQ2XS_SCALES, half_at(b));
+    for (size_t g = 0; g < 8; g++)
+        for (size_t l = 0; l < 4; l++) {
+            const unsigned w = get_u16(b + IQ2XS_QS + 8 * g + 2 * l, false);
+            put8_signed(y + 32 * g + 8 * l, iq2xs_grid[w & 511], even_signs(w >> 9),
+                        scale[l / 2][g]);
+        }
+}
+DECODER(IQ2_XS)
+
+static const struct point_form iq2xs_form = {
+    .points = 512, .n = 8, .group = 2, .signs = POINT_EVEN, .of8 = iq2xs_grid, IQ2_LEVELS};
+
+static inline void put_IQ2_XS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned u = 0; u < 32; u++) {
+        const unsigned w = p->point[u] | (unsigned)(p->minus[u] & 127) << 9;
+        put_u16(b + IQ2XS_QS + 2 * u, (uint16_t)w, false);
+    }
+    put_scales(b + IQ2XS_SCALES, p, 8);
+}
+POINT_ENCODER(IQ2_XS, iq2xs_form)
+
+FIXED void block_IQ2_S(const uint8_t *restrict b, float *restrict y)
+{
+    float scale[2][8];
+    iq2_scales(scale, b + IQ2S_SCALES, half_at(b));
+    for (size_t g = 0; g < 8; g++) {
+        const unsigned top = (unsigned)b[IQ2S_QH + g] << 8;
+        for (size_t l = 0; l < 4; l++) {
+            const unsigned index = b[IQ2S_QS + 4 * g + l] | (top >> 2 * l & 0x300);
+            put8_signed(y + 32 * g + 8 * l, iq2s_grid[index], b[IQ2S_SIGNS + 4 * g + l],
+                        scale[l / 2][g]);
+        }
+    }
+}
+DECODER(IQ2_S)
+
+static const struct point_form iq2s_form = {
+    .points = 1024, .n = 8, .group = 2, .signs = POINT_FREE, .of8 = iq2s_grid, IQ2_LEVELS};
+
+static inline void put_IQ2_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    memcpy(b + IQ2S_SIGNS, p->minus, 32);
+    memset(b + IQ2S_QH, 0, 8);
+    for (unsigned u = 0; u < 32; u++) {
+        b[IQ2S_QS + u] = (uint8_t)p->point[u];
+        b[IQ2S_QH + u / 4] |= (uint8_t)(p->point[u] >> 8 << 2 * (u % 4));
+    }
+    put_scales(b + IQ2S_SCALES, p, 8);
+}
+POINT_ENCODER(IQ2_S, iq2s_form)
+
+/*
+ * ---- three bits ----
+ *
+ * Groups have 32 elements. Four elements are an entry from a code
+ * book of magnitudes, and eight elements share a byte of signs.
+ *
+ *     IQ3_XXS   d:half  qs[64]  a[8]:u32                          book of 256
+ *     IQ3_S     d:half  qs[64]  qh[8]  signs[32]  scales[4]       book of 512
+ *
+ *     IQ3_XXS   y = +-(((d * (0.5 + s)) * 0.5) * magnitude)
+ *     IQ3_S     y = +-((d * (1 + 2s)) * magnitude)
+ *
+ *     IQ3_XXS: a[g]; signs of 8 elements         IQ3_S: qh[g], ninth bits   IQ3_S: scales[k]
+ *      31   28 27  21 20  14 13   7 6    0        7   6         1   0      7     4 3     0
+ *     +-------+------+------+------+------+      +---+---+- - -+---+---+  +--------+--------+
+ *     | scale | l=3  | l=2  | l=1  | l=0  |      | entry 7 ... entry 0 |  | g=2k+1 |  g=2k  |
+ *     +-------+------+------+------+------+      +---+---+- - -+---+---+  +--------+--------+
+ *
+ * The seven sign bits of IQ3_XXS stand for eight, as in IQ2_XXS.
+ */
+enum {
+    IQ3XXS_QS = 2,
+    IQ3XXS_A = 66,
+    IQ3S_QS = 2,
+    IQ3S_QH = 66,
+    IQ3S_SIGNS = 74,
+    IQ3S_SCALES = 106
+};
+static_assert(IQ3XXS_A + 8 * 4 == IQ3_XXS_BYTES, "IQ3_XXS");
+static_assert(IQ3S_SCALES + 4 == IQ3_S_BYTES, "IQ3_S");
+
+/* Join the eight codes of two entries. With AVX2 they are instead joined in a vector, where they
+ * are used. */
+static inline uint64_t join(uint32_t first, uint32_t second)
+{
+#ifdef __AVX2__
+    const __m128i low = _mm_cvtsi32_si128((int)first);
+    return (uint64_t)_mm_cvtsi128_si64(_mm_insert_epi32(low, (int)second, 1));
+#else
+    return first | (uint64_t)second << 32;
 #endif
+}
+
+FIXED void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b);
+    for (size_t g = 0; g < 8; g++) {
+        uint32_t a = get_u32(b + IQ3XXS_A + 4 * g, false);
+        float scale = (d * (0.5f + (float)(int)(a >> 28))) * 0.5f;
+        for (size_t l = 0; l < 4; l++) {
+            const uint8_t *qs = b + IQ3XXS_QS + 8 * g + 2 * l;
+            const unsigned minus = even_signs(a >> 7 * l & 127);
+            uint64_t q = join(iq3xxs_grid[qs[0]], iq3xxs_grid[qs[1]]);
+            put8_signed(y + 32 * g + 8 * l, q, minus, scale);
+        }
+    }
+}
+DECODER(IQ3_XXS)
+
+#define IQ3_LEVELS(top) \
+    .n = 4, .group = 8, .last = 15, .span = 3, .levels = 8, .level = {1, 3, 5, 7, 9, 11, 13, top}
+static const struct point_form iq3xxs_form = {
+    .points = 256, .signs = POINT_EVEN_PAIR, .of4 = iq3xxs_grid, .at = 3, IQ3_LEVELS(15.5f)};
+
+/* Return the signs of the eight values in two units. */
+static inline uint8_t two_signs(const struct point_block *p, unsigned k)
+{
+    return (uint8_t)(p->minus[2 * k] | p->minus[2 * k + 1] << 4);
+}
+
+static inline void put_IQ3_XXS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned u = 0; u < 64; u++)
+        b[IQ3XXS_QS + u] = (uint8_t)p->point[u];
+    for (unsigned g = 0; g < 8; g++) {
+        uint32_t a = (uint32_t)p->l[g] << 28;
+        for (unsigned l = 0; l < 4; l++)
+            a |= (uint32_t)(two_signs(p, 4 * g + l) & 127) << 7 * l;
+        put_u32(b + IQ3XXS_A + 4 * g, a, false);
+    }
+}
+POINT_ENCODER(IQ3_XXS, iq3xxs_form)
+
+FIXED void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
+{
+    const float d = half_at(b);
+    uint32_t index[64];
+    for (unsigned k = 0; k < 64; k += WIDE) {
+        const unsigned ninth = get_u16(b + IQ3S_QH + k / 16 * 2, false);
+        put_words(index + k, bytes_at(b + IQ3S_QS + k) | spread_wide(ninth, k % 16, 8));
+    }
+    for (size_t g = 0; g < 8; g++) {
+        const unsigned s = b[IQ3S_SCALES + g / 2] >> 4 * (g % 2) & 15;
+        const float scale = d * (float)(int)(1 + 2 * s);
+        for (size_t l = 0; l < 4; l++) {
+            const uint32_t *two = index + 8 * g + 2 * l;
+            const uint64_t q = join(iq3s_grid[two[0]], iq3s_grid[two[1]]);
+            put8_signed(y + 32 * g + 8 * l, q, b[IQ3S_SIGNS + 4 * g + l], scale);
+        }
+    }
+}
+DECODER(IQ3_S)
+
+static const struct point_form iq3s_form = {
+    .points = 512, .signs = POINT_FREE, .of4 = iq3s_grid, .at = 1, IQ3_LEVELS(15)};
+
+static inline void put_IQ3_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    memset(b + IQ3S_QH, 0, 8);
+    for (unsigned u = 0; u < 64; u++) {
+        b[IQ3S_QS + u] = (uint8_t)p->point[u];
+        b[IQ3S_QH + u / 8] |= (uint8_t)(p->point[u] >> 8 << u % 8);
+    }
+    for (unsigned k = 0; k < 32; k++)
+        b[IQ3S_SIGNS + k] = two_signs(p, k);
+    put_scales(b + IQ3S_SCALES, p, 4);
+}
+POINT_ENCODER(IQ3_S, iq3s_form)
