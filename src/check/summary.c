@@ -515,19 +515,15 @@ static void special_json(const struct summary *s, const char *member, struct jso
         json_end(j);
 }
 
-static bool has_template(const struct gguf *g)
-{
-    return fact_text(g, "tokenizer.chat_template").len > 0;
-}
-
 static void template_text(const struct summary *s, struct buf *out)
 {
-    buf_str(out, has_template(s->g) ? "yes" : "no");
+    buf_str(out, fact_text(s->g, "tokenizer.chat_template").len ? "yes" : "no");
 }
 
 static void template_json(const struct summary *s, const char *member, struct json *j)
 {
-    buf_str(json_item(j, member), has_template(s->g) ? "true" : "false");
+    const bool has = fact_text(s->g, "tokenizer.chat_template").len;
+    buf_str(json_item(j, member), has ? "true" : "false");
 }
 
 /* ---- origin ---- */

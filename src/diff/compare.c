@@ -649,26 +649,21 @@ static int match(struct diff *d, size_t k, const struct index *lonely, uint32_t 
     return r;
 }
 
-static int find_twins(struct diff *d, size_t k, struct room *m)
-{
-    const struct gguf *other = d->side[!k]->g;
-    struct index lonely = {0};
-    size_t n = 0;
-    int r = gather(d, k, &lonely, &n, m);
-    for (uint32_t i = 0; r == 0 && n && i < other->n_tensors; i++)
-        if (other->tensor[i].nbytes)
-            r = match(d, k, &lonely, i, m);
-    index_free(&lonely);
-    return r;
-}
-
+/* Find the copies. Skipped if the byte orders differ: then equal tensors usually have equal names. */
 static int twins(struct diff *d, struct err *e)
 {
     struct room *m = malloc(sizeof(*m));
     int r = m ? 0 : -ENOMEM;
-    /* Skipped if the byte orders differ: then equal tensors usually have equal names. */
-    for (size_t k = 0; k < 2 && r == 0 && d->side[0]->g->fmt.big == d->side[1]->g->fmt.big; k++)
-        r = find_twins(d, k, m);
+    for (size_t k = 0; k < 2 && r == 0 && d->side[0]->g->fmt.big == d->side[1]->g->fmt.big; k++) {
+        const struct gguf *other = d->side[!k]->g;
+        struct index lonely = {0};
+        size_t n = 0;
+        r = gather(d, k, &lonely, &n, m);
+        for (uint32_t i = 0; r == 0 && n && i < other->n_tensors; i++)
+            if (other->tensor[i].nbytes)
+                r = match(d, k, &lonely, i, m);
+        index_free(&lonely);
+    }
     free(m);
     return r < 0 ? err_set(e, r, "cannot compare: %s", strerror(-r)) : 0;
 }

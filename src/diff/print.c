@@ -469,16 +469,13 @@ static void add_array(struct out *o, const struct gguf_value *a, const struct gg
         add_value(&o->text, &y);
 }
 
-static bool is_small(const struct gguf_value *a)
-{
-    return a->count <= WHOLE_MOST && a->elem != GGUF_ARRAY && a->elem != GGUF_STRING;
-}
-
 static void add_change(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
 {
     char type[2][GGUF_TYPE_NAME_MAX];
     bool retyped = strcmp(gguf_type_name(a, type[0]), gguf_type_name(b, type[1])) != 0;
-    bool arrays = a->type == GGUF_ARRAY && !retyped && !(is_small(a) && is_small(b));
+    bool small = max_u64(a->count, b->count) <= WHOLE_MOST && a->elem != GGUF_ARRAY &&
+                 a->elem != GGUF_STRING; /* both have the same elements, unless retyped */
+    bool arrays = a->type == GGUF_ARRAY && !retyped && !small;
     if (!retyped && (is_long(a) || is_long(b))) {
         end_line(o);
         add_lines(o, a, b);
