@@ -14,7 +14,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Memory that does not depend on the file, such as minimal tables and a thread. */
+/* Bytes of memory that any file takes, such as for minimal tables and a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */

@@ -259,7 +259,8 @@ static struct tree *hold(const struct place *p)
 {
     struct tree *t = image_tree(p->model, &plain);
     CU_ASSERT_TRUE(tree_writable(t));
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* editing begins; the type stays the same */
+    /* This begins editing; the type stays the same. */
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0);
     CU_ASSERT_TRUE(tree_edited(t));
     asked = asked_busy = 0;
     return t;

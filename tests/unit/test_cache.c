@@ -8,10 +8,8 @@
 #include "check/summary.h"
 #include "parsed.h"
 
-/*
- * A key, named without its architecture prefix. If `every` > 0, it is an array with one item per
- * layer: `number` for the last of every `every` layers, `other` for the rest.
- */
+/* A key, named without its architecture prefix. If `every` > 0, the value is an array with one item
+ * per layer: `number` for the last of every `every` layers, `other` for all other layers. */
 struct key {
     const char *name;
     uint32_t number, every, other;

@@ -80,7 +80,7 @@ struct row {
 static const struct row rows[] = {
     {"", 0, "a b c REST"},
     {"= a", 0, "a=9 b c REST"},
-    {"= b", 0, "a b=9 c REST"}, /* the type and length change, the place does not */
+    {"= b", 0, "a b=9 c REST"}, /* the type and length change, but not the place */
     {"= d", 0, "a b c REST d=9"},
     {"= d;= e;= d", 0, "a b c REST d=9 e=9"},
     {"+ d 1", 0, "a d=9 b c REST"},

@@ -80,8 +80,8 @@ static void test_journal(void)
     teardown(&x);
 }
 
-/* The same holds for an edit that also changes tensor bytes and adds a tensor. A tree shows all of
- * the edit. */
+/* The same holds for an edit that also changes tensor bytes and adds a tensor. A tree shows the
+ * whole edit. */
 static void test_patch_read(void)
 {
     struct fixture x;

@@ -362,7 +362,7 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);
     CU_ASSERT_EQUAL(fs.created, 0);
     fs.full = false;
-    /* A plan that was made for another file is refused. */
+    /* A plan that was made for a different file is refused. */
     d.p.old_size++;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ESTALE);
     CU_ASSERT_TRUE(is_old(&x));
@@ -471,7 +471,7 @@ static int vast(const struct sys *s, int fd, struct statvfs *ret)
     return 0;
 }
 
-/* Free space too large to be expressed in bytes is enough; unknown free space is not. */
+/* Free space that is too large to express in bytes is enough; unknown free space is not enough. */
 static void test_room(void)
 {
     struct fixture x;

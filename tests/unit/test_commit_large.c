@@ -136,7 +136,8 @@ static void test_no_data(void)
     }
 }
 
-/* EDIT_AUTO chooses this strategy for a large model. */
+/* Without clones, EDIT_AUTO edits a large model in place if the edit fits there, and otherwise
+ * copies the model. */
 static void test_large(void)
 {
     struct fixture x;

@@ -33,8 +33,8 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, quant_read_bf16},
 };
 
-/* Return how many blocks of a type fit into the buffers; if blocks are small, that is more than are
- * processed at once. */
+/* Return the number of blocks of a type that fit into the buffers. If blocks are small, that is
+ * more than one step processes. */
 static size_t blocks_of(const struct quant_type *t)
 {
     const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
@@ -81,8 +81,8 @@ static void test_write_back(void)
     for_each_view(write_back);
 }
 
-/* A NaN that comes from a block's scale may be written back with different bits, as another machine
- * would write it. */
+/* A NaN that comes from a block's scale may be written back with different bits, such as those that
+ * a different machine would write. */
 static void other_nan(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width;

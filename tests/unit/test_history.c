@@ -94,7 +94,7 @@ static void test_pick(void)
     three_free(&t);
 }
 
-/* An undo restores the keys that a recorded edit changed, and keeps all others. */
+/* An undo restores the keys that a recorded edit changed, and keeps all other keys. */
 static void test_foreign(void)
 {
     struct three t;
@@ -126,7 +126,7 @@ static void test_foreign(void)
     three_free(&t);
 }
 
-/* Failed edits do not add a state to the list, nor hide one. */
+/* Failed edits neither add a state to the list nor hide one. */
 static void test_failed(void)
 {
     struct three t;
@@ -242,8 +242,8 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
-/* A key that is missing in the state is listed once, however often edits that join the state change
- * it. */
+/* A key that is missing in the state is listed once, no matter how many edits that join the state
+ * change it. */
 static void test_join_new_key(void)
 {
     struct three t;
@@ -730,8 +730,8 @@ static void test_clear_waits(void)
     three_free(&t);
 }
 
-/* Facts that do not fit into their part are ignored, together with everything after them, although
- * all checksums are right. */
+/* Facts that do not fit into their part are ignored, together with everything after them, even
+ * though all checksums are valid. */
 static void test_not_facts(void)
 {
     enum { AT = 2 * HISTORY_UNIT, FACT = AT + HISTORY_UNIT };

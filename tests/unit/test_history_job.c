@@ -158,8 +158,8 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
-/* The directory hangs while the model is closed. No call waits long for it, and in the end no state
- * is lost. */
+/* The directory hangs while the model is closed. No call waits long for the directory, and in the
+ * end no state is lost. */
 static void test_closed(void)
 {
     struct home x;

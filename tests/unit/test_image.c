@@ -133,7 +133,7 @@ static void test_reserve(void)
     close_model(&want[1]);
 }
 
-/* Version 1 has no reserve, whatever a key's name. */
+/* Version 1 has no reserve, even if a key has the name of one. */
 static void test_reserve_of_version_1(void)
 {
     struct build b;
@@ -145,7 +145,7 @@ static void test_reserve_of_version_1(void)
     parsed_free(&p);
 }
 
-/* A tensor without elements may be anywhere; the others must be in order. */
+/* A tensor without elements may be anywhere; all other tensors must be in order. */
 static void test_order(void)
 {
     for (int first = 0; first < 2; first++) {

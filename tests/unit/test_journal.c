@@ -240,7 +240,7 @@ static ssize_t few_writes(const struct sys *s, int fd, const void *p, size_t n, 
     return sys_libc.pwrite(&sys_libc, fd, p, n, off);
 }
 
-/* A partly written model still counts as the same file, whatever its size and time are now. */
+/* A partly written model still counts as the same file, even if its size and time have changed. */
 static void test_unfinished(void)
 {
     static const struct timespec old[2] = {{1000, 0}, {1000, 0}};

@@ -465,7 +465,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Two threads make the first edits while others read. */
+/* Two threads make the first edits while other threads read. */
 static void test_threads(void)
 {
     enum { WORKERS = 4, ROUNDS = 10 };

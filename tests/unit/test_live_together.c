@@ -116,7 +116,8 @@ static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* A release that arrives before the mount's end is handled after it, and its draft is judged. */
+/* If a release arrives before the end of the mount but is handled after it, the draft is still
+ * judged. */
 static void test_release_at_the_end(void)
 {
     static const struct script s = {"a release comes just before the end", NULL, "", ""};

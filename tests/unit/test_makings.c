@@ -405,7 +405,7 @@ static void look_for_first(void *arg)
     CU_ASSERT_EQUAL(lookup(x->t, "tensors/first", "raw"), 0);
 }
 
-/* A tensor that has been added is shown while others are judged. */
+/* A tensor that has been added is shown while other tensors are judged. */
 static void test_beside_others(void)
 {
     struct room x;
@@ -453,7 +453,7 @@ static void test_released(void)
     end(&x);
 }
 
-/* A helper disappears with its directory: immediately if the tensor is new, otherwise once the
+/* A helper disappears with its directory: immediately if the tensor is new, otherwise when the
  * removal is final. */
 static void test_helpers(void)
 {

@@ -97,8 +97,8 @@ static void test_parse_nonsense(void)
     }
 }
 
-/* Returns false in a chroot whose root is an ordinary directory, as in package builders: no list of
- * mounts contains it. */
+/* Returns false in a chroot whose root is an ordinary directory, as in package builders. Such a
+ * root is in no list of mounts. */
 static bool root_is_mounted(void)
 {
     struct statx st;

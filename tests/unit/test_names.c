@@ -184,7 +184,7 @@ static void test_doomed(void)
     end(&x);
 }
 
-/* Names are found however many exist, and leave nothing behind when they are removed. */
+/* Names are found no matter how many exist, and leave nothing behind when they are removed. */
 static void test_many(void)
 {
     enum { MANY = 500 };

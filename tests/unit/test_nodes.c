@@ -17,7 +17,7 @@ static void same_node(struct node n, enum node_kind kind, uint32_t number, uint3
         CU_ASSERT_EQUAL(n.row, row);
 }
 
-/* Each number is positive and belongs to exactly one node, whatever the slot. */
+/* Each number is positive and belongs to exactly one node, for any slot. */
 static void test_numbers(void)
 {
     static const uint32_t objects[] = {0, 1, 2, 12345, (1 << 25) - 1, UINT32_MAX};
@@ -69,7 +69,7 @@ static size_t count(const struct table *t)
     return n;
 }
 
-/* An entry is found by number, whatever else the table holds, until it is removed. */
+/* An entry is found by number until it is removed, no matter what else the table holds. */
 static void test_table(void)
 {
     static struct thing all[MANY];

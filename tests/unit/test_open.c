@@ -125,7 +125,7 @@ static void test_shard_fails(void)
     setup(&x);
     for (unsigned i = 0; i < FILES; i++)
         interrupt(&x, names[i]);
-    /* A journal that names another file, was made by another user, or is listed twice. */
+    /* A journal that names a different file, was made by a different user, or is listed twice. */
     CU_ASSERT_EQUAL(renameat(x.dir, journals[1], x.dir, journals[0]), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, journals[1], 0), 0);
     CU_ASSERT_EQUAL(recover(&x, names[0], &got, &e), -ESTALE);
@@ -138,7 +138,7 @@ static void test_shard_fails(void)
     teardown(&x);
 }
 
-/* If a name claims too many files, those after the first missing one are left alone. */
+/* If a name claims too many files, all files after the first missing one are left alone. */
 static void test_shard_missing(void)
 {
     struct fixture x;

@@ -184,7 +184,7 @@ static void said(struct tree *t, const char *want)
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
 }
 
-/* An undo cannot restore an alignment that no edit can set. It reports that, and changes
+/* An undo cannot restore an alignment that no edit can set. The undo reports that, and changes
  * nothing. */
 static void test_alignment_stays(void)
 {

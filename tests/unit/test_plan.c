@@ -275,7 +275,7 @@ static void check_keys(const struct content *old, const struct content *new, con
 
 static unsigned told; /* number of strategies judged without a plan */
 
-/* Check that the strategy's answer is the same without a plan as with it. */
+/* Check that a strategy is judged the same without a plan as with one. */
 static void check_applies(const struct edit_change *c, const struct edit_options *o,
                           const struct edit_plan *p, enum edit_strategy how)
 {

@@ -73,7 +73,7 @@ static void test_refused_values(void)
     static const uint8_t text[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0};
     static const uint8_t list[] = {4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
     static const uint8_t wrong[] = {99, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
-    /* a u32, and a key "q" with another value */
+    /* A u32, then a key "q" with a value. */
     static const uint8_t two[] = {1, 2, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0, 'q', 4, 0, 0, 0, 5, 6, 7, 8};
     static const struct {
         const char *op;
@@ -161,7 +161,7 @@ static void test_large_header(void)
     free(bytes);
 }
 
-/* Data moves by blocks of the file system, if it has blocks. */
+/* Data moves by whole blocks of the file system, if it has blocks. */
 static void test_block(void)
 {
     static const uint32_t rows[][2] = {{0, 4096},      {2048, 4096},   {4096, 4096},  {5000, 4096},

@@ -316,7 +316,7 @@ static bool wait_for_first(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A turn that waits for another job does not block it, nor do turns requested earlier. */
+/* A turn that waits for another job does not block that job, nor do turns requested earlier. */
 static void test_waits(void)
 {
     struct pool_job waits;

@@ -337,7 +337,7 @@ static void test_read_narrow(void)
             bool ok = true;
             for (size_t from = 0; from < values && from < 40; from++) {
                 size_t shift = from % 2, n = 2 * (values - from);
-                /* Read one byte first, then the rest from an odd offset in the stream. */
+                /* Read one byte first, then all the others from an odd offset in the stream. */
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from, 1,
                                                            got + shift);
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from + 1,

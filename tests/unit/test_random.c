@@ -164,8 +164,8 @@ static void op_sync(struct random *x)
 static void key_to_key(struct random *x, int from, int to)
 {
     struct slot *a = &x->p.slot[from], *b = &x->p.slot[to];
-    if (!a->stored &&
-        (b->stored || x->p.at[to])) /* a key that has no value yet, over another: skip */
+    /* A key that has no value yet, renamed over a different file: skip. */
+    if (!a->stored && (b->stored || x->p.at[to]))
         return;
     /* The target's old value would be back until the renamed key has one: skip. */
     if (b->removed && !a->stored)
@@ -225,10 +225,8 @@ static void op_rename(struct random *x, int from)
         run(x, "mv %s %s =ENOENT", plain_names[from], plain_names[to]);
         return;
     }
-    /*
-     * Skip a key that was created again, a draft with a type that another file replaces, and a
-     * backup that another file replaces while its key is gone.
-     */
+    /* Skip three cases: a key that was created again; a draft with a type, if a different file
+     * replaces it; and a backup, if a different file replaces it while its key is gone. */
     if ((plain_is_key(from) && x->p.slot[from].anew) || (plain_is_key(to) && x->p.slot[to].anew) ||
         (b && (b->typed || plain_is_parked(&x->p, b))) ||
         (b && plain_is_key(to) && !x->p.slot[to].stored))

@@ -360,7 +360,7 @@ static void test_held_by_editor(void)
     teardown(&x);
 }
 
-/* T4: only those of our files are removed that are not locked. */
+/* T4: our files are removed only if they are not locked. */
 static void test_sweep(void)
 {
     static const char *const keep[] = {
@@ -383,7 +383,7 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     struct edit_file f = open_model(&x, calm());
     bool root = geteuid() == 0;
-    if (root) { /* files of a user that is neither this process's nor the model's owner */
+    if (root) { /* files of a user who is neither this process's user nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
@@ -423,8 +423,8 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* Whatever the length of a model's name, the names of our files beside it fit, and differ from
- * those of other models. */
+/* For a model's name of any length, the names of our files beside it fit, and differ from those of
+ * other models. */
 static void test_names(void)
 {
     char name[NAME_MAX + 1], other[NAME_MAX + 1], a[NAME_MAX + 1], b[NAME_MAX + 1];

@@ -92,7 +92,8 @@ static void test_plain(void)
     CU_ASSERT_EQUAL(r.all.bits, 0600);
     CU_ASSERT_EQUAL(r.names.bits, 0511);
     CU_ASSERT_NOT_EQUAL(r.hash, hash);
-    of[2].shown = (struct grant){9, 8, 0640}; /* another user's: only the daemon may read it */
+    /* A different user's file, which only the daemon may read. */
+    of[2].shown = (struct grant){9, 8, 0640};
     rights_settle(&r);
     CU_ASSERT_EQUAL(r.all.uid, geteuid());
     CU_ASSERT_EQUAL(r.all.bits, 0400);

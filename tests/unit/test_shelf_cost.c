@@ -336,7 +336,7 @@ static void test_layer_names(void)
 
 /* ---- a Hugging Face cache ---- */
 
-/* An organisation is found without examining the others. */
+/* An organisation is found without examining the other organisations. */
 static void test_many_organisations(void)
 {
     enum { MANY = 300 };
@@ -413,8 +413,8 @@ static struct place place_of(struct reach *r, const char *first, const char *sec
     return p;
 }
 
-/* Unreadable parts are omitted and the rest is listed, but without memory or descriptors the
- * listing fails. */
+/* Unreadable parts are omitted from the listing, but without memory or descriptors the listing
+ * fails. */
 static void test_failing_parts(void)
 {
     static const char manifest[] =

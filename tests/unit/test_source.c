@@ -12,8 +12,8 @@
 #include "base/bytes.h"
 #include "parsed.h"
 
-/* A file of 2^40 bytes, all zero except for the beginning of its header. Reads from `fails_at` on
- * fail. */
+/* A file of 2^40 bytes, all zero except for the beginning of its header. Reads that extend beyond
+ * `fails_at` fail. */
 struct medium {
     struct source s;
     const uint8_t *head;
@@ -104,7 +104,7 @@ static void test_ahead(void)
         check_ahead(counts[i]);
 }
 
-/* A message stays on one line and has no control bytes, whatever names it contains. */
+/* A message stays on one line and has no control bytes, no matter what names it contains. */
 static void test_names_in_lines(void)
 {
     char name[2000];

@@ -200,7 +200,7 @@ static void test_store(void)
     free_two(&t);
 }
 
-/* The file ends before the padded place of a tensor without elements, of which no byte is
+/* The file ends before the padded place of a tensor without elements. No byte of that tensor is
  * missing. */
 static void test_empty_behind(void)
 {
@@ -229,7 +229,8 @@ static void test_empty_behind(void)
     parsed_free(&p);
 }
 
-/* Bytes of drafts overlay those in the file, and also a tensor that has no bytes in the file. */
+/* Bytes of drafts overlay the bytes in the file, and also a tensor that has no bytes in the
+ * file. */
 static void test_over(void)
 {
     struct two t = make_two();

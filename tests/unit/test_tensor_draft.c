@@ -132,7 +132,8 @@ static void write_some(struct pair *p)
     put(p, off, bytes, n);
 }
 
-/* Return the array as encoded by quant_write(), or NULL if that refuses it, and set *want. */
+/* Return the tensor's bytes after quant_write() of the array, or NULL if quant_write() fails. *want
+ * is its result. */
 static uint8_t *expected(const struct pair *p, int *want)
 {
     const struct quant_type *t = quant_find(p->base->type);

@@ -77,8 +77,8 @@ static void draft_and_judge(struct tensor_dir *x, int *ret)
     scenario(x, NULL, ret);
 }
 
-/* Let call n fail: the result is an error, and no file is left. Returns whether there are that many
- * calls. */
+/* Let call n fail: the result is the error or a complete edit, and no file is left. Returns false
+ * if there are fewer than n calls. */
 static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_mode mode,
                        unsigned n)
 {
@@ -244,11 +244,9 @@ static void test_halfway(void)
     }
 }
 
-/*
- * Write to a draft of `raw` beyond its end while it is judged, and let allocation n of that write
- * fail. Later judgements treat the draft like any other. Returns false if there are fewer
- * allocations.
- */
+/* Write to a draft of `raw` beyond its end while the draft is judged, and let allocation n of that
+ * write fail. Later judgements treat the draft like any other. Returns false if there are fewer
+ * than n allocations. */
 static bool behind_judged(unsigned n)
 {
     enum { SEALED = 1 << 20, ALL = 3 << 20, BEHIND = 2 << 20 };

@@ -292,7 +292,7 @@ static void test_npy_shape(void)
     free(raw);
 }
 
-/* The same number of values gets another shape. Then a value is written in place, as memmap
+/* The same number of values gets a different shape. Then a value is written in place, as memmap
  * does. */
 static void test_npy_reshape(void)
 {

@@ -448,7 +448,8 @@ static void test_convert_watched(void)
     tensor_dir_free(&x);
 }
 
-/* Some types need the importances of the columns, most others use them, and plain ones do not. */
+/* Some types need the importances of the columns, most other types use them, and plain types ignore
+ * them. */
 static void test_convert_importances(void)
 {
     float of[256];

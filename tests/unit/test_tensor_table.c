@@ -107,8 +107,8 @@ static void write_one(void *arg)
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* Accepted edits are shown without accessing the disk, however scattered they are, and no lookup
- * waits for another one. */
+/* Accepted edits are shown without accessing the disk, no matter how scattered they are. No lookup
+ * waits for another lookup. */
 static void test_no_copy(void)
 {
     struct room x;

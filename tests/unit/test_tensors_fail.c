@@ -118,7 +118,7 @@ static int released(struct tree *t)
     return r < 0 ? r : synced;
 }
 
-/* Called after any failure, edits another tensor. */
+/* Called after any failure; edits a different tensor. */
 static int next(struct tree *t)
 {
     float values[5] = {1, 2, 3, 4, 5};

@@ -215,10 +215,8 @@ static void test_prefix_hope(void)
     hopeless(GGUF_ARRAY, GGUF_STRING, "[\"", 0);
 }
 
-/*
- * Each write checks the beginning of the text. Only the first 4096 bytes of a long text, here
- * blanks, are read; the others do not exist.
- */
+/* Each write checks the beginning of the text. Only the first 4096 bytes of a long text, here
+ * blanks, are read; the remaining bytes do not exist. */
 static void test_long_beginning(void)
 {
     const struct {

@@ -326,7 +326,7 @@ static void test_missing(void)
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     memcpy(name + 237, "%~28a2afac267402a1", 19);
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), 0);
-    name[254]++; /* another hash */
+    name[254]++; /* a different hash */
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     name[254]--;
     name[0] = 'b'; /* the hash is right, but the beginning is wrong */

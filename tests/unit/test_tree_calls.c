@@ -382,8 +382,8 @@ static void test_attributes(void)
     drop_place(&p);
 }
 
-/* Each state has its own number. Numbers can run out, and the next tree continues with the next
- * one. */
+/* Each state has its own number. The numbers can run out. The next tree continues with the next
+ * number. */
 static void test_states(void)
 {
     struct place p = new_place(5);

@@ -58,7 +58,7 @@ static void take_input(void)
     (void)close(kept);
 }
 
-/* Commit an edit while the n-th open returns 0. Returns false if there are fewer opens. */
+/* Commit an edit while the n-th open returns 0. Returns false if there are fewer than n opens. */
 static bool commits(enum edit_strategy s, unsigned tensors, unsigned n)
 {
     struct fixture x;
@@ -107,7 +107,7 @@ static void test_commits(void)
 }
 
 /* Let the n-th open return 0 while a journal is completed and a leftover file is removed. Returns
- * false if there are fewer opens. */
+ * false if there are fewer than n opens. */
 static bool recovers(unsigned n)
 {
     struct fixture x;
