@@ -34,9 +34,7 @@ enum {
 #define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
 #define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* per tensor; keeps float32 views below 2^63 bytes */
 #define GGUF_MAX_HEADER ((uint64_t)1 << 32)   /* held in memory; real headers are below 100 MB */
-/* Maximum number of keys, and likewise of tensors. In memory each takes several times its size in
- * the file. Real models have fewer than 100,000 tensors and 1,000 keys. */
-#define GGUF_MAX_ITEMS ((uint64_t)1 << 24)
+#define GGUF_MAX_ITEMS ((uint64_t)1 << 24)    /* keys or tensors; real models have below 100,000 */
 
 #define GGUF_DEFAULT_ALIGNMENT 32
 #define GGUF_DRAFT_ALIGNMENT 64 /* the first draft of version 1; cannot be changed */
@@ -58,9 +56,7 @@ struct gguf_tensor {
     uint64_t dims_off; /* offset of dims[0] in the file, see gguf_dim() */
     uint64_t off;      /* absolute offset of its data in the file */
     uint64_t n_elem;   /* product of the dimensions; 1 without dimensions */
-    /* Size of its data in bytes: from the type's geometry or, for an unknown type, up to the next
-     * tensor. */
-    uint64_t nbytes;
+    uint64_t nbytes;   /* size of its data; for an unknown type, up to the next tensor */
     uint32_t name_len; /* in bytes */
     uint32_t n_dims;
     uint32_t type_id;   /* ggml's id, also in version 1, whose ids for integers differed */
@@ -100,15 +96,13 @@ struct gguf {
 #define GGUF_PARTIAL 1u
 
 /*
- * Parse a source. *ret is set only on success, and the caller owns it. Returns -EBADMSG, -EFBIG,
- * -ENODATA (data is missing and flags lack GGUF_PARTIAL; the message says how many bytes), -ENOMEM
- * or -EIO.
+ * Parse a source. *ret is set only on success, and the caller owns it. Returns 0, -EBADMSG, -EFBIG,
+ * -ENODATA (data is missing and flags lack GGUF_PARTIAL), -ENOMEM or -EIO.
  */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
 /*
- * Parse a file that this program wrote and whose first `len` bytes are in memory, without copying
- * the header. On success the model owns these bytes as its head, including any after head_len. On
- * failure the caller keeps them.
+ * Parse a file whose first `len` bytes, at least its header, are in memory. On success the model
+ * owns these bytes as its head; on failure the caller keeps them. The source is not read.
  */
 int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
                     struct err *e);
@@ -159,7 +153,7 @@ bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uin
 /* Return dimension i as stored: dims[0] varies fastest. NumPy's shape is the reverse. */
 uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i);
 
-/* Return the geometry and decoder of a tensor's type, or NULL for unknown ids. */
+/* Return a tensor's type, or NULL for unknown ids. */
 static inline const struct quant_type *gguf_type(const struct gguf_tensor *t)
 {
     return quant_find(t->type_id);

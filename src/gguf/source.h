@@ -24,33 +24,23 @@ struct source source_mem(const void *bytes, size_t n);
  * a regular file) or -errno. */
 int source_fd(int fd, struct source *ret, struct err *e);
 
-/*
- * ---- files passed by mistake ----
- *
- * Files are recognised by their first bytes or by their path. Each way has a table, with a row and
- * advice for each kind.
- */
+/* ---- files passed by mistake ---- */
 
 struct sniffed {
     const char *what; /* "a git-lfs pointer" */
     const char *todo; /* "'git lfs pull' in its directory downloads the model" */
 };
 
-/* Number of bytes that suffices to recognise every kind. */
+/* Recognise a file of `size` bytes by its first n bytes (SNIFF_BYTES suffice). Returns NULL if it is
+ * unknown or begins with GGUF's magic. */
 #define SNIFF_BYTES 4096
-
-/*
- * Recognise a file of `size` bytes by its first n bytes. Returns NULL if unknown; files that begin
- * with GGUF's magic always are.
- */
 const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size);
 
 /* Recognise a path that is not a file name but a URL. */
 const struct sniffed *sniff_path(const char *path);
-/* Set e after a failure to open a path: say what the path looks like if it is recognised, else what
- * `code` means. Returns code. */
+/* Say what a path that cannot be opened looks like, or else what `code` means. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);
-/* Set e to advice about a path that is a directory. Returns -EISDIR. */
+/* Give advice about a path that is a directory. Returns -EISDIR. */
 int sniff_folder(struct err *e);
 
 #endif

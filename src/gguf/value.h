@@ -87,11 +87,10 @@ struct gguf_format {
 struct gguf_value {
     const struct gguf_format *fmt;
     const uint8_t *data; /* number: its bytes; string: its text; array: its first element */
-    /* Size of a number or string in bytes, without a counted NUL. Not used for arrays. */
-    uint64_t len;
-    uint64_t count; /* number of elements of an array */
-    uint8_t type;   /* enum gguf_value_type */
-    uint8_t elem;   /* element type of an array */
+    uint64_t len;        /* size of a number or string in bytes, without a counted NUL */
+    uint64_t count;      /* number of elements of an array */
+    uint8_t type;        /* enum gguf_value_type */
+    uint8_t elem;        /* element type of an array */
 };
 
 /* Return the value of `type` whose bytes, already checked, begin at p. */
@@ -112,8 +111,7 @@ bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 /* Return the end of the value's bytes, walking arrays whose elements vary in size. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
-/* Return a number. The type's kind determines which function to call (for a bool gguf_uint(), which
- * returns 0 or another number). */
+/* Return a number, by the function for the type's kind; for a bool 0 or another number. */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
 double gguf_float(const struct gguf_value *v); /* F32 and F64, exact */
@@ -132,9 +130,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
 
 #define KEY_MAX 65535 /* in bytes, by the specification */
 
-/* Keys that only this program writes: spaces into which the header grows (edit/plan.h), and the
- * common prefix of the keys of split models. */
-#define KEY_RESERVE "ggufs.reserve"
+#define KEY_RESERVE "ggufs.reserve" /* spaces into which the header grows (edit/plan.h) */
 #define KEY_SPLIT_PREFIX "split."
 
 enum key_flags {

@@ -30,19 +30,15 @@ struct imatrix {
     struct index names;
 };
 
-/* Open a file. Returns 0, -EBADMSG (not an importance matrix, damaged, or impossible values),
- * -ENOMEM or -errno, with a message in *e. */
+/* Open a file, or parse a source that messages call `path`. Returns 0, -EBADMSG (not an importance
+ * matrix, damaged, or impossible values), -ENOMEM or -errno. */
 int imatrix_open(const char *path, struct imatrix **ret, struct err *e);
-/* Parse an importance matrix from a source in memory or a file; error messages call it `path`. */
 int imatrix_parse(const struct source *s, const char *path, struct imatrix **ret, struct err *e);
 void imatrix_free(struct imatrix *m); /* m may be NULL */
 
 /* Return the row for a tensor, or NULL if it has no row. m may be NULL. */
 const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name, size_t n);
-/*
- * Check that a row fits a tensor with these dimensions, and get its importances. An empty list of
- * dimensions counts as a single 1. Returns 0, or -EINVAL with a message if the size differs.
- */
+/* Get a row's importances for a tensor with these dimensions. Returns 0 or -EINVAL. */
 int imatrix_fit(const struct imatrix_row *r, uint32_t n_dims, const uint64_t *dims,
                 struct quant_importances *ret, struct err *e);
 

@@ -2,11 +2,7 @@
 /*
  * Reads and writes the header of NumPy's file format: magic, version, the length of the rest, and a
  * Python dict padded with spaces and ended by a newline, so that the data begins at a multiple of
- * 64.
- *
- * The module writes format 1.0 and reads 1.0, 2.0 and 3.0 from NumPy and other writers.
- *
- * All functions are pure. Threads: any.
+ * 64. Writes format 1.0, and reads 1.0, 2.0 and 3.0. Pure functions.
  */
 #ifndef MODEL_NPY_H
 #define MODEL_NPY_H
@@ -33,10 +29,8 @@ size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uin
 /* Returned by npy_parse() if more bytes could complete the header. */
 #define NPY_MORE 1
 /*
- * Parse the header at the start of n bytes. Returns 0, NPY_MORE or -EINVAL. It is -EINVAL if this
- * is not a header, the array is not in C order, its type is neither `<f4` nor `<f2`, or it has more
- * than 4 dimensions, a dimension of 0 or more than GGUF_MAX_ELEMENTS elements. Rank 0 becomes one
- * dimension of 1.
+ * Parse the header at the start of n bytes. Returns 0, NPY_MORE or -EINVAL (not a header, or not
+ * an array of floats that a tensor can hold). Rank 0 becomes one dimension of 1.
  */
 int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e);
 

@@ -18,12 +18,9 @@
 /* Append n bytes as a JSON string, with its quotes. */
 void json_string(struct buf *out, const void *bytes, size_t n);
 
-/* Append a value as strict JSON, for metadata.json: non-finite floats are the strings "NaN",
- * "Infinity", ... */
+/* Append a value as strict JSON, where floats that are not finite are strings such as "NaN", or
+ * for a line of metadata/KEY, where they are the bare words NaN, Infinity and -Infinity. */
 void json_value(struct buf *out, const struct gguf_value *v);
-
-/* Append a value for a line of metadata/KEY: non-finite floats are the bare words NaN, Infinity,
- * -Infinity. */
 void json_line_value(struct buf *out, const struct gguf_value *v);
 
 /* ---- objects and lists ---- */
