@@ -17,13 +17,11 @@
 
 /* Minimum sizes, in bytes, of a key-value and of a tensor info in any version. */
 enum { LEAST_KEY = 10, LEAST_TENSOR = 20 };
-/* No model has more keys or tensors than this. A larger count means damage, not a truncated
- * file. */
+/* No model has more keys or tensors. A larger count means damage, not a truncated file. */
 #define PLAUSIBLE_COUNT 1000000
-/* Minimum number of bytes loaded at a time. Most headers without a tokenizer fit. */
+/* Minimum number of bytes loaded at a time: most headers without a tokenizer fit. */
 #define LOAD_STEP ((uint64_t)64 << 10)
-/* Maximum number of bytes loaded beyond the requested ones, all of which may lie after the header.
- * */
+/* Maximum number of bytes loaded beyond the requested ones. They may all lie after the header. */
 #define AHEAD_MOST ((uint64_t)2 << 20)
 
 /*

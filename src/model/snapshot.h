@@ -267,8 +267,8 @@ struct view newest_view_as(const struct newest *n, struct snapshot *g);
 struct timespec newest_changed(struct newest *n);
 
 /*
- * Make a snapshot of a model from its first file and, for a split model, from all its files in
- * order, of which the first is not used. Takes over the reference to `first` even on failure.
+ * Make a snapshot of a model from its first file and, if it is split, the others in `all` (all[0]
+ * is not used). Takes over the reference to `first` even on failure.
  */
 int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *all,
                 uint32_t number, const struct timespec *mtime, struct snapshot **ret,
