@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parser for the bytes of a GGUF image: see gguf.h and docs/format.md. Start reading at
- * gguf_parse(), and go up. */
+/* Parser for the bytes of a GGUF image: see gguf.h and docs/format.md. This file is best read
+ * from the bottom up, starting at gguf_parse(). */
 #include "gguf/gguf.h"
 
 #include <errno.h>
@@ -17,29 +17,29 @@
 
 /* Minimum sizes, in bytes, of a key-value and of a tensor info in any version. */
 enum { LEAST_KEY = 10, LEAST_TENSOR = 20 };
-/* No model has more keys or tensors. A larger count means damage, not a truncated file. */
+/* No real model has more keys or tensors than this. A larger count means damage, not truncation. */
 #define PLAUSIBLE_COUNT 1000000
-/* Minimum number of bytes loaded at a time: most headers without a tokenizer fit. */
+/* Minimum number of bytes to load at a time. Most headers without a tokenizer fit. */
 #define LOAD_STEP ((uint64_t)64 << 10)
-/* Maximum number of bytes loaded beyond the requested ones. They may all lie after the header. */
+/* Maximum number of bytes to load beyond those requested. They may all lie after the header. */
 #define AHEAD_MOST ((uint64_t)2 << 20)
 
 /*
  * ---- the cursor ----
  *
- * The cursor holds the bytes from the file's start to the parser's place, and loads more
- * as needed, up to the end of the file.
+ * The cursor holds the bytes from the file's start to the parser's position, and loads more as
+ * needed, up to the end of the file.
  *
  * Everything that the parser reads goes through cursor_need(), which fails if the file ends first.
- * So the parser trusts no length from the file before its bytes are loaded. The next cursor_need()
- * invalidates pointers into the bytes: keep offsets instead.
+ * So the parser does not trust a length from the file until that many bytes are loaded. The next
+ * cursor_need() invalidates pointers into the bytes: keep offsets instead.
  */
 
 struct cursor {
     const struct source *src;
     struct gguf_format fmt;
     uint8_t *bytes; /* owned: bytes [0, have) of the file */
-    bool given;     /* `bytes` is the caller's and complete: never reallocated */
+    bool given;     /* `bytes` is the caller's and has the whole header: never reallocated */
     uint64_t have;
     uint64_t cap;
     uint64_t pos;      /* the next byte to parse */
@@ -56,8 +56,8 @@ struct cursor {
 };
 
 /*
- * Set the error to "key 3 'general.name': FIELD at byte AT: REASON". Returns code, or 0 for a fault
- * while faults are collected; the caller then continues with a substitute.
+ * Set the error to "key 3 'general.name': FIELD at byte AT: REASON". Returns code, or 0 if this is
+ * a fault and faults are being collected; the caller then continues with a substitute value.
  */
 static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
@@ -90,7 +90,7 @@ static int refuse(const struct cursor *c, bool fault, int code, const char *fiel
 /* Report a fault after which the rest of the file can still be parsed. */
 #define cursor_fault(c, ...) refuse(c, true, __VA_ARGS__)
 
-/* Added to the reason of a fault that a truncated file would also cause. */
+/* Appended to the reason for a fault that a truncated file would also cause. */
 #define CURSOR_CUT " (an incomplete download?)"
 
 static uint64_t cursor_left(const struct cursor *c)
@@ -297,8 +297,8 @@ static int parse_entry(struct cursor *c, void *entry)
 
 /* ---- the tensor infos ---- */
 
-/* Set *ret to the product of the next n_dims dimensions. A product over the limit is a fault even
- * if another dimension is 0. */
+/* Set *ret to the product of the next n_dims dimensions. A product over the limit is a fault
+ * even if one of the dimensions is 0. */
 static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
 {
     uint64_t product = 1, at;
@@ -326,7 +326,7 @@ static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
     return 0;
 }
 
-/* Set t->nbytes. For an unknown type, check_overlap() sets it from the layout. */
+/* Set t->nbytes, except for an unknown type, for which check_overlap() sets it from the layout. */
 static int count_bytes(struct cursor *c, struct gguf_tensor *t)
 {
     const struct quant_type *type = quant_find(t->type_id);
@@ -387,14 +387,13 @@ static int parse_info(struct cursor *c, void *entry)
     if (r < 0)
         return r;
     t->stored_id = t->type_id = (uint32_t)type;
-    /* In version 1, written only in August 2023, ids 16 to 18 were the integer types. */
+    /* In version 1, which was written only in August 2023, ids 16 to 18 were the integer types. */
     if (c->fmt.version == 1 && type >= 16 && type <= 18)
         t->type_id += 8;
     return count_bytes(c, t);
 }
 
-/* Parse `count` entries. The list grows with the entries parsed, not with the count that the file
- * declares. */
+/* Parse `count` entries. The list grows as entries are parsed: the count is not trusted. */
 static int parse_list(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
                       size_t size, int (*parse)(struct cursor *c, void *entry))
 {
@@ -427,7 +426,8 @@ static int parse_list(struct cursor *c, const char *item, uint64_t count, void *
  * the padded sizes before it. Anomalies are noted in gguf.anomalies.
  */
 
-/* A tensor that has data, or may have (unknown type), to be sorted by offset. */
+/* A tensor that has data or, because its type is unknown, may have some. Places are sorted by
+ * offset. */
 struct place {
     uint64_t off;
     uint32_t number;
@@ -438,7 +438,7 @@ static void name_tensor(struct cursor *c, const struct gguf *g, uint32_t i)
     name_item(c, "tensor", i, g->tensor[i].name_off, g->tensor[i].name_len);
 }
 
-/* Return the position of tensor i's offset, the last word of its info. */
+/* Return where tensor i's offset is stored: it is the last word of the tensor's info. */
 static uint64_t offset_word(const struct cursor *c, const struct gguf *g, uint32_t i)
 {
     const struct gguf_tensor *t = &g->tensor[i];
@@ -486,8 +486,8 @@ static int by_offset(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* Collect the tensors with data, sorted by offset. *in_order is false if the infos are in another
- * order. */
+/* Collect the tensors with data, sorted by offset. *in_order is false if the infos are in a
+ * different order. */
 static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
 {
     size_t n = 0;
@@ -504,8 +504,8 @@ static size_t collect(const struct gguf *g, struct place *places, bool *in_order
     return n;
 }
 
-/* Report tensors that overlap. A tensor of unknown type extends to the next data, or to the end of
- * the file. */
+/* Report tensors that overlap. A tensor of unknown type extends to the next tensor's data, or to
+ * the end of the file. */
 static int check_overlap(struct cursor *c, struct gguf *g, const struct place *places, size_t n)
 {
     for (size_t k = 0; k < n; k++) {
@@ -577,7 +577,7 @@ static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct
     int r = check_overlap(c, g, places, n);
     if (r < 0)
         return r;
-    /* Without data the section is empty, but the file must still reach its start. */
+    /* If no tensor has data, the section is empty, but the file must still reach its start. */
     uint32_t last = n ? places[n - 1].number : 0;
     g->data_end = n ? g->tensor[last].off + g->tensor[last].nbytes : g->data_off;
     if (!in_order)
@@ -608,7 +608,7 @@ static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
 
 /* ---- the file ---- */
 
-/* Report a wrong magic, and what kind of file this is if recognised. */
+/* Report a wrong magic. If the kind of file is recognised, say what it is. */
 static int not_gguf(const struct cursor *c)
 {
     char magic[SHOW_MAX];
@@ -663,8 +663,9 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
 }
 
 /*
- * The first draft pads the keys with zeros to a multiple of 64, by a formula that adds 64 bytes
- * even if they already end at one. Some writers followed it; others wrote no padding in that case.
+ * The first draft pads the keys with zeros to a multiple of 64 bytes. Its formula adds 64 bytes
+ * even if the keys already end at a multiple. Some writers followed the formula; others wrote no
+ * padding in that case.
  */
 static int draft_padding(struct cursor *c)
 {
@@ -745,9 +746,10 @@ static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
 }
 
 /*
- * Index number i under its name up to the first NUL. Refuse a name that equals another up to there,
- * and a key that equals a standardized one: many readers compare C strings, so a
- * `general.alignment` followed by a NUL would move the data for them, but not for other readers.
+ * Index item i by its name up to the first NUL. Refuse a name that, up to its first NUL, equals an
+ * earlier name, and a key with a NUL that equals a standardized key up to there. Many readers
+ * compare C strings: for them, `general.alignment` followed by a NUL would move the data, but not
+ * for other readers.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
@@ -841,9 +843,9 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /*
- * Parse the file as the first draft, after the layout of version 1 as shipped has failed. If the
- * file is malformed as a draft too, keep the error of the shipped layout, which all known files
- * have. Report any other error of the draft.
+ * Parse the file in the layout of the first draft, after the layout of version 1 as shipped has
+ * failed. If the file is malformed in this layout too, keep the error from the shipped layout,
+ * which all known files have. Report any other error from this attempt.
  */
 static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
 {
@@ -876,8 +878,8 @@ static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* On another machine the kernel's readahead is turned off: the header is read in order, in growing
- * pieces, and the kernel would read as much again beyond it. */
+/* If the file is on a different machine, turn off the kernel's readahead. The parser reads the
+ * header in order, in growing pieces, and the kernel would read as much again beyond the header. */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};

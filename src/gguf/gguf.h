@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One GGUF image, parsed: version 1 (as shipped and as first drafted), 2 and 3, either byte order.
+ * One parsed GGUF image: version 1 (as shipped or as first drafted), 2 or 3, in either byte order.
  *
  * gguf_parse() turns a source (file or memory) into a struct gguf, which never changes, is
  * reference-counted and may be shared by any number of threads; gguf_free() drops a reference. The
@@ -8,8 +8,8 @@
  * strings have no objects of their own: gguf_walk() and gguf_next() walk values.
  *
  * The parser trusts nothing in the file. It checks each size against the bytes that exist before it
- * allocates or reads anything, and each error names field, byte offset and reason. docs/format.md
- * describes the layouts and the faults that are refused.
+ * allocates or reads anything, and each error names the field, the byte offset and the reason.
+ * docs/format.md describes the layouts and the faults that are refused.
  */
 #ifndef GGUF_GGUF_H
 #define GGUF_GGUF_H
@@ -27,17 +27,17 @@
 
 /* Limits on a file's contents, each with its reason. */
 enum {
-    GGUF_MAX_DEPTH = 8, /* nested arrays: the walk is recursive; real files need 1, tests 3 */
+    GGUF_MAX_DEPTH = 8, /* nesting of arrays (walked recursively); real files need 1, tests 3 */
     GGUF_MAX_DIMS = 32, /* what NumPy 1 can hold; ggml has 4 */
 };
 #define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
 #define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
 #define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* per tensor; keeps float32 views below 2^63 bytes */
-#define GGUF_MAX_HEADER ((uint64_t)1 << 32)   /* held in memory; real headers are below 100 MB */
-#define GGUF_MAX_ITEMS ((uint64_t)1 << 24)    /* keys or tensors; real models have below 100,000 */
+#define GGUF_MAX_HEADER ((uint64_t)1 << 32)   /* held in memory; real headers are under 100 MB */
+#define GGUF_MAX_ITEMS ((uint64_t)1 << 24)    /* keys or tensors; under 100,000 in real models */
 
 #define GGUF_DEFAULT_ALIGNMENT 32
-#define GGUF_DRAFT_ALIGNMENT 64 /* the first draft of version 1; cannot be changed */
+#define GGUF_DRAFT_ALIGNMENT 64 /* fixed in the first draft of version 1 */
 
 struct gguf_kv {
     /* Offset of the entry (its key's length field) in the file; entries are contiguous. */
@@ -45,8 +45,9 @@ struct gguf_kv {
     uint64_t end;     /* end of the entry, where the next begins */
     uint64_t key_off; /* offset of the key's first byte */
     uint64_t val_off; /* offset of the value's first byte; its type word is the four bytes before */
-    uint32_t key_len; /* in bytes, without a counted NUL (see gguf_format.nul) */
-    uint32_t type;    /* enum gguf_value_type */
+    /* In bytes, not including a NUL that the stored length counts (see gguf_format.nul). */
+    uint32_t key_len;
+    uint32_t type; /* enum gguf_value_type */
 };
 
 struct gguf_tensor {
@@ -59,7 +60,7 @@ struct gguf_tensor {
     uint64_t nbytes;   /* size of its data; for an unknown type, up to the next tensor */
     uint32_t name_len; /* in bytes */
     uint32_t n_dims;
-    uint32_t type_id;   /* ggml's id, also in version 1, whose ids for integers differed */
+    uint32_t type_id;   /* ggml's id, even if version 1 stored a different one */
     uint32_t stored_id; /* as stored in the file */
 };
 
@@ -77,11 +78,11 @@ struct gguf {
     atomic_uint refs;
     struct gguf_format fmt;
     uint8_t *head;      /* owned: bytes [0, head_len) of the file */
-    uint64_t head_len;  /* end of the last tensor info (or of the keys, without tensors) */
+    uint64_t head_len;  /* end of the last tensor info, or of the keys if there are no tensors */
     uint64_t info_off;  /* where the tensor infos begin */
     uint64_t file_size; /* size of the file when it was parsed */
     uint64_t data_off;  /* where the data section begins */
-    uint64_t data_end;  /* end of the last byte of any tensor's data; data_off without tensors */
+    uint64_t data_end;  /* end of the tensors' data; data_off if there is none */
     uint64_t alignment; /* general.alignment, or the default */
     unsigned anomalies; /* set of enum gguf_anomaly */
     uint32_t n_kv;
@@ -112,8 +113,8 @@ void gguf_free(struct gguf *g);
 
 /*
  * For checking: parse a file that gguf_parse() refuses, report each fault in order, and continue
- * wherever the rest can be read. If it returns 0, *ret is what could be parsed:
- *  - of two equal names the first is found,
+ * as long as the rest can be read. If it returns 0, *ret is what could be parsed:
+ *  - a search for a name that occurs twice finds the first,
  *  - an invalid alignment is replaced by the default,
  *  - a tensor with invalid dimensions or offset has no elements and no bytes,
  *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
@@ -139,7 +140,7 @@ static inline const char *gguf_name(const struct gguf *g, const struct gguf_tens
     return (const char *)g->head + t->name_off;
 }
 
-/* Return the name of key or, if not `keys`, tensor i. */
+/* Return the name of key i or, if `keys` is false, of tensor i. */
 static inline struct text gguf_name_of(const struct gguf *g, bool keys, uint32_t i)
 {
     return keys ? (struct text){gguf_key(g, &g->kv[i]), g->kv[i].key_len}
@@ -153,7 +154,7 @@ bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uin
 /* Return dimension i as stored: dims[0] varies fastest. NumPy's shape is the reverse. */
 uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i);
 
-/* Return a tensor's type, or NULL for unknown ids. */
+/* Return a tensor's type, or NULL if its id is unknown. */
 static inline const struct quant_type *gguf_type(const struct gguf_tensor *t)
 {
     return quant_find(t->type_id);

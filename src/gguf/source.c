@@ -71,15 +71,15 @@ static bool is_empty(struct head h)
     return h.size == 0;
 }
 
-/* Also matches XML, the format of object stores' errors. */
+/* Also matches XML, in which object stores report errors. */
 static bool is_html(struct head h)
 {
     struct head t = text_of(h);
     return t.n >= 2 && t.at[0] == '<' && (isalpha(t.at[1]) || t.at[1] == '!' || t.at[1] == '?');
 }
 
-/* A safetensors file begins with the header's length in 8 bytes, then the header, a JSON object.
- * The limit is the format's. */
+/* A safetensors file begins with the length of its header in 8 bytes. The header, a JSON object,
+ * follows. The limit on its length is part of the format. */
 static bool is_safetensors(struct head h)
 {
     const uint64_t most = 100000000;
@@ -106,7 +106,7 @@ static bool is_zeros(struct head h)
     return h.n > 0 && is_zero(h.at, h.n);
 }
 
-/* "Entry not found" is a server's reply, saved in place of the model. */
+/* For example, a server's reply "Entry not found", saved in place of the model. */
 static bool is_text(struct head h)
 {
     for (size_t i = 0; i < h.n; i++)
@@ -119,7 +119,7 @@ static bool is_text(struct head h)
 
 // clang-format off
 static const struct {
-    bool (*is)(struct head h); /* or NULL: the file begins with one of the words */
+    bool (*is)(struct head h); /* NULL: true if the file begins with one of the words */
     const char *words[8];
     struct sniffed kind;
 } kinds[] = {

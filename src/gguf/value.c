@@ -264,7 +264,7 @@ const struct key_row key_table[] = {
     {"[arch].encoder.attention.head_count", COUNT}, {"[arch].decoder.context_length", COUNT},
     {"[arch].decoder.embedding_length", COUNT}, {"[arch].decoder.block_count", COUNT},
     {"[arch].decoder.attention.head_count", COUNT},
-    /* Tokenizer. Writers spell a key "seperator", the specification "separator" */
+    /* Tokenizer. Writers spell one key "seperator"; the specification spells it "separator" */
     {"tokenizer.ggml.model", STR}, {"tokenizer.ggml.pre", STR}, {"tokenizer.ggml.tokens", STRS},
     {"tokenizer.ggml.merges", STRS}, {"tokenizer.ggml.added_tokens", STRS},
     {"tokenizer.ggml.scores", F32S}, {"tokenizer.ggml.token_type", I32S},
@@ -378,10 +378,11 @@ static bool matches(const char *pattern, const char *key, size_t n)
     }
 }
 
-/* Rows by the hash of their last segment: their numbers, counted from 1; 0 ends a chain. */
+/* Chains of rows whose last segments have the same hash. Rows are counted from 1; 0 ends a
+ * chain. */
 static uint16_t first_row[256], next_row[sizeof(key_table) / sizeof(key_table[0])];
 
-/* Return the hash of the last segment, or 0 for a placeholder, which matches any name. */
+/* Return the hash of the last segment, or 0 for a placeholder, which matches many segments. */
 static uint8_t hash_last(const char *s, size_t n)
 {
     uint32_t h = 1;
@@ -404,7 +405,7 @@ static void link_rows(void)
 const struct key_row *key_find(const char *key, size_t n)
 {
     static struct once linked = ONCE_INIT;
-    if (n == 0 || n > KEY_MAX) /* each row would search all of it for dots */
+    if (n == 0 || n > KEY_MAX) /* every row would search the whole key for dots */
         return NULL;
     once_run(&linked, link_rows);
     const uint16_t chains[] = {first_row[hash_last(key, n)], first_row[0]};
@@ -420,7 +421,8 @@ static bool is_integer(uint32_t type)
     return gguf_types[type].kind == GGUF_KIND_UINT || gguf_types[type].kind == GGUF_KIND_INT;
 }
 
-/* Accept both integer types: writers and readers mix them in per-layer arrays. */
+/* Accept any integer type in a per-layer array of integers or bools, because writers and readers
+ * mix these types. */
 static bool elem_fits(const struct key_row *row, uint32_t elem)
 {
     bool number = is_integer(row->elem) || row->elem == GGUF_BOOL;

@@ -51,7 +51,7 @@ enum gguf_value_type {
     GGUF_BOOL = 7, /* one byte; any value but 0 is true */
     GGUF_STRING = 8,
     GGUF_ARRAY = 9,
-    GGUF_U64 = 10, /* this type and the next two exist since version 2 */
+    GGUF_U64 = 10, /* this type and the next two were added in version 2 */
     GGUF_I64 = 11,
     GGUF_F64 = 12,
     GGUF_VALUE_TYPES
@@ -66,7 +66,7 @@ enum gguf_kind {
     GGUF_KIND_ARRAY
 };
 
-/* A row for each value type: the only list of them. */
+/* A row of gguf_types, the only list of value types. */
 struct gguf_type_row {
     const char *name; /* "u8" ... "f64", "bool", "string", "array" */
     uint8_t width;    /* size of a value in bytes; 0: not fixed */
@@ -78,16 +78,16 @@ extern const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES];
 /* How to read the numbers and strings of a file. */
 struct gguf_format {
     uint8_t version;   /* 1, 2 or 3 */
-    bool big;          /* byte order of every number */
+    bool big;          /* every number is big-endian */
     bool draft;        /* version 1 as in the first draft of the specification */
-    bool nul;          /* the length of every string counts a trailing NUL (early writers) */
+    bool nul;          /* every string's length counts a NUL at its end (early writers) */
     uint8_t len_width; /* bytes of a count, string length or dimension: 4 in version 1, else 8 */
 };
 
 struct gguf_value {
     const struct gguf_format *fmt;
     const uint8_t *data; /* number: its bytes; string: its text; array: its first element */
-    uint64_t len;        /* size of a number or string in bytes, without a counted NUL */
+    uint64_t len;        /* size in bytes of a number or string, without the NUL of fmt->nul */
     uint64_t count;      /* number of elements of an array */
     uint8_t type;        /* enum gguf_value_type */
     uint8_t elem;        /* element type of an array */
@@ -111,12 +111,13 @@ bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 /* Return the end of the value's bytes, walking arrays whose elements vary in size. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
-/* Return a number, by the function for the type's kind; for a bool 0 or another number. */
+/* Return a number. Call the function for the type's kind. For a bool, call gguf_uint(), which
+ * returns 0 if the bool is false. */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
 double gguf_float(const struct gguf_value *v); /* F32 and F64, exact */
 
-/* Write "u32", "string", "array[i32]" or "array[array]", at most 16 bytes with the NUL. */
+/* Write "u32", "string", "array[i32]" or "array[array]", at most 16 bytes including the NUL. */
 #define GGUF_TYPE_NAME_MAX 16
 const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_MAX]);
 
@@ -125,16 +126,16 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
  *
  * A table of standardized keys with the types that writers use and readers demand, from the GGUF
  * specification and, for later keys, llama.cpp's writer. Where the specification says uint64 for a
- * count or length, writers use u32: such a key is a count here.
+ * count or length, writers use u32: such a key has the flag KEY_COUNT here.
  */
 
 #define KEY_MAX 65535 /* in bytes, by the specification */
 
-#define KEY_RESERVE "ggufs.reserve" /* spaces into which the header grows (edit/plan.h) */
+#define KEY_RESERVE "ggufs.reserve" /* holds spaces, into which the header grows (edit/plan.h) */
 #define KEY_SPLIT_PREFIX "split."
 
 enum key_flags {
-    KEY_COUNT = 1 << 0,     /* u32; a new value that needs more is u64, which readers refuse */
+    KEY_COUNT = 1 << 0,     /* u32; a new value that does not fit is u64, which readers refuse */
     KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one per layer */
     KEY_SIGN = 1 << 2,      /* u32 and i32 are both in use */
 };
@@ -143,7 +144,7 @@ struct key_row {
     /* Segments separated by dots. [arch]: an architecture; {i}: a number; {name}: any segment. */
     const char *pattern;
     uint8_t type;  /* enum gguf_value_type */
-    uint8_t elem;  /* element type of an array, also where a flag allows an array */
+    uint8_t elem;  /* element type of an array, also of one that a flag allows */
     uint8_t flags; /* set of enum key_flags */
 };
 
@@ -159,14 +160,14 @@ bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem);
 /*
  * True if a key may be created with this name: segments of ASCII letters, digits, "_" and "-",
  * separated by single dots, at most KEY_MAX bytes. The specification allows neither upper case nor
- * "-", but both are in wide use, and safe in a file name.
+ * "-", but both are widely used and are safe in a file name.
  */
 bool key_valid(const char *key, size_t n);
 
 /* True for keys that only this program writes: `split.*` and `ggufs.reserve`. */
 bool key_is_own(const char *key, size_t n);
 
-/* True if the specification allows the key: as for key_valid(), without upper case and "-". */
+/* True if the specification allows the key: like key_valid(), but without upper case and "-". */
 bool key_lower_snake(const char *key, size_t n);
 
 #endif

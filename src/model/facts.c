@@ -114,7 +114,7 @@ struct params fact_params(const struct gguf *g)
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensor[i];
         p.total += t->n_elem;
-        if (memmem(gguf_name(g, t), t->name_len, "_exps.", 6)) /* it stacks all experts */
+        if (memmem(gguf_name(g, t), t->name_len, "_exps.", 6)) /* a stack of all experts */
             expert += t->n_elem;
     }
     if (!expert || !fact_arch_uint(g, "expert_count", &p.experts))
@@ -181,8 +181,8 @@ size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX])
 }
 
 /*
- * The names of general.file_type by llama.cpp's numbers. Missing numbers are retired or were never
- * used.
+ * The names for values of general.file_type, by llama.cpp's numbers. Missing numbers are retired or
+ * were never used.
  */
 const char *fact_file_type(const struct gguf *g)
 {

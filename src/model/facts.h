@@ -20,18 +20,20 @@ bool fact_uint(const struct gguf *g, const char *key, uint64_t *ret);
 bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
 
 /*
- * Return the number of the key `name` under the model's architecture ("llama.block_count" for
- * "block_count"), or UINT32_MAX, or get its value like fact_uint().
+ * fact_arch_key() returns the number of the key `name` of the model's architecture (for
+ * "block_count", that of "llama.block_count"), or UINT32_MAX. fact_arch_uint() gets the key's
+ * value, like fact_uint().
  */
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
-/* Get the value of key number `key`, which may be an array, for a layer. Bools are 0 and 1. */
+/* Get a layer's value of key number `key`, which may be an array. Bools are 0 and 1. */
 bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret);
 
 /* Get the number of tokens, from tokenizer.ggml.tokens or [arch].vocab_size. */
 bool fact_vocabulary(const struct gguf *g, uint64_t *ret);
 
-/* Return true for a shard of a split model, or for any but the first, which lack its keys. */
+/* fact_shard() returns true for any shard of a split model, fact_later_shard() for any but the
+ * first. Later shards lack the model's keys. */
 bool fact_shard(const struct gguf *g);
 bool fact_later_shard(const struct gguf *g);
 /* Return true if general.type is "model" or missing. */
@@ -40,12 +42,12 @@ bool fact_is_model(const struct gguf *g);
 /* The number of elements in all tensors. */
 struct params {
     uint64_t total;
-    uint64_t one;     /* counts only one expert; total if there are no experts */
+    uint64_t one;     /* like total, but counts only one expert */
     uint64_t experts; /* number of experts, or 0 */
 };
 struct params fact_params(const struct gguf *g);
 
-/* Write a label such as "8x7.2B" or, for a number, "7.2B", with at least two digits. */
+/* Write a label such as "8x7.2B" or, for a plain number, "7.2B", rounded to two or more digits. */
 #define SIZE_LABEL_MAX 48
 void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
 void fact_count_label(uint64_t n, char dst[SIZE_LABEL_MAX]);
@@ -57,7 +59,7 @@ struct share {
     uint64_t bytes;
     const struct gguf_tensor *first;
 };
-/* A limit on the number of types listed; real models have few. */
+/* Maximum number of types listed. Real models have only a few. */
 #define SHARES_MAX 64
 size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
 

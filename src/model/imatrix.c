@@ -28,7 +28,7 @@ static int read_some(const struct source *s, uint64_t off, void *dst, size_t n, 
     return err_sys(e, r, "cannot read");
 }
 
-/* Reads n numbers from a file. The caller has checked that they exist. */
+/* Reads n numbers from a file. The caller has checked that the file has them. */
 static int read_floats(const struct source *s, uint64_t off, uint64_t n, bool big, float *dst,
                        struct err *e)
 {
@@ -203,7 +203,7 @@ static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, str
     return 0;
 }
 
-/* Parses the older format. The bytes after the rows do not matter. */
+/* Parses the older format. Bytes after the rows are ignored. */
 static int parse_list(struct imatrix *m, const struct source *s, struct err *e)
 {
     uint64_t at = 0;

@@ -10,7 +10,7 @@
 
 enum {
     ALIGN = 64,
-    FIXED = 10, /* magic, version, u16 length; from version 2.0 on, a u32 length */
+    FIXED = 10, /* magic, version, u16 length; versions 2.0 and 3.0 have a u32 length */
 };
 
 static const char magic[] = "\x93NUMPY";

@@ -2,7 +2,7 @@
 /*
  * Reads and writes the header of NumPy's file format: magic, version, the length of the rest, and a
  * Python dict padded with spaces and ended by a newline, so that the data begins at a multiple of
- * 64. Writes format 1.0, and reads 1.0, 2.0 and 3.0. Pure functions.
+ * 64. Writes format 1.0; reads 1.0, 2.0 and 3.0. All functions are pure.
  */
 #ifndef MODEL_NPY_H
 #define MODEL_NPY_H

@@ -229,7 +229,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
     return n;
 }
 
-/* Writes a tensor info as it is in its file, except for the offset at its end. */
+/* Writes a tensor info as its file has it, but with a new offset at the end. */
 static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
 {
     uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
@@ -238,7 +238,7 @@ static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t
     buf_uint(out, off, 8, g->fmt.big);
 }
 
-/* A multiple of every alignment that leaves room for a header. */
+/* Maximum size of a data section: a multiple of every alignment, with room left for a header. */
 #define LARGEST_DATA (((uint64_t)1 << 63) - ((uint64_t)8 << 30))
 
 /* Writes all tensor infos. *ret: size of the data section in bytes. */
@@ -293,8 +293,8 @@ static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
 }
 
 /*
- * Gives tensors of unknown type the sizes that they have in their own files, which exclude the
- * merged model's padding.
+ * Gives tensors of unknown type the sizes that they have in their own files. The parser has counted
+ * the merged model's padding as part of them.
  */
 static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
 {
@@ -324,7 +324,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
     if (head.len > GGUF_MAX_HEADER)
         return err_set(e, -EFBIG, "the merged header is over %" PRIu64 " bytes", GGUF_MAX_HEADER);
     put_uint(head.data + count_at, keys, g->fmt.len_width, g->fmt.big);
-    /* The parser reads only the header. */
+    /* This source cannot be read: the parser needs only the header, which is in memory. */
     const struct source s = {.size = data + (tensors ? round_up(head.len, g->alignment) : head.len),
                              .fd = -1};
     r = gguf_parse_head(&s, head.data, head.len, ret, e);
@@ -338,7 +338,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- snapshots ---- */
 
-/* Each byte of a name takes at most three of its file name. */
+/* A name of this length always fits into a file name, in which a byte takes at most three. */
 #define FITS (TREE_NAME_MAX / 3)
 
 /* Indexes the names that may be too long for a file name. */
@@ -397,7 +397,7 @@ int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
     if (r == 0)
         r = index_long(m, false, &g->long_names[false]);
     if (r < 0) {
-        g->gguf = NULL; /* the model stays the caller's */
+        g->gguf = NULL; /* the caller keeps the model */
         snapshot_free(g);
         return r;
     }
@@ -578,7 +578,7 @@ void newest_touch(struct newest *n)
     lock_drop(&n->lock);
 }
 
-/* Makes the snapshot of a split model. On success it owns the first file. */
+/* Makes the snapshot of a split model. On success the snapshot owns the first file. */
 static int make_split(const struct newest *n, struct gguf *first, struct gguf *const *file,
                       uint32_t number, const struct timespec *mtime, struct snapshot **ret,
                       struct err *e)
@@ -618,7 +618,7 @@ int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *
         return r;
     }
     if (n->view.snap)
-        g->ids = ids_ref(n->view.snap->ids); /* this is an edit to keys */
+        g->ids = ids_ref(n->view.snap->ids); /* the caller replaces them if tensors differ */
     g->file = n->name;
     *ret = g;
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The states of a model, of one file or several.
+ * The states of a model, which has one file or several.
  *
  * A snapshot is one state of a model, parsed, immutable and reference-counted. An edit makes a new
  * snapshot and never changes an old one. A view is a snapshot together with the store from which
@@ -18,15 +18,17 @@
  * their tensor data is in the newest store, and all other bytes are zero.
  *
  * Tensors are identified across states by ids. A tensor keeps its number for as long as it is in
- * the model, whatever its name and its place in the list. It also has a version, another number,
- * which is new each time its bytes, type or shape change. Both come from one counter and are never
- * reused. When a model is opened, tensor i has number i and version i. As long as no tensor is
- * edited this needs no table, and the pointer to it is NULL. States whose tensors do not differ
- * share a table, so two states with the same table have the same tensors in the same order.
+ * the model, even if its name or its place in the list changes. It also has a version, a second
+ * number, which is new each time its bytes, type or shape change. Both come from one counter and
+ * are never reused. When a model is opened, tensor i has number i and version i. As long as no
+ * tensor has been edited, no table of ids is needed, and the pointer to the table is NULL. States
+ * whose tensors do not differ share a table, so two states with the same table have the same
+ * tensors in the same order.
  *
  * Threads: any. Only one thread at a time may replace the newest view, and that thread may read
  * `view` without the lock. The lock is held only to change a few reference counts, never while
- * anything is rendered, measured, planned or read from disk. A read of tensor data takes no other.
+ * anything is rendered, measured, planned or read from disk. A read of tensor data takes no other
+ * lock.
  */
 #ifndef MODEL_SNAPSHOT_H
 #define MODEL_SNAPSHOT_H
@@ -62,8 +64,8 @@ static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
 }
 
 /*
- * Return the index of the tensor with this number or, with `version`, this version. Returns
- * IDS_NONE if none of the n tensors has it.
+ * Return the index of the tensor with this number or, if `version` is true, with this version.
+ * Returns IDS_NONE if no tensor has it.
  */
 uint32_t ids_look(const struct ids *s, uint32_t wanted, bool version);
 
@@ -90,7 +92,7 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
  *     path = shards_path(&s, 0);                           "dir/x-00001-of-00003.gguf"
  *     shards_free(&s);
  *
- * Siblings are looked for next to the given path first, because in caches the names are links to
+ * Siblings are looked for next to the given path first, because in a cache the names are links to
  * files named by hash. If the first shard is not there, or the link does not have a shard's name,
  * siblings are looked for next to the link's target.
  *
@@ -101,11 +103,11 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 
 struct shards {
     size_t n;   /* files; 0: the model is not split */
-    char *path; /* owned: the path up to and including NAME; the whole path if it is not split */
+    char *path; /* owned: the path up to and including NAME; if not split, the whole path */
     /* These lists are filled in by model_open_shards() (edit/open.h). */
     char **name;          /* owned: the names of the files */
-    struct gguf **g;      /* owned references, until shards_release(): their contents */
-    struct mapped **file; /* likewise, but the first is NULL */
+    struct gguf **g;      /* owned references to the files' contents, until shards_release() */
+    struct mapped **file; /* likewise to the mapped files; the first is NULL */
 };
 
 /* Length of "-00001-of-00003.gguf", which follows NAME. */
@@ -118,14 +120,14 @@ size_t split_count(const char *name);
 int shards_find(struct shards *ret, const char *path);
 void shards_free(struct shards *s);
 /*
- * Release the files and contents, so that those that an edit replaces are not kept. From then on a
- * store and a snapshot hold them.
+ * Release the files and contents, so that those that an edit replaces are not kept. After this
+ * call, only a store and a snapshot hold them.
  */
 void shards_release(struct shards *s);
 
 /*
- * Return the path of file i, counting from 0, which the caller frees. i == n gives the path of one
- * file too many, which must not exist.
+ * Return the path of file i, counted from 0. The caller frees the path. If i == n, it is the path
+ * of one file too many, which must not exist.
  */
 char *shards_path(const struct shards *s, size_t i);
 /* Return the name of file i of n, given the name of any of them. The caller frees it. */
@@ -165,11 +167,11 @@ struct snapshot {
     const struct shards *shards;   /* owned by the tree; NULL if the model is not split */
     _Atomic(struct image *) whole; /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
-    uint64_t *rank;        /* owned: ranks of own's keys (edit/change.h); NULL: edit_first_rank() */
-    uint64_t *tensor_rank; /* owned: the same for own's tensors */
-    bool journal;          /* an interrupted edit was applied in memory */
-    struct index long_names[2];  /* file names of tensors and keys, if they may be cut */
-    _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1; 0: unknown */
+    uint64_t *rank;             /* owned: ranks of snapshot_own()'s keys; NULL: edit_first_rank() */
+    uint64_t *tensor_rank;      /* owned: ranks of its tensors, likewise */
+    bool journal;               /* an interrupted edit was applied in memory */
+    struct index long_names[2]; /* tensors and keys whose file names may be cut, by file name */
+    _Atomic(uint64_t) *key_size;               /* owned: size of each key's text + 1; 0: unknown */
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
 
@@ -187,14 +189,14 @@ struct view {
 
 #define VIEW_INIT ((struct view){0})
 struct view view_ref(const struct view *v);
-/* True if the first snapshot's file is gone, so that the model cannot be shown as a whole. */
+/* True for the first snapshot if its file is gone, so that the model cannot be shown as a whole. */
 bool view_is_lost(const struct view *v);
 void view_free(struct view *v); /* may be empty */
 
 /*
- * Make an image of the edited file for the first snapshot, which must outlive it. It holds the
- * bytes between header and data in memory, because an edit in place may overwrite them. Returns 0
- * or -errno.
+ * Make an image, for the first snapshot, of the file that edits change. The snapshot must outlive
+ * the image. The image holds the bytes between header and data in memory, because an edit in place
+ * may overwrite them. Returns 0 or -errno.
  */
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
                        struct image **ret);
@@ -203,11 +205,13 @@ struct image *snapshot_whole(struct snapshot *g);
 
 /* Return the part in this slot, or NULL if it has not been made yet. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
-/* Let g own a part. Returns it, or the one that another thread made first. */
+/* Let g own a part. Returns the part, or frees it and returns the one that another thread added
+ * first. */
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);
 
-/* Return the number of the key, or else of the tensor, with this file name, or UINT32_MAX. */
+/* Return the number of the key or, if `key` is false, of the tensor with this file name. Returns
+ * UINT32_MAX if there is none. */
 uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file);
 
 /* Return the number of a tensor of the snapshot. */
@@ -221,19 +225,19 @@ static inline size_t snapshot_files(const struct snapshot *g)
     return g->shard ? g->shards->n : 1;
 }
 
-/* Return the content of a file. */
+/* Return the parsed content of file `no`. */
 static inline struct gguf *snapshot_file(const struct snapshot *g, size_t no)
 {
     return g->shard ? g->shard[no] : g->gguf;
 }
 
-/* Return the content of the file with the keys. */
+/* Return the parsed content of the file that has the keys. */
 static inline struct gguf *snapshot_own(const struct snapshot *g)
 {
     return snapshot_file(g, 0);
 }
 
-/* Return where tensor i's data lies in its file, and in which shard. */
+/* Return the offset of tensor i's data in its file, and set *shard to the number of that file. */
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard);
 
 /* Return false for the program's own key, which users do not see. */
@@ -247,12 +251,12 @@ struct newest {
     struct timespec changed;     /* time of the last edit */
     const char *name;            /* the name of the model's file, not owned */
     const struct shards *shards; /* for a split model, not owned; else NULL */
-    /* a reference: the first snapshot's file as it was opened; NULL if it was replaced */
+    /* a reference: the first snapshot's file as it was opened; NULL after newest_drop_file() */
     struct image *file;
-    atomic_uint numbers; /* how many numbers tensors and versions have used so far */
+    atomic_uint numbers; /* count of the numbers that tensors and versions have used */
     /*
-     * Called with the lock held before a snapshot with another table of tensors replaces the newest
-     * one, so that views still needed can be kept.
+     * Called with the lock held, before a snapshot with a different table of tensors replaces the
+     * newest one, so that views that are still needed can be kept.
      */
     void (*leaving)(void *arg, const struct snapshot *next);
     void *leaving_arg;
@@ -262,20 +266,20 @@ void newest_init(struct newest *n);
 void newest_free(struct newest *n);
 
 struct view newest_view(struct newest *n);
-/* Return a view of another snapshot with the newest store. Call with the lock held. */
+/* Return a view of snapshot g with the newest store. Call with the lock held. */
 struct view newest_view_as(const struct newest *n, struct snapshot *g);
 struct timespec newest_changed(struct newest *n);
 
 /*
- * Make a snapshot of a model from its first file and, if it is split, the others in `all` (all[0]
- * is not used). Takes over the reference to `first` even on failure.
+ * Make a snapshot of a model from its first file and, if the model is split, from the other files
+ * in `all` (all[0] is not used). Takes over the reference to `first` even on failure.
  */
 int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *all,
                 uint32_t number, const struct timespec *mtime, struct snapshot **ret,
                 struct err *e);
 /*
  * Make the store of a snapshot from all files in order. The first file is open as fd, which is
- * duplicated; if fd is -1, its present mapping file[0] is kept.
+ * duplicated; if fd is -1, its existing mapping file[0] is kept.
  */
 int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e);
@@ -284,7 +288,7 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, int 
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
 /* Drop the first snapshot's file, because it has been replaced or its tensors have changed. */
 void newest_drop_file(struct newest *n);
-/* Record that something was edited now. */
+/* Record the current time as the time of the last edit. */
 void newest_touch(struct newest *n);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/sys.h"
 #include "gguf/value.h"
 
-/* Ranges of at least this many bytes keep their phase. */
+/* Ranges of at least this many bytes keep their phase (see log_take()). */
 #define LOG_ALIGNED ((uint64_t)4096)
 
 /* ---- shapes ---- */
@@ -38,7 +38,8 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
         return err_set(e, -EINVAL,
                        "a row of %llu elements is not a whole number of blocks of %u (%s)",
                        (unsigned long long)s->dims[0], type->block_len, type->name);
-    /* No type has more than 8 bytes per element, and there are at most 2^60 elements. */
+    /* This cannot overflow: no type has more than 8 bytes per element, and `elements` is at most
+     * 2^60. */
     *ret = elements / type->block_len * type->block_bytes;
     return *ret > INT64_MAX ? err_set(e, -EINVAL, "the size in bytes overflows") : 0;
 }
@@ -275,7 +276,8 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t en
 }
 
 /*
- * From this size on, checking for a hole is cheaper than reading one, which fills pages of memory.
+ * Minimum size of a range for which checking for a hole is cheaper than reading one. Reading a hole
+ * fills pages of memory.
  */
 #define HOLE_LEAST ((size_t)64 << 10)
 
@@ -658,8 +660,8 @@ int image_end(struct image *im)
 }
 
 /*
- * Finds the reserve's entry, or returns NULL if the header has no reserve. Version 1 is never
- * written.
+ * Returns the reserve's entry, or NULL if the header has no reserve. Files of version 1 have none,
+ * because they are never written.
  */
 static const struct gguf_kv *reserve_of(const struct gguf *g)
 {
@@ -729,8 +731,8 @@ const struct segment *image_at(const struct image *im, uint64_t off)
 }
 
 /*
- * Finds where in a mapping a segment's n bytes from `in` on lie. Returns NULL if they are not in a
- * mapping.
+ * Returns the mapping that holds a segment's n bytes that begin at `in`, and sets *at to their
+ * offset in the mapping. Returns NULL if they are not in a mapping.
  */
 static struct mapped *find_mapped(const struct image *im, const struct store *s,
                                   const struct segment *seg, uint64_t in, size_t n, uint64_t *at)

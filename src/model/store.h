@@ -4,9 +4,9 @@
  *
  *  - Logs are unnamed files that drafts write to.
  *  - Contents replace a tensor's type, shape and bytes in an edit. Their bytes are in logs.
- *  - Stores are the open, mapped files of a model, a single one or one per shard, and record where
- *    in them each tensor's data lies. Accepted edits that have not landed in the file yet are laid
- *    over it as contents, and are read like everything else.
+ *  - Stores are the open, mapped files of a model (one file, or one per shard), with the place of
+ *    each tensor's data in them. Accepted edits that have not landed in the file yet are laid over
+ *    it as contents, and are read like everything else.
  *  - Forms turn a tensor's values into a stream of bytes, whatever its type.
  *  - Images are whole files that do not exist on disk in that form.
  *
@@ -48,15 +48,15 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
 struct log {
     atomic_uint refs;
     struct source src;      /* the file; for its size see log_source() */
-    _Atomic(uint64_t) end;  /* number of bytes taken so far, and LOG_CLOSED */
+    _Atomic(uint64_t) end;  /* number of bytes taken so far, plus LOG_CLOSED once closed */
     _Atomic(uint64_t) used; /* number of bytes written */
 };
 
 #define LOG_CLOSED ((uint64_t)1 << 63)
-/* The first bytes are never taken, but kept for the head of a journal. */
+/* The first LOG_ROOM bytes are never taken, but are kept for the head of a journal. */
 #define LOG_ROOM ((uint64_t)64 << 10)
 
-/* Make a log on a regular file, whose present bytes count as taken. On success it owns fd. */
+/* Make a log on a regular file, whose existing bytes count as taken. On success the log owns fd. */
 int log_make(int fd, struct log **ret, struct err *e);
 struct log *log_ref(struct log *s);
 void log_unref(struct log *s); /* may be NULL */
@@ -66,7 +66,8 @@ void log_unref(struct log *s); /* may be NULL */
  * if the log is closed.
  */
 int log_take(struct log *s, uint64_t n, uint64_t phase, uint64_t *at);
-/* Let no more be taken. *end: how many bytes were. Returns false if the log was already closed. */
+/* Close the log, so that no more bytes can be taken. *end: the number of bytes taken. Returns
+ * false if the log was already closed. */
 bool log_close(struct log *s, uint64_t *end);
 static inline uint64_t log_end(const struct log *s)
 {
@@ -77,7 +78,7 @@ struct source log_source(const struct log *s);
 /* len > 0 bytes of a log, starting at `src`, that replace the tensor's bytes starting at `at`. */
 struct tensor_piece {
     uint64_t at, len, src;
-    struct log *log; /* within a content, a reference */
+    struct log *log; /* a reference, if the piece is part of a content */
 };
 
 struct tensor_content {
@@ -102,8 +103,8 @@ int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
                         const struct tensor_content *old, const struct tensor_piece *piece,
                         size_t n, struct tensor_content **ret);
 /*
- * Return how many bytes from `off` on, at most n > 0, come from one place, and set *ret to that
- * piece, or to NULL for the base. If k is NULL, everything comes from the base.
+ * Return how many of the n > 0 bytes at `off` come from the same place as the first one, and set
+ * *ret to that piece, or to NULL for the base. If k is NULL, everything comes from the base.
  */
 uint64_t tensor_content_stretch(const struct tensor_content *k, uint64_t off, uint64_t n,
                                 const struct tensor_piece **ret);
@@ -140,9 +141,10 @@ static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint6
 }
 /* Call map_check(), and set `cut` if that fails. */
 int mapped_check(struct mapped *m, uint64_t end);
-/* Copy bytes. end: as for mapped_want(). Returns 0 or -EIO (the file lacks them). */
+/* Copy bytes [off, off + n). end: as for mapped_want(). Returns 0 or -EIO (the file lacks them). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end);
-/* Return the file as a source, which must not outlive it, or the file behind such a source. */
+/* mapped_source() returns the file as a source, which must not outlive the file. mapped_of()
+ * returns the file of such a source, or NULL for any other source. */
 struct source mapped_source(struct mapped *m);
 struct mapped *mapped_of(const struct source *s);
 
@@ -157,13 +159,14 @@ struct store {
 struct place_in_store {
     uint64_t off; /* offset of the tensor's data in the file */
     uint32_t file;
-    uint32_t shard;              /* the model's file that it belongs to */
+    uint32_t shard;              /* the model's file to which the tensor belongs */
     struct tensor_content *over; /* a reference: bytes that replace the file's; or NULL */
 };
 
 /*
- * Make a store of n files, file i laid out as in g[i], with their tensors one file after another,
- * or of files and places. Both take their own references, and return 0 or -ENOMEM.
+ * store_make() makes a store of n files, where file i is laid out as in g[i], with the tensors of
+ * one file after those of the previous one. store_of() makes a store of files and places. Both take
+ * their own references, and return 0 or -ENOMEM.
  */
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
                struct store **ret);
@@ -190,7 +193,7 @@ int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_
  */
 int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t end,
                 uint8_t **room, const uint8_t **ret);
-/* Return how many of tensor i's n bytes exist, from the first on. */
+/* Return how many of tensor i's n bytes exist, counted from the first. */
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
 /* Return -EIO if the file has since been truncated so far that it lacks these bytes. */
 int store_check(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
@@ -216,8 +219,8 @@ bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_
 /* Return the size in bytes of all values of a tensor. */
 uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
 /*
- * Read bytes [off, off + n) of the values of tensor i, for which quant_has_values(), decoding only
- * the blocks that they touch. Returns as store_read() does.
+ * Read bytes [off, off + n) of the values of tensor i, decoding only the blocks that they touch.
+ * The caller has checked quant_has_values(). Returns what store_read() returns.
  */
 int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
               uint64_t off, void *dst, size_t n);
@@ -235,7 +238,7 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
  *     r = image_read(im, store, off, dst, n);
  *     image_unref(im);
  *
- * Images are the new file of a plan, `model.gguf`, the merged model of shards, and a file read
+ * The images are the new file of a plan, `model.gguf`, the merged model of shards, and a file read
  * through a journal.
  *
  * Invariants of every image (checked by image_end()):
@@ -246,8 +249,8 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
  *      end; those bytes are missing, as are bytes of a tensor that the store does not have in full.
  *
  * Bytes in memory, `g` and the sources of files belong to the caller and must outlive the image,
- * except for memory passed to image_own() and mapped sources. Once image_end()
- * has been called, an image is immutable.
+ * except for memory passed to image_own() and mapped sources. Once image_end() has been called, an
+ * image is immutable.
  */
 
 enum image_from {
@@ -264,7 +267,7 @@ struct segment {
     uint64_t at;  /* offset in the image */
     uint64_t len; /* bytes, > 0 */
     union {
-        uint64_t src;            /* FILE, TENSOR: offset of its first byte there */
+        uint64_t src;            /* FILE, TENSOR: offset in the file or tensor */
         const uint8_t *bytes;    /* MEMORY */
         const struct form *form; /* VALUES: the form */
     };
@@ -290,14 +293,14 @@ void image_unref(struct image *im);
 
 /* Add a file and return its number. The image takes a reference to a mapped source. */
 uint32_t image_file(struct image *im, struct source src);
-/* Let the image own `memory` and free it at its end (one allocation per image). */
+/* Let the image own `memory`, and free it with the image (one allocation per image). */
 void image_own(struct image *im, void *memory);
 
 /* Add a segment at the end; an empty one adds nothing. Errors are kept for image_end(). */
 void image_add_memory(struct image *im, const void *bytes, uint64_t n);
 void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n);
 void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n);
-/* Add all values of tensor i in a form, as stored bytes if these are the same. */
+/* Add all values of tensor i in a form, or the stored bytes if these already have that form. */
 void image_add_values(struct image *im, uint32_t i, const struct form *form);
 void image_add_zeros(struct image *im, uint64_t n);
 /* Check the image. Returns 0, -ENOMEM, -EFBIG (I1) or -EINVAL (I3). */
@@ -312,7 +315,7 @@ uint64_t image_cut(const struct gguf *g);
 /* Make the image of a model as it is shown: its header, its tensors and zeros. */
 int image_of_model(const struct gguf *g, struct image **ret);
 
-/* Return the segment that holds byte `off` (below the size). */
+/* Return the segment that holds byte `off`, which must be less than the size. */
 const struct segment *image_at(const struct image *im, uint64_t off);
 
 /*
@@ -321,8 +324,8 @@ const struct segment *image_at(const struct image *im, uint64_t off);
  */
 int image_read(const struct image *im, const struct store *s, uint64_t off, void *dst, size_t n);
 /*
- * Return the mapping that holds all of [off, off + n), and set *at to its offset there, so that
- * answers need no copy. Returns NULL if no mapping does.
+ * Return the mapping that holds all of [off, off + n), and set *at to the offset of these bytes in
+ * it, so that they can be sent without a copy. Returns NULL if no mapping holds them all.
  */
 struct mapped *image_mapped(const struct image *im, const struct store *s, uint64_t off, size_t n,
                             uint64_t *at);

@@ -61,7 +61,7 @@ static size_t plain_run(const uint8_t *p, size_t n)
     return i;
 }
 
-/* Escape a sequence of utf8_hidden(), as \u202e. */
+/* Escape a sequence that utf8_hidden() has found, such as \u202e. */
 static void escape_hidden(struct buf *out, const uint8_t *p, size_t n)
 {
     unsigned code = p[0] & (n == 1 ? 0x7fu : n == 2 ? 0x1fu : 0x0fu);
@@ -123,7 +123,7 @@ static void add_array(struct buf *out, const struct gguf_value *v, const struct 
     buf_char(out, ']');
 }
 
-/* Recursive: the depth is that of nested arrays, which the parser limits (GGUF_MAX_DEPTH). */
+/* Recursive, as deep as the arrays are nested; the parser limits that to GGUF_MAX_DEPTH. */
 static void add_value(struct buf *out, const struct gguf_value *v, const struct float_names *names)
 {
     if (v->type == GGUF_ARRAY)
@@ -260,8 +260,8 @@ static void add_utf8(struct buf *out, uint32_t c)
     buf_add(out, s, n);
 }
 
-/* Read the second half of a surrogate pair, "\uDC00" to "\uDFFF", at r->at. Returns -1 if it does
- * not follow. */
+/* Read the second half of a surrogate pair, "\uDC00" to "\uDFFF", at r->at. Returns -1 if there
+ * is none. */
 static int low_half(struct reader *r)
 {
     if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
@@ -273,8 +273,8 @@ static int low_half(struct reader *r)
     return low;
 }
 
-/* Read "\uXXXX", with r->at after the u. Pairs are tried first, because a low half alone may be an
- * escaped byte. */
+/* Read "\uXXXX", with r->at after the u. A low half completes a pair if it follows a high half;
+ * alone, it may be an escaped byte. */
 static int unicode_escape(struct reader *r, struct buf *out)
 {
     int c = hex4(r->at, r->end);
@@ -317,7 +317,7 @@ static int read_escape(struct reader *r, struct buf *out)
     return 0;
 }
 
-/* Report a byte that is not an ordinary character, the string's end or an escape. */
+/* Report a byte that a string must not contain. */
 static int bad_byte(const struct reader *r)
 {
     uint8_t c = *r->at;

@@ -18,8 +18,11 @@
 /* Append n bytes as a JSON string, with its quotes. */
 void json_string(struct buf *out, const void *bytes, size_t n);
 
-/* Append a value as strict JSON, where floats that are not finite are strings such as "NaN", or
- * for a line of metadata/KEY, where they are the bare words NaN, Infinity and -Infinity. */
+/*
+ * json_value() appends a value as strict JSON, in which floats that are not finite are strings such
+ * as "NaN". json_line_value() appends a value for a line of metadata/KEY, in which they are the
+ * bare words NaN, Infinity and -Infinity.
+ */
 void json_value(struct buf *out, const struct gguf_value *v);
 void json_line_value(struct buf *out, const struct gguf_value *v);
 
@@ -107,12 +110,12 @@ struct items {
 /* Begin the array at r->at, which starts with "[". */
 struct items items_begin_array(struct reader *r);
 /*
- * Begin the values of a whole text: one per line or, if the text begins with "[" and may_be_array,
- * an array. Blank lines before a "[" are skipped.
+ * Begin the values of a whole text: one per line or, if the text begins with "[" and may_be_array
+ * is true, those of an array. Blank lines before a "[" are skipped.
  */
 struct items items_begin_text(struct reader *r, bool may_be_array);
-/* Move to the next value. Returns 1 if r->at is at it, 0 if no values are left and r->at is after
- * the array, or -errno. */
+/* Move to the next value. Returns 1 with r->at at that value, 0 with r->at after the array if no
+ * values are left, or -errno. */
 int items_next(struct items *it);
 
 #endif

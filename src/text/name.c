@@ -26,7 +26,7 @@ static bool is_dots(const uint8_t *p, size_t n)
 
 static const char hex[] = "0123456789ABCDEF";
 
-/* Write as many whole bytes of the name as fit. Returns their number. */
+/* Encode as many bytes of the name as fit, each of them in full. Returns their number. */
 static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, size_t room)
 {
     bool dots = is_dots(p, n);

@@ -23,8 +23,8 @@ size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1]);
 
 /*
  * Undo name_encode(): write the name to dst and its length to *ret. Returns 0, -ENOENT if
- * name_encode() produces this file name for no name (a needless escape), or -ENAMETOOLONG for a cut
- * name, which only its hash identifies.
+ * name_encode() never produces this file name (because of a needless escape, for example), or
+ * -ENAMETOOLONG for a cut name, which only its hash identifies.
  */
 int name_decode(const char *file, char dst[TREE_NAME_MAX + 1], size_t *ret);
 

@@ -6,11 +6,11 @@
  * value; whether a midpoint itself does depends on the parity of the last bit. The task is to find
  * the decimal with the fewest digits in that interval. These methods are tried in order:
  *
- *   whole_digits  integers below 2^24 (2^53): neighbours are at most 1 away, so every digit of the
- *                 integer itself is needed.
- *   fast_digits   f32 only. Value and midpoints are scaled by a power of ten to eight or nine
- *                 digits in double arithmetic, whose error is bounded. If a decision depends on
- *                 less than that bound, the function declines.
+ *   whole_digits  integers below 2^24 (f64: 2^53): neighbours are at most 1 away, so every digit of
+ *                 the integer itself is needed.
+ *   fast_digits   f32 only. The value and the midpoints are scaled by a power of ten to eight or
+ *                 nine digits in double arithmetic, whose error is bounded. If such an error could
+ *                 change a decision, the function declines.
  *   slow_digits   exact: libc prints the value with growing precision and reads it back.
  */
 #include "text/number.h"
@@ -38,8 +38,8 @@ struct decimal {
 
 const struct float_names float_names_text = {"nan", "inf", "-inf"};
 
-/* Write the decimal digits of v, right-aligned, to the 20 bytes before `end`. Returns the place of
- * the first. */
+/* Write the decimal digits of v, right-aligned, to the 20 bytes before `end`. Returns a pointer
+ * to the first digit. */
 static char *digits_before(char *end, uint64_t v)
 {
     do {
@@ -90,8 +90,8 @@ static const double pow10_exact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1
                                      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 enum { POW10_LAST = 22 };
 
-/* Return x * 10^k for |k| <= 66. At most three roundings, each with a relative error of at most
- * 2^-53. */
+/* Return x * 10^k for |k| <= 66, after at most three roundings, each with a relative error of at
+ * most 2^-53. */
 static double scale10(double x, int k)
 {
     for (; k > POW10_LAST; k -= POW10_LAST)
@@ -101,7 +101,7 @@ static double scale10(double x, int k)
     return k < 0 ? x / pow10_exact[-k] : x * pow10_exact[k];
 }
 
-/* Return the k for which x * 10^k is between 5 * 10^7 and 10^9. 0.30103 is log10(2). */
+/* Return a k for which x * 10^k is between 5 * 10^7 and 10^9. 0.30103 is log10(2). */
 static int scale_of(double x)
 {
     int e2;
@@ -121,7 +121,8 @@ struct interval {
     double low, mid, high; /* scaled: midpoint below, the value, midpoint above */
 };
 
-/* Midpoints between floats are exact in double. Above the largest float the spacing continues. */
+/* Midpoints between floats are exact in double. The midpoint above the largest float is computed
+ * as if floats continued with the same spacing. */
 static struct interval scaled_interval(double x, int k)
 {
     float f = (float)x;
@@ -132,16 +133,16 @@ static struct interval scaled_interval(double x, int k)
                              scale10((x + above) / 2, k)};
 }
 
-/* Find the shortest decimal of x, a positive finite f32. Returns false where rounding errors could
- * decide. */
+/* Find the shortest decimal of x, a positive finite f32. Returns false if rounding errors could
+ * affect the result. */
 static bool fast_digits(double x, struct decimal *d)
 {
     int k = scale_of(x);
     struct interval t = scaled_interval(x, k);
     if (near(t.low, rint(t.low)) || near(t.high, rint(t.high)))
         return false;
-    /* Try the integers in the interval, low to high, then the multiples of 10, 100, ... while there
-     * are any. */
+    /* Start with the integers in the interval, from low to high. As long as there are multiples
+     * of 10, 100, ... among them, use these instead. */
     uint64_t low = (uint64_t)t.low + 1, high = (uint64_t)t.high;
     int j = 0;
     for (; high / 10 >= (low + 9) / 10; j++) {
@@ -179,7 +180,7 @@ static bool reads_back(const struct decimal *d, double x, bool single)
     return single ? (double)strtof(s, NULL) == x : strtod(s, NULL) == x;
 }
 
-/* Set *d to the next decimal with as many digits, or with fewer and a 0 at the end. */
+/* Set *d to the next larger decimal. It has as many digits, but the last ones may be zeros. */
 static void increment(struct decimal *d)
 {
     int i = d->n - 1;
@@ -194,12 +195,12 @@ static void increment(struct decimal *d)
 }
 
 /*
- * Find the shortest decimal. A decimal of up to 6 (15) digits survives being read as a normal float
- * and printed with as many digits. So if a decimal of at most 6 digits gives x, printing x with 6
- * digits finds it (without trailing zeros). Beyond that, and for subnormals, each precision is
- * tried: if any decimal of p digits is in the interval, the nearest one is. Powers of two are an
- * exception: their interval reaches half as far down as up, so the next decimal up may be in it
- * instead.
+ * Find the shortest decimal. A decimal of up to 6 digits (f64: 15) survives being read as a normal
+ * float and printed with as many digits. So if a decimal of at most 6 digits gives x, printing x
+ * with 6 digits and dropping trailing zeros finds that decimal. For more digits, and for
+ * subnormals, each precision is tried: if any decimal of p digits is in the interval, the one
+ * nearest to x is. Powers of two are an exception: their interval reaches half as far down as up,
+ * so the next decimal up may be in it instead.
  */
 static void slow_digits(double x, bool single, struct decimal *d)
 {
@@ -348,7 +349,7 @@ void scan_trim(const uint8_t **p, size_t *n)
         ++*p;
 }
 
-/* Return the length of the sign at p (0 or 1). Sets *minus if it is "-". */
+/* Return the length of the sign at p (0 or 1). Sets *minus to whether it is "-". */
 static size_t scan_sign(const uint8_t *p, size_t n, bool *minus)
 {
     *minus = n && p[0] == '-';
@@ -406,7 +407,8 @@ struct parts {
     int64_t exp;
 };
 
-/* Limit of exponents. Larger ones make no difference, because no text has so many digits. */
+/* Larger exponents are not computed exactly. They would give the same result, because no text
+ * has so many digits. */
 #define EXP_LIMIT ((int64_t)1 << 40)
 
 /* Read "e-12" at p, up to the end of the text. */
@@ -440,7 +442,7 @@ static bool split_decimal(const uint8_t *p, size_t n, struct parts *t)
     return i == n || ((p[i] == 'e' || p[i] == 'E') && scan_exponent(p + i, n - i, &t->exp));
 }
 
-/* True if the text is the first n letters of word, in any case. */
+/* True if the text equals the first n letters of `word`, ignoring case. */
 static bool begins(const char *word, const uint8_t *p, size_t n)
 {
     if (n > strlen(word))
@@ -513,7 +515,7 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
 static uint64_t float_bits(uint32_t type, double v)
 {
     uint64_t bits;
-    /* A conversion drops the sign of a NaN on RISC-V. */
+    /* On RISC-V, a conversion drops the sign of a NaN. */
     float f = copysignf((float)v, signbit(v) ? -1.0F : 1.0F);
     uint32_t low;
     memcpy(&low, &f, sizeof(low));

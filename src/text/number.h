@@ -3,10 +3,10 @@
  * Numbers as decimal text, and back.
  *
  * Integers are exact. A float is the shortest decimal that parses back to the same bits (at its own
- * precision; of several, the one nearest to the value), laid out as in Python: plain notation where
- * the first digit counts 10^-4 to 10^15 (0.0001, 10000), exponent notation otherwise (1e-05,
- * 3.4028235e+38). No ".0" is added. Finite floats are valid JSON numbers. The caller passes a table
- * with the words for the others.
+ * precision; of several, the one nearest to the value), laid out as in Python: plain notation if
+ * the place of the first digit is 10^-4 to 10^15 (0.0001, 10000), exponent notation otherwise
+ * (1e-05, 3.4028235e+38). No ".0" is added. Finite floats are valid JSON numbers. For other floats
+ * the caller passes a table of words.
  *
  * Nothing depends on the locale. Any thread may call these functions.
  */
@@ -53,14 +53,15 @@ int scan_integer(const uint8_t *p, size_t n, struct integer *ret);
 bool integer_fits(uint32_t type, const struct integer *v);
 
 /*
- * Read a value of any type except string and array, as its bits (low width bytes). Returns 0,
- * -EINVAL (not a value of this type), -ERANGE (out of range) or -ENOMEM.
+ * Read a value of any type except string and array. *bits: its bits, in as many low bytes as the
+ * type has. Returns 0, -EINVAL (not a value of this type), -ERANGE (out of range) or -ENOMEM.
  */
 int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 
 /* True if the text is a float as described above (of any size) or an integer. */
 bool scan_is_float(const uint8_t *p, size_t n);
-/* True if more text could turn it into nan, inf or infinity. */
+/* True if the text is nan, inf or infinity, or the beginning of one of them, with an optional
+ * sign. */
 bool scan_begins_word(const uint8_t *p, size_t n);
 
 /* Space, tab, CR and LF: allowed around numbers and between JSON values. */

@@ -38,8 +38,8 @@ enum { HEAD = sizeof(array_head) - 1 };
 static bool put_list(const struct gguf_value *array, struct buf *out);
 
 /*
- * End a run of n inner arrays: insert the end between its text and the text at `at`. Returns the
- * number of inserted bytes.
+ * End a run of n inner arrays: insert "," or "*N," between the run's text and the text at `at`.
+ * Returns the number of inserted bytes.
  */
 static size_t end_run(struct buf *out, size_t at, uint64_t n)
 {
@@ -64,14 +64,16 @@ static bool repeats(const struct buf *out, size_t begin, size_t end)
 
 /*
  * Append the types of the inner arrays, with equal neighbours counted together. Each type is
- * written after the previous run's type, and dropped if equal. For arrays of numbers or strings the
- * types themselves are compared. Returns false if memory is short or the name is too long.
+ * written after that of the previous run, and is dropped if the two texts are equal. For arrays of
+ * numbers or strings, the types themselves are compared instead. Returns false if memory is short
+ * or the name is too long.
  */
 static bool put_inner(const struct gguf_value *array, struct buf *out)
 {
     size_t begin = out->len, run = begin,
-           end = begin;                /* the text of the run extends from `run` to `end` */
-    uint32_t plain = GGUF_VALUE_TYPES; /* element type of the run's arrays, if not an array */
+           end = begin; /* the text of the run extends from `run` to `end` */
+    /* Element type of the run's arrays, unless that is an array. */
+    uint32_t plain = GGUF_VALUE_TYPES;
     uint64_t n = 0;
     struct gguf_value item;
     for (struct gguf_walk w = gguf_walk(array); gguf_next(&w, &item); n++) {
@@ -141,7 +143,7 @@ static bool plain_type(struct text name, uint32_t *type)
     return *type < GGUF_VALUE_TYPES;
 }
 
-/* Return the length of the "array[...]" at the beginning, or 0 if there is none. */
+/* Return the length of the "array[...]" at the beginning of t, or 0 if there is none. */
 static size_t array_bytes(struct text t)
 {
     size_t open = 0, end = text_begins(t, array_head) ? t.len : 0;
@@ -155,7 +157,7 @@ static size_t array_bytes(struct text t)
 
 /* An inner type at the beginning of a list, with its count. */
 struct item {
-    struct text list; /* the list in its brackets */
+    struct text list; /* the list between its brackets */
     uint64_t times;   /* 1 if no count is given */
     size_t bytes;     /* including the count */
 };
@@ -223,7 +225,7 @@ struct type_node {
     uint32_t elem; /* element type of these arrays */
 };
 
-/* Fill in the nodes of a list, from *next on. */
+/* Fill in the nodes of a list, starting at *next. Returns the first node, or NULL. */
 static const struct type_node *make_nodes(struct text list, struct type_node **next)
 {
     const struct type_node *first = NULL, **link = &first;
@@ -245,8 +247,9 @@ static const struct type_node *make_nodes(struct text list, struct type_node **n
 }
 
 /*
- * Parse the inner types of a list from type_name_get() once, however many arrays follow. Sets *ret
- * to the first node, or NULL if the list is empty; free() on it drops all nodes.
+ * Parse the inner types in a list from type_name_get(). This is done once, however many arrays use
+ * the types. Sets *ret to the first node, or to NULL if the list is empty; free(*ret) frees all
+ * nodes.
  */
 static int type_nodes(struct text list, struct type_node **ret)
 {
@@ -328,10 +331,10 @@ static bool shape_fits(const struct shape *s, uint32_t elem)
 }
 
 /*
- * Find the element type for values of one kind: for integers the first of u32, i32, u64, i64 that
- * can hold all of them; for numbers that include a float or a -0, f32 (f64 if one is out of range
- * for f32); string, bool, array. Returns false if kinds are mixed, an integer is too large, or
- * there are no values.
+ * Find the element type for values of one kind: for integers, the first of u32, i32, u64 and i64
+ * that can hold all of them; for numbers that include a float or a -0, f32 (f64 if one is out of
+ * range for f32); otherwise string, bool or array. Returns false if the kinds are mixed, an integer
+ * is too large, or there are no values.
  */
 static bool shape_type(const struct shape *s, uint32_t *elem)
 {
@@ -415,7 +418,7 @@ static int add_item(struct reader *r, struct shape *s, unsigned depth)
     return reader_fail(r, -EINVAL, "'%s' is not a JSON value", show(shown, word, n));
 }
 
-/* Read the array at r->at, which starts with "[", past its end. */
+/* Read the array that starts with "[" at r->at, and move past its end. */
 static int shape_array(struct reader *r, struct shape *s, unsigned depth)
 {
     int e;
@@ -439,7 +442,7 @@ struct parse {
     size_t start; /* where the payload begins in out */
 };
 
-/* Append the bytes of an existing value, after its type word. */
+/* Append the bytes that follow the type word of an existing value. */
 static void keep_payload(struct buf *out, const struct gguf_value *v)
 {
     const uint8_t *p = v->data;
@@ -448,7 +451,7 @@ static void keep_payload(struct buf *out, const struct gguf_value *v)
     buf_add(out, p, (size_t)(gguf_value_end(v) - p));
 }
 
-/* True if `write` writes exactly the text or, with `prefix`, a text that begins with it. */
+/* True if the text begins with what `write` writes for v. *len: the length of that. */
 static bool writes(void (*write)(struct buf *, const struct gguf_value *),
                    const struct gguf_value *v, const uint8_t *text, size_t n, size_t *len)
 {
@@ -462,7 +465,7 @@ static bool writes(void (*write)(struct buf *, const struct gguf_value *),
     return !buf_error(&b) && (b.len == 0 || memcmp(b.data, text, b.len) == 0);
 }
 
-/* A string's text is the string and, optionally, one newline. */
+/* Return the length of the string. Its text is the string and, optionally, one newline. */
 static size_t string_len(const uint8_t *text, size_t n)
 {
     return n && text[n - 1] == '\n' ? n - 1 : n;
@@ -489,7 +492,7 @@ static const char *noun(uint32_t type)
     }
 }
 
-/* Report an error of scan_scalar(); %s is the word. */
+/* Report an error that scan_scalar() returned for a word. */
 static int scalar_error(struct err *e, int code, uint32_t type, const uint8_t *word, size_t n)
 {
     char s[SHOW_MAX];
@@ -597,7 +600,7 @@ struct beside {
 
 static void beside_next(struct beside *b)
 {
-    b->current = gguf_next(&b->walk, &b->item); /* which leaves the last one in place */
+    b->current = gguf_next(&b->walk, &b->item); /* at the end, the item stays the last one */
     b->any |= b->current;
 }
 
@@ -736,7 +739,7 @@ enum {
     LOOKED = 4096, /* maximum number of bytes examined, since every write repeats the check */
 };
 
-/* More digits only make an integer larger, and a space ends it. */
+/* Check a prefix of an integer that no space has ended. More digits can only make it larger. */
 static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 {
     uint64_t bits;
@@ -746,9 +749,9 @@ static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 }
 
 /*
- * True if the text may become valid: a float, a float once a digit follows (5e, -), or the
- * beginning of a word (-in). More digits can still change the magnitude, unless a space has ended
- * the number.
+ * Check a prefix of a float. It may become valid if it is a float, becomes one once a digit follows
+ * (5e, -), or is the beginning of a word (-in). More digits can still change the magnitude, so the
+ * range is checked only after a space has ended the number.
  */
 static int float_prefix(uint32_t type, const uint8_t *p, size_t n, bool ended)
 {
@@ -789,7 +792,8 @@ static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
     }
 }
 
-/* Check the written part of the first value: a line, or the text after the bracket. */
+/* Check what has been written of the first line. A text that begins with "[" is not checked
+ * further. */
 static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
 {
     for (n = n < LOOKED ? n : LOOKED; n && is_space(*p); n--)

@@ -28,7 +28,7 @@ void text_value(struct buf *out, const struct gguf_value *v);
  *
  *     type  = "u8" ... "string" | "array[" list "]"
  *     list  = "u8" ... "string"             elements, not arrays
- *           | "array"                       arrays of whatever type fits their values
+ *           | "array"                       arrays of the types that fit their values
  *           | inner {"," inner}             arrays of these types, in this order;
  *     inner = "array[" list "]" ["*" N]     each N times, the last one for all that follow
  *
@@ -60,7 +60,7 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret);
  *   array                 one JSON value per line, or (except for arrays of arrays) one JSON array,
  *                         over any number of lines. CRLF and blank lines at the end, or before a
  *                         "[" that begins the text, are dropped; no text at all is an empty array
- *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
+ *   array of arrays       one JSON array per line, or over any number of lines. Each has its own
  *                         element type: the one given, else that of the old array in the same
  *                         place (or of the last one) if it fits, else the one its values suggest
  *
@@ -73,8 +73,8 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret);
  * model's format, version 2 or 3.
  *
  * old: the value that the file shows (in the same format), or NULL. If it has the same type, then
- * its own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and
- * inner arrays that did not change keep their bytes.
+ * its own text always gives its own bytes. In any other text, NaNs, true bools and inner arrays
+ * that did not change keep their bytes.
  *
  * On failure payload is as before (except for buf_error() after -ENOMEM).
  */
@@ -85,9 +85,9 @@ int text_parse(const struct gguf_format *fmt, const struct type_name *t, const u
 
 /*
  * Check the first n bytes of a text that is still being written. Returns 0, or the error that
- * text_parse() would return for any continuation. It misses some such errors, but never refuses a
- * text that may become valid (strings are not checked, because they may equal the old value). It
- * reads the first line of an array, and at most 4096 bytes.
+ * text_parse() would return however the text continues. It misses some such errors, but never
+ * refuses a text that may become valid (strings are not checked, because they may equal the old
+ * value). It reads the first line of an array, and at most 4096 bytes.
  */
 int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n);
 
@@ -101,9 +101,9 @@ int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t 
  * Without a row the text alone decides: true or false is bool; an integer is the first of u32, i32,
  * u64, i64 that can hold it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if
  * f32 is too narrow; a JSON array whose values are of one kind, at each depth, is an array of them
- * (of strings if it has no values); anything else is a string. The text of an array of arrays is
- * one inner array, its only element, like a line of such a text. text_parse() accepts the text as
- * this type.
+ * (of strings if it has no values); anything else is a string. If the values are themselves arrays,
+ * the text is read as one line of an array of arrays: it is that array's only element. text_parse()
+ * accepts the text as this type.
  */
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem);
