@@ -31,17 +31,18 @@
 #include "shelf/reach.h"
 #include "tree/history.h"
 
-/* Limit on the clients at a time. When more come, one that has not sent a request is dropped. */
+/* Maximum number of clients at a time. To make room for one more, a client is dropped that has not
+ * sent its whole request or is still receiving its answer. */
 #define PEERS_MOST 64
-/* Milliseconds before retrying to accept a client or to release a model. */
+/* Milliseconds before trying again to accept a client or to release a model. */
 #define LOOK_AGAIN 100
-/* Milliseconds before interrupting the loop again after a signal. */
+/* Milliseconds between two attempts to interrupt the session's loop after a signal. */
 #define KICK_AGAIN 5
-/* Longest interval in seconds between two checks whether a mount is idle; a check is at most a
- * second late. */
+/* Maximum time in seconds that the thread sleeps before the next check for an idle mount. The check
+ * is at most a second late. */
 #define IDLE_MOST 3600
 
-/* Why editing has ended. */
+/* Why a mount that has left this namespace can no longer be edited. */
 #define LEFT_ALONE "it is unmounted where the daemon is"
 
 enum peer_state { READS, WORKS, ANSWERS, WATCHES };
@@ -51,29 +52,29 @@ struct peer {
     int fd;
     enum peer_state state;
     struct buf in, out;
-    size_t sent; /* bytes of out already sent */
+    size_t sent; /* bytes of `out` already sent */
 };
 
 struct control {
     int socket; /* -1: none */
     int wake;   /* an eventfd */
-    int mounts; /* the list of mounts, whose changes poll(2) reports; -1: unavailable */
+    int mounts; /* /proc/self/mountinfo, for which poll(2) reports changes; -1: unavailable */
     struct thread thread;
     struct handles *handles; /* borrowed */
-    /* The rest is protected by mount_lock, which is not held while /proc is read. */
+    /* The remaining members are protected by mount_lock, which is released while /proc is read. */
     struct shelf *shelf; /* borrowed */
     bool serves;
-    struct cond rested; /* no task is running */
+    struct cond rested; /* signalled when a task has ended */
     unsigned works;
-    struct peer *peer[PEERS_MOST]; /* only the thread adds and drops peers */
+    struct peer *peer[PEERS_MOST]; /* only the control thread adds and drops peers */
     size_t n;
     struct control_facts facts;
-    struct timespec looked; /* when it was last seen in use */
-    unsigned long changes;  /* the handles' count of changes at that time */
+    struct timespec looked; /* time of the last check whether the mount is idle */
+    unsigned long changes;  /* handles->changes at that time */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
-    bool leaves; /* a thread is handling the departure */
-    int lost;    /* -errno if an edit was lost then; otherwise 0 */
-    bool rests;  /* no client can be accepted: do not retry immediately */
+    bool leaves; /* a thread is running run_leave() */
+    int lost;    /* -errno if run_leave() lost an edit; otherwise 0 */
+    bool rests;  /* accepting a client failed: do not retry immediately */
     bool stop;
     struct buf status;
 };
@@ -87,12 +88,13 @@ static void wake(int fd)
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* The one session of the process, because a handler has no argument. */
+/* The process's only session. It is global because a signal handler gets no argument. */
 static struct {
     struct fuse_session *_Atomic se;
-    atomic_int came; /* the signal that arrived; 0: no signal yet */
-    atomic_int loop; /* the thread that serves */
-    atomic_int wake; /* eventfd of the thread that calls signals_kick(); -1: nothing is served */
+    atomic_int came; /* the first signal that arrived; 0: no signal yet */
+    atomic_int loop; /* id of the thread that runs the session's loop */
+    /* eventfd that wakes the thread that calls signals_kick(); -1: nothing is served */
+    atomic_int wake;
 } signals;
 
 static void on_signal(int number)
@@ -117,8 +119,8 @@ bool signals_kick(void)
     return true;
 }
 
-/* Set the handler, but for a signal that is ignored, as nohup(1) has set it. `flags` decides what
- * happens to a call that a signal interrupts. */
+/* Set the handler for each of these signals unless the signal is ignored, for example because of
+ * nohup(1). `flags` determines what happens to a call that a signal interrupts. */
 static void handle(int flags)
 {
     struct sigaction was, act = {.sa_handler = on_signal, .sa_flags = flags};
@@ -133,9 +135,10 @@ void signals_begin(struct fuse_session *se)
     atomic_store(&signals.wake, -1);
     atomic_store(&signals.came, 0);
     atomic_store(&signals.se, se);
-    handle(SA_RESTART); /* libfuse takes an interrupted wait for its helper for a failed mount */
+    /* if the wait for its helper were interrupted, libfuse would report that mounting failed */
+    handle(SA_RESTART);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* the file size limit is an error (EFBIG) */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
 }
 
 void signals_serve(int fd)
@@ -168,7 +171,7 @@ uint64_t control_place(const char *mountpoint)
     return xxh64(0, mountpoint, strlen(mountpoint));
 }
 
-/* Add lines to the status, for all watchers. Call with the lock held. */
+/* Add lines to the status and to the output for each watcher. Call with the lock held. */
 static void add(struct control *c, const void *lines, size_t n)
 {
     buf_add(&c->status, lines, n);
@@ -177,7 +180,7 @@ static void add(struct control *c, const void *lines, size_t n)
             buf_add(&c->peer[i]->out, lines, n);
 }
 
-/* Add lines to the status, and free them. */
+/* Take the lock, add lines to the status, and free the lines. */
 static void append(struct control *c, struct buf *lines)
 {
     lock_take(&mount_lock);
@@ -195,7 +198,7 @@ static void path_line(struct buf *b, const char *word, const char *path)
     buf_char(b, '\n');
 }
 
-/* Add as many lines as fit, each preceded by the word, and the number of lines left out. */
+/* Add as many lines as fit, each with `word` in front, and then the number of lines left out. */
 static void add_lines(struct buf *b, const char *word, const struct buf *text)
 {
     size_t left = CONTROL_LOST_MAX, more = 0;
@@ -216,7 +219,7 @@ static void add_lines(struct buf *b, const char *word, const struct buf *text)
 
 /* ---- requests ---- */
 
-/* All requests have the form "VERB PLACE", except "undo NUMBER PLACE". */
+/* These requests have the form "VERB PLACE", except for "undo NUMBER PLACE". */
 enum verb { HAS, HISTORY, CLEAR, UNDO, VERBS };
 static const char *const verbs[] = {"has ", "history ", "clear ", "undo "};
 
@@ -236,9 +239,8 @@ static int carry_out(struct tree *t, void *arg)
                                 : 0;
 }
 
-/*
- * Carry out a request that may take long. Returns 0, or -errno, for which `e` may have a message.
- */
+/* Carry out a request, which may take a long time. Returns 0, or -errno with or without a message
+ * in `e`. */
 static int work(const struct control *c, char *request, struct buf *out, struct err *e)
 {
     struct wish w = {.out = out, .e = e};
@@ -346,7 +348,8 @@ static void run_leave(void *arg)
     c->leaves = false;
 }
 
-/* Check whether the mount has left this namespace. Call with the lock held. */
+/* Check whether the mount has left this namespace and, if so, start run_leave(). Call with the lock
+ * held. */
 static void look_at_mounts(struct control *c, bool changed)
 {
     if (!c->serves || !c->facts.dev || c->leaves || c->mounted == FREE)
@@ -368,18 +371,19 @@ static void look_at_mounts(struct control *c, bool changed)
 
 /* ---- an unused mount ---- */
 
-/* Unmount an idle mount, unless another file system is mounted over it by now. */
+/* Unmount an idle mount unless another file system has been mounted over it. */
 static void run_idle(void *arg)
 {
     const struct control *c = arg;
     CLEANUP(mounts_free) struct mounts ms;
     const struct mount *m =
         mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->facts.dev, c->facts.at, NULL) : NULL;
-    if (m && mount_is_top(&ms, m)) /* the session then ends; the mount may be in use */
+    /* unmounting ends the session, or fails if the mount is in use again */
+    if (m && mount_is_top(&ms, m))
         (void)mount_take_down(c->facts.at, false, NULL);
 }
 
-/* If a check is due, check whether the mount is idle. Returns the milliseconds until the next
+/* Check whether the mount is idle if such a check is due. Returns the milliseconds until the next
  * check, or -1 if no check is needed. Call with the lock held. */
 static int look_if_idle(struct control *c)
 {
@@ -403,7 +407,7 @@ static void watch(struct control *c, struct peer *p, const char *file)
     bool holds = sscanf(file, "%x:%x:%" SCNu64 "%c", &id.major, &id.minor, &id.ino, &end) == 3 &&
                  file_is_locked_here(&id);
     lock_take(&mount_lock);
-    look_at_mounts(c, true); /* notices an unmount that came before the request */
+    look_at_mounts(c, true); /* notices an unmount that happened before the request */
     buf_add(&p->out, c->status.data, c->status.len);
     buf_str(&p->out, holds ? "holds\nnow\n" : "now\n");
     p->state = WATCHES;
@@ -463,7 +467,8 @@ static void take_client(struct control *c)
     c->peer[c->n++] = p;
 }
 
-/* Read from a client. Returns false if it has gone or sends nonsense. */
+/* Read from a client. Returns false if the client has gone, its request is too long, or there is no
+ * memory. */
 static bool hear(struct control *c, struct peer *p)
 {
     char part[4096];
@@ -482,8 +487,8 @@ static bool hear(struct control *c, struct peer *p)
     return true;
 }
 
-/* Send as much as the socket takes. Returns false once everything has been sent or if the client
- * has gone. */
+/* Send as much as the socket takes. Returns false if the client should be dropped: it has gone, or
+ * its whole answer has been sent. A watcher stays to receive more of the status. */
 static bool speak(struct peer *p)
 {
     while (p->sent < p->out.len) {

@@ -30,17 +30,18 @@
 #include "mount/log.h"
 #include "shelf/reach.h"
 
-/* Limit in bytes on the size of a status. */
+/* Maximum size of a status in bytes. */
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
-/* Limit in bytes on the size of an answer: a model may have many states. */
+/* Maximum size of an answer in bytes. A model may have many states. */
 #define ANSWER_MAX ((size_t)64 << 20)
-/* Limit on the number of sockets to try, as any user can create some. */
+/* Maximum number of sockets to try, because any user can create sockets with such names. */
 #define DAEMONS_MOST 4096
-/* Seconds within which a running daemon answers on a busy machine. */
+/* Seconds within which a running daemon answers, even on a busy machine. */
 #define PATIENCE 5
 /* Milliseconds between two checks of a daemon that is being waited for. */
 #define LOOK_AGAIN 100
-/* Milliseconds to wait for a lock before printing a line, and for a daemon that may never end. */
+/* Milliseconds to wait for a lock before printing a line about the wait, and before giving up on a
+ * daemon that may never end. */
 #define LINE_AFTER 1000
 #define END_PATIENCE 10000
 
@@ -80,7 +81,7 @@ const char *process_name(char dst[PROCESS_NAME_MAX], long pid)
     return show_in(dst, PROCESS_NAME_MAX, name, n);
 }
 
-/* The line is "PID (NAME) STATE ...", and the name may contain anything. */
+/* The line is "PID (NAME) STATE ...", in which NAME may contain anything, even ")". */
 bool process_stopped(long pid)
 {
     char path[64], text[512];
@@ -121,7 +122,7 @@ bool file_id_of(int fd, struct file_id *ret)
     if (fstat(fd, &st) < 0)
         return false;
     *ret = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
-    /* stat(2) gives other numbers on btrfs and overlayfs. */
+    /* On btrfs and overlayfs, stat(2) gives numbers that differ from those in /proc/locks. */
     (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
     (void)proc_read(path, info, sizeof(info));
     const char *ino = strstr(info, "\nino:"), *mnt = strstr(info, "\nmnt_id:");
@@ -138,8 +139,8 @@ bool file_id_of(int fd, struct file_id *ret)
     return true;
 }
 
-/* Parse "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF". Returns the process if that is a lock on
- * the file, otherwise 0. */
+/* Parse a line such as "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF". Returns the id of the
+ * process if the line is about an exclusive lock on the file, otherwise 0. */
 static long lock_in(const char *text, const struct file_id *id)
 {
     unsigned major_no, minor_no;
@@ -151,7 +152,7 @@ static long lock_in(const char *text, const struct file_id *id)
     return is ? pid : 0;
 }
 
-/* Locks belong to open file descriptions, no matter which process took them. */
+/* A lock belongs to an open file description, no matter which process took it. */
 static bool is_unlocked(void *arg, long number)
 {
     static const char label[] = "\nlock:";
@@ -170,7 +171,8 @@ bool file_is_locked_here(const struct file_id *id)
     return proc_each("/proc/self/fdinfo", is_unlocked, &of);
 }
 
-/* Return the process that holds an exclusive flock(2) on the file, or 0 if none is visible. */
+/* Return the id of the process that holds an exclusive flock(2) on the file, or 0 if no such
+ * process is visible. */
 static long file_locked_by(const struct file_id *id)
 {
     char line[256];
@@ -187,14 +189,15 @@ static long file_locked_by(const struct file_id *id)
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 
-/* These should stop a program even if it has a handler. */
+/* Signals that should stop a program even if it has a handler for them. */
 #define ASKS (BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM))
-/* All signals except these end a program, unless it has a handler. */
+/* Every other signal ends a program that has no handler for it. */
 #define HARMLESS                                                                               \
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
 
-/* Read the set of signals in the line `name` of a status. Returns false if there is none. */
+/* Read the set of signals in the line that begins with `name`. Returns false if there is no such
+ * line. */
 static bool find(const char *status, const char *name, uint64_t *ret)
 {
     const char *at = strstr(status, name);
@@ -226,11 +229,11 @@ bool stops_thread(pid_t thread)
 
 /* ---- the status ---- */
 
-/* What the first word of a line announces: a flag, a text, one of several lines, or a state. */
+/* What the first word of a line announces: a flag, a text, one line of a list, or a new state. */
 static const struct status_word {
     const char *word;
     enum { IS_SO, TEXT, LINE, STATE } kind;
-    size_t at; /* offset in struct daemon, or the state */
+    size_t at; /* offset in struct daemon; for STATE, the state */
 } words[] = {
     {"serving", STATE, DAEMON_SERVING},
     {"gone", STATE, DAEMON_GONE},
@@ -326,8 +329,8 @@ static void daemon_free(struct daemon *d)
 
 /* ---- sockets ---- */
 
-/* Connect to a socket and send it a line. Only processes of this user are believed, and root reads
- * the status of every process. Returns the descriptor, or -errno. */
+/* Connect to a socket and send a line to it. Unless this process is run by root, the other end must
+ * be a process of the same user. Returns the descriptor, or -errno. */
 static int ask(const char *socket_name, const char *line, struct ucred *who)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -353,7 +356,8 @@ static int add_daemon(struct daemons *ds, const char *name, const char *line)
     int fd = ask(name, line, &who);
     if (fd == -EMFILE || fd == -ENFILE)
         return fd;
-    if (fd < 0 || who.pid == getpid() || who.pid == 0) { /* 0: it is in another pid namespace */
+    /* pid 0: the daemon is in another pid namespace */
+    if (fd < 0 || who.pid == getpid() || who.pid == 0) {
         if (fd >= 0)
             (void)close(fd);
         return 0;
@@ -369,8 +373,8 @@ static int add_daemon(struct daemons *ds, const char *name, const char *line)
     return 0;
 }
 
-/* Read everything that the daemon sends immediately. Returns false if it has ended or refuses to
- * answer. */
+/* Read the daemon's status up to "now". If it is stopped or does not answer in time, its state
+ * becomes DAEMON_SILENT. Returns false if the daemon has ended or refuses to answer. */
 static bool hear_all(struct daemon *d, const struct timespec *begin)
 {
     for (int ms = 0; !d->now; ms = LOOK_AGAIN) {
@@ -398,7 +402,7 @@ int daemons_find(struct daemons *ds, const struct file_id *locked)
     if (!f)
         return -errno;
     for (int i = 0; r == 0 && i < DAEMONS_MOST && fgets(line, sizeof(line), f);) {
-        /* "NUMBER: REFS PROTOCOL FLAGS TYPE STATE INODE @NAME", listening */
+        /* "NUMBER: REFS PROTOCOL FLAGS TYPE STATE INODE @NAME"; the flag 0x10000 means listening */
         if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s @%63s", &flags, name) != 2 ||
             !(flags & 0x10000) || strncmp(name, CONTROL_PREFIX, strlen(CONTROL_PREFIX)) != 0)
             continue;
@@ -430,7 +434,8 @@ static bool may_serve(const struct daemon *d, const struct mount *m)
     return d->uid == 0 || (long)d->uid == mount_number(m->super, "user_id");
 }
 
-/* Find a daemon that has mounted and is about to report it. */
+/* Find a daemon that is still starting and has made this mount, and wait until it reports the
+ * mount. Returns NULL if there is no such daemon. */
 static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
 {
     struct timespec begin = when_now();
@@ -454,7 +459,7 @@ struct daemon *daemons_of(struct daemons *ds, const struct mount *m)
     for (size_t i = 0; i < ds->n; i++) {
         struct daemon *d = &ds->daemon[i];
         const struct daemon_status *s = &d->status;
-        /* prefer one that is serving, as the device numbers of ended mounts are reused */
+        /* prefer a daemon that is serving, because the device numbers of ended mounts are reused */
         if (may_serve(d, m) && mount_is_of(m, s->dev, s->at, s->model) &&
             (!found || s->state < found->status.state))
             found = d;
@@ -497,7 +502,8 @@ const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d
 
 /* ---- requests ---- */
 
-/* Remove the last line, "end ERRNO MESSAGE", from an answer. */
+/* Remove the last line, "end ERRNO MESSAGE", from an answer. Returns 0, or -ERRNO with the
+ * message. */
 static int take_end(struct buf *said, size_t begin, struct err *e)
 {
     char shown[sizeof(e->msg)];
@@ -546,7 +552,7 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
 /* ---- the daemon of a model ---- */
 
 /* Return the real path of a model or, if it is split, of its first shard. A link to one shard need
- * not have links to the others beside it. */
+ * not have links to the other shards beside it. */
 static char *real_model(const char *operand)
 {
     struct shards s;
@@ -563,7 +569,7 @@ static int find_by_mount(const struct mounts *ms, const char *operand, struct ch
 {
     const struct mount *m = mounts_typed(ms, operand);
     const struct daemon *d = m ? daemons_of(&c->daemons, m) : NULL;
-    if (d && d->status.state == DAEMON_SILENT) /* nothing in the mount can be accessed */
+    if (d && d->status.state == DAEMON_SILENT) /* accessing anything in the mount would hang */
         return daemon_no_answer(d, e);
     char *path = mounts_path(operand);
     int r = 0;
@@ -640,8 +646,8 @@ void channel_close(struct channel *c)
 
 /* ---- the holder of a lock ---- */
 
-/* Return the daemon that holds the lock, or NULL if it is not visible. The kernel must confirm a
- * claim by another user's daemon, which may be false. */
+/* Return the daemon that holds the lock, or NULL if it is not visible. A claim by another user's
+ * daemon may be false, so it must agree with the kernel's list of locks. */
 static const struct daemon *holder_of(const struct daemons *ds, const struct file_id *id)
 {
     long pid = file_locked_by(id);
@@ -674,7 +680,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
     }
     if (s->state > DAEMON_GONE) {
         (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", d->pid, at);
-        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE; /* others may only claim it */
+        /* another user's daemon may only claim that it is writing */
+        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE;
     }
     if (s->state == DAEMON_SERVING) {
         (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
@@ -690,8 +697,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 
 /* ---- holders whose status cannot be read ---- */
 
-/* Name the holder, which is found through its lock or through a mount of this model whose daemon is
- * not visible. */
+/* Name the lock's holder in *why: it is found through a mount of this model whose daemon is not
+ * visible, or through the kernel's list of locks. */
 static void name_other(int fd, const struct file_id *id, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -715,7 +722,7 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
             "a process that cannot be seen has it locked (of another user, container or machine)");
 }
 
-/* Check the lock's holder once. *pid becomes the process to wait for. */
+/* Check the lock's holder once. *pid is set to the process to wait for. */
 static enum verdict look(const struct file_id *id, long *pid, struct err *why)
 {
     CLEANUP(daemons_free) struct daemons ds = {0};
@@ -726,8 +733,9 @@ static enum verdict look(const struct file_id *id, long *pid, struct err *why)
     return judge(d, why);
 }
 
-/* Check the lock's holder. If no ggufs seems to hold the lock although it was refused, look again:
- * it may be free by now, as a process that is being killed loses its status before its locks. */
+/* Check the lock's holder. If the lock was refused although no ggufs seems to hold it, check again:
+ * a process that is being killed stops answering before its locks are released, so the lock may be
+ * free by now. */
 static enum verdict look_at(int dir, const char *name, bool busy, long *pid, struct err *why)
 {
     struct file_id id;
@@ -765,7 +773,7 @@ bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *wh
         const long long waited = when_ms() - begin;
         if (v == FREE || v == KEEPS)
             return v == FREE;
-        if (v == STARTS && !busy) /* it has edited nothing yet */
+        if (v == STARTS && !busy) /* the holder has not edited anything yet */
             return false;
         if (v != ENDS && waited >= END_PATIENCE)
             return false;

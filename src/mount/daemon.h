@@ -29,14 +29,16 @@
 size_t proc_read(const char *path, char *dst, size_t size);
 /* Bytes to read from /proc/PID/fdinfo/N: enough for a dozen locks. */
 #define PROC_INFO_MAX 2048
-/* Call fn for each number in a directory in /proc until fn returns false. Returns true if it did. */
+/* Call fn with each number that is a name in a directory in /proc, until fn returns false. Returns
+ * true if fn returned false. */
 bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
 
 /* Wait up to `ms` milliseconds (-1: forever) for a process to end. Returns true if it has ended. */
 bool process_wait(long pid, int ms);
-/* Return true if the process is stopped (SIGSTOP, a debugger) and so answers nothing. */
+/* Return true if the process is stopped (by SIGSTOP or a debugger) and so does not answer. */
 bool process_stopped(long pid);
-/* Write the name of a process or user to dst, the number of a user without a name. Returns dst. */
+/* Write the name of a process or user to dst; for a user without a name, the number. Returns
+ * dst. */
 #define PROCESS_NAME_MAX 64
 const char *process_name(char dst[PROCESS_NAME_MAX], long pid);
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid);
@@ -53,12 +55,12 @@ bool file_id_of(int fd, struct file_id *ret);
 bool file_is_locked_here(const struct file_id *id);
 
 /*
- * Return true if a signal should stop the thread, which may belong to any process, or if that
- * cannot be determined. While a program waits for a request, the kernel reports only its first
- * signal, even one that it ignores (such as a shell's SIGCHLD).
+ * Return true if a pending signal should stop the thread, which may belong to any process, or if
+ * this cannot be determined. While a program waits for a request, the kernel reports only the first
+ * signal, even if that signal does not stop the program (such as SIGCHLD for a shell).
  */
 bool stops_thread(pid_t thread);
-/* Return the same, given the content of /proc/TID/status, NUL-terminated. */
+/* Like stops_thread(), but given the content of /proc/TID/status, NUL-terminated. */
 bool stops_by_status(const char *status);
 
 /* ---- a daemon ---- */
@@ -74,17 +76,19 @@ enum daemon_state {
     DAEMON_CLOSED
 };
 
-/* The status as received. It is not trusted, and must be escaped before printing. */
+/* The status as received. Its texts are not trusted and must be escaped before they are printed. */
 struct daemon_status {
     enum daemon_state state;
-    bool holds;      /* the daemon has locked the file in question */
-    bool held, free; /* GONE: files are still open for writing; no file is locked any longer */
+    bool holds; /* the daemon has locked the file in question */
+    /* in DAEMON_GONE: files are still open for writing; the lock has been released */
+    bool held, free;
     dev_t dev;       /* 0: unknown */
     char *at;        /* mount point; this and the next three are owned and may be NULL */
-    char *model;     /* */
+    char *model;     /* the real path */
     char *read_only; /* the reason */
     char *failed;    /* from DAEMON_ENDED on: why it failed; NULL: success */
-    struct buf lost; /* from DAEMON_ENDED on: lines about lost edits */
+    /* lines about lost edits; complete when `free` is set or from DAEMON_ENDED on */
+    struct buf lost;
     struct buf backups;
 };
 
@@ -93,9 +97,9 @@ struct daemon {
     uid_t uid;
     char name[64];   /* name of its socket */
     int fd;          /* owned: socket on which its status arrives */
-    bool now;        /* the state at the time of the request has arrived */
+    bool now;        /* the status at the time of the request has arrived completely */
     size_t heard;    /* bytes received */
-    struct buf part; /* an incomplete line */
+    struct buf part; /* received text that has not been processed yet */
     struct daemon_status status;
 };
 
@@ -106,26 +110,30 @@ struct daemons {
 
 /* ---- all daemons ---- */
 
-/* Find all visible daemons, except this process, and whether they have locked the file *locked
- * (unless that is NULL). Returns 0 or -errno. Free ds in both cases. */
+/* Find all visible daemons except this process. If `locked` is not NULL, also find out which of
+ * them have locked that file. Returns 0 or -errno. Free ds in both cases. */
 int daemons_find(struct daemons *ds, const struct file_id *locked);
 void daemons_free(struct daemons *ds);
-/* Return the daemon that serves a mount or, by the name of its socket, seems to, but does not answer;
- * NULL if it is not visible. Only processes of the mount's owner and of root are believed. Waits for
- * a daemon that is starting. */
+/*
+ * Return the daemon that serves a mount, or NULL if it is not visible. A daemon that does not
+ * answer is returned if its socket's name has the mount point and no other daemon serves the mount.
+ * Only processes of the mount's owner and of root are believed. Waits for a daemon that is
+ * starting.
+ */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
 /* Set e to a message saying that the daemon does not answer. Returns -ETIMEDOUT. */
 int daemon_no_answer(const struct daemon *d, struct err *e);
-/* Set e to a message about a mount whose daemon is not visible. Returns -EPERM if it is another
- * user's, else -ESRCH. */
+/* Set e to a message about a mount whose daemon is not visible. Returns -EPERM if the mount is
+ * another user's, else -ESRCH. */
 int daemon_unseen(const struct mount *m, const char *advice, struct err *e);
 /* Return the daemon's mount, or NULL if it is not in the list. */
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d);
-/* Wait up to `ms` milliseconds for more of its status. Returns false if no more will come. */
+/* Wait up to `ms` milliseconds for more of the daemon's status. Returns false if no more will
+ * come. */
 bool daemon_hear(struct daemon *d, int ms);
-/* Send a request to the daemon, and add its answer to `said`. Until then `wait` is called ten times
- * a second. Returns 0, -ETIMEDOUT if the daemon is stopped, -EPIPE if it has ended, or the daemon's
- * -errno, with a message that is safe to print. */
+/* Send a request to the daemon, and add its answer to `said`. Until the answer is complete, `wait`
+ * (which may be NULL) is called ten times a second. Returns 0, -ETIMEDOUT if the daemon is stopped,
+ * -EPIPE if it has ended, or the daemon's -errno, with a message that is safe to print. */
 int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
                void (*wait)(void *arg), void *arg, struct err *e);
 
@@ -135,20 +143,22 @@ void daemon_take(struct daemon *d);
 /* ---- the daemon of a model ---- */
 
 /*
- *     r = channel_open("m.gguf", &c, &e);          c.daemon is NULL if it is not mounted read-write
+ *     r = channel_open("m.gguf", &c, &e);          c.daemon is NULL if no daemon edits the model
  *     r = channel_ask(&c, "undo 12", &said, &e);
  *     channel_close(&c);
  */
 struct channel {
     struct daemons daemons;
     const struct daemon *daemon;
-    char *place; /* owned: result of shelf_ask() */
+    char *place; /* owned: the model's place, as shelf_ask() takes it */
 };
 
-/* Find the daemon of a model. The operand is the model's file, one of its shards, or a link to
+/*
+ * Find the daemon of a model. The operand is the model's file, one of its shards, or a link to
  * either; a mount point; or the model's directory in a mount. Returns 0, -ETIMEDOUT (the mount's
- * daemon is stopped), or another -errno. On success c->daemon is NULL if no daemon that is visible
- * and answers edits the file. Always call channel_close(). */
+ * daemon is stopped), or another -errno. On success, c->daemon is NULL if no visible daemon that
+ * answers edits the file. Always call channel_close().
+ */
 int channel_open(const char *operand, struct channel *c, struct err *e);
 /* Send the daemon a request about the model ("undo 12", control.h), and add its answer to `said`.
  * Returns 0 or -errno. */
@@ -158,9 +168,10 @@ void channel_close(struct channel *c);
 /* ---- the holder of a model's lock, before mounting ---- */
 
 /*
- * For struct tree_options.wait: wait for a ggufs that writes pending edits and ends, and for a
- * moment for one that is still being mounted, whose mount is gone, or of another user. `arg` is the
- * model's name, for a line on standard error after a second. Call before threads are started.
+ * For struct tree_options.wait: wait for a ggufs that is writing its last edits and will then end.
+ * Wait only for a few seconds if that ggufs is still being mounted, if its mount is gone, or if it
+ * is another user's. `arg` is the model's name, for a line on standard error after a second. Call
+ * before threads are started.
  */
 bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
 

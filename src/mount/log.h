@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes log lines to standard error in the foreground, to syslog(3) as a daemon. Any thread may
+/* Writes log lines to standard error or, once the process is a daemon, to syslog(3). Any thread may
  * call these functions. */
 #ifndef MOUNT_LOG_H
 #define MOUNT_LOG_H
@@ -19,8 +19,9 @@ void log_take_libfuse(void);
 
 /* ---- standard error captured ---- */
 
-/* Captures standard error in a file in memory, because libfuse and fusermount3 write there why they
- * failed. Call these only before threads are started, except for catch_last(). */
+/* Captures standard error in a file in memory, because that is where libfuse and fusermount3
+ * write why they failed. Call these functions only before threads are started, except for
+ * catch_last(). */
 struct caught {
     int stderr_fd; /* the real standard error; -1: it is not captured */
     int file;
@@ -30,8 +31,8 @@ struct caught catch_begin(void);
 /* Restore standard error. dst gets the last captured line, as from catch_last(). */
 void catch_end(struct caught *c, char *dst, size_t size);
 
-/* Copy the last line of a file of captured text (-1: an empty one), made safe to print and without
- * the writer's name. */
+/* Copy the last line of captured text to dst, safe to print and without the writer's name. `file`
+ * may be -1, which is treated as an empty file. */
 void catch_last(int file, char *dst, size_t size);
 
 #endif

@@ -14,7 +14,7 @@
 #include "tree/attr.h"
 #include "tree/edits.h"
 
-/* How many seconds the kernel caches attributes and names that never change: longer than the life
+/* Seconds for which the kernel caches attributes and names that never change: longer than the life
  * of any mount. */
 #define FOREVER 1e9
 
@@ -30,7 +30,7 @@ static struct shelf *shelf_of(fuse_req_t req)
     return mnt_of(req)->shelf;
 }
 
-/* Return the handle of a request. It was complete before the reply to the open. */
+/* Return the handle of a request. The handle was completed before the reply to the open. */
 static struct handle *handle_of(const struct fuse_file_info *fi)
 {
     struct handle *h = (struct handle *)(uintptr_t)fi->fh;
@@ -55,7 +55,7 @@ static struct fuse_entry_param entry_param(const struct tree_entry *e)
                                                                 : 0};
 }
 
-/* Reply with an entry, or with the error -r. */
+/* Reply with an entry or, if r is negative, with the error -r. */
 static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
 {
     if (r < 0) {
@@ -63,12 +63,14 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         return;
     }
     struct fuse_entry_param p = entry_param(e);
-    if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel did not get it */
+    /* the request was interrupted: the kernel did not get the entry */
+    if (fuse_reply_entry(req, &p) < 0)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-/* Fill in the handle of an open file and how the kernel reads it. Takes ownership of `f` and, if it
- * writes, of an edit. On -ENOMEM both are released. */
+/* Make a handle for an open file. Stores it in `fi`, with the way in which the kernel should read
+ * the file. Takes ownership of `f` and, if `writes`, of an edit. Returns 0, or -ENOMEM after
+ * releasing both. */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
 {
     bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
@@ -76,7 +78,7 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
     if (!h)
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
-    fi->keep_cache = keep;      /* the node's content never changes */
+    fi->keep_cache = keep;      /* the pages that the kernel has cached are right */
     fi->direct_io = !cacheable; /* each reader sees the content that it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
     order_before(h);
@@ -85,13 +87,13 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
 
 /* ---- requests that wait ---- */
 
-/* A request whose reply must wait: the tree takes its struct parked, and another thread replies. A
- * signal that should stop the waiting program ends only the wait, not the edit. */
+/* A request whose reply must wait. The tree takes ownership of this struct, and another thread
+ * replies. A signal that should stop the waiting program ends only the wait, not the edit. */
 struct parked {
     struct live_wait wait; /* first member: done() gets its address */
     fuse_req_t req;
-    struct tree_file *file; /* its handle's file, or NULL */
-    size_t written;         /* for a write: the bytes written */
+    struct tree_file *file; /* the file of the request's handle, or NULL */
+    size_t written;         /* for a write: number of bytes written */
     uint64_t off;           /* for a read */
     size_t size;
     fuse_ino_t ino;             /* for a setattr: the node whose attributes the reply contains */
@@ -119,7 +121,7 @@ static void on_done(struct live_wait *w, int result)
         (void)fuse_reply_write(req, written);
 }
 
-/* Return true if a signal should stop the program. */
+/* Return true if a signal should stop the program that made the request. */
 static bool is_to_stop(fuse_req_t req)
 {
     return fuse_req_interrupted(req) && stops_thread(fuse_req_ctx(req)->pid);
@@ -130,15 +132,15 @@ static bool is_stopped(struct live_wait *w)
     return is_to_stop(((struct parked *)w)->req);
 }
 
-/* Only the first signal arrives here; is_stopped() finds the others. */
+/* Only the first signal arrives here; is_stopped() finds later ones. */
 static void on_signal(fuse_req_t req, void *shelf)
 {
     if (is_to_stop(req))
         shelf_interrupt(shelf, req);
 }
 
-/* Prepare a wait for this request, which concerns an open file or none (NULL). If there is no
- * memory, answers the request and returns NULL. */
+/* Prepare a wait for this request. `file` is the open file that the request is about, or NULL. If
+ * there is no memory, answers the request and returns NULL. */
 static struct parked *park(fuse_req_t req, struct tree_file *file)
 {
     struct parked *p = calloc(1, sizeof(*p));
@@ -154,7 +156,7 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
 
 /* ---- reads ---- */
 
-/* A program that has made this many sequential reads is expected to continue. */
+/* A program that has made this many sequential reads is expected to continue reading. */
 enum { RUN_MIN = 2 };
 
 enum { PAGE = 4096 };
@@ -167,8 +169,8 @@ struct scratch {
     void *bytes; /* owned */
 };
 
-/* Memory kept for the next reads. Whichever thread runs takes the first item, because that is still
- * in the processor's cache. */
+/* Memory kept for later reads. Every thread takes the first available item, because it is
+ * probably still in the processor's cache. */
 static _Atomic(struct scratch *) spare[8];
 
 static void scratch_give(struct scratch *s)
@@ -183,7 +185,7 @@ static void scratch_give(struct scratch *s)
     free(s);
 }
 
-/* Return at least `size` bytes, or NULL if there is no memory. */
+/* Return memory for at least `size` bytes, or NULL if there is not enough memory. */
 static struct scratch *scratch_take(size_t size)
 {
     struct scratch *s = NULL;
@@ -203,8 +205,8 @@ static struct scratch *scratch_take(size_t size)
 
 /* ---- answers ---- */
 
-/* Reply. If the answer is in the mapping of the model, of which a page has disappeared, writing the
- * reply fails with EFAULT and the kernel itself ends the request with EIO. */
+/* Reply. If the answer is in the model's mapping and one of its pages has disappeared, writing the
+ * reply fails with EFAULT, and the kernel itself ends the request with EIO. */
 static void answer_reply(fuse_req_t req, int err, struct reply *a)
 {
     if (err < 0)
@@ -214,11 +216,11 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
     tree_reply_done(a);
 }
 
-/* The result of a read: answered, answered from a mapping, or not answered yet. */
+/* What happened to a read: it was answered, answered from a mapping, or not answered yet. */
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /* Read and reply. If the content has not been computed yet, w->done() is called later instead. The
- * file is not used after the reply, as it may be closed then. */
+ * file is not used after the reply, because it may be closed by then. */
 static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size,
                                  struct live_wait *w)
 {
@@ -255,13 +257,14 @@ static void on_computed(struct live_wait *w, int result)
         free(p);
 }
 
-/* Any signal interrupts the wait, by which a read loses nothing. */
+/* Any signal may interrupt the wait, because an interrupted read loses nothing. */
 static void on_interrupt(fuse_req_t req, void *tree)
 {
     tree_interrupt(tree, req);
 }
 
-/* Read a file that tree_waits(), and reply now or when the result is known. */
+/* Read a file for which tree_waits() is true, and reply now or when its content has been
+ * computed. */
 static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size)
 {
     struct parked *p = park(req, f);
@@ -278,15 +281,15 @@ static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, s
 /*
  * ---- an open file ----
  *
- *                                no request waits           handle_read() of it
+ *                                no request waits           handle_read()
  *     NONE  ----------->  BUSY  ------------------>  READY  -------------------->  TAKEN
  *      ^                  |  ^ |                                                    | ^
  *      +------------------+  | +--------- a request waits --------------------------|-+
  *        it failed           +------------------------ answered --------------------+
  *
- * In BUSY and TAKEN one thread owns `room`: it prepares the next stretch or answers with it. A
- * request for another part that arrives during that time is answered by another thread, and the
- * stretch after that part is prepared next.
+ * In BUSY and TAKEN, one thread owns `room`: it prepares the next stretch, or answers with it. If a
+ * request for a different part of the file arrives in the meantime, another thread answers it, and
+ * the stretch after that part is prepared next.
  */
 
 enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
@@ -298,15 +301,17 @@ struct handle {
     struct handles *in;
     struct handle *prev, *next; /* protected by mount_lock */
     atomic_uint refs;           /* one until it is closed, plus one for each reading thread */
-    /* The rest is protected by mount_lock, which the owner in TAKEN does not need. */
+    /* The remaining members are protected by mount_lock. In BUSY and TAKEN, the thread that owns
+     * `room` accesses its stretch without the lock. */
     atomic_uint_least64_t upto; /* where the last read ended */
-    atomic_uint run;            /* number of sequential reads, up to that one */
+    /* number of reads in a row that each began where the one before ended */
+    atomic_uint run;
     _Atomic(enum ahead) state;
     uint64_t off;        /* offset of the stretch in the file */
-    size_t size;         /* bytes of it that were requested */
+    size_t size;         /* number of bytes requested for the stretch */
     struct reply answer; /* in READY: lies in `room` */
     uint8_t *room;       /* owned: memory for the answer, or NULL */
-    size_t room_size;    /* counted in ahead_used */
+    size_t room_size;    /* size of `room`, counted in ahead_used */
     fuse_req_t waiting;  /* parked until the stretch is ready, or NULL */
     size_t waiting_size;
 };
@@ -355,23 +360,24 @@ static int make_room(struct handle *h, size_t size)
     return -ENOMEM;
 }
 
-/* Prepare the answer, in BUSY. Returns 0 or -errno. */
+/* Prepare the answer. Call in BUSY. Returns 0 or -errno. */
 static int prepare(struct handle *h, struct reply *ret)
 {
     int err = h->room_size >= h->size ? 0 : make_room(h, h->size);
     *ret = (struct reply){.scratch = h->room};
     if (err == 0)
         err = tree_read(h->file, h->off, h->size, ret);
-    if (ret->mapped) { /* keeping it would keep the model's file until the next read */
+    if (ret->mapped) { /* keeping the answer would keep the model's snapshot until the next read */
         tree_reply_done(ret);
         err = -EAGAIN;
     }
-    if (err < 0 || ret->len == 0) /* let other handles have the room */
+    if (err < 0 || ret->len == 0) /* leave the memory to other handles */
         room_free(h);
     return err;
 }
 
-/* Let this thread prepare the bytes after the last read. Call with the lock held or in TAKEN. */
+/* Make this thread the one that prepares the bytes after the last read. Call with the lock held or
+ * in TAKEN. */
 static void begin(struct handle *h, size_t size)
 {
     h->off = h->upto;
@@ -379,8 +385,8 @@ static void begin(struct handle *h, size_t size)
     h->state = AHEAD_BUSY;
 }
 
-/* Read and answer now. Returns true if this thread must read ahead. It need not if the answer was
- * in a mapping, because the next one usually is as well. */
+/* Read and answer now. Returns true if this thread must then read ahead. It need not if the answer
+ * was in a mapping, because the next answer usually is too. */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
@@ -394,7 +400,7 @@ static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t si
     return true;
 }
 
-/* Answer, in TAKEN, and return to BUSY. */
+/* Answer from the stretch, and return from TAKEN to BUSY. */
 static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct reply *answer)
 {
     if (answer->len > size)
@@ -404,7 +410,8 @@ static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct r
     begin(h, size);
 }
 
-/* Read ahead, in BUSY, for as long as the program asks for each stretch before it is ready. */
+/* Read ahead, beginning in BUSY, for as long as the program asks for each stretch before it is
+ * ready. */
 static void go_ahead(struct handle *h)
 {
     for (;;) {
@@ -427,8 +434,9 @@ static void go_ahead(struct handle *h)
 
 /* ---- reads ---- */
 
-/* Register a read and return a state that says what to do. NONE means: answer it now. BUSY: it is
- * parked. READY: reply with *answer, then prepare the next stretch in this thread. */
+/* Register a read and return what to do with it. AHEAD_NONE: answer it now. AHEAD_BUSY: do
+ * nothing, as it is parked. AHEAD_READY: reply with *answer, then prepare the next stretch in
+ * this thread. */
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
 {
@@ -555,12 +563,13 @@ void handles_end(struct handles *l)
 /*
  * ---- access rights that change while a model is mounted ----
  *
- * The kernel caches attributes and checks opens against them. So a thread that holds no locks makes
- * it drop the attributes of each node. From then on the daemon also checks each open itself, as the
- * kernel may have allowed it by the old attributes.
+ * The kernel caches attributes and checks opens against them. When rights have changed, a thread
+ * that holds no locks makes the kernel drop the attributes of each node. From then on, the daemon
+ * also checks each open itself, because the kernel may have allowed the open by the old attributes.
  */
 
-/* Invalidate only attributes, not pages. For nodes that the kernel does not know this fails. */
+/* Invalidate a node's attributes, but not its pages. This fails if the kernel does not know the
+ * node. */
 static void tell_node(void *arg, uint64_t node)
 {
     const struct mnt *m = arg;
@@ -573,13 +582,13 @@ static void tell(void *arg)
     shelf_nodes(m->shelf, tell_node, m);
 }
 
-/* Call before an operation on a node. */
+/* Check whether the rights of the node's model have changed. Call before an operation on a node. */
 static void look_at_rights(struct mnt *m, uint64_t node)
 {
     if (!shelf_look(m->shelf, node))
         return;
     atomic_store(&m->checks, true);
-    (void)control_do(m->control, tell, m); /* if it fails, only the daemon checks */
+    (void)control_do(m->control, tell, m); /* if this fails, only the daemon checks the rights */
 }
 
 static bool is_in_group(fuse_req_t req, gid_t gid)
@@ -631,7 +640,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     look_at_rights(mnt_of(req), parent);
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
     const bool model = !shelf_is_folder(shelf_of(req));
-    if (r == -ENOENT && model && !shelf_writable(shelf_of(req))) /* no new names can appear */
+    /* no new names can appear, so the kernel may cache this reply */
+    if (r == -ENOENT && model && !shelf_writable(shelf_of(req)))
         (void)fuse_reply_entry(req, &none);
     else
         reply_entry(req, r, &e);
@@ -673,7 +683,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         r = fill_open(m, fi, f, writes);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
-    else if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
+    else if (fuse_reply_open(req, fi) < 0) /* the open was interrupted: no release will follow */
         handle_close(&m->handles, handle_of(fi));
 }
 
@@ -715,9 +725,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         handle_close(&m->handles, handle_of(fi));
 }
 
-/*
- * Fill the buffer with the entries from `cookie` on. Returns the number of bytes used, or -errno.
- */
+/* Fill the buffer with entries, beginning at `cookie`. Returns the number of bytes used, or
+ * -errno. */
 static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t size,
                         uint64_t cookie, bool plus)
 {
@@ -728,12 +737,13 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     while ((r = shelf_readdir(d, &cookie, plus, name, &e)) > 0) {
         struct fuse_entry_param p = entry_param(&e);
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            p.ino = 0; /* not looked up: the kernel already has these */
+            p.ino = 0; /* 0: not a lookup, because the kernel already has these two */
         need =
             plus ? fuse_add_direntry_plus(req, bytes + used, size - used, name, &p, (off_t)cookie)
                  : fuse_add_direntry(req, bytes + used, size - used, name, &e.attr, (off_t)cookie);
         if (need > size - used) {
-            if (plus && cookie > 2) /* undo its counted lookup: the entry will be listed again */
+            /* undo the lookup that was counted: the entry will be listed again */
+            if (plus && cookie > 2)
                 shelf_forget(shelf_of(req), e.node, 1);
             break;
         }
@@ -781,9 +791,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-/*
- * Reply with the value or, if `size` is 0, with the value's size, which the program then asks for.
- */
+/* Reply with the value. If `size` is 0, the program asks only for the size of the value. */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 {
     if (r < 0)
@@ -814,7 +822,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 /* ---- edits ---- */
 
-/* Begin an edit. If no more may begin, answers the request and returns NULL. */
+/* Begin an edit. If no more edits may begin, answers the request and returns NULL. */
 static struct handles *begin_edit(fuse_req_t req)
 {
     struct handles *l = &mnt_of(req)->handles;
@@ -845,8 +853,8 @@ static void end_edit(struct handles **l)
     if (!enter(req, node, otherwise, &(name))) \
     return
 
-/* Begin an edit that ends with the block. The model is released only after pending edits have been
- * written. */
+/* Begin an edit that ends with the block, even if the change is written later: the model is
+ * released only after pending edits have been written. */
 #define EDIT(req, name)                                       \
     CLEANUP(end_edit) struct handles *name = begin_edit(req); \
     if (!name)                                                \
@@ -886,7 +894,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     shelf_forget(shelf_of(req), e.node, 1);
 }
 
-/* A line of a text is judged before the write is answered. */
+/* A write to a file of text lines is answered only after its line has been accepted or refused. */
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
                      struct fuse_file_info *fi)
 {

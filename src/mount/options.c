@@ -120,7 +120,7 @@ static int take_option(struct mnt_options *o, const char *arg)
     const struct option_row *row = option_find(arg, ~OF_KIND(KIND_OPTION), &value);
     const bool help = row && (row->id == COMMAND_HELP || row->id == FLAG_H),
                version = row && (row->id == COMMAND_VERSION || row->id == FLAG_V);
-    /* Like mount(8), ignore x- options and the empty one at the end of "ro,". */
+    /* Like mount(8), ignore x- options and the empty option after the comma in "ro,". */
     if (!*arg || strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0)
         return 0;
     if (strcmp(arg, "remount") == 0)
@@ -130,7 +130,7 @@ static int take_option(struct mnt_options *o, const char *arg)
         return unknown(o, arg);
     o->help |= help;
     o->version |= version;
-    if (row->id == MOUNT_RW) /* the last of ro and rw counts */
+    if (row->id == MOUNT_RW) /* whichever of ro and rw comes last counts */
         (void)keep(o, MOUNT_RO, NULL);
     const int r = keep(o, row->id, value ? value : row->fallback ? row->fallback : "");
     return r < 0 ? r : row->kind == KIND_FUSE || (row->kind == KIND_FLAG && !help && !version);
@@ -166,7 +166,8 @@ static int bad_word(struct mnt_options *o, const char *name, const char *value, 
                    show(shown, value, strlen(value)), seconds ? " (seconds are for ext4)" : "");
 }
 
-/* Return the index of a value among the words that the option allows. */
+/* Return the index of an option's value among the words that the option allows. Reports a value
+ * that is not one of them, and returns 0. */
 static int word(struct mnt_options *o, enum option_id id)
 {
     CLEANUP(buf_free) struct buf list = BUF_INIT;
@@ -201,7 +202,7 @@ static bool parse_size(const char *text, uint64_t *ret)
     return n <= EDIT_RESERVE_MAX >> shift;
 }
 
-/* Check the options whose values are words. */
+/* Set the options whose values are words. Returns 0 or -errno. */
 static int check_words(struct mnt_options *o)
 {
     const struct option_row *row;
@@ -225,7 +226,7 @@ static int check_words(struct mnt_options *o)
 }
 
 /* Parse a number that has only digits and is at most `most`. (scanf(3), and so libfuse, would read
- * "1x" as 1 and 2^32 as root.) */
+ * "1x" as 1, and 2^32 as 0, which is root.) */
 static unsigned number(struct mnt_options *o, enum option_id id, int base, unsigned most)
 {
     char shown[SHOW_MAX], *end;
@@ -244,7 +245,7 @@ static unsigned number(struct mnt_options *o, enum option_id id, int base, unsig
     return 0;
 }
 
-/* Check the numbers of users and groups: -1 is not valid. */
+/* Set the options whose values are numbers. A user or group of -1 is not valid. */
 static int check_numbers(struct mnt_options *o)
 {
     o->tree.uid = (uid_t)number(o, MOUNT_UID, 10, UINT_MAX - 1);
@@ -272,8 +273,8 @@ static int check_values(struct mnt_options *o)
     return check_words(o);
 }
 
-/* Parse the arguments. Standard error is captured, as libfuse writes the name of an invalid value
- * there. */
+/* Parse the arguments. Standard error is captured, because libfuse writes there which value is
+ * invalid. */
 static int parse_args(struct mnt_options *o)
 {
     char why[256];
@@ -286,7 +287,7 @@ static int parse_args(struct mnt_options *o)
     return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
 }
 
-/* Open the imatrix before mounting, as its path may be relative to the current directory. */
+/* Open the imatrix before mounting, because its path may be relative to the current directory. */
 static int open_imatrix(struct mnt_options *o)
 {
     char shown[SHOW_MAX];
@@ -317,8 +318,8 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
     return r;
 }
 
-/* Add `name=value` to a list of -o options. Every reader of such a list (libfuse, fusermount3) takes
- * the character after a backslash literally. */
+/* Add `name=value` to a list of -o options. Every reader of such a list (libfuse, fusermount3)
+ * takes the character after a backslash literally. */
 static int add_value(char **opts, const char *name, const char *value)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Parses the command line of a mount, ggufs [options] MODEL MOUNTPOINT. Holds the table of all
- * options (scripts/packaging/options.tsv), from which --help and the completions are made as well. */
+ * options, which is generated from scripts/packaging/options.tsv, as are --help and the
+ * completions. */
 #ifndef MOUNT_OPTIONS_H
 #define MOUNT_OPTIONS_H
 
@@ -19,12 +20,12 @@ struct option_row {
     enum option_id id; /* shared by rows with the same name */
     enum option_kind kind;
     unsigned takes;       /* a command's options, as a set of OPTION_IN_SET() */
-    unsigned least, most; /* how many operands a command takes */
+    unsigned least, most; /* minimum and maximum number of a command's operands */
     const char *name;     /* with its dashes */
     /* What follows "=": words separated by "|", or a description in capitals; NULL: no value. */
     const char *values;
-    /* The value if the option is not given; for an option that takes no value, the value it stands
-     * for. May be NULL. */
+    /* The value if the option is not given; for an option that takes no value, the value that it
+     * stands for. May be NULL. */
     const char *fallback;
     const char *wants; /* description of a command's operand; NULL: no operand */
 };
@@ -33,9 +34,9 @@ struct option_row {
 #define OPTION_IN_SET(row) (1u << option_place(row))
 size_t option_place(const struct option_row *row);
 
-/* Return the row that an argument names and whose kind is in `kinds` (a set of OF_KIND()),
- * preferably one that takes a value if the argument has one. *value is the text after "=", or
- * NULL. */
+/* Return the row that an argument names and whose kind is in `kinds` (a set of OF_KIND()). If there
+ * are two such rows, returns the one that takes a value if the argument has one, and otherwise the
+ * one that takes no value. *value is the text after "=", or NULL. */
 const struct option_row *option_find(const char *arg, unsigned kinds, const char **value);
 /* Return the row that was most likely meant, or NULL if no row is close. Rows of KIND_OPTION must
  * be in `takes`. */
@@ -63,7 +64,7 @@ struct mnt_options {
     struct err err;              /* why parsing failed */
 };
 
-/* Parse the arguments. Returns 0, or -EINVAL with a message in o->err. Free `o` in both cases. */
+/* Parse the arguments. Returns 0, or -errno with a message in o->err. Free `o` in both cases. */
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
 /* Add the remaining options for libfuse: fsname, subtype, default_permissions, and ro or rw.
  * Returns 0 or -ENOMEM. */

@@ -29,15 +29,16 @@
 #include "shelf/reach.h"
 #include "mount/unmount.h"
 
-/* Maximum number of times that a mount point is checked, as dead mounts may be stacked, and the
- * milliseconds between two checks of a mount that is being removed. */
+/* Maximum number of times that a mount point is checked, because dead mounts may be stacked, and
+ * the milliseconds between two checks. */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
-/* Number of bits for the minor number in the kernel's own device numbers. */
+/* Number of bits for the minor number in the kernel's internal device numbers. */
 #define KERNEL_MINOR_BITS 20
 
-/* The unmounting process's name in lists of processes, and its only descriptor besides 0 to 2. */
+/* The name of the unmounting process in lists of processes, and its only descriptor besides 0 to
+ * 2. */
 #define GUARD_NAME "auto_unmount"
 #define GUARD_FD 3
 
@@ -48,13 +49,13 @@
 static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
 {
     char model[SHOW_MAX], pid[64] = "";
-    if (d && d->status.state >= DAEMON_LEAVING) { /* it is removing its mount */
+    if (d && d->status.state >= DAEMON_LEAVING) { /* the daemon is removing its mount */
         (void)poll(NULL, 0, LOOK_AGAIN);
         return 0;
     }
     if (mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD) {
         int r = mount_take_down(m->at, true, e);
-        if (r < 0 && r != -EINVAL) /* EINVAL: another process did it */
+        if (r < 0 && r != -EINVAL) /* EINVAL: another process has removed it */
             return err_prefix(e, r, "%s: has a dead mount", shown);
         *e = (struct err){0};
         log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
@@ -75,8 +76,8 @@ static int inside(const struct mount *m, const char *shown, const char *kind, st
                    show(at, m->at, strlen(m->at)));
 }
 
-/* Check the list of mounts once. Returns 0, -errno, or 1 if a dead mount was removed and the check
- * must be repeated. */
+/* Check the list of mounts once. Returns 0, -errno, or 1 if a mount was or is being removed and the
+ * check must be repeated. */
 static int look(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -94,7 +95,7 @@ static int look(const char *path, const char *shown, struct err *e)
     return r < 0 ? r : 1;
 }
 
-/* Refuse a path into a mount of ggufs before it is resolved. */
+/* Before a path is resolved, refuse it if it leads into a mount of ggufs. */
 static int check_typed(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -111,7 +112,7 @@ static bool is_opened_already(const char *mountpoint)
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-/* Return the device of a connection, which recent kernels report; 0: unavailable. */
+/* Return the device of a connection, or 0 if the kernel is too old to report it. */
 static dev_t device_of_connection(int fd)
 {
     static const char label[] = "\nfuse_connection:";
@@ -123,9 +124,9 @@ static dev_t device_of_connection(int fd)
     return makedev(number >> KERNEL_MINOR_BITS, number & ((1U << KERNEL_MINOR_BITS) - 1));
 }
 
-/* Return the device of the mounted file system, or 0 if it is unknown, without accessing it: this
- * process would have to reply. `fd` is the session's descriptor. If mount(8) has mounted the file
- * system, *mountpoint is replaced by the real path. */
+/* Return the device of the mounted file system, or 0 if it is unknown. Does not access the file
+ * system, because this process would have to reply. `fd` is the session's descriptor. If mount(8)
+ * has mounted the file system, *mountpoint is replaced by the real path. */
 static dev_t spot_device(char **mountpoint, int fd)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
@@ -146,9 +147,9 @@ static dev_t spot_device(char **mountpoint, int fd)
     return dev;
 }
 
-/* Claim the mount point while the file system is being mounted: other processes that mount there
- * wait and then see the mount. The caller closes *claim, which may be -1. Returns 0, or -errno with
- * a message if a ggufs has been mounted there by then. */
+/* Claim the mount point while the file system is being mounted. Other ggufs processes that mount
+ * there wait until then, and so see the mount. The caller closes *claim, which may be -1. Returns
+ * 0, or -errno with a message if a ggufs has been mounted there in the meantime. */
 static int spot_claim(const char *mountpoint, int *claim, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -166,9 +167,9 @@ static int spot_claim(const char *mountpoint, int *claim, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/* Make *mountpoint (owned, replaced) a real path, and check that it is a directory that is neither a
- * mount of ggufs nor inside one. A dead mount of ggufs there is removed. A file system that mount(8)
- * has mounted (/dev/fd/N) is accepted. Call before threads are started. */
+/* Replace *mountpoint (owned) by its real path, and check that it is a directory that is neither a
+ * mount of ggufs nor inside one. A dead mount of ggufs there is removed. The path /dev/fd/N, which
+ * means that mount(8) has mounted the file system, is accepted. Call before threads are started. */
 static int spot_prepare(char **mountpoint, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -198,7 +199,7 @@ static int spot_prepare(char **mountpoint, struct err *e)
 
 /* ---- a process that unmounts after the daemon has ended ---- */
 
-/* Take another name and clear the arguments, so that programs that kill the daemon by name or
+/* Take a different name and clear the arguments, so that programs that kill the daemon by name or
  * arguments (pidof, pkill -f) do not find the guard. */
 static void take_name(void)
 {
@@ -209,8 +210,9 @@ static void take_name(void)
         (void)strncpy(program_invocation_name, GUARD_NAME, n - 1);
 }
 
-/* Drop everything shared with the daemon: its terminal, its directory, and above all its open
- * files, as /dev/fuse would keep the connection alive, and the model's file the lock. */
+/* Drop everything shared with the daemon: its terminal, its directory and, above all, its open
+ * files. An open /dev/fuse would keep the connection alive, and the model's file would keep its
+ * lock. */
 static void guard_detach(int from)
 {
     sigset_t all;
@@ -243,10 +245,10 @@ static void guard(int from, const char *mountpoint)
 
 /*
  * Start the process for -o auto_unmount, which removes the dead mount if the daemon is killed.
- * (libfuse's own process looks for the dead mount as root, which may not access an ordinary user's
- * mount, and so leaves it.) The process holds one end of a socket, and checks the mount point, an
- * absolute path, once the daemon's end *ret is closed, however the daemon ends. Call this before
- * any thread is started or much memory is allocated.
+ * (libfuse's own process looks at the dead mount as root. Root may not access the mount of an
+ * ordinary user, so that process leaves it mounted.) The new process holds one end of a socket.
+ * When the daemon's end *ret is closed, however the daemon ends, it checks the mount point, which
+ * must be an absolute path. Call this before any thread is started or much memory is allocated.
  */
 static int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
@@ -258,7 +260,8 @@ static int guard_begin(const char *mountpoint, int *ret, struct err *e)
         guard(ends[0], mountpoint);
     int r = pid < 0 ? err_set(e, -errno, "cannot start a process: %s", strerror(errno)) : 0;
     (void)close(ends[0]);
-    if (r == 0) { /* after guard_detach(), what ends this process does not end the guard */
+    /* wait for guard_detach(): after that, what ends this process does not end the guard */
+    if (r == 0) {
         char byte;
         ssize_t n;
         do
@@ -289,8 +292,10 @@ int connection_reserve(int *dead, struct err *e)
 bool connection_cut(struct fuse_session *se, int *dead)
 {
     struct pollfd p = {.fd = fuse_session_fd(se)};
-    bool lived = poll(&p, 1, 0) <= 0; /* a signal interrupts it only if nothing is reported */
-    fuse_session_exit(se); /* libfuse then does not log failing replies; its loop had reset this */
+    /* if a signal interrupts poll(2), there was nothing to report */
+    bool lived = poll(&p, 1, 0) <= 0;
+    /* so that libfuse does not log failed replies; its loop has reset this flag */
+    fuse_session_exit(se);
     while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
         ;
     (void)close(*dead);
@@ -298,8 +303,8 @@ bool connection_cut(struct fuse_session *se, int *dead)
     return lived;
 }
 
-/* libfuse polls its descriptor and takes an error, like that of a pipe without a reader, for the
- * end of the connection. */
+/* libfuse polls its descriptor. It takes an error condition, such as that of a pipe without a
+ * reader, as the end of the connection. */
 void connection_end(struct fuse_session *se)
 {
     fuse_session_unmount(se);
@@ -314,9 +319,9 @@ static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
     return read(fd, bytes, n);
 }
 
-/* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on. Without it a name on
- * a hanging disk blocks its whole directory. So the flag is added to the first reply, which
- * negotiates the protocol. */
+/* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
+ * Without this flag, one name on a hung disk blocks its whole directory. So the flag is added to
+ * the first reply, which negotiates the protocol. */
 static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 {
     struct mnt *m = mnt;
@@ -329,7 +334,7 @@ static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 
 static const struct fuse_custom_io io = {.read = read_request, .writev = write_reply};
 
-/* Answer the kernel's first request from one thread. */
+/* Answer the kernel's first request in this thread, before there are others. */
 static void first_exchange(struct fuse_session *se)
 {
     struct fuse_buf buf = {.mem = NULL};
@@ -338,9 +343,9 @@ static void first_exchange(struct fuse_session *se)
     free(buf.mem);
 }
 
-/* Set the size of the kernel's requests for files that are read in order, which only root may do.
- * With 1 MiB instead of 128 KiB sequential reads cost about half. Call this after the first exchange
- * with the kernel, which lowers an earlier setting. */
+/* Set the size of the kernel's requests for files that are read sequentially, which only root may
+ * do. With 1 MiB instead of 128 KiB, sequential reads cost about half as much. Call this after the
+ * first exchange with the kernel, because that exchange lowers an earlier setting. */
 static void set_readahead(dev_t dev, unsigned kib)
 {
     char path[64];
@@ -355,7 +360,7 @@ static void set_readahead(dev_t dev, unsigned kib)
 
 /* ---- the mount ---- */
 
-/* Make the session and mount it. From then on any signal ends the session cleanly. */
+/* Make the session and mount it. After that, any signal ends the session cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512], shown[SHOW_MAX];
@@ -382,8 +387,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-/* The user asked for a writable mount, so report at once, and again in the log, why it is
- * read-only. */
+/* If the mount is read-only although the user did not ask for that, report the reason. In
+ * the background, this is done twice: on standard error and in the log. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
@@ -415,11 +420,12 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
              facts.read_only ? ", read-only" : "");
 }
 
-/* Number of idle threads that a mount of a directory keeps. */
+/* Number of idle threads that a mount of a directory keeps for later requests. */
 #define IDLE_THREADS 10
 
-/* Serve until the session ends. An unmount is not a failure, whatever error it causes: a request
- * that is being read at that moment fails differently from the next read of the device. */
+/* Serve until the session ends. An unmount is not a failure, although it can cause different
+ * errors: a read of the device that is in progress at that moment fails differently from the next
+ * one. */
 static int loop(struct fuse_session *se, const struct mnt_options *o, bool folder)
 {
     const struct fuse_cmdline_opts *cmd = &o->cmd;
@@ -458,8 +464,9 @@ static void wait_for_child(int fd, pid_t pid)
     _exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : 1);
 }
 
-/* Begin a daemon as a child of this process. The parent stays until it reads a byte from the other
- * end of *ready; if it ends before that, the child ends with it. In the foreground *ready is -1. */
+/* Start a daemon as a child of this process. The parent stays until it reads a byte from the other
+ * end of *ready; if the parent ends before that, so does the child. In the foreground, *ready is
+ * -1. */
 static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
     int ends[2];
@@ -481,7 +488,7 @@ static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
     return 0;
 }
 
-/* Leave the terminal and let the parent end, as other processes can now see the mount and its
+/* Leave the terminal and let the parent end, because other processes can now see the mount and its
  * daemon. */
 static void leave_terminal(int *ready)
 {
@@ -497,8 +504,8 @@ static void leave_terminal(int *ready)
     *ready = -1;
 }
 
-/* Return true if the file system, which no longer has a daemon, still exists, because it is mounted
- * or, if the kernel reports that, was lazily unmounted while files were open. */
+/* Return true if the file system, which is no longer served, still exists: because it is mounted,
+ * or because it was lazily unmounted while files were open (if the kernel reports that). */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -512,8 +519,8 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
     return listed && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
 }
 
-/* End the connection and unmount. If the connection had already ended, so has the mount, and its
- * device number may already belong to another. */
+/* End the connection and unmount. If the connection had already ended, the mount has ended as well,
+ * and its device number may already belong to a different mount. */
 static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -528,7 +535,8 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
         if (!mount_is_top(&ms, one))
             (void)err_set(&e, -EBUSY,
                           "another file system is mounted over it, so it is left there");
-        else if (mount_take_down(one->at, true, &e) == -EINVAL) /* another process did it */
+        /* another process has unmounted it */
+        else if (mount_take_down(one->at, true, &e) == -EINVAL)
             e = (struct err){0};
         if (e.code)
             log_line(LOG_WARNING, "%s: %s", show(at, one->at, strlen(one->at)), e.msg);
@@ -582,10 +590,11 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
     bool signalled = signals_served();
-    /* Do not access a file system that may still be served by this thread. */
+    /* is_there() accesses the file system, so do not call it if this thread may still have to
+     * answer. */
     bool cut_off = signalled || ended != 0 || r < 0 || is_there(dev, o, m->shelf);
     r = finish(se, o, m, dev, cut_off, r, e);
-    if (r < 0 && away) /* standard error is /dev/null */
+    if (r < 0 && away) /* standard error is /dev/null by now */
         log_line(LOG_ERR, "%s: %s", show(model, o->model, strlen(o->model)), e->msg);
     return r;
 }

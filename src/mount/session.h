@@ -16,20 +16,20 @@ int mnt_run(struct mnt_options *o, struct err *e);
  * ---- the connection to the kernel ----
  *
  * Calls that wait for the disk are answered even after the session has ended. libfuse writes the
- * reply to the session's descriptor number. If that were free, the next file to be opened would get
- * it, and a reply would overwrite the start of a model. So one end of a pipe that has no reader,
- * where replies fail, keeps the number in use until the last reply.
+ * reply to the session's descriptor number. If that number were free, the next file to be opened
+ * would get it, and a reply could overwrite the start of a model. So the write end of a pipe
+ * without a reader keeps the number in use until the last reply; writing a reply to it fails.
  *
- *     connection_reserve(&dead, &e);    before mounting: there may be no descriptor later
+ *     connection_reserve(&dead, &e);    before mounting: later, no descriptor may be free
  *     connection_cut(se, &dead);        the loop has returned
  *     ... the last replies ...
  *     connection_end(se);
  */
 
-/* Set *dead to the end of such a pipe, which the caller owns. Returns 0 or -errno. */
+/* Set *dead to the write end of such a pipe, which the caller owns. Returns 0 or -errno. */
 int connection_reserve(int *dead, struct err *e);
 /* Make all of the kernel's requests fail from now on, without unmounting. *dead becomes -1. SIGPIPE
- * must be ignored (signals_begin()). Returns true if the connection had not ended before. */
+ * must be ignored (signals_begin()). Returns true if the connection had not already ended. */
 bool connection_cut(struct fuse_session *se, int *dead);
 /* Destroy the session. libfuse does not unmount, as it sees that the connection has ended. */
 void connection_end(struct fuse_session *se);

@@ -30,20 +30,21 @@
 
 /* Seconds to wait before printing a line about the wait. */
 #define LINE_AFTER 1
-/* How often to retry a busy mount that no process is seen to use. */
+/* Number of times to retry a busy mount that no process is seen to use, and the milliseconds
+ * between two tries. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
 /* Milliseconds between two checks of a daemon that should end. */
 #define LOOK_AGAIN 100
-/* Size in bytes of a line about a lost edit, with a name and a reason. */
+/* Maximum size in bytes of a line about a lost edit, with a name and a reason. */
 #define LINE_MAX_SHOWN 1024
 
 extern char **environ;
 
 /* ---- one mount ---- */
 
-/* statfs(2) always asks the daemon. For users that may not access the mount, the kernel itself
- * returns zeros. */
+/* statfs(2) always asks the daemon, except that the kernel itself returns zeros to users that may
+ * not access the mount. */
 enum mount_life mount_ask(const char *at)
 {
     struct statfs fs;
@@ -56,12 +57,14 @@ enum mount_life mount_life(const char *at, int ms)
 {
     int status = 0;
     pid_t pid = fork();
-    if (pid == 0) { /* so that a reader of the command's output does not wait for a hanging child */
+    /* close all descriptors: a reader of the command's output must not wait for a hung child */
+    if (pid == 0) {
         (void)close_range(STDIN_FILENO, ~0U, 0);
         _exit(mount_ask(at));
     }
     bool ended = pid > 0 && process_wait(pid, ms);
-    if (pid > 0 && !ended) /* it may survive for as long as the daemon hangs, so do not wait */
+    /* the child may survive as long as the daemon hangs, so do not wait for it */
+    if (pid > 0 && !ended)
         (void)kill(pid, SIGKILL);
     bool known = pid > 0 && waitpid(pid, &status, ended ? 0 : WNOHANG) == pid && WIFEXITED(status);
     return known ? (enum mount_life)WEXITSTATUS(status) : MOUNT_UNKNOWN;
@@ -123,7 +126,7 @@ struct users {
     struct buf *out;
     unsigned n;
     long pid;    /* the process being checked */
-    bool others; /* something other than this program uses it */
+    bool others; /* something other than ggufs uses the mount */
 };
 
 static bool link_is_below(const struct users *u, const char *name)
@@ -135,7 +138,7 @@ static bool link_is_below(const struct users *u, const char *name)
     return n > 0 && path_below(target, u->m->at);
 }
 
-/* Check whether a file was opened through the mount. */
+/* Return false, which ends the search, if a file was opened through the mount. */
 static bool try_file(void *arg, long number)
 {
     const struct users *u = arg;
@@ -148,8 +151,8 @@ static bool try_file(void *arg, long number)
     return id != u->m->id;
 }
 
-/* Search lines "START-END rwxp OFFSET 00:4d INODE PATH" for mappings of files in the mount, which
- * also keep it busy. */
+/* Search lines "START-END rwxp OFFSET 00:4d INODE PATH" for a mapping of a file in the mount. A
+ * mapping also keeps the mount busy. */
 static bool has_mapping(const struct users *u)
 {
     char path[64], dev[32], want[32], *line = NULL;
@@ -213,9 +216,9 @@ static bool try_process(void *arg, long pid)
 
 /*
  * Append a list of the mount's users, "process 12 (bash), process 34 (vim) and 5 more", safe to
- * print. Users are the visible processes that have an open file, a mapping, their working directory
- * or their program in the mount, and the mounts inside it. Returns true if there is a user other
- * than a ggufs, of which an --unmount has the mount open for a moment.
+ * print. Users are the mounts inside it, and the visible processes that have an open file, a
+ * mapping, their working or root directory, or their program in the mount. Returns true if there is
+ * a user other than ggufs itself, which has the mount open for a moment during an --unmount.
  */
 static bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
 {
@@ -235,7 +238,7 @@ static bool mount_users(const struct mounts *ms, const struct mount *m, struct b
 
 /* ---- other mount namespaces ---- */
 
-/* Name a process in another mount namespace that still contains the mount. */
+/* Name a process if it is in another mount namespace that still contains the mount. */
 static bool try_namespace(void *arg, long pid)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
@@ -368,11 +371,12 @@ struct target {
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
     bool said;            /* a line has reported the wait */
-    struct timespec gone; /* when its daemon was seen to go on without it; 0: not yet */
+    struct timespec gone; /* when the daemon was first seen to outlive the mount; 0: not yet */
 };
 
-/* Find a daemon that was mounted there and is still writing. Root also trusts the directory's owner,
- * whose claims affect only that directory. Its file system is not accessed, as it may hang. */
+/* Find a daemon whose mount was there and that is still writing. Root also trusts daemons of the
+ * directory's owner, whose claims affect only that directory. The directory's file system is not
+ * accessed, because it may hang. */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {
     struct statx st;
@@ -390,7 +394,8 @@ static struct daemon *find_leaving(const struct daemons *ds, const char *path)
     return NULL;
 }
 
-/* Report a mount without a visible daemon. Returns 0 if it is dead. */
+/* Explain why a mount without a visible daemon cannot be unmounted. Returns 0 if the mount is dead
+ * and so can be unmounted. */
 static int without_daemon(const struct mount *m, struct err *e)
 {
     char name[PROCESS_NAME_MAX];
@@ -424,7 +429,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
 
 /* ---- steps ---- */
 
-/* Print a line if this takes long. */
+/* Print a line, but only once, if the wait is long. */
 static void say_waiting(struct target *t, const char *does)
 {
     if (t->said || !when_past(&t->begin, LINE_AFTER))
@@ -438,13 +443,13 @@ static void say_writing(void *arg)
     say_waiting(arg, "is still writing edits");
 }
 
-/* Have pending edits written first, so that an error can still be reported. Returns -EPIPE if the
- * daemon was killed. */
+/* Have pending edits written before the unmount, so that an error can still be reported. Returns
+ * -EPIPE if the daemon was killed. */
 static int write_pending(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
     int r = daemon_ask(t->daemon, "sync", &said, say_writing, t, e);
-    if (r == -ESHUTDOWN) { /* another process unmounted it */
+    if (r == -ESHUTDOWN) { /* another process has unmounted it */
         *e = (struct err){0};
         return 0;
     }
@@ -453,8 +458,8 @@ static int write_pending(struct target *t, struct err *e)
                : r;
 }
 
-/* Retry for a while to unmount a busy mount, unless a program other than ggufs is seen to use it.
- * Returns 0 if it was unmounted. */
+/* Try for a while to unmount a busy mount, but stop if something other than ggufs is seen to use
+ * it. Returns 0 if the mount is no longer there. */
 static int busy(const struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf users = BUF_INIT;
@@ -476,11 +481,11 @@ static int busy(const struct target *t, struct err *e)
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-/* Unmount. A dead mount is unmounted even if it is in use, as its users' calls fail. */
+/* Unmount. A dead mount is unmounted even if it is in use, because its users' calls fail anyway. */
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
-    if (r < 0 && !mount_is_there(t->mount->dev)) { /* another process unmounted it */
+    if (r < 0 && !mount_is_there(t->mount->dev)) { /* another process has unmounted it */
         *e = (struct err){0};
         return 0;
     }
@@ -491,7 +496,8 @@ static int take_down(const struct target *t, struct err *e)
     return r;
 }
 
-/* Report the daemon's lines, made safe to print: edits in `lost`, backups in the log. */
+/* Report the lines that the daemon sent, made safe to print: lost edits in `lost`, backups in the
+ * log. */
 static void tell(const char *shown, const struct daemon_status *s, struct buf *lost)
 {
     char line[LINE_MAX_SHOWN];
@@ -536,8 +542,8 @@ static int lives_on(struct target *t, struct err *e)
     return 1;
 }
 
-/* Wait until the daemon has ended or only has to exit. Returns 1 if it continues to serve
- * elsewhere. */
+/* Wait until the daemon has ended or has nothing left to do but exit. Returns 0, 1 if it continues
+ * to serve in another mount namespace, or -errno. */
 static int wait_for_end(struct target *t, struct err *e)
 {
     struct daemon *d = t->daemon;
@@ -554,7 +560,7 @@ static int wait_for_end(struct target *t, struct err *e)
     return r;
 }
 
-/* Wait until the daemon has ended, and get its outcome. */
+/* Wait until the daemon has ended, and report its outcome. */
 static int last_words(struct target *t, struct buf *lost, struct err *e)
 {
     const struct daemon_status *s = &t->daemon->status;
@@ -570,7 +576,7 @@ static int last_words(struct target *t, struct buf *lost, struct err *e)
     return 0;
 }
 
-/* Return true if a bind mount of it remains, so that the daemon continues. */
+/* Check for a bind mount of the file system, which keeps the daemon running, and log it. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
     CLEANUP(mounts_free) struct mounts ms;

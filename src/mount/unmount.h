@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes and removes mounts of ggufs; --list and --unmount. Call mnt_list() and mnt_unmount() before
- * threads are started.
+ * Probes and removes mounts of ggufs; --list and --unmount. Call mnt_list() and mnt_unmount()
+ * before threads are started.
  */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H
@@ -18,10 +18,10 @@ enum mount_life {
     MOUNT_UNKNOWN, /* no answer in time, or this user may not access it */
 };
 
-/* Time limit in milliseconds for probing one mount or a whole list. */
+/* Time limit in milliseconds for probing one mount or a whole list of mounts. */
 #define MOUNT_ANSWER_MS 2000
-/* Probe the file system at `at` for at most `ms` milliseconds, in a process of its own, because a
- * call cannot be abandoned if a daemon hangs. */
+/* Probe the file system at `at` for at most `ms` milliseconds, in a separate process, because a
+ * call to a daemon that hangs cannot be abandoned. */
 enum mount_life mount_life(const char *at, int ms);
 /* Do the same in this process, waiting for as long as it takes. */
 enum mount_life mount_ask(const char *at);
@@ -30,30 +30,30 @@ enum mount_life mount_ask(const char *at);
 bool mount_is_there(dev_t dev);
 
 /* Unmount the mount at `at`, a real path: directly if run by root, otherwise with fusermount3. With
- * `lazy`, a mount that is in use is unmounted as well. */
+ * `lazy`, even a mount that is in use is unmounted. */
 int mount_take_down(const char *at, bool lazy, struct err *e);
 
 /*
  * Append a line for each mount, "MODEL on MOUNTPOINT, read-write, process 12", or with `json` an
- * array of objects. The mounts come first; daemons without one follow, which are still writing or
- * are mounted in another mount namespace.
+ * array of objects. The mounts come first. Daemons without a mount here follow; they are still
+ * writing, or their mount is in another mount namespace.
  *
- *     mountpoint, model   texts
+ *     mountpoint, model   paths
  *     mode                "rw" or "ro"
  *     reason              why it is read-only; null if it is read-write or the reason is unknown
- *     pid of the daemon; null if it is not visible
- *     user                numeric id of the mount's owner; null if not known
+ *     pid                 the daemon's process; null if it is not visible
+ *     user                numeric id of the mount's owner; null if unknown
  *     state               "alive"; "dead": the daemon was killed; "ending": unmounted but still
- *                         writing; "hidden": mounted elsewhere; "stopped": the daemon is;
- *                         "unknown": no answer in time, or it is another user's
+ *                         writing; "hidden": mounted elsewhere; "stopped": the daemon is stopped;
+ *                         "unknown": no answer in time, or the mount is another user's
  *
  * A mount is probed only if its daemon cannot be seen.
  */
 int mnt_list(bool json, struct buf *out, struct err *e);
 
 /* Write pending edits, unmount, and wait until the daemon has ended. `lost` gets lines about edits
- * that are not in the file. Returns 0, or -errno with either the daemon's error or the reason why it
- * is still mounted. */
+ * that are not in the file. Returns 0, or -errno with either the daemon's error or the reason why
+ * it is still mounted. */
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
 
 #endif
