@@ -618,7 +618,7 @@ static CU_TestInfo tests[] = {
     {"a file that changed is not replaced, up to the last moment", test_stale},
     {"a file that came after a failed edit stays", test_replaced_between},
     {"a backup is complete or absent", test_backup},
-    {"a backup that cannot be made is refused at once", test_backup_refused},
+    {"a backup that cannot be made is refused before any change", test_backup_refused},
     {"an edit that changes nothing needs no backup", test_backup_same},
     {"the new file is locked before it gets the name", test_lock},
     {"hard links are not broken unless asked", test_links},

@@ -289,10 +289,10 @@ static void test_refused(void)
 static CU_TestInfo tests[] = {
     {"the bytes of a shape, or why it cannot be", test_shapes},
     {"space of a log is taken at its end, with the phase", test_taken},
-    {"a pipe is no log", test_no_log},
-    {"random pieces over others, as an array of bytes", test_random},
-    {"without a content everything is the base's", test_base},
-    {"a content that covers its tensor", test_whole},
+    {"a pipe is not a log", test_no_log},
+    {"random pieces over earlier ones, compared with an array of bytes", test_random},
+    {"without content, all bytes are those of the base", test_base},
+    {"content that covers the whole tensor", test_whole},
     {"pieces that are refused", test_refused},
     CU_TEST_INFO_NULL,
 };

@@ -326,7 +326,7 @@ static CU_TestInfo tests[] = {
     {"NaN and infinities are counted and left out", test_not_finite},
     {"zeros of either sign are one value", test_zeros},
     {"dead rows and columns, and the first of several largest values", test_spread},
-    {"a text has its size, whatever the numbers are", test_text_size},
+    {"a text has the announced size for any numbers", test_text_size},
     {"units of a picture are short", test_picture_units},
     {"values of pixels", test_picture_pixels},
     {"results are kept by state", test_kept},

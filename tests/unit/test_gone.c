@@ -154,7 +154,7 @@ static void test_huge(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a file truncated meanwhile gives EIO, and other reads succeed", test_cut_behind},
+    {"a file truncated while the tree is open gives EIO, and other reads succeed", test_cut_behind},
     {"an incomplete download", test_partial},
     {"the maximum number of values", test_huge},
     CU_TEST_INFO_NULL,

@@ -1091,7 +1091,7 @@ static CU_TestInfo tests[] = {
     {"only the difference is stored, and once", test_small},
     {"an edit over the limit is refused", test_too_large},
     {"the last N states of a model are kept", test_keep},
-    {"a clock that goes back", test_clock},
+    {"a clock that is set back", test_clock},
     {"thousands of edits stay within the limits", test_many},
     {"numbers continue after a clear", test_clear},
     {"all models together stay within the limit", test_all_models},
@@ -1111,7 +1111,7 @@ static CU_TestInfo tests[] = {
     {"links in place of our directories are not followed", test_links},
     {"a missing home", test_missing},
     {"a directory that is removed while it is open", test_folder_removed},
-    {"a directory that is removed meanwhile", test_folder_removed_meanwhile},
+    {"a directory that is removed during an edit", test_folder_removed_meanwhile},
     CU_TEST_INFO_NULL,
 };
 

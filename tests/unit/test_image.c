@@ -408,7 +408,7 @@ static CU_TestInfo tests[] = {
     {"an image without the reserve", test_reserve},
     {"an image without the reserve or tensors", test_reserve_alone},
     {"a reserve's key in version 1", test_reserve_of_version_1},
-    {"tensors in another order", test_order},
+    {"tensors in a different order", test_order},
     {"a tensor without values", test_unknown},
     {"missing bytes", test_missing},
     {"values in a 16-bit form", test_values},

@@ -26,7 +26,7 @@ static const struct script scripts[] = {
      "size A 7; stat a.name 7; flush A; read A 'a draft'; size A 7; text a.name 'a draft\n';"
      "stat a.name 8; close A",
      "a.name:string=a draft " A_COUNT A_OTHER A_LIST},
-    {"the last newline of a string is not part of it, others are", NULL,
+    {"the last newline of a string is not part of it, but earlier ones are", NULL,
      "put a.name 'new\n\n'; text a.name 'new\n\n'; put a.new '\n'; text a.new '\n'",
      "a.name:string=new, " A_COUNT A_OTHER A_LIST "a.new:string= "},
     {"a write in the middle keeps what is around it", NULL,
@@ -102,7 +102,7 @@ static const struct script scripts[] = {
      "open A a.list w append; open B a.list w append; write A '4\n'; write B '5\n';"
      "write A '6\n'; close A; close B",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4,5,6 "},
-    {"a reader keeps what it opened, the next one sees the new text", NULL,
+    {"a reader keeps what it opened; the next reader sees the new text", NULL,
      "open R a.name r; read R 'one\n'; put a.name 'new'; open S a.name r; read S 'new\n';"
      "close R; close S",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
@@ -180,7 +180,7 @@ static const struct script scripts[] = {
      "close A =EINVAL; text a.count '7\n'; open A a.count w trunc; mv a.count .x; mv .x a.count;"
      "write A '9'; close A; text a.count '9\n'; gone .x",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a text that was extended is not a whole one, a shortened one is", NULL,
+    {"a text that was extended is not a whole text; a shortened one is", NULL,
      "open A a.count w trunc; trunc A 3; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
      "write A '1'; trunc A 1; write A 'x' =EINVAL; close A =EINVAL; open A a.count w trunc;"
      "write A '12'; trunc A 1; write A 'x' 1 =EINVAL; close A =EINVAL; text a.count '7\n'",
@@ -380,7 +380,7 @@ static const struct script scripts[] = {
      "gone a.tags:u8; open A a.new:u8 w creat; size A 0; stat a.new:u8 0; gone a.new:u16; close A;"
      "gone a.new:u8 a.new; put .h x; type .h u8; text .h:u8 x; gone .h:u16; fsync",
      UNCHANGED "a.tags:array[u8]=1,2 "},
-    {"a key is given another type between two writes of a program", NULL,
+    {"a key is given a different type between two writes of a program", NULL,
      "open A a.count rw; write A 9; flush A; type a.count u64; write A 1; close A; typed a.count "
      "u64;"
      "fsync",
@@ -392,7 +392,7 @@ static const struct script scripts[] = {
     {"an empty helper that was closed once empties the key that it is renamed over", NULL,
      "open T .t w creat; flush T; mv .t a.name; text a.name '\n'; close T; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
-    {"texts that are refused at once, and writes that change nothing", NULL,
+    {"texts that are refused immediately, and writes that change nothing", NULL,
      "put a.count '  \n' =EINVAL; put a.count '99999999999\n' =ERANGE; open A a.name rw;"
      "write A ''; trunc A 4; close A; put a.name ''; open A a.name w trunc; close A;"
      "truncate a.name 2000000000 =EFBIG; fsync",

@@ -123,12 +123,12 @@ static const struct script scripts[] = {
      "text a.count '7\n'; file " UNCHANGED "; open B a.count w trunc; write B '9'; & flush B;"
      "rm a.other; gone a.other; put .x 'helper'; go; wait; wait; release A; release B; fsync",
      "a.name:string=new a.count:u32=9 " A_LIST},
-    {"edits that come meanwhile are one write afterwards", "sync",
+    {"edits that come during a write are written together after it", "sync",
      "put a.name 'two'; hold; & fsync; held; put a.name 'three'; put a.name 'four';"
      "mv a.count a.x; mv a.x a.amount; file " UNCHANGED
      "; go; wait; text a.name 'four\n'; file a.name:string=two " A_COUNT A_OTHER A_LIST "; fsync",
      "a.name:string=four a.amount:u32=7 " A_OTHER A_LIST},
-    {"a copy that fails loses what it copied, and what came since", "sync",
+    {"a copy that fails loses what it copied, and what was accepted since", "sync",
      "put a.name 'lost'; put a.new '5'; hold; & fsync; held; put a.count '9'; rm a.other; go EIO;"
      "wait =EIO; text a.name 'one\n'; gone a.new; text a.count '7\n'; refused a.count; logged "
      "a.count;"
@@ -190,7 +190,7 @@ static const struct script scripts[] = {
      "hold; open A a.name w trunc; write A 'new'; & flush A; held; interrupt; wait =EINTR;"
      "go EIO; release A; fsync =EIO; refused a.name; text a.name 'one\n'; fsync",
      UNCHANGED},
-    {"what others have also edited is written after a signal", "close",
+    {"what other programs have also edited is written after a signal", "close",
      "hold; open A a.name w trunc; write A 'new'; & flush A; held; open B a.count w trunc;"
      "write B '9'; & flush B; open C a.other w trunc; write C '10'; & flush C; interrupt; go;"
      "wait; wait; wait =EINTR; release A; release B; release C; fsync",

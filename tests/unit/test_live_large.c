@@ -13,7 +13,7 @@ static const struct script scripts[] = {
      "file "
      "a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST "; fsync; put a.count x =EINVAL",
      "d:I8:8=abcdefgh " B "c:I8:4=WXYZ " BIG},
-    {"a large model is written automatically after some time", "tensors large auto",
+    {"a large model is written automatically after a while", "tensors large auto",
      "put a.name two; later 20; hold; put a.count 9; put a.other 10; held; text a.other '10\n'; go;"
      "fsync; file a.name:string=two a.count:u32=9 a.other:u32=10 " A_LIST,
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},

@@ -19,7 +19,7 @@ static const struct script scripts[] = {
     {"a renamed key", NULL,
      "mv a.count a.amount; fsync; logged 'a.count: renamed to a.amount; '; quiet",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
-    {"a key renamed and changed at once", "sync",
+    {"a key renamed and changed in one edit", "sync",
      "mv a.count a.amount; put a.amount '9'; fsync;"
      "logged 'a.count: renamed to a.amount; a.amount: u32, 4 -> 4 bytes; '; quiet",
      A_NAME "a.amount:u32=9 " A_OTHER A_LIST},
@@ -45,11 +45,11 @@ static const struct script scripts[] = {
     {"a removed tensor", "tensors", "trmdir a; fsync; logged 'tensors/a: removed; '; quiet", B C Z},
     {"a renamed tensor", "tensors", "tmv a d; fsync; logged 'tensors/a: renamed to d; '; quiet",
      "d:I8:8=abcdefgh " B C Z},
-    {"a tensor renamed and changed at once", "tensors sync",
+    {"a tensor renamed and changed in one edit", "tensors sync",
      "tmv a d; tput d/raw ABCDEFGH; fsync;"
      "logged 'tensors/a: renamed to d; tensors/d: 8 bytes; '; quiet",
      "d:I8:8=ABCDEFGH " B C Z},
-    {"a tensor with another shape", "tensors",
+    {"a tensor with a different shape", "tensors",
      "tput b/shape '6\n'; fsync; logged 'tensors/b: 0 bytes; '; quiet",
      A "b:F32:6=1,2,3,4,5,6 " C Z},
     {"a refused tensor", "tensors",

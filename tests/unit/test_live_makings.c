@@ -17,7 +17,7 @@ static const struct script scripts[] = {
      "tmkdir n; topen A n/f32 creat w; write A x " FAR " =EFBIG; release A; tput n/raw abcd;"
      "tput n/type I8; tput n/shape 4; fsync; ttext n/raw abcd",
      MODEL "n:I8:4=abcd "},
-    {"a view that was refused is removed: the others make the tensor", "tensors",
+    {"a view that was refused is removed: the other views make the tensor", "tensors",
      "tmkdir n; topen A n/f32.npy creat rw trunc; tnpy A 2 '1 2'; close A; topen A n/f32 creat w;"
      "write A x " FAR " =EFBIG; release A; fsync =EFBIG; terror n 'long'; trm n/f32; fsync;"
      "tvalues n/f32 '1 2'",

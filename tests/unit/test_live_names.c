@@ -20,7 +20,7 @@ static const struct script scripts[] = {
      "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; rm a.count; fsync; put "
      "a.count 5; fsync",
      A_NAME "a.count:u64=5 " A_OTHER A_LIST},
-    {"a removal that is not written, and the key created again with another type", "sync",
+    {"a removal that is not written, and the key created again with a different type", "sync",
      "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; type a.count u8; fsync; put "
      "a.count 5; fsync",
      A_NAME "a.count:u8=5 " A_OTHER A_LIST},
@@ -43,29 +43,29 @@ static const struct script scripts[] = {
          A_LIST "; go EIO;"
      "wait =EIO; shown " A_NAME A_OTHER A_LIST "; gone a.count; fsync",
      A_NAME A_OTHER A_LIST},
-    {"a removed key is hidden at once and goes at the next fsync", NULL,
+    {"a removed key is hidden immediately, and removed from the file at the next fsync", NULL,
      "rm a.count; gone a.count; list a.name a.other a.list; rm a.count =ENOENT; fsync; file " A_NAME
          A_OTHER A_LIST "; shown " A_NAME A_OTHER A_LIST,
      A_NAME A_OTHER A_LIST},
-    {"a removal goes with the next edit of another key", "auto close",
+    {"a removal is written with the next edit of another key", "auto close",
      "rm a.count; put a.name 'new'; file a.name:string=new " A_OTHER A_LIST,
      "a.name:string=new " A_OTHER A_LIST},
     {"all that can be removed", NULL,
      "rm a.name; rm a.count; rm a.other; rm a.list; list; fsync; list; shown ", ""},
-    {"a key that comes back at once has its type and place", NULL,
+    {"a key that comes back immediately has its type and place", NULL,
      "rm a.count; put a.count '5'; typed a.count u32; list a.name a.count a.other a.list; fsync",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
     {"a key that comes back later in the mount has its type and place", NULL,
      "type a.count u64; rm a.count; fsync; put a.count '5'; typed a.count u64; fsync;"
      "list a.name a.count a.other a.list",
      A_NAME "a.count:u64=5 " A_OTHER A_LIST},
-    {"a key that comes back in another mount is a new one", NULL,
+    {"a key that comes back in a later mount is a new one", NULL,
      "rm a.count; reopen; put a.count '-5'; typed a.count i32",
      A_NAME A_OTHER A_LIST "a.count:i32=-5 "},
     {"the first and the last come back", NULL,
      "rm a.name; rm a.list; fsync; put a.list '9'; put a.name 'new'; fsync",
      "a.name:string=new " A_COUNT A_OTHER "a.list:array[i32]=9 "},
-    {"all keys come back in another order, one by one", NULL,
+    {"all keys come back in a different order, one by one", NULL,
      "rm a.list; fsync; rm a.name; fsync; rm a.other; fsync; rm a.count; fsync; put a.count '7';"
      "fsync; put a.list '[1,2,3]'; fsync; put a.name 'one'; fsync; put a.other '8'; fsync",
      UNCHANGED},
@@ -229,7 +229,7 @@ static const struct script scripts[] = {
      A_NAME A_OTHER A_LIST},
 
     /* Removed keys return to their own places, in any order. */
-    {"three keys come back in another order", NULL,
+    {"three keys come back in a different order", NULL,
      "rm a.name; rm a.count; rm a.other; fsync; put a.other '18'; put a.count '17';"
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},

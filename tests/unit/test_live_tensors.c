@@ -11,7 +11,7 @@
 #define BYTES_60 "012345678901234567890123456789012345678901234567890123456789"
 
 static const struct script scripts[] = {
-    {"mv: a tensor has another name, and its bytes", "tensors",
+    {"mv: a tensor has its new name, and its bytes", "tensors",
      "tlist . 'a b c z'; tmv a d; tlist . 'd b c z'; ttext d/raw 'abcdefgh'; tgone a; fsync;"
      "tfile d:I8:8=abcdefgh " B C "; tmv d a; tmv b b; tmv d e =ENOENT; tmv a b =ENOTEMPTY;"
      "tmvnew a b =EEXIST; tmvnew a a =EEXIST; tmv a % =EINVAL; tmv a x%zz =EINVAL; tmv none x "
@@ -151,7 +151,7 @@ static const struct script scripts[] = {
      "put a.name two; tput a/raw ABCDEFGH; tmv c k; fsync; shown a.name:string=two a.count:u32=7 "
      "a.other:u32=8 a.list:array[i32]=1,2,3 ",
      "a:I8:8=ABCDEFGH " B "k:I8:4=wxyz " Z},
-    {"in place: bytes that others read change", "tensors inplace",
+    {"in place: bytes that other programs read change", "tensors inplace",
      "topen A a/raw r; topen B b/f32 r; tput a/raw ABCDEFGH; fsync; read A ABCDEFGH;"
      "tfloats b/f32 '6 5 4 3 2 1'; fsync; ttext a/raw ABCDEFGH; close A; close B",
      "a:I8:8=ABCDEFGH " BA "6,5,4,3,2,1 " C},
@@ -168,19 +168,19 @@ static const struct script scripts[] = {
      "ttext z/raw 'XAB.{4092}one.{4092}two.{4095}Z.{7710}Y'; fsync; topen A z/raw w; write A @ 5; "
      "close A; ttext z/raw 'XAB..@.{4089}one.{4092}two.{4095}Z.{7710}Y'",
      A B "c:I8:4=wxyz z:I8:20000=XAB..@.{4089}one.{4092}two.{4095}Z.{7710}Y "},
-    {"parts of a tensor that has another name and shape", "tensors",
+    {"parts of a tensor that has a new name and shape", "tensors",
      "put a.name two; topen A z/raw rw; write A one 10; close A; tmv z y; tput y/shape '2 10000';"
      "ttext y/raw '.{10}one.{19987}'; topen A y/raw rw; write A two 13; close A; fsync;"
      "ttext y/raw '.{10}onetwo.{19984}'",
      A B "c:I8:4=wxyz y:I8:2x10000=.{10}onetwo.{19984} "},
-    {"in place: parts that others still read", "tensors inplace",
+    {"in place: parts that other programs still read", "tensors inplace",
      "topen A z/raw r; topen B z/raw w; write B one 4095; close B; fsync; ttext z/raw "
      "'.{4095}one.{15902}'; topen C z/raw r; topen B z/raw w; write B 1 0; write B 2 19999; close "
      "B;"
      "fsync; ttext z/raw '1.{4094}one.{15901}2'; tput c/raw WXYZ; fsync; close A; close C;"
      "topen B z/raw w; write B 3 0; close B; fsync",
      A B "c:I8:4=WXYZ z:I8:20000=3.{4094}one.{15901}2 "},
-    {"in place: another length is refused", "tensors inplace sync",
+    {"in place: a different length is refused", "tensors inplace sync",
      "tput b/type F16 =EOPNOTSUPP; ttext b/type 'F32\n'; put a.name two; fsync; tmkdir n;"
      "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z n'",
      A B C},
@@ -219,7 +219,7 @@ static const struct script scripts[] = {
      "ttext z/raw 'A.{9999}B.{9999}'; tpoke A 80 '1000'; close A =ERANGE;"
      "ttext z/raw 'A.{9999}B.{9999}'",
      A B "c:I8:4=wxyz z:I8:20000=A.{9999}B.{9999} "},
-    {"an .npy of another shape, and one that is refused after it", "tensors",
+    {"an .npy of a different shape, and one that is refused after it", "tensors",
      "topen A b/f32.npy rw trunc; tnpy A '3, 1' '7 8 9'; close A; tvalues b/f32 '7 8 9';"
      "ttext b/shape '3 1\n'; topen A c/f32.npy rw trunc; tnpy A '2, 3' '1 2 3 4 5 6'; flush A;"
      "ttext c/shape '2 3\n'; tpoke A 128 '0.5'; close A =ERANGE; ttext c/shape '2 3\n';"
@@ -281,7 +281,8 @@ static const struct script scripts[] = {
      "read A 123; size A 3; tnode B w =ESTALE; tnode B r; read B 123; close B; tput n/raw 456;"
      "read A 123; ttext n/raw 456; close A",
      A B C "n:I8:3=456 "},
-    {"a new tensor whose name is taken keeps its bytes, and is added by another name", "tensors",
+    {"a new tensor whose name is taken keeps its bytes, and is added under a different name",
+     "tensors",
      "trmdir a; trmdir b; trmdir c; trmdir z; tmkdir a; tput a/type I8; tput a/shape 3;"
      "topen A a/raw creat w; write A 123; fsync =EPERM; topen B a/raw r; close A; fsync =EEXIST;"
      "read B 123; tmv a n; terror n 'already exists'; fsync; ttext n/raw 123; read B 123; close B;"
@@ -404,7 +405,7 @@ static const struct script scripts[] = {
      "tlist . 'a b c z'; ttext a/raw abcdefgh; ttext c/raw wxyz; terror a 'cannot copy the "
      "tensors'; terror c 'the edit before it failed'; fsync",
      A B C},
-    {"a part over one that in the end was not written is another version", "tensors sync",
+    {"a part over one that in the end was not written is a new version", "tensors sync",
      "topen A z/raw w; write A one 0; close A; hold; & fsync; held; topen A z/raw w;"
      "write A two 10000; close A; ttext z/raw 'one.{9997}two.{9997}'; topen A z/raw r; tnote A; "
      "close A;"
@@ -478,7 +479,7 @@ static const struct script scripts[] = {
      "trunc; write A 2 5 =EINVAL; write A 2 5 =EINVAL; write A 2 5000 =EINVAL; terror b 'longer'; "
      "trunc A 0; write A '6\n' 0; close A; topen A b/type w; write A '' 0; close A",
      A "b:F32:6=1,2,3,4,5,6 " C},
-    {"what of a new tensor is not there", "tensors",
+    {"what a new tensor does not have", "tensors",
      "tmkdir n; tgone n/raw; tgone n/none; trm n/raw =ENOENT; tput n/offset 1; trm n/offset; trm "
      "n/offset =ENOENT; tput n/type I8; tforgive n; terror n 'not whole yet'; trm n/type; tput "
      "n/shape 1; tput n/raw x; trm n/shape; fsync; terror n 'lacks'; trmdir n",

@@ -6,7 +6,7 @@
 #include "script.h"
 
 static const struct script scripts[] = {
-    {"an undo takes back the last edits, another undo takes back the first",
+    {"an undo takes back the last edits; a second undo takes back the first",
      "history auto close sync",
      "put a.name 'two'; put a.count '9'; fsync; undo; text a.name 'one\n'; text a.count '7\n';"
      "file " UNCHANGED "; said 'back to state 1: changed a.name'; undo; text a.name 'two\n';"
@@ -18,7 +18,7 @@ static const struct script scripts[] = {
      "typed a.other u32; typed a.count u32; gone a.amount; gone b.new; put a.count '10'; fsync;"
      "typed a.count u32",
      A_NAME "a.count:u32=10 " A_OTHER A_LIST},
-    {"keys come back to their places, later ones after them", "history close",
+    {"keys come back to their places, and later keys follow them", "history close",
      "put b.one '1'; put b.two '2'; undo; put b.x '3'; undo 2;"
      "list a.name a.count a.other a.list b.one b.two; put b.four '4';"
      "list a.name a.count a.other a.list b.one b.two b.four; rm b.one; fsync; put b.one '5';"

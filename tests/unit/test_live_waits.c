@@ -3,10 +3,10 @@
 #include "script.h"
 
 static const struct script scripts[] = {
-    {"a signal to a request that waits for a write begun by others", "sync",
+    {"a signal to a request that waits for a write begun by other programs", "sync",
      "put a.name two; hold; & fsync; held; & fsync; interrupt; go; wait; wait =EINTR; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a signal to the request that began a write that others wait for", "close",
+    {"a signal to the request that began a write that other programs wait for", "close",
      "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first;"
      "wait =EINTR; go; wait; release A; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
@@ -18,7 +18,8 @@ static const struct script scripts[] = {
      "put .c two; put .d two; hold; & mv .c a.name; held; & mv .d a.name; interrupt; go; wait;"
      "wait =EINTR",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"no room for an edit: it is refused, each later fsync and close says so, others stay", "sync",
+    {"no room for an edit: it is refused, each later fsync and close says so, other edits stay",
+     "sync",
      "put a.name two; full; open A a.count w trunc; open B a.count w; write A 9; flush A =ENOSPC; "
      "refused a.count;"
      "fsync A =ENOSPC; flush A =ENOSPC; fsync B =ENOSPC; close B; close A =ENOSPC; good a.name;"
@@ -52,7 +53,7 @@ static const struct script scripts[] = {
      "put a.name two; put .c 12; hold; & fsync; held; mv .c a.count; go EIO; wait =EIO;"
      "text a.name 'one\n'; text .c 12; text a.count '7\n'; fsync; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"no room for bytes of one tensor: those of another stay", "tensors sync",
+    {"no room for the bytes of one tensor: those of another tensor stay", "tensors sync",
      "tput c/raw WXYZ; topen A a/raw w; write A X; full; topen B a/raw w; flush A =ENOSPC;"
      "terror a 'are free'; release A; release B; ttext a/raw abcdefgh; ttext c/raw WXYZ; full no; "
      "fsync",

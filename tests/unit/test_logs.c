@@ -181,7 +181,7 @@ static void test_extents(void)
 static CU_TestInfo tests[] = {
     {"a log is shared as long as it is needed", test_shared},
     {"a log that is large, long or a journal is not extended", test_given_up},
-    {"random extents, as an array of bytes", test_extents},
+    {"random extents, compared with an array of bytes", test_extents},
     CU_TEST_INFO_NULL,
 };
 

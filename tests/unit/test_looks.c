@@ -131,7 +131,7 @@ static void test_begins_meanwhile(void)
 
 static CU_TestInfo tests[] = {
     {"files are checked in turn", test_in_turn},
-    {"editing begins meanwhile", test_begins_meanwhile},
+    {"editing begins during a check", test_begins_meanwhile},
     CU_TEST_INFO_NULL,
 };
 

@@ -516,7 +516,7 @@ static CU_TestInfo tests[] = {
     {"a view is read", test_read},
     {"its drafts are released once it is written", test_released},
     {"fsync of the directory waits for it", test_synced},
-    {"and for a tensor that is made meanwhile", test_synced_with_another},
+    {"and for a tensor that is made while the first one is judged", test_synced_with_another},
     {"it is looked up as it becomes a tensor", test_looked_up},
     {"a view is unlinked", test_unlink},
     {"a view is created", test_create},

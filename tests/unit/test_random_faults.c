@@ -382,7 +382,7 @@ static void test_random(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"names stay consistent whatever the outcome of writes", test_random},
+    {"names stay consistent whether writes succeed or fail", test_random},
     CU_TEST_INFO_NULL,
 };
 

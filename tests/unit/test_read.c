@@ -489,7 +489,7 @@ static CU_TestInfo tests[] = {
     {"info is safe for a terminal", test_info},
     {"info describes the model", test_info_all},
     {"check reports faults", test_check},
-    {"a large answer is not copied", test_large},
+    {"a large reply is not copied", test_large},
     CU_TEST_INFO_NULL,
 };
 

@@ -449,7 +449,7 @@ static CU_TestInfo tests[] = {
     {"a torn header reads as the new one through the journal", test_overlay},
     {"a model is read while another process edits it in place", test_read_beside_editor},
     {"while the model is edited, no line suggests removing a journal", test_held_by_editor},
-    {"only files of ours are swept", test_sweep},
+    {"only our own files are swept", test_sweep},
     {"only one process writes", test_open},
     {"names beside the model fit and differ", test_names},
     CU_TEST_INFO_NULL,

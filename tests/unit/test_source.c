@@ -174,7 +174,7 @@ static CU_TestInfo tests[] = {
     {"a file, also one that is truncated while it is read", test_file},
     {"objects that are not regular files", test_no_file},
     {"a header over the limit is refused unread", test_header_limit},
-    {"a medium that fails is EIO", test_medium},
+    {"a medium that fails gives EIO", test_medium},
     {"little is read beyond the header", test_ahead},
     {"names in lines are escaped and shortened", test_names_in_lines},
     CU_TEST_INFO_NULL,

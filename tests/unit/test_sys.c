@@ -164,7 +164,7 @@ static void test_moves(void)
 
 static CU_TestInfo tests[] = {
     {"errors are negative and leave outputs untouched", test_errors},
-    {"all bytes are read and written, or it is an error", test_whole},
+    {"all bytes are read and written, or the call fails", test_whole},
     {"short and interrupted calls are continued", test_again},
     {"a directory is listed whole, or until the callback stops", test_list},
     {"ranges, names and locks of the kernel", test_moves},

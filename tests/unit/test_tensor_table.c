@@ -481,7 +481,7 @@ static CU_TestInfo tests[] = {
     {"a removed tensor immediately disappears from every view of the model", test_removed_at_once},
     {"the model is truncated while an edit is shown", test_cut_while_shown},
     {"the model is truncated below a draft", test_cut_below_draft},
-    {"many tensors are shown at once", test_many},
+    {"many tensors are written before any is read", test_many},
     {"planned again: the same content, the same node", test_planned_again},
     {"bytes in the journal but not in the model", test_unfinished},
     {"a new tensor is lost beside one that is open", test_lost_beside},

@@ -178,7 +178,7 @@ static CU_TestInfo tests[] = {
     {"a type is shown", test_type_shown},
     {"shape", test_shape},
     {"shape of a scalar", test_scalar},
-    {"another shape of a tensor", test_reshape},
+    {"a different shape of a tensor", test_reshape},
     CU_TEST_INFO_NULL,
 };
 

@@ -481,7 +481,7 @@ static CU_TestInfo tests[] = {
     {"a changed string must be UTF-8", test_changed_bytes},
     {"unchanged elements keep their bytes", test_array_unchanged},
     {"unchanged inner arrays keep their bytes and types", test_nested_unchanged},
-    {"an old value of another type is ignored", test_retype},
+    {"an old value of a different type is ignored", test_retype},
     CU_TEST_INFO_NULL,
 };
 

@@ -447,7 +447,7 @@ static CU_TestInfo tests[] = {
     {"open files", test_open_files},
     {"a read that was stopped", test_stopped},
     {"lines of tensors", test_lines},
-    {"large answers", test_large},
+    {"large replies", test_large},
     {"attributes", test_attributes},
     {"states of the mount", test_states},
     {"the reserve", test_reserve},

@@ -607,14 +607,14 @@ static void test_owners_at_a_time(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"others close, write and replace a view that is judged", test_asked},
-    {"the mount ends while they wait", test_asked_at_the_end},
+    {"other programs close, write and replace a view that is judged", test_asked},
+    {"the mount ends while requests wait", test_asked_at_the_end},
     {"the release does not accept a write that a close reported as failed", test_release},
     {"a later close or fsync judges again", test_again},
     {"bytes written after a failed close are judged at the release", test_written_on},
     {"another writer", test_two_writers},
-    {"a reader of a draft that was finally refused", test_reader_stays},
-    {"a reader of a draft that is finally too short", test_short_reader_stays},
+    {"a reader of a draft that was refused in the end", test_reader_stays},
+    {"a reader of a draft that is too short in the end", test_short_reader_stays},
     {"parts accepted before stay", test_part_stays},
     {"a NumPy header, and then the rest", test_header_first},
     {"a NumPy header alone", test_header_alone},

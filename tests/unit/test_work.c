@@ -423,11 +423,11 @@ static void test_missing(void)
 
 static CU_TestInfo tests[] = {
     {"many requests, one computation", test_shared},
-    {"all kinds of results at once", test_kinds},
+    {"all kinds of results together", test_kinds},
     {"an interrupted request", test_interrupt},
     {"a repeated request after an interrupt", test_wanted_again},
     {"no request after an interrupt", test_not_wanted_again},
-    {"requests for two states at once", test_states},
+    {"requests for two states together", test_states},
     {"a signal before the request waits", test_stopped},
     {"the end answers all requests", test_stop},
     {"many models at work", test_many},
