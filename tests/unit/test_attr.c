@@ -53,7 +53,7 @@ static ssize_t answer(const char *text, size_t len, void *dst, size_t n)
 {
     if (!dst)
         return (ssize_t)(now.grows && !now.grown ? 0 : len);
-    if (now.grows && !now.grown) { /* for once, the data is longer than measured */
+    if (now.grows && !now.grown) { /* the first time, the data is longer than measured */
         now.grown = true;
         return -ERANGE;
     }

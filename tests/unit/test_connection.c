@@ -71,7 +71,8 @@ static void test_cut(void)
     (void)close(end[1]);
 }
 
-/* A signal at that moment does not make the connection look as if it had ended earlier. */
+/* A signal at the moment of the cut does not make the connection look as if it had ended
+ * earlier. */
 static void test_cut_at_a_signal(void)
 {
     struct err e = {0};

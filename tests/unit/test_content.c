@@ -135,7 +135,7 @@ static uint64_t draw(uint64_t n)
     return seed % n;
 }
 
-/* Draw ordered pieces, some of which touch or continue each other. */
+/* Draw random pieces in ascending order, some of which touch or continue each other. */
 static size_t draw_pieces(struct log *const logs[2], struct tensor_piece *ret)
 {
     size_t n = 0;

@@ -105,7 +105,7 @@ static void test_floats_not_finite(void)
                 {0xff800000, 0xfc00, 0xff80, 0xfff0000000000000},
                 {0x7fc00000, 0x7e00, 0x7fc0, 0x7ff8000000000000},
                 {0xffd55555, 0xfe00, 0xffd5, 0xfffaaaaaa0000000}};
-    for (size_t i = 0; i < 4 * 80; i++) { /* at each of 80 places in turn */
+    for (size_t i = 0; i < 4 * 80; i++) { /* the value is at each of 80 places in turn */
         for (size_t k = 0; k < 80; k++)
             values[k] = k == i / 4 ? f32_from_bits(rows[i % 4].bits) : 1;
         CU_ASSERT_EQUAL(encoded(F32_ID, 80, 0), 0);
@@ -122,10 +122,8 @@ static void test_floats_not_finite(void)
     }
 }
 
-/*
- * Each type stores the largest value that it can hold among zeros (for Q1_0, all values are equal),
- * with either sign and at either end of a block; it refuses the next larger float.
- */
+/* Each type stores the largest value that it can hold, with either sign, at either end of a block
+ * of zeros, and refuses the next larger float. For Q1_0, all values of the block are the same. */
 static void test_scale_range(void)
 {
     static const struct {
@@ -224,7 +222,8 @@ static void test_integers(void)
     }
 }
 
-/* Q8_0 with a scale of one rounds halves away from zero, and all other values to the nearest. */
+/* Q8_0 with a scale of one rounds halves away from zero, and all other values to the nearest
+ * integer. */
 static void test_rounding(void)
 {
     for (int k = -127; k < 127; k++) {

@@ -34,8 +34,8 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* Return how far beyond the end of a read data is requested, for a read in a part of the file that
- * ends at `stop`. */
+/* Return the number of bytes requested beyond the end of a read, in a part of the file that ends at
+ * `stop`. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = far_want(&run, &map, off, n, stop);
@@ -43,7 +43,7 @@ static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
     return upto - (off + n);
 }
 
-/* Return how far beyond their end data is requested for sequential reads of 64 KiB each. */
+/* Return the number of bytes requested beyond the end of sequential reads of 64 KiB each. */
 static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = off, last = off + n;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * edit/commit with every system call failing in turn, and with the process or the power dying at
- * each of them. This checks the invariants in commit.h, temp.h and journal.h.
- */
+/* edit/commit with every system call failing in turn, and with the process dying or the power
+ * failing at each of them. This checks the invariants in commit.h, temp.h and journal.h. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -131,7 +129,7 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     make_way(&d, w, x.g, x.old, x.old_n, 'n');
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
-    /* A plain rename cannot be taken back, so the new file keeps the name while f still has the old
+    /* A plain rename cannot be undone, so the new file keeps the name while f still has the old
      * file. */
     bool kept = w->no_exchange && r < 0 && is_new(&x, &d);
     bool good = r == 0 ? is_new(&x, &d) : kept || is_old(&x);
@@ -205,7 +203,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
     CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
-    /* Even when calls work again, no edit builds on a state that could not be taken back. */
+    /* Even when calls work again, no edit builds on a state that could not be undone. */
     bool known = r == 0 || is_old(&x);
     f.sys = calm();
     CU_ASSERT_TRUE(!res.unfinished || (r == -EIO && w->does == EDIT_INPLACE && f.unfinished));

@@ -584,7 +584,8 @@ static void test_of_another(void)
     three_free(&t);
 }
 
-/* Every truncation is noticed, and every flipped bit except in bytes that have no meaning. */
+/* Every truncation is noticed, and so is every flipped bit, except in bytes that have no
+ * meaning. */
 static void test_damage(void)
 {
     struct three t;

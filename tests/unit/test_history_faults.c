@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Edits and undos with their history, with every system call and allocation failing in turn, and
- * with the process or the power dying at each call. An undo takes back the last edit in the file or
- * is refused, and all states are complete. Each case runs on a single thread and, as in a daemon,
- * with a job beside the writing thread.
- */
+/* Edits and undos with their history, with every system call and allocation failing in turn, and
+ * with the process dying or the power failing at each call. An undo takes back the last edit in the
+ * file or is refused, and all states are complete. Each case runs on a single thread and, as in a
+ * daemon, with a job beside the writing thread. */
 #include "cu_main.h"
 
 #include <errno.h>

@@ -114,7 +114,7 @@ static void edit_when_kept(struct history_job *k, struct snapshot *before, struc
     history_job_end(k, true);
 }
 
-/* Let the directory no longer hang, and wait until the requested states exist. */
+/* Stop the directory from hanging, and wait until the requested states exist. */
 static void go_on(struct history_job *k)
 {
     for (unsigned i = 0; i < 100; i++)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What happens to names when an accepted edit is dropped, because its write failed or a signal took
- * it back, and the same names have been used again in the meantime. For scripts see script.h.
- */
+/* What happens to names that are already in use again when an accepted edit to them is dropped,
+ * because its write failed or a signal took it back. For scripts see script.h. */
 #include "script.h"
 
 static const struct script scripts[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Names in metadata/: helpers, keys with or without a type, and names of neither. For scripts see
- * script.h. */
+/* Names in metadata/: helpers, keys with or without a type, and names that can be neither. For
+ * scripts see script.h. */
 #include "script.h"
 
 /* A file that is not a key. It exists, is not mentioned in a warning, and disappears with the

@@ -74,7 +74,7 @@ struct room {
     struct tree *t;
     int (*call)(struct tree *t); /* called during the judgement */
     int result;
-    struct tree_wait wait; /* for a sync that waits although this test does not */
+    struct tree_wait wait; /* for a sync whose result is collected with tree_waited() */
     struct viewfile open;
 };
 

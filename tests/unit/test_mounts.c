@@ -116,7 +116,7 @@ static void test_load(void)
     CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
     if (root) {
         CU_ASSERT_TRUE(mount_is_top(&ms, root));
-        struct mount below = *root; /* like a mount that another one covers */
+        struct mount below = *root; /* like a mount that is covered by another mount */
         CU_ASSERT_FALSE(mount_is_top(&ms, &below));
     }
     mounts_free(&ms);

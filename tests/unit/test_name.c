@@ -179,7 +179,7 @@ static void test_round_trip(void)
     }
 }
 
-/* Any input is either not a file name, or the only one of the name that it stands for. */
+/* Any input is either not a file name, or is the only file name of the name that it stands for. */
 static void test_one_spelling(void)
 {
     static const char alphabet[] = "%2E.~0Fa%%2";

@@ -92,7 +92,7 @@ static void drop_shards(const struct fixture *x)
     }
 }
 
-/* What was found for all files is reported together. */
+/* The findings for all files are reported together. */
 static void test_shards(void)
 {
     struct fixture x;

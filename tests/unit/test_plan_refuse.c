@@ -56,7 +56,7 @@ static void test_refused_files(void)
     build_str(&b, "x", "y");
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
     build_init(&b, 3, false);
-    build_raw(&b, "key\0x", 5, GGUF_U32, "abcd", 4); /* the new key is equal up to a NUL */
+    build_raw(&b, "key\0x", 5, GGUF_U32, "abcd", 4); /* the new key equals this one up to a NUL */
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EINVAL);
     build_init(&b, 3, false);
     put_regular(&b);
@@ -101,8 +101,8 @@ static void test_refused_values(void)
         }
 }
 
-/* If an alignment is so large that we would hold its padding in memory, edits are refused, except
- * an edit that sets a smaller alignment. */
+/* If an alignment is so large that we would have to hold that much padding in memory, edits are
+ * refused, except an edit that sets a smaller alignment. */
 static void test_large_alignment(void)
 {
     static const struct {

@@ -453,8 +453,7 @@ static void test_cancel(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
 }
 
-/* Two units, of which the second begins while the first runs and ends after the first was
- * reported. */
+/* Two units. The second begins while the first runs, and ends after the first was reported. */
 struct pair {
     sem_t begun, reported;
     uint64_t last;

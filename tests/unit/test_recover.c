@@ -219,7 +219,7 @@ static void test_tampered(void)
     }
 }
 
-/* When read through the journal, a torn header is the new one. The file is not changed. */
+/* A torn header that is read through the journal is the new header. The file is not changed. */
 static void test_overlay(void)
 {
     struct fixture x;

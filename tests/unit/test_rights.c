@@ -34,7 +34,7 @@ struct caller {
 
 static unsigned leaks, shut_out, cases;
 
-/* Check two grants, served by `self`. */
+/* Check the grants of two files that `self` serves. */
 static void check_pair(const struct grant *a, const struct grant *b, const struct caller *self)
 {
     if (self->uid && !(may(a, 4, self->uid, self->groups) && may(b, 4, self->uid, self->groups)))
@@ -214,8 +214,8 @@ static int file_of(const void *arg, uint32_t i)
     return ((const int *)arg)[i];
 }
 
-/* Make the next tick seem to have come: changes within one tick of the file system's clock have the
- * same time. */
+/* Pretend that the next tick has come, because changes within one tick of the file system's clock
+ * have the same time. */
 static void tick(struct rights *r)
 {
     for (size_t i = 0; i < r->n; i++)

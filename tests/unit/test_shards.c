@@ -37,7 +37,7 @@ static void drop_folder(void)
     CU_ASSERT_EQUAL(system(command), 0);
 }
 
-/* Return the path of a name in the directory. It is valid until the next call but one. */
+/* Return the path of a name in the directory. The path is valid until the next call but one. */
 static const char *in(const char *name)
 {
     static char path[2][512];

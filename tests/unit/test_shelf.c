@@ -443,7 +443,7 @@ static void test_no_memory(void)
         CU_ASSERT_TRUE(e == 0 || (hit && e == -ENOMEM));
         CU_ASSERT_TRUE(hit || l.n == 4);
         listing_free(&l);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc do not count */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings allocated by libc do not count */
     }
     place_free(&p);
     reach_end(&r);

@@ -43,7 +43,7 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* A hole before data consists of zeros; once the file is truncated, it has no bytes at all. */
+/* A hole before data reads as zeros. Once the file is truncated, the hole has no bytes at all. */
 static void test_hole(void)
 {
     enum { HOLE = 3 * (64 << 10) };

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Removed, added, renamed, moved and changed tensors, which are no longer where their numbers say,
- * are looked up, listed, opened and read in a tree whose state is replaced.
- */
+/* Tensors that were removed, added, renamed, moved or changed, and are thus no longer where their
+ * numbers say. They are looked up, listed, opened and read in a tree whose state is replaced. */
 #include "cu_main.h"
 
 #include <errno.h>

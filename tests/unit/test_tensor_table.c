@@ -157,7 +157,7 @@ static void check_whole(struct room *x, const char *name, bool there)
 }
 
 /* A removed tensor disappears from every view of the model immediately, whereas a new tensor is not
- * in them yet. If no tensor would be left, all are shown unchanged. */
+ * in these views yet. If no tensor would be left, all tensors are shown unchanged. */
 static void test_removed_at_once(void)
 {
     struct room x;

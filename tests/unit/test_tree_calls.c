@@ -293,7 +293,7 @@ static bool is_stopped(struct live_wait *w)
     return true;
 }
 
-/* The read of a program that was signalled before does not wait. */
+/* A read does not wait if its program was signalled before. */
 static void test_stopped(void)
 {
     struct place p = new_place(5);

@@ -13,7 +13,7 @@
 #include "parsed.h"
 #include "quant/types.h"
 
-/* Corruptions of one block in the middle, by `n` bytes at `at`. */
+/* Corruptions of one block in the middle: the `n` bytes at `at`. */
 static const struct spoil {
     uint32_t id;
     uint8_t at, n, bytes[8];
