@@ -16,8 +16,8 @@
 
 /* ---- directories and files, each once ---- */
 
-/* Add a file or directory. Returns 1 after recording *model for it if it is new; 0 after setting
- * *model to the recorded one if it is known; or -ENOMEM. */
+/* Add a file or directory. If it is new, records *model for it and returns 1. If it is known, sets
+ * *model to what was recorded and returns 0. Returns -ENOMEM if there is no memory. */
 static int seen_add(struct seen_files *s, const struct stat *st, size_t *model)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -93,14 +93,14 @@ static int add_file(struct models *m, const char *path)
 struct visit {
     struct place place;
     char *label; /* owned */
-    bool named;  /* a store gave the label, which is not a path */
+    bool named;  /* the label comes from a store and is not a path */
 };
 
 struct walk {
     struct models *models;
     struct reach reach;
     struct seen_files folders;
-    struct visit *later; /* owned: links to directories, to visit at the end */
+    struct visit *later; /* owned: directories that were reached by links, to visit at the end */
     size_t n, cap;
 };
 
@@ -146,8 +146,8 @@ static size_t before_tag(const char *label, size_t *tag)
     return *tag ? (size_t)(at - label) + 1 : 0;
 }
 
-/* Add another name for model `no`. If it is another tag of the same ollama model, it is kept beside
- * the first; otherwise it is ignored. Returns 0 or -ENOMEM. */
+/* Add a second name for model `no`. If that name is another tag of the same ollama model, the tag
+ * is added to those of the model; otherwise the name is ignored. Returns 0 or -ENOMEM. */
 static int add_tag(struct models *m, size_t no, const char *label)
 {
     size_t tag, first;
@@ -165,8 +165,9 @@ static int add_tag(struct models *m, size_t no, const char *label)
     return 0;
 }
 
-/* Add a model, taking ownership of the label. Skips anything but a regular file, and anything in a
- * mount of ggufs; a dangling link is added with its error. */
+/* Add a model, taking ownership of the label. Skips anything that is not a regular file or is in
+ * a mount of ggufs. A dangling link is added; a model with a broken manifest is added with its
+ * error. */
 static int walk_model(struct walk *w, const struct visit *above, const struct item *i, char *label)
 {
     int e = i->error.code, r = 1;
@@ -230,8 +231,8 @@ static int walk(struct walk *w, const struct visit *v)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Walk the directory at `path`, and then the links to directories, skipping those whose target was
- * visited in the meantime. */
+/* Walk the directory at `path`, and then the directories that were reached by links, except those
+ * that have been visited in the meantime. */
 static int walk_top(struct walk *w, const char *path)
 {
     struct visit v = {.label = strdup(path)};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the models that paths refer to. A file is a model; a split model counts once, however many
- * of its files are named and whichever they are; and a directory stands for all models in and below
- * it.
+ * Finds the models that paths refer to. A file is a model or a part of a split model, which is
+ * listed once, even if several of its files are named. A directory stands for all models in it and
+ * below it.
  *
  *     struct models m = MODELS_INIT;
  *     r = models_add(&m, "models");       any number of times
@@ -43,7 +43,7 @@ struct seen_files {
     struct seen_file {
         dev_t dev;
         ino_t ino;
-        size_t model; /* for a file: index of its model */
+        size_t model; /* for a file: the index of its model */
     } * file;         /* owned */
     size_t n, cap;
 };
@@ -57,7 +57,7 @@ struct models {
 
 #define MODELS_INIT ((struct models){0})
 
-/* Add the models at `path`. If there are none, the path itself is added. Returns 0 or -ENOMEM. */
+/* Add the models at `path`. If there are none, adds the path itself. Returns 0 or -ENOMEM. */
 int models_add(struct models *m, const char *path);
 /* Add a model, taking ownership of its texts even on failure. Returns 0 or -ENOMEM. */
 int models_put(struct models *m, struct model_path *new);

@@ -22,7 +22,8 @@
 #define SUFFIX ".gguf"
 #define REPO_PREFIX "models--"
 
-/* Maximum size in bytes of a file in refs/, which has a commit with any white space around it. */
+/* Maximum size in bytes of a file in refs/, which contains a commit, perhaps with white space
+ * around it. */
 #define REF_MAX 4096
 
 /* ---- places ---- */
@@ -71,8 +72,8 @@ bool place_same(const struct place *a, const struct place *b)
            memcmp(a->path, b->path, a->len) == 0;
 }
 
-/* Returns true if a link in p to this real path must not be followed, because a directory on the
- * way would be shown inside itself endlessly, or because there are too many links. */
+/* Returns true if a link in p to this real path must not be followed, either because a directory on
+ * the way would be shown inside itself endlessly or because there are too many links. */
 static bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
 {
     bool round =
@@ -96,7 +97,7 @@ void item_free(struct item *i)
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above)
 {
     struct grant g = {f->st.st_uid, f->st.st_gid, 0700};
-    char *shown = above ? strndup(f->path, above) : NULL; /* the directory that shows it */
+    char *shown = above ? strndup(f->path, above) : NULL; /* path of the directory that shows it */
     if (shown || !above)
         g = grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path);
     free(shown);
@@ -154,8 +155,8 @@ static int item_file(struct reach *r, const struct place *p, const struct found 
     return 0;
 }
 
-/* Return 1 if the first of the n files of a split model is beside `path`, even if the rules forbid
- * following a link there; otherwise 0 or -ENOMEM. */
+/* Return 1 if the first of the n files of a split model is beside `path`, even if it is a link that
+ * the rules forbid following; otherwise 0 or -ENOMEM. */
 static int has_first(struct reach *r, const char *path, size_t n)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -182,7 +183,7 @@ static int find_files(struct reach *r, struct item *i)
     return 0;
 }
 
-/* Make an item for a model that may be split; its files are those that shards_find() finds by this
+/* Make an item for a model that may be split. Its files are those that shards_find() finds by this
  * name. Returns 0 or -ENOMEM. */
 static int item_model(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, struct item *ret)
@@ -195,7 +196,8 @@ static int item_model(struct reach *r, const struct place *p, const struct found
 
 /* ---- listings ---- */
 
-/* Return the index of an entry by its name as shown, or the number of entries. */
+/* Return the index of the entry that is shown under this name, or the number of entries if there is
+ * no such entry. */
 static size_t listing_find(const struct listing *l, const char *shown)
 {
     size_t i = 0;
@@ -204,13 +206,13 @@ static size_t listing_find(const struct listing *l, const char *shown)
     return i;
 }
 
-/* Add an entry, shown under the encoding of `name`, with ~2, ~3 and so on if that is taken. Returns
- * 0 or -errno. */
+/* Add an entry, shown under the encoding of `name`, with ~2, ~3 and so on if that name is taken.
+ * Returns 0 or -errno. */
 static int listing_add(struct listing *l, const char *name, const struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
     (void)name_encode(name, strlen(name), shown);
-    /* the names of a directory's own files and of the layers of one model differ anyway */
+    /* the names of a directory's own files and those of one model's layers are unique anyway */
     const bool unique = ref->kind < REF_SPLIT || ref->kind >= REF_LAYER;
     for (unsigned k = 2; !unique && listing_find(l, shown) < l->n; k++) {
         char *numbered;
@@ -292,7 +294,7 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
     if (strncmp(folder, REPO_PREFIX, strlen(REPO_PREFIX)) != 0 || strlen(folder) > TREE_NAME_MAX)
         return false;
     const char *rest = folder + strlen(REPO_PREFIX), *end = strstr(rest, "--");
-    /* '@' would make the name look like that of a revision; repositories' names do not have it */
+    /* '@' would make the name look like a revision's; names of repositories do not contain it */
     if (strchr(rest, '@'))
         return false;
     (void)snprintf(org, TREE_NAME_MAX + 1, "%.*s", end ? (int)(end - rest) : 0, rest);
@@ -321,8 +323,8 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
 
 /* ---- repositories ---- */
 
-/* Open `path` in the repository `folder` (".": dir itself), which may be a link. Returns 0, 1 if a
- * link was followed, -ENOENT if it must not be followed, or another -errno. */
+/* Open `path` in the repository `folder`, which may be a link (".": in `dir` itself). Returns 0, 1
+ * if that link was followed, -ENOENT if it must not be followed, or another -errno. */
 static int open_in(struct reach *r, const struct place *p, const struct found *dir,
                    const char *folder, const char *path, enum reach_flags flags, struct found *ret)
 {
@@ -372,7 +374,7 @@ static bool is_revision(const struct names *n, size_t i)
 }
 
 /* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. If several
- * have the same time, it is the last by name. */
+ * have the same time, returns the last of them by name. */
 static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
@@ -405,7 +407,7 @@ static size_t named_main(struct reach *r, const struct place *p, const struct fo
     return names_from(names, commit);
 }
 
-/* Add the revisions of a repository. If it cannot be read, they are left out. */
+/* Add the revisions of a repository. If the repository cannot be read, they are left out. */
 static int add_repo(struct reach *r, const struct place *p, const struct found *dir,
                     const char *folder, const char *name, struct listing *ret)
 {
@@ -436,7 +438,7 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
 
 /* ---- directories ---- */
 
-/* Add a directory or file that keeps its name. */
+/* Add a directory or file that is shown under its own name. */
 static int add_single(const struct place *p, const char *name, uint8_t type, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
@@ -455,7 +457,8 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* Return the number of files of the split model that a name is one of, or 0. */
+/* If a name is that of a file of a split model, return the number of the model's files; otherwise
+ * 0. */
 static size_t shards_of(const struct names *names, size_t i)
 {
     const uint8_t type = names->name[i].type;
@@ -463,14 +466,15 @@ static size_t shards_of(const struct names *names, size_t i)
     return file ? split_count(name_at(names, i)) : 0;
 }
 
-/* Add the split model that a name is the first of. */
+/* Add a split model if this name is the first of its names in the directory. */
 static int add_split(const struct names *names, size_t i, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];
     const char *name = name_at(names, i);
     const size_t shards = shards_of(names, i), all = strlen(name);
     const int len = (int)(all - SPLIT_TAIL);
-    bool twin = false; /* another one has the same name, but another number of files */
+    /* a different split model has the same name, but a different number of files */
+    bool twin = false;
     (void)snprintf(shown, sizeof(shown), "%.*s-", len, name);
     for (size_t k = names_from(names, shown); name_begins(names, k, shown); k++) {
         const size_t others = strlen(name_at(names, k)) == all ? shards_of(names, k) : 0;
@@ -485,8 +489,8 @@ static int add_split(const struct names *names, size_t i, struct listing *ret)
     return listing_add(ret, shown, &ref);
 }
 
-/* Add organisations, and repositories without one. The repositories of an organisation are adjacent
- * in `names`. */
+/* Add organisations, and repositories that belong to no organisation. The repositories of an
+ * organisation are adjacent in `names`. */
 static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, struct listing *ret)
 {
@@ -528,7 +532,7 @@ static int list_names(struct reach *r, const struct place *p, const struct found
 #define DEFAULT_HOST "registry.ollama.ai"
 #define DEFAULT_SPACE DEFAULT_HOST "/library"
 
-/* The size of a buffer for HOST/NAMESPACE/MODEL/TAG. */
+/* Size of a buffer for HOST/NAMESPACE/MODEL/TAG. */
 #define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
 
 /* Return the number of names in a path below manifests/. */
@@ -544,7 +548,7 @@ static bool ollama_is(struct reach *r, const struct found *dir, const struct nam
 {
     const uint8_t manifests = names_type(names, "manifests"), blobs = names_type(names, "blobs");
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    /* blobs/ may be a link, as it is often on another disk */
+    /* blobs/ may be a link, because it is often on another disk */
     if (blobs != DT_DIR && blobs != DT_LNK)
         return false;
     return manifests == DT_DIR ||
@@ -552,7 +556,7 @@ static bool ollama_is(struct reach *r, const struct found *dir, const struct nam
             S_ISDIR(f.st.st_mode));
 }
 
-/* Open a path below manifests/, which itself may be a link. */
+/* Open a path below manifests/. The directory manifests/ itself may be a link. */
 static int open_below(struct reach *r, const struct found *dir, const char *sub, struct found *ret)
 {
     char path[PATH_ROOM + 16];
@@ -572,8 +576,8 @@ static int open_below(struct reach *r, const struct found *dir, const char *sub,
 #define MEDIA "application/vnd.ollama.image."
 #define DIGEST "sha256:"
 
-/* The layers that are shown, identified by the last word of their media type, in the order of a
- * listing. Rows with the same name are adjacent. */
+/* The kinds of layers that are shown, in the order of struct manifest. `word` is the last word of
+ * the layer's media type. Rows with the same name are adjacent. */
 static const struct {
     const char *word, *name;
     bool model;
@@ -651,7 +655,7 @@ static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
     int r = 0;
     cJSON_ArrayForEach(at, layers)
     {
-        const char *word = word_of(at); /* parameters may follow it */
+        const char *word = word_of(at); /* parameters may follow the word */
         m->tensors += strcspn(word, "; ") == 6 && strncmp(word, "tensor", 6) == 0;
     }
     for (size_t k = 0; k < KINDS && r == 0; k++)
@@ -681,8 +685,8 @@ void manifest_free(struct manifest *m)
     *m = (struct manifest){0};
 }
 
-/* Load a manifest from a file that was found. Returns 0, or -errno with a message that says what is
- * wrong with the manifest; -ENOENT if this is not a regular file. */
+/* Load a manifest from a file that was found. Returns 0, -ENOENT if this is not a regular file, or
+ * another -errno. *e says what is wrong with the manifest. */
 static int load(const struct found *f, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -700,8 +704,8 @@ static int load(const struct found *f, struct manifest *ret, struct err *e)
 
 /* ---- listings ---- */
 
-/* List the tags of a model in `space`, the namespace at `sub`. If they cannot be read, they are
- * left out. */
+/* List the tags of a model in `space`, which is the namespace at `sub`. If the tags cannot be read,
+ * they are left out. */
 static int add_tags(struct reach *r, const struct found *space, const char *sub, const char *model,
                     struct listing *ret)
 {
@@ -739,7 +743,7 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
     return e;
 }
 
-/* List the namespaces of a host, or all hosts if it is "", except the one at `except`. */
+/* List the namespaces of a host or, if `host` is "", all hosts. Leaves out the one at `except`. */
 static int list_folders(struct reach *r, const struct found *dir, const char *host,
                         const char *except, struct listing *ret)
 {
@@ -759,8 +763,8 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
     return e == -ENOENT ? 0 : e;
 }
 
-/* List the layers of a model. A text may be missing; a model is shown even if something is wrong
- * with it. */
+/* List the layers of a model. A text is shown only if it exists; a model is shown even if something
+ * is wrong with it. */
 static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
                     struct listing *ret)
 {
@@ -802,8 +806,9 @@ static int ollama_list(struct reach *r, const struct place *p, const struct foun
 
 /* ---- items ---- */
 
-/* Look at a tag in its model's directory, which gets the manifest's time and identity. Returns 0,
- * -ENOENT if the tag is not shown, or another -errno, with a message if the manifest is broken. */
+/* Look at a tag in the directory of its model. The time and inode number in `folder->st` become
+ * those of the manifest. Returns 0, -ENOENT if the tag is not shown, or another -errno, with a
+ * message if the manifest is broken. */
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
     struct manifest m = {0};
@@ -821,8 +826,8 @@ static int look_at_tag(struct reach *r, struct found *folder, const char *tag, s
     return e;
 }
 
-/* Get the item of a host, a namespace or a tag. It is a directory, or a model that cannot be opened
- * if the manifest is broken. */
+/* Get the item of a host, a namespace or a tag: a directory or, for a tag whose manifest is broken,
+ * a model that cannot be opened. */
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                        const char *sub, struct item *ret)
 {
@@ -937,7 +942,8 @@ static bool has_magic(struct reach *r, const struct found *dir, const char *name
     return is;
 }
 
-/* Get the item of a split model, which is represented by the first of its files that exists. */
+/* Get the item of a split model. The first of the model's files that exists represents the
+ * model. */
 static int split_item(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -950,8 +956,8 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     return item_model(r, p, dir, is ? first : ref->at, ret);
 }
 
-/* Get the item of a name that looks like a model's. A link of this name may lead to a directory,
- * and a blob may be anything. */
+/* Get the item of a name that looks like a model's. A link with such a name may lead to a
+ * directory, and a blob may be anything. */
 static int model_item(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, struct item *ret)
 {
@@ -1075,8 +1081,8 @@ bool place_is_store(struct reach *r, const struct place *p)
     return some && !others;
 }
 
-/* Get the item of an entry if the entry is shown. If that was not certain, an error in it means
- * that it is not shown. */
+/* Get the item of an entry if the entry is shown. If that was uncertain (REF_UNSURE), an error
+ * means that the entry is not shown. */
 static int item_shown(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -1126,7 +1132,7 @@ int place_item(struct reach *r, const struct place *p, const struct ref *ref, st
 
 /* ---- identity ---- */
 
-/* Add one file to the stamp so far. Returns 0, or -errno for lack of memory or descriptors. */
+/* Add one file to the stamp. Returns 0, or -errno if memory or descriptors are lacking. */
 static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
@@ -1138,8 +1144,8 @@ static int stamp_file(struct reach *r, const struct found *dir, const char *name
     return 0;
 }
 
-/* Hash the files of a split model. Its name may claim many more files than exist; the missing files
- * are not searched for. */
+/* Hash the files of a split model. The model's name may claim many more files than exist, so files
+ * that are not in the directory's list of names are not searched for. */
 static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
                        uint64_t *stamp)
 {

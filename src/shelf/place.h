@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Decides what a shelf shows: directories ("places") with entries, each of which stands for a
- * directory, a model, or a small text of a store. Only the names in directories are kept (reach.h),
- * with the listing that follows from these names alone.
+ * directory, a model, or a small text of a store. Nothing is cached except the names in directories
+ * (reach.h) and, with these names, a listing that depends on them alone.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
@@ -14,7 +14,7 @@
  * some of its entries are shown is decided only by place_item(), which looks at the files, perhaps
  * on another disk.
  *
- * Any thread may call these functions; they have no state. The bytes of files are not trusted.
+ * Any thread may call these functions. The content of files is not trusted.
  */
 #ifndef SHELF_PLACE_H
 #define SHELF_PLACE_H
@@ -38,28 +38,31 @@ enum place_kind {
 
 struct place {
     enum place_kind kind;
-    bool store;      /* it is in a store, so its contents are not edited */
-    char *path;      /* owned; the real path of the directory, or that of the store */
+    bool store; /* it is in a store, so what it contains is not edited */
+    /* owned; the real path of the directory or, for PLACE_ORG and PLACE_OLLAMA, of the store */
+    char *path;
     const char *sub; /* the organisation; the path below manifests/; else "" */
-    /* real paths, each with its terminator, of the directories whose links led to it */
+    /* the real paths, each with its NUL, of the directories whose links led here */
     const char *passed;
     size_t len;     /* total size in bytes of `path`, `sub` and `passed` */
-    unsigned links; /* number of followed links */
+    unsigned links; /* number of links followed */
 };
 
-/* What an entry refers to, as far as the names in its place's directory show. */
+/* What an entry refers to, as far as the names in its place's directory show this. */
 enum ref_kind {
-    REF_FOLDER,   /* a directory, or a link to one; `at` is its name */
-    REF_MODEL,    /* a file, or a link to one; may turn out to be a directory */
-    REF_SPLIT,    /* a split model of `shards` files; the name of one of them */
-    REF_ORG,      /* an organisation */
-    REF_REVISION, /* "REPOSITORY/COMMIT", a revision of "models--org--name" */
-    REF_OLLAMA,   /* a host, a namespace, or a model with its tag: a path below manifests/ */
-    REF_LAYER,    /* the layer of an ollama model that is a model: its digest */
-    REF_TEXT      /* such a layer that is a text */
+    REF_FOLDER, /* a directory, or a link to one; `at` is its name */
+    REF_MODEL,  /* a file, or a link to one; may turn out to be a directory */
+    REF_SPLIT,  /* a split model of `shards` files; `at` is the name of one of them */
+    REF_ORG,    /* an organisation */
+    /* a revision of the repository "models--org--name"; `at` is "REPOSITORY/COMMIT" */
+    REF_REVISION,
+    /* a host, a namespace, or a model with its tag; `at` is the path below manifests/ */
+    REF_OLLAMA,
+    REF_LAYER, /* a layer of an ollama model that holds a model; `at` is its digest */
+    REF_TEXT   /* a layer of an ollama model that holds a text; `at` is its digest */
 };
 
-/* How certain an entry's name and type make it that the entry is shown. */
+/* How certain it is, from the entry's name and type alone, that an entry is shown. */
 enum ref_sure {
     REF_UNSURE, /* shown only if place_item() returns 0 */
     REF_SURE,   /* shown; may be on another disk */
@@ -69,19 +72,19 @@ enum ref_sure {
 struct ref {
     enum ref_kind kind;
     uint32_t shards;
-    const char *at; /* valid as long as its source */
+    const char *at; /* borrowed */
     enum ref_sure sure;
 };
 
 struct entry {
-    char *name; /* owned, with ref.at behind it */
+    char *name; /* owned; the text of ref.at follows in the same memory */
     struct ref ref;
 };
 
 struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
-    bool wide;              /* it does not follow from the names in the place's directory alone */
+    bool wide;              /* it depends on more than the names in the place's directory */
     bool store;             /* as in struct place */
     const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
 };
@@ -95,12 +98,15 @@ struct item {
     enum item_kind kind;
     struct place place; /* for ITEM_FOLDER */
     struct stat st;     /* stat of the file or directory; zero if unknown */
-    /* its access rights; everyone's if only a link and a line with the reason are shown */
+    /* its access rights; 0777 if there is no regular file, because then only a link and the reason
+     * for the error are shown */
     struct grant grant;
-    /* owned; for a file, the path by which to open it, in a real directory; may be a link */
+    /* owned; for a file, the path by which to open it: in a real directory, a name that may be a
+     * link */
     char *path;
     char *real; /* owned; the real path, or NULL */
-    /* length of the part of `real` that is the directory showing it; 0: a link leads here */
+    /* length of the path of the directory that shows it, with which `real` begins; 0: a link leads
+     * here */
     size_t above;
     size_t shards;    /* for ITEM_MODEL: number of files of a split model; 0: not split */
     bool behind;      /* the model's files are beside `real`, not beside `path` */
@@ -111,7 +117,7 @@ struct item {
 /* Get the top of the shelf. Returns 0 or -ENOMEM. */
 int place_top(const struct reach *r, struct place *ret);
 void place_free(struct place *p);
-/* Returns true if both show the same, and the same links are followed below them. */
+/* Returns true if both places show the same entries, and the same links are followed below them. */
 bool place_same(const struct place *a, const struct place *b);
 
 /* List the entries that a place shows now, or may show. Returns 0, -ENOENT (it was removed) or
@@ -128,23 +134,23 @@ void item_free(struct item *i);
 
 void listing_free(struct listing *l);
 
-/* Make an item for a directory in p, which a link leads to if `linked`. Takes its path. Returns 0,
- * -ENOENT if the link must not be followed, or -ENOMEM. */
+/* Make an item for the directory f in p; `linked` says that a link leads to it. Takes ownership of
+ * f->path. Returns 0, -ENOENT if the link must not be followed, or -ENOMEM. */
 int item_folder(const struct reach *r, const struct place *p, enum place_kind kind, const char *sub,
                 bool linked, struct found *f, struct item *ret);
 
 /* ---- what identifies an item, and its access rights ---- */
 
-/* Return the access rights of a file or directory that was found. They combine its own rights,
- * those of a store's directories that are passed but not shown and, if a link leads to it (above is
- * 0), those of all directories around it. */
+/* Return the access rights of a file or directory that was found. They combine its own rights with
+ * those of the directories of a store that are on the way but not shown and, if a link leads to it
+ * (`above` is 0), with those of all directories above it. */
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above);
 
-/* Return a hash of the item's location (the place of a directory, else the path), whatever is
- * there. */
+/* Return a hash of the item's location (the place of a directory, else the path), no matter what is
+ * there now. */
 uint64_t item_key(const struct item *i);
-/* Get a hash of the file at `path`, or of all files of a split model, as tree_identity() returns it
- * for a tree with these files open. */
+/* Get a hash of the file at `path`, or of all files of a split model. It equals the tree_identity()
+ * of a tree that has these files open. */
 int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 
 /* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/COMMIT/PATH} ---- */

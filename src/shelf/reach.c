@@ -64,7 +64,7 @@ bool mount_parse(char *line, struct mount *ret)
     for (int i = 0; i < BEFORE; i++)
         if (!(one[i] = field(&line)))
             return false;
-    do /* skip any number of tags, then a dash */
+    do /* skip any number of tags, and then a dash */
         tag = field(&line);
     while (tag && strcmp(tag, "-") != 0);
     for (int i = 0; tag && i < BEHIND; i++)
@@ -185,7 +185,7 @@ char *mounts_path(const char *given)
 const struct mount *mounts_around(const struct mounts *ms, const char *path)
 {
     struct statx st;
-    /* a user who may not access the mount may ask for nothing else */
+    /* the mask is 0, because a user without access to the mount may ask for nothing else */
     if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
         return NULL;
     for (size_t i = ms->n; i-- > 0;)
@@ -303,11 +303,11 @@ struct walk {
     struct reach *reach;
     struct found at; /* the current directory */
     char *rest;      /* owned; the remaining names */
-    bool foreign;    /* a link was followed that does not belong to the daemon's user */
+    bool foreign;    /* a link was followed that belongs to a user other than the daemon's */
     unsigned links;
 };
 
-/* Get what a walk needs to know about a file, without asking the disk's server. */
+/* Get what a walk needs to know about a file, without a request to a file server. */
 static int look_at(struct found *f)
 {
     struct statx st;
@@ -342,7 +342,7 @@ static int set_path(struct found *f, const char *dir, const char *name)
     return n < 0 ? -ENOMEM : 0;
 }
 
-/* Replace a link by the names of its target. Returns 1 or -errno. */
+/* Put the target of a link in front of the remaining names. Returns 1 or -errno. */
 static int follow(struct walk *w, const struct found *link, const char *rest)
 {
     char target[PATH_MAX], *all;
@@ -494,8 +494,8 @@ void reach_end(struct reach *r)
 
 /* ---- names in directories ---- */
 
-/* A directory changed less than this many seconds ago may change again within one tick of its
- * timestamps, so its names are not cached. */
+/* The names of a directory are not cached if the directory was changed less than this many seconds
+ * ago, because it may change again within one tick of its timestamps. */
 #define SETTLED 2
 
 static int by_bytes(const void *a, const void *b, void *texts)
@@ -523,7 +523,7 @@ uint8_t names_type(const struct names *n, const char *text)
     return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
 }
 
-/* Let the mount points of ggufs lose their type. */
+/* Set the type of ggufs mount points to DT_UNKNOWN. */
 static void bar_mounts(const struct buf *mounts, struct names *n)
 {
     const char *p = buf_text(mounts), *end = buf_text_end(mounts);
@@ -538,7 +538,7 @@ static int add_name(struct reach *r, const struct found *dir, const struct diren
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     size_t len = strlen(d->d_name) + 1;
     uint8_t type = d->d_type;
-    if (type == DT_UNKNOWN) { /* the directory does not report the type */
+    if (type == DT_UNKNOWN) { /* the file system does not report types */
         int found = reach_open(r, dir, d->d_name, REACH_NO_LINKS, &f);
         type = found == -ELOOP ? DT_LNK : found < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
     }
@@ -601,8 +601,8 @@ void names_free(const struct names *const *p)
     free(n);
 }
 
-/* Get a reference to the cached names of a directory if they are current, and make them the most
- * recently used; else NULL. `mounts` is a hash of the mount points in the directory. */
+/* Get a reference to the cached names of a directory, which become the most recently used, or NULL
+ * if there are no current ones. `mounts` is a hash of the mount points in the directory. */
 static const struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
     LOCKED(&mount_lock);
@@ -619,7 +619,7 @@ static const struct names *find_kept(struct reach *r, const struct stat *st, uin
     return NULL;
 }
 
-/* Cache names as the most recently used. They replace earlier names of their directory, and those
+/* Cache names as the most recently used. Drops earlier names of the same directory, and names
  * beyond the limits. */
 static void keep(struct reach *r, const struct names *n)
 {
@@ -642,13 +642,13 @@ static void keep(struct reach *r, const struct names *n)
     memcpy(r->kept, kept, sizeof(kept));
 }
 
-/* Load the names; `mounts` comes from reach_mounts_in(). */
+/* Load the names in a directory. `mounts` comes from reach_mounts_in(). */
 static int load(struct reach *r, const struct found *dir, const struct buf *mounts, struct names *n)
 {
     const struct stat *st = &dir->st;
     const struct timespec now = when_date();
-    /* If true, the times will reveal any change from now on. They must be checked before the names
-     * are read. */
+    /* If true, any later change to the directory will show in its times. Must be determined before
+     * the names are read. */
     const bool settled =
         st->st_ctim.tv_sec <= now.tv_sec - SETTLED && st->st_mtim.tv_sec <= now.tv_sec - SETTLED;
     int fd = reach_read(dir);

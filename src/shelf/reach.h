@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the files below a shelf's directory, one name at a time by handles, so that the rules hold
- * whatever other processes change in the meantime. Also reads the names in directories, and caches
- * them as long as the directories' times show no change.
+ * Finds the files below a shelf's directory. Each name on the way is opened on its own, relative to
+ * the descriptor of its directory, so that the rules hold even if other processes change
+ * directories or links in the meantime. Also reads the names in directories, and caches them as
+ * long as the directories' times show no change.
  *
  *     r = reach_begin(&reach, "/srv/models", false, &e);
  *     r = reach_open(&reach, NULL, "sub/x.gguf", REACH_LINKS, &f);     from the shelf's directory
@@ -30,7 +31,7 @@
 #include "base/err.h"
 #include "base/lock.h"
 
-/* ---- the kernel's list of mounts (/proc/PID/mountinfo), which is read without accessing them ---- */
+/* ---- the kernel's list of mounts (/proc/PID/mountinfo); reading it accesses no mount ---- */
 
 /* A mount. The texts point into the parsed line and are not trusted. */
 struct mount {
@@ -64,15 +65,17 @@ bool mount_is_ggufs(const struct mount *m);
 /* Load the mounts visible to a process; pid 0 is this process. Free ms in any case. */
 int mounts_load(struct mounts *ms, long pid);
 void mounts_free(struct mounts *ms);
-/* Returns true if a mount is of the file system `dev`, whose number may have been reused, and is on
- * `at` or has this source (either may be NULL). The second function returns the last such mount. */
+/* Returns true if a mount is of the file system `dev` and is on `at` or has this source (either may
+ * be NULL). `dev` alone is not enough, because a device number may be reused. The second function
+ * returns the last such mount. */
 bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source);
 const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
                               const char *source);
-/* Return the real path of a possible mount point, which the caller frees, without accessing its file
- * system. Returns NULL with errno on failure; ENOTCONN means inside a dead mount. */
+/* Return the real path of a possible mount point, without accessing the file system mounted there.
+ * The caller frees the path. Returns NULL with errno on failure; ENOTCONN means that the path is
+ * inside a dead mount. */
 char *mounts_path(const char *given);
-/* Get the real path of an open file, "" if it is not known. Returns true if it is. */
+/* Get the real path of an open file. Returns false, with an empty path, if it is not known. */
 bool path_of_fd(int fd, char ret[PATH_MAX]);
 /* Return the mount that contains this real path, or NULL with errno. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
@@ -83,41 +86,42 @@ const struct mount *mounts_typed(const struct mounts *ms, const char *path);
 bool mount_is_top(const struct mounts *ms, const struct mount *m);
 
 /* Append a path with octal escapes (\ooo) for white space and backslashes. The second function
- * undoes that in place. */
+ * replaces such escapes in place. */
 void path_escape(struct buf *out, const char *path);
 void path_unescape(char *text);
 
 /* ---- a shelf's directory ---- */
 
-/* The maximum number of directories whose names are cached, and the maximum size of these names in
- * bytes. */
+/* Maximum number of directories whose names are cached, and maximum size in bytes of all cached
+ * names. */
 #define KEPT_MAX 16
 #define KEPT_BYTES ((size_t)64 << 20)
 
 struct names;
 struct listing;
 
-/* Protects what the mount of this process remembers: mounts and names, the state of models that are
- * opened and closed, handles, and clients. It is not held while a disk is accessed. */
+/* Protects the state of this process's mount: lists of mounts and names, models that are opened and
+ * closed, handles, and clients. The lock is not held while a disk is accessed. */
 extern struct lock mount_lock;
 
 struct reach {
     int fd;      /* owned; O_PATH */
     char *path;  /* owned; the real path of the directory */
-    bool strict; /* other users have access to the mount, so their links are restricted */
+    bool strict; /* other users can access the mount, so their links are restricted */
     dev_t own;   /* device of the shelf's own mount; 0: not known yet */
     int mounts;  /* owned; /proc/self/mountinfo, for which poll(2) reports changes; or -1 */
     /* Protected by mount_lock: */
-    struct mounts seen;                 /* the mounts at the last check */
-    bool stale;                         /* the last check failed */
-    const struct names *kept[KEPT_MAX]; /* references, the most recently used first */
+    struct mounts seen; /* the list of mounts at the last check */
+    bool stale;         /* the last check failed to read the list */
+    /* references to cached names, the most recently used first */
+    const struct names *kept[KEPT_MAX];
 };
 
 /* A file that was found. */
 struct found {
     int fd;         /* owned; O_PATH; -1: none */
     char *path;     /* owned; the real path */
-    struct stat st; /* its state when it was found */
+    struct stat st; /* its attributes when it was found */
     bool linked;    /* a link was followed */
 };
 
@@ -136,18 +140,18 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
 /* Find a file again by the real path that it had. Returns 0, -ELOOP if there is now a link on the
  * way, or another -errno. */
 int reach_again(struct reach *r, const char *path, struct found *ret);
-/* Find the directory that contains the file at such a path. */
+/* Find the directory that contains the file at a real path, as reach_again() does. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
 /* Open for reading a directory or a regular file that was found. Returns the descriptor or
  * -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
 
-/* Returns true if this device is a mount of ggufs, in which nothing may be accessed, or if that
- * cannot be found out. */
+/* Returns true if this is the device of a ggufs mount, in which nothing may be accessed, or if that
+ * cannot be determined. */
 bool reach_barred(struct reach *r, dev_t dev);
-/* Get the names, each with its terminator, of the mount points of ggufs in the directory with this
- * real path. Returns 0 or -errno. */
+/* Get the names, each with its NUL, of the ggufs mount points in the directory with this real path.
+ * Returns 0 or -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);
 
 /* ---- names in directories ---- */
@@ -174,9 +178,10 @@ struct names {
 };
 
 /*
- * Get a reference to the current names in a directory. Those of the most recently used directories
- * are cached and reused as long as the directory's times show no change; if it is on another
- * machine, only for a second. Returns 0, or -errno with *ret set to NULL.
+ * Get a reference to the current names in a directory. The names in the most recently used
+ * directories are cached, and are reused while the directory's times show no change. For a
+ * directory on another machine, they are reused for only a second. Returns 0, or -errno with *ret
+ * set to NULL.
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
 const struct names *names_ref(const struct names *n);
@@ -202,8 +207,8 @@ uint8_t names_type(const struct names *n, const char *text);
 /* Read the whole content of a small file in a store. Returns 0, -EFBIG (larger than `most` bytes),
  * -EINVAL (not a regular file) or another -errno. */
 int read_small(const struct found *f, size_t most, struct buf *ret);
-/* Returns true if the process lacks memory or descriptors. Any other error in a store only causes
- * the affected entry to be left out of a listing. */
+/* Returns true if the error means that the process lacks memory or descriptors. After any other
+ * error in a store, a listing only leaves out the affected entry. */
 bool is_shortage(int e);
 
 #endif

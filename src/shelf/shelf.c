@@ -20,8 +20,8 @@
 
 /* ---- the location of a node ---- */
 
-/* The files in a model's directory that do not belong to its tree. No tree uses their numbers in
- * its slot. */
+/* Numbers of the files in a model's directory that do not belong to its tree. No tree uses these
+ * numbers in its slot. */
 enum { EXTRA_SOURCE = 1, EXTRA_ERROR = 2, EXTRA_SHARDS = 16 };
 
 static inline uint64_t extra_ino(uint32_t extra)
@@ -56,7 +56,7 @@ static struct at at_node(const struct shelf *s, uint64_t node)
     return at;
 }
 
-/* Use the tree that contains a node. */
+/* Begin to use the tree that contains a node. */
 static int at_enter(struct shelf *s, struct at *at)
 {
     const struct node n = ino_node(at->local);
@@ -77,7 +77,7 @@ void shelf_leave(struct at *at)
     slot_leave(&at->use);
 }
 
-/* Convert a tree's numbers in an entry to those of the mount. */
+/* Convert the numbers in an entry from those of the tree to those of the mount. */
 static void entry_in_slot(const struct use *u, struct tree_entry *e)
 {
     if (!u->slot)
@@ -95,7 +95,7 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
     return r;
 }
 
-/* Get the line about a model that cannot be opened. Returns 1, 0 if the model can be opened, or
+/* Get the line that says why a model cannot be opened. Returns 1, 0 if the model can be opened, or
  * -errno. */
 static int model_error(struct shelf *s, uint64_t node, struct buf *out)
 {
@@ -205,8 +205,8 @@ static void ask_use(const struct use *u, void *arg)
         w->result = w->fn(u->tree, w->arg);
 }
 
-/* Find the node at a path of names. On success, its reference must be dropped with shelf_forget()
- * unless it is the root; those to the nodes above it are dropped here. */
+/* Find the node at a path of names. On success, the caller drops the reference to it with
+ * shelf_forget(), unless it is the root. References to the nodes above it are dropped here. */
 static int node_at(struct shelf *s, const char *path, uint64_t *ret)
 {
     char name[TREE_NAME_MAX + 1];
@@ -352,7 +352,7 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 bool shelf_look(struct shelf *s, uint64_t node)
 {
     CLEANUP(shelf_leave) struct at at = at_node(s, node);
-    if (!at.in_tree) /* the kernel caches nothing about such nodes */
+    if (!at.in_tree) /* the kernel caches attributes of such nodes for a second at most */
         return false;
     if (s->one) {
         const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
@@ -391,14 +391,14 @@ void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *
 
 /* ---- nodes ---- */
 
-/* Set owner, group and mode; options override the rights in g. */
+/* Set owner, group and mode from the rights in g, unless options override them. */
 static void set_rights(const struct shelf *s, const struct grant *g, mode_t mask,
                        struct tree_entry *e)
 {
     const struct tree_options *o = &s->opt.tree;
     mode_t from = o->set_umask ? 0777 & ~o->umask : g->bits;
     if (mask == 0444 && !o->set_umask && g->uid == geteuid())
-        from |= 0400; /* so that users can read why their own model is not readable */
+        from |= 0400; /* so that users can read why their own model cannot be read */
     e->attr.st_uid = o->set_uid ? o->uid : g->uid;
     e->attr.st_gid = o->set_gid ? o->gid : g->gid;
     e->attr.st_mode |= from & mask;
@@ -435,7 +435,7 @@ static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
     *ret = plain_entry(node, text ? S_IFREG : S_IFDIR, &st, text ? (uint64_t)st.st_size : 0);
     ret->attr.st_ino = slot_ino(u.slot, INO_ROOT);
     if (!text && !folder)
-        /* metadata/, tensors/ and, if a directory, source/ */
+        /* metadata/, tensors/ and, if it is a directory, source/ */
         ret->attr.st_nlink += u.slot->shards ? 3 : 2;
     set_rights(s, &g, folder ? 0777 : 0444, ret);
     ret->steady = !text;
@@ -491,8 +491,9 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
     return 0;
 }
 
-/* Return the extra file at position i in a model's directory (extra 0), after the tree's entries,
- * or in its `source`. */
+/* Return the number of the extra file at position i in a model's directory, which lists extra
+ * files after the tree's entries, or in its `source` (if `extra` is EXTRA_SOURCE). Returns 0 at
+ * the end. */
 static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -524,7 +525,7 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* Get the entry of an item that was found, counting a reference of the kernel to it. Frees the
+/* Get the entry of an item that was found, and count a reference of the kernel to it. Frees the
  * item. */
 static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 {
@@ -547,8 +548,8 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
     return r < 0 ? r : item_entry(s, &i, ret);
 }
 
-/* Look up an extra file in a model's directory or in its `source`. Returns -ENOENT if there is
- * none; the name may then be in the tree. */
+/* Look up an extra file in a model's directory or in its `source`. Returns -ENOENT if there is no
+ * such file; the name may then be in the tree. */
 static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
                         struct tree_entry *ret)
 {
@@ -631,17 +632,16 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 
 /* ---- directories ---- */
 
-/* The cookie at which the entries outside the tree begin in a model's directory, which is beyond
- * any cookie of a tree. */
+/* The cookie of the first extra file in a model's directory, greater than any cookie of a tree. */
 #define EXTRA_COOKIE ((uint64_t)1 << 40)
 
-/* The inode number that means that the inode is not known yet. */
+/* The inode number that stands for an unknown inode. */
 #define UNKNOWN_INO 0xffffffff
 
 struct shelf_dir {
     struct shelf *shelf;
-    struct at at; /* in use, but without a tree if the model cannot be opened or this is `source` */
-    struct listing list;   /* for a directory of the shelf itself: its content when opened */
+    struct at at;          /* in use; has a tree only if `tree` is set */
+    struct listing list;   /* for a directory of the shelf itself: its entries when it was opened */
     struct tree_dir *tree; /* NULL: the directory is not in a tree */
     bool broken;           /* the model cannot be opened */
 };
@@ -787,8 +787,8 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 /* ---- extended attributes ---- */
 
-/* The reason why a model, or the whole mount, is not editable. The attribute is listed; it does not
- * exist if editing is possible. */
+/* The attribute that gives the reason why a model, or the whole mount, cannot be edited. It does
+ * not exist if editing is possible. */
 #define READ_ONLY "user.gguf.readonly"
 
 static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
@@ -857,7 +857,7 @@ static void close_own(struct tree_file *f)
 static const struct file_ops file_own = {.read = read_own, .release = close_own};
 static const struct file_ops file_error = {.read = file_read_text};
 
-/* Open a text of a store; its content is that of the file itself. */
+/* Open a text of a store. Its content is that of the file itself. */
 static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
 {
     CLEANUP(reach_close) struct found found = FOUND_NONE;
@@ -880,7 +880,7 @@ static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file 
     return 0;
 }
 
-/* Keep a tree's slot in use while one of its files is open. */
+/* Keep the slot of a tree in use while one of the tree's files is open. */
 static void keep(struct at *at, struct tree_file *f)
 {
     f->owner = at->use.slot;
@@ -905,7 +905,7 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
     } else {
         f->ops = &file_error;
         r = sys_open_changes(flags) ? -EPERM : model_error(s, at.node, &f->text);
-        r = r == 0 ? -ESTALE : r; /* it can be opened by now */
+        r = r == 0 ? -ESTALE : r; /* by now, the model can be opened */
     }
     if (r < 0)
         (void)tree_release(f);

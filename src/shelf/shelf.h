@@ -34,10 +34,10 @@ struct at {
     /* the slot's own node: a directory or text, or the directory of the model that contains the
      * node */
     uint64_t node;
-    uint64_t local; /* the number in the slot; if in_tree, also that in the tree */
-    bool in_tree;   /* the node is in a model's tree; otherwise it is one of the following */
+    uint64_t local; /* the node's number in the slot; if in_tree, also its number in the tree */
+    bool in_tree;   /* the node is in a model's tree; otherwise, it is one of the following three */
     bool own;       /* a directory or text of the shelf itself */
-    bool model;     /* a model's directory in a mount of many */
+    bool model;     /* a model's directory, in a mount of a directory of models */
     uint32_t extra; /* number of an extra file in such a directory; 0: not one */
     struct use use;
 };
@@ -52,9 +52,9 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
 int shelf_finish(struct shelf *s);
 /*
  * Call fn() with a model's tree, which is opened if it is closed. `place` is the path of the
- * model's directory in the mount, beginning with "/", or ":" and the real path of its first file,
- * which must be being edited. Returns the result of fn(), -ENOENT, -EINVAL (not a model), or
- * another -errno with the reason.
+ * model's directory in the mount, beginning with "/", or ":" and the real path of the model's first
+ * file; in the second case, the model must be open and edited. Returns the result of fn(), -ENOENT,
+ * -EINVAL (not a model), or another -errno with the reason.
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);
@@ -62,7 +62,8 @@ int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void
 int shelf_sync(struct shelf *s);
 /* Write pending edits, then let other processes write the models. Call it after the last edit. */
 int shelf_retire(struct shelf *s);
-/* Do what tree_stop(), and with `abandon` tree_abandon() do. Call it before the end. */
+/* Call tree_stop() for each open tree and, with `abandon`, tree_abandon(). Call it before
+ * shelf_finish(). */
 void shelf_stop(struct shelf *s, bool abandon);
 void shelf_unsaved(struct shelf *s, struct buf *out);
 void shelf_backups(const struct shelf *s, struct buf *out);
@@ -75,14 +76,14 @@ bool shelf_writable(const struct shelf *s);
 const char *shelf_why_not(const struct shelf *s);
 /* Return the real path of the model or directory; it is valid until shelf_close(). */
 const char *shelf_path(const struct shelf *s);
-/* Return a warning, like tree_warning(). Those about a directory's models are logged when they are
- * opened. */
+/* Return warning i, like tree_warning(). For a directory there are no warnings here: those about
+ * its models are logged when the models are opened. */
 const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
-/* Call before a call about a node, like tree_look(). Returns true if its model's rights have
- * changed. shelf_nodes() then lists the nodes that the kernel may know. */
+/* Like tree_look(), call this before any other call about a node. Returns true if the rights of the
+ * node's model have changed. shelf_nodes() then lists the nodes that the kernel may know. */
 bool shelf_look(struct shelf *s, uint64_t node);
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
 /* Get the attributes of a node. `file` is an open file of the node, or NULL. */
@@ -105,21 +106,22 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);
 /*
- * Make a file that is not open for a node that may be edited, for truncate(2). The node's model
- * stays open until shelf_release(). Returns 0, -EPERM, -ENOMEM, or the error of opening the model.
+ * For truncate(2), which has no handle: make a file for a node that may be edited, without opening
+ * it. The node's model stays open until shelf_release(). Returns 0, -EPERM, -ENOMEM, or the error
+ * of opening the model.
  */
 int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret);
 int shelf_release(struct tree_file *f);
 
 /*
- * Use the tree that contains a node for one of its calls, opening it if it is closed; the node's
- * number in the tree is ret->local. Returns 0, -errno if the tree cannot be opened, or `otherwise`
- * for a node outside any tree. Call shelf_leave() in any case.
+ * Begin to use the tree that contains a node, opening the tree if it is closed. The node's number
+ * in the tree is ret->local. Returns 0, -errno if the tree cannot be opened, or `otherwise` for a
+ * node outside any tree. Call shelf_leave() in any case.
  */
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
 void shelf_leave(struct at *at);
-/* If r is 0, convert an entry of the tree in use for the kernel and count the kernel's reference to
- * the slot. Returns r. */
+/* If r is 0, convert the numbers in an entry from those of the tree in use to those of the mount,
+ * and count the kernel's reference to the slot. Returns r. */
 int shelf_given(const struct use *u, int r, struct tree_entry *e);
 /* Rename a file within one directory, or move it to another directory of the same model. */
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,

@@ -28,8 +28,9 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Returns true if a slot belongs to this item, in whichever state. If any of these facts differs,
- * the slot has other rights or editability, or leads elsewhere. */
+/* Returns true if a slot belongs to this item, no matter in which state. A slot that differs in any
+ * of these facts has different rights, is editable where the item is not (or the reverse), or leads
+ * elsewhere. */
 static bool is_slot_of(const struct slot *slot, const struct item *i)
 {
     if (slot->kind != i->kind || slot->above != i->above)
@@ -40,8 +41,8 @@ static bool is_slot_of(const struct slot *slot, const struct item *i)
            slot->store == i->store && slot->behind == i->behind;
 }
 
-/* Find the slot of an item in the state `stamp` or, if that is NULL, the slot of a model that is
- * open and edited, which changes its file's state. Call with the lock held. */
+/* Find the slot of an item in the state `stamp`. If `stamp` is NULL, find the item's slot whose
+ * model is open and being edited, because edits change the state. Call with the lock held. */
 static struct slot *find(const struct slots *s, const struct item *i, uint64_t key,
                          const uint64_t *stamp)
 {
@@ -77,8 +78,8 @@ static void slots_drop(struct slots *s, struct slot *slot)
     slot_free(slot);
 }
 
-/* Return a number for a new slot, or 0 if all are in use. For a model, it is that of the slot that
- * has been free for the longest time; otherwise, one never used. */
+/* Return a number for a new slot, or 0 if all numbers are in use. For a model, it is the number
+ * that has been free for the longest time; otherwise, it is one that was never used. */
 static uint64_t free_node(struct slots *s, enum item_kind kind)
 {
     if (kind != ITEM_MODEL)
@@ -91,8 +92,8 @@ static uint64_t free_node(struct slots *s, enum item_kind kind)
     return ino_in_slot(s->last, INO_ROOT);
 }
 
-/* Make a slot that takes ownership of the item's paths and place. Returns NULL without memory or a
- * free number. */
+/* Make a slot that takes ownership of the item's paths and place. Returns NULL if there is no
+ * memory or no free number. */
 static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint64_t stamp)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
@@ -126,8 +127,8 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 /* ---- open and closed ---- */
 
 /* Return the maximum number of descriptors that an open model takes: one to read each file, one to
- * edit the first, and those of its directory, the history's, and a file being written; if tensors
- * are edited, also those of the log of drafts and of a journal. */
+ * edit the first file, and one each for its directory, for the history, and for a file being
+ * written. If tensors are edited, the log of drafts and a journal take one each. */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
     return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
@@ -162,7 +163,8 @@ static void enlist(struct slots *s, struct slot *slot)
     s->end = slot;
 }
 
-/* Add a line for each note about a model, with its path below the shelf's directory. */
+/* Add a line for each note about a model. The line has the model's path below the shelf's
+ * directory. */
 static void add_notes(const struct slot *slot, const struct buf *notes, struct buf *out)
 {
     const struct slots *s = slot->slots;
@@ -191,19 +193,19 @@ static void drop_older_notes(struct slots *s, const struct slot *slot)
     }
 }
 
-/* Close the model of a slot that was marked busy for this purpose, if its tree, queried without the
- * lock held, allows it. */
+/* Close the model of a slot that was marked busy for this purpose, if its tree allows that. The
+ * tree is queried without the lock held. */
 static void close_slot(struct slots *s, struct slot *slot)
 {
     struct buf notes = BUF_INIT;
     lock_take(&mount_lock);
     const bool old = slot->spent || slot->replaced || slot->used <= when_now().tv_sec - SLOT_IDLE;
     lock_drop(&mount_lock);
-    /* If it was used recently, programs that save a file may need their helpers. */
+    /* After recent use, programs that are saving a file may still need their helpers. */
     const bool idle = tree_idle(slot->tree, old);
     lock_take(&mount_lock);
     struct tree *t =
-        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* not used in the meantime */
+        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* and it is still unused */
     if (t && !s->stop) { /* keep the numbers with which the next tree continues */
         ids_unref(slot->left.ids);
         tree_leave(t, &slot->left);
@@ -225,7 +227,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     slot->busy = false;
     unlist(s, slot);
     if (!t)
-        enlist(s, slot); /* at the next sweep, the others come first */
+        enlist(s, slot); /* at the next sweep, the other slots come first */
     slots_drop(s, slot);
     cond_broadcast(&s->done);
     lock_drop(&mount_lock);
@@ -239,17 +241,17 @@ static bool closing_turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Start closing an unused slot. Returns false if no thread can do that now. Call with the lock
- * held. */
+/* Start closing the model of an unused slot. Returns false if no thread can do that now. Call with
+ * the lock held. */
 static bool begin_to_close(struct slot *slot)
 {
     slot->busy = pool_do(&slot->closing, closing_turn) == 0;
     return slot->busy;
 }
 
-/* Start closing models not used for a minute, and unused models beyond the limits. Separate threads
- * close them, because closing a file takes as long as its disk does not answer. Call with the lock
- * held. */
+/* Start closing models that have not been used for a minute, and unused models beyond the limits.
+ * Separate threads close them, because a file on a hung disk is not closed until the disk answers.
+ * Call with the lock held. */
 static void close_idle(struct slots *s)
 {
     const time_t before = when_now().tv_sec - SLOT_IDLE;
@@ -262,7 +264,7 @@ static void close_idle(struct slots *s)
     }
 }
 
-/* Take a turn in the pool, some time after a model was opened. */
+/* Close idle models, every few seconds, as long as models are open. */
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
@@ -283,7 +285,7 @@ static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
     *ret = (struct use){slot, t};
 }
 
-/* Start closing an unused slot immediately if another file has replaced its file. */
+/* Start closing an unused slot immediately if its file has been replaced or changed. */
 static void slot_expire(struct slot *slot)
 {
     if (slot_rests(slot) && (slot->replaced || slot->spent)) {
@@ -408,12 +410,12 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
     lock_drop(&mount_lock);
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
-    if (!same) /* not due, or the file is gone or replaced: keep the previous facts */
+    if (!same) /* not due, or the file is gone or was replaced: keep the previous facts */
         return;
     *g = found_grant(s->reach, &f, slot->above);
     lock_take(&mount_lock);
     slot->grant = *g;
-    if (slot->kind != ITEM_MODEL) /* those of a model belong to its state */
+    if (slot->kind != ITEM_MODEL) /* a model's `st` belongs to the state of its file */
         slot->st = *st = f.st;
     lock_drop(&mount_lock);
 }
@@ -442,9 +444,9 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
     lock_drop(&mount_lock);
 }
 
-/* Wait until a model that is being closed has returned its descriptors, but only for a second, as
- * it may be on a hanging disk. Returns true if one has. Call with the lock held; it is released
- * during the wait. */
+/* Wait up to a second for a model that is being closed to return its descriptors; its disk may be
+ * hung. Returns true if a model has returned them. Call with the lock held; it is released during
+ * the wait. */
 static bool wait_for_close(struct slots *s)
 {
     const struct timespec until = when_after(SLOT_PATIENCE);
@@ -456,14 +458,14 @@ static bool wait_for_close(struct slots *s)
     return o.n < before;
 }
 
-/* Wait for descriptors before a model is opened, as many may be opened in a row. */
+/* Wait for descriptors before a model is opened, because many models may be opened in a row. */
 static void wait_for_room(struct slots *s)
 {
     while (slots_opened(s).files > s->files_most && wait_for_close(s))
         ;
 }
 
-/* Close the least recently used model, because no descriptor is left. Returns false if no model is
+/* Close the least recently used model, because no descriptor is left. Returns false if no model was
  * closed. */
 static bool make_room(struct slots *s)
 {
@@ -483,8 +485,9 @@ static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
     return NULL;
 }
 
-/* Free a file that one tree needs to edit but another has locked under another name, by closing the
- * other tree if it is no longer in use. Returns true if locking should be tried again. */
+/* Free a file that one tree needs to edit but a second tree has locked under a different name,
+ * by closing the second tree if it is no longer in use. Returns true if locking should be tried
+ * again. */
 static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 {
     struct slots *s = arg;
@@ -495,7 +498,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
         bool rests = slot && slot_rests(slot);
         if (rests && (tried || !begin_to_close(slot)))
-            break; /* something in it is not written yet */
+            break; /* the model has something that is not written yet */
         tried |= rests;
         found |= slot != NULL;
         waited = early = lock_wait(&mount_lock, &s->done, &until);
@@ -532,8 +535,8 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     int r = tree_open(slot->path, &o, &t, e);
     /*
      * The tree must have opened exactly the files that the rules of reach.h lead to. If it has not,
-     * although these are unchanged since the name was looked up, the rules forbid one of the opened
-     * files.
+     * although those files are unchanged since the name was looked up, the rules forbid one of the
+     * files that it opened.
      */
     if (r == 0 && tree_identity(t) != slot->stamp) {
         r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
@@ -681,8 +684,8 @@ void slots_unsaved(struct slots *s, struct buf *out)
     (void)slots_each(s, tell_open, out);
 }
 
-/* Close all trees, including those that were about to be closed, in threads, so that a hanging disk
- * delays no other model. A tree for which there is no thread is closed here. */
+/* Close all trees in separate threads, so that a hung disk delays no other model. A tree for which
+ * there is no thread is closed here. Trees that are already being closed are included. */
 int slots_finish(struct slots *s)
 {
     lock_take(&mount_lock);
@@ -694,7 +697,8 @@ int slots_finish(struct slots *s)
     lock_take(&mount_lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
-            /* edits are written one tree after another, except for those that take long */
+            /* start now: edits are written one tree after another, except for those that take
+             * long */
             tree_hurry(slot->tree);
         if (!slot->busy)
             (void)begin_to_close(slot);

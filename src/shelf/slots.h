@@ -2,13 +2,14 @@
 /*
  * The slots of a shelf; private to the shelf.
  *
- * A slot is a directory, a text of a store, or one state of one model's file (or files). It
- * outlives the tree that is opened for a model, so that node numbers stay valid (the next tree
- * continues from them), and the edits that `--unmount` must report stay known. It ends when the
- * tree is closed and the kernel has forgotten its nodes. The number of a model is reused after all
- * others, that of a directory or text never.
+ * A slot is a directory, a text of a store, or one state of one model's file (or files). A slot
+ * outlives the tree that is opened for its model, so that node numbers stay valid (the next tree
+ * continues from them), and so that the edits that `--unmount` must report stay known. It ends when
+ * the tree is closed, nothing has to be reported, and the kernel has forgotten the slot's nodes.
+ * The number of a model's slot is reused only after all other numbers. The number of a directory or
+ * text is never reused.
  *
- * Members marked as protected are protected by mount_lock; all others are constant.
+ * Members marked as protected are protected by mount_lock; all other members are constant.
  */
 #ifndef SHELF_SLOTS_H
 #define SHELF_SLOTS_H
@@ -20,17 +21,18 @@
 #include "shelf/shelf.h"
 #include "base/hash.h"
 
-/* Seconds without use after which a model is closed; seconds between checks for such models. */
+/* Seconds without use after which a model is closed, and seconds between checks for such models. */
 #define SLOT_IDLE 60
 #define SLOT_SWEEP 5
 /* Milliseconds to wait for a model to be closed. */
 #define SLOT_PATIENCE 1000
 /* Maximum number of models that are kept open without use. */
 #define SLOTS_IDLE_MAX 64
-/* Maximum number of their descriptors, which is at most half of what the process may have. */
+/* Maximum number of descriptors of open models, beyond which unused models are closed. It is also
+ * limited to half of what the process may have. */
 #define SLOTS_FILES_MOST 448
-/* Number of models that are kept open in spite of that, because a program that has looked a name up
- * is about to open it. */
+/* Number of unused models that are kept open even beyond that limit, because a program that has
+ * looked up a name is about to open it. */
 #define SLOTS_IDLE_LEAST 8
 /* Seconds before another attempt to open a model that could not be opened. */
 #define SLOT_RETRY 2
@@ -43,40 +45,43 @@ struct slot {
     /* for st_ino: hash of the path and of what identified the file when it was found */
     uint64_t seed;
     char *path;           /* owned; the path by which it is opened */
-    char *real;           /* owned; the real path, or NULL if there was none */
+    char *real;           /* owned; the real path, or NULL if it is not known */
     size_t shards, above; /* as in struct item, like the next two */
     bool store, behind;
     /* Protected: */
     uint64_t stamp;        /* hash of what identifies the file, or all files of a split model */
-    struct tree_left left; /* left by the previous tree; constant while in use */
+    struct tree_left left; /* what the previous tree left; constant while the slot is in use */
     /* while the model is closed: edits that did not reach the file (live/live.h) */
     struct buf notes;
-    bool replaced;   /* another file was found at its path, so close it at once */
+    /* a different file was found at its path, so the model is closed as soon as it is unused */
+    bool replaced;
     uint64_t rights; /* last result of tree_look(); 0: never called */
     struct stat st;
     struct grant grant;     /* its access rights */
     struct timespec looked; /* when `grant` was last checked */
-    char *why;     /* owned; why it cannot be opened; NULL: as far as is known, it can be */
-    time_t failed; /* when opening it failed; 0: the error was found when the name was looked up */
+    char *why;              /* owned; why it cannot be opened; NULL: no reason is known */
+    /* when opening it failed; 0: it did not fail, or the error was found at the lookup */
+    time_t failed;
     struct tree *tree; /* owned; NULL: the model is closed */
     struct slots *slots;
     struct slot *prev, *next; /* neighbours in the list of models that are open or being closed */
     struct pool_job closing;
-    unsigned uses;    /* number of calls and open files that use it */
+    unsigned uses;    /* number of calls and open files that use the slot */
     time_t used;      /* when it was last used */
     uint64_t lookups; /* number of the kernel's references */
     bool busy;        /* a thread is opening or closing the model */
-    bool spent;       /* the file was changed, so the next lookup makes another slot */
+    /* the file was changed or numbers are running out, so the next lookup makes a new slot */
+    bool spent;
 };
 
 struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
     struct cond done;             /* signalled when a slot is no longer busy or used */
-    struct table by_node, by_key; /* a path has a slot for each state of its file */
+    struct table by_node, by_key; /* by_key has a slot for each state of the file at a path */
     uint32_t last;                /* number of the slot last given to a model */
-    uint32_t last_other;          /* number of the node last given to a directory or text */
-    struct slot *first, *end;     /* the open slots, in order of last use */
+    uint32_t last_other;          /* number last given to a directory or text */
+    struct slot *first, *end;     /* the open slots, the least recently used first */
     size_t files_most; /* maximum number of descriptors, beyond which unused models are closed */
     struct pool_job sweep; /* closes idle models */
     bool sweeps;           /* `sweep` has joined the pool */
@@ -84,7 +89,7 @@ struct slots {
     int failed;            /* error of an edit that was lost when a model was closed */
 };
 
-/* Return the path beside which the files of a split model lie. */
+/* Return the path of a file beside which the files of a split model are. */
 static inline const char *slot_files(const struct slot *slot)
 {
     return slot->behind ? slot->real : slot->path;
@@ -102,9 +107,11 @@ static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
 /* Facts about the open models, including those being closed. Call slots_opened() with the lock
  * held. */
 struct opened {
-    unsigned n, rest, closing;   /* number of all, of unused ones, and of those being closed */
-    size_t files, closing_files; /* maximum number of their descriptors */
-    struct slot *oldest;         /* the least recently used of the unused models */
+    /* number of all models, of unused ones, and of those being closed */
+    unsigned n, rest, closing;
+    /* maximum number of descriptors of all models, and of those being closed */
+    size_t files, closing_files;
+    struct slot *oldest; /* the least recently used of the unused models */
 };
 struct opened slots_opened(const struct slots *s);
 static inline bool slot_rests(const struct slot *slot)
@@ -115,16 +122,16 @@ static inline bool slot_rests(const struct slot *slot)
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
 /* Add a line for each edit that did not reach its file, with its model and key. */
 void slots_unsaved(struct slots *s, struct buf *out);
-/* Close everything, when nothing is served any more. Returns 0, or -errno if an edit was lost. */
+/* Close everything, once nothing is served any more. Returns 0, or -errno if an edit was lost. */
 int slots_finish(struct slots *s);
 /* Call a function for each open tree, without the lock held. Returns 0 or -ENOMEM. */
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* Get the node of an item that was found, counting one more reference of the kernel to it. A new
+/* Get the node of an item that was found, and count one more reference of the kernel to it. A new
  * slot takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* Count one more reference of the kernel to a node in a slot that is in use, or n fewer. */
+/* Count one more of the kernel's references to a node (the slot must be in use), or n fewer. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
@@ -134,16 +141,16 @@ int slot_hold(struct slots *s, uint64_t node, struct use *ret);
  * slot does not exist or the file was changed, or -errno with a message. */
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
 void slot_leave(struct use *u); /* u may be empty */
-/* Set the current rights of an open slot, from tree_look(). Returns true if they differ from the
- * previous ones. */
+/* Record the current rights of an open slot, which tree_look() returned. Returns true if they
+ * differ from the previous ones. */
 bool slot_look(struct slot *slot, uint64_t rights);
 /* Get the facts about the slot's file. Its rights are checked again if the last check was more than
  * a second ago. */
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 
-/* Seconds for which the rights of a file that was found count as known. */
+/* Seconds after which the rights of a file that was found are checked again. */
 #define LOOK_AGAIN 1
-/* Find a slot by its own node. Call with the lock held. */
+/* Find a slot by the number of its own node. Call with the lock held. */
 struct slot *slots_at(const struct slots *s, uint64_t node);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 
