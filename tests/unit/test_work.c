@@ -374,8 +374,8 @@ static void pass_gate(void *arg, int result)
     hear(&g->heard, result);
 }
 
-/* While many models compute results, each has one thread, and all of them share one more per
- * processor. */
+/* While many models compute results, each has one thread. All of them share further threads: one
+ * per processor, and a few for small tensors. */
 static void test_many(void)
 {
     enum { WORKS = 20, TENSORS = 64 };
@@ -384,7 +384,8 @@ static void test_many(void)
     struct gate gate = {HEARD, PTHREAD_MUTEX_INITIALIZER, 0};
     int request[TENSORS];
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned parked = 0, most = (unsigned)processors + 20; /* one per processor, and a margin */
+    /* most: limit on threads beyond one per model */
+    unsigned parked = 0, most = (unsigned)processors + 20;
     (void)pthread_mutex_lock(&gate.release);
     atomic_store(&started, 0);
     for (unsigned i = 0; i < WORKS; i++) {
