@@ -69,7 +69,7 @@ struct control {
     struct peer *peer[PEERS_MOST]; /* only the control thread adds and drops peers */
     size_t n;
     struct control_facts facts;
-    struct timespec looked; /* time of the last check whether the mount is idle */
+    struct timespec looked; /* time of the last check for an idle mount */
     unsigned long changes;  /* handles->changes at that time */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
     bool leaves; /* a thread is running run_leave() */
@@ -88,7 +88,7 @@ static void wake(int fd)
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* The process's only session. It is global because a signal handler gets no argument. */
+/* The process's only session. It is global because a signal handler cannot be passed a pointer. */
 static struct {
     struct fuse_session *_Atomic se;
     atomic_int came; /* the first signal that arrived; 0: no signal yet */
@@ -239,8 +239,8 @@ static int carry_out(struct tree *t, void *arg)
                                 : 0;
 }
 
-/* Carry out a request, which may take a long time. Returns 0, or -errno with or without a message
- * in `e`. */
+/* Carry out a request, which may take a long time. Returns 0, or -errno, perhaps with a message in
+ * `e`. */
 static int work(const struct control *c, char *request, struct buf *out, struct err *e)
 {
     struct wish w = {.out = out, .e = e};
@@ -369,7 +369,7 @@ static void look_at_mounts(struct control *c, bool changed)
     c->leaves = begin(c, run_leave, c); /* if no thread is available, a later check tries again */
 }
 
-/* ---- an unused mount ---- */
+/* ---- an idle mount ---- */
 
 /* Unmount an idle mount unless another file system has been mounted over it. */
 static void run_idle(void *arg)
@@ -512,7 +512,7 @@ static bool serve(struct control *c, struct peer *p, short seen)
     return p->state == READS || p->state == WORKS || speak(p);
 }
 
-/* ---- the thread ---- */
+/* ---- the control thread ---- */
 
 enum { AT_WAKE, AT_SOCKET, AT_MOUNTS, AT_PEERS };
 

@@ -4,10 +4,10 @@
  * requests.
  *
  *     r = control_begin(mountpoint, &handles, &c, &e);   before the serving process locks the model
- *     control_serve(c, &facts, shelf);                  it is mounted
- *     control_leave(c);                                 the session has ended
- *     control_end(c, &e, lost, backups);                everything is written or has failed
- *     control_close(c);                                 the model is closed and its lock free
+ *     control_serve(c, &facts, shelf);                  once it is mounted
+ *     control_leave(c);                                 once the session has ended
+ *     control_end(c, &e, lost, backups);                once everything is written or has failed
+ *     control_close(c);                                 once the model is closed and unlocked
  *
  * The socket's name is abstract, so it can be reached from every mount namespace: CONTROL_PREFIX, a
  * hash of the mount point and a random number. Only the daemon's user and root get answers. A

@@ -427,7 +427,7 @@ void daemons_free(struct daemons *ds)
     free(ds->daemon);
 }
 
-/* ---- their mounts ---- */
+/* ---- the daemons' mounts ---- */
 
 static bool may_serve(const struct daemon *d, const struct mount *m)
 {
@@ -680,7 +680,7 @@ static enum verdict judge(const struct daemon *d, struct err *why)
     }
     if (s->state > DAEMON_GONE) {
         (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", d->pid, at);
-        /* another user's daemon may only claim that it is writing */
+        /* another user's daemon may falsely claim that it is writing */
         return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE;
     }
     if (s->state == DAEMON_SERVING) {
@@ -697,8 +697,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 
 /* ---- holders whose status cannot be read ---- */
 
-/* Name the lock's holder in *why: it is found through a mount of this model whose daemon is not
- * visible, or through the kernel's list of locks. */
+/* Name the lock's holder in *why. The holder is found through a mount of this model whose daemon is
+ * not visible, or through the kernel's list of locks. */
 static void name_other(int fd, const struct file_id *id, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;

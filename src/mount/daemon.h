@@ -9,8 +9,8 @@
  *     while (daemon_hear(d, 100)) ...                    until the model is closed
  *     daemons_free(&ds);
  *
- * Only daemons of this user are visible; root sees all. Daemons in another pid or network namespace
- * are not visible. Any thread may call these functions; they keep no state.
+ * Only daemons of this user are visible; root sees all daemons. Daemons in another pid or network
+ * namespace are not visible. Any thread may call these functions; they keep no state.
  */
 #ifndef MOUNT_DAEMON_H
 #define MOUNT_DAEMON_H
@@ -65,7 +65,7 @@ bool stops_by_status(const char *status);
 
 /* ---- a daemon ---- */
 
-/* In the order in which a daemon passes through them. */
+/* The states of a daemon, in the order in which it passes through them. */
 enum daemon_state {
     DAEMON_SILENT = -1, /* it does not answer */
     DAEMON_STARTING,
@@ -79,7 +79,7 @@ enum daemon_state {
 /* The status as received. Its texts are not trusted and must be escaped before they are printed. */
 struct daemon_status {
     enum daemon_state state;
-    bool holds; /* the daemon has locked the file in question */
+    bool holds; /* the daemon has locked the file that daemons_find() was given */
     /* in DAEMON_GONE: files are still open for writing; the lock has been released */
     bool held, free;
     dev_t dev;       /* 0: unknown */
@@ -116,8 +116,8 @@ int daemons_find(struct daemons *ds, const struct file_id *locked);
 void daemons_free(struct daemons *ds);
 /*
  * Return the daemon that serves a mount, or NULL if it is not visible. A daemon that does not
- * answer is returned if its socket's name has the mount point and no other daemon serves the mount.
- * Only processes of the mount's owner and of root are believed. Waits for a daemon that is
+ * answer is returned if its socket's name matches the mount point and no other daemon serves the
+ * mount. Only processes of the mount's owner and of root are believed. Waits for a daemon that is
  * starting.
  */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);

@@ -65,7 +65,7 @@ void log_take_libfuse(void)
     fuse_set_log_func(on_libfuse);
 }
 
-/* ---- standard error captured ---- */
+/* ---- capturing standard error ---- */
 
 struct caught catch_begin(void)
 {

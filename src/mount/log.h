@@ -17,7 +17,7 @@ void log_to_syslog(void);
 /* Send libfuse's own messages to the same log. */
 void log_take_libfuse(void);
 
-/* ---- standard error captured ---- */
+/* ---- capturing standard error ---- */
 
 /* Captures standard error in a file in memory, because that is where libfuse and fusermount3
  * write why they failed. Call these functions only before threads are started, except for

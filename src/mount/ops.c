@@ -68,9 +68,9 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-/* Make a handle for an open file. Stores it in `fi`, with the way in which the kernel should read
- * the file. Takes ownership of `f` and, if `writes`, of an edit. Returns 0, or -ENOMEM after
- * releasing both. */
+/* Make a handle for an open file, store it in `fi`, and set there how the kernel should read the
+ * file. Takes ownership of `f` and, if `writes`, of an edit. Returns 0, or -ENOMEM after releasing
+ * both. */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
 {
     bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
@@ -161,11 +161,11 @@ enum { RUN_MIN = 2 };
 
 enum { PAGE = 4096 };
 
-/* ---- scratch ---- */
+/* ---- scratch memory ---- */
 
 /* Memory for an answer that is sent immediately. */
 struct scratch {
-    size_t size; /* of bytes */
+    size_t size; /* of the memory at `bytes` */
     void *bytes; /* owned */
 };
 
@@ -236,7 +236,7 @@ static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t o
     return how;
 }
 
-/* ---- files that are computed first ---- */
+/* ---- files whose content is computed first ---- */
 
 static bool is_interrupted(struct live_wait *w)
 {
@@ -304,12 +304,12 @@ struct handle {
     /* The remaining members are protected by mount_lock. In BUSY and TAKEN, the thread that owns
      * `room` accesses its stretch without the lock. */
     atomic_uint_least64_t upto; /* where the last read ended */
-    /* number of reads in a row that each began where the one before ended */
+    /* number of reads in a row that each began where the previous one ended */
     atomic_uint run;
     _Atomic(enum ahead) state;
     uint64_t off;        /* offset of the stretch in the file */
     size_t size;         /* number of bytes requested for the stretch */
-    struct reply answer; /* in READY: lies in `room` */
+    struct reply answer; /* in READY: the answer, in `room` */
     uint8_t *room;       /* owned: memory for the answer, or NULL */
     size_t room_size;    /* size of `room`, counted in ahead_used */
     fuse_req_t waiting;  /* parked until the stretch is ready, or NULL */
@@ -344,7 +344,7 @@ static void drop(struct handle *h)
     free(h);
 }
 
-/* ---- ahead ---- */
+/* ---- reading ahead ---- */
 
 static int make_room(struct handle *h, size_t size)
 {
@@ -385,8 +385,8 @@ static void begin(struct handle *h, size_t size)
     h->state = AHEAD_BUSY;
 }
 
-/* Read and answer now. Returns true if this thread must then read ahead. It need not if the answer
- * was in a mapping, because the next answer usually is too. */
+/* Read and answer now. Returns true if this thread must then read ahead. This is not needed if the
+ * answer was in a mapping, because the next answer usually is too. */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
@@ -434,8 +434,8 @@ static void go_ahead(struct handle *h)
 
 /* ---- reads ---- */
 
-/* Register a read and return what to do with it. AHEAD_NONE: answer it now. AHEAD_BUSY: do
- * nothing, as it is parked. AHEAD_READY: reply with *answer, then prepare the next stretch in
+/* Register a read and return what to do with it. AHEAD_NONE: answer it now. AHEAD_BUSY: do nothing,
+ * because the read is parked. AHEAD_READY: reply with *answer, then prepare the next stretch in
  * this thread. */
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
@@ -479,7 +479,7 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
     drop(h);
 }
 
-/* ---- the list ---- */
+/* ---- the list of handles ---- */
 
 bool handles_edit(struct handles *l)
 {
@@ -737,7 +737,7 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     while ((r = shelf_readdir(d, &cookie, plus, name, &e)) > 0) {
         struct fuse_entry_param p = entry_param(&e);
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            p.ino = 0; /* 0: not a lookup, because the kernel already has these two */
+            p.ino = 0; /* 0: counts no lookup, because the kernel already has these two */
         need =
             plus ? fuse_add_direntry_plus(req, bytes + used, size - used, name, &p, (off_t)cookie)
                  : fuse_add_direntry(req, bytes + used, size - used, name, &e.attr, (off_t)cookie);

@@ -37,8 +37,8 @@
 /* Number of bits for the minor number in the kernel's internal device numbers. */
 #define KERNEL_MINOR_BITS 20
 
-/* The name of the unmounting process in lists of processes, and its only descriptor besides 0 to
- * 2. */
+/* The name of the unmounting process in lists of processes, and its only descriptor besides the
+ * standard ones. */
 #define GUARD_NAME "auto_unmount"
 #define GUARD_FD 3
 
@@ -147,9 +147,9 @@ static dev_t spot_device(char **mountpoint, int fd)
     return dev;
 }
 
-/* Claim the mount point while the file system is being mounted. Other ggufs processes that mount
- * there wait until then, and so see the mount. The caller closes *claim, which may be -1. Returns
- * 0, or -errno with a message if a ggufs has been mounted there in the meantime. */
+/* Claim the mount point while the file system is being mounted. Other ggufs processes that want to
+ * mount there wait, and then see the mount. The caller closes *claim, which may be -1. Returns 0,
+ * or -errno with a message if another ggufs has been mounted there first. */
 static int spot_claim(const char *mountpoint, int *claim, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -211,7 +211,7 @@ static void take_name(void)
 }
 
 /* Drop everything shared with the daemon: its terminal, its directory and, above all, its open
- * files. An open /dev/fuse would keep the connection alive, and the model's file would keep its
+ * files. An open /dev/fuse would keep the connection alive, and an open model would keep its
  * lock. */
 static void guard_detach(int from)
 {
@@ -247,8 +247,9 @@ static void guard(int from, const char *mountpoint)
  * Start the process for -o auto_unmount, which removes the dead mount if the daemon is killed.
  * (libfuse's own process looks at the dead mount as root. Root may not access the mount of an
  * ordinary user, so that process leaves it mounted.) The new process holds one end of a socket.
- * When the daemon's end *ret is closed, however the daemon ends, it checks the mount point, which
- * must be an absolute path. Call this before any thread is started or much memory is allocated.
+ * When the daemon's end *ret is closed, no matter how the daemon ends, the new process checks the
+ * mount point, which must be an absolute path. Call this before any thread is started or much
+ * memory is allocated.
  */
 static int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
@@ -334,7 +335,7 @@ static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 
 static const struct fuse_custom_io io = {.read = read_request, .writev = write_reply};
 
-/* Answer the kernel's first request in this thread, before there are others. */
+/* Answer the kernel's first request in this thread, before the loop starts others. */
 static void first_exchange(struct fuse_session *se)
 {
     struct fuse_buf buf = {.mem = NULL};

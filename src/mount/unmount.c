@@ -284,7 +284,8 @@ static void add_number(struct json *j, const char *name, long n, bool known)
         json_text(j, name, NULL);
 }
 
-/* Add an object to a JSON list, or a line, for a mount and its daemon, one of which may be NULL. */
+/* Add an entry for a mount and its daemon, one of which may be NULL: an object in a JSON list, or a
+ * line. */
 static void add_entry(struct json *j, const struct mount *m, const struct daemon *d,
                       long long until)
 {
@@ -374,9 +375,9 @@ struct target {
     struct timespec gone; /* when the daemon was first seen to outlive the mount; 0: not yet */
 };
 
-/* Find a daemon whose mount was there and that is still writing. Root also trusts daemons of the
- * directory's owner, whose claims affect only that directory. The directory's file system is not
- * accessed, because it may hang. */
+/* Find a daemon whose mount was at `path` and that is still writing. Root also trusts daemons of
+ * the directory's owner, whose claims affect only that directory. The directory's file system is
+ * not accessed, because it may hang. */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {
     struct statx st;
@@ -427,7 +428,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
     return t->daemon ? 0 : without_daemon(t->mount, e);
 }
 
-/* ---- steps ---- */
+/* ---- the steps of an unmount ---- */
 
 /* Print a line, but only once, if the wait is long. */
 static void say_waiting(struct target *t, const char *does)
@@ -576,7 +577,8 @@ static int last_words(struct target *t, struct buf *lost, struct err *e)
     return 0;
 }
 
-/* Check for a bind mount of the file system, which keeps the daemon running, and log it. */
+/* Check for a bind mount of the file system, which keeps the daemon running. If there is one, logs
+ * a line and returns true. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
     CLEANUP(mounts_free) struct mounts ms;

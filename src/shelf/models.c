@@ -14,7 +14,7 @@
 #include "model/snapshot.h"
 #include "shelf/place.h"
 
-/* ---- directories and files, each once ---- */
+/* ---- directories and files that have been seen ---- */
 
 /* Add a file or directory. If it is new, records *model for it and returns 1. If it is known, sets
  * *model to what was recorded and returns 0. Returns -ENOMEM if there is no memory. */

@@ -407,7 +407,8 @@ static size_t named_main(struct reach *r, const struct place *p, const struct fo
     return names_from(names, commit);
 }
 
-/* Add the revisions of a repository. If the repository cannot be read, they are left out. */
+/* Add the revisions of a repository. If the repository cannot be read, its revisions are left
+ * out. */
 static int add_repo(struct reach *r, const struct place *p, const struct found *dir,
                     const char *folder, const char *name, struct listing *ret)
 {
@@ -473,7 +474,7 @@ static int add_split(const struct names *names, size_t i, struct listing *ret)
     const char *name = name_at(names, i);
     const size_t shards = shards_of(names, i), all = strlen(name);
     const int len = (int)(all - SPLIT_TAIL);
-    /* a different split model has the same name, but a different number of files */
+    /* another split model has the same name but a different number of files */
     bool twin = false;
     (void)snprintf(shown, sizeof(shown), "%.*s-", len, name);
     for (size_t k = names_from(names, shown); name_begins(names, k, shown); k++) {

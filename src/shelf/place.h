@@ -10,9 +10,9 @@
  *     r = place_find(&reach, &top, "x.gguf", &item);     one name of that listing
  *     r = place_item(&reach, &top, &list.entry[i].ref, &item);     what an entry stands for
  *
- * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes them. Whether
- * some of its entries are shown is decided only by place_item(), which looks at the files, perhaps
- * on another disk.
+ * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes the names.
+ * Whether some of its entries are shown is decided only by place_item(), which looks at the files,
+ * perhaps on another disk.
  *
  * Any thread may call these functions. The content of files is not trusted.
  */
@@ -48,7 +48,7 @@ struct place {
     unsigned links; /* number of links followed */
 };
 
-/* What an entry refers to, as far as the names in its place's directory show this. */
+/* What an entry refers to, judging only by the names in its place's directory. */
 enum ref_kind {
     REF_FOLDER, /* a directory, or a link to one; `at` is its name */
     REF_MODEL,  /* a file, or a link to one; may turn out to be a directory */
@@ -101,7 +101,7 @@ struct item {
     /* its access rights; 0777 if there is no regular file, because then only a link and the reason
      * for the error are shown */
     struct grant grant;
-    /* owned; for a file, the path by which to open it: in a real directory, a name that may be a
+    /* owned; for a file, the path by which to open it: a real directory, and a name that may be a
      * link */
     char *path;
     char *real; /* owned; the real path, or NULL */

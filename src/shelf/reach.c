@@ -185,7 +185,7 @@ char *mounts_path(const char *given)
 const struct mount *mounts_around(const struct mounts *ms, const char *path)
 {
     struct statx st;
-    /* the mask is 0, because a user without access to the mount may ask for nothing else */
+    /* the mask is 0, because a user without access to the mount may not ask for more */
     if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
         return NULL;
     for (size_t i = ms->n; i-- > 0;)
@@ -462,7 +462,7 @@ void reach_close(struct found *f)
     *f = FOUND_NONE;
 }
 
-/* ---- the beginning ---- */
+/* ---- beginning and end ---- */
 
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
 {
@@ -495,7 +495,7 @@ void reach_end(struct reach *r)
 /* ---- names in directories ---- */
 
 /* The names of a directory are not cached if the directory was changed less than this many seconds
- * ago, because it may change again within one tick of its timestamps. */
+ * ago, because it may then change again without new timestamps. */
 #define SETTLED 2
 
 static int by_bytes(const void *a, const void *b, void *texts)
@@ -601,8 +601,9 @@ void names_free(const struct names *const *p)
     free(n);
 }
 
-/* Get a reference to the cached names of a directory, which become the most recently used, or NULL
- * if there are no current ones. `mounts` is a hash of the mount points in the directory. */
+/* Get a reference to the cached names of a directory, and make them the most recently used. Returns
+ * NULL if they are not cached or not current. `mounts` is a hash of the mount points in the
+ * directory. */
 static const struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
     LOCKED(&mount_lock);

@@ -140,7 +140,7 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
 /* Find a file again by the real path that it had. Returns 0, -ELOOP if there is now a link on the
  * way, or another -errno. */
 int reach_again(struct reach *r, const char *path, struct found *ret);
-/* Find the directory that contains the file at a real path, as reach_again() does. */
+/* Like reach_again(), but find the directory that contains the file. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
 /* Open for reading a directory or a regular file that was found. Returns the descriptor or
  * -errno. */

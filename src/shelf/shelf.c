@@ -535,7 +535,7 @@ static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
     return r < 0 ? r : slot_entry(s, node, ret);
 }
 
-/* ---- look up ---- */
+/* ---- lookups ---- */
 
 static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct tree_entry *ret)
 {
@@ -922,7 +922,7 @@ int shelf_release(struct tree_file *f)
     return r;
 }
 
-/* ---- edit ---- */
+/* ---- edits ---- */
 
 int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret)
 {

@@ -53,8 +53,8 @@ int shelf_finish(struct shelf *s);
 /*
  * Call fn() with a model's tree, which is opened if it is closed. `place` is the path of the
  * model's directory in the mount, beginning with "/", or ":" and the real path of the model's first
- * file; in the second case, the model must be open and edited. Returns the result of fn(), -ENOENT,
- * -EINVAL (not a model), or another -errno with the reason.
+ * file; in the second case, editing of the model must have begun. Returns the result of fn(),
+ * -ENOENT, -EINVAL (not a model), or another -errno with the reason.
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);

@@ -124,7 +124,7 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
     return slot;
 }
 
-/* ---- open and closed ---- */
+/* ---- open and closed models ---- */
 
 /* Return the maximum number of descriptors that an open model takes: one to read each file, one to
  * edit the first file, and one each for its directory, for the history, and for a file being
@@ -264,7 +264,7 @@ static void close_idle(struct slots *s)
     }
 }
 
-/* Close idle models, every few seconds, as long as models are open. */
+/* Close idle models. The pool calls this every few seconds while models are open. */
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
@@ -319,9 +319,9 @@ void slot_leave(struct use *u)
     slot_let_go(s, slot);
 }
 
-/* ---- look up ---- */
+/* ---- lookups ---- */
 
-/* Returns true if a model is open and edited, and only its own tree has changed its file. */
+/* Returns true if a model is open and being edited, and only its own tree has changed its file. */
 static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
 {
     struct use u = {0};
@@ -512,7 +512,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     return !slot && (found || waited);
 }
 
-/* ---- open ---- */
+/* ---- opening a model ---- */
 
 /* Open the tree of a slot that was marked busy for this purpose. Call without the lock held. */
 static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
@@ -578,7 +578,8 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
         free(slot->why);
         slot->why = NULL;
         slot->failed = 0;
-        /* If the sweep cannot join the pool, models are closed only when others are opened. */
+        /* If the sweep cannot join the pool, models are closed only when other models are
+         * opened. */
         if (!s->sweeps)
             s->sweeps = pool_join(&s->sweep, sweep) == 0;
         if (s->sweeps)
@@ -595,7 +596,7 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     return r;
 }
 
-/* ---- use ---- */
+/* ---- using a slot ---- */
 
 int slot_hold(struct slots *s, uint64_t node, struct use *ret)
 {
@@ -633,7 +634,7 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
     return r;
 }
 
-/* ---- all of them ---- */
+/* ---- all slots ---- */
 
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
 {

@@ -70,7 +70,7 @@ struct slot {
     time_t used;      /* when it was last used */
     uint64_t lookups; /* number of the kernel's references */
     bool busy;        /* a thread is opening or closing the model */
-    /* the file was changed or numbers are running out, so the next lookup makes a new slot */
+    /* the file was changed or node numbers are running out, so the next lookup makes a new slot */
     bool spent;
 };
 
@@ -89,7 +89,7 @@ struct slots {
     int failed;            /* error of an edit that was lost when a model was closed */
 };
 
-/* Return the path of a file beside which the files of a split model are. */
+/* Return a path whose directory contains the files of a split model. */
 static inline const char *slot_files(const struct slot *slot)
 {
     return slot->behind ? slot->real : slot->path;
