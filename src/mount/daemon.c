@@ -191,7 +191,7 @@ static long file_locked_by(const struct file_id *id)
 
 /* Signals that should stop a program even if it has a handler for them. */
 #define ASKS (BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM))
-/* Every other signal ends a program that has no handler for it. */
+/* Signals that do not end a program. All others end a program that has no handler for them. */
 #define HARMLESS                                                                               \
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))

@@ -86,8 +86,8 @@ struct daemon_status {
     char *at;        /* mount point; this and the next three are owned and may be NULL */
     char *model;     /* the real path */
     char *read_only; /* the reason */
-    char *failed;    /* from DAEMON_ENDED on: why it failed; NULL: success */
-    /* lines about lost edits; complete when `free` is set or from DAEMON_ENDED on */
+    char *failed;    /* why the daemon failed, known in DAEMON_ENDED; NULL: success */
+    /* lines about lost edits; complete once `free` is set or DAEMON_ENDED is reached */
     struct buf lost;
     struct buf backups;
 };
@@ -97,7 +97,7 @@ struct daemon {
     uid_t uid;
     char name[64];   /* name of its socket */
     int fd;          /* owned: socket on which its status arrives */
-    bool now;        /* the status at the time of the request has arrived completely */
+    bool now;        /* all of the status at the time of the request has arrived */
     size_t heard;    /* bytes received */
     struct buf part; /* received text that has not been processed yet */
     struct daemon_status status;

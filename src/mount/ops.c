@@ -78,7 +78,7 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
     if (!h)
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
-    fi->keep_cache = keep;      /* the pages that the kernel has cached are right */
+    fi->keep_cache = keep;      /* the kernel's cached pages are still right */
     fi->direct_io = !cacheable; /* each reader sees the content that it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
     order_before(h);

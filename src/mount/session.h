@@ -31,7 +31,7 @@ int connection_reserve(int *dead, struct err *e);
 /* Make all of the kernel's requests fail from now on, without unmounting. *dead becomes -1. SIGPIPE
  * must be ignored (signals_begin()). Returns true if the connection had not already ended. */
 bool connection_cut(struct fuse_session *se, int *dead);
-/* Destroy the session. libfuse does not unmount, as it sees that the connection has ended. */
+/* Destroy the session. libfuse does not unmount, because it sees that the connection has ended. */
 void connection_end(struct fuse_session *se);
 
 #endif

@@ -28,8 +28,8 @@
 
 /* ---- places ---- */
 
-/* Make a place below p for a directory or store with this real path, reached by a link if `linked`.
- * Returns 0 or -ENOMEM. */
+/* Make a place below p for a directory or store with this real path. `linked` says that a link led
+ * there. Returns 0 or -ENOMEM. */
 static int place_make(const struct place *p, enum place_kind kind, const char *path,
                       const char *sub, bool linked, struct place *ret)
 {

@@ -38,7 +38,7 @@ enum place_kind {
 
 struct place {
     enum place_kind kind;
-    bool store; /* it is in a store, so what it contains is not edited */
+    bool store; /* it is in a store, so its contents are not edited */
     /* owned; the real path of the directory or, for PLACE_ORG and PLACE_OLLAMA, of the store */
     char *path;
     const char *sub; /* the organisation; the path below manifests/; else "" */

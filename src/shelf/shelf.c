@@ -95,8 +95,8 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
     return r;
 }
 
-/* Get the line that says why a model cannot be opened. Returns 1, 0 if the model can be opened, or
- * -errno. */
+/* Get the line that says why a model cannot be opened. Returns 1 with the line, 0 if the model can
+ * be opened, or -errno. */
 static int model_error(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(slot_leave) struct use u = {0};
