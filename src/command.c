@@ -121,7 +121,7 @@ static void done(const char *operand, const char *what, size_t n)
                  show_in(line, sizeof(line), what, n));
 }
 
-/* Print only warnings, as results are printed at the end. */
+/* Print only warnings, because results are printed at the end. */
 static void print_warning(int priority, const char *line)
 {
     if (priority <= LOG_WARNING)
@@ -326,7 +326,7 @@ static int json(const struct models *all, struct buf *out)
 }
 
 /* Print the facts as a text for each model, a table for directories, or a JSON array. The exit
- * status is 0, 1 if a model could not be read, or 2 if misused. */
+ * status is 0, 1 if a model could not be read, or 2 if the command was misused. */
 static int info(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -516,8 +516,8 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     return r < 0 ? (enum check_outcome)command_failed(NULL, "no memory", CHECK_UNUSABLE) : worst;
 }
 
-/* Check models. The exit status is 0 without errors (or, with --strict, warnings), 1 with errors,
- * and 2 if unusable or misused. */
+/* Check models. The exit status is 0 without errors (or, with --strict, warnings), 1 with
+ * errors, and 2 if a model is unusable or the command was misused. */
 static int check(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
@@ -539,8 +539,8 @@ static int check(const struct command_args *a)
 static const struct command {
     enum option_id id;
     int (*run)(const struct command_args *a);
-    int trouble; /* exit status if it cannot print */
-    bool apart;  /* runs in run_apart(), as it accesses disks that may hang */
+    int trouble; /* exit status if the command cannot print */
+    bool apart;  /* runs in run_apart(), because it uses disks that may hang */
 } commands[] = {
     {COMMAND_UNMOUNT, unmount, 1, false},   {COMMAND_LIST, list, 1, false},
     {COMMAND_RECOVER, recover, 1, false},   {COMMAND_CHECK, check, 2, true},
@@ -700,8 +700,8 @@ static int ended(pid_t pid, int ms)
 
 /*
  * Run a command in a child process, and return its exit status when it has printed everything. The
- * child is needed because a thread that waits for a hanging disk keeps its process from ending,
- * even when that is killed.
+ * child is needed because a thread that waits for a hung disk keeps its process from ending, even
+ * when the process is killed.
  */
 static int run_apart(const struct command *c, const struct command_args *a)
 {

@@ -67,7 +67,7 @@ static int take_options(struct job *j, const struct command_args *a)
         case OPTION_TOLERANCE:
             r = take_tolerance(j, value);
             break;
-        default: /* OPTION_IGNORE, as the parser accepts only known options */
+        default: /* OPTION_IGNORE, because the parser accepts only known options */
             j->opt.ignore[j->opt.n_ignore++] = value;
         }
     }

@@ -303,7 +303,7 @@ static void add_piece(struct work *w, uint32_t tensor, const struct scan_result 
 static int scan_unit(void *arg, uint64_t unit, void *room)
 {
     struct work *w = arg;
-    /* the last tensor that begins at or before the piece, because those without pieces come first */
+    /* the last tensor that begins at or before the piece; tensors without pieces come before it */
     const uint32_t i =
         (uint32_t)upto_u64(w->begin, 0, sizeof(*w->begin), w->g->n_tensors, unit) - 1;
     const struct gguf_tensor *t = &w->g->tensor[i];
@@ -394,15 +394,16 @@ struct job {
     struct shards split;
     struct part *part; /* owned; without a header if it is missing or unreadable */
     size_t n;
-    /* Numbers of bytes to scan: in earlier parts, in this one, in all. */
+    /* Numbers of bytes to scan: in earlier parts, in this part, and in all parts. */
     uint64_t before, now, total;
 };
 
-/* Count a finding before the caller's sink gets it: findings decide the outcome. */
+/* Count a finding, which affects the outcome, before the caller's sink gets it. */
 static void count(void *arg, const struct check_finding *f)
 {
     struct job *j = arg;
-    const enum check_outcome outcome = (enum check_outcome)f->severity; /* of the same order */
+    /* Both enums are in the same order. */
+    const enum check_outcome outcome = (enum check_outcome)f->severity;
     j->outcome = outcome > j->outcome ? outcome : j->outcome;
     j->sink(j->arg, f);
 }
@@ -472,7 +473,7 @@ static void load(struct job *j, size_t i, const char *path)
     free(own);
 }
 
-/* Report whether file i fits the others. tensors: the number in all files, or NULL if unknown. */
+/* Report if file i does not fit the others. tensors: number in all files, or NULL if unknown. */
 static void check_part(struct job *j, size_t i, const uint64_t *tensors)
 {
     const struct part *p = &j->part[i];
@@ -498,8 +499,8 @@ static void check_extra(struct job *j, const char *path)
     free(extra);
 }
 
-/* Report why the files do not fit together. Missing files are counted separately from files that do
- * not fit, because many of one kind must not hide the other. */
+/* Report why the files do not fit together. Missing files are counted separately from files that
+ * do not fit, because many findings of one kind must not hide the other kind. */
 static void check_set(struct job *j, const char *path)
 {
     uint64_t tensors = 0;
@@ -537,7 +538,7 @@ static void apply_file(struct job *j, const struct part *p)
                                          .interrupted = edit_overlay_interrupted(&p->m.overlay)});
 }
 
-/* If the files do not fit together, only the keys of the first describe the model. */
+/* If the files do not fit together, only the keys of the first file describe the model. */
 static void apply_whole(struct job *j)
 {
     const struct gguf **g = calloc(j->n, sizeof(struct gguf *));

@@ -10,7 +10,8 @@
  * number of those left out.
  *
  * Severity: an error makes readers refuse or misread the file, or violates a "must" of the
- * specification. A warning violates its wording, or stops some readers. A note is not a fault.
+ * specification. A warning violates the wording of the specification, or stops some readers. A note
+ * is not a fault.
  *
  * Threads share no state. Only the caller's thread calls the sink.
  */
@@ -41,8 +42,8 @@ typedef void check_sink(void *arg, const struct check_finding *f);
 #define CHECK_MOST 20 /* maximum number of findings per rule */
 
 /*
- * Rules about files check each file of a split model, rules about models the merged model. For
- * other models all rules apply.
+ * Rules about files check each file of a split model; rules about models check the merged model.
+ * For a model that is not split, all rules apply.
  */
 enum check_scope { CHECK_ALL, CHECK_FILE, CHECK_WHOLE };
 
@@ -92,11 +93,12 @@ struct check_options {
 };
 
 /*
- * Check the model at `path`, any file of it if it is split. An interrupted edit is applied to the
- * header in memory. Symbolic links are followed, but the name checked is that in the path. The outcome is "unusable" if a
- * mount would refuse the model; the sink gets the reason as an error of the rule "structure", or
- * "split" if the files do not fit together. A finding is labelled with the path of its file; a
- * finding about a whole split model, with the path of the first file.
+ * Check the model at `path`, which may be any file of a split model. An interrupted edit is applied
+ * to the header in memory. Symbolic links are followed, but the name that is checked is the one in
+ * the path. The outcome is "unusable" if a mount would refuse the model; the sink gets the reason
+ * as an error of the rule "structure", or "split" if the files do not fit together. A finding is
+ * labelled with the path of its file; a finding about a whole split model, with the path of the
+ * first file.
  */
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg);
@@ -135,14 +137,14 @@ struct checker {
     enum check_severity last;
     check_sink *sink;
     void *arg;
-    char where[SHOW_MAX + 64]; /* the last place */
+    char where[SHOW_MAX + 64]; /* the last place returned */
 };
 
 /* Report a finding about a place, which is printed unchanged. Strings among the format's arguments
  * must be safe to print. */
 void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Return a place, valid until the next: "key 'x'", "tensor 'x'", "bytes 12 to 31". */
+/* Return a place, valid until the next call: "key 'x'", "tensor 'x'", "bytes 12 to 31". */
 const char *at_key(struct checker *c, uint32_t key);
 const char *at_tensor(struct checker *c, uint32_t tensor);
 const char *at_bytes(struct checker *c, uint64_t first, uint64_t last);

@@ -35,7 +35,7 @@ static size_t digits_at(struct text t, size_t from)
     return n - from;
 }
 
-/* Return the length of "12" or "1.2" at `from`, or 0 without a number. */
+/* Return the length of "12" or "1.2" at `from`, or 0 if there is no number. */
 static size_t number_at(struct text w, size_t from)
 {
     size_t whole = digits_at(w, from);
@@ -61,7 +61,7 @@ static const char convention[] = "^((mmproj|mtp)-)?"
                                  "(-(LoRA|vocab))?"
                                  "(-([0-9]{5}-of-[0-9]{5}))?"
                                  "\\.gguf$";
-/* Group of each part. */
+/* The group of the expression that holds each part. */
 static const uint8_t group[FILE_PARTS] = {
     [PART_SIDECAR] = 2,  [PART_BASE] = 3,      [PART_SIZE] = 6,  [PART_FINETUNE] = 11,
     [PART_VERSION] = 13, [PART_ENCODING] = 16, [PART_TYPE] = 18, [PART_SHARD] = 20};
@@ -131,7 +131,7 @@ static double decimal(struct text t)
     return v;
 }
 
-/* A label may have any number of digits, but only digits that fit count. */
+/* Return the number or, if it is too large (a label may have any number of digits), UINT64_MAX. */
 static uint64_t whole(struct text t)
 {
     double v = decimal(t);
@@ -177,11 +177,11 @@ bool file_size_fits(struct text label, const struct params *p)
 
 /* ---- the name that the convention gives a model ---- */
 
-/* Maximum length of parts: a whole file name has 255 bytes. */
+/* Maximum lengths of parts, because a whole file name has at most 255 bytes. */
 enum { WORDS_LEN = 60, LABEL_LEN = 16 };
 
-/* Add words of letters and digits. Other bytes become "-", and words that `keep` (NULL: none) rejects
- * are skipped. */
+/* Add words of letters and digits. Other bytes become "-". Words that `keep` rejects are
+ * skipped; if `keep` is NULL, all words are added. */
 static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w, size_t n))
 {
     size_t start = out->len;
@@ -217,7 +217,7 @@ static void suggest_base(const struct gguf *g, struct buf *out)
         add_words(out, fact_text(g, keys[i]), is_base);
 }
 
-/* Suggest the model's own label if valid, else one from the number of parameters. */
+/* Suggest the model's own label if it is valid, or else one made from the number of parameters. */
 static void suggest_size(const struct gguf *g, struct buf *out)
 {
     char label[SIZE_LABEL_MAX];
@@ -317,7 +317,7 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
 
 /* ---- the rules: does the name follow the convention, and agree with the model? ---- */
 
-/* Return the model's value for a part if a name could contradict it. */
+/* Get the model's value for a part, if a name could contradict that value. */
 static void expected(const struct gguf *g, enum file_part part, const struct params *p,
                      struct buf *out)
 {
@@ -333,7 +333,8 @@ static void expected(const struct gguf *g, enum file_part part, const struct par
     }
 }
 
-/* Words are compared without case. "1.0" and "v1.0", "Llama 3" and "Llama-3" are already equal. */
+/* Words are compared without case. The model's "1.0" has already become "v1.0", and its "Llama
+ * 3" has become "Llama-3". */
 static bool part_fits(enum file_part part, struct text says, const struct params *p,
                       const struct buf *want)
 {
@@ -371,7 +372,7 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
                file_part_name[part], wanted);
 }
 
-/* A shard has only some of the parameters, and only the first has the model's keys. */
+/* A shard has only some of the parameters, and only the first shard has the model's keys. */
 static bool can_suggest(const struct gguf *g)
 {
     return !fact_shard(g) || (!fact_later_shard(g) && fact_text(g, "general.size_label").at);
@@ -417,7 +418,7 @@ static void rule_file_name(struct checker *c)
     char name[NAME_MAX + 1];
     if (!c->m->file || file_name_is_hash(c->m->file))
         return;
-    /* The number of a split model's file is left out, since it is correct. */
+    /* For a file of a split model, the number in the name is left out, because it is correct. */
     const size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
     (void)snprintf(name, sizeof(name), "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
     if (!file_name_parse(name, &f)) {

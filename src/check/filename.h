@@ -7,8 +7,8 @@
  * Source: the GGUF specification, "GGUF Naming Convention". Parts consist of words joined by "-":
  *   SIDECAR   "mmproj" or "mtp"
  *   BASENAME  words of letters and digits that begin with a letter, or of digits only; the first
- *             may be any
- *   SIZELABEL "7B", "3.8B", "8x7B", and one word more such as "A3B" or "ContextLength4k"
+ *             may also begin with a digit
+ *   SIZELABEL "7B", "3.8B" or "8x7B", perhaps with a word such as "A3B" or "ContextLength4k"
  *   FINETUNE  words of letters and digits
  *   VERSION   "v1.0"; ENCODING "Q4_K_M"; TYPE "LoRA" or "vocab"; SHARD "00003-of-00009"
  * Blanks count as letters. Name, size label and version are required.
@@ -55,11 +55,11 @@ void file_name_json(struct json *j, const char *name, const char *file);
  * label. */
 bool file_size_parse(struct text label, uint64_t *experts, double *params);
 
-/* True if a label is close to the number of parameters: writers round, and count differently. */
+/* True if a label is close to the number of parameters. Writers round, and count differently. */
 bool file_size_fits(struct text label, const struct params *p);
 
-/* Suggest a name that follows the convention, from the model's keys and tensors. It always
- * parses. */
+/* Suggest a name, based on the model's keys and tensors, that follows the convention. The
+ * suggested name always parses. */
 void file_name_suggest(const struct gguf *g, struct buf *out);
 
 #endif

@@ -111,7 +111,8 @@ static void rule_nested(struct checker *c, struct text key, const struct gguf_va
 
 /* ---- required keys ---- */
 
-/* True if the model has no block_count of its own, but one under another architecture's name. */
+/* True if the model has no block_count of its own, but one under a different architecture's
+ * name. */
 static bool is_other(const struct gguf *g, struct text *ret)
 {
     static const char end[] = ".block_count";
@@ -159,7 +160,7 @@ static void rule_architecture(struct checker *c)
                show(shown, c->arch.at, c->arch.len));
 }
 
-/* A shard without its number in the name is not found by its siblings, or by readers. */
+/* If a shard's name lacks its number, neither readers nor checks of other shards find it. */
 static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 {
     char tail[SPLIT_TAIL + 32];
@@ -171,7 +172,7 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
            "the name of file %" PRIu64 " of %" PRIu64 " must end in %s", no + 1, count, tail);
 }
 
-/* If the files fit together, file.c reports further faults. */
+/* If c->m->shards is set, check.c checks the files together, and reports further faults. */
 static void rule_split(struct checker *c)
 {
     static const char tensors[] = "split.tensors.count";
@@ -259,7 +260,7 @@ static void check_experts(struct checker *c)
                "%" PRIu64 " groups of %" PRIu64 " experts", groups, all);
 }
 
-/* These architectures rotate the whole head, and readers check it. */
+/* These architectures rotate the whole head, and readers check that they do. */
 static void check_turned(struct checker *c)
 {
     static const char archs[] = "llama llama-embed deci falcon baichuan";
@@ -474,15 +475,15 @@ static void rule_vocabulary(struct checker *c)
 /* ---- chat templates, which are read but never run ---- */
 
 enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
-/* Maximum number of templates whose tokens are looked up, because each takes a walk over the
- * vocabulary. */
+/* Maximum number of templates whose tokens are looked up, because each of them takes a walk over
+ * the vocabulary. */
 enum { WALKS_MOST = 32 };
 
 /* A chat template under examination. */
 struct looked {
     struct checker *c;
     uint32_t key;     /* number of its key */
-    struct text left; /* rest of the text */
+    struct text left; /* the part not yet read */
     struct text open[DEPTH_MOST];
     size_t depth;
 };
@@ -576,7 +577,7 @@ static void look_at_blocks(struct looked *l)
         report(l->c, CHECK_ERROR, at_key(l->c, l->key), "%zu of its blocks have no end", l->depth);
 }
 
-/* Return the length of a "<|im_end|>" at the beginning of the text, or 0. */
+/* Return the length of a token such as "<|im_end|>" at the beginning of the text, or 0. */
 static size_t token_here(struct text t)
 {
     size_t n = 2;
@@ -588,7 +589,7 @@ static size_t token_here(struct text t)
     return n > 2 && n + 1 < t.len && t.at[n] == '|' && t.at[n + 1] == '>' ? n + 2 : 0;
 }
 
-/* Report special tokens that the vocabulary lacks, after one walk over it. */
+/* Report special tokens that the vocabulary lacks, after one walk over the vocabulary. */
 static void look_at_tokens(struct looked *l, struct text t, const struct gguf_value *tokens)
 {
     struct text found[TOKENS_MOST];
@@ -618,8 +619,8 @@ static bool writes(struct text t, const void *what, size_t n)
     return n > 0 && memmem(t.at, t.len, what, n);
 }
 
-/* Look for the end of a turn: the variable, a token that the model names, or a token that llama.cpp
- * recognises by its text. */
+/* Look for the end of a turn: the variable eos_token, a token that the model names, or a token
+ * that llama.cpp recognises by its text. */
 static void look_at_end(struct looked *l, struct text t, const struct gguf_value *tokens)
 {
     static const char *const known[] = {"eos_token",

@@ -122,8 +122,8 @@ static void rule_trailing(struct checker *c)
 }
 
 /*
- * Return the first byte at or after `at` that is not in a hole of the file, at most `last`. A sparse
- * file of a few blocks can claim exabytes of zeros between two tensors.
+ * Return the first byte at or after `at` that is not in a hole of the file, at most `last`. A
+ * sparse file of a few blocks can claim exabytes of zeros between two tensors.
  */
 static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
 {
@@ -259,8 +259,8 @@ static void rule_quantization(struct checker *c)
 
 /* ---- blocks ---- */
 
-/* Mark each block from `begin` on that has a tensor. Returns the highest such block, or UINT64_MAX
- * if there are none. */
+/* Starting at block `begin`, mark each block that has a tensor. Returns the highest such block,
+ * or UINT64_MAX if there is none. */
 static uint64_t mark_blocks(struct checker *c, uint64_t count, uint64_t begin, bool *seen,
                             uint64_t room)
 {

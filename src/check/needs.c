@@ -114,7 +114,7 @@ static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEE
 
 /* ---- required keys ---- */
 
-/* True for the rank of a matrix that does not exist. */
+/* True if the key is not needed, because the model has the tensor row->unless. */
 static bool is_needless(const struct gguf *g, const struct need_key *row)
 {
     char name[96];
@@ -151,7 +151,7 @@ struct looked {
     bool tell;        /* report missing tensors */
     int experts;      /* in this block: 1 yes, 0 no, -1 unknown */
     int recurrent;    /* in this block: 1 yes, 0 no, -1 unknown */
-    unsigned present; /* number of tensors looked for that exist */
+    unsigned present; /* number of tensors that were looked for and exist */
 };
 
 static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
@@ -169,7 +169,7 @@ static bool is_there(const struct looked *b, const char *word, size_t n)
     return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
 }
 
-/* Writers may fuse the tensors of a word into one. */
+/* True if the word's tensor is part of a tensor that a writer has fused. */
 static bool is_fused(const struct looked *b, struct text word)
 {
     static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
@@ -215,7 +215,7 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         all &= has(p, q, "_exps");
-        ffn &= has(p, q, "ffn_"); /* otherwise it also has layers of other kinds */
+        ffn &= has(p, q, "ffn_"); /* otherwise the model also has layers of other kinds */
     }
     const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
     const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";
@@ -266,7 +266,7 @@ static int experts_in(const struct gguf *g, uint64_t block)
     return n && block >= lead;
 }
 
-/* These architectures read the block's kind from keys; in others, the block's tensors decide. */
+/* The listed architectures read a block's kind from keys; in others, the block's tensors decide. */
 static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
 {
     struct text arch = fact_text(g, "general.architecture");
@@ -404,7 +404,7 @@ static void lengths_of(const struct gguf *g, struct lengths *l)
     }
 }
 
-/* Get the value of a letter, without defaults that readers assume. */
+/* Get the value of a letter, without the defaults that readers assume. */
 static bool stored(const struct layer *t, char letter, uint64_t *ret)
 {
     size_t at = (unsigned char)letter;
@@ -440,8 +440,8 @@ static bool product(const struct layer *t, char a, char b, uint64_t *ret)
     return length(t, a, &x) && length(t, b, &y) && mul_u64(x, y, ret);
 }
 
-/* Get the value of a letter: that of its key, or the default that readers assume. Returns false if
- * unknown. */
+/* Get the value of a letter: that of its key, or the default that readers assume. Returns false
+ * if the value is unknown. */
 static bool length(const struct layer *t, char letter, uint64_t *ret)
 {
     bool has = stored(t, letter, ret);

@@ -29,8 +29,8 @@ struct fact {
     const char *label;  /* NULL: only in JSON */
     const char *member; /* name in the JSON object; NULL: only as a line */
     /*
-     * The source, if no function is set: a key with a text or, if it begins with a dot, a number of
-     * the architecture; several keys, up to a NULL; or a field of struct gguf.
+     * The source, if no function is set: `key`, which holds a text or, if it begins with a dot, a
+     * number of the architecture; `named`, several keys up to a NULL; or a field of struct gguf.
      */
     const char *key;
     const struct named *named;
@@ -77,7 +77,7 @@ static void bits_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%.2f", 8 * bytes / n);
 }
 
-/* Return the size of a mix of types, the last letter of "Q4_K_M". */
+/* Return the size of a mix of types, which is the last letter of "Q4_K_M". */
 static const char *mix_size(const char *name, size_t n)
 {
     if (n < 4 || memcmp(name + n - 4, "_K_", 3) != 0)
@@ -248,20 +248,20 @@ static void experts_text(const struct summary *s, struct buf *out)
 
 enum { LAYERS_MOST = 65536 };
 
-/* Architectures without such a cache: they see the whole text at once, or keep a state. For the
- * last one listed, the keys do not determine the size. */
+/* Architectures without such a cache, because they read the whole text in one pass or keep a
+ * state instead. For the last one listed, the keys do not determine the size. */
 static const char without[] =
     "bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 modern-bert eurobert "
     "t5encoder gemma-embedding dream llada llada-moe rnd1 wavtokenizer-dec mamba mamba2 rwkv6 "
     "rwkv6qwen2 rwkv7 arwkv7 minimax-m3";
 
-/* Of every `period` layers, all but one have a sliding window. The exception is the last, or the
- * first. */
+/* Of every `period` layers, all but one have a sliding window. The exception is the last one or,
+ * if `first` is true, the first one. */
 static const struct pattern {
     const char *arch;
     unsigned period;
     bool first;
-    unsigned length; /* length of the window if no key gives it; 0: no layer has a window then */
+    unsigned length; /* length of the window if no key gives it; 0: then there is no window */
 } patterns[] = {
     {"gemma2", 2, false, 4096}, {"gemma3", 6, false, 0},      {"gemma3n", 5, false, 0},
     {"gpt-oss", 2, false, 0},   {"cohere2", 4, false, 0},     {"cohere2moe", 4, true, 0},
@@ -435,7 +435,7 @@ static void kv_text(const struct summary *s, struct buf *out)
 
 /* ---- tokens ---- */
 
-/* Two keys for the same token follow each other, and the first counts. */
+/* If two keys are for the same token, they are adjacent, and the first one counts. */
 static const struct special {
     const char *name, *key;
 } specials[] = {
@@ -528,7 +528,7 @@ static void template_json(const struct summary *s, const char *member, struct js
 
 /* ---- origin ---- */
 
-/* Merges have several base models, but the line is meant for people. */
+/* Maximum number of base models on the line, which people read. Merged models have several. */
 enum { BASE_MODELS_MOST = 8 };
 
 static void base_models(const struct summary *s, struct buf *out)
@@ -628,7 +628,7 @@ static void vocabulary_text(const struct summary *s, struct buf *out)
     show_text(pre, out);
 }
 
-/* Writes "32" or "32 (8 KV)"; may differ from layer to layer. */
+/* Writes "32" or "32 (8 KV)". The numbers may differ from layer to layer. */
 static void heads_text(const struct summary *s, struct buf *out)
 {
     uint64_t kv;
@@ -645,7 +645,7 @@ static bool shards(const struct summary *s, uint64_t *ret)
     return s->shards > 0;
 }
 
-/* Get the number of keys. The reserve is internal to the file, and not counted. */
+/* Get the number of keys. The reserve is internal to the file, and is not counted. */
 static bool keys(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;
@@ -915,7 +915,7 @@ static void size_cell(const struct summary *s, struct buf *out)
         buf_str(out, ", incomplete");
 }
 
-/* Show the model's own file type, else the type with the most bytes. */
+/* Show the model's own file type, or else the type with the most bytes. */
 static void type_cell(const struct summary *s, struct buf *out)
 {
     struct share share[SHARES_MAX];

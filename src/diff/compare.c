@@ -141,9 +141,9 @@ static bool left_out(const struct diff_options *o, bool keys, struct text name)
 }
 
 /*
- * Keep the longest run of pairs that are in both models and whose places in B ascend; the others
- * have moved. tail[k] is the last pair of the best run of length k + 1; before[i] is the pair
- * before pair i in its run.
+ * Keep the longest run of pairs that are in both models and whose places in B ascend. All other
+ * pairs that are in both models have moved. tail[k] is the last pair of the best run of length k +
+ * 1; before[i] is the pair before pair i in its run.
  */
 static void mark_moved(struct pairs *p, uint32_t *tail, uint32_t *before)
 {
@@ -288,7 +288,7 @@ struct pass {
     size_t side_of_bad;
 };
 
-/* A range of bytes of A, or of elements. */
+/* A range of a pair's bytes (in A) or elements. */
 struct piece {
     size_t pair;
     uint64_t first, n;
@@ -303,7 +303,7 @@ static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const 
     return x->n_dims == y->n_dims;
 }
 
-/* Return the amount of work of a pass for a pair, in bytes or elements. */
+/* Return the amount of work that a pair has in a pass, in bytes or elements. */
 static uint64_t work_of(const struct pass *w, size_t i)
 {
     const struct pair *p = &w->d->tensors.of[i];
@@ -350,7 +350,7 @@ static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, 
 
 /* ---- values ---- */
 
-/* A stretch of one tensor: elements from `first` on, whose first block is at `data`. */
+/* Consecutive elements of one tensor, whose first block is at `data`. */
 struct stretch {
     const struct quant_type *type;
     bool big;
@@ -400,7 +400,8 @@ static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float va
     for (size_t k = 0; k < 2; k++)
         if (!quant_is_wide(s[k].type))
             floats_read(s[k].type, s[k].big, s[k].data, i, n, values[k]);
-    /* The quick check works on little-endian floats; elsewhere each value is checked. */
+    /* Only little-endian floats can be checked quickly. In all other cases each value is
+     * checked. */
     if (HOST_BIG || quant_is_wide(s[0].type) || quant_is_wide(s[1].type) ||
         !quant_all_finite((const uint8_t *)values[0], n) ||
         !quant_all_finite((const uint8_t *)values[1], n)) {
@@ -436,7 +437,7 @@ static uint64_t byte_of(const struct quant_type *t, uint64_t element)
     return element / t->block_len * t->block_bytes;
 }
 
-/* Return the end of the holes that both tensors have at an element, where holes stand for zeros. */
+/* Return the end of the holes that both tensors have at an element, if holes stand for zeros. */
 static uint64_t value_holes(const struct diff *d, const struct pair *p, uint64_t element)
 {
     uint64_t end = UINT64_MAX;
@@ -609,8 +610,8 @@ static int same_bytes(const struct side *a, uint32_t i, const struct side *b, ui
     return 0;
 }
 
-/* Index the tensors that only side k has by a hash of their sampled bytes. The numbers in the index
- * are those of pairs. *n becomes the number of these tensors. */
+/* Index the tensors that only side k has by a hash of their sampled bytes. The index holds the
+ * numbers of pairs. *n becomes the number of these tensors. */
 static int gather(const struct diff *d, size_t k, struct index *lonely, size_t *n, struct room *m)
 {
     int r = index_init(lonely, d->tensors.n + 1);
@@ -649,7 +650,8 @@ static int match(struct diff *d, size_t k, const struct index *lonely, uint32_t 
     return r;
 }
 
-/* Find the copies. Skipped if the byte orders differ: then equal tensors usually have equal names. */
+/* Find the copies. This is skipped if the byte orders differ, because equal tensors then usually
+ * have equal names. */
 static int twins(struct diff *d, struct err *e)
 {
     struct room *m = malloc(sizeof(*m));

@@ -6,8 +6,8 @@
  * matter. Pairs are in the order of A, followed by those that only B has. The smallest possible
  * number of pairs counts as moved.
  *
- * Tensors of the same type and shape are compared as bytes, whatever the two models' order,
- * alignment, byte order and split. If type or bytes differ but the shape is the same, the values
+ * Tensors of the same type and shape are compared as bytes, even if the models differ in order,
+ * alignment, byte order or split. If type or bytes differ but the shape is the same, the values
  * are compared in double precision, on all processors: those of `f32`, or for F64, I32 and I64 the
  * stored ones. Positions where either value is not finite are counted separately.
  *
@@ -37,7 +37,7 @@ struct side {
 };
 
 /* Open the model at `path`, or the model of the shard at `path`. Returns 0, or -errno with a
- * message. Free it in either case. */
+ * message. Free the side in either case. */
 int side_open(struct side *s, const char *path, const char *label, struct err *e);
 void side_free(struct side *s);
 
@@ -89,7 +89,7 @@ struct diff {
     struct tensor_diff *of; /* owned: one per pair of tensors */
 };
 
-/* Compare d->side as d->opt says. Returns 0, or -EIO or -ENOMEM with a message. Free it in either
+/* Compare d->side as d->opt says. Returns 0, or -EIO or -ENOMEM with a message. Free d in either
  * case. */
 int diff_compare(struct diff *d, struct err *e);
 void diff_free(struct diff *d);

@@ -30,7 +30,7 @@ struct search {
     size_t d;                          /* the last step */
 };
 
-/* Return the largest x on diagonal k after step d - 1, plus one; 0 if it was not reached. */
+/* Return the largest x on diagonal k after step d, plus one, or 0 if step d did not reach it. */
 static size_t reached(const struct search *s, size_t d, long k)
 {
     long least = -(long)d;
@@ -101,7 +101,7 @@ static int walk_back(const struct search *s, struct hunks *h)
     return r;
 }
 
-/* Compare the elements index by index, from the last on. */
+/* Compare the elements index by index, from the last to the first. */
 static int by_place(const struct search *s, struct hunks *h)
 {
     int r = 0;
@@ -228,7 +228,7 @@ static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
     int r = of_a && of_b ? sequence_diff(of_a, (size_t)i.left, of_b, (size_t)k.left, &h) : -ENOMEM;
     for (size_t n = 0; n < h.n; n++)
         add_hunk(ret, &h.of[n]);
-    if (r == 0 && h.n > 0) { /* among equal elements, an insertion may appear at a later place */
+    if (r == 0 && h.n > 0) { /* an insertion among equal elements may be found at a later place */
         ret->first_a = first + h.of[0].a;
         ret->first_b = first + h.of[0].b;
     }
@@ -281,8 +281,8 @@ static int lines_split(const struct gguf_value *v, struct lines *ret)
 
 /* ---- output ---- */
 
-/* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, elements
- * shown in full. */
+/* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, and
+ * elements shown in full. */
 enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
 /* Amount of text collected before it is passed on, in bytes. */
 enum { PART = 1 << 16 };

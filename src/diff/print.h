@@ -20,8 +20,8 @@ int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg);
 
 /* ---- sequences of hashes ---- */
 
-/* Maximum number of insertions and removals searched for. Memory grows with its square, half a word
- * each. */
+/* Maximum number of insertions and removals searched for. For n of them, the search takes memory
+ * for n * n / 2 words. */
 enum { SEQUENCE_MOST = 2048 };
 
 /* Elements [a, a + n_a) are replaced by [b, b + n_b); one of the counts may be 0. */

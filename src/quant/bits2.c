@@ -34,7 +34,7 @@ static_assert(TQ2_D + 2 == TQ2_0_BYTES, "TQ2_0");
 static_assert(BITS_QS + 128 / 8 == Q1_0_BYTES, "Q1_0");
 static_assert(BITS_QS + 64 / 4 == Q2_0_BYTES, "Q2_0");
 
-/* Extract eight trits, one digit from each byte, in lanes of 16 bits. The even bytes are computed
+/* Extract eight trits, one from each byte, in lanes of 16 bits. The even bytes are computed
  * separately from the odd ones. */
 static inline uint64_t trits8(uint64_t x, unsigned pow)
 {
@@ -64,15 +64,15 @@ FIXED void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
     for (unsigned k = 0; k < 16; k += WIDE)
         five_trits(y + 160 + k, 16, bytes_at(b + 32 + k), l);
     uint64_t x = get_u32(b + TQ1_QH, false);
-    for (unsigned t = 0; t < 4; t += 2) { /* two trits of four bytes */
+    for (unsigned t = 0; t < 4; t += 2) { /* two trits from each of four bytes */
         uint64_t q = trits8(x, pow3[t]) | trits8(x, pow3[t + 1]) << 32;
         put8_shifted(y + 240 + 4 * t, q, -1, d);
     }
 }
 DECODER(TQ1_0)
 
-/* Store n bytes, up to eight, each made from five digits. The digits form a number below 243, which
- * is stored as the smallest fraction x/256 that is not below number / 243. */
+/* Store n <= 8 bytes, each made from five digits. The digits form a number below 243, which is
+ * stored as the smallest fraction x/256 that is not below number / 243. */
 static inline void put_trits(uint8_t *b, unsigned n, const uint64_t digit[5])
 {
     uint64_t number = 0; /* up to 242 in each byte */
@@ -170,7 +170,7 @@ static inline bool pack_Q1_0(const float *restrict x, uint8_t *restrict b)
     return put_mean(b, sum);
 }
 
-/* The values are summed in order, one addition after another, but eight blocks side by side. */
+/* The values of a block are summed in order, one after another, but eight blocks side by side. */
 ENCODES(Q1_0)
 {
     enum { SIDE = 8 };

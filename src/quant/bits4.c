@@ -58,11 +58,11 @@ FIXED floats look_up(struct book b, words code)
 #else
     const __m256 low = _mm256_permutevar8x32_ps((__m256)b.part[0], (__m256i)code);
     const __m256 high = _mm256_permutevar8x32_ps((__m256)b.part[1], (__m256i)code);
-    return (floats)_mm256_blendv_ps(low, high, (__m256)(code << 28)); /* bit 3 as the sign */
+    return (floats)_mm256_blendv_ps(low, high, (__m256)(code << 28)); /* bit 3 becomes the sign */
 #endif
 }
 
-/* Return codes k to k + WIDE - 1 of the 2n codes in n bytes, with unspecified bits above each. */
+/* Return codes k to k + WIDE - 1 of the 2n codes in n bytes. Bits above a code are unspecified. */
 FIXED words codes_at(const uint8_t *restrict qs, unsigned n, unsigned k)
 {
 #ifdef __AVX512F__
@@ -102,7 +102,8 @@ FIXED void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ4_NL)
 
-/* The midpoints between table values. A value exactly at a midpoint gets the larger one. */
+/* The midpoints between table values. A value exactly at a midpoint becomes the larger of the
+ * two. */
 static const float iq4_between[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16, -4.5f,
                                       7,       19,     31.5f, 45.5f, 61,  79,     101};
 
@@ -117,7 +118,7 @@ static inline lanes iq4_nearest(lanes y)
     return value;
 }
 
-/* Compute the sums over the codes that 32 values get with scale k. */
+/* Compute the sums over the codes that 32 values get when they are multiplied by k. */
 static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, lanes *qq)
 {
     lanes sum_xq = {0}, sum_qq = {0};
@@ -130,8 +131,8 @@ static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, 
     *qq = sum_qq;
 }
 
-/* Find scales for LANES groups of 32: first try the scale that puts the top value at 127, then up
- * to 7 scales around the one that puts it at -127. */
+/* Find scales for LANES groups of 32. First try the scale that puts the top value at 127, then
+ * the one that puts it at -127, with 7 scales on either side of that. */
 FIXED void fit_iq4(const float *values, const float *weight, float *scales)
 {
     lanes x[32], w[32], xq, qq, zero = {0};
@@ -161,7 +162,8 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
         put_u64(qs + i, get_u64(q + i, false) | get_u64(q + 16 + i, false) << 4, false);
 }
 
-/* Values below the second level at the smallest scale that can be stored are nearer to zero. */
+/* With importances, a group whose magnitudes are all below this is stored as zeros. It is the
+ * second smallest level at the smallest scale that can be stored. */
 #define IQ4_TINY (10 * 0x1p-24f)
 
 /* A block is a single group, so LANES blocks are searched side by side. */
@@ -226,7 +228,7 @@ static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b,
 }
 WEIGHING_ENCODER(IQ4_XS)
 
-/* Return half of 2^(e - 127); the first two are subnormal. 255 is not a NaN here. */
+/* Return half of 2^(e - 127). For e < 2 the result is subnormal. Here 255 is not a NaN. */
 static inline float e8m0_half(unsigned e)
 {
     return f32_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
@@ -256,7 +258,7 @@ static inline struct e2m1_steps e2m1_steps(float d)
     return ret;
 }
 
-/* Return eight codes as bytes. Zero has no sign. */
+/* Return eight codes as bytes. The code of zero has no sign. */
 static inline uint64_t e2m1_codes8(const float *restrict x, const struct e2m1_steps *s)
 {
 #ifdef __AVX2__
@@ -306,7 +308,7 @@ static inline int floor_log2(float x)
     return below <= most[c] ? next : exponent;
 }
 
-/* Scale the largest magnitude to between 8 and 16, and clip it above 12. */
+/* Choose the scale that puts the largest magnitude between 8 and 16. Above 12 it is clipped. */
 static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
 {
     const float top = top_magnitude(x, 32);
@@ -346,8 +348,8 @@ FIXED void block_NVFP4(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(NVFP4)
 
-/* Return the UE4M3 nearest to v >= 0, with halves rounded up. From v = 248 on, the result is 448,
- * the largest; between 7.5 * 2^-9 and 2^-6 it stays at 7 * 2^-9, the largest subnormal. */
+/* Return the UE4M3 nearest to v >= 0, with halves rounded up. If v >= 248, the result is 448,
+ * the largest value. Between 7.5 * 2^-9 and 2^-6 it is 7 * 2^-9, the largest subnormal. */
 static inline uint8_t ue4m3_of(float v)
 {
     if (v >= 256)
@@ -360,8 +362,8 @@ static inline uint8_t ue4m3_of(float v)
     return (uint8_t)(u < 0x78 ? u : 0x7e);
 }
 
-/* Return the code whose value differs least from x in float32 subtraction, or the first of several
- * equals. Far above the largest value all differences are equal, so the smallest value wins. */
+/* Return the code whose value differs least from x in float32 subtraction, or the first of
+ * several such codes. Far above the largest value all differences are equal, so code 0 wins. */
 static inline unsigned e2m1_nearest(float x, float d)
 {
     unsigned best = 0;
@@ -377,7 +379,8 @@ static inline void put_nearest(uint8_t *restrict qs, const float *restrict x, fl
         qs[k] = (uint8_t)(e2m1_nearest(x[k], d) | e2m1_nearest(x[8 + k], d) << 4);
 }
 
-/* Scale the largest magnitude in each 16 to 12, as closely as the scale's three bits allow. */
+/* For every 16 values, choose the scale that puts the largest magnitude at 12, as closely as the
+ * three bits of the scale's fraction allow. */
 static inline bool pack_NVFP4(const float *restrict x, uint8_t *restrict b)
 {
     for (size_t s = 0; s < 4; s++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Encodes values as blocks in either byte order, finds the value at fault, writes new values over
- * old blocks, and converts blocks: see encode.h. The encoders in the family files handle whole little-endian blocks
- * and report only which block failed.
+ * old blocks, and converts blocks: see encode.h. The encoders in the family files handle whole
+ * little-endian blocks and report only which block failed.
  */
 #include "quant/encode.h"
 
@@ -105,8 +105,8 @@ struct target {
     const struct quant_importances *imp;
 };
 
-/* Encode n changed blocks with at most VALUE_ROOM values, starting at element `first` of the given
- * values. */
+/* Encode n changed blocks with at most VALUE_ROOM values, which start at element `first` of the
+ * given values. */
 static int write_run(const struct target *to, size_t first, const uint8_t *values, size_t n,
                      uint8_t *dst, struct quant_fault *fault)
 {
@@ -143,9 +143,9 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
 }
 
 /*
- * Encode those of n blocks that have changed, adjacent ones in one run. `shown` has the values that
- * the view shows for the old blocks. If there is no encoder, the first value that differs is at
- * fault.
+ * Of n blocks, encode those that have changed; adjacent ones are encoded in one run. `shown` has
+ * the values that the view shows for the old blocks. If there is no encoder, the first value that
+ * differs is at fault.
  */
 static int write_changed(const struct target *to, size_t first, const uint8_t *shown,
                          const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)

@@ -90,7 +90,7 @@ static inline lanes clamp(lanes v, float least, float most)
 }
 
 /* Return the nearest integer from `least` to `most` as a float, with ties to even. Around 1.5 *
- * 2^23 floats are integers, so the addition rounds. */
+ * 2^23, all floats are integers, so the addition rounds. */
 static inline lanes nearest(lanes v, float least, float most)
 {
     return (clamp(v, least, most) + 0x1.8p23f) - 0x1.8p23f;
@@ -151,8 +151,8 @@ struct min_form {
     unsigned n; /* values per group */
     float last, from, step;
     unsigned tries;
-    /* the error measure: squares, weighted by root mean square + |x|; otherwise |error|, weighted
-     * by |x| */
+    /* True: squared errors are summed, weighted by root mean square + |x|. False: magnitudes of
+     * errors are summed, weighted by |x|. */
     bool squares;
     bool free; /* low may be positive */
 };
@@ -230,7 +230,7 @@ FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes
     return det > zero;
 }
 
-/* Find the largest value, and the smallest one or zero, whichever is less. */
+/* Find the smallest and the largest value. Unless f.free is set, low is at most zero. */
 FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, lanes *high)
 {
     lanes zero = {0}, a = f.free ? v->x[0] : zero, b = v->x[0];
@@ -243,9 +243,9 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 }
 
 /*
- * Write the scales, minima and codes of LANES groups to ret, from group `at` on. The first try
- * takes the range as it is; the form's tries follow, in which the range begins at the low of the
- * best try so far.
+ * Write the scales and minima of LANES groups to ret, starting at group `at`, and the codes to
+ * `codes`. The first try takes the range as it is. The form's tries follow, in which the range
+ * begins at the low of the best try so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, const float *weight,
                    struct min_fits *ret, unsigned at, uint8_t *codes)
@@ -279,8 +279,8 @@ FIXED void fit_min(struct min_form f, const float *values, const float *weight,
 
 /*
  * Codes on both sides of zero, with x = scale * code. The error of the best scale for given codes
- * is sum(w * x * x) - gain, where gain = xl * xl / ll; the larger the gain, the better. Comparisons
- * are multiplied by ll to avoid the division.
+ * is sum(w * x * x) - gain, where gain = xl * xl / ll; the larger the gain, the better. Both sides
+ * of a comparison are multiplied by ll to avoid the division.
  */
 struct best {
     lanes scale, gain;
@@ -302,22 +302,22 @@ static inline masks best_next(struct best *b, lanes xl, lanes ll)
     return better;
 }
 
-/* Return the lanes of groups whose values all count as zeros. Such a group gets no scale and the
- * lowest codes. */
+/* Return the lanes of groups whose values all count as zeros. Such a group gets the scale 0 and
+ * the lowest codes. */
 static inline masks all_zeros(lanes top)
 {
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* Codes from -zero to zero - 1 for groups of n. The other scales differ from the first by up to
- * tries / 10 of a code. */
+/* Codes from -zero to zero - 1 for groups of n. Later scales put the top value up to tries / 10
+ * of a code above or below its place in the first try. */
 struct even_form {
     unsigned n;
     float zero;
     int tries;
 };
 
-/* Compute the sums over the codes that the values get with scale k. */
+/* Compute the sums over the codes that the values get when they are multiplied by k. */
 FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k, lanes *xl,
                      lanes *ll)
 {
@@ -333,8 +333,8 @@ FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k
 
 /*
  * Find scales and codes for LANES groups. First try the scale that puts the top value at the lowest
- * code, then scales around it. With importances, also try it at the opposite end if there are so
- * few codes that this matters.
+ * code, then scales around that one. With importances, also try the scales that put the top value
+ * at the opposite end, if there are so few codes that this matters.
  */
 FIXED void fit_even(struct even_form f, const float *values, const float *weight, float *scales,
                     uint8_t *codes)
@@ -370,7 +370,7 @@ struct passing {
 };
 
 /* Make a step of fit_passes(): compute code i again from the best scale for the other codes, and
- * keep it if the gain grows. Returns the lanes where it did. */
+ * keep the new code if the gain grows. Returns the lanes where it is kept. */
 static inline masks pass_code(struct passing *p, unsigned i)
 {
     const lanes zero = {0}, x = p->x[i], w = p->w[i], code = p->code[i];
@@ -425,9 +425,9 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
 }
 
 /*
- * Turn the importances of n values into weights that are at most 1 and never 0, so that even an
- * unimportant value stays close to its old value. If all importances are zero, all values count
- * alike. NULL means no importances.
+ * Turn the importances of n values into weights that are never 0 and hardly above 1, so that even
+ * an unimportant value stays close to its old value. If all importances are zero, all values count
+ * equally. NULL means no importances.
  */
 static inline const float *weigh(float *room, const float *weight, unsigned n)
 {
@@ -439,8 +439,8 @@ static inline const float *weigh(float *room, const float *weight, unsigned n)
     return room;
 }
 
-/* The next LANES of n blocks of 32 values, or all that are left. It has the values and the weights
- * (NULL: no weights), padded with zeros, and the results of the search. */
+/* The next LANES blocks of 32 values, or as many as are left: their values and, if there are
+ * importances, weights, both padded with zeros, and the results of the search. */
 struct side {
     float x[LANES * 32], w[LANES * 32], scale[LANES];
     struct min_fits min;
@@ -459,11 +459,11 @@ static inline void take_side(struct side *s, const float *restrict x, const floa
         (void)weigh(s->w + 32 * i, weight + 32 * i, 32);
 }
 
-/* Magnitudes below this have fewer bits in binary16. */
+/* Magnitudes below this are subnormal in binary16, with fewer bits. */
 #define HALF_LEAST 0x1p-14f
 
-/* Return d, raised in magnitude to the least that binary16 holds if it is below that, unless it is
- * 0. */
+/* Return d or, if its magnitude is above 0 but too small for binary16, the smallest binary16
+ * above 0, with the sign of d. */
 static inline float at_least_half(float d)
 {
     return d != 0 && fabsf(d) < 0x1p-24f ? copysignf(0x1p-24f, d) : d;

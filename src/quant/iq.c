@@ -18,8 +18,8 @@
  *                   the least of these     the least of these
  *                    + what h0 costs        + what h1 costs       the least of these sums
  *
- * This takes one comparison per point, for WIDE units side by side. As all points are compared,
- * each unit gets the best one in the book for its s.
+ * This takes one comparison per point, for WIDE units side by side. Because all points are
+ * compared, each unit gets the best one in the book for its s.
  *
  * Where only seven of eight signs are stored, the number of minus signs is even. If an odd number
  * of values are negative, the value where it costs least gets the wrong sign. Halves with such a
@@ -34,8 +34,8 @@
 #include "quant/pack.h"
 #include "quant/wide.h"
 
-/* Signs are free, or the number of minus signs in a unit or in two units is even; or units are
- * shifted by 1/8, each separately or a group as a whole. */
+/* Signs are free, or the number of minus signs is even in each unit or in each two units. In
+ * IQ1, units are instead shifted by 1/8, each separately or a group as a whole. */
 enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_MOVED_GROUP };
 #define POINT_SHIFT 0.125f
 
@@ -43,12 +43,12 @@ struct point_form {
     unsigned points; /* number of points in the book */
     unsigned n;      /* values per unit: 8 or 4 */
     unsigned group;  /* units that share l */
-    /* The largest l, and how many numbers around the nearest are tried. */
+    /* The largest l, and how far below and above the nearest l other values of l are tried. */
     unsigned last, span;
     enum point_signs signs;
     unsigned levels; /* number of levels: 3, or 8 for units of 4 values */
     float level[8];  /* ascending: magnitudes or, in IQ1, the values that are shifted */
-    /* The book: the bytes of each point, and the position of the level numbers in them. */
+    /* The book: the bytes of each point, and how level numbers are extracted from them. */
     const uint64_t *of8;
     const uint32_t *of4;
     unsigned add, at;
@@ -59,17 +59,17 @@ enum { POINTS_MOST = 2048, UNITS_MOST = 64, HALVES_MOST = 81 };
 /* A book split into halves. */
 struct point_book {
     uint8_t low[POINTS_MOST];        /* the first half of each point */
-    uint16_t first[HALVES_MOST + 1]; /* first point of each second half */
+    uint16_t first[HALVES_MOST + 1]; /* the first point with each second half */
 };
 
 /* The values of a block as units side by side, and the results for them. */
 struct point_block {
     float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
-    float s[UNITS_MOST];                      /* scales of units to try */
-    float cost[2][UNITS_MOST];                /* for even and odd, or for up and down */
+    float s[UNITS_MOST];                      /* the scale to try for each unit */
+    float cost[2][UNITS_MOST];                /* of even and odd, or of up and down */
     /* One of the values in the unit (EVEN_PAIR: in the two units) must get the wrong sign. */
     uint8_t odd[UNITS_MOST];
-    uint8_t way[UNITS_MOST];   /* index of the cost that applies */
+    uint8_t way[UNITS_MOST];   /* the chosen way, an index of cost[] */
     uint8_t minus[UNITS_MOST]; /* bits of the values below zero */
     uint8_t l[UNITS_MOST];     /* l of each group */
     uint16_t point[UNITS_MOST];
@@ -138,7 +138,7 @@ static inline float lane_of(const floats *v, unsigned i)
 
 /* ---- costs ---- */
 
-/* The costs of parts of a unit with the right signs, and with a wrong one. */
+/* The costs of parts of a unit with the right signs, and with one wrong sign. */
 struct part_costs {
     floats even[HALVES_MOST], odd[HALVES_MOST];
 };
@@ -168,7 +168,8 @@ FIXED void join_costs(struct point_form f, unsigned n, floats even[2][9], floats
         }
 }
 
-/* Compute the costs of the half that begins with value `from`, for WIDE units from `unit` on. */
+/* Compute the costs of the half that begins with value `from`, for WIDE units starting at
+ * `unit`. */
 FIXED void half_costs(struct point_form f, const struct point_block *b, unsigned unit,
                       unsigned from, floats shift, struct part_costs *ret)
 {
@@ -197,7 +198,7 @@ FIXED void run_costs(struct point_form f, const struct point_book *book, const s
     const unsigned end = book->first[h + 1];
     floats even = all_wide(FLT_MAX), odd = even, other = even;
     unsigned k = book->first[h];
-    /* Track two minima side by side, because each comparison depends on the previous one. */
+    /* Track two minima side by side, because each comparison waits for the previous one. */
     for (; f.n == 8 && !is_even(f) && k + 1 < end; k += 2) {
         even = least_of(c->low.even[book->low[k]], even);
         other = least_of(c->low.even[book->low[k + 1]], other);
@@ -333,7 +334,7 @@ FIXED void choose_l(struct point_form f, const struct point_book *book, struct p
         b->s[u] = d * (float)(2 * b->l[u / f.group] + 1);
 }
 
-/* For each unit, sum up w * x * v and w * v * v, where the v are the nearest levels at the scale
+/* For each unit, sum up w * x * v and w * v * v, where v is the level nearest to x at the scale
  * part * b->s. */
 FIXED void level_sums(struct point_form f, const struct point_block *b, float part, float shift,
                       float *xl, float *ll)
@@ -462,8 +463,8 @@ static inline float block_cost(struct point_sums s, float d)
     return d * (d * s.ll - 2 * s.xl);
 }
 
-/* Find points for 256 values, and store d as binary16 at `half`. If d is 0, so is everything else.
- * Returns false if d would be infinite or a value is not finite. */
+/* Find points for 256 values, and store d as binary16 at `half`. If d is 0, all of *b is zero
+ * too. Returns false if d would be infinite or a value is not finite. */
 FIXED bool fit_points(struct point_form f, const struct point_book *book, const float *restrict x,
                       const float *restrict weight, struct point_block *b, uint8_t *half)
 {
@@ -500,8 +501,8 @@ static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned
         to[k] = (uint8_t)(b->l[2 * k] | b->l[2 * k + 1] << 4);
 }
 
-/* Define the encoder of a type from its form; the type's own function stores a block's result in
- * its fields. */
+/* Define the encoder of a type from its form. The type's put_T() stores a block's result in its
+ * fields. */
 #define POINT_ENCODER(T, form)                                                                    \
     ENCODES(T)                                                                                    \
     {                                                                                             \
@@ -521,8 +522,8 @@ static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned
 /*
  * ---- one bit ----
  *
- * Eight elements are an entry from a book of 2048 (codes
- * -1, 0, 1), and are all shifted by +1/8 or -1/8.
+ * Eight elements are an entry from a book of 2048 (codes -1, 0, 1), and are all shifted by +1/8 or
+ * -1/8.
  *
  *     IQ1_S   d:half  qs[32]  qh[8]:u16         y = (d * (2s + 1)) * (code +- 1/8)
  *     IQ1_M   qs[32]  qh[16]  scales[4]:u16     as IQ1_S; d has no field of its own
@@ -549,8 +550,8 @@ enum { IQ1S_QS = 2, IQ1S_QH = 34, IQ1M_QS = 0, IQ1M_QH = 32, IQ1M_SCALES = 48 };
 static_assert(IQ1S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(IQ1M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
-/* Return -1/8 if the flag (0 or 1) is set, otherwise 1/8. It sets the sign bit, as a branch could
- * not be predicted. */
+/* Return -1/8 if the flag (0 or 1) is set, otherwise 1/8. The flag becomes the sign bit, because
+ * a branch could not be predicted. */
 static inline float iq1_shift(unsigned flag)
 {
     return f32_from_bits(0x3e000000 | flag << 31);
@@ -621,7 +622,7 @@ FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
 {
     float scale[16];
     iq1_m_scales(scale, b + IQ1M_SCALES);
-    for (size_t h = 0; h < 16; h++) /* half groups: 16 elements, two entries */
+    for (size_t h = 0; h < 16; h++) /* half groups of 16 elements, or two entries */
         for (size_t l = 0; l < 2; l++) {
             const unsigned n = b[IQ1M_QH + h] >> 4 * l, index = b[IQ1M_QS + 2 * h + l] | (n & 7)
                                                                                              << 8;
@@ -652,8 +653,8 @@ POINT_ENCODER(IQ1_M, iq1m_form)
 /*
  * ---- two bits ----
  *
- * Groups have 32 elements. Eight elements are an entry from a code
- * book (magnitudes 8, 25, 43) with eight signs.
+ * Groups have 32 elements. Eight elements are an entry from a code book (magnitudes 8, 25, 43) with
+ * eight signs.
  *
  *     IQ2_XXS   d:half  8 x { index[4]  a:u32 }                   book of 256
  *     IQ2_XS    d:half  qs[32]:u16  scales[8]                     book of 512
@@ -697,7 +698,7 @@ FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XXS)
 
-/* The levels 8, 25 and 43 are numbered by their bits from bit 4 up. */
+/* Bits 4 and 5 of the levels 8, 25 and 43 are the numbers of the levels. */
 #define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}, .at = 4
 static const struct point_form iq2xxs_form = {
     .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .of8 = iq2xxs_grid, IQ2_LEVELS};
@@ -717,8 +718,8 @@ static inline void put_IQ2_XXS(const struct point_block *p, const uint8_t d[2], 
 }
 POINT_ENCODER(IQ2_XXS, iq2xxs_form)
 
-/* Read scales[8] to one row of scales for the first halves of groups 0 to 7 and one for the second
- * halves. All results are exact. */
+/* Read scales[8] into two rows: the scales of the first halves of groups 0 to 7, and those of
+ * the second halves. All results are exact. */
 static inline void iq2_scales(float scale[2][8], const uint8_t *scales, float d)
 {
     put8_shifted(scale[0], fields8(scales, 0, 15), 0.5f, d * 0.25f);
@@ -786,8 +787,8 @@ POINT_ENCODER(IQ2_S, iq2s_form)
 /*
  * ---- three bits ----
  *
- * Groups have 32 elements. Four elements are an entry from a code
- * book of magnitudes, and eight elements share a byte of signs.
+ * Groups have 32 elements. Four elements are an entry from a code book of magnitudes, and eight
+ * elements share a byte of signs.
  *
  *     IQ3_XXS   d:half  qs[64]  a[8]:u32                          book of 256
  *     IQ3_S     d:half  qs[64]  qh[8]  signs[32]  scales[4]       book of 512
@@ -814,8 +815,8 @@ enum {
 static_assert(IQ3XXS_A + 8 * 4 == IQ3_XXS_BYTES, "IQ3_XXS");
 static_assert(IQ3S_SCALES + 4 == IQ3_S_BYTES, "IQ3_S");
 
-/* Join the eight codes of two entries. With AVX2 they are instead joined in a vector, where they
- * are used. */
+/* Join the eight codes of two entries. With AVX2, they are joined in a vector register, where
+ * they will be used. */
 static inline uint64_t join(uint32_t first, uint32_t second)
 {
 #ifdef __AVX2__

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The K types, with 256 elements in runs of 16 or 32. Each run has its own small integer scale (and
- * minimum), which is multiplied by the block's float scale for it.
+ * The K types, with 256 elements in runs of 16 or 32. Each run has its own scale (and minimum), a
+ * small integer that is multiplied by the block's float d (dmin).
  *
  *     Q2_K   scales[16]  qs[64]  d:half  dmin:half             y = (d * s) * q - dmin * m
  *     Q3_K   hmask[32]  qs[64]  scales[12]  d:half             y = (d * (s - 32)) * (q - 4)
@@ -22,7 +22,7 @@
  *     byte 32n + l                        byte 32n + l                byte 64n + 32a + l
  *
  * Bit r in byte l of hmask and of Q5_K's qh belongs to element l of run r. Where every 16 elements
- * have a scale, h = 0..15 numbers these half runs: h is in run h/2, from byte 16 * (h % 2) on.
+ * have a scale, h = 0..15 numbers these half runs: h is in run h/2 and begins at byte 16 * (h % 2).
  *
  * Encoders. A search finds a scale (and minimum) for each run (fit.h). The largest in the block
  * determines d (dmin), in units of which the scales become small integers. Then the codes are
@@ -49,7 +49,7 @@ static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
  * apart, with the first in the lowest bits. */
 FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned bits, uint8_t mask)
 {
-    const unsigned runs = 8 / bits; /* in a byte */
+    const unsigned runs = 8 / bits; /* per byte */
     for (unsigned k = 0; k < 256 / runs; k += 8) {
         uint64_t q = 0;
         for (unsigned j = 0; j < runs; j++)
@@ -59,8 +59,7 @@ FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned
     }
 }
 
-/* The stored scales and minima of the runs: two floats for the block, and small integers for each
- * run. */
+/* The stored scales and minima of the runs: small integers, in units of the block's d and dmin. */
 struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
@@ -73,8 +72,11 @@ static inline float largest(const float *v, unsigned n)
     return top;
 }
 
-/* Store n values as integers from 0 to `most`, in a unit that makes the largest `most`, and store
- * that unit. With `stored`, the unit is rounded to its stored form, which must not be 0. */
+/*
+ * Store n values as integers from 0 to `most`, in a unit in which the largest value is `most`, and
+ * store the unit. If `stored` is true, the integers are computed with the stored unit, which is
+ * rounded, but not to 0.
+ */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)
 {
@@ -136,7 +138,7 @@ FIXED struct min_sums min_sums_of(struct min_form f, const float *restrict x,
     return ret;
 }
 
-/* Store the d and dmin that solve the sums, if there is a solution. */
+/* Store the d and dmin that fit the sums best, if they can be stored. */
 static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
 {
     const float det = s.aa * s.bb - s.ab * s.ab;
@@ -152,7 +154,7 @@ static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
     memcpy(dmin, to_min, 2);
 }
 
-/* Choose each run's integers again for the stored d and dmin: the best of the present ones and
+/* Choose each run's integers again for the stored d and dmin: the best of the current ones and
  * their neighbours. */
 FIXED void choose_integers(struct min_form f, float most, const float *restrict x,
                            const float *restrict w, float d, float dmin, struct min_scales *s)
@@ -233,8 +235,8 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
-/* Store d and compute its inverse. With `stored`, the inverse is that of the stored, rounded d,
- * which must not be 0. */
+/* Store d. If `stored` is true and d is not 0, also replace *inverted by the inverse of the
+ * stored d, which is rounded, but not to 0. */
 static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
 {
     if (!stored || d == 0)
@@ -283,7 +285,7 @@ struct scales {
     float scale[16], minus_min[16];
 };
 
-/* In scales[h], the low nibble is the scale of half run h, the high nibble its minimum. */
+/* In scales[h], the low nibble is the scale of half run h, and the high nibble is its minimum. */
 FIXED void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
     const float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
@@ -322,7 +324,7 @@ WEIGHING_ENCODER(Q2_K)
 
 /*
  * Read sixteen 6-bit scales from 12 bytes. Their low four bits are nibbles in bytes 0..7 (low
- * nibbles first), their top two bits are two-bit fields in bytes 8..11:
+ * nibbles first); their top two bits are two-bit fields in bytes 8..11:
  *
  *       7     4 3     0                  7    6 5   4 3   2 1   0
  *     +--------+--------+              +------+-----+-----+-----+

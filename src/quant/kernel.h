@@ -40,7 +40,7 @@
 
 static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded to float32");
 
-/* A global name with the set's suffix. It takes two macros to expand QUANT_SET. */
+/* A global name with the set's suffix. Two macros are needed for QUANT_SET to be expanded. */
 #define JOIN_NAMES(name, set) name##_##set
 #define SUFFIXED(name, set) JOIN_NAMES(name, set)
 #define IN_SET(name) SUFFIXED(name, QUANT_SET)

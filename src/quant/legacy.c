@@ -18,10 +18,10 @@
  *     | c k+16 |  c k   |  qs[k]   | c31  ...  c16 | c15  ...  c0 |  qh
  *     +--------+--------+          +---------------+--------------+
  *
- * Encoders. Types without m give the value with the largest magnitude code 0, whatever its sign
- * (Q4_0: d = value / -8). Types with m give the smallest value code 0 and the largest the last
- * code. Q8_0 gives the largest magnitude code 127. With importances all except Q8_0 search (fit.h),
- * LANES blocks side by side.
+ * Encoders. In types without m, the value with the largest magnitude gets code 0, even if it is
+ * positive (Q4_0: d = value / -8). In types with m, the smallest value gets code 0 and the largest
+ * gets the last code. In Q8_0, the largest magnitude gets code 127. With importances, all types
+ * except Q8_0 search for a scale (fit.h), LANES blocks side by side.
  */
 #include "quant/fit.h"
 #include "quant/wide.h"
@@ -55,7 +55,7 @@ FIXED void five_bits(float *restrict y, const uint8_t *restrict qh, struct level
     }
 }
 
-/* Store codes 8k to 8k + 7 of 32, k = 0..3, in the nibbles of 16 bytes. */
+/* Store 32 codes in the nibbles of 16 bytes. q[k] holds codes 8k to 8k + 7. */
 static inline void put_nibbles(uint8_t *qs, const uint64_t q[4])
 {
     for (unsigned k = 0; k < 2; k++)
@@ -86,8 +86,8 @@ static inline bool take_around(const float *restrict x, float zero, uint8_t *d, 
     return put_half(d, scale);
 }
 
-/* Compute the codes of 32 values for the scale found and, unless it is NULL, the minimum. Both are
- * stored at d. */
+/* Compute the codes of 32 values for the scale and, unless min is NULL, the minimum that the
+ * search found. Both are stored at d. */
 static inline bool take_found(const float *restrict x, float least, float last, float scale,
                               const float *min, uint8_t *d, uint64_t q[4])
 {

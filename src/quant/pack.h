@@ -12,10 +12,10 @@
  * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
  * uint64_t, which plain 64-bit arithmetic puts into their bit fields.
  *
- * The results equal those of ggml's quantisers bit for bit. The arithmetic is float32 in the order
- * written, with each operation rounded and without fused multiply-add. A scale d is inverted before
- * it is rounded to its stored form, and codes are computed with that inverse. A float is converted
- * to an integer only when it is known to fit.
+ * Without importances, and except for IQ1 to IQ3, the results equal those of ggml's quantisers bit
+ * for bit. The arithmetic is float32 in the order written, with each operation rounded and without
+ * fused multiply-add. A scale d is inverted before it is rounded to its stored form, and codes are
+ * computed with that inverse. A float is converted to an integer only when it is known to fit.
  */
 #ifndef QUANT_PACK_H
 #define QUANT_PACK_H
@@ -35,7 +35,7 @@
 #define ENCODER(T) ENCODER_WITH(T, )
 #define WEIGHING_ENCODER(T) ENCODER_WITH(T, , weight ? weight + i *T##_LEN : NULL)
 
-/* Values from here on round to infinity in binary16. */
+/* Magnitudes of this or more round to infinity in binary16. */
 #define HALF_LIMIT 65520.0f
 
 /* Store d as binary16. Returns false if it would be infinite or is a NaN. */
@@ -82,8 +82,7 @@ static inline float top_value(const float *restrict x, unsigned n)
     const float top = f32_from_bits((uint32_t)larger(plus, minus));
     if (plus != minus || plus == 0)
         return plus >= minus ? top : -top;
-    while (f32_bits(*x) << 1 != f32_bits(top)
-                                    << 1) /* both signs have this magnitude, which is rare */
+    while (f32_bits(*x) << 1 != f32_bits(top) << 1) /* rarely, both signs have this magnitude */
         x++;
     return *x;
 }
@@ -104,7 +103,7 @@ static inline struct range range_of(const float *restrict x, unsigned n)
     }
     struct range ret = {f32_from_bits((uint32_t)(low ^ (low >> 31 & 0x7fffffff))),
                         f32_from_bits((uint32_t)(high ^ (high >> 31 & 0x7fffffff)))};
-    while (ret.low == 0 && *x != 0) /* of +0 and -0 the first one counts */
+    while (ret.low == 0 && *x != 0) /* of +0 and -0, the first one counts */
         x++;
     ret.low = ret.low == 0 ? *x : ret.low;
     return ret;

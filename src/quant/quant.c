@@ -19,14 +19,14 @@
 #include "quant/set.h"
 #include "quant/types.h"
 
-/* Sizes of buffers on the stack: for values in floats, for swapped blocks in bytes. */
+/* Sizes of buffers on the stack: in floats for values, in bytes for swapped blocks. */
 enum { VALUE_ROOM = 1024, SWAP_ROOM = 2048 };
 
 /* ---- the kernel sets ---- */
 
 #ifdef QUANT_X86
-/* __builtin_cpu_supports() checks that the system saves the registers, but not every compiler knows
- * F16C. */
+/* __builtin_cpu_supports() also checks that the system saves the registers, but not every
+ * compiler lets it check for F16C. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -71,7 +71,7 @@ static void use_best(void)
         quant_use(quant_set_at(i));
 }
 
-/* Choose only once, as threads may be decoding when another model is opened. */
+/* Choose only once, because threads may be decoding when a second model is opened. */
 void quant_init(void)
 {
     static struct once once = ONCE_INIT;

@@ -6,7 +6,7 @@
  * A tensor's elements are stored in blocks of `block_len` elements that are consecutive in the
  * fastest dimension. Each block has `block_bytes` bytes, and there are no gaps. One table has the
  * id, name, geometry, decoder and encoder of every type, so that they cannot disagree (types.h). To
- * add a type, add a row and its functions. The type ids and block layouts are those of ggml as of
+ * add a type, add a row and its functions. The type ids and block layouts are those of ggml in
  * 2026; each family file draws its blocks.
  *
  * Values are correctly rounded float32, and equal those of ggml's own dequantisation to the last
@@ -59,7 +59,7 @@ struct quant_type {
     /*
      * The fields that a big-endian file stores reversed: `swap_count` fields of `swap_width` bytes,
      * at the offsets `swap_at`. big_unknown: no big-endian form was ever agreed on for the type's
-     * multi-byte fields, so in such a file it has no values.
+     * multi-byte fields, so the type has no values in a big-endian file.
      */
     uint8_t swap_width;
     uint8_t swap_count;
@@ -91,9 +91,9 @@ void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, 
                      size_t n, void *dst);
 
 /*
- * Compute which stored bytes, [*first, *last) from the tensor's first block on, are touched by a
- * read of [off, off + n) in a stream of values of `width` bytes (f32: 4; f16, bf16: 2). They are
- * empty if n is 0. The caller has checked the range.
+ * Compute which stored bytes a read of [off, off + n) touches in a stream of values of `width`
+ * bytes (f32: 4; f16, bf16: 2). They are [*first, *last), counted from the tensor's first block,
+ * and empty if n is 0. The caller has checked the range.
  */
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);
@@ -143,11 +143,11 @@ void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);
 /* Choose the fastest decoders for this machine. Optional; call this before threads start. */
 void quant_init(void);
 
-/* For tests and benchmarks: use this kernel set (set.h) from now on. Call this before threads start. */
+/* For tests and benchmarks: use this kernel set (set.h). Call this before threads start. */
 struct quant_set;
 void quant_use(const struct quant_set *s);
-/* Return set i of those that this machine supports, which are ordered from the slowest to the
- * fastest: 0 is the generic one. Returns NULL after the last. */
+/* Return set i of those that this machine supports, from the slowest (0, the generic one) to the
+ * fastest. Returns NULL after the last. */
 const struct quant_set *quant_set_at(size_t i);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels of a set that are not for blocks, plain elements and the measures of floats, and the
- * table of its types: see set.h and types.h.
+ * The kernels of a set that do not handle blocks of several elements (those for plain elements, and
+ * those that measure floats), and the set's table of types: see set.h and types.h.
  *
- * Plain elements: F32, F16, BF16 and F64, I8, I16, I32 and I64. A block is one element. Integers
+ * Plain elements: F32, F16, BF16, F64, I8, I16, I32 and I64. A block is one element. Integers
  * and F64 are converted with a single rounding to nearest even (I64 is not converted via double,
  * which would round twice). The bits of F32 and BF16 are copied without arithmetic, so every NaN
  * survives.
@@ -128,9 +128,10 @@ static bool is_finite(uint32_t bits)
 }
 
 /*
- * A sum stays NaN or infinite once a value is, so one addition per value is enough. There are eight
- * sums of eight lanes, because an addition takes several cycles. Sums of huge numbers may overflow;
- * in that case, and for the values left over, each value is checked.
+ * Once a NaN or infinite value has been added, a sum never becomes finite again, so one addition
+ * per value is enough. There are eight sums of eight lanes, because an addition takes several
+ * cycles. Sums of huge numbers may overflow; then each value is checked, as are the values left
+ * over.
  */
 typedef float eight __attribute__((vector_size(32)));
 enum { SUMS = 8, ROUND = SUMS * sizeof(eight) / sizeof(float) };
@@ -169,7 +170,7 @@ static void narrow_bf16(const float *restrict src, size_t n, uint16_t *restrict 
 }
 
 /*
- * The encoders of 16-bit floats convert RUN values at once, assuming that all are below the
+ * The encoders of 16-bit floats convert RUN values at a time, assuming that all are below the
  * magnitude that becomes infinite. In the rare case that one is not, the run is converted again
  * value by value.
  */
@@ -225,8 +226,8 @@ NARROW_ENCODER(BF16, put_brain_run, put_any_brain)
 /*
  * ---- measures of floats ----
  *
- * Sums are computed side by side in lanes, which compilers keep in vectors. Each value always goes to
- * the same lane, so all sets give the same bits.
+ * Sums are computed side by side in lanes, which compilers keep in vectors. Each value always goes
+ * to the same lane, so all sets give the same bits.
  */
 
 enum { LANES = 16 };
@@ -384,9 +385,9 @@ enum { BYTES = 16 };
 #endif
 typedef uint8_t bytes __attribute__((vector_size(BYTES)));
 
-/* Number of bins counted at once, so few that they and their counts stay in registers. */
+/* Number of bins counted at a time, so few that they and their counts stay in registers. */
 enum { COUNTED = 8 };
-/* Number of values counted at once, limited because a byte of a vector counts only to 255. */
+/* Number of values counted at a time, limited because a byte of a vector counts only to 255. */
 enum { PORTION = 2048 };
 static_assert(PORTION / BYTES <= 255 && PORTION % BYTES == 0, "bytes");
 
@@ -400,9 +401,9 @@ FIXED bytes equal(bytes a, bytes b)
 }
 
 /*
- * Count how often each of the COUNTED numbers from `first` on occurs in the n vectors at `bin`, and
- * add that to `count`. Comparing each value with each number is faster than counting in memory, and
- * takes the same time for all values.
+ * Count the occurrences of each of the COUNTED numbers that start at `first` in the n vectors at
+ * `bin`, and add the counts to `count`. Comparing each value with each number is faster than
+ * counting in memory, and takes the same time for all values.
  */
 static void count_numbers(const uint8_t *bin, size_t n, unsigned first, uint64_t *count)
 {

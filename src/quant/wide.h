@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Extracts bit fields in lanes, for the decoders of types made of them. Each lane of a vector has
- * one byte of the block. Shifts bring one field after another to the lowest bits of its lane, where
- * its value is computed or looked up:
+ * Extracts bit fields in lanes, for the decoders of types made of bit fields. Each lane of a vector
+ * has one byte of the block. Shifts bring one field after another to the lowest bits of its lane,
+ * where its value is computed or looked up:
  *
  *     bytes of the block     lanes of 32 bits                 a field of 4 bits, then the other
  *     +----+----+----+--     +--------+--------+--------+--
@@ -64,7 +64,7 @@ static inline floats wide_at(const float *p)
     return v;
 }
 
-/* Load WIDE bytes from p on, each as a word. */
+/* Load WIDE bytes at p, each as a word. */
 static inline words bytes_at(const uint8_t *p)
 {
 #if defined(__AVX512F__)
@@ -94,7 +94,7 @@ static inline words lane_numbers(void)
     return ret;
 }
 
-/* Set bit `at` in lane j if bit from + j of the 16 bits is set; all other bits are 0. */
+/* Set bit `at` of lane j if bit from + j (at most 15) of `bits` is set; all other bits are 0. */
 FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 {
     const int32_t value = (int32_t)(1u << at);
@@ -109,14 +109,14 @@ FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 #endif
 }
 
-/* Extract fields number `from`, from + 1, ... of the 16 two-bit fields at p. Bits above a field do
- * not matter. */
+/* Extract fields number `from`, from + 1, ... of the 16 two-bit fields at p. Bits above a field
+ * are unspecified. */
 static inline words pairs_wide(const uint8_t *p, unsigned from)
 {
 #ifdef __AVX2__
     return ((words){0} + (int32_t)get_u32(p, false)) >> 2 * (lane_numbers() + (int32_t)from);
 #else
-    /* Products fit, and multiplication is fast. */
+    /* The products fit into 16 bits, and such a multiplication is fast. */
     typedef int16_t halves __attribute__((vector_size(4 * WIDE)));
     const words byte = (words){0} + p[from / 4], up = {64, 16, 4, 1};
     return (words)((halves)byte * (halves)up) >> 6;
@@ -160,8 +160,8 @@ FIXED struct levels levels(unsigned bits, float shift, float d, float m)
     return l;
 }
 
-/* Return the values of codes in the lowest `bits` bits of words. The bits in `mask` come from high,
- * the others from low. Higher bits are ignored. */
+/* Return the values of codes in the lowest `bits` bits of words. The bits in `mask` come from
+ * high, all others from low. Higher bits are ignored. */
 FIXED floats level_of_two(unsigned bits, struct levels l, words low, words high, int32_t mask)
 {
     const int32_t all = (1 << bits) - 1;
