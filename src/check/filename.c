@@ -80,7 +80,7 @@ bool file_name_parse(const char *name, struct file_name *ret)
     regmatch_t m[GROUPS];
     struct file_name f = {0};
     if (!strstr(name, "-v") || regcomp(&pattern, convention, REG_EXTENDED) != 0)
-        return false; /* most names have no version, and fail early here */
+        return false; /* most names have no version, and are rejected early here */
     const bool fits = regexec(&pattern, name, GROUPS, m, 0) == 0;
     regfree(&pattern);
     for (size_t i = 0; fits && i < FILE_PARTS; i++)
@@ -156,8 +156,8 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
     return true;
 }
 
-/* A size label is rounded, and may or may not count embeddings: "2B" for 2.7 and "8B" for 6.5 are
- * in use. */
+/* A size label is rounded, and may or may not count embeddings: both "2B" for 2.7 and "8B" for
+ * 6.5 are in use. */
 static bool near(double label, uint64_t params)
 {
     double have = (double)params;

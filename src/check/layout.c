@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules about the container (version, alignment, where the data lies, the bytes between), tensors
- * and blocks. */
+/* Rules about the container (version, alignment, where the data lies, the bytes between
+ * tensors), about tensors and about blocks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

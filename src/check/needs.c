@@ -29,7 +29,8 @@ struct need_shape {
     const char *archs; /* NULL: all other architectures */
 };
 
-/* Keys without which llama.cpp refuses a model, or no tensor can fit. */
+/* A key without which llama.cpp refuses a model, or without which no tensor can have the right
+ * shape. */
 struct need_key {
     const char *key;   /* the part after the architecture */
     const char *archs; /* "! a b": all except these */
@@ -70,7 +71,8 @@ bool needs_know(struct text arch)
     return false;
 }
 
-/* A vocabulary without tensors is also a model, and a shard has only some of the tensors. */
+/* The tables do not apply to a vocabulary without tensors, which is also a model, or to a shard,
+ * which has only some of the tensors. */
 bool needs_apply(const struct gguf *g)
 {
     return g->n_tensors && !fact_shard(g) && fact_is_model(g) &&
@@ -206,7 +208,7 @@ static bool has(const char *at, const char *end, const char *what)
     return memmem(at, (size_t)(end - at), what, strlen(what)) != NULL;
 }
 
-/* The most complete of the alternatives from `at` to `end` counts. */
+/* Look at the most complete of the alternatives between `at` and `end`. */
 static void look_alternatives(struct looked *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;
@@ -266,7 +268,7 @@ static int experts_in(const struct gguf *g, uint64_t block)
     return n && block >= lead;
 }
 
-/* The listed architectures read a block's kind from keys; in others, the block's tensors decide. */
+/* For some architectures, keys give the kind of a block. For all others, the block's tensors do. */
 static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
 {
     struct text arch = fact_text(g, "general.architecture");
@@ -284,7 +286,7 @@ static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
     return block + ahead < count && (block + 1) % interval != 0;
 }
 
-/* The rule about blocks reports a block without any tensor. */
+/* A block without any tensor is left to the rule about blocks. */
 static void look_blocks(struct checker *c, const struct need_tensors *row, uint64_t first,
                         uint64_t count)
 {

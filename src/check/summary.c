@@ -280,7 +280,7 @@ static const char recurrent[] = "qwen3next qwen35 qwen35moe minimax-01";
 struct layers {
     const struct gguf *g;
     uint32_t heads, recurrent, windows;
-    uint64_t count, kept; /* layers from `kept` on use another layer's cache */
+    uint64_t count, kept; /* layer `kept` and later ones use another layer's cache */
     /* One layer in this many has attention, and the others are recurrent. 0: all have attention. */
     uint64_t interval;
     uint64_t period, window;
@@ -721,7 +721,7 @@ static void file_text(const struct summary *s, struct buf *out)
     show_text((struct text){s->file, strlen(s->file)}, out);
 }
 
-/* Show the parts of the file's name, by the naming convention. */
+/* Show the parts of the file's name according to the naming convention. */
 static void file_name_text(const struct summary *s, struct buf *out)
 {
     char shown[SHOW_MAX];

@@ -33,8 +33,11 @@ void summary_json(const struct summary *s, struct json *j);
 #define SUMMARY_HEAD "\tARCHITECTURE\tPARAMETERS\tSIZE\tTYPE\tCONTEXT"
 void summary_row(const struct summary *s, struct buf *out);
 
-/* Read only the headers of the model at `path`, which must be complete. An interrupted edit is
- * applied in memory. Returns 0, or -errno with the message that a mount would print. Free ret->g. */
+/*
+ * Read only the headers of the model at `path`, which must be complete. An interrupted edit is
+ * applied in memory. Returns 0, or -errno with the message that a mount would print. The caller
+ * frees ret->g.
+ */
 int summary_open(const char *path, struct summary *ret, struct err *e);
 /* Return the number of bytes of tensor data missing from the file. */
 uint64_t summary_missing(const struct gguf *g);
@@ -42,8 +45,9 @@ uint64_t summary_missing(const struct gguf *g);
 /* ---- the cache of keys and values ---- */
 
 /*
- * The cache that a running model needs, in F16: layer by layer, as llama.cpp allocates it. Recurrent
- * layers, and layers that use another layer's cache, have none; latent attention keeps only keys.
+ * The cache that a running model needs, in F16: layer by layer, as llama.cpp allocates it.
+ * Recurrent layers, and layers that use another layer's cache, have none; latent attention keeps
+ * only keys.
  */
 struct cache {
     uint64_t token; /* bytes of a token in all layers */

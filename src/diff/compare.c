@@ -385,7 +385,7 @@ static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
     d->apart += !(isnan(a) && isnan(b)) && a != b;
 }
 
-/* Add n values, starting with element `at` of the tensor, which is element `i` of the stretches. */
+/* Add n values, starting at element `at` of the tensor, which is element `i` of the stretches. */
 static void add_slowly(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
                        uint64_t i, size_t n, uint64_t at)
 {

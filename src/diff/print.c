@@ -72,7 +72,7 @@ static int take_step(struct search *s, size_t d)
     return 0;
 }
 
-/* Add a hunk before the others, or extend the first hunk if the new one ends where it begins. */
+/* Add a hunk before all others, or extend the first hunk if the new one ends where that begins. */
 static int add_before(struct hunks *h, struct hunk one)
 {
     struct hunk *last = h->n ? &h->of[h->n - 1] : NULL;
@@ -307,7 +307,7 @@ static void flush(struct out *o, size_t least)
     o->text = BUF_INIT;
 }
 
-/* Return the first side that has the item. */
+/* Return the first side that has the item of the pair. */
 static size_t side_of(const struct pair *p)
 {
     return p->no[0] == PAIR_NONE;

@@ -15,7 +15,8 @@ typedef void diff_sink(void *arg, const struct buf *text);
 
 /* Print text. Returns 0 or -ENOMEM. */
 int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg);
-/* Print one object, without a final newline. all: include equal items. Returns 0 or -ENOMEM. */
+/* Print one JSON object, without a final newline. all: include equal items. Returns 0 or
+ * -ENOMEM. */
 int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg);
 
 /* ---- sequences of hashes ---- */

@@ -175,7 +175,7 @@ static int cursor_string(struct cursor *c, const char *field, uint64_t *off, uin
     return 0;
 }
 
-/* Set the item that the next error message names. */
+/* Set the item that error messages name from now on. */
 static void name_item(struct cursor *c, const char *item, uint64_t no, uint64_t off, uint64_t len)
 {
     c->item = item;
@@ -393,7 +393,7 @@ static int parse_info(struct cursor *c, void *entry)
     return count_bytes(c, t);
 }
 
-/* Parse `count` entries. The list grows as entries are parsed: the count is not trusted. */
+/* Parse `count` entries. The list grows as entries are parsed, because the count is not trusted. */
 static int parse_list(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
                       size_t size, int (*parse)(struct cursor *c, void *entry))
 {
@@ -529,7 +529,8 @@ static int check_overlap(struct cursor *c, struct gguf *g, const struct place *p
     return 0;
 }
 
-/* Compare each offset with the running sum of padded sizes, as a strict reader does. */
+/* True if an offset differs from the running sum of the padded sizes, as strict readers compute
+ * it. */
 static bool has_gaps(const struct gguf *g)
 {
     uint64_t expect = g->data_off;
@@ -664,8 +665,8 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
 
 /*
  * The first draft pads the keys with zeros to a multiple of 64 bytes. Its formula adds 64 bytes
- * even if the keys already end at a multiple. Some writers followed the formula; others wrote no
- * padding in that case.
+ * even if the keys already end at such a multiple. Some writers followed the formula; others wrote
+ * no padding in that case.
  */
 static int draft_padding(struct cursor *c)
 {
@@ -843,9 +844,10 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /*
- * Parse the file in the layout of the first draft, after the layout of version 1 as shipped has
- * failed. If the file is malformed in this layout too, keep the error from the shipped layout,
- * which all known files have. Report any other error from this attempt.
+ * Parse the file in the layout of the first draft, after an attempt to parse it in the layout of
+ * version 1 as shipped has failed. If the file is malformed in this layout too, keep the error of
+ * the first attempt, because all known files have the shipped layout. Report any other error of
+ * this attempt.
  */
 static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
 {

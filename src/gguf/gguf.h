@@ -56,7 +56,7 @@ struct gguf_tensor {
     uint64_t name_off; /* offset of the name's first byte */
     uint64_t dims_off; /* offset of dims[0] in the file, see gguf_dim() */
     uint64_t off;      /* absolute offset of its data in the file */
-    uint64_t n_elem;   /* product of the dimensions; 1 without dimensions */
+    uint64_t n_elem;   /* product of the dimensions; 1 if there are none */
     uint64_t nbytes;   /* size of its data; for an unknown type, up to the next tensor */
     uint32_t name_len; /* in bytes */
     uint32_t n_dims;

@@ -378,7 +378,7 @@ static bool matches(const char *pattern, const char *key, size_t n)
     }
 }
 
-/* Chains of rows whose last segments have the same hash. Rows are counted from 1; 0 ends a
+/* Chains of rows whose last segments have the same hash. Rows are numbered from 1; 0 ends a
  * chain. */
 static uint16_t first_row[256], next_row[sizeof(key_table) / sizeof(key_table[0])];
 

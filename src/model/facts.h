@@ -47,7 +47,8 @@ struct params {
 };
 struct params fact_params(const struct gguf *g);
 
-/* Write a label such as "8x7.2B" or, for a plain number, "7.2B", rounded to two or more digits. */
+/* Write a label such as "8x7.2B" or, for a plain number, "7.2B". Numbers are rounded to two or
+ * three digits, without trailing zeros after the point. */
 #define SIZE_LABEL_MAX 48
 void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
 void fact_count_label(uint64_t n, char dst[SIZE_LABEL_MAX]);

@@ -38,8 +38,8 @@ void imatrix_free(struct imatrix *m); /* m may be NULL */
 
 /* Return the row for a tensor, or NULL if it has no row. m may be NULL. */
 const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name, size_t n);
-/* Get a row's importances for a tensor with these dimensions. Returns 0, or -EINVAL if it does
- * not fit. */
+/* Get a row's importances for a tensor with these dimensions. Returns 0, or -EINVAL if the row
+ * does not fit the tensor. */
 int imatrix_fit(const struct imatrix_row *r, uint32_t n_dims, const uint64_t *dims,
                 struct quant_importances *ret, struct err *e);
 

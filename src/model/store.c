@@ -661,7 +661,7 @@ int image_end(struct image *im)
 
 /*
  * Returns the reserve's entry, or NULL if the header has no reserve. Files of version 1 have none,
- * because they are never written.
+ * because this program never writes them.
  */
 static const struct gguf_kv *reserve_of(const struct gguf *g)
 {

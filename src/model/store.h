@@ -7,7 +7,7 @@
  *  - Stores are the open, mapped files of a model (one file, or one per shard), with the place of
  *    each tensor's data in them. Accepted edits that have not landed in the file yet are laid over
  *    it as contents, and are read like everything else.
- *  - Forms turn a tensor's values into a stream of bytes, whatever its type.
+ *  - Forms turn the values of a tensor of any type into a stream of bytes.
  *  - Images are whole files that do not exist on disk in that form.
  *
  * Tensor bytes are the same in all snapshots with the same table of tensors (snapshot.h), so every
@@ -48,7 +48,7 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
 struct log {
     atomic_uint refs;
     struct source src;      /* the file; for its size see log_source() */
-    _Atomic(uint64_t) end;  /* number of bytes taken so far, plus LOG_CLOSED once closed */
+    _Atomic(uint64_t) end;  /* number of bytes taken so far, plus LOG_CLOSED if closed */
     _Atomic(uint64_t) used; /* number of bytes written */
 };
 
@@ -189,7 +189,7 @@ int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_
 /*
  * Get bytes [first, last) of tensor i for decoding. If a mapping has them all, *ret points into it;
  * the caller reads them under map_guard() and then calls store_check(). Otherwise *ret points into
- * *room, which the caller frees. Returns 0, -ENOMEM, or as store_read() does.
+ * *room, which the caller frees. Returns 0, -ENOMEM, or what store_read() returned.
  */
 int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t end,
                 uint8_t **room, const uint8_t **ret);
@@ -197,7 +197,7 @@ int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
 /* Return -EIO if the file has since been truncated so far that it lacks these bytes. */
 int store_check(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
-/* Return true if a file is known to have been cut. */
+/* Return true if a file is known to have been truncated. */
 bool store_cut(const struct store *s);
 
 /* ---- forms ---- */
@@ -310,7 +310,7 @@ int image_end(struct image *im);
 void image_add_header(struct image *im, const struct gguf *g);
 /* Return true if the header has a reserve to hide. */
 bool image_hides(const struct gguf *g);
-/* Return how many bytes earlier the data starts in the model as shown than in the file. */
+/* Return how many bytes earlier the data starts in the model as shown than it does in the file. */
 uint64_t image_cut(const struct gguf *g);
 /* Make the image of a model as it is shown: its header, its tensors and zeros. */
 int image_of_model(const struct gguf *g, struct image **ret);
@@ -319,8 +319,8 @@ int image_of_model(const struct gguf *g, struct image **ret);
 const struct segment *image_at(const struct image *im, uint64_t off);
 
 /*
- * Read bytes [off, off + n). If there is no store, tensors read as zeros, which suffices for
- * parsers because they ignore data. Returns 0, -EIO (missing or cut) or -errno from a source.
+ * Read bytes [off, off + n). If there is no store, tensors read as zeros, which is enough for
+ * parsers, because they ignore data. Returns 0, -EIO (bytes are missing) or -errno from a source.
  */
 int image_read(const struct image *im, const struct store *s, uint64_t off, void *dst, size_t n);
 /*

@@ -91,7 +91,7 @@ static inline uint64_t fields8(const uint8_t *p, unsigned at, uint8_t mask)
 /* Return a word whose byte j is 1 if bit j is set, otherwise 0. */
 static inline uint64_t spread_bits(uint8_t bits)
 {
-    uint64_t own = (bits * BYTES8(1)) & 0x8040201008040201u; /* bit j of byte j, others 0 */
+    uint64_t own = (bits * BYTES8(1)) & 0x8040201008040201u; /* only bit j of byte j */
     return ((own + BYTES8(0x7f)) >> 7) & BYTES8(1);
 }
 

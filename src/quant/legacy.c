@@ -44,7 +44,7 @@ FIXED void four_bits(float *restrict y, const uint8_t *restrict qs, struct level
     }
 }
 
-/* Decode 32 codes of five bits; the fifth bits are stored before the others. */
+/* Decode 32 codes of five bits. The fifth bits are stored before the low four. */
 FIXED void five_bits(float *restrict y, const uint8_t *restrict qh, struct levels l)
 {
     const uint32_t top = get_u32(qh, false);

@@ -138,7 +138,7 @@ static inline void put_wide(float *restrict y, floats v)
 #define NONE (-0.0f)
 struct levels {
     floats shift, d, m;
-    floats table[2]; /* with AVX-512: values of codes up to 15, and from 16 on */
+    floats table[2]; /* with AVX-512: values of codes up to 15, and of 16 and above */
 };
 
 FIXED floats compute(struct levels l, words code)

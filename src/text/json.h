@@ -31,7 +31,7 @@ void json_line_value(struct buf *out, const struct gguf_value *v);
 enum { JSON_DEPTH = 8 };
 
 /*
- * An object or list being written, perhaps within another.
+ * An object or list being written, perhaps inside another one.
  *
  *     struct json j = {.out = &text};
  *     json_begin(&j, NULL, "[\n");            with "\n": one line per member
@@ -91,7 +91,8 @@ int reader_fail(const struct reader *r, int code, const char *fmt, ...)
 /* Decode the string at r->at, and append it to out (which may be in measure mode). */
 int reader_string(struct reader *r, struct buf *out);
 
-/* Read the bytes at r->at up to a space, bracket, comma or quote. An empty word is an error. */
+/* Read the word at r->at, which ends before a space, bracket, comma or quote. An empty word is
+ * an error. */
 int reader_word(struct reader *r, const uint8_t **word, size_t *n);
 
 static inline bool reader_at(const struct reader *r, uint8_t c)

@@ -68,7 +68,7 @@ static int hex_digit(char c)
     return at ? (int)(at - hex) : -1;
 }
 
-/* Undo the escapes. Returns the length, or -1. */
+/* Undo the escapes. Returns the length, or -1 if an escape is malformed. */
 static int unescape(const char *file, char *dst)
 {
     int n = 0;

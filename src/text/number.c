@@ -180,7 +180,8 @@ static bool reads_back(const struct decimal *d, double x, bool single)
     return single ? (double)strtof(s, NULL) == x : strtod(s, NULL) == x;
 }
 
-/* Set *d to the next larger decimal. It has as many digits, but the last ones may be zeros. */
+/* Set *d to the next larger decimal with the same number of digits. The last digits may be
+ * zeros. */
 static void increment(struct decimal *d)
 {
     int i = d->n - 1;

@@ -736,7 +736,7 @@ int text_parse(const struct gguf_format *fmt, const struct type_name *t, const u
 
 enum {
     JUDGED = 100,  /* a longer prefix of a number is not checked */
-    LOOKED = 4096, /* maximum number of bytes examined, since every write repeats the check */
+    LOOKED = 4096, /* maximum number of bytes examined, because every write repeats the check */
 };
 
 /* Check a prefix of an integer that no space has ended. More digits can only make it larger. */
