@@ -233,14 +233,15 @@ int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct t
     return do_once(j, turn, true);
 }
 
-void pool_wait(const atomic_bool *told)
+bool pool_wait(const atomic_bool *told, const struct timespec *until)
 {
     if (atomic_load(told))
-        return;
+        return true;
     LOCKED(&pool.lock);
     count_no_more();
-    while (!atomic_load(told))
-        (void)lock_wait(&pool.lock, &pool.done, NULL);
+    while (!atomic_load(told) && lock_wait(&pool.lock, &pool.done, until))
+        ;
+    return atomic_load(told);
 }
 
 void pool_tell(atomic_bool *told)

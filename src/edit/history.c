@@ -2,7 +2,6 @@
 /* Records what edits changed in a model's keys: see history.h, whose invariants are cited here. */
 #include "edit/history.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,22 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/pool.h"
 #include "base/when.h"
 #include "edit/change.h"
 
 #define TICK_MS 10      /* pause between attempts to lock the directory */
-#define LOCK_TRIES 10   /* how often the directory may be removed in the meantime */
 #define NEW_NAME ".new" /* a file's name while written; one suffices, under the lock */
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define NAMES_SHOWN 5 /* names listed per kind of change; the others are only counted */
 
-enum { SUM_AT = HISTORY_UNIT - 8, FACT_HEAD = 24 };
-enum part { STATE = 1, MORE }; /* a state's record; facts of an edit that joined it */
-static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '4'};
+#define MAGIC "GGUFSHS5"
+/* How many numbers a record has. */
+enum { NUMBERS = sizeof(struct history_record) / 8 };
+enum { SUM_AT = 8, RECORD_AT = 16, HEAD = RECORD_AT + 8 * NUMBERS, FACT_HEAD = 24, NAME_ROOM = 40 };
 
 static int no_memory(struct err *e)
 {
@@ -34,34 +35,35 @@ static int no_memory(struct err *e)
 
 /* ---- the directory ---- */
 
-int history_home(char **ret, struct err *e)
+static int find_home(struct buf *b, struct err *e)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    struct buf b = BUF_INIT;
     if (state && state[0] == '/')
-        buf_printf(&b, "%s", state);
+        buf_str(b, state);
     else if (home && home[0] == '/')
-        buf_printf(&b, "%s/.local/state", home);
+        buf_printf(b, "%s/.local/state", home);
     else if (geteuid() == 0)
-        buf_str(&b, "/var/lib");
+        buf_str(b, "/var/lib");
     else
         return err_set(e, -ENOENT, "neither XDG_STATE_HOME nor HOME is set");
-    buf_char(&b, '\0');
-    *ret = (char *)buf_steal(&b);
-    return *ret ? 0 : no_memory(e);
+    return 0;
 }
 
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
                  unsigned keep, struct err *e)
 {
-    size_t n = strlen(home);
+    struct buf path = BUF_INIT;
     *h = (struct history){.sys = sys, .keep = keep, .dir = -1};
-    while (n > 0 && home[n - 1] == '/')
-        n--;
-    (void)snprintf(h->name, sizeof(h->name), "%016" PRIx64, xxh64(0, model, strlen(model)));
-    h->home = strndup(home, n);
+    h->hash = xxh64(0, model, strlen(model));
     h->model = strdup(model);
-    return h->home && h->model ? 0 : no_memory(e);
+    int r = home ? 0 : find_home(&path, e);
+    if (home)
+        buf_str(&path, home);
+    while (path.len > 0 && path.data[path.len - 1] == '/')
+        path.len--;
+    buf_char(&path, '\0');
+    h->home = (char *)buf_steal(&path);
+    return h->home && h->model ? r : no_memory(e);
 }
 
 void history_close(struct history *h)
@@ -82,18 +84,8 @@ static int refuse(const struct history *h, int r, const char *why, struct err *e
 static int failed(const struct history *h, int r, const char *what, struct err *e)
 {
     char shown[SHOW_MAX];
-    return err_sys(e, r, "%s/ggufs/history/%s: cannot %s", show(shown, h->home, strlen(h->home)),
-                   h->name, what);
-}
-
-/* Turns -ENOENT into success, for files that need not exist. */
-static int missing_is_fine(int r, struct err *e)
-{
-    if (r != -ENOENT)
-        return r;
-    if (e)
-        *e = (struct err){0};
-    return 0;
+    return err_sys(e, r, "%s/ggufs/history: cannot %s", show(shown, h->home, strlen(h->home)),
+                   what);
 }
 
 /*
@@ -188,31 +180,20 @@ static int open_folder(struct history *h, bool make, struct err *e)
 
 /*
  * Opens and locks the directory. Waits for another process for at most `patience` ms, then returns
- * -EAGAIN; a patience of 0 means no limit. If the directory was removed while it was open, opens
- * the one that now has its name.
+ * -EAGAIN.
  */
 static int lock(struct history *h, bool make, unsigned patience, struct err *e)
 {
-    struct stat st;
-    int removed = 0;
-    for (unsigned ms = 0;;) {
-        int r = open_folder(h, make, e);
-        if (r < 0)
-            return r;
-        r = h->sys->flock(h->sys, h->dir, patience ? LOCK_EX | LOCK_NB : LOCK_EX);
-        if (r == 0) {
-            if (h->sys->fstat(h->sys, h->dir, &st) < 0 || st.st_nlink > 0 ||
-                removed++ == LOCK_TRIES)
-                return 0;
-            sys_close(h->sys, &h->dir);
-        } else if (r != -EINTR && r != -EWOULDBLOCK) {
-            return failed(h, r, "lock its directory", e);
-        } else if (patience && ms >= patience) {
+    int r = open_folder(h, make, e);
+    if (r < 0)
+        return r;
+    for (unsigned ms = 0;; ms += TICK_MS) {
+        r = h->sys->flock(h->sys, h->dir, LOCK_EX | LOCK_NB);
+        if (r != -EWOULDBLOCK && r != -EINTR)
+            return r < 0 ? failed(h, r, "lock its directory", e) : 0;
+        if (ms >= patience)
             return refuse(h, -EAGAIN, "another process has locked it", e);
-        } else if (patience) {
-            when_sleep(TICK_MS);
-            ms += TICK_MS;
-        }
+        when_sleep(TICK_MS);
     }
 }
 
@@ -221,190 +202,88 @@ static void unlock(struct history *h)
     (void)h->sys->flock(h->sys, h->dir, LOCK_UN);
 }
 
-/* ---- a file in memory ---- */
+/* ---- the files of states ---- */
 
-static size_t up(size_t n)
+static void put_name(char dst[NAME_ROOM], uint64_t hash, uint64_t number)
 {
-    return (n + HISTORY_UNIT - 1) / HISTORY_UNIT * HISTORY_UNIT;
+    (void)snprintf(dst, NAME_ROOM, "%016" PRIx64 "-%" PRIu64, hash, number);
 }
 
-static void head_put(struct buf *b, const void *model, size_t n, uint64_t forgotten)
+struct listed {
+    uint64_t hash, number, bytes;
+    struct timespec mtime;
+};
+
+/* The files of all models, ordered by model and number. */
+struct listing {
+    struct history *h;
+    struct listed *of; /* owned */
+    size_t n, cap;
+};
+
+static void listing_free(struct listing *l)
 {
-    uint8_t head[HISTORY_UNIT] = {0};
-    memcpy(head, magic, sizeof(magic));
-    put_u64(head + 8, forgotten, false);
-    put_u32(head + 16, (uint32_t)n, false);
-    put_u64(head + SUM_AT, xxh64(xxh64(0, head, SUM_AT), model, n), false);
-    buf_add(b, head, sizeof(head));
-    buf_add(b, model, n);
-    buf_zero(b, up(n) - n);
+    free(l->of);
 }
 
-/* How many numbers a record has. They begin at byte 8. */
-enum { NUMBERS = sizeof(struct history_record) / 8 };
-_Static_assert(sizeof(struct history_record) == 10 * 8, "a record is ten numbers");
-
-static void part_put(const struct history_record *r, enum part kind, uint8_t dst[HISTORY_UNIT])
+static int list_one(void *arg, const char *name)
 {
-    uint64_t v[NUMBERS];
-    memcpy(v, r, sizeof(v));
-    memset(dst, 0, HISTORY_UNIT);
-    put_u32(dst, kind, false);
-    for (size_t i = 0; i < NUMBERS; i++)
-        put_u64(dst + 8 + 8 * i, v[i], false);
-    put_u64(dst + SUM_AT, xxh64(0, dst, SUM_AT), false);
+    struct listing *l = arg;
+    struct listed x;
+    struct stat st;
+    char again[NAME_ROOM];
+    if (sscanf(name, "%16" SCNx64 "-%20" SCNu64, &x.hash, &x.number) != 2)
+        return 0;
+    put_name(again, x.hash, x.number);
+    int r =
+        strcmp(again, name) == 0 ? l->h->sys->fstatat(l->h->sys, l->h->dir, name, &st) : -ENOENT;
+    if (r == 0)
+        r = array_grow(&l->of, &l->cap, l->n, sizeof(x));
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    x.bytes = (uint64_t)st.st_size;
+    x.mtime = st.st_mtim;
+    l->of[l->n++] = x;
+    return 0;
 }
 
-/* Reads a part's record. Returns the kind of part, or 0 if the bytes are not a part. */
-static enum part part_get(const uint8_t *src, struct history_record *ret)
+static int by_model(const void *a, const void *b)
 {
-    uint64_t v[NUMBERS];
-    const enum part kind = get_u32(src, false);
-    for (size_t i = 0; i < NUMBERS; i++)
-        v[i] = get_u64(src + 8 + 8 * i, false);
-    memcpy(ret, v, sizeof(v));
-    return get_u64(src + SUM_AT, false) == xxh64(0, src, SUM_AT) && kind <= MORE ? kind : 0;
+    const struct listed *x = a, *y = b;
+    return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1)
+                              : (x->number < y->number ? -1 : x->number > y->number);
 }
 
-/* Reads facts. Returns 1, 0 if the bytes are not facts, or -ENOMEM. */
-static int add_facts(struct history_file *f, const uint8_t *p, size_t left)
+/* Lists the files in the open directory. */
+static int list_files(struct listing *l, struct err *e)
+{
+    int r = l->h->sys->list(l->h->sys, l->h->dir, list_one, l);
+    if (r < 0)
+        return r == -ENOMEM ? no_memory(e) : failed(l->h, r, "list its directory", e);
+    if (l->n)
+        qsort(l->of, l->n, sizeof(*l->of), by_model);
+    return 0;
+}
+
+/* Reads facts. Returns 0, -EBADMSG if the bytes are not facts, or -ENOMEM. */
+static int add_facts(struct history_state *s, const uint8_t *p, size_t left)
 {
     while (left) {
         if (left < FACT_HEAD)
-            return 0;
+            return -EBADMSG;
         struct history_fact x = {get_u64(p, false), p + FACT_HEAD, 0, get_u32(p + 16, false),
                                  get_u32(p + 20, false)};
         uint64_t n = get_u64(p + 8, false);
         if (n > left - FACT_HEAD || x.key_off > n || x.key_len > n - x.key_off)
-            return 0;
+            return -EBADMSG;
         x.n = (size_t)n;
-        if (array_grow(&f->fact, &f->cap_fact, f->n_fact, sizeof(x)) < 0)
+        if (array_grow(&s->fact, &s->cap, s->n, sizeof(x)) < 0)
             return -ENOMEM;
-        f->fact[f->n_fact++] = x;
+        s->fact[s->n++] = x;
         p += FACT_HEAD + x.n;
         left -= FACT_HEAD + x.n;
     }
-    return 1;
-}
-
-/* Reads the next part. Returns 1, 0 if nothing more can be read, or -ENOMEM. */
-static int next_part(struct history_file *f)
-{
-    struct history_record rec;
-    const size_t at = (size_t)f->end, facts = f->n_fact;
-    if (f->bytes.len < at + HISTORY_UNIT)
-        return 0;
-    const uint8_t *p = f->bytes.data + at;
-    enum part kind = part_get(p, &rec);
-    if (kind == 0 || (kind == MORE && f->n == 0) || rec.bytes > f->bytes.len - at - HISTORY_UNIT ||
-        xxh64(0, p + HISTORY_UNIT, (size_t)rec.bytes) != rec.sum)
-        return 0;
-    int r = add_facts(f, p + HISTORY_UNIT, (size_t)rec.bytes);
-    if (r == 1 && kind == STATE) {
-        if (array_grow(&f->state, &f->cap, f->n, sizeof(*f->state)) < 0)
-            return -ENOMEM;
-        f->state[f->n++] = (struct history_state){rec, at, facts};
-    }
-    if (r == 1)
-        f->end = at + HISTORY_UNIT + up((size_t)rec.bytes);
-    else
-        f->n_fact = facts;
-    return r;
-}
-
-int history_parse(struct history_file *f, const char *model, struct err *e)
-{
-    const uint8_t *p = f->bytes.data;
-    size_t left = f->bytes.len, path;
-    if (left < HISTORY_UNIT || memcmp(p, magic, sizeof(magic)) != 0)
-        return err_set(e, -EBADMSG, "it is damaged: it is not a history of this program");
-    path = get_u32(p + 16, false);
-    if (path > left - HISTORY_UNIT ||
-        xxh64(xxh64(0, p, SUM_AT), p + HISTORY_UNIT, path) != get_u64(p + SUM_AT, false))
-        return err_set(e, -EBADMSG, "it is damaged: the sum of its head is wrong");
-    if (model && (path != strlen(model) || memcmp(p + HISTORY_UNIT, model, path) != 0))
-        return err_set(e, -ESTALE, "it is the history of another model");
-    f->forgotten = get_u64(p + 8, false);
-    f->first = f->end = HISTORY_UNIT + up(path);
-    int r;
-    while ((r = next_part(f)) == 1)
-        ;
-    return r < 0 ? no_memory(e) : 0;
-}
-
-void history_file_free(struct history_file *f)
-{
-    buf_free(&f->bytes);
-    free(f->state);
-    free(f->fact);
-    *f = HISTORY_FILE_INIT;
-}
-
-static uint64_t last_number(const struct history_file *f)
-{
-    return f->n ? max_u64(f->state[f->n - 1].rec.number, f->forgotten) : f->forgotten;
-}
-
-/*
- * H4. Opens a file if it is a regular one, because opening a device would use it. Returns the
- *     descriptor or
- * -errno.
- */
-static int open_file(struct history *h, const char *name, int flags, struct stat *st, struct err *e)
-{
-    flags |= O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    int r = h->sys->fstatat(h->sys, h->dir, name, st);
-    if (r == 0 && (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_nlink != 1))
-        return refuse(h, -EPERM, "a file in it is not one that this program made", e);
-    int fd = r < 0 ? r : h->sys->openat(h->sys, h->dir, name, flags, 0);
-    return fd < 0 ? failed(h, fd, "open it", e) : fd;
-}
-
-/*
- * Loads a file by name. model: the model that it must belong to, or NULL for any. Returns -ENOENT
- * if it does not exist, otherwise as history_load() does.
- */
-static int load_name(struct history *h, const char *name, const char *model,
-                     struct history_file *ret, struct err *e)
-{
-    struct history_file f = HISTORY_FILE_INIT;
-    struct stat st;
-    int fd = open_file(h, name, O_RDONLY, &st, e), r = fd;
-    if (fd < 0)
-        return fd;
-    const size_t n = (size_t)st.st_size;
-    uint8_t *bytes = n > 2 * HISTORY_BYTES_MAX ? NULL : buf_extend(&f.bytes, n);
-    if (n > 2 * HISTORY_BYTES_MAX)
-        r = refuse(h, -EFBIG, "a file in it is too large", e);
-    else if (n && !bytes)
-        r = no_memory(e);
-    else if ((r = sys_read_all(h->sys, fd, bytes, n, 0)) < 0)
-        (void)failed(h, r, "read it", e);
-    else if ((r = history_parse(&f, model, e)) < 0)
-        (void)err_prefix(e, r, "%s/ggufs/history/%s", h->home, name);
-    sys_close(h->sys, &fd);
-    if (r < 0)
-        history_file_free(&f);
-    *ret = f;
-    return r;
-}
-
-int history_load(struct history *h, struct history_file *ret, struct err *e)
-{
-    int r = open_folder(h, false, e);
-    *ret = HISTORY_FILE_INIT;
-    return missing_is_fine(r < 0 ? r : load_name(h, h->name, h->model, ret, e), e);
-}
-
-/* ---- the keys of a state ---- */
-
-static bool is_fact(const struct index *ix, const struct history_fact *f, const void *key, size_t n)
-{
-    uint32_t i;
-    for (struct probe p = index_probe(ix, hash_name(key, n)); index_next(ix, &p, &i);)
-        if (f[i].key_len == n && memcmp(f[i].bytes + f[i].key_off, key, n) == 0)
-            return true;
-    return false;
+    return 0;
 }
 
 static int by_place(const void *a, const void *b)
@@ -412,6 +291,229 @@ static int by_place(const void *a, const void *b)
     const struct history_fact *x = a, *y = b;
     return x->place < y->place ? -1 : x->place > y->place;
 }
+
+int history_parse(struct history_state *s, const char *model, struct err *e)
+{
+    const uint8_t *p = s->bytes.data;
+    const size_t n = s->bytes.len;
+    uint64_t v[NUMBERS];
+    if (n < HEAD || memcmp(p, MAGIC, SUM_AT) != 0 ||
+        get_u64(p + SUM_AT, false) != xxh64(0, p + RECORD_AT, n - RECORD_AT))
+        return err_set(e, -EBADMSG, "it is damaged");
+    for (size_t i = 0; i < NUMBERS; i++)
+        v[i] = get_u64(p + RECORD_AT + 8 * i, false);
+    memcpy(&s->rec, v, sizeof(v));
+    if (s->rec.path_len > n - HEAD)
+        return err_set(e, -EBADMSG, "it is damaged");
+    const size_t path = (size_t)s->rec.path_len;
+    if (path != strlen(model) || memcmp(p + HEAD, model, path) != 0)
+        return err_set(e, -ESTALE, "it is the history of another model");
+    int r = add_facts(s, p + HEAD + path, n - HEAD - path);
+    if (s->n)
+        qsort(s->fact, s->n, sizeof(*s->fact), by_place);
+    return r < 0 ? err_set(e, r, r == -ENOMEM ? "no memory" : "it is damaged") : 0;
+}
+
+void history_state_free(struct history_state *s)
+{
+    buf_free(&s->bytes);
+    free(s->fact);
+    *s = (struct history_state){0};
+}
+
+/*
+ * H4. Loads the state of this number. Looks at the file first, because opening a device would use
+ * it. Returns -ENOENT if it does not exist, otherwise as history_load() and history_parse() do.
+ */
+static int load_state(struct history *h, uint64_t number, struct history_state *s, struct err *e)
+{
+    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    char name[NAME_ROOM];
+    struct stat st;
+    put_name(name, h->hash, number);
+    int r = h->sys->fstatat(h->sys, h->dir, name, &st);
+    if (r == 0 && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1))
+        return refuse(h, -EPERM, "a file in it is not one that this program made", e);
+    if (r == 0 && (uint64_t)st.st_size > HISTORY_BYTES_MAX)
+        return refuse(h, -EFBIG, "a file in it is too large", e);
+    int fd = r < 0 ? r : h->sys->openat(h->sys, h->dir, name, flags, 0);
+    if (fd < 0)
+        return failed(h, fd, "open a file in it", e);
+    const size_t n = (size_t)st.st_size;
+    uint8_t *bytes = buf_extend(&s->bytes, n);
+    if (n && !bytes)
+        r = no_memory(e);
+    else if ((r = sys_read_all(h->sys, fd, bytes, n, 0)) < 0)
+        (void)failed(h, r, "read a file in it", e);
+    else if ((r = history_parse(s, h->model, e)) < 0)
+        (void)err_prefix(e, r, "%s/ggufs/history/%s", h->home, name);
+    else if (s->rec.number != number)
+        r = err_set(e, -EBADMSG, "it has another number");
+    sys_close(h->sys, &fd);
+    return r;
+}
+
+void history_states_free(struct history_states *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        history_state_free(&f->of[i]);
+    free(f->of);
+    *f = HISTORY_STATES_INIT;
+}
+
+/* Loads the next state. A file may be removed while it is read. */
+static int add_state(struct history *h, uint64_t number, struct history_states *f, struct err *e)
+{
+    struct history_state s = {0};
+    struct err why = {0};
+    int r = array_grow(&f->of, &f->cap, f->n, sizeof(s));
+    f->last = number;
+    if (r < 0)
+        return no_memory(e);
+    r = load_state(h, number, &s, &why);
+    if (r == 0 && !s.rec.forgotten) {
+        f->of[f->n++] = s;
+        return 0;
+    }
+    if (r == 0) {
+        history_states_free(f);
+        *f = (struct history_states){.last = number, .forgotten = number};
+    }
+    history_state_free(&s);
+    f->damaged += r == -EBADMSG;
+    return r == 0 || r == -EBADMSG || r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
+}
+
+int history_load(struct history *h, struct history_states *ret, struct err *e)
+{
+    CLEANUP(listing_free) struct listing l = {.h = h};
+    struct err why = {0};
+    *ret = HISTORY_STATES_INIT;
+    int r = open_folder(h, false, &why);
+    if (r < 0)
+        return r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
+    r = list_files(&l, e);
+    for (size_t i = 0; i < l.n && r == 0; i++)
+        if (l.of[i].hash == h->hash)
+            r = add_state(h, l.of[i].number, ret, e);
+    if (r < 0)
+        history_states_free(ret);
+    return r;
+}
+
+/*
+ * H1. Writes a state's file, or replaces it. b: room for the head, then the path and the facts.
+ */
+static int put_state(struct history *h, struct history_record *rec, struct buf *b, struct err *e)
+{
+    const struct sys *sys = h->sys;
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    uint64_t v[NUMBERS];
+    char name[NAME_ROOM];
+    if (buf_error(b))
+        return no_memory(e);
+    if (b->len > HISTORY_BYTES_MAX)
+        return err_set(e, -EFBIG, "it changes %zu bytes: %llu are kept of all models together",
+                       b->len, (unsigned long long)HISTORY_BYTES_MAX);
+    rec->path_len = strlen(h->model);
+    memcpy(v, rec, sizeof(v));
+    memcpy(b->data, MAGIC, SUM_AT);
+    for (size_t i = 0; i < NUMBERS; i++)
+        put_u64(b->data + RECORD_AT + 8 * i, v[i], false);
+    put_u64(b->data + SUM_AT, xxh64(0, b->data + RECORD_AT, b->len - RECORD_AT), false);
+    put_name(name, h->hash, rec->number);
+    (void)sys->unlinkat(sys, h->dir, NEW_NAME); /* left by a process that has ended */
+    int fd = sys->openat(sys, h->dir, NEW_NAME, flags, 0600);
+    if (fd < 0)
+        return failed(h, fd, "make a file in it", e);
+    int r = sys_write_all(sys, fd, b->data, b->len, 0);
+    if (r == 0)
+        r = sys_sync(sys, fd);
+    if (r == 0)
+        r = sys->rename(sys, h->dir, NEW_NAME, name, 0);
+    sys_close(sys, &fd);
+    if (r < 0)
+        (void)sys->unlinkat(sys, h->dir, NEW_NAME);
+    else
+        r = sys_sync_dir(sys, h->dir);
+    return r < 0 ? failed(h, r, "write a file in it", e) : 0;
+}
+
+/* Begins a file: room for the head, and the path. */
+static void begin_state(const struct history *h, struct buf *b)
+{
+    buf_zero(b, HEAD);
+    buf_str(b, h->model);
+}
+
+static int drop_file(struct history *h, struct listed *x)
+{
+    char name[NAME_ROOM];
+    put_name(name, x->hash, x->number);
+    x->number = 0;
+    return h->sys->unlinkat(h->sys, h->dir, name);
+}
+
+/* Returns the oldest file that is not its model's last, or NULL. */
+static struct listed *oldest(const struct listing *l)
+{
+    struct listed *ret = NULL;
+    for (size_t i = 0; i + 1 < l->n; i++)
+        if (l->of[i].number && l->of[i + 1].hash == l->of[i].hash &&
+            (!ret || when_before(&l->of[i].mtime, &ret->mtime)))
+            ret = &l->of[i];
+    return ret;
+}
+
+/* H3. Removes states over the limits. What cannot be removed stays. */
+static void prune(struct history *h)
+{
+    CLEANUP(listing_free) struct listing l = {.h = h};
+    uint64_t own = 0, bytes = 0;
+    int r = list_files(&l, NULL);
+    for (size_t i = 0; i < l.n; i++) {
+        own += l.of[i].hash == h->hash;
+        bytes += l.of[i].bytes;
+    }
+    const uint64_t keep =
+        h->keep == HISTORY_KEEP_SAME ? max_u64(own - 1, HISTORY_KEEP) : max_u64(h->keep, 2);
+    for (size_t i = 0; i < l.n && own > keep && r == 0; i++)
+        if (l.of[i].hash == h->hash) {
+            r = drop_file(h, &l.of[i]);
+            bytes -= l.of[i].bytes;
+            own--;
+        }
+    for (struct listed *x; r == 0 && bytes > HISTORY_BYTES_MAX && (x = oldest(&l));) {
+        bytes -= x->bytes;
+        r = drop_file(h, x);
+    }
+}
+
+int history_clear(struct history *h, size_t *n, struct err *e)
+{
+    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
+    CLEANUP(listing_free) struct listing l = {.h = h};
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    struct err why = {0};
+    *n = 0;
+    int r = lock(h, false, HISTORY_PATIENCE, &why);
+    if (r < 0)
+        return r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
+    r = history_load(h, &f, e);
+    *n = f.n;
+    begin_state(h, &b);
+    if (r == 0 && f.last > f.forgotten) /* H2: the last number stays */
+        r = put_state(h, &(struct history_record){.number = f.last, .forgotten = 1}, &b, e);
+    if (r == 0)
+        r = list_files(&l, e);
+    for (size_t i = 0; i < l.n && r == 0; i++)
+        if (l.of[i].hash == h->hash && l.of[i].number < f.last)
+            (void)drop_file(h, &l.of[i]);
+    unlock(h);
+    return r;
+}
+
+/* ---- the keys of a state ---- */
 
 /*
  * Writes the state's keys, made of the kept keys of `next` in order and the facts' keys in their
@@ -443,49 +545,31 @@ static void merge(const struct gguf *next, const uint8_t *kept, const struct his
     }
 }
 
-/* Writes the state's keys. f: room for all facts. kept: room for a byte per key. */
-static int make_image(const struct history_fact *from, size_t n, const struct gguf *next,
-                      struct history_fact *f, uint8_t *kept, struct buf *b)
+int history_before(const struct history_state *s, const struct gguf *next, struct gguf **ret,
+                   struct err *e)
 {
-    struct index ix;
-    if (index_init(&ix, n) < 0)
-        return -ENOMEM;
-    size_t m = 0;
-    for (size_t i = 0; i < n; i++) {
-        const void *key = from[i].bytes + from[i].key_off;
-        if (is_fact(&ix, f, key, from[i].key_len))
-            continue;
-        index_insert(&ix, hash_name(key, from[i].key_len), (uint32_t)m);
-        f[m++] = from[i];
-    }
-    for (uint32_t i = 0; i < next->n_kv; i++)
-        kept[i] = !edit_key_is_own(next, i) &&
-                  !is_fact(&ix, f, gguf_key(next, &next->kv[i]), next->kv[i].key_len);
-    index_free(&ix);
-    qsort(f, m, sizeof(*f), by_place);
-    merge(next, kept, f, m, b);
-    return buf_error(b);
-}
-
-int history_before(const struct history_file *f, size_t i, const struct gguf *next,
-                   struct gguf **ret, struct err *e)
-{
-    const struct history_state *s = &f->state[i];
-    const size_t n = (i + 1 < f->n ? s[1].fact : f->n_fact) - s->fact;
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     if (s->rec.format != edit_keys_format(next))
         return err_set(e, -EINVAL,
                        "the keys are of a file of another byte order or version of GGUF");
-    struct history_fact *room = calloc(n + 1, sizeof(*room));
     uint8_t *kept = malloc((size_t)next->n_kv + 1);
-    int r = room && kept ? make_image(f->fact + s->fact, n, next, room, kept, &b) : -ENOMEM;
-    free(room);
+    if (!kept)
+        return no_memory(e);
+    for (uint32_t i = 0; i < next->n_kv; i++)
+        kept[i] = !edit_key_is_own(next, i);
+    for (size_t i = 0; i < s->n; i++) {
+        const struct history_fact *f = &s->fact[i];
+        const uint32_t k = gguf_find_key(next, f->bytes + f->key_off, f->key_len);
+        if (k != UINT32_MAX)
+            kept[k] = 0;
+    }
+    merge(next, kept, s->fact, s->n, &b);
     free(kept);
-    if (r < 0)
+    if (buf_error(&b))
         return no_memory(e);
     struct source src = source_mem(b.data, b.len);
     struct gguf *g = NULL;
-    r = gguf_parse(&src, 0, &g, NULL);
+    int r = gguf_parse(&src, 0, &g, NULL);
     if (r == 0 && g->n_tensors == 0 && g->head_len == b.len) {
         *ret = g;
         return 0;
@@ -496,13 +580,10 @@ int history_before(const struct history_file *f, size_t i, const struct gguf *ne
                                   (unsigned long long)s->rec.number);
 }
 
-/*
- * Returns true if no edit after this state reached the file, and the keys with this id are not
- * those of an edit that may have reached it.
- */
-static bool is_void(const struct history_record *r, uint64_t id)
+/* Returns true if the state's edit is not in the file, whose keys have this id. */
+static bool is_unused(const struct history_record *r, uint64_t id)
 {
-    return r->landed == r->before && (r->planned != id || id == r->before);
+    return r->landed == r->before && id == r->before;
 }
 
 static bool left_by(const struct history_record *r, uint64_t id)
@@ -512,14 +593,14 @@ static bool left_by(const struct history_record *r, uint64_t id)
 
 /* A walk from the newest state to older ones. */
 struct walk {
-    const struct history_file *f;
+    const struct history_states *f;
     size_t i;          /* index of the state; f->n: not at a state yet */
     struct gguf *keys; /* a reference: the state's keys */
     struct gguf *next; /* a reference: the keys after its edits */
     bool fits;         /* the keys match the state, judging by their ids */
 };
 
-static void walk_begin(struct walk *w, const struct history_file *f, struct gguf *now)
+static void walk_begin(struct walk *w, const struct history_states *f, struct gguf *now)
 {
     *w = (struct walk){.f = f, .i = f->n, .keys = gguf_ref(now), .fits = true};
 }
@@ -542,9 +623,9 @@ static int walk_on(struct walk *w, size_t to, struct err *e)
     do {
         if (w->i == to)
             return 0;
-        rec = &w->f->state[--w->i].rec;
-    } while (is_void(rec, id));
-    int r = history_before(w->f, w->i, w->keys, &before, e);
+        rec = &w->f->of[--w->i].rec;
+    } while (is_unused(rec, id));
+    int r = history_before(&w->f->of[w->i], w->keys, &before, e);
     if (r < 0)
         return r;
     w->fits &= left_by(rec, id) && edit_keys_id(before) == rec->before;
@@ -558,33 +639,27 @@ static int walk_on(struct walk *w, size_t to, struct err *e)
 
 #define STORED UINT32_MAX
 
-/* The facts that an edit adds to its state. */
+/* The facts about a state. */
 struct adding {
-    struct gguf *base;               /* a reference: the state's keys */
-    uint32_t *place;                 /* owned: places of the keys; STORED: the key has a fact */
-    struct index known;              /* index of the facts of the state being joined */
-    const struct history_fact *fact; /* these facts, which belong to the history file */
-    struct buf facts;
+    struct gguf *base; /* a reference: the state's keys */
+    uint32_t *place;   /* owned: their places; STORED: the key has a fact */
+    struct buf facts;  /* the state's file */
 };
 
 static void adding_free(struct adding *a)
 {
     gguf_free(a->base);
     free(a->place);
-    index_free(&a->known);
     buf_free(&a->facts);
 }
 
-static int set_base(struct adding *a, struct gguf *g)
+static int place_keys(struct adding *a)
 {
     uint32_t at = 0;
-    a->place = malloc(((size_t)g->n_kv + 1) * sizeof(*a->place));
-    if (!a->place)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        a->place[i] = edit_key_is_own(g, i) ? STORED : at++;
-    a->base = gguf_ref(g);
-    return 0;
+    a->place = malloc(((size_t)a->base->n_kv + 1) * sizeof(*a->place));
+    for (uint32_t i = 0; a->place && i < a->base->n_kv; i++)
+        a->place[i] = edit_key_is_own(a->base, i) ? STORED : at++;
+    return a->place ? 0 : -ENOMEM;
 }
 
 static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n, size_t key_off,
@@ -597,24 +672,14 @@ static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n,
     buf_add(b, bytes, n);
 }
 
-/*
- * Keeps the state's version of a key that the edit changes, makes, moves or removes, unless a fact
- * already has it.
- */
-static void note(struct adding *a, const struct gguf *g, uint32_t kv)
+/* Keeps the state's entry of a key that changed, moved or was removed. */
+static void note(struct adding *a, uint32_t i)
 {
-    const char *key = gguf_key(g, &g->kv[kv]);
-    const size_t n = g->kv[kv].key_len;
-    uint32_t i = gguf_find_key(a->base, key, n);
-    if (i == UINT32_MAX) {
-        if (!a->fact || !is_fact(&a->known, a->fact, key, n))
-            put_fact(&a->facts, UINT64_MAX, key, n, 0, n);
-    } else if (a->place[i] != STORED) {
-        const struct gguf_kv *k = &a->base->kv[i];
-        put_fact(&a->facts, a->place[i], a->base->head + k->off, (size_t)(k->end - k->off),
-                 (size_t)(k->key_off - k->off), n);
-        a->place[i] = STORED;
-    }
+    const struct gguf_kv *kv = &a->base->kv[i];
+    if (a->place[i] != STORED)
+        put_fact(&a->facts, a->place[i], a->base->head + kv->off, (size_t)(kv->end - kv->off),
+                 (size_t)(kv->key_off - kv->off), kv->key_len);
+    a->place[i] = STORED;
 }
 
 static uint32_t skip_own(const struct gguf *g, uint32_t i)
@@ -631,323 +696,125 @@ static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
 }
 
 /*
- * Finds what an edit changes by walking both lists of keys. Keys that the walk passes side by side
- * are unchanged. Of two keys that have swapped places, it notes the one that moved further.
+ * Notes how the state's keys differ from these by walking both lists. Keys that the walk passes
+ * side by side are unchanged. Of two keys that have swapped places, it notes the one that moved
+ * further. A key that the state did not have is noted unless `but` has it.
  */
-static void compare(struct adding *to, const struct gguf *a, const struct gguf *b)
+static void compare(struct adding *to, const struct gguf *b, const struct gguf *but)
 {
+    const struct gguf *a = to->base;
     uint32_t i = 0, k = 0;
     for (;;) {
         i = skip_own(a, i);
         k = skip_own(b, k);
-        if (i < a->n_kv && k < b->n_kv && edit_same_entry(a, i, b, k)) {
-            i++;
-            k++;
-            continue;
-        }
         if (i == a->n_kv && k == b->n_kv)
             return;
         const uint32_t there = find(b, a, i), here = find(a, b, k);
-        if (i < a->n_kv && there == k) { /* another value */
-            note(to, a, i++);
+        if (i < a->n_kv && there == k) { /* in its place */
+            if (!edit_same_entry(a, i, b, k))
+                note(to, i);
+            i++;
             k++;
         } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed, or noted */
-            note(to, a, i++);
+            note(to, i++);
         } else if (k < b->n_kv && (here == UINT32_MAX || here < i)) { /* added, or already noted */
-            if (here == UINT32_MAX)
-                note(to, b, k);
-            k++;
+            const struct gguf_kv *kv = &b->kv[k++];
+            if (here == UINT32_MAX && (!but || find(but, b, k - 1) == UINT32_MAX))
+                put_fact(&to->facts, UINT64_MAX, gguf_key(b, kv), kv->key_len, 0, kv->key_len);
         } else if (there - k > here - i) {
-            note(to, a, i++);
+            note(to, i++);
         } else {
-            note(to, a, here);
+            note(to, here);
             k++;
         }
     }
-}
-
-/* Returns true if the state's edit is not in the file, so that the keys are still the state's. */
-static bool is_unused(const struct history_record *r, uint64_t before)
-{
-    return r->landed == r->before && r->before == before;
 }
 
 static bool joins(const struct history_record *r, const struct recorded_edit *edit, uint64_t before)
 {
+    const int64_t end = edit->ended > r->end ? edit->ended : r->end;
     return is_unused(r, before) || (left_by(r, before) && !edit->restored && !r->restored &&
-                                    edit->now >= r->end && edit->now - r->end < HISTORY_JOIN);
+                                    edit->now >= end && edit->now - end < HISTORY_JOIN);
 }
 
-/* Returns true if the edit joins the newest state, having set *a to that state's keys and facts. */
-static bool look_up(const struct history_file *f, const struct recorded_edit *edit, uint64_t before,
-                    struct adding *a)
+/* Returns the last state, unless its file is damaged. */
+static struct history_state *last_of(const struct history_states *f)
 {
-    const struct history_state *s = f->n ? &f->state[f->n - 1] : NULL;
-    struct gguf *keys = NULL;
-    if (!s || !joins(&s->rec, edit, before) ||
-        history_before(f, f->n - 1, edit->before, &keys, NULL) < 0)
+    return f->n && f->of[f->n - 1].rec.number == f->last ? &f->of[f->n - 1] : NULL;
+}
+
+/* Returns true if the edit joins this state, having set a->base to its keys. */
+static bool join(const struct history_state *s, const struct recorded_edit *edit, uint64_t before,
+                 struct adding *a)
+{
+    if (!s || !joins(&s->rec, edit, before) || history_before(s, edit->before, &a->base, NULL) < 0)
         return false;
-    bool found = edit_keys_id(keys) == s->rec.before &&
-                 index_init(&a->known, f->n_fact - s->fact) == 0 && set_base(a, keys) == 0;
-    gguf_free(keys);
-    if (found)
-        a->fact = f->fact + s->fact;
-    for (size_t i = s->fact; found && i < f->n_fact; i++) {
-        const struct history_fact *x = &f->fact[i];
-        const void *key = x->bytes + x->key_off;
-        uint32_t kv = gguf_find_key(a->base, key, x->key_len);
-        if (kv != UINT32_MAX)
-            a->place[kv] = STORED;
-        else if (!is_fact(&a->known, a->fact, key, x->key_len))
-            index_insert(&a->known, hash_name(key, x->key_len), (uint32_t)(i - s->fact));
-    }
-    return found;
-}
-
-/* Writes the whole file, perhaps for the first time (H1). */
-static int replace(struct history *h, const char *name, const struct buf *b, struct err *e)
-{
-    const struct sys *sys = h->sys;
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    if (buf_error(b))
-        return no_memory(e);
-    (void)sys->unlinkat(sys, h->dir, NEW_NAME); /* left by a process that has ended */
-    int fd = sys->openat(sys, h->dir, NEW_NAME, flags, 0600);
-    if (fd < 0)
-        return failed(h, fd, "make a file for it", e);
-    int r = sys_write_all(sys, fd, b->data, b->len, 0);
-    if (r == 0)
-        r = sys_sync(sys, fd);
-    if (r == 0)
-        r = sys->rename(sys, h->dir, NEW_NAME, name, 0);
-    sys_close(sys, &fd);
-    if (r < 0)
-        (void)sys->unlinkat(sys, h->dir, NEW_NAME);
-    else
-        r = sys_sync_dir(sys, h->dir);
-    return r < 0 ? failed(h, r, "write it", e) : 0;
-}
-
-static int add_part(const struct history *h, struct history_record *rec, enum part kind,
-                    const struct buf *facts, struct buf *b, struct err *e)
-{
-    uint8_t record[HISTORY_UNIT];
-    if (buf_error(facts))
-        return no_memory(e);
-    if (facts->len > HISTORY_BYTES_MAX - up(strlen(h->model)) - 3 * (size_t)HISTORY_UNIT)
-        return err_set(e, -EFBIG, "it changes %zu bytes: %llu are kept of all models together",
-                       facts->len, (unsigned long long)HISTORY_BYTES_MAX);
-    rec->bytes = facts->len;
-    rec->sum = xxh64(0, facts->data, facts->len);
-    part_put(rec, kind, record);
-    buf_add(b, record, sizeof(record));
-    buf_add(b, facts->data, facts->len);
-    buf_zero(b, up(facts->len) - facts->len);
-    return 0;
-}
-
-/* Appends to the file and updates the state's record, both durably (H1). */
-static int append(const struct recorder *r, const struct history_file *f, const struct buf *b,
-                  struct err *e)
-{
-    const struct sys *sys = r->h->sys;
-    uint8_t record[HISTORY_UNIT];
-    struct stat st;
-    int fd = buf_error(b) ? no_memory(e) : open_file(r->h, r->h->name, O_RDWR, &st, e), done = 0;
-    if (fd < 0)
-        return fd;
-    if ((uint64_t)st.st_size > f->end)
-        done = sys->ftruncate(sys, fd, f->end);
-    if (done == 0)
-        done = sys_write_all(sys, fd, b->data, b->len, f->end);
-    part_put(&r->rec, STATE, record);
-    if (done == 0 && !r->added)
-        done = sys_write_all(sys, fd, record, sizeof(record), r->at);
-    if (done == 0)
-        done = sys_sync(sys, fd);
-    sys_close(sys, &fd);
-    return done < 0 ? failed(r->h, done, "write it", e) : 0;
+    if (edit_keys_id(a->base) == s->rec.before)
+        return true;
+    gguf_free(a->base);
+    a->base = NULL;
+    return false;
 }
 
 /* Records an edit. Call with the directory's lock held. */
-static int begin(struct recorder *r, const struct recorded_edit *edit, const uint64_t id[2],
-                 struct err *e)
+static int record(struct history *h, const struct recorded_edit *edit, struct err *e)
 {
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    const uint64_t before = edit_keys_id(edit->before);
+    CLEANUP(history_states_free) struct history_states f;
     CLEANUP(adding_free) struct adding a = {0};
-    CLEANUP(buf_free) struct buf part = BUF_INIT;
-    struct history_record more = {0};
-    int done = history_load(r->h, &f, e);
-    if (done < 0)
-        return done;
-    const bool first = f.end == 0;
-    if (first)
-        head_put(&part, r->h->model, strlen(r->h->model), 0);
-    r->added = !look_up(&f, edit, id[0], &a);
-    if (r->added && set_base(&a, edit->before) < 0)
-        return no_memory(e);
-    r->at = !r->added ? f.state[f.n - 1].at : first ? part.len : f.end;
-    r->rec = !r->added ? f.state[f.n - 1].rec
-                       : (struct history_record){.number = last_number(&f) + 1,
-                                                 .begin = edit->now,
-                                                 .end = edit->now,
-                                                 .before = id[0],
-                                                 .landed = id[0],
-                                                 .format = edit_keys_format(edit->before)};
-    if (is_unused(&r->rec, id[0]))
-        r->rec.restored = edit->restored;
-    r->rec.landed = id[0];
-    r->rec.planned = id[1];
-    compare(&a, edit->before, edit->after);
-    if (r->added)
-        done = add_part(r->h, &r->rec, STATE, &a.facts, &part, e);
-    else if (a.facts.len || a.facts.err)
-        done = add_part(r->h, &more, MORE, &a.facts, &part, e);
-    if (done < 0)
-        return done;
-    return first ? replace(r->h, r->h->name, &part, e) : append(r, &f, &part, e);
-}
-
-int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e)
-{
-    const uint64_t id[2] = {edit_keys_id(edit->before), edit_keys_id(edit->after)};
-    r->running = false;
-    if (id[0] == id[1])
-        return 0;
-    int done = lock(r->h, true, 0, e);
-    if (done == 0) {
-        done = begin(r, edit, id, e);
-        unlock(r->h);
-    }
-    r->running = done == 0;
-    return done < 0 ? done : 1;
-}
-
-/* ---- limits ---- */
-
-/* Removes the n oldest states from a file. */
-static int drop_states(struct history *h, const char *name, const struct history_file *f, size_t n,
-                       struct err *e)
-{
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    const uint8_t *old = f->bytes.data;
-    head_put(&b, old + HISTORY_UNIT, get_u32(old + 16, false), f->forgotten);
-    buf_add(&b, old + f->state[n].at, (size_t)(f->end - f->state[n].at));
-    return replace(h, name, &b, e);
-}
-
-/* The result of a pass over all models' files. */
-struct census {
-    struct history *h;
-    uint64_t bytes;
-    bool look;                  /* find the oldest state as well */
-    struct history_file oldest; /* owned: the file of that state, if it has others; or empty */
-    char name[17];              /* that file's name */
-};
-
-static int count_file(void *arg, const char *name)
-{
-    struct history_file f = HISTORY_FILE_INIT;
-    struct census *c = arg;
-    struct stat st;
-    if (strlen(name) != 16 || strspn(name, "0123456789abcdef") != 16 ||
-        c->h->sys->fstatat(c->h->sys, c->h->dir, name, &st) < 0)
-        return 0;
-    c->bytes += (uint64_t)st.st_size;
-    if (c->look && load_name(c->h, name, NULL, &f, NULL) == 0 && f.n > 1 &&
-        (!c->oldest.n || f.state[0].rec.begin < c->oldest.state[0].rec.begin)) {
-        const struct history_file later = c->oldest;
-        c->oldest = f;
-        f = later;
-        memcpy(c->name, name, sizeof(c->name));
-    }
-    history_file_free(&f);
-    return 0;
-}
-
-/*
- * Removes the oldest states of this model, and then those of all models, until the rest is within
- * the limits.
- */
-static int prune(struct history *h, struct err *e)
-{
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
-    (void)h->sys->unlinkat(h->sys, h->dir, NEW_NAME); /* left by a process that was killed */
     int r = history_load(h, &f, e);
-    size_t keep = h->keep;
-    if (keep == HISTORY_KEEP_SAME)
-        keep = f.n > HISTORY_KEEP ? f.n - 1 : HISTORY_KEEP;
-    if (r == 0 && f.n > keep)
-        r = drop_states(h, h->name, &f, f.n - keep, e);
-    for (bool look = false, more = true; r == 0 && more; look = true) {
-        struct census c = {.h = h, .look = look};
-        r = h->sys->list(h->sys, h->dir, count_file, &c);
-        if (r < 0)
-            (void)failed(h, r, "list its directory", e);
-        more = c.bytes > HISTORY_BYTES_MAX && (!look || c.oldest.n);
-        if (r == 0 && more && look)
-            r = drop_states(h, c.name, &c.oldest, 1, e);
-        history_file_free(&c.oldest);
+    if (r < 0)
+        return r;
+    const bool joined = join(last_of(&f), edit, before, &a);
+    struct history_record rec = {.number = f.last + 1,
+                                 .before = before,
+                                 .landed = before,
+                                 .format = edit_keys_format(edit->before)};
+    if (joined)
+        rec = last_of(&f)->rec;
+    else
+        a.base = gguf_ref(edit->before);
+    if (is_unused(&rec, before)) {
+        rec.restored = edit->restored;
+        rec.begin = edit->now;
     }
+    rec.end = edit->now;
+    rec.landed = before;
+    rec.planned = edit_keys_id(edit->after);
+    begin_state(h, &a.facts);
+    if (place_keys(&a) < 0)
+        return no_memory(e);
+    if (joined)
+        compare(&a, edit->before, NULL);
+    compare(&a, edit->after, joined ? edit->before : NULL);
+    r = put_state(h, &rec, &a.facts, e);
+    if (r == 0 && !joined)
+        prune(h);
     return r;
 }
 
-/*
- * Stores the outcome of the edit if the state is still at its offset. The outcome need not be
- * durable, because the model's content shows it until the next edit.
- */
-static int write_end(const struct recorder *r, const struct history_record *rec, struct err *e)
+int history_record(struct history *h, const struct recorded_edit *edit, struct err *e)
 {
-    const struct sys *sys = r->h->sys;
-    uint8_t known[HISTORY_UNIT], now[HISTORY_UNIT];
-    struct stat st;
-    int fd = open_file(r->h, r->h->name, O_RDWR, &st, e), done = 0;
-    if (fd < 0)
-        return missing_is_fine(fd, e);
-    part_put(&r->rec, STATE, known);
-    if (sys_read_all(sys, fd, now, sizeof(now), r->at) == 0 &&
-        memcmp(now, known, sizeof(now)) == 0) {
-        part_put(rec, STATE, now);
-        done = sys_write_all(sys, fd, now, sizeof(now), r->at);
-    }
-    sys_close(sys, &fd);
-    return done < 0 ? failed(r->h, done, "write it", e) : 0;
-}
-
-int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
-{
-    struct history_record rec = r->rec;
-    if (!r->running)
-        return 0;
-    r->running = false;
-    if (landed) {
-        rec.landed = rec.planned;
-        rec.end = now;
-    } else {
-        rec.planned = rec.landed;
-    }
-    int done = lock(r->h, false, 0, e);
-    if (done < 0) /* all states may have been removed in the meantime */
-        return missing_is_fine(done, e);
-    done = write_end(r, &rec, e);
-    int pruned = r->added ? prune(r->h, done == 0 ? e : NULL) : 0;
-    unlock(r->h);
-    return done < 0 ? done : pruned;
-}
-
-int history_clear(struct history *h, size_t *n, struct err *e)
-{
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    *n = 0;
-    int r = lock(h, false, HISTORY_PATIENCE, e);
+    int r = lock(h, true, UINT_MAX, e);
     if (r < 0)
-        return missing_is_fine(r, e);
+        return r;
+    r = record(h, edit, e);
+    unlock(h);
+    return r;
+}
+
+int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e)
+{
+    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
+    int r = lock(h, false, UINT_MAX, e);
+    if (r < 0)
+        return r;
     r = history_load(h, &f, e);
-    *n = f.n;
-    if (r == -EBADMSG || f.n) { /* a damaged file is forgotten, too */
-        head_put(&b, h->model, strlen(h->model), last_number(&f));
-        r = replace(h, h->name, &b, e);
+    struct history_state *s = last_of(&f);
+    if (s && s->rec.planned == planned) {
+        s->rec.landed = planned;
+        s->rec.end = now;
+        r = put_state(h, &s->rec, &s->bytes, e);
     }
     unlock(h);
     return r;
@@ -1004,7 +871,7 @@ void history_describe(const struct gguf *from, const struct gguf *to, struct buf
 static void put_line(const struct walk *w, struct buf *out)
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;
-    const struct history_record *rec = &w->f->state[w->i].rec;
+    const struct history_record *rec = &w->f->of[w->i].rec;
     char text[64] = "";
     time_t t = (time_t)rec->begin;
     struct tm tm;
@@ -1024,7 +891,7 @@ static void put_line(const struct walk *w, struct buf *out)
 
 int history_text(struct history *h, struct gguf *now, struct buf *out, struct err *e)
 {
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
     struct walk w;
     int r = history_load(h, &f, e);
     struct buf *line = r == 0 ? calloc(f.n + 1, sizeof(*line)) : NULL;
@@ -1036,16 +903,16 @@ int history_text(struct history *h, struct gguf *now, struct buf *out, struct er
         put_line(&w, &line[w.i]);
     if (r < 0) /* then earlier states cannot be read either */
         buf_printf(&line[w.i], "%llu\tcannot be restored: %s\n",
-                   (unsigned long long)f.state[w.i].rec.number, why.msg);
+                   (unsigned long long)f.of[w.i].rec.number, why.msg);
     walk_end(&w);
     for (size_t i = 0; i < f.n; i++) {
         buf_add(out, line[i].data, line[i].len);
         buf_free(&line[i]);
     }
     free((void *)line);
-    if (f.end < f.bytes.len)
-        buf_printf(out, "-\tcannot be restored: %llu bytes of the history's file are damaged\n",
-                   (unsigned long long)(f.bytes.len - f.end));
+    if (f.damaged)
+        buf_printf(out, "-\tcannot be restored: %zu of the history's files are damaged\n",
+                   f.damaged);
     return buf_error(out);
 }
 
@@ -1055,9 +922,9 @@ void history_pick_free(struct history_pick *p)
     *p = HISTORY_PICK_INIT;
 }
 
-static int no_state(const struct history_file *f, uint64_t number, struct err *e)
+static int no_state(const struct history_states *f, uint64_t number, struct err *e)
 {
-    const bool gone = number > f->forgotten && f->n && number < f->state[0].rec.number;
+    const bool gone = number > f->forgotten && f->n && number < f->of[0].rec.number;
     if (number == 0)
         return err_set(e, -ENOENT, "there is nothing to undo: %s",
                        f->forgotten ? "the states were forgotten (--history=clear), and no edit is "
@@ -1069,26 +936,26 @@ static int no_state(const struct history_file *f, uint64_t number, struct err *e
                                             : " (ggufs --history shows those that exist)");
 }
 
-static int not_fitting(const struct history_file *f, struct err *e)
+static int not_fitting(const struct history_states *f, struct err *e)
 {
     return err_set(e, -ESTALE,
                    "the keys are not those that the last recorded edit left: %s (ggufs --history "
                    "shows the states, --undo=N restores one in any case)",
-                   f->end < f->bytes.len ? "the history's file is damaged"
-                                         : "another program changed or replaced the file");
+                   f->damaged ? "a file of the history is damaged"
+                              : "another program changed or replaced the file");
 }
 
 int history_pick(struct history *h, uint64_t number, struct gguf *now, struct history_pick *ret,
                  struct err *e)
 {
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
     struct walk w;
     size_t i = 0;
     *ret = HISTORY_PICK_INIT;
     int r = history_load(h, &f, e);
     if (r < 0)
         return r;
-    while (i < f.n && f.state[i].rec.number != number)
+    while (i < f.n && f.of[i].rec.number != number)
         i++;
     if (number && i == f.n)
         return no_state(&f, number, e);
@@ -1101,9 +968,213 @@ int history_pick(struct history *h, uint64_t number, struct gguf *now, struct hi
     else if (r == 1 && number == 0 && !w.fits)
         r = not_fitting(&f, e);
     if (r >= 0) {
-        *ret = (struct history_pick){f.state[number ? i : w.i].rec, gguf_ref(w.keys), w.fits};
+        *ret = (struct history_pick){f.of[number ? i : w.i].rec, gguf_ref(w.keys), w.fits};
         r = 0;
     }
     walk_end(&w);
     return r;
+}
+
+/* ---- while a model is edited ---- */
+
+struct history_job {
+    struct pool_job job; /* must be the first member */
+    atomic_uint users;   /* the owner, and a turn; the last frees it */
+    atomic_bool idle;    /* no turn is due; else the turn uses the next four members */
+    struct history h;
+    struct recorded_edit edit; /* holds references; without them, the end of `planned` */
+    uint64_t planned;          /* edit_keys_id() after the edit */
+    struct err err;            /* why the edit is not recorded */
+    struct err why;            /* why nothing can be kept */
+    struct logger log;
+    bool waits;    /* the current edit waits for the turn */
+    bool late;     /* it takes too long */
+    bool said;     /* the failure was logged */
+    bool landed;   /* the last edit was recorded and is in the file */
+    int64_t ended; /* when it ended, in seconds since 1970 */
+};
+
+static void drop_job(struct history_job *j)
+{
+    if (atomic_fetch_sub(&j->users, 1) != 1)
+        return;
+    history_close(&j->h);
+    free(j);
+}
+
+static bool turn(struct pool_job *job, struct timespec *again)
+{
+    struct history_job *j = (struct history_job *)job;
+    (void)again;
+    if (j->edit.before)
+        (void)history_record(&j->h, &j->edit, &j->err);
+    else
+        (void)history_end(&j->h, j->planned, j->edit.now, NULL);
+    gguf_free(j->edit.before);
+    gguf_free(j->edit.after);
+    sys_close(j->h.sys, &j->h.dir);
+    pool_tell(&j->idle);
+    drop_job(j);
+    return false;
+}
+
+/* Starts a turn, which takes over the edit's references. */
+static int start(struct history_job *j, const struct recorded_edit *edit, struct err *e)
+{
+    j->edit = *edit;
+    j->err = (struct err){0};
+    atomic_store(&j->idle, false);
+    atomic_fetch_add(&j->users, 1);
+    int r = pool_do_beside(&j->job, turn);
+    if (r == 0)
+        return 0;
+    atomic_fetch_sub(&j->users, 1);
+    atomic_store(&j->idle, true);
+    gguf_free(edit->before);
+    gguf_free(edit->after);
+    return err_sys(e, r, "cannot start a thread");
+}
+
+/* Returns false if the turn takes longer than `seconds`. */
+static bool wait_for(const struct history_job *j, unsigned seconds)
+{
+    const struct timespec until = when_after(seconds * 1000);
+    return pool_wait(&j->idle, &until);
+}
+
+int history_job_make(const char *model, unsigned keep, const struct sys *sys,
+                     const struct logger *log, struct history_job **ret)
+{
+    struct history_job *j = calloc(1, sizeof(*j));
+    if (!j)
+        return -ENOMEM;
+    atomic_init(&j->users, 1);
+    atomic_init(&j->idle, true);
+    j->log = *log;
+    int r = history_open(&j->h, sys, NULL, model, keep, &j->why);
+    if (r == -ENOMEM) {
+        drop_job(j);
+        return r;
+    }
+    *ret = j;
+    return 0;
+}
+
+/* Logs a failure. */
+static void say(struct history_job *j, const struct err *e)
+{
+    if (e->code && !j->said)
+        logger_log(&j->log, LOG_WARNING, "history: the keys before this edit are not kept: %s",
+                   e->msg);
+    j->said = e->code;
+}
+
+void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *after,
+                       uint64_t restored)
+{
+    struct err e = j->why;
+    const uint64_t id = edit_keys_id(after);
+    j->waits = false;
+    if (edit_keys_id(before) == id)
+        return;
+    if (e.code == 0 && !wait_for(j, j->late ? 0 : HISTORY_WAIT)) {
+        (void)err_set(&e, -ETIMEDOUT, "the state before is still being written");
+    } else if (e.code == 0) {
+        j->landed = false;
+        j->planned = id;
+        j->waits = start(j,
+                         &(struct recorded_edit){gguf_ref(before), gguf_ref(after), restored,
+                                                 when_date().tv_sec, j->ended},
+                         &e) == 0;
+    }
+    if (!j->waits)
+        say(j, &e);
+}
+
+void history_job_wait(struct history_job *j)
+{
+    struct err e = {0};
+    if (!j->waits)
+        return;
+    j->late = !wait_for(j, HISTORY_WAIT);
+    if (j->late)
+        (void)err_set(&e, -ETIMEDOUT, "this takes over %d s; the edit does not wait", HISTORY_WAIT);
+    else
+        e = j->err;
+    say(j, &e);
+}
+
+void history_job_end(struct history_job *j, bool landed)
+{
+    j->ended = when_date().tv_sec;
+    j->landed |= j->waits && landed && !j->late;
+}
+
+void history_job_settle(struct history_job *j)
+{
+    if (wait_for(j, HISTORY_WAIT) && j->landed &&
+        start(j, &(struct recorded_edit){.now = j->ended}, NULL) == 0)
+        (void)wait_for(j, HISTORY_WAIT);
+    j->landed = false;
+}
+
+/* A turn that finds out whether the directory responds. */
+struct look {
+    struct pool_job job; /* must be the first member */
+    atomic_uint users;   /* the turn, and the thread that waits for it */
+    atomic_bool done;
+    struct history h;
+};
+
+static void drop_look(struct look *k)
+{
+    if (atomic_fetch_sub(&k->users, 1) != 1)
+        return;
+    history_close(&k->h);
+    free(k);
+}
+
+static bool look(struct pool_job *job, struct timespec *again)
+{
+    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
+    struct look *k = (struct look *)job;
+    (void)again;
+    (void)history_load(&k->h, &f, NULL);
+    pool_tell(&k->done);
+    drop_look(k);
+    return false;
+}
+
+int history_job_look(const struct history_job *j, struct history *ret, struct err *e)
+{
+    const struct timespec until = when_after(HISTORY_SETTLE * 1000);
+    *ret = HISTORY_INIT;
+    if (j->why.code)
+        return err_set(e, -ENOENT, "%s", j->why.msg);
+    struct look *k = calloc(1, sizeof(*k));
+    if (!k)
+        return no_memory(e);
+    atomic_init(&k->users, 2);
+    int r = history_open(&k->h, j->h.sys, j->h.home, j->h.model, j->h.keep, e);
+    bool done = r == 0 && pool_wait(&j->idle, &until);
+    if (done && (r = err_sys(e, pool_do_beside(&k->job, look), "cannot start a thread")) == 0)
+        done = pool_wait(&k->done, &until);
+    else
+        drop_look(k); /* there is no turn */
+    if (r == 0 && done) {
+        *ret = k->h;
+        k->h = HISTORY_INIT;
+    } else if (r == 0) {
+        r = err_set(e, -EIO, "the directory of the history does not answer");
+    }
+    drop_look(k);
+    return r;
+}
+
+void history_job_close(struct history_job *j)
+{
+    if (!j)
+        return;
+    history_job_settle(j);
+    drop_job(j);
 }

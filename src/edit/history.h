@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The history of a model records what edits changed in its keys, in a file in the user's state
+ * The history of a model records what edits changed in its keys, in files in the user's state
  * directory, so that mistakes can be undone.
  *
- *     r = history_open(&h, &sys_libc, home, "/real/path/m.gguf", HISTORY_KEEP, &e);
- *     struct recorder rec = {.h = &h};
- *     r = recorder_begin(&rec, &edit, &e);       before writing an edit
- *     r = recorder_end(&rec, true, now, &e);     after it: outcome; drops states over the limits
+ *     r = history_open(&h, &sys_libc, NULL, "/real/path/m.gguf", HISTORY_KEEP, &e);
+ *     r = history_record(&h, &edit, &e);         before writing an edit
+ *     r = history_end(&h, id, now, &e);          after it
  *     r = history_text(&h, now, &text, &e);
  *     r = history_pick(&h, 0, now, &pick, &e);   the keys before the last edits
  *
- * Each model has one file, named by a hash of the model's path. All numbers are little-endian. All
- * parts begin at multiples of 128 bytes, so that a record is rewritten within one sector:
+ * Each state of a model is a file, "HASH-NUMBER", where HASH is that of the model's path. It is
+ * only ever replaced as a whole. All numbers in it are little-endian:
  *
- *     head     "GGUFSHS4"; u64 number of the last forgotten state; u32 length of the path; zeros;
- *              at 120 u64 sum of head and path; the path
- *     states   oldest first; each is a record and facts; an edit that joins the last state adds
- *              facts to it
+ *     0   "GGUFSHS5"
+ *     8   u64 sum of everything that follows
+ *     16  the record: ten u64
+ *     96  the model's path
+ *     -   the facts: u64 place, u64 size of the bytes, u32 begin and u32 size of the key in them,
+ *         and the bytes
  *
  * A fact gives one key's place among the state's keys and its entry in the model's header, or that
  * the state did not have the key. A state has a fact about each key that the edits after it
@@ -27,18 +28,17 @@
  * Invariants:
  *  H1. All that is kept about an edit is durable before the edit is written.
  *  H2. The numbers of a model's states increase and are never reused.
- *  H3. After recorder_end() a model has at most `keep` states (for HISTORY_KEEP_SAME, at most as
- *      many as before its newest was added), and all models together take at most
- *      HISTORY_BYTES_MAX. The oldest states are removed first, but never a model's last state.
+ *  H3. A model keeps its last `keep` states, counting that of an edit that was not written, and at
+ *      least one other (for HISTORY_KEEP_SAME, as many as it had). All models together keep at most
+ *      HISTORY_BYTES_MAX: the oldest states are removed first, but never a model's last.
  *  H4. Only directories, and regular files with a single name, are used, and only if this process's
  *      user owns them and no other user can write to them. Links are followed only above the state
  *      directory.
- *  H5. A file is changed only under the directory's lock. If the directory is removed, the next
+ *  H5. Files are changed only under the directory's lock. If the directory is removed, the next
  *      state creates it again; until then readers find no states.
  *
  * Nothing in a file is trusted. Sums and sizes are checked, and keys are parsed like those of a
- * model. An unreadable end of a file, damaged or left by a power failure, is ignored and
- * overwritten.
+ * model. A damaged state is left out.
  *
  * Threads: one thread at a time may use a history.
  */
@@ -48,6 +48,7 @@
 #include <limits.h>
 
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/sys.h"
 #include "gguf/gguf.h"
 
@@ -61,12 +62,11 @@
 #define HISTORY_BYTES_MAX ((uint64_t)256 << 20)
 #define HISTORY_PATIENCE 2000 /* longest wait of history_clear() for another process, in ms */
 #define HISTORY_JOIN 10       /* seconds after an edit in which the next one joins its state */
-#define HISTORY_UNIT 128
 
 struct history {
     const struct sys *sys;
     char *home, *model; /* owned: paths of the state directory and of the model, links resolved */
-    char name[17];      /* name of the model's history file */
+    uint64_t hash;      /* of the model's path */
     unsigned keep;
     int dir; /* owned: the open directory; -1: not open */
 };
@@ -74,13 +74,9 @@ struct history {
 #define HISTORY_INIT ((struct history){.dir = -1})
 
 /*
- * Get the state directory: $XDG_STATE_HOME, else $HOME/.local/state, else /var/lib for root. The
- * caller frees it. Returns 0, -ENOENT (no home) or -ENOMEM.
- */
-int history_home(char **ret, struct err *e);
-/*
- * Open the history of a model, without accessing the disk yet. home: from history_home(). Call
- * history_close() even after a failure. Returns 0 or -ENOMEM.
+ * Open the history of a model, without accessing the disk yet. home: the state directory; NULL:
+ * $XDG_STATE_HOME, else $HOME/.local/state, else /var/lib for root. Call history_close() even after
+ * a failure. Returns 0, -ENOENT (no home) or -ENOMEM.
  */
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
                  unsigned keep, struct err *e);
@@ -89,19 +85,14 @@ void history_close(struct history *h);
 /* The members are in the order of the file. */
 struct history_record {
     uint64_t number;
-    uint64_t restored;   /* for an undo, which no edit joins, the state it went back to; else 0 */
-    int64_t begin, end;  /* times of its first and last edit, in seconds since 1970 */
-    uint64_t before;     /* edit_keys_id() of the state */
-    uint64_t landed;     /* edit_keys_id() after its last edit known to be in the file */
-    uint64_t planned;    /* edit_keys_id() after the edit being written */
-    uint64_t format;     /* format of the entries: byte order and widths */
-    uint64_t bytes, sum; /* size and sum of the facts that follow */
-};
-
-struct history_state {
-    struct history_record rec;
-    uint64_t at; /* offset of the record in the file */
-    size_t fact; /* index of its first fact */
+    uint64_t restored;  /* for an undo, which no edit joins, the state it went back to; else 0 */
+    int64_t begin, end; /* times of its first and last edit, in seconds since 1970 */
+    uint64_t before;    /* edit_keys_id() of the state */
+    uint64_t landed;    /* edit_keys_id() after its last edit known to be in the file */
+    uint64_t planned;   /* edit_keys_id() after the edit being written */
+    uint64_t format;    /* edit_keys_format() of its keys */
+    uint64_t forgotten; /* 1: not a state; it and all before it were forgotten */
+    uint64_t path_len;
 };
 
 struct history_fact {
@@ -111,66 +102,63 @@ struct history_fact {
     uint32_t key_off, key_len; /* the key's range within bytes */
 };
 
-/* A model's history file in memory. */
-struct history_file {
-    struct buf bytes;
-    uint64_t forgotten;
-    struct history_state *state; /* owned */
-    struct history_fact *fact;   /* owned */
-    size_t n, cap, n_fact, cap_fact;
-    uint64_t first, end; /* offsets of the beginning and end of the states; 0: no file */
+struct history_state {
+    struct history_record rec;
+    struct buf bytes;          /* the file */
+    struct history_fact *fact; /* owned */
+    size_t n, cap;
 };
 
-#define HISTORY_FILE_INIT ((struct history_file){0})
+/* The states of a model, in memory. */
+struct history_states {
+    struct history_state *of; /* owned; oldest first */
+    size_t n, cap;
+    size_t damaged;     /* number of files that are damaged */
+    uint64_t last;      /* the highest number that was used */
+    uint64_t forgotten; /* number of the last forgotten state */
+};
+
+#define HISTORY_STATES_INIT ((struct history_states){0})
 
 /*
- * Load the states; a missing file has no states. Returns 0, -EPERM, -EBADMSG (a damaged head),
- * -ESTALE (a file of another model) or -errno.
+ * Load the states. Returns 0, -EPERM, -ESTALE (a file of another model) or -errno.
  */
-int history_load(struct history *h, struct history_file *ret, struct err *e);
-void history_file_free(struct history_file *f);
-/* Parse bytes already in f->bytes. Returns the same errors. */
-int history_parse(struct history_file *f, const char *model, struct err *e);
+int history_load(struct history *h, struct history_states *ret, struct err *e);
+void history_states_free(struct history_states *s);
+/* Parse the bytes in s->bytes. Returns 0, -EBADMSG, -ESTALE or -ENOMEM. */
+int history_parse(struct history_state *s, const char *model, struct err *e);
+void history_state_free(struct history_state *s);
 
 /*
- * Derive the keys of state i from those of the next one. Returns 0, -EBADMSG, -EINVAL (another
+ * Derive the keys of a state from those of the next one. Returns 0, -EBADMSG, -EINVAL (another
  * format) or -ENOMEM.
  */
-int history_before(const struct history_file *f, size_t i, const struct gguf *next,
-                   struct gguf **ret, struct err *e);
+int history_before(const struct history_state *s, const struct gguf *next, struct gguf **ret,
+                   struct err *e);
 
 /* ---- recording edits ---- */
 
-/* An edit that is about to be written. */
+/* An edit that is about to be written, and changes keys. */
 struct recorded_edit {
     struct gguf *before, *after;
     uint64_t restored; /* for an undo, the state that it goes back to; else 0 */
     int64_t now;       /* seconds since 1970 */
+    int64_t ended;     /* the end of the edit before, if known; else 0 */
 };
 
 /*
- * An edit that begins less than HISTORY_JOIN seconds after the end of the previous one joins that
- * edit's state, unless either is an undo. A state whose edit never reached the file is reused by
- * the next edit.
+ * Record an edit's changes before it is written. One that begins less than HISTORY_JOIN seconds
+ * after the end of the previous one joins that edit's state, unless either is an undo. A state
+ * whose edit never reached the file is reused by the next edit. Returns 0, -EFBIG (over
+ * HISTORY_BYTES_MAX), -EPERM or -errno.
  */
-struct recorder {
-    struct history *h;         /* not owned */
-    struct history_record rec; /* the record of the edit's state */
-    uint64_t at;               /* offset of that state in the file */
-    bool running;              /* an edit is being written */
-    bool added;                /* the state was added for this edit */
-};
-
+int history_record(struct history *h, const struct recorded_edit *edit, struct err *e);
 /*
- * Record an edit's changes before it is written. Returns 1 if they are kept, 0 if it changes no
- * key, -EFBIG (over HISTORY_BYTES_MAX), -EPERM or -errno.
+ * Record that the last edit has landed in the file, if that is the one with these keys after it
+ * (edit_keys_id()). Without this call the keys that the model has at the next edit, or when a state
+ * is looked for, show it, unless another program changes them. Returns 0 or -errno.
  */
-int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e);
-/*
- * Record whether the edit has landed in the file. Without this call the outcome stays unknown.
- * Returns 0 or -errno.
- */
-int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e);
+int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e);
 
 /* ---- for users ---- */
 
@@ -214,5 +202,55 @@ void history_pick_free(struct history_pick *p);
  * the lock for too long) or -errno.
  */
 int history_clear(struct history *h, size_t *n, struct err *e);
+
+/* ---- while a model is edited ---- */
+
+/*
+ * Keeps the history in turns of the pool, so that a slow or hanging state directory delays no edit
+ * by more than HISTORY_WAIT.
+ *
+ *     r = history_job_make("/real/path/m.gguf", HISTORY_KEEP, &sys_libc, &log, &j);
+ *     history_job_begin(j, before, after, 0);     before edit_commit()
+ *     history_job_wait(j);                        before the edit takes effect: edit_hooks.ready
+ *     history_job_end(j, landed);                 after edit_commit()
+ *     history_job_close(j);
+ *
+ * A failure here does not stop an edit. It is logged, but not again until the next success.
+ *
+ * Threads: the committing thread calls history_job_begin(), _wait() and _end(); any thread may call
+ * history_job_look().
+ */
+#define HISTORY_WAIT 1    /* longest wait of an edit, in seconds */
+#define HISTORY_SETTLE 10 /* longest wait of a request for the states, in seconds */
+
+struct history_job;
+
+/* Make a job. `sys`, and the objects that `log` refers to, must outlive it. Returns 0 or
+ * -ENOMEM. */
+int history_job_make(const char *model, unsigned keep, const struct sys *sys,
+                     const struct logger *log, struct history_job **ret);
+
+/*
+ * Announce an edit that changes the file's content from `before` to `after`. restored: for an undo,
+ * the state that it restores, else 0. Waits while the changes of an earlier edit that did not wait
+ * are still being kept.
+ */
+void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *after,
+                       uint64_t restored);
+/* Wait at most HISTORY_WAIT until the changes are kept or keeping them has failed. */
+void history_job_wait(struct history_job *j);
+void history_job_end(struct history_job *j, bool landed);
+/* Record the end of the last edit, waiting for at most 2 * HISTORY_WAIT. No edit may be made
+ * meanwhile. */
+void history_job_settle(struct history_job *j);
+
+/*
+ * Open the job's history for reading. Waits at most HISTORY_SETTLE for the directory. Always call
+ * history_close(). Returns 0, or -errno with the reason why there is no history.
+ */
+int history_job_look(const struct history_job *j, struct history *ret, struct err *e);
+
+/* Do as history_job_settle(), and free the job. j may be NULL. */
+void history_job_close(struct history_job *j);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/pool.h"
-#include "edit/temp.h"
+#include "edit/commit.h"
 
 #define MAGIC "GGUFSJN3"
 /* Offsets of the numbers in the fixed part, and the size of that part. */

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/sys.h"
-#include "edit/temp.h"
+#include "edit/commit.h"
 
 /* Maximum number of bytes copied to the log at once. */
 #define HELD_MOST 4096
@@ -27,7 +27,7 @@
 
 static int make(const struct logs *s, struct log **ret, struct err *e)
 {
-    int fd = temp_unnamed(s->f, e);
+    int fd = edit_unnamed(s->f, e);
     if (fd < 0)
         return fd;
     int r = log_make(fd, ret, e);

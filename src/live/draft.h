@@ -19,7 +19,7 @@
 #include "base/lock.h"
 #include "base/pool.h"
 #include "edit/change.h"
-#include "edit/file.h"
+#include "edit/commit.h"
 #include "live/objects.h"
 #include "live/tensor_judge.h"
 #include "live/writer.h"

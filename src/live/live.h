@@ -23,8 +23,8 @@
 #define LIVE_LIVE_H
 
 #include "base/err.h"
-#include "edit/file.h"
-#include "edit/history_job.h"
+#include "edit/commit.h"
+#include "edit/history.h"
 #include "edit/plan.h"
 #include "live/files.h"
 #include "live/writer.h"

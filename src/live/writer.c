@@ -528,7 +528,8 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
         .progress = on_progress, .ready = history ? on_ready : NULL, .arg = job};
     job->result = (struct edit_result){.old_fd = -1};
     if (history)
-        history_job_begin(history, l->disk.snap, l->flight.view.snap, b->restored);
+        history_job_begin(history, snapshot_own(l->disk.snap), snapshot_own(l->flight.view.snap),
+                          b->restored);
     int r = edit_commit(l->file, &b->plan, &l->opt.edit, &hooks, &job->result, &b->why);
     if (history)
         history_job_end(history, r == 0 || job->result.unfinished);

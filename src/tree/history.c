@@ -94,7 +94,7 @@ static int wait_end(struct waiting *x, int r)
 {
     if (r != LIVE_PARKED)
         return r;
-    pool_wait(&x->answered);
+    (void)pool_wait(&x->answered, NULL);
     return x->result;
 }
 
@@ -107,11 +107,8 @@ int tree_sync(struct tree *t)
 int tree_retire(struct tree *t)
 {
     int r = tree_finish(t);
-    struct history h;
-    if (t->history) { /* complete the history's file for the next writer */
-        (void)history_job_look(t->history, &h, NULL);
-        history_close(&h);
-    }
+    if (t->history) /* complete the history for the next writer */
+        history_job_settle(t->history);
     LOCKED(&t->beginning);
     edit_file_unlock(&t->model.file);
     return r;
@@ -183,22 +180,11 @@ int tree_forget_states(struct tree *t)
 
 /* ---- without a daemon ---- */
 
-static int open_history(const struct tree *t, struct history *ret, struct err *e)
-{
-    char *home = NULL;
-    *ret = HISTORY_INIT;
-    int r = history_home(&home, e);
-    if (r == 0)
-        r = history_open(ret, &sys_libc, home, t->model.real, HISTORY_KEEP, e);
-    free(home);
-    return r;
-}
-
 int tree_history(struct tree *t, struct buf *out, struct err *e)
 {
     struct history h;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    int r = open_history(t, &h, e);
+    int r = history_open(&h, &sys_libc, NULL, t->model.real, HISTORY_KEEP, e);
     if (r == 0)
         r = history_text(&h, snapshot_own(v.snap), out, e);
     history_close(&h);
@@ -210,7 +196,7 @@ int tree_history_clear(struct tree *t, size_t *n, struct err *e)
     struct history h;
     if (faccessat(AT_FDCWD, t->model.real, W_OK, AT_EACCESS) < 0)
         return err_set(e, -errno, "the model cannot be written: %s", strerror(errno));
-    int r = open_history(t, &h, e);
+    int r = history_open(&h, &sys_libc, NULL, t->model.real, HISTORY_KEEP, e);
     if (r == 0)
         r = history_clear(&h, n, e);
     history_close(&h);

@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/lock.h"
-#include "edit/history_job.h"
+#include "edit/history.h"
 #include "edit/open.h"
 #include "live/tensors.h"
 #include "model/snapshot.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a model's history: as a whole file, and as the content of a file with valid
- * checksums. Accepted states can be restored.
+ * Takes any bytes as a state of a model's history: as a whole file, and as the facts in a file with
+ * a valid sum. An accepted state can be restored.
  */
 #include "fuzz.h"
 
@@ -59,64 +59,45 @@ static void restore(const struct gguf *g, const struct gguf *keys)
     FUZZ_CHECK(!memchr(text.data ? (char *)text.data : "", '\n', text.len));
 }
 
-static void take(const uint8_t *data, size_t size, struct gguf *base)
+static void take(const struct buf *file, struct gguf *base)
 {
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    struct history_state s = {.bytes = *file};
+    struct gguf *keys = NULL;
     struct err e = {0};
-    buf_add(&f.bytes, data, size);
-    int r = history_parse(&f, "/m", &e);
+    int r = history_parse(&s, "/m", &e);
     check_err(r, &e);
-    struct gguf *now = gguf_ref(base);
-    for (size_t i = f.n; i > 0 && r == 0; i--) {
-        struct gguf *keys = NULL;
-        e = (struct err){0};
-        r = history_before(&f, i - 1, now, &keys, &e);
+    if (r == 0) {
+        r = history_before(&s, base, &keys, &e);
         check_err(r, &e);
-        if (r < 0)
-            break;
-        restore(base, keys);
-        gguf_free(now);
-        now = keys;
     }
-    gguf_free(now);
+    if (r == 0)
+        restore(base, keys);
+    gguf_free(keys);
+    history_state_free(&s);
 }
 
-static void put_sum(uint8_t *part, const void *more, size_t n)
-{
-    uint64_t sum = xxh64(0, part, 120);
-    put_u64(part + 120, n ? xxh64(sum, more, n) : sum, false);
-}
-
-/* Put the bytes into a file with valid checksums, as the content of one or two states. */
+/* Put the bytes into a file with a valid sum, as its facts. */
 static void dress(const uint8_t *data, size_t size, struct gguf *base)
 {
-    size_t part = size / 2, room = 4 * HISTORY_UNIT + size + 2 * HISTORY_UNIT,
-           at = 2 * HISTORY_UNIT;
-    uint8_t *file = calloc(1, room);
-    FUZZ_CHECK(file);
-    memcpy(file, "GGUFSHS4", 8);
-    put_u32(file + 16, 2, false);
-    memcpy(file + HISTORY_UNIT, "/m", 2);
-    put_sum(file, "/m", 2);
-    for (int i = 0; i < 2; i++) {
-        size_t n = i ? size - part : part;
-        put_u32(file + at, i && size % 3 == 0 ? 2 : 1, false);
-        put_u64(file + at + 8, (uint64_t)i + 1, false);
-        put_u64(file + at + 64, base->fmt.big, false);
-        put_u64(file + at + 72, n, false);
-        put_u64(file + at + 80, xxh64(0, data + (i ? part : 0), n), false);
-        put_sum(file + at, "", 0);
-        memcpy(file + at + HISTORY_UNIT, data + (i ? part : 0), n);
-        at += HISTORY_UNIT + (n + HISTORY_UNIT - 1) / HISTORY_UNIT * HISTORY_UNIT;
-    }
-    take(file, at, base);
-    free(file);
+    struct buf file = BUF_INIT;
+    const uint64_t record[10] = {[0] = 1, [7] = edit_keys_format(base), [9] = 2};
+    buf_str(&file, "GGUFSHS5");
+    buf_zero(&file, 8);
+    for (size_t i = 0; i < sizeof(record) / sizeof(record[0]); i++)
+        buf_uint(&file, record[i], 8, false);
+    buf_str(&file, "/m");
+    buf_add(&file, data, size);
+    FUZZ_CHECK(!buf_error(&file));
+    put_u64(file.data + 8, xxh64(0, file.data + 16, file.len - 16), false);
+    take(&file, base);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gguf *base = make_base(size && data[0] & 1);
-    take(data, size, base);
+    struct buf file = BUF_INIT;
+    buf_add(&file, data, size);
+    take(&file, base);
     if (size)
         dress(data, size, base);
     gguf_free(base);

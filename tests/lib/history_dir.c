@@ -105,19 +105,21 @@ bool same_keys(const struct gguf *a, const struct gguf *b)
 int64_t save(struct history *h, struct gguf *before, struct gguf *after, int64_t now,
              uint64_t restored, struct err *e)
 {
-    struct recorder r = {.h = h};
-    struct recorded_edit edit = {before, after, restored, now};
-    int done = recorder_begin(&r, &edit, e);
-    if (done > 0)
-        done = recorder_end(&r, true, now, e);
-    return done < 0 ? done : (int64_t)r.rec.number;
+    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
+    const struct recorded_edit edit = {before, after, restored, now, 0};
+    int done = history_record(h, &edit, e);
+    if (done == 0)
+        done = history_end(h, edit_keys_id(after), now, e);
+    if (done == 0)
+        done = history_load(h, &f, e);
+    return done < 0 ? done : (int64_t)f.last;
 }
 
 bool numbers_are(struct history *h, uint64_t first, uint64_t last)
 {
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
     bool good = history_load(h, &f, NULL) == 0 && f.n == last + 1 - first;
     for (size_t i = 0; i < f.n && good; i++)
-        good = f.state[i].rec.number == first + i;
-    return good && f.end == f.bytes.len;
+        good = f.of[i].rec.number == first + i;
+    return good && f.damaged == 0;
 }

@@ -19,21 +19,6 @@ def entries(file):
     return [entry for entry in editlib.entries(get(file))[0] if entry.key != editlib.RESERVE]
 
 
-def numbers(path):
-    """Return the numbers of the states in a model's history (src/edit/history.h)."""
-    def up(at):
-        return (int.from_bytes(data[at:at + 8], 'little') + 127) // 128 * 128
-
-    with open(path, 'rb') as file:
-        data = file.read()
-    found, at = [], 128 + (int.from_bytes(data[16:20], 'little') + 127) // 128 * 128
-    while at < len(data):
-        if data[at] == 1:
-            found.append(int.from_bytes(data[at + 8:at + 16], 'little'))
-        at += 128 + up(at + 72)
-    return found
-
-
 class Case(unittest.TestCase):
     def setUp(self):
         self.state = mountlib.path('state')
@@ -42,14 +27,15 @@ class Case(unittest.TestCase):
         self.want = Want(get(self.model))
 
     def files(self):
-        """Return the history files, one for each model."""
+        """Return the files of states (src/edit/history.h), oldest first."""
         folder = os.path.join(self.state, 'ggufs/history')
         names = os.listdir(folder) if os.path.exists(folder) else []
-        return [os.path.join(folder, name) for name in names if not name.startswith('.')]
+        return [os.path.join(folder, name) for name in sorted(names, key=lambda name: int('0' + name[17:]))
+                if not name.startswith('.')]
 
     def states(self):
-        """Return the number of states in the file of the only model."""
-        return len(numbers(self.files()[0]))
+        """Return the number of states of the only model."""
+        return len(self.files())
 
     def command(self, *words, status=0):
         done = run(GGUFS, *words)

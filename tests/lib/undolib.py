@@ -14,7 +14,6 @@ import shutil
 import struct
 
 import ggufmodel as gguf
-import historycase
 import mountlib
 from editlib import RESERVE, entries, keys, place, strict, sync, write
 from mountlib import GGUFS, Mount, get, run
@@ -52,8 +51,7 @@ class Player:
         self.command('--history', self.model)
         folder = os.path.join(mountlib.path('state'), 'ggufs/history')
         names = os.listdir(folder) if os.path.exists(folder) else []
-        return {number for name in names if not name.startswith('.')
-                for number in historycase.numbers(os.path.join(folder, name))}
+        return {int(name[17:]) for name in names if not name.startswith('.')}
 
     def command(self, *words):
         done = run(GGUFS, *words)

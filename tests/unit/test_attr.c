@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/temp.h: copying attributes between files, with a table of simulated system calls. */
+/* edit/commit.h: copying attributes between files, with a table of simulated system calls. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/sys.h"
 #include "cu_main.h"
-#include "edit/temp.h"
+#include "edit/commit.h"
 
 enum { FROM, TO, FILES, MOST = 4 };
 

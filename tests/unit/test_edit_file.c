@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/file.h: files that can be opened, detection of changes, names beside a model. */
+/* edit/commit.h: files that can be opened, detection of changes, names beside a model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "edit/file.h"
-#include "edit/temp.h"
+#include "edit/commit.h"
 #include "faultsys.h"
 #include "model_dir.h"
 
@@ -289,23 +288,22 @@ static void test_names_taken(void)
     struct fixture x;
     struct faultsys fs;
     struct err e = {0};
-    struct temp t = TEMP_INIT;
     setup(&x);
     struct edit_file f = open_model(&x, calm());
     faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.no_create = -EEXIST;
     f.sys = &fs.sys;
-    CU_ASSERT_EQUAL(temp_create(&f, &t, &e), -EEXIST);
-    CU_ASSERT_EQUAL(fs.calls, 100);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot create a file beside the model"));
-    CU_ASSERT_EQUAL(t.fd, -1);
-    fs.no_create = -EACCES;
-    CU_ASSERT_EQUAL(temp_create(&f, &t, &e), -EACCES);
+    fs.no_tmpfile = -EOPNOTSUPP;
+    fs.no_create = -EEXIST;
+    CU_ASSERT_EQUAL(edit_unnamed(&f, &e), -EEXIST);
     CU_ASSERT_EQUAL(fs.calls, 101);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot create a file beside the model"));
+    fs.no_create = -EACCES;
+    CU_ASSERT_EQUAL(edit_unnamed(&f, &e), -EACCES);
+    CU_ASSERT_EQUAL(fs.calls, 103);
     fs.no_create = 0;
-    CU_ASSERT_EQUAL(temp_create(&f, &t, &e), 0);
-    CU_ASSERT_EQUAL(files(&x), 2);
-    temp_abandon(&f, &t);
+    int fd = edit_unnamed(&f, &e);
+    CU_ASSERT_TRUE(fd >= 0);
+    (void)close(fd);
     CU_ASSERT_EQUAL(files(&x), 1);
     edit_file_close(&f);
     teardown(&x);
@@ -325,4 +323,4 @@ static CU_TestInfo tests[] = {
     CU_TEST_INFO_NULL,
 };
 
-CU_MAIN("edit/file", tests)
+CU_MAIN("edit/commit: the file", tests)

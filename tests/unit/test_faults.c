@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/commit with every system call failing in turn, and with the process dying or the power
- * failing at each of them. This checks the invariants in commit.h, temp.h and journal.h. */
+ * failing at each of them. This checks the invariants in commit.c, commit.h and journal.h. */
 #include "cu_main.h"
 
 #include <errno.h>

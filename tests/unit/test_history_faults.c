@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "edit/history_job.h"
+#include "edit/history.h"
 #include "edit/journal.h"
 #include "edit/change.h"
 #include "faultsys.h"
@@ -145,15 +145,16 @@ static bool alloc_failed;
 
 /* Make an edit with its history, and return the result of the commit. If no state can be recorded,
  * the edit continues, as in the daemon. */
-static int record(struct recorder *r, struct edit_file *f, struct edit *d, struct gguf *g,
+static int record(struct history *h, struct edit_file *f, struct edit *d, struct gguf *g,
                   int64_t now, bool undo)
 {
     struct edit_result res;
-    struct recorded_edit edit = {g, d->p.next, undo, now};
+    struct recorded_edit edit = {g, d->p.next, undo, now, 0};
     alloc_arm(alloc_fails, false);
-    (void)recorder_begin(r, &edit, NULL);
+    (void)history_record(h, &edit, NULL);
     int done = commit(f, d, &res, NULL);
-    (void)recorder_end(r, done == 0, now, NULL);
+    if (done == 0)
+        (void)history_end(h, edit_keys_id(d->p.next), now, NULL);
     alloc_failed = alloc_disarm();
     return done;
 }
@@ -164,20 +165,16 @@ static void on_ready(void *job)
 }
 
 /* Make an edit with the history in a job, which uses the real clock. */
-static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *before, bool undo)
+static int record_beside(struct edit_file *f, struct edit *d, struct gguf *before, bool undo)
 {
     const struct logger log = {0};
-    const struct timespec t = {0};
-    struct snapshot *after;
     struct edit_result res;
     struct history_job *k = NULL;
-    if (snapshot_make(gguf_ref(d->p.next), 1, &t, &after) < 0)
-        abort();
     alloc_arm(alloc_fails, false);
     int r = history_job_make("/models/m.gguf", HISTORY_KEEP, f->sys, &log, &k);
     const struct edit_hooks hooks = {.ready = r == 0 ? on_ready : NULL, .arg = k};
     if (r == 0)
-        history_job_begin(k, before, after, undo);
+        history_job_begin(k, before, d->p.next, undo);
     r = edit_commit(f, &d->p, &d->o, &hooks, &res, NULL);
     if (res.old_fd >= 0)
         (void)close(res.old_fd);
@@ -185,7 +182,6 @@ static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *b
         history_job_end(k, r == 0);
     history_job_close(k);
     alloc_failed = alloc_disarm();
-    snapshot_unref(after);
     return r;
 }
 
@@ -203,14 +199,13 @@ static void world_make(struct world *w, const struct way *way, enum kind kind)
     setup_with(&w->x, 0);
     home_setup(&w->home);
     w->begin = time(NULL) - (kind == JOINED ? 0 : 100);
-    struct recorder r = {.h = &w->home.h};
     w->keys[0] = present(w);
     plan_text(w->keys[0], way->s, 'a', &d);
     struct faultsys fs;
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.clone = way->clone;
     struct edit_file f = open_model(&w->x, &fs.sys);
-    CU_ASSERT_EQUAL_FATAL(record(&r, &f, &d, w->keys[0], w->begin, false), 0);
+    CU_ASSERT_EQUAL_FATAL(record(&w->home.h, &f, &d, w->keys[0], w->begin, false), 0);
     edit_file_close(&f);
     edit_done(&d);
     w->keys[1] = present(w);
@@ -230,28 +225,26 @@ static void world_free(struct world *w)
 /* Make the edit under test with the given system calls. */
 static int run(struct world *w, const struct way *way, enum kind kind, const struct sys *sys)
 {
-    const struct timespec t = {0};
     char state[80];
     struct edit d;
-    struct recorder r = {.h = &w->home.h};
-    struct snapshot *before;
+    struct gguf *before;
     int done;
     (void)snprintf(state, sizeof(state), "%s/state", w->home.path);
     (void)setenv("XDG_STATE_HOME", state, 1);
     behind = sys;
     sys = way->job ? &in_turn : sys;
     w->home.h.sys = sys;
-    if (snapshot_make(present(w), 0, &t, &before) < 0)
-        abort();
+    before = present(w);
     second(w, way, kind, &d);
     struct edit_file f = open_model(&w->x, sys);
     if (way->job)
         done = record_beside(&f, &d, before, kind == UNDO);
     else
-        done = record(&r, &f, &d, w->keys[1], w->begin + (kind == JOINED ? 5 : 100), kind == UNDO);
+        done = record(&w->home.h, &f, &d, w->keys[1], w->begin + (kind == JOINED ? 5 : 100),
+                      kind == UNDO);
     edit_file_close(&f);
     edit_done(&d);
-    snapshot_unref(before);
+    gguf_free(before);
     w->home.h.sys = calm();
     return done;
 }
@@ -263,11 +256,11 @@ static void check_rest(struct world *w, struct gguf *now)
     CU_ASSERT_EQUAL(files(&w->x), 1);
     struct gguf *to = w->keys[same_keys(now, w->keys[0])];
     CU_ASSERT_TRUE(save(&w->home.h, now, to, time(NULL) + 100, 0, NULL) > 0);
-    struct history_file f;
+    struct history_states f;
     CU_ASSERT_EQUAL(history_load(&w->home.h, &f, NULL), 0);
-    CU_ASSERT_TRUE(f.n >= 2 && f.n <= 3 && f.end == f.bytes.len);
-    CU_ASSERT_EQUAL(home_files(&w->home), 1);
-    history_file_free(&f);
+    CU_ASSERT_TRUE(f.n >= 2 && f.n <= 3 && f.damaged == 0);
+    CU_ASSERT_EQUAL(home_files(&w->home), f.n);
+    history_states_free(&f);
 }
 
 /* Check which edit an undo would now take back: the first, the second, or neither. */

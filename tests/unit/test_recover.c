@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/journal, edit/file: files left by a crash, and the names and locks of files. */
+/* edit/journal and edit/commit: files left by a crash, and the names and locks of files. */
 #include "cu_main.h"
 
 #include <errno.h>
