@@ -19,15 +19,14 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "base/count.h"
-#include "base/nearest.h"
-#include "base/path.h"
-#include "base/when.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/sys.h"
+#include "base/lock.h"
 #include "check/check.h"
 #include "check/filename.h"
 #include "check/summary.h"
 #include "command_diff.h"
-#include "derive/picture.h"
 #include "derive/task.h"
 #include "edit/history.h"
 #include "edit/open.h"

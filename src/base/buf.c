@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/utf8.h"
+#include "base/err.h"
 
 static bool grow(struct buf *b, size_t need)
 {

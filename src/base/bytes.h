@@ -21,6 +21,9 @@
 #error "ggufs knows little-endian and big-endian hosts only"
 #endif
 
+/* The number of elements in an array (not for pointers). */
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
 static inline uint16_t get_u16(const void *p, bool big)
 {
     uint16_t v;
@@ -128,15 +131,6 @@ static inline bool is_zero(const uint8_t *p, size_t n)
 static inline bool is_pow2(uint64_t v)
 {
     return v != 0 && (v & (v - 1)) == 0;
-}
-
-/* Return the number of decimal digits in n. */
-static inline size_t digits_u64(uint64_t n)
-{
-    size_t ret = 1;
-    for (; n >= 10; n /= 10)
-        ret++;
-    return ret;
 }
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)

@@ -16,7 +16,9 @@
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct err {
     int code; /* 0 or -errno */
@@ -59,5 +61,87 @@ struct logger {
 
 void logger_log(const struct logger *l, int priority, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* ---- UTF-8 as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF ---- */
+
+/* Return the length in bytes (1 to 4) of the sequence at the start of the n bytes at p, or 0 if it
+ * is not valid UTF-8. */
+static inline size_t utf8_len(const uint8_t *p, size_t n)
+{
+    if (n == 0)
+        return 0;
+    if (p[0] < 0x80)
+        return 1;
+    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || n < len)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    /* The second byte excludes overlong forms (e0, f0), surrogates (ed) and > U+10FFFF (f4). */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return len;
+}
+
+/* Return how many of the n bytes at p, from the first on, are valid UTF-8. */
+static inline size_t utf8_run(const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    size_t i = 0, len;
+    while (i < n && (len = utf8_len(p + i, n - i)) > 0)
+        i += len;
+    return i;
+}
+
+/* Return the number of terminal columns of a text: continuation bytes do not count. */
+static inline size_t utf8_columns(const uint8_t *p, size_t n)
+{
+    size_t ret = 0;
+    for (size_t i = 0; i < n; i++)
+        ret += (p[i] & 0xc0) != 0x80;
+    return ret;
+}
+
+/*
+ * Return the length of the sequence at p if it must not reach a terminal, otherwise 0. This applies
+ * to controls (U+007F to U+009F), line separators, and marks that change the direction of text
+ * (U+2028 to U+202E, U+2066 to U+2069).
+ */
+static inline size_t utf8_hidden(const uint8_t *p, size_t n)
+{
+    if (n > 0 && p[0] == 0x7f)
+        return 1;
+    if (n > 1 && p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+        return 2;
+    if (n < 3 || p[0] != 0xe2)
+        return 0;
+    return (p[1] == 0x80 && p[2] >= 0xa8 && p[2] <= 0xae) ||
+                   (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)
+               ? 3
+               : 0;
+}
+
+/*
+ * ---- the word that a mistyped word probably stands for ----
+ *
+ * It is the closest candidate, if that is close enough. Case is ignored.
+ *
+ *     struct nearest n = nearest_to("comit", 5);
+ *     for (...) nearest_offer(&n, name[i], strlen(name[i]), i);
+ *     if (n.found) ... name[n.which]
+ */
+struct nearest {
+    const char *word;
+    size_t len;
+    bool found;
+    /* If found: the caller's number for the best candidate, or for the first of several equals. */
+    size_t which;
+    unsigned distance; /* if found: how many letters are wrong, missing, extra or swapped */
+};
+
+struct nearest nearest_to(const char *word, size_t len);
+void nearest_offer(struct nearest *n, const char *candidate, size_t len, size_t which);
 
 #endif

@@ -3,13 +3,10 @@
 #include "base/hash.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/lock.h"
-#include "base/when.h"
 #include "base/bytes.h"
 
 static inline uint64_t rotl(uint64_t v, int n)

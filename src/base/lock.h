@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads, and a mutex that knows which thread holds it, so that holding it can be asserted.
+ * Threads, times, and a mutex that knows which thread holds it, so that holding it can be asserted.
  *
  *     lock_take(&x->lock);
  *     assert(lock_held(&x->lock));
@@ -13,7 +13,7 @@
  *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
  *         ;
  *
- * Nothing above base calls pthread_*(). tests/sim replaces these functions when it is linked, and
+ * Nothing above base calls pthread_*() or reads a clock itself. tests/sim replaces these functions when it is linked, and
  * decides which thread runs next.
  */
 #ifndef BASE_LOCK_H
@@ -178,5 +178,92 @@ static inline void once_run(struct once *o, void (*run)(void))
 {
     (void)pthread_once(&o->once, run);
 }
+
+/* ---- times of CLOCK_MONOTONIC ---- */
+
+static inline struct timespec when_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return t;
+}
+
+static inline long long when_ms(void)
+{
+    const struct timespec t = when_now();
+    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+/* Return the time of day. Use it only for display, as the clock may be set back. */
+static inline struct timespec when_date(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return t;
+}
+
+static inline void when_sleep(unsigned ms)
+{
+    const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+static inline bool when_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/* Return the time this many milliseconds later. */
+static inline struct timespec when_later(const struct timespec *t, unsigned ms)
+{
+    const long long ns = t->tv_nsec + ms % 1000 * 1000000LL;
+    return (struct timespec){t->tv_sec + ms / 1000 + ns / 1000000000, (long)(ns % 1000000000)};
+}
+
+static inline struct timespec when_after(unsigned ms)
+{
+    const struct timespec now = when_now();
+    return when_later(&now, ms);
+}
+
+/* Return true if the time was at least this many seconds ago. */
+static inline bool when_past(const struct timespec *t, time_t seconds)
+{
+    struct timespec now = when_now();
+    now.tv_sec -= seconds;
+    return !when_before(&now, t);
+}
+
+/*
+ * ---- the order of requests, for the thread sanitizer ----
+ *
+ * The kernel sends requests for an open file after the reply to its open, and its release after the
+ * replies to all of those. The thread sanitizer does not see that order, so these calls show it for
+ * one object (NULL: no object). In other builds they do nothing.
+ *
+ *     order_before(f);                 this thread's last access to it before the reply
+ *     fuse_reply_buf(req, ...);
+ *                                      order_after(f);        another thread: at its release
+ *                                      free(f);
+ *
+ * Calls on an open file may arrive at the same time and in any order; calls on an open directory
+ * arrive one at a time.
+ */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ORDER_SHOWN
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define ORDER_SHOWN
+#endif
+
+#ifdef ORDER_SHOWN
+#include <sanitizer/tsan_interface.h>
+#define order_before(object) ((object) ? __tsan_release(object) : (void)0)
+#define order_after(object) ((object) ? __tsan_acquire(object) : (void)0)
+#else
+#define order_before(object) ((void)(object))
+#define order_after(object) ((void)(object))
+#endif
 
 #endif

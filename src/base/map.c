@@ -13,7 +13,6 @@
 #include <ucontext.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 
 int map_open(struct map *m, int fd, uint64_t size)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/when.h"
+#include "base/lock.h"
 
 /* Limit on the turns that run at a time, not counting slow ones. */
 enum { TURNS_MOST = 2 };

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
@@ -90,5 +91,21 @@ int sys_sync_dir(const struct sys *s, int dir);
 
 /* Close *fd unless it is -1, and set it to -1. For files whose writes are already synced. */
 void sys_close(const struct sys *s, int *fd);
+
+/* ---- paths as texts; nothing is looked up ---- */
+
+/* Return the last component of a path. */
+static inline const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Return true if an absolute path is `folder` or lies below it. */
+static inline bool path_below(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
+}
 
 #endif

@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
-#include "base/path.h"
+#include "base/sys.h"
 #include "base/pool.h"
 #include "edit/open.h"
 #include "model/snapshot.h"
 #include "quant/types.h"
+#include "check/filename.h"
 
 const char *const check_severity_name[] = {"note", "warning", "error"};
 

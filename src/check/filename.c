@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "check/check.h"
 #include "model/snapshot.h"
 

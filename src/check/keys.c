@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
-#include "base/utf8.h"
+#include "base/err.h"
+#include "base/buf.h"
+#include "model/facts.h"
+#include "check/filename.h"
 #include "check/needs.h"
 #include "model/snapshot.h"
 

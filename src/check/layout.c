@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
-#include "base/utf8.h"
+#include "base/err.h"
 #include "check/needs.h"
 
 static void rule_missing(struct checker *c)

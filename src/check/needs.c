@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 
 /* Required tensors. "(a b|c)" lists alternatives; any of them may be empty. */
 struct need_tensors {

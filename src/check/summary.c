@@ -10,9 +10,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
-#include "base/path.h"
-#include "base/utf8.h"
+#include "base/sys.h"
+#include "base/err.h"
 #include "check/filename.h"
 #include "check/needs.h"
 #include "edit/open.h"

@@ -9,10 +9,9 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "base/count.h"
 #include "base/hash.h"
-#include "base/utf8.h"
-#include "derive/table.h"
+#include "base/err.h"
+#include "derive/stats.h"
 #include "model/facts.h"
 #include "quant/quant.h"
 #include "quant/types.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes statistics of a tensor's values and writes them as `stats` and the lines of `stats.tsv`.
+ * Computes statistics of a tensor's values, and writes `stats` and the files with a line per tensor.
  *
  * Values come in any number of stretches, each measured separately. The measurements are joined in
  * the order of the values, so the result does not depend on the number of threads. NaN and
@@ -19,7 +19,9 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "derive/work.h"
 #include "gguf/gguf.h"
+#include "model/snapshot.h"
 #include "quant/quant.h"
 
 /* Read values [first, first + n) of a tensor whose first block is `data` as the host's floats. May
@@ -97,5 +99,55 @@ void stats_head(struct buf *out);
 size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t);
 void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 struct buf *out);
+
+/* ---- tables ---- */
+
+/*
+ * Write the columns NAME, TYPE, SHAPE (in NumPy's order), BYTES, SHARE and, for a split model, the
+ * number of the SHARD. No column has an offset, which would depend on other tensors' sizes, so that
+ * two models can be compared. A line follows for each role, which consists of the tensors that have
+ * the same name in all blocks. Names are made safe to print. A name longer than TABLE_NAME_MOST
+ * pushes the rest of its line to the right.
+ */
+#define TABLE_NAME_MOST 64
+void table_text(const struct snapshot *g, struct buf *out);
+
+/*
+ * ---- the ends of lines in files whose length is known before their content ----
+ *
+ * They are computed on first use and kept with the snapshot.
+ */
+
+/* Number of a snapshot's parts that keep lines; DERIVED_SHA256 and DERIVED_MOMENTS number them. */
+enum { LINES_SLOTS = 2 };
+
+struct line_ends {
+    struct snapshot_part part; /* must come first; the snapshot owns this struct */
+    uint64_t head;             /* number of bytes before the first line */
+    uint64_t end[];            /* offset of the end of each tensor's line */
+};
+
+/* Return the lines, or NULL without memory. */
+const struct line_ends *lines_get(struct snapshot *g, enum derived what);
+
+uint64_t lines_size(const struct line_ends *l, const struct snapshot *g);
+/* Find the tensors [*first, *last) whose lines overlap bytes [off, end), with off below the size.
+ * The range is empty if only the head overlaps them. */
+void lines_range(const struct line_ends *l, const struct snapshot *g, uint64_t off, uint64_t end,
+                 uint32_t *first, uint32_t *last);
+/* Return the offset at which the line of tensor i begins. */
+static inline uint64_t lines_begin(const struct line_ends *l, uint32_t i)
+{
+    return i ? l->end[i - 1] : l->head;
+}
+
+#define HASH_HEX 64 /* number of digits */
+
+/*
+ * Write a line of `hashes` in the format of gguf-hash: "sha256 HASH FILE:TENSOR\n", with names made
+ * safe to print. FILE is the name of the model's file, or in a split model that of the file with
+ * the tensor.
+ */
+void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct buf *out);
 
 #endif

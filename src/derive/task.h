@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes one result of one tensor, in units of some milliseconds. The units of a hash run one
+ * Computes one result of one tensor, perhaps a picture, in units of some milliseconds. The units of a hash run one
  * after another, all others on several processors (base/pool.h).
  *
  * Any thread may call these functions; they are pure except for reading the model's files.
@@ -8,8 +8,9 @@
 #ifndef DERIVE_TASK_H
 #define DERIVE_TASK_H
 
-#include "derive/kept.h"
+#include "base/buf.h"
 #include "derive/stats.h"
+#include "gguf/gguf.h"
 #include "model/snapshot.h"
 
 /* Return "OpenSSL 3.0.19 ...", or NULL if this build has no SHA-256. */
@@ -28,5 +29,59 @@ struct task {
 /* Run the task. Returns 0, -EIO (data is missing, or the file was truncated), -EINTR (stopped) or
  * -ENOMEM. */
 int task_run(struct task *t);
+
+/*
+ * ---- pictures ----
+ *
+ * A tensor is drawn as a PNG (8-bit RGB, not compressed, so that its size is known). Each pixel
+ * shows the root mean square of the finite values of its block.
+ *
+ * The values form a grid. With two dimensions, it consists of the tensor's rows and columns; with
+ * more, the matrices are stacked; with one, rows are about as long as the square root of the number
+ * of values (the last may be shorter). The grid is divided into at most PICTURE_MOST by
+ * PICTURE_MOST blocks, as evenly as possible.
+ *
+ * From 0 to the 99.9th percentile of the pixels above 0, colours run from black through purple, red
+ * and orange to pale yellow. Cyan means more than twice that percentile, green a NaN or an
+ * infinity, and grey no value.
+ *
+ * Needs zlib for its checksums.
+ */
+#define PICTURE_MOST 1024
+
+/* Return "1.2.13", or NULL if this build cannot make pictures. */
+const char *picture_library(void);
+
+struct picture {
+    uint64_t n;             /* number of values */
+    uint64_t rows, columns; /* size of the grid; rows * columns >= n */
+    uint32_t height, width; /* in pixels, at least 1 */
+    uint32_t slices;        /* units per row of pixels; several if the grid is wide */
+};
+
+struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t);
+/* Return the size of the file in bytes. */
+size_t picture_size(const struct picture *p);
+
+/*
+ * A picture is computed in units, which may run in parallel. A unit is a row of pixels, or a slice
+ * of a row if the row is long. It reads values [*first, *end), which are at most PICTURE_UNIT
+ * values or slightly more than 1/1024 of all.
+ */
+#define PICTURE_UNIT ((uint64_t)4 << 20)
+uint64_t picture_units(const struct picture *p);
+void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end);
+
+/*
+ * Compute a unit's pixels into pixel[height * width]: NaN for a block without values, INFINITY for
+ * one with a value that is not finite. `data` is the tensor's first block; `room` has PICTURE_ROOM
+ * floats. May run under map_guard().
+ */
+enum { PICTURE_ROOM = 4096 };
+void picture_pixels(const struct picture *p, const struct quant_type *type, bool big,
+                    const uint8_t *data, uint64_t unit, float *room, float *pixel);
+
+/* Write the file, given all pixels. */
+void picture_png(const struct picture *p, const float *pixel, struct buf *out);
 
 #endif

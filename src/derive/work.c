@@ -22,10 +22,107 @@ enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 /* A tensor up to this size in bytes counts as small, because its result takes little time. */
 #define SMALL ((uint64_t)16 << 20)
 
+/* ---- results ---- */
+
+void result_unref(struct result *r)
+{
+    if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    buf_free(&r->bytes);
+    free(r);
+}
+
+static bool is_large(const struct result *r)
+{
+    return r->what == DERIVED_STATS || r->what == DERIVED_PICTURE;
+}
+
+struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what)
+{
+    struct link *l = table_first(&k->all, hash_number(of.number));
+    for (; l; l = table_next(l)) {
+        struct result *r = (struct result *)l;
+        if (r->of.number == of.number && r->of.version == of.version && r->what == what)
+            return r;
+    }
+    return NULL;
+}
+
+static void drop(struct kept *k, struct result *r)
+{
+    k->bytes -= is_large(r) ? r->bytes.len : 0;
+    table_remove(&k->all, &r->link);
+    result_unref(r);
+}
+
+struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what)
+{
+    struct result *r = kept_find(k, of, what);
+    if (!r)
+        return NULL;
+    r->used = ++k->uses;
+    atomic_fetch_add(&r->refs, 1);
+    return r;
+}
+
+/* Return the text or picture that was used least recently. */
+static struct result *oldest(const struct kept *k)
+{
+    struct result *ret = NULL;
+    for (struct link *l = NULL; (l = table_each(&k->all, l)) != NULL;) {
+        struct result *r = (struct result *)l;
+        if (is_large(r) && (!ret || r->used < ret->used))
+            ret = r;
+    }
+    return ret;
+}
+
+int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes)
+{
+    struct result *old = kept_find(k, of, what), *r = calloc(1, sizeof(*r));
+    if (!r || table_add(&k->all, &r->link, hash_number(of.number)) < 0) {
+        free(r);
+        return -ENOMEM;
+    }
+    if (old)
+        drop(k, old);
+    atomic_init(&r->refs, 1);
+    r->of = of;
+    r->what = what;
+    r->bytes = *bytes;
+    *bytes = BUF_INIT;
+    r->used = ++k->uses;
+    k->bytes += is_large(r) ? r->bytes.len : 0;
+    for (struct result *x; k->bytes > KEPT_BYTES && (x = oldest(k)) != r;)
+        drop(k, x);
+    return 0;
+}
+
+void kept_forget_others(struct kept *k, struct tensor_id of,
+                        bool (*needed)(void *arg, struct tensor_id other), void *arg)
+{
+    struct link *next;
+    for (struct link *l = table_first(&k->all, hash_number(of.number)); l; l = next) {
+        struct result *r = (struct result *)l;
+        next = table_next(l);
+        if (r->of.number == of.number && r->of.version != of.version && !needed(arg, r->of))
+            drop(k, r);
+    }
+}
+
+void kept_free(struct kept *k)
+{
+    for (struct link *l; (l = table_each(&k->all, NULL)) != NULL;)
+        drop(k, (struct result *)l);
+    table_free(&k->all);
+    *k = KEPT_NONE;
+}
+
+/* ---- wishes and jobs ---- */
+
 struct want {
     struct want *next;
-    struct want *also; /* next wish among those answered at the same time */
-    struct view view;  /* references */
+    struct view view; /* references */
     enum derived what;
     uint32_t first; /* the first of its tensors */
     uint32_t ready; /* all tensors before this one are kept, or omitted */
@@ -46,8 +143,8 @@ struct job {
 };
 
 struct work {
-    struct lock lock;
-    struct cond idle;   /* signalled when no thread is left */
+    struct lock *lock;
+    atomic_bool rests;  /* no job and no thread is left; told with pool_tell() */
     atomic_bool ending; /* set with the lock held */
     /* Protected by the lock: */
     struct kept kept;
@@ -60,13 +157,13 @@ struct work {
 /* Sum of `running` of all struct work; each changes it with its own lock held. */
 static atomic_uint running;
 
-struct work *work_new(void)
+struct work *work_new(struct lock *lock)
 {
     struct work *w = calloc(1, sizeof(*w));
     if (!w)
         return NULL;
-    lock_init(&w->lock);
-    cond_init(&w->idle);
+    w->lock = lock;
+    atomic_init(&w->rests, true);
     return w;
 }
 
@@ -106,8 +203,6 @@ static void job_free(struct job *j)
     view_free(&j->task.view);
     free(j);
 }
-
-/* ---- wishes and jobs ---- */
 
 /* Returns true if this wish needs nothing more for the tensor. */
 static bool settled(const struct work *w, const struct want *want, uint32_t i)
@@ -182,6 +277,7 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
     w->jobs = j;
     w->running++;
     w->threads++;
+    atomic_store(&w->rests, false);
     (void)atomic_fetch_add(&running, 1);
     return 0;
 }
@@ -251,31 +347,23 @@ static void keep(struct work *w, struct job *j, int r)
     }
 }
 
-/* Answer the wishes that are ready; the lock is released during their done(). Returns false if no
- * wish is ready. */
+/* Answer a wish that is ready; the lock is released during its done(). Returns false if no wish is
+ * ready. */
 static bool answer(struct work *w)
 {
-    struct want *list = NULL, **end = &list, *next;
-    for (struct want *want = w->wants; want; want = want->next)
-        if (!want->answered && is_ready(w, want)) {
-            want->answered = true;
-            *end = want;
-            end = &want->also;
-        }
-    if (!list)
+    struct want *want = w->wants;
+    while (want && (want->answered || !is_ready(w, want)))
+        want = want->next;
+    if (!want)
         return false;
-    lock_drop(&w->lock);
-    for (const struct want *want = list; want; want = want->also)
-        want->waiter.done(want->waiter.arg, want->err);
-    lock_take(&w->lock);
-    for (struct want *want = list; want; want = want->also)
-        pull_want(w, want);
-    lock_drop(&w->lock);
-    for (struct want *want = list; want; want = next) {
-        next = want->also;
-        want_free(want);
-    }
-    lock_take(&w->lock);
+    want->answered = true;
+    lock_drop(w->lock);
+    want->waiter.done(want->waiter.arg, want->err);
+    lock_take(w->lock);
+    pull_want(w, want);
+    lock_drop(w->lock);
+    want_free(want);
+    lock_take(w->lock);
     return true;
 }
 
@@ -286,20 +374,21 @@ static bool run(struct pool_job *job, struct timespec *again)
     struct work *w = j->work;
     (void)again;
     int r = task_run(&j->task);
-    lock_take(&w->lock);
+    lock_take(w->lock);
     keep(w, j, r);
-    lock_drop(&w->lock);
+    lock_drop(w->lock);
     job_free(j);
-    lock_take(&w->lock);
-    (void)answer(w);
+    lock_take(w->lock);
+    while (answer(w)) /* done() may take long, so this job still counts */
+        ;
     (void)atomic_fetch_sub(&running, 1);
     w->running--;
     do
         start_jobs(w);
     while (answer(w)); /* wishes whose jobs could not be started */
     if (--w->threads == 0)
-        cond_signal(&w->idle);
-    lock_drop(&w->lock);
+        pool_tell(&w->rests);
+    lock_drop(w->lock);
     return false;
 }
 
@@ -336,9 +425,9 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
                           .start = first,
                           .last = last,
                           .waiter = *waiter};
-    lock_take(&w->lock);
+    lock_take(w->lock);
     int r = want_now(w, want);
-    lock_drop(&w->lock);
+    lock_drop(w->lock);
     if (r != WORK_PARKED)
         want_free(want);
     return r;
@@ -346,13 +435,13 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
 
 bool work_interrupt(struct work *w, const void *request)
 {
-    lock_take(&w->lock);
+    lock_take(w->lock);
     struct want *want = w->wants;
     while (want && (want->answered || (request && want->waiter.request != request)))
         want = want->next;
     if (want)
         pull_want(w, want);
-    lock_drop(&w->lock);
+    lock_drop(w->lock);
     if (!want)
         return false;
     view_free(&want->view);
@@ -363,15 +452,14 @@ bool work_interrupt(struct work *w, const void *request)
 
 void work_stop(struct work *w)
 {
-    lock_take(&w->lock);
+    lock_take(w->lock);
     atomic_store(&w->ending, true);
-    lock_drop(&w->lock);
+    lock_drop(w->lock);
     while (work_interrupt(w, NULL))
         ;
-    lock_take(&w->lock);
-    while (w->threads > 0)
-        (void)lock_wait(&w->lock, &w->idle, NULL);
-    lock_drop(&w->lock);
+    pool_wait(&w->rests);
+    lock_take(w->lock); /* the last thread has dropped it */
+    lock_drop(w->lock);
 }
 
 void work_free(struct work *w)
@@ -380,13 +468,11 @@ void work_free(struct work *w)
         return;
     work_stop(w);
     kept_free(&w->kept);
-    cond_destroy(&w->idle);
-    lock_destroy(&w->lock);
     free(w);
 }
 
 struct result *work_result(struct work *w, const struct view *v, uint32_t i, enum derived what)
 {
-    LOCKED(&w->lock);
+    LOCKED(w->lock);
     return kept_use(&w->kept, id_of(v, i), what);
 }

@@ -2,7 +2,7 @@
 /*
  * Computes hashes, moments, statistics and pictures of tensors, which is slow, in the pool.
  *
- *     w = work_new();
+ *     w = work_new(&lock);
  *     r = work_want(w, &view, DERIVED_SHA256, first, last, &waiter);
  *     0: all of it is kept; WORK_PARKED: waiter.done(arg, result) is called later; or -errno
  *     x = work_result(w, &view, i, DERIVED_SHA256);   once it is kept
@@ -16,23 +16,68 @@
  * results that were begun are kept, so a program that reads again after a signal continues where it
  * was.
  *
- * Results are kept (kept.h), failures are not: missing data, a truncated file or lack of memory
- * makes the waiting wishes fail, and the next wish tries again.
+ * Results are kept for as long as the model is open: hashes and moments of all tensors, and the most
+ * recently used texts and pictures, up to KEPT_BYTES in all. Failures are not: missing data, a
+ * truncated file or lack of memory makes the waiting wishes fail, and the next wish tries again.
  *
- * Any thread may call these functions. done() is called without a lock, by a thread of the pool or
- * in work_interrupt().
+ * Any thread may call these functions. Nothing is computed or read while the lock is held. done() is
+ * called without it, by a thread of the pool or in work_interrupt().
  */
 #ifndef DERIVE_WORK_H
 #define DERIVE_WORK_H
 
-#include "derive/kept.h"
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/lock.h"
 #include "model/snapshot.h"
+
+/* ---- results ---- */
+
+/* Room for about twenty pictures. */
+#define KEPT_BYTES ((size_t)64 << 20)
+
+/* A hash in lower-case hex with a newline; a struct moments; the text of `stats`; the picture's
+ * file. */
+enum derived { DERIVED_SHA256, DERIVED_MOMENTS, DERIVED_STATS, DERIVED_PICTURE };
+
+struct result {
+    struct link link; /* must come first */
+    struct tensor_id of;
+    enum derived what;
+    atomic_uint refs;
+    uint64_t used; /* when it was last used, as a number that only rises */
+    struct buf bytes;
+};
+
+void result_unref(struct result *r); /* may be NULL */
+
+struct kept {
+    struct table all; /* references, hashed by the tensor's number */
+    size_t bytes;     /* total size of the kept texts and pictures */
+    uint64_t uses;
+};
+
+#define KEPT_NONE ((struct kept){0})
+void kept_free(struct kept *k);
+
+/* Return the result without taking a reference, or NULL if it is not kept. */
+struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what);
+/* Return a reference to the result, or NULL. This counts as a use. */
+struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what);
+/* Keep *bytes as a result, taking ownership of them on success. Returns 0 or -ENOMEM. */
+int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes);
+/* Forget the results for other states of this tensor, except for those that are needed. */
+void kept_forget_others(struct kept *k, struct tensor_id of,
+                        bool (*needed)(void *arg, struct tensor_id other), void *arg);
+
+/* ---- wishes ---- */
 
 struct work;
 
 #define WORK_PARKED 1
 
-struct work *work_new(void); /* Returns NULL without memory. */
+/* The lock, which the caller keeps, protects the wishes and results. Returns NULL without memory. */
+struct work *work_new(struct lock *lock);
 /* Stop computing, and answer all waiting and new wishes with -EINTR. */
 void work_stop(struct work *w);
 /* Call work_stop(), then free everything, including the kept results. w may be NULL. */
@@ -41,11 +86,9 @@ void work_free(struct work *w);
 struct work_waiter {
     const void *request; /* identifies the wish for work_interrupt() */
     void (*done)(void *arg, int result);
-    /*
-     * Returns true if the request was already signalled. Called with a lock held before the wish
+    /* Returns true if the request was already signalled. Called with the lock held before the wish
      * waits, so that no signal is missed that arrives before work_interrupt() can find the request.
-     * May be NULL.
-     */
+     * May be NULL. */
     bool (*stopped)(void *arg);
     void *arg;
 };

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "base/hash.h"
 #include "model/facts.h"
 #include "text/json.h"

@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/pool.h"
-#include "base/when.h"
+#include "base/lock.h"
 #include "edit/change.h"
 
 #define TICK_MS 10      /* pause between attempts to lock the directory */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/path.h"
+#include "base/sys.h"
 #include "model/snapshot.h"
 
 /* How many times parsing is tried while another process keeps editing the model in place. */

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "base/sys.h"
 
 static int read_mem(const struct source *s, uint64_t off, void *dst, size_t n)

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "base/count.h"
-#include "base/when.h"
+#include "base/bytes.h"
+#include "base/lock.h"
 #include "live/edits.h"
 #include "live/tensors.h"
 #include "live/views.h"

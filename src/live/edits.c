@@ -10,8 +10,7 @@
 #include <syslog.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
-#include "base/when.h"
+#include "base/lock.h"
 #include "gguf/value.h"
 #include "text/number.h"
 #include "text/text.h"

@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "base/lock.h"
-#include "base/when.h"
 #include "gguf/value.h"
 #include "live/edits.h"
 #include "live/tensors.h"

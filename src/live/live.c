@@ -10,7 +10,6 @@
 
 #include "base/lock.h"
 #include "gguf/value.h"
-#include "base/when.h"
 #include "edit/history.h"
 #include "edit/change.h"
 #include "live/edits.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/when.h"
+#include "base/lock.h"
 
 static void name_free(struct name *x)
 {

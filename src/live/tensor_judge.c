@@ -18,8 +18,7 @@
 #include <strings.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
-#include "base/nearest.h"
+#include "base/err.h"
 #include "edit/commit.h"
 #include "live/draft.h"
 #include "quant/encode.h"

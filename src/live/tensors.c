@@ -9,7 +9,6 @@
 #include <syslog.h>
 
 #include "base/lock.h"
-#include "base/when.h"
 #include "edit/change.h"
 #include "live/batch.h"
 #include "live/draft.h"

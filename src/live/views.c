@@ -12,7 +12,6 @@
 
 #include "base/bytes.h"
 #include "base/lock.h"
-#include "base/when.h"
 #include "live/batch.h"
 #include "live/draft.h"
 #include "live/tensor_judge.h"

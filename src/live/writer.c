@@ -12,9 +12,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "base/lock.h"
-#include "base/when.h"
 #include "live/edits.h"
 #include "live/tensor_judge.h"
 #include "live/tensors.h"

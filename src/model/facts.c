@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret)
 {

@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "base/path.h"
-#include "base/when.h"
+#include "base/sys.h"
+#include "base/lock.h"
 #include "gguf/value.h"
 #include "model/facts.h"
 #include "model/store.h"

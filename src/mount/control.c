@@ -20,11 +20,10 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "base/pool.h"
 #include "base/hash.h"
 #include "base/lock.h"
-#include "base/when.h"
 #include "mount/log.h"
 #include "mount/daemon.h"
 #include "mount/unmount.h"

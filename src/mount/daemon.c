@@ -23,8 +23,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "base/count.h"
-#include "base/when.h"
+#include "base/bytes.h"
+#include "base/lock.h"
 #include "model/snapshot.h"
 #include "mount/control.h"
 #include "mount/log.h"

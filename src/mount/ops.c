@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/count.h"
-#include "base/order.h"
+#include "base/bytes.h"
+#include "base/lock.h"
 #include "mount/control.h"
 #include "mount/daemon.h"
+#include "shelf/shelf.h"
+#include "tree/folder.h"
 #include "tree/attr.h"
-#include "tree/edits.h"
 
 /* Seconds for which the kernel caches attributes and names that never change: longer than the life
  * of any mount. */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/count.h"
-#include "base/nearest.h"
+#include "base/bytes.h"
+#include "base/err.h"
 #include "edit/history.h"
 #include "mount/log.h"
 

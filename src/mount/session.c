@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "base/path.h"
+#include "base/sys.h"
 #include "mount/control.h"
 #include "mount/daemon.h"
 #include "mount/log.h"

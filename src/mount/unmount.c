@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/path.h"
-#include "base/when.h"
+#include "base/sys.h"
+#include "base/lock.h"
 #include "mount/daemon.h"
 #include "mount/log.h"
 #include "shelf/reach.h"

@@ -14,7 +14,6 @@
 #endif
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "base/lock.h"
 #include "quant/set.h"
 #include "quant/types.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/path.h"
+#include "base/sys.h"
 #include "model/snapshot.h"
 #include "shelf/place.h"
 

@@ -12,9 +12,9 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/count.h"
-#include "base/path.h"
-#include "base/when.h"
+#include "base/bytes.h"
+#include "base/sys.h"
+#include "base/lock.h"
 #include "check/filename.h"
 #include "model/snapshot.h"
 #include "tree/tree.h"

@@ -24,7 +24,7 @@
 #include "base/buf.h"
 #include "shelf/reach.h"
 #include "text/name.h"
-#include "tree/rights.h"
+#include "tree/attr.h"
 
 /* Maximum number of links to directories on the way to a place, which limits the number of paths
  * through directories that link to each other. */

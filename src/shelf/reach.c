@@ -15,8 +15,8 @@
 
 #include "base/hash.h"
 #include "base/map.h"
-#include "base/path.h"
-#include "base/when.h"
+#include "base/sys.h"
+#include "base/lock.h"
 #include "shelf/place.h"
 
 /* Maximum number of links followed in a walk, as in the kernel. */

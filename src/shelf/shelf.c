@@ -14,7 +14,7 @@
 #include "base/lock.h"
 #include "model/snapshot.h"
 #include "shelf/slots.h"
-#include "tree/edits.h"
+#include "tree/folder.h"
 #include "tree/history.h"
 #include "tree/attr.h"
 

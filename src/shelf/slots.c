@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <syslog.h>
 
-#include "base/path.h"
-#include "base/when.h"
+#include "base/sys.h"
+#include "base/lock.h"
 
 /* ---- slots ---- */
 

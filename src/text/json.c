@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/utf8.h"
+#include "base/err.h"
 #include "text/number.h"
 
 static const struct float_names names_line = {"NaN", "Infinity", "-Infinity"};

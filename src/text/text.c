@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/utf8.h"
+#include "base/err.h"
 #include "gguf/gguf.h"
 #include "text/json.h"
 #include "text/number.h"

@@ -8,8 +8,6 @@
 
 #include "base/bytes.h"
 #include "live/views.h"
-#include "tree/begin.h"
-#include "tree/edits.h"
 #include "tree/tensors.h"
 
 /* ---- read ---- */
@@ -124,7 +122,7 @@ const struct file_ops file_draft = {.read = read_draft,
                                     .flush = flush_draft,
                                     .fsync = fsync_draft,
                                     .release = release_draft};
-const struct file_ops file_key_text = {
+static const struct file_ops file_key_text = {
     .read = file_read_text, .fsync = fsync_draft, .release = release_draft};
 
 /* ---- open ---- */
@@ -186,6 +184,23 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     return f;
 }
 
+/* Open a key for reading. A large text takes a while, so it is rendered without a lock. */
+static int open_key(struct tree_file *f, int flags)
+{
+    struct live_text text = {0};
+    int r = sys_open_changes(flags) ? begin_editing(f->tree) : 0;
+    if (r < 0)
+        return r;
+    r = live_open_file(f->tree->meta, f->node.number, flags, &f->live, &text);
+    if (f->live)
+        f->ops = text.fixed ? &file_key_text : &file_draft;
+    f->text = text.bytes;
+    if (r == 0 && text.value.snap)
+        shown_text(&text.value, &f->text);
+    shown_free(&text.value);
+    return r;
+}
+
 /* Open the stored file, or the draft that replaces it. */
 static int open_stored(struct tree_file *f, int flags)
 {
@@ -205,7 +220,7 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     if (!f)
         return -ENOMEM;
     f->cacheable = !t->writable;
-    int r = f->node.kind == NODE_KEY            ? keys_open(f, flags)
+    int r = f->node.kind == NODE_KEY            ? open_key(f, flags)
             : tensors_opens(t, &f->node, flags) ? tensors_open(f, flags)
                                                 : open_stored(f, flags);
     if (r == 0)

@@ -3,10 +3,9 @@
  * An open file of the tree, and its kinds. A kind is a table of functions, chosen when the file is
  * opened, so that no call has to check the kind.
  *
- *   file.c      what was rendered when the file was opened; what is answered piecewise (files.h),
- *               perhaps from results that a read may have to wait for
- *   keys.c      a file of metadata/, opened for reading, or whose draft is read and written
- *   tensors.c   a view of a tensor that is being written
+ *     what was rendered when the file was opened
+ *     what is answered piecewise (files.h), perhaps from results that a read may have to wait for
+ *     a file of metadata/ or a view of a tensor whose draft is read and written
  *
  * Files outside any tree have kinds of their own (shelf/shelf.c).
  *
@@ -16,7 +15,6 @@
 #define TREE_FILE_H
 
 #include "tree/files.h"
-#include "tree/ino.h"
 
 struct tree_file;
 
@@ -93,8 +91,8 @@ static inline bool tree_waits(const struct tree_file *f)
 int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Release an answer. Call after each tree_read(), once the answer has been passed on. */
 void tree_reply_done(struct reply *r);
-/* The kinds of a file that is written, and of a key that is opened for reading and has its text. */
-extern const struct file_ops file_draft, file_key_text;
+/* The kind of a file that is written. */
+extern const struct file_ops file_draft;
 /* Read from a rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 

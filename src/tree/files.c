@@ -10,17 +10,13 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "check/check.h"
 #include "check/summary.h"
-#include "derive/picture.h"
 #include "derive/stats.h"
-#include "derive/table.h"
 #include "derive/task.h"
 #include "model/facts.h"
 #include "model/npy.h"
 #include "text/json.h"
-#include "tree/ino.h"
 
 /* ---- answers ---- */
 
@@ -206,14 +202,14 @@ static void part_need(const struct about *a, uint64_t off, size_t n, uint32_t *f
 
 static uint64_t lines_row_size(const struct about *a)
 {
-    const struct lines *l = lines_get(a->v->snap, a->row->what);
+    const struct line_ends *l = lines_get(a->v->snap, a->row->what);
     return l ? lines_size(l, a->v->snap) : UINT64_MAX;
 }
 
 /* Return the lines, which have been kept with the snapshot since the file was opened. */
-static const struct lines *lines_of(const struct about *a)
+static const struct line_ends *lines_of(const struct about *a)
 {
-    const struct lines *l = lines_get(a->v->snap, a->row->what);
+    const struct line_ends *l = lines_get(a->v->snap, a->row->what);
     assert(l);
     return l;
 }
@@ -242,7 +238,7 @@ static int add_line(const struct about *a, uint32_t i, const struct reply *r, st
 static int lines_row_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT; /* the content of the file from `at` on */
-    const struct lines *l = lines_of(a);
+    const struct line_ends *l = lines_of(a);
     uint32_t first, last;
     int err = 0;
     lines_range(l, a->v->snap, off, off + n, &first, &last);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds and lists the files in the tree: see folder.h. */
+/* Finds, lists and changes the names in directories: see folder.h. */
 #include "tree/folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tree/attr.h"
-#include "tree/edits.h"
 #include "tree/tensors.h"
 
 struct tree_dir {
@@ -62,7 +62,7 @@ static int check_dir(struct tree *t, const struct snapshot *g, const struct node
     struct tree_entry e;
     uint32_t views;
     int r = tensors_is_making(t, n, &views) ? 0
-            : n->kind == NODE_KEY           ? keys_attr(t, n->number, NULL, &e)
+            : n->kind == NODE_KEY           ? key_attr(t, n->number, NULL, &e)
                                             : node_check(t, g, n);
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
@@ -128,7 +128,7 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
         return lookup_row(t, &dir, name, ret);
     int r = live_lookup(t->meta, name, &key);
     if (r == 0)
-        keys_entry(t, &key, ret);
+        key_entry(t, &key, ret);
     return r;
 }
 
@@ -137,7 +137,7 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct node n = tree_node(t, node);
     if (n.kind == NODE_KEY)
-        return keys_attr(t, n.number, f, ret);
+        return key_attr(t, n.number, f, ret);
     if (tensors_pending(t, &n, ret))
         return 0;
     int r = node_has(&n, ROW_MOVES) ? live_freshen(t->meta, false, NULL) : 0;
@@ -302,7 +302,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     if (r <= 0)
         return r;
     if (attrs)
-        keys_entry(t, &a, ret);
+        key_entry(t, &a, ret);
     else
         brief_entry(ino_key(t->keys + a.number), ino_key(t->keys + a.ino),
                     a.link ? S_IFLNK : S_IFREG, ret);
@@ -380,4 +380,148 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
         r = next_row_entry(t, d, cookie, attrs, name, ret);
     while (r == -ESTALE);
     return r;
+}
+
+/* ---- names that change ---- */
+
+static int create_key(struct tree *t, const char *name, int flags, struct tree_entry *ret,
+                      struct tree_file **file)
+{
+    struct live_attr a;
+    struct tree_file *f = tree_file_new(t, ino_key(0));
+    if (!f)
+        return -ENOMEM;
+    int r = live_create(t->meta, name, flags, &a, &f->live);
+    if (r < 0) {
+        (void)tree_release(f);
+        return r;
+    }
+    f->ops = &file_draft;
+    f->node.number = a.number;
+    key_entry(t, &a, ret);
+    *file = f;
+    return 0;
+}
+
+/* Return 0 if names in this directory may be changed because it is metadata/ in a writable tree;
+ * otherwise return -EROFS, -EACCES, or the reason why editing could not begin. */
+static int metadata_folder(struct tree *t, uint64_t parent)
+{
+    struct node dir = ino_node(parent);
+    if (!t->writable)
+        return -EROFS;
+    bool is = node_is_folder(&dir, ROOT_METADATA);
+    return is ? begin_editing(t) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
+}
+
+/* Returns true if a new name would not fit into a listing. */
+static bool is_too_long(const char *name)
+{
+    return strlen(name) > TREE_NAME_MAX;
+}
+
+int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
+                struct tree_entry *ret, struct tree_file **file)
+{
+    struct node dir = ino_node(parent);
+    if (is_too_long(name))
+        return -ENAMETOOLONG;
+    if (tensors_has(t, &dir))
+        return tensors_create(t, &dir, name, flags, ret, file);
+    int r = metadata_folder(t, parent);
+    return r < 0 ? r : create_key(t, name, flags, ret, file);
+}
+
+int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
+{
+    struct live_attr a;
+    struct tree_file *f;
+    struct node dir = ino_node(parent);
+    if (is_too_long(name))
+        return -ENAMETOOLONG;
+    if (tensors_has(t, &dir)) {
+        int r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
+        return r < 0 ? r : tree_release(f);
+    }
+    int r = metadata_folder(t, parent);
+    if (r == 0)
+        r = live_make(t->meta, name, &a);
+    if (r == 0)
+        key_entry(t, &a, ret);
+    return r;
+}
+
+int tree_fsyncdir(struct tree *t, struct live_wait *w)
+{
+    return t->live ? live_fsync(t->live, NULL, w) : 0;
+}
+
+int tree_unlink(struct tree *t, uint64_t parent, const char *name)
+{
+    struct node dir = ino_node(parent);
+    if (tensors_has(t, &dir))
+        return tensors_unlink(t, &dir, name);
+    int r = metadata_folder(t, parent);
+    return r < 0 ? r : live_unlink(t->meta, name);
+}
+
+int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
+                const char *to, unsigned flags, struct live_wait *w)
+{
+    struct node dir = ino_node(parent), into = ino_node(new_parent);
+    if (is_too_long(to))
+        return -ENAMETOOLONG;
+    if (tensors_has(t, &dir) || tensors_has(t, &into))
+        return tensors_rename(t, &dir, name, &into, to, flags, w);
+    int r = metadata_folder(t, parent);
+    if (r == 0)
+        r = metadata_folder(t, new_parent);
+    return r < 0 ? r : live_rename(t->meta, name, to, flags, w);
+}
+
+int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
+{
+    struct node dir = ino_node(parent);
+    if (is_too_long(name))
+        return -ENAMETOOLONG;
+    if (tensors_fixed(t, &dir))
+        return -EROFS;
+    return node_is_folder(&dir, ROOT_TENSORS) && t->opt.tensors ? tensors_mkdir(t, name, ret)
+                                                                : -EPERM;
+}
+
+int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
+{
+    struct node dir = ino_node(parent);
+    if (tensors_fixed(t, &dir))
+        return -EROFS;
+    if (!tensors_has(t, &dir))
+        return -EPERM;
+    if (dir.kind == NODE_TENSOR)
+        return -ENOTDIR;
+    int r = begin_editing(t);
+    return r < 0 ? r : live_tensor_remove(t->meta, name);
+}
+
+int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
+                 struct tree_entry *ret)
+{
+    struct live_attr a;
+    struct node dir = ino_node(parent);
+    if (is_too_long(name))
+        return -ENAMETOOLONG;
+    if (tensors_has(t, &dir))
+        return -EPERM;
+    int r = metadata_folder(t, parent);
+    if (r == 0)
+        r = live_symlink(t->meta, name, target, &a);
+    if (r == 0)
+        key_entry(t, &a, ret);
+    return r;
+}
+
+int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
+{
+    struct node n = tree_node(t, node);
+    return n.kind == NODE_KEY ? live_readlink(t->meta, n.number, out) : -EINVAL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds and lists the contents of a tree's directories. */
+/* Finds, lists, creates, removes and renames the contents of a tree's directories. */
 #ifndef TREE_FOLDER_H
 #define TREE_FOLDER_H
 
@@ -30,5 +30,29 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
  */
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
+
+/* ---- names that change ---- */
+
+/*
+ * In a tree that is not writable, these calls return -EROFS. docs/editing.md says what a name
+ * means, when an edit is accepted and when it is durable. If a call takes a wait, its result may be
+ * LIVE_PARKED.
+ */
+int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
+                struct tree_entry *ret, struct tree_file **file);
+/* Handle mknod(2) of a regular file; bytes written to it soon afterwards are its first content. */
+int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
+/* Sync a directory. Afterwards all edits accepted so far are durable. */
+int tree_fsyncdir(struct tree *t, struct live_wait *w);
+int tree_unlink(struct tree *t, uint64_t parent, const char *name);
+/* Rename, with the flags of renameat2(2). */
+int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
+                const char *new_name, unsigned flags, struct live_wait *w);
+/* Create a new tensor's directory. The second function removes a tensor with everything in it. */
+int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
+int tree_rmdir(struct tree *t, uint64_t parent, const char *name);
+int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
+                 struct tree_entry *ret);
+int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
 
 #endif

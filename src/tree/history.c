@@ -11,8 +11,8 @@
 #include "base/pool.h"
 #include "check/summary.h"
 #include "edit/history.h"
-#include "tree/begin.h"
-#include "tree/edits.h"
+#include "tree/folder.h"
+#include "tree/nodes.h"
 
 /* ---- the state of the mount ---- */
 
@@ -109,8 +109,9 @@ int tree_retire(struct tree *t)
     int r = tree_finish(t);
     if (t->history) /* complete the history for the next writer */
         history_job_settle(t->history);
-    LOCKED(&t->beginning);
+    begin_alone(t);
     edit_file_unlock(&t->model.file);
+    pool_tell(&t->rests);
     return r;
 }
 

@@ -43,7 +43,7 @@ int tree_history_clear(struct tree *t, size_t *n, struct err *e);
 /*
  * Write the last line of `info`, the state of the mount: "mount: read-write; 2 edits are not
  * written yet\n". The line may change while the snapshot stays the same, so it is recorded when the
- * name `info` is looked up and kept with the node (internal.h). `why_not` is NULL or the reason why
+ * name `info` is looked up and kept with the node (nodes.h). `why_not` is NULL or the reason why
  * the model cannot be edited, and `tensors` the same for its tensors. `im` holds the importances
  * that weight values, or is NULL. `notes` (live/live.h) holds the refused writes.
  */

@@ -17,7 +17,6 @@
 
 #include "base/bytes.h"
 #include "tree/history.h"
-#include "tree/tree.h"
 
 /* ---- the kinds of nodes ---- */
 

@@ -5,10 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "live/views.h"
 #include "tree/attr.h"
-#include "tree/begin.h"
 
 static const struct node tensors_folder = {.kind = NODE_DIR, .row = ROOT_TENSORS};
 

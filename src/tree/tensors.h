@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles tensors/ when it can be edited (live/tensors.h): implements the part of folder.h, file.h
- * and edits.h that applies there. Private to this layer. */
+/* Handles tensors/ when it can be edited (live/tensors.h): implements the part of folder.h and file.h
+ * that applies there. Private to this layer. */
 #ifndef TREE_TENSORS_H
 #define TREE_TENSORS_H
 

@@ -1,23 +1,270 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens and closes a model as a tree, for reading only or also for editing, and handles calls that
+/* Opens and closes a model as a tree, begins to edit it at the first edit, and handles calls that
  * concern the whole tree: see tree.h. */
 #include "tree/tree.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/path.h"
-#include "base/when.h"
+#include "base/pool.h"
+#include "check/filename.h"
 #include "check/summary.h"
 #include "edit/commit.h"
 #include "model/snapshot.h"
-#include "tree/begin.h"
 #include "tree/nodes.h"
+
+/* ---- the model's file, and whether it can be edited ---- */
+
+/* Return the reason why a file of the model must not be edited, as far as it is known before the
+ * file is opened, or NULL if it may be edited. */
+static const char *reason(const struct tree *t, const struct model_file *m)
+{
+    if (t->opt.read_only)
+        return t->opt.why ? t->opt.why : "asked for by -o ro";
+    if (t->opt.partial)
+        return "nothing is edited with -o partial";
+    if (file_name_is_hash(m->name) && !t->opt.edit_hash_names)
+        return "its name is a hash of its content (-o hashnames=edit allows edits)";
+    if (faccessat(m->dir, ".", W_OK, AT_EACCESS) < 0)
+        return "its directory is not writable";
+    if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftover files could not be found */
+        return "its directory is not readable";
+    return NULL;
+}
+
+static void not_writable(struct tree *t, const char *why)
+{
+    t->writable = false;
+    (void)show_in(t->why, sizeof(t->why), why, strlen(why));
+}
+
+/* Wait for a process that holds the lock and is about to end. */
+static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool busy,
+                          struct err *why)
+{
+    return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
+}
+
+/* Before the file is opened for writing, try the features that every edit needs except one in
+ * place. */
+static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
+{
+    struct edit_file f = {.fd = -1};
+    if (t->opt.strategy == EDIT_INPLACE ||
+        edit_file_open(&f, &sys_libc, m->dir, m->name, false, NULL) < 0)
+        return 0;
+    int r = edit_try_attributes(&f, e);
+    edit_file_close(&f);
+    return r;
+}
+
+/* Finish or undo an edit that a crash interrupted. */
+static int recover(const struct tree *t, struct edit_file *f, struct err *e)
+{
+    struct edit_recovered found;
+    int r = edit_recover(f, &found, e);
+    if (found.finished)
+        logger_log(&t->opt.log, LOG_NOTICE, "an edit that was interrupted has been finished");
+    if (found.removed)
+        logger_log(&t->opt.log, LOG_NOTICE, "%u leftover files were removed", found.removed);
+    return r;
+}
+
+/*
+ * Open the file for writing and lock it if the file system has everything that edits need;
+ * otherwise f stays closed. If `of` is not NULL, it must be that file. A recovery changes the file
+ * even if a later step fails, so the id in `of` is updated.
+ */
+static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
+                            struct edit_file *f, struct err *e)
+{
+    /* The lock of another file does not concern this tree. */
+    int r = of ? edit_file_fresh(of, e) : 0;
+    if (r == 0)
+        r = try_attributes(t, m, e);
+    if (r == 0)
+        r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
+    while (r == -EWOULDBLOCK &&
+           (of ? t->opt.refused && t->opt.refused(t->opt.refused_arg, of->id.dev, of->id.ino, e)
+               : wait_for_lock(t, m, true, e)))
+        r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
+    if (r < 0)
+        return r;
+    r = edit_try_handle(f, e);
+    if (r == 0 && of)
+        r = edit_file_fresh(of, e);
+    if (r == 0) {
+        r = recover(t, f, e);
+        /* check whether a new file could replace it */
+        if (r == 0 && t->opt.strategy != EDIT_INPLACE)
+            r = edit_try_new(f, e);
+        if (of)
+            of->id = f->id;
+    }
+    if (r < 0)
+        edit_file_close(f);
+    return r;
+}
+
+/* Open the model's file, for writing if it should and can be edited and `late` is not set. */
+static int open_first(struct tree *t, struct err *e)
+{
+    struct model_file *m = &t->model;
+    struct err why = {0};
+    const char *no = reason(t, m);
+    int r = -EROFS;
+    if (!no && !t->opt.late)
+        r = open_for_editing(t, m, NULL, &m->file, &why);
+    else if (!no && (r = faccessat(m->dir, m->name, W_OK, AT_EACCESS)) < 0)
+        (void)err_set(&why, -errno, "%s", strerror(errno));
+    else if (no && !t->opt.late)
+        (void)wait_for_lock(t, m, false, &why);
+    t->writable = r == 0;
+    t->locked = r == 0 && !t->opt.late;
+    if (!t->writable)
+        not_writable(t, no ? no : why.msg);
+    return t->locked ? 0 : edit_file_open(&m->file, &sys_libc, m->dir, m->name, false, e);
+}
+
+/* ---- the other files of a split model ---- */
+
+/* Keep only the identity of the shard when it was opened, and its directory. */
+static void keep_shard(void *arg, size_t i, struct model_file *m)
+{
+    struct tree *t = arg;
+    t->others[i] = m->file;
+    t->others[i].fd = -1;
+    t->others[i].dir = m->dir;
+    t->n_others = i + 1;
+    m->dir = -1;
+    model_free(m);
+}
+
+/* Open the other files of a split model for reading; g is the header of its first file. */
+static int open_shards(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
+{
+    const struct model_opener opener = {NULL, keep_shard, t};
+    t->others = calloc(t->shards.n, sizeof(*t->others));
+    return t->others ? model_open_shards(&t->shards, g, flags, &opener, e)
+                     : err_set(e, -ENOMEM, "no memory");
+}
+
+/* ---- changes by other programs ---- */
+
+/* Return the state that a file had when it was opened. */
+static struct edit_file opened(struct tree *t, size_t i)
+{
+    LOCKED(&t->newest.lock);
+    return i ? t->others[i] : t->opened;
+}
+
+/* Returns true if a file changed. A change that may come from this tree itself, because editing has
+ * begun or begins in the meantime, does not count. */
+static bool is_stale(struct tree *t, size_t i)
+{
+    const struct edit_file f = opened(t, i);
+    if (edit_file_fresh(&f, NULL) != -ESTALE)
+        return false;
+    if (i > 0)
+        return true;
+    /* An attempt to begin that has ended has set the new state of the file. */
+    const bool ended = atomic_load(&t->rests) && !atomic_load(&t->live);
+    const struct edit_file now = opened(t, 0);
+    return ended && now.id.ino == f.id.ino && now.id.size == f.id.size &&
+           now.id.mtime.tv_sec == f.id.mtime.tv_sec && now.id.mtime.tv_nsec == f.id.mtime.tv_nsec;
+}
+
+bool tree_changed(struct tree *t)
+{
+    bool changed = live_count(t->meta).changed;
+    for (size_t i = 0; i < (t->n_others ? t->n_others : 1) && !changed; i++)
+        changed = is_stale(t, i);
+    return changed;
+}
+
+/* ---- the beginning of editing ---- */
+
+/* The model has been parsed; it may turn out that it cannot be edited. */
+static void find_out_writable(struct tree *t)
+{
+    struct err why = {0};
+    struct statvfs fs = {0};
+    t->opened = t->model.file;
+    (void)fstatvfs(t->model.file.fd, &fs);
+    t->edit.block = (uint32_t)fs.f_bsize;
+    if (t->writable && t->model.overlay.planted.code)
+        not_writable(t, t->model.overlay.planted.msg);
+    if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
+        not_writable(t, why.msg); /* the lock is kept nevertheless */
+    t->merge_first = t->opt.tensors && t->writable && t->shards.n;
+    t->opt.tensors &= t->writable && !t->shards.n;
+}
+
+/* Open the file for writing, replacing the descriptor that was opened for reading. */
+static int take_file(struct tree *t, struct err *e)
+{
+    struct model_file *m = &t->model;
+    struct edit_file f = {.fd = -1}, old = m->file;
+    int r = open_for_editing(t, m, &old, &f, e);
+    m->file = r < 0 ? old : f;
+    lock_take(&t->newest.lock);
+    t->opened.id = m->file.id;
+    lock_drop(&t->newest.lock);
+    if (r == 0)
+        edit_file_close(&old);
+    t->locked = r == 0;
+    return r == -EWOULDBLOCK ? -EBUSY : r;
+}
+
+/* Begin editing. Only one thread does so at a time. */
+static int begin(struct tree *t, struct err *e)
+{
+    int r = t->locked ? 0 : take_file(t, e);
+    if (r == 0 && t->opt.history && !t->history &&
+        history_job_make(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
+    if (r == 0)
+        r = live_start(t->meta, t->history, e);
+    if (r == 0)
+        atomic_store(&t->live, t->meta);
+    return r;
+}
+
+void begin_alone(struct tree *t)
+{
+    while (!atomic_exchange(&t->rests, false))
+        pool_wait(&t->rests);
+}
+
+int begin_editing(struct tree *t)
+{
+    struct err e = {0};
+    int r = 0;
+    if (!t->writable)
+        return -EROFS;
+    if (atomic_load(&t->live))
+        return 0;
+    begin_alone(t);
+    if (!atomic_load(&t->live))
+        r = begin(t, &e);
+    pool_tell(&t->rests);
+    if (r < 0) {
+        logger_log(&t->opt.log, LOG_ERR, "cannot be edited: %s", e.msg);
+        LOCKED(&t->newest.lock);
+        (void)strcpy(t->refusal, e.msg);
+    }
+    return r;
+}
+
+/* ---- open ---- */
 
 /* Takes ownership of g. */
 static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
@@ -37,7 +284,7 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
 /* Make the first state. Takes ownership of g, the first file's header. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
-    int r = t->shards.n ? begin_shards(t, g, flags, e) : merge_check_single(g, e);
+    int r = t->shards.n ? open_shards(t, g, flags, e) : merge_check_single(g, e);
     if (r < 0) {
         gguf_free(g);
         return r;
@@ -59,7 +306,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
                            &t->newest.file);
     if (r < 0)
         return err_sys(e, r, "cannot read");
-    begin_parsed(t);
+    find_out_writable(t);
     return 0;
 }
 
@@ -152,7 +399,7 @@ static int open_model(struct tree *t, const char *path, struct err *e)
     (void)map_guard_init();
     int r = find_model(t, path, e);
     if (r == 0)
-        r = begin_open(t, e);
+        r = open_first(t, e);
     if (r == 0)
         r = parse_file(t, e);
     return r < 0 ? r : find_rights(t, e);
@@ -162,7 +409,7 @@ static int open_model(struct tree *t, const char *path, struct err *e)
 static struct tree *tree_new(const struct tree_options *o)
 {
     struct tree *t = calloc(1, sizeof(*t));
-    if (!t || !(t->work = work_new())) {
+    if (!t || !(t->work = work_new(&t->newest.lock))) {
         free(t);
         return NULL;
     }
@@ -174,7 +421,7 @@ static struct tree *tree_new(const struct tree_options *o)
                                     .reserve = o->reserve,
                                     .break_hardlinks = o->break_hardlinks,
                                     .backup = o->backup};
-    lock_init(&t->beginning);
+    atomic_init(&t->rests, true);
     newest_init(&t->newest);
     t->newest.leaving = tree_keep_views;
     t->newest.leaving_arg = t;
@@ -213,8 +460,9 @@ void tree_close(struct tree *t)
     /* Closed while the model is locked, so that the next writer finds the history complete. */
     history_job_close(t->history);
     newest_free(&t->newest);
-    lock_destroy(&t->beginning);
-    begin_close(t);
+    for (size_t i = 1; i < t->n_others; i++)
+        (void)close(t->others[i].dir);
+    free(t->others);
     shards_free(&t->shards);
     rights_free(&t->rights);
     buf_free(&t->notes);
@@ -401,12 +649,7 @@ void tree_unsaved(struct tree *t, struct buf *out)
     unsaved_lines(&notes, out);
 }
 
-/* ---- changes by other programs ---- */
-
-bool tree_changed(struct tree *t)
-{
-    return live_count(t->meta).changed || begin_is_changed(t);
-}
+/* ---- the rights of the present files ---- */
 
 #define LOOK_EACH 1000 /* milliseconds between checks of the rights */
 

@@ -3,7 +3,7 @@
  * The file system, without libfuse: a model as a tree of directories and files.
  *
  * Calling sequence: tree_open() -> any number of the other calls, from any thread -> tree_close().
- * Files are named by node numbers (ino.h); the root is INO_ROOT. Functions return 0, or -errno with
+ * Files are named by node numbers (files.h); the root is INO_ROOT. Functions return 0, or -errno with
  * the meaning it has for the system call of the same name; on failure they leave their outputs
  * untouched.
  */
@@ -16,7 +16,6 @@
 #include "base/err.h"
 #include "live/live.h"
 #include "tree/files.h"
-#include "tree/ino.h"
 #include "text/name.h"
 
 struct tree;
@@ -152,5 +151,13 @@ void tree_interrupt(struct tree *t, const void *request);
 
 /* Answer waiting reads with -EINTR and stop computing. Call this before the end. */
 void tree_stop(struct tree *t);
+
+/* ---- private to this layer ---- */
+
+/* Begin editing if it has not begun. Call before each edit to t->meta. Returns 0, -EROFS, -EBUSY
+ * (another process has the lock) or another -errno. */
+int begin_editing(struct tree *t);
+/* Keep other threads from beginning to edit, until pool_tell(&t->rests). */
+void begin_alone(struct tree *t);
 
 #endif

@@ -18,7 +18,7 @@
 #include "place.h"
 #include "quant/types.h"
 #include "soak.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 #include "tree_edit.h"
 #include "tree_image.h"
 

@@ -15,7 +15,6 @@
 #ifndef TESTS_LIB_EDIT_CASE_H
 #define TESTS_LIB_EDIT_CASE_H
 
-#include "tree/edits.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 

@@ -14,7 +14,7 @@
 
 #include "live/batch.h"
 #include "live/writer.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 #include "script_run.h"
 
 /* ---- the time ---- */

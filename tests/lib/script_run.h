@@ -9,7 +9,6 @@
 
 #include "script.h"
 #include "script_model.h"
-#include "tree/edits.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 

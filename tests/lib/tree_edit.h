@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <semaphore.h>
 
-#include "tree/edits.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 

@@ -12,7 +12,6 @@
 #define TESTS_LIB_TREE_IMAGE_H
 
 #include "build_gguf.h"
-#include "tree/edits.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 

@@ -10,7 +10,6 @@
 #include "oracle.h"
 #include "scheduler.h"
 #include "story.h"
-#include "tree/edits.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 

@@ -18,7 +18,7 @@
 #include "model_dir.h"
 #include "place.h"
 #include "tree/history.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 #include "tree_edit.h"
 #include "tree_image.h"
 #include "viewfile.h"

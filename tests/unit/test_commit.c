@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "build_gguf.h"
 #include "changes.h"
 #include "faultsys.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "golden.h"
 #include "golden_encode.h"
 #include "quant/encode.h"

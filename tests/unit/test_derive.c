@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "derive/kept.h"
-#include "derive/picture.h"
+#include "derive/work.h"
+#include "derive/task.h"
 #include "derive/stats.h"
 #include "quant/types.h"
 

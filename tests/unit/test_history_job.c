@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/pool.h"
-#include "base/when.h"
+#include "base/lock.h"
 #include "edit/history.h"
 #include "edit/change.h"
 #include "faultsys.h"

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "base/hash.h"
 #include "build_gguf.h"
 #include "cu_main.h"

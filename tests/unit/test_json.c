@@ -7,7 +7,7 @@
 
 #include <cJSON.h>
 
-#include "base/utf8.h"
+#include "base/err.h"
 #include "text/json.h"
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};

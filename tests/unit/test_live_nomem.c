@@ -12,7 +12,7 @@
 #include "history_dir.h"
 #include "live/tensors.h"
 #include "script_run.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 
 static const char *const ways[] = {
     "topen A a/raw rw; write A XY 2; flush A; close A; topen A z/f32 rw; tpoke A 400 '65 66'; "

@@ -11,7 +11,7 @@
 #include "live/views.h"
 #include "script_run.h"
 #include "tree/file.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 
 /* Two programs have written to the same draft, so the edit belongs to both. */
 static void test_signal(void)

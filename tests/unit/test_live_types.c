@@ -7,7 +7,7 @@
 #include "live/tensors.h"
 #include "script_run.h"
 #include "text/text.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 
 static struct live *live; /* NULL: calls are not counted */
 static unsigned walks, locked;

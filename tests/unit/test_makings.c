@@ -13,14 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "faultsys.h"
 #include "live/batch.h"
 #include "live/tensors.h"
 #include "model_dir.h"
 #include "place.h"
 #include "quant/types.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 #include "tree_image.h"
 #include "viewfile.h"
 

@@ -12,7 +12,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "faultsys.h"
 #include "model_dir.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* base/nearest: the word that was most likely intended. */
+/* base/err: the word that was most likely intended. */
 #include "cu_main.h"
 
 #include <string.h>
 
-#include "base/nearest.h"
+#include "base/err.h"
 
 static const char *const words[] = {"ro",      "rw",    "commit", "relayout",
                                     "reserve", "views", "uid",    "gid"};

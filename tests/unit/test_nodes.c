@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "tree/history.h"
-#include "tree/ino.h"
+#include "tree/files.h"
 
 static void same_node(struct node n, enum node_kind kind, uint32_t number, uint32_t row)
 {

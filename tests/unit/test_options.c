@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "mount/options.h"
 
 static const char *model; /* the path of the model that is mounted */

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"

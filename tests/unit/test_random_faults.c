@@ -20,7 +20,7 @@
 #include "live/edits.h"
 #include "script_run.h"
 #include "soak.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 
 enum { WRITES = 6, OPEN = 4 };
 

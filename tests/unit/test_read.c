@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "derive/table.h"
+#include "derive/stats.h"
 #include "tree_image.h"
 
 enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, NO_SUCH = 9999 };

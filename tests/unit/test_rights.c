@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "tree/rights.h"
+#include "tree/attr.h"
 
 #define IDS 3    /* users and groups are 1 to 3; root always has access */
 #define GROUPS 8 /* sets of groups, one bit each */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "diff/print.h"
 
 enum { MOST = 40 };

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "mount/daemon.h"
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "base/count.h"
+#include "base/bytes.h"
 #include "live/tensor_judge.h"
 #include "quant/types.h"
 #include "tensor_dir.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/internal.h"
+#include "tree/nodes.h"
 #include "tree_image.h"
 
 enum { F32 = 0, Q8_0 = 8 };

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "live/tensor_judge.h"
 #include "quant/encode.h"
 #include "quant/types.h"

@@ -17,7 +17,7 @@
 #include "live/writer.h"
 #include "model_dir.h"
 #include "place.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 #include "tree_image.h"
 #include "viewfile.h"
 

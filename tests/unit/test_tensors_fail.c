@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/count.h"
 #include "model/store.h"
 #include "edit_case.h"
 #include "viewfile.h"

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "derive/picture.h"
 #include "derive/task.h"
 #include "tree_image.h"
 

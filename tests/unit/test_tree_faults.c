@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "edit_case.h"
 #include "tree_edit.h"
 

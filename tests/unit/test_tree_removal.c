@@ -15,7 +15,6 @@
 #include "alloc.h"
 #include "build_gguf.h"
 #include "model_dir.h"
-#include "tree/edits.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 #include "tree_edit.h"

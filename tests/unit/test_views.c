@@ -9,13 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/count.h"
-#include "faultsys.h"
 #include "base/bytes.h"
+#include "faultsys.h"
 #include "model_dir.h"
 #include "place.h"
 #include "quant/types.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 #include "tree_image.h"
 #include "viewfile.h"
 

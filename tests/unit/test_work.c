@@ -12,10 +12,8 @@
 
 #include "base/bytes.h"
 #include "base/lock.h"
-#include "base/when.h"
-#include "derive/picture.h"
-#include "derive/stats.h"
 #include "derive/task.h"
+#include "derive/stats.h"
 #include "derive/work.h"
 #include "parsed.h"
 
@@ -42,6 +40,8 @@ int __wrap_thread_start(struct thread *t, void *(*run)(void *arg), void *arg)
     (void)atomic_fetch_add(&started, 1);
     return __real_thread_start(t, run, arg);
 }
+
+static struct lock lock = LOCK_INIT; /* of all struct work */
 
 /* ---- models ---- */
 
@@ -151,7 +151,7 @@ static void test_shared(void)
 {
     enum { TENSORS = 60, WISHES = 20 };
     struct model m = model(TENSORS, 3000000, 0);
-    struct work *w = work_new();
+    struct work *w = work_new(&lock);
     struct heard h = HEARD;
     struct moments got;
     unsigned parked = 0;
@@ -176,7 +176,7 @@ static void test_shared(void)
 static void test_kinds(void)
 {
     struct model m = model(3, 100000, 0);
-    struct work *w = work_new();
+    struct work *w = work_new(&lock);
     struct heard h = HEARD;
     unsigned parked = 0;
     for (enum derived what = DERIVED_MOMENTS; what <= DERIVED_PICTURE; what++)
@@ -196,7 +196,7 @@ static void test_interrupt(void)
 {
     enum { WISHES = 8 };
     struct model m = model(2, 8000000, 0);
-    struct work *w = work_new();
+    struct work *w = work_new(&lock);
     struct heard h[WISHES];
     int who[WISHES];
     for (unsigned round = 0; round < 20; round++) {
@@ -212,7 +212,7 @@ static void test_interrupt(void)
             CU_ASSERT_TRUE(r == 0 || (r == -EINTR && i != round % WISHES));
         }
         work_free(w);
-        w = work_new();
+        w = work_new(&lock);
     }
     work_free(w);
     model_free(&m);
@@ -239,7 +239,7 @@ static void test_wanted_again(void)
     struct model m = model(2, 8000000, 0);
     bool in_the_middle = false;
     for (unsigned round = 0; round < 100 && !in_the_middle; round++) {
-        struct work *w = work_new();
+        struct work *w = work_new(&lock);
         struct heard h = HEARD, large, small;
         atomic_store(&begun, 0);
         in_the_middle = interrupted(w, &m.view, &large, &small);
@@ -257,7 +257,7 @@ static void test_not_wanted_again(void)
 {
     enum { TENSORS = 60 };
     struct model m = model(TENSORS, 7, 0);
-    struct work *w = work_new();
+    struct work *w = work_new(&lock);
     struct heard h = HEARD, other = HEARD;
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     atomic_store(&begun, 0);
@@ -303,7 +303,7 @@ static void test_states(void)
                           0);
     CU_ASSERT_EQUAL_FATAL(ids_make(of, TENSORS, &other->ids), 0);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        struct work *w = work_new();
+        struct work *w = work_new(&lock);
         struct reading r[STATES];
         for (unsigned i = 0; i < STATES; i++) {
             r[i] = (struct reading){HEARD, w, {i ? other : m.snap, m.store, NULL}, TENSORS, 0};
@@ -331,7 +331,7 @@ static bool is_stopped(void *arg)
 static void test_stopped(void)
 {
     struct model m = model(1, 1000, 0);
-    struct work *w = work_new();
+    struct work *w = work_new(&lock);
     struct heard h = HEARD;
     const struct work_waiter waiter = {&h, hear, is_stopped, &h};
     CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), -EINTR);
@@ -348,7 +348,7 @@ static void test_stopped(void)
 static void test_stop(void)
 {
     struct model m = model(2, 8000000, 0);
-    struct work *w = work_new();
+    struct work *w = work_new(&lock);
     struct heard h = HEARD;
     int r = want(w, &m.view, DERIVED_STATS, 0, 2, &h, &h);
     work_stop(w);
@@ -389,7 +389,7 @@ static void test_many(void)
     (void)pthread_mutex_lock(&gate.release);
     atomic_store(&started, 0);
     for (unsigned i = 0; i < WORKS; i++) {
-        w[i] = work_new();
+        w[i] = work_new(&lock);
         for (uint32_t k = 0; k < TENSORS; k++) {
             const struct work_waiter waiter = {&request[k], pass_gate, NULL, &gate};
             parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
@@ -410,7 +410,7 @@ static void test_many(void)
 static void test_missing(void)
 {
     struct model m = model(3, 50, 32); /* the last tensor */
-    struct work *w = work_new();
+    struct work *w = work_new(&lock);
     struct heard h = HEARD, other = HEARD;
     for (unsigned round = 1; round <= 2; round++) {
         CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 1, 3, &h, &h), WORK_PARKED);

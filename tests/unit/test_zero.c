@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/count.h"
+#include "base/bytes.h"
 #include "edit/journal.h"
 #include "faultsys.h"
 #include "history_dir.h"
