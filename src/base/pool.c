@@ -259,15 +259,16 @@ unsigned pool_processors(void)
 
 /* ---- units ---- */
 
+/* Protected by the pool's lock, except for `next`. */
 struct shared {
     struct units *u;
     const struct units_watch *watch;
-    /* Protected by the lock: */
-    uint64_t next, done;
+    _Atomic(uint64_t) next; /* the first unit that is not taken */
+    uint64_t done;
     uint64_t reported; /* units done at the last call of progress() */
     uint64_t failed;   /* if err: the first unit that failed */
     int err;
-    bool over; /* all units are taken */
+    bool over; /* the caller takes no more units */
     struct helper {
         struct pool_job job; /* must come first */
         struct shared *s;
@@ -277,12 +278,11 @@ struct shared {
 
 /* Number of helpers across all work. Not counting the callers, no more threads compute than there
  * are processors. */
-static atomic_uint helping;
+static unsigned helping;
 
-static uint64_t next_unit(const struct shared *s, uint64_t unit)
+struct lock *units_lock(void)
 {
-    const struct units *u = s->u;
-    return unit < u->n && u->next ? u->next(u->arg, unit) : unit;
+    return &pool.lock;
 }
 
 static void fail(struct shared *s, uint64_t unit, int err)
@@ -299,59 +299,56 @@ static bool help(struct pool_job *j, struct timespec *again);
 static void call_helper(struct shared *s)
 {
     const unsigned most = pool_processors() - 1;
-    if (s->over || s->helpers == most)
+    LOCKED(&pool.lock);
+    if (s->over || s->err || s->helpers == most || helping >= most)
         return;
-    if (atomic_fetch_add(&helping, 1) >= most) {
-        (void)atomic_fetch_sub(&helping, 1);
-        return;
-    }
+    helping++;
     struct helper *h = &s->helper[s->helpers++];
     *h = (struct helper){.job = {.turn = help, .beside = true}, .s = s};
-    LOCKED(&pool.lock);
     put(&h->job, &(struct timespec){0});
     see_to_it();
 }
 
-/* Take a unit. Returns false if there are no more or one has failed. */
+/* Take a unit that has work to do. Returns false if there are no more. */
 static bool take(struct shared *s, uint64_t *unit)
 {
+    const struct units *u = s->u;
+    uint64_t from = atomic_load(&s->next);
+    do
+        *unit = from < u->n && u->next ? u->next(u->arg, from) : from;
+    while (*unit < u->n && !atomic_compare_exchange_strong(&s->next, &from, *unit + 1));
+    if (*unit + 1 < u->n)
+        call_helper(s);
+    return *unit < u->n;
+}
+
+/* Returns true if no unit has failed, and the work is not cancelled. */
+static bool goes_on(struct shared *s)
+{
+    LOCKED(&pool.lock);
     if (s->watch && s->watch->cancel && atomic_load(s->watch->cancel))
         fail(s, 0, -EINTR);
-    if (s->err)
-        return false;
-    *unit = next_unit(s, s->next);
-    if (*unit >= s->u->n)
-        return false;
-    s->next = next_unit(s, *unit + 1);
-    if (s->next < s->u->n)
-        call_helper(s);
-    return true;
+    return !s->err;
 }
 
 static void do_units(struct shared *s, bool first)
 {
-    uint64_t unit;
+    uint64_t unit, done;
     void *room = aligned_alloc(LINE, (s->u->room / LINE + 1) * LINE);
-    lock_take(&s->u->lock);
-    if (!room && first)
-        fail(s, 0, -ENOMEM);
-    while (room && take(s, &unit)) {
-        lock_drop(&s->u->lock);
+    while (room && goes_on(s) && take(s, &unit)) {
         int r = s->u->unit(s->u->arg, unit, room);
-        lock_take(&s->u->lock);
-        s->done++;
+        lock_take(&pool.lock);
+        done = ++s->done;
         if (r < 0)
             fail(s, unit, r);
-        uint64_t done = s->done;
-        if (!first || !s->watch || !s->watch->progress)
-            continue;
-        s->reported = done;
-        lock_drop(&s->u->lock);
-        s->watch->progress(s->watch->arg, done, s->u->n);
-        lock_take(&s->u->lock);
+        lock_drop(&pool.lock);
+        if (first && s->watch && s->watch->progress)
+            s->watch->progress(s->watch->arg, s->reported = done, s->u->n);
     }
+    LOCKED(&pool.lock);
+    if (!room && first)
+        fail(s, 0, -ENOMEM);
     s->over |= first;
-    lock_drop(&s->u->lock);
     free(room);
 }
 
@@ -359,7 +356,8 @@ static bool help(struct pool_job *j, struct timespec *again)
 {
     (void)again;
     do_units(((struct helper *)j)->s, false);
-    (void)atomic_fetch_sub(&helping, 1);
+    LOCKED(&pool.lock);
+    helping--;
     return false;
 }
 
@@ -369,7 +367,7 @@ static void let_go(struct pool_job *j)
     LOCKED(&pool.lock);
     if (j->state == POOL_WAITS) {
         take_out(j);
-        (void)atomic_fetch_sub(&helping, 1);
+        helping--;
     }
     while (j->state != POOL_RESTS)
         (void)lock_wait(&pool.lock, &pool.done, NULL);
@@ -378,12 +376,10 @@ static void let_go(struct pool_job *j)
 int units_run(struct units *u, const struct units_watch *watch)
 {
     struct shared s = {.u = u, .watch = watch};
-    lock_init(&u->lock);
     do_units(&s, true);
     for (unsigned i = 0; i < s.helpers; i++) /* no units are left */
         let_go(&s.helper[i].job);
     if (!s.err && watch && watch->progress && s.reported < u->n)
         watch->progress(watch->arg, u->n, u->n);
-    lock_destroy(&u->lock);
     return s.err;
 }

@@ -90,13 +90,15 @@ struct units {
     /* Runs a unit. Returns 0 or an error. `room` is this thread's memory: as many bytes as the
      * member `room` says, aligned to 64. */
     int (*unit)(void *arg, uint64_t unit, void *room);
-    /* Returns the first unit from `unit` on that has work to do. Called with the lock held. NULL:
-     * all units have work. */
+    /* Returns the first unit from `unit` on that has work to do. NULL: all units have work. */
     uint64_t (*next)(void *arg, uint64_t unit);
     void *arg;
     size_t room;
-    struct lock lock; /* may also protect data that running units share */
 };
+
+/* Return the lock that protects data which running units share. It is the pool's, so hold it only
+ * for a moment. */
+struct lock *units_lock(void);
 
 /* Run all units. Returns 0, -EINTR (cancelled), -ENOMEM, or the error of the lowest-numbered unit
  * that failed; all units before it were completed. `watch` may be NULL. */

@@ -291,7 +291,7 @@ static bool scannable(const struct gguf *g, uint64_t size, const struct gguf_ten
 static void add_piece(struct work *w, uint32_t tensor, const struct scan_result *f)
 {
     struct scan_result *r = &w->found[tensor];
-    LOCKED(&w->units.lock);
+    LOCKED(units_lock());
     bool had = r->nan || r->inf || r->scales, has = f->nan || f->inf || f->scales;
     if (has)
         r->first = had ? min_u64(r->first, f->first) : f->first;

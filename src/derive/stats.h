@@ -2,11 +2,10 @@
 /*
  * Computes statistics of a tensor's values, and writes `stats` and the files with a line per tensor.
  *
- * Values come in any number of stretches, each measured separately. The measurements are joined in
- * the order of the values, so the result does not depend on the number of threads. NaN and
- * infinities are counted and skipped. Sums are in double precision and stable, because the
- * deviation of each stretch is taken from its own mean. A second pass computes the statistics that
- * depend on the overall mean and deviation.
+ * Values come in stretches, each measured separately. The measurements are joined in the order of
+ * the values, so the result does not depend on the number of threads. NaN and infinities are counted
+ * and skipped. Sums are in double precision and stable, because the deviation of each stretch is
+ * taken from its own mean. A second pass computes what depends on the overall mean and deviation.
  *
  * All functions are pure, except that several threads may set marks in one struct alive at the same
  * time.
@@ -90,11 +89,8 @@ void spread_join(struct spread *s, const struct spread *next);
 void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 const struct spread *s, const struct alive *a, struct buf *out);
 
-/*
- * Write the head of `stats.tsv`, and the line of a tensor. A line's length does not depend on the
- * moments (NULL for a type without values, whose fields stay empty), because blanks after the last
- * field fill the line.
- */
+/* Write the head of `stats.tsv`, and the line of a tensor, whose length does not depend on the
+ * moments (NULL for a type without values): blanks after the last field fill the line. */
 void stats_head(struct buf *out);
 size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t);
 void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,

@@ -25,8 +25,6 @@ typedef void EVP_MD_CTX;
  * are measured in whole stretches. */
 #define HASHED ((uint64_t)8 << 20)
 #define MEASURED ((uint64_t)1024 * STATS_STRETCH)
-/* Each unit keeps its own result until all are joined; these take at most 20 MiB in all. */
-#define UNITS_MOST ((uint64_t)1 << 16)
 
 /* Number of values for which each thread has room. */
 enum { ROOM = 4096 };
@@ -41,7 +39,6 @@ struct pass {
     const struct quant_type *type;
     bool big;
     void (*look)(const struct unit *u); /* runs under map_guard() */
-    uint64_t measured;                  /* number of values measured per unit */
     EVP_MD_CTX *digest;                 /* for a hash */
     bool failed;                        /* the library reported a failure */
     struct moments *part;               /* owned; one per unit */
@@ -95,7 +92,7 @@ static int do_unit(void *arg, uint64_t no, void *room)
 {
     struct pass *p = arg;
     const struct task *t = p->t;
-    const uint64_t size = p->digest ? HASHED : p->measured;
+    const uint64_t size = p->digest ? HASHED : MEASURED;
     const uint64_t all = p->digest ? p->tensor->nbytes : p->tensor->n_elem;
     struct unit u = {p, no, no * size, min_u64((no + 1) * size, all), NULL, room};
     if (p->pixel)
@@ -145,7 +142,7 @@ static int run_hash(struct pass *p)
     p->digest = EVP_MD_CTX_new();
     int r = p->digest && EVP_DigestInit_ex(p->digest, EVP_sha256(), NULL) == 1 ? 0 : -ENOMEM;
     for (uint64_t i = 0; r == 0 && i < n; i++)
-        r = p->t->stop && atomic_load(p->t->stop) ? -EINTR : do_unit(p, i, NULL);
+        r = atomic_load(p->t->stop) ? -EINTR : do_unit(p, i, NULL);
     if (r == 0 && (EVP_DigestFinal_ex(p->digest, got, &len) != 1 || p->failed))
         r = -EIO;
     for (unsigned i = 0; i < len; i++)
@@ -198,11 +195,8 @@ static int run_spread(struct pass *p, uint64_t n)
 
 static int run_stats(struct pass *p)
 {
-    const uint64_t n_elem = p->tensor->n_elem;
-    const uint64_t stretches = parts(parts(n_elem, STATS_STRETCH), UNITS_MOST);
-    p->measured = max_u64(MEASURED, stretches * STATS_STRETCH);
+    const uint64_t n = parts(p->tensor->n_elem, MEASURED);
     p->look = measure;
-    const uint64_t n = parts(n_elem, p->measured);
     int r = p->t->measured ? 0 : run_moments(p, n);
     if (p->t->what == DERIVED_MOMENTS)
         buf_add(&p->t->bytes, &p->t->moments, sizeof(p->t->moments));
@@ -214,7 +208,7 @@ static int run_picture(struct pass *p)
     p->picture = picture_of(p->t->view.snap->gguf, p->tensor);
     p->look = draw;
     p->pixel = malloc((size_t)p->picture.height * p->picture.width * sizeof(*p->pixel));
-    int r = p->pixel ? run(p, picture_units(&p->picture)) : -ENOMEM;
+    int r = p->pixel ? run(p, p->picture.height) : -ENOMEM;
     if (r == 0)
         picture_png(&p->picture, p->pixel, &p->t->bytes);
     return r;
@@ -271,10 +265,6 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
     p.rows = p.columns ? p.n / p.columns + (p.n % p.columns != 0) : 0;
     p.height = (uint32_t)max_u64(1, min_u64(p.rows, PICTURE_MOST));
     p.width = (uint32_t)max_u64(1, min_u64(p.columns, PICTURE_MOST));
-    /* A pixel belongs to only one unit, so its mean does not depend on how the picture is
-     * divided. */
-    uint64_t units = p.columns / PICTURE_UNIT + 1;
-    p.slices = p.rows == p.height ? (uint32_t)min_u64(units, p.width) : 1;
     return p;
 }
 
@@ -285,38 +275,10 @@ static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
     return n / parts * i + n % parts * i / parts;
 }
 
-uint64_t picture_units(const struct picture *p)
+void picture_values(const struct picture *p, uint64_t y, uint64_t *first, uint64_t *end)
 {
-    return (uint64_t)p->height * p->slices;
-}
-
-/* The pixels of a unit, which are [first, end) in row y. */
-struct slice {
-    uint32_t y, first, end;
-};
-
-static struct slice slice_of(const struct picture *p, uint64_t unit)
-{
-    uint32_t i = (uint32_t)(unit % p->slices);
-    return (struct slice){.y = (uint32_t)(unit / p->slices),
-                          .first = (uint32_t)part(p->width, i, p->slices),
-                          .end = (uint32_t)part(p->width, i + 1, p->slices)};
-}
-
-/* A long grid row may be divided into several slices. */
-void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end)
-{
-    struct slice s = slice_of(p, unit);
-    uint64_t row = part(p->rows, s.y, p->height) * p->columns;
-    if (p->slices == 1) {
-        *first = row;
-        *end = part(p->rows, s.y + 1, p->height) * p->columns;
-    } else {
-        *first = row + part(p->columns, s.first, p->width);
-        *end = row + part(p->columns, s.end, p->width);
-    }
-    *first = min_u64(*first, p->n);
-    *end = min_u64(*end, p->n);
+    *first = min_u64(p->n, part(p->rows, (uint32_t)y, p->height) * p->columns);
+    *end = min_u64(p->n, part(p->rows, (uint32_t)y + 1, p->height) * p->columns);
 }
 
 /* ---- values ---- */
@@ -327,63 +289,41 @@ struct sums {
     bool broken[PICTURE_MOST]; /* the block has a value that is not finite */
 };
 
-/* Add n values of one grid row, from column `at` on, advancing *x to their pixels. */
-static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
-                    const float *v, size_t n)
+/* Add n values to pixel x. */
+static void add_run(struct sums *s, uint32_t x, const float *v, size_t n)
 {
-    for (size_t i = 0; i < n;) {
-        while (part(p->columns, *x + 1, p->width) <= at + i)
-            ++*x;
-        size_t end = (size_t)min_u64(n, part(p->columns, *x + 1, p->width) - at);
-        double sum = 0;
-        s->n[*x] += end - i;
-        for (; i < end; i++)
-            if (isfinite(v[i]))
-                sum += (double)v[i] * (double)v[i];
-            else
-                s->broken[*x] = true;
-        s->squares[*x] += sum;
-    }
-}
-
-/* Return the number of values from `at` on that are decoded at once: whole grid rows, or as much of
- * a long row as fits. It makes the sums of a pixel independent of where a unit begins. */
-static uint64_t stretch(const struct picture *p, uint64_t at)
-{
-    if (p->columns <= PICTURE_ROOM)
-        return PICTURE_ROOM / p->columns * p->columns;
-    uint64_t column = at % p->columns;
-    return min_u64(PICTURE_ROOM - column % PICTURE_ROOM, p->columns - column);
-}
-
-/* Add n values from `at` on, in one grid row or several. */
-static void add_values(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
-                       const float *v, size_t n)
-{
-    uint64_t column = at % p->columns;
-    for (size_t i = 0, len; i < n; i += len, column = 0) {
-        len = (size_t)min_u64(n - i, p->columns - column);
-        *x = column ? *x : 0;
-        add_run(p, s, x, column, v + i, len);
-    }
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(v[i]))
+            sum += (double)v[i] * (double)v[i];
+        else
+            s->broken[x] = true;
+    s->n[x] += n;
+    s->squares[x] += sum;
 }
 
 void picture_pixels(const struct picture *p, const struct quant_type *type, bool big,
-                    const uint8_t *data, uint64_t unit, float *room, float *pixel)
+                    const uint8_t *data, uint64_t y, float *room, float *pixel)
 {
-    struct slice slice = slice_of(p, unit);
     struct sums s;
-    uint64_t at, end;
-    uint32_t x = slice.first;
+    uint64_t at, end, column = 0;
+    uint32_t x = 0;
     memset(&s, 0, sizeof(s));
-    picture_values(p, unit, &at, &end);
-    for (size_t n; at < end; at += n) {
-        n = (size_t)min_u64(stretch(p, at), end - at);
+    picture_values(p, y, &at, &end);
+    for (size_t n, i, run; at < end; at += n) {
+        n = (size_t)min_u64(PICTURE_ROOM, end - at);
         floats_read(type, big, data, at, n, room);
-        add_values(p, &s, &x, at, room, n);
+        for (i = 0; i < n; i += run) {
+            while (part(p->columns, x + 1, p->width) <= column)
+                x++;
+            run = (size_t)min_u64(n - i, part(p->columns, x + 1, p->width) - column);
+            add_run(&s, x, room + i, run);
+            column += run;
+            if (column == p->columns) /* the next row of the grid */
+                column = x = 0;
+        }
     }
-    pixel += (size_t)slice.y * p->width;
-    for (x = slice.first; x < slice.end; x++)
+    for (x = 0, pixel += y * p->width; x < p->width; x++)
         pixel[x] = s.broken[x] ? INFINITY
                    : s.n[x]    ? (float)sqrt(s.squares[x] / (double)s.n[x])
                                : NAN;

@@ -20,7 +20,7 @@ struct task {
     struct view view; /* owned references */
     uint32_t tensor;
     enum derived what;
-    const atomic_bool *stop; /* set to true to end the task early; may be NULL */
+    const atomic_bool *stop; /* set to true to end the task early */
     struct moments moments;  /* for DERIVED_MOMENTS and DERIVED_STATS */
     bool measured;           /* `moments` are already known */
     struct buf bytes;        /* owned: the result */
@@ -56,30 +56,23 @@ struct picture {
     uint64_t n;             /* number of values */
     uint64_t rows, columns; /* size of the grid; rows * columns >= n */
     uint32_t height, width; /* in pixels, at least 1 */
-    uint32_t slices;        /* units per row of pixels; several if the grid is wide */
 };
 
 struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t);
 /* Return the size of the file in bytes. */
 size_t picture_size(const struct picture *p);
 
-/*
- * A picture is computed in units, which may run in parallel. A unit is a row of pixels, or a slice
- * of a row if the row is long. It reads values [*first, *end), which are at most PICTURE_UNIT
- * values or slightly more than 1/1024 of all.
- */
-#define PICTURE_UNIT ((uint64_t)4 << 20)
-uint64_t picture_units(const struct picture *p);
-void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end);
+/* A row of pixels is a unit, and units may run in parallel. It reads values [*first, *end). */
+void picture_values(const struct picture *p, uint64_t y, uint64_t *first, uint64_t *end);
 
 /*
- * Compute a unit's pixels into pixel[height * width]: NaN for a block without values, INFINITY for
- * one with a value that is not finite. `data` is the tensor's first block; `room` has PICTURE_ROOM
- * floats. May run under map_guard().
+ * Compute a row of pixel[height * width]: NaN for a block without values, INFINITY for one with a
+ * value that is not finite. `data` is the tensor's first block; `room` has PICTURE_ROOM floats. May
+ * run under map_guard().
  */
 enum { PICTURE_ROOM = 4096 };
 void picture_pixels(const struct picture *p, const struct quant_type *type, bool big,
-                    const uint8_t *data, uint64_t unit, float *room, float *pixel);
+                    const uint8_t *data, uint64_t y, float *room, float *pixel);
 
 /* Write the file, given all pixels. */
 void picture_png(const struct picture *p, const float *pixel, struct buf *out);

@@ -144,7 +144,7 @@ struct job {
 
 struct work {
     struct lock *lock;
-    atomic_bool rests;  /* no job and no thread is left; told with pool_tell() */
+    atomic_bool rests;  /* no job and no thread is left; set by pool_tell() */
     atomic_bool ending; /* set with the lock held */
     /* Protected by the lock: */
     struct kept kept;
@@ -457,7 +457,7 @@ void work_stop(struct work *w)
     lock_drop(w->lock);
     while (work_interrupt(w, NULL))
         ;
-    pool_wait(&w->rests);
+    (void)pool_wait(&w->rests, NULL);
     lock_take(w->lock); /* the last thread has dropped it */
     lock_drop(w->lock);
 }

@@ -342,7 +342,7 @@ static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, 
     if (w->d->side[0]->g->fmt.big != w->d->side[1]->g->fmt.big && type && type->block_len)
         quant_swap(type, m->bytes[1], n / type->block_bytes);
     if (memcmp(m->bytes[0], m->bytes[1], n) != 0) {
-        LOCKED(&w->units.lock);
+        LOCKED(units_lock());
         w->d->of[c->pair].bytes = true;
     }
     return 0;
@@ -483,7 +483,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
     }
     for (uint64_t i = 0; i < c->n; i += CHUNK)
         add_chunk(&found, s, m->values, i, (size_t)min_u64(CHUNK, c->n - i), c->first + i);
-    LOCKED(&w->units.lock);
+    LOCKED(units_lock());
     add_distance(&w->d->of[c->pair], &found);
     return 0;
 }
@@ -513,7 +513,10 @@ static uint64_t next_piece(void *arg, uint64_t unit)
     while (unit < w->first[w->d->tensors.n]) {
         struct piece c = piece_at(w, unit);
         const struct pair *p = &w->d->tensors.of[c.pair];
-        if (!w->values && w->d->of[c.pair].bytes) {
+        lock_take(units_lock());
+        const bool known = !w->values && w->d->of[c.pair].bytes;
+        lock_drop(units_lock());
+        if (known) {
             unit = w->first[c.pair + 1];
             continue;
         }
@@ -533,7 +536,7 @@ static int compare_piece(void *arg, uint64_t unit, void *room)
     size_t side = 0;
     int r = w->values ? compare_values(w, &c, room, &side) : compare_bytes(w, &c, room, &side);
     if (r < 0) {
-        LOCKED(&w->units.lock);
+        LOCKED(units_lock());
         if (unit < w->bad) {
             w->bad = unit;
             w->side_of_bad = side;

@@ -127,7 +127,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
 #define U32 GGUF_U32, 0, 0
 #define I32 GGUF_I32, 0, 0
 #define F32 GGUF_F32, 0, 0
-#define COUNT GGUF_U32, 0, KEY_COUNT
+#define AMOUNT GGUF_U32, 0, KEY_COUNT
 #define COUNTS GGUF_U32, GGUF_I32, KEY_COUNT | KEY_PER_LAYER
 #define PATTERN GGUF_U32, GGUF_BOOL, KEY_PER_LAYER
 #define SIGN GGUF_U32, 0, KEY_SIGN
@@ -170,8 +170,8 @@ const struct key_row key_table[] = {
     {"general.sampling.temp", F32}, {"general.sampling.penalty_repeat", F32},
     {"general.sampling.mirostat_tau", F32}, {"general.sampling.mirostat_eta", F32},
     /* All architectures */
-    {"[arch].context_length", COUNT}, {"[arch].embedding_length", COUNT},
-    {"[arch].block_count", COUNT}, {"[arch].vocab_size", COUNT},
+    {"[arch].context_length", AMOUNT}, {"[arch].embedding_length", AMOUNT},
+    {"[arch].block_count", AMOUNT}, {"[arch].vocab_size", AMOUNT},
     {"[arch].feed_forward_length", COUNTS}, {"[arch].use_parallel_residual", BOOL},
     {"[arch].expert_weights_norm", BOOL}, {"[arch].swin_norm", BOOL},
     {"[arch].tensor_data_layout", STR}, {"[arch].expert_count", U32},
@@ -241,7 +241,7 @@ const struct key_row key_table[] = {
     {"[arch].attention.temperature_scale", F32}, {"[arch].attention.causal", BOOL},
     {"[arch].attention.use_norm", BOOL},
     /* Positional encoding */
-    {"[arch].rope.dimension_count", COUNT}, {"[arch].rope.dimension_count_swa", U32},
+    {"[arch].rope.dimension_count", AMOUNT}, {"[arch].rope.dimension_count_swa", U32},
     {"[arch].rope.scaling.original_context_length", U32}, {"[arch].rope.dimension_sections", I32S},
     {"[arch].rope.freq_base", F32}, {"[arch].rope.freq_base_swa", F32}, {"[arch].rope.scale", F32},
     {"[arch].rope.scale_linear", F32}, {"[arch].rope.scaling.factor", F32},
@@ -259,11 +259,11 @@ const struct key_row key_table[] = {
     {"[arch].convnext.embedding_length", U32}, {"[arch].convnext.block_count", U32},
     {"[arch].shortconv.l_cache", U32}, {"[arch].classifier.output_labels", STRS},
     /* Encoder and decoder (whisper) */
-    {"[arch].encoder.context_length", COUNT}, {"[arch].encoder.embedding_length", COUNT},
-    {"[arch].encoder.block_count", COUNT}, {"[arch].encoder.mels_count", COUNT},
-    {"[arch].encoder.attention.head_count", COUNT}, {"[arch].decoder.context_length", COUNT},
-    {"[arch].decoder.embedding_length", COUNT}, {"[arch].decoder.block_count", COUNT},
-    {"[arch].decoder.attention.head_count", COUNT},
+    {"[arch].encoder.context_length", AMOUNT}, {"[arch].encoder.embedding_length", AMOUNT},
+    {"[arch].encoder.block_count", AMOUNT}, {"[arch].encoder.mels_count", AMOUNT},
+    {"[arch].encoder.attention.head_count", AMOUNT}, {"[arch].decoder.context_length", AMOUNT},
+    {"[arch].decoder.embedding_length", AMOUNT}, {"[arch].decoder.block_count", AMOUNT},
+    {"[arch].decoder.attention.head_count", AMOUNT},
     /* Tokenizer. Writers spell one key "seperator"; the specification spells it "separator" */
     {"tokenizer.ggml.model", STR}, {"tokenizer.ggml.pre", STR}, {"tokenizer.ggml.tokens", STRS},
     {"tokenizer.ggml.merges", STRS}, {"tokenizer.ggml.added_tokens", STRS},

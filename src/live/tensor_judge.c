@@ -474,11 +474,11 @@ static int report_fault(const struct job *j, int code, const struct quant_fault 
 /* Add a piece, taking over the reference to the log. */
 static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
 {
-    lock_take(&j->units.lock);
+    lock_take(units_lock());
     int r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
     if (r == 0)
         j->piece[j->n++] = (struct tensor_piece){at, n, src, log};
-    lock_drop(&j->units.lock);
+    lock_drop(units_lock());
     if (r < 0)
         log_unref(log);
     return r;
@@ -666,7 +666,7 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
     }
     if (r == 0)
         return 0;
-    LOCKED(&j->units.lock);
+    LOCKED(units_lock());
     if (!j->why.code || unit < j->failed) {
         j->failed = unit;
         j->why = e;

@@ -504,14 +504,15 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
               uint64_t off, void *dst, size_t n)
 {
     const struct quant_type *type = gguf_type(&g->tensor[i]);
+    const unsigned width = width_of(f, type);
     uint64_t first, last;
-    quant_extent(type, width_of(f, type), off, n, &first, &last);
+    quant_extent(type, width, off, n, &first, &last);
     uint8_t *room;
     const uint8_t *data;
     int r = store_bytes(s, i, first, last, g->tensor[i].nbytes, &room, &data);
     if (r < 0)
         return r;
-    off -= first / type->block_bytes * type->block_len * width_of(f, type);
+    off -= first / type->block_bytes * type->block_len * width;
     struct decode d = {f, type, g->fmt.big, data, off, n, dst};
     r = map_guard(decode, &d);
     free(room);

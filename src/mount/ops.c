@@ -74,7 +74,7 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
  * both. */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
 {
-    bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
+    bool cacheable = f->cacheable, keep = tree_cached_right(f);
     struct handle *h = handle_open(&m->handles, f, NULL, writes);
     if (!h)
         return -ENOMEM;
@@ -264,8 +264,7 @@ static void on_interrupt(fuse_req_t req, void *tree)
     tree_interrupt(tree, req);
 }
 
-/* Read a file for which tree_waits() is true, and reply now or when its content has been
- * computed. */
+/* Read a computed file, and reply now or when its content has been computed. */
 static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size)
 {
     struct parked *p = park(req, f);
@@ -463,7 +462,7 @@ static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t 
 void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     struct reply answer;
-    if (tree_waits(h->file)) {
+    if (h->file->computed) {
         answer_computed(h->file, req, off, size);
         return;
     }
@@ -901,7 +900,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n
 {
     struct tree_file *f = file_of(fi);
     (void)ino;
-    if (tree_converts(f)) {
+    if (f->converts) {
         struct parked *p = park(req, f);
         if (!p)
             return;

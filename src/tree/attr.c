@@ -49,19 +49,12 @@ static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
     return (mode & 0700) | (group & named) << 3 | (mode & named);
 }
 
-/* Return the bits of a file given by descriptor or, if not NULL, by path. If the file has no ACL,
- * they are those of the mode. */
-static mode_t bits_of(int fd, const char *path, mode_t mode)
+/* Return the bits of a file. If it has no ACL, they are those of the mode. */
+static mode_t bits_of(const char *path, mode_t mode)
 {
-    uint8_t *acl = malloc(ACL_LARGEST);
-    if (!acl)
-        return mode & 0700;
-    char by_fd[64]; /* attributes cannot be read from an O_PATH descriptor itself */
-    (void)snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
-    ssize_t n = getxattr(path ? path : by_fd, ACL_NAME, acl, ACL_LARGEST);
-    mode_t bits = n > 0 ? acl_bits(acl, (size_t)n, mode) : mode & 0777;
-    free(acl);
-    return bits;
+    uint8_t acl[ACL_LARGEST];
+    const ssize_t n = getxattr(path, ACL_NAME, acl, sizeof(acl));
+    return n > 0 ? acl_bits(acl, (size_t)n, mode) : mode & 0777;
 }
 
 static mode_t everyone(mode_t bits)
@@ -84,20 +77,16 @@ struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self
     return (struct grant){self, a->gid, (all | known) << 6 | all << 3 | all};
 }
 
-/* Returns true if the directory named by the first n bytes is `base` or leads to it. */
-static bool leads_to(const char *folder, size_t n, const char *base)
+/* Return the slash after the next directory above a real path, skipping those that are `base` or
+ * lead to it (the root always does). Returns NULL if there are no more. */
+static char *next_folder(char *real, char *slash, const char *base)
 {
-    return strncmp(folder, base, n) == 0 && (base[n] == '/' || base[n] == '\0');
-}
-
-/* Return the slash after the next directory above a real path, skipping those that lead to base
- * (the root always does). Returns NULL if there are no more. */
-static char *next_folder(const char *real, const char *slash, const char *base)
-{
-    do
+    size_t n;
+    do {
         slash = strchr(slash + 1, '/');
-    while (slash && leads_to(real, (size_t)(slash - real), base));
-    return (char *)slash;
+        n = slash ? (size_t)(slash - real) : 0;
+    } while (slash && strncmp(real, base, n) == 0 && (base[n] == '/' || base[n] == '\0'));
+    return slash;
 }
 
 /*
@@ -110,7 +99,7 @@ static void add_folder(struct grant *way, const char *path, const struct stat *f
     struct stat st;
     struct grant g = {file->st_uid, file->st_gid, 0700};
     if (stat(path, &st) == 0) {
-        mode_t x = bits_of(-1, path, st.st_mode) & 0111;
+        mode_t x = bits_of(path, st.st_mode) & 0111;
         g = (struct grant){st.st_uid, st.st_gid, x | x << 1 | x << 2};
     }
     *way = grant_both(way, &g, geteuid(), ALL);
@@ -135,7 +124,9 @@ static struct grant grant_of_way(const char *real, const char *base, const struc
 
 static struct grant grant_of(int fd, const struct stat *st, const struct grant *way, mode_t known)
 {
-    const struct grant g = {st->st_uid, st->st_gid, bits_of(fd, NULL, st->st_mode)};
+    char path[64]; /* attributes cannot be read from an O_PATH descriptor itself */
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const struct grant g = {st->st_uid, st->st_gid, bits_of(path, st->st_mode)};
     return grant_both(&g, way, geteuid(), known);
 }
 
@@ -152,13 +143,6 @@ static mode_t known_of(const struct rights *r, size_t i)
     return i == 0 && r->writable ? READ | WRITE : READ;
 }
 
-static void note(struct rights *r, size_t i, int fd, const struct stat *st)
-{
-    struct right *x = &r->of[i];
-    x->id = (struct right_id){st->st_dev, st->st_ino, st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
-    x->shown = grant_of(fd, st, &x->way, known_of(r, i));
-}
-
 int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable)
 {
     struct stat st, there = {0};
@@ -171,8 +155,9 @@ int rights_add(struct rights *r, int fd, const char *path, const char *base, boo
     (void)stat(path, &there);
     const bool same = there.st_dev == st.st_dev && there.st_ino == st.st_ino;
     r->writable |= writable;
-    r->of[r->n].way = grant_of_way(same ? real : NULL, base, &st);
-    note(r, r->n++, fd, &st);
+    struct right *x = &r->of[r->n];
+    *x = (struct right){.st = st, .way = grant_of_way(same ? real : NULL, base, &st)};
+    x->shown = grant_of(fd, &st, &x->way, known_of(r, r->n++));
     free(real);
     return 0;
 }
@@ -200,14 +185,12 @@ void rights_settle(struct rights *r)
 
 /* ---- the current rights ---- */
 
-/* Returns true if the file was not changed or no longer has a name; its rights are then the same as
- * before. */
-static bool is_as_before(const struct right *was, int fd, struct stat *st)
+/* Returns true if the file has a name and was changed. */
+static bool has_changed(const struct right *was, int fd, struct stat *st)
 {
-    if (fstat(fd, st) < 0 || st->st_nlink == 0)
-        return true;
-    const struct right_id now = {st->st_dev, st->st_ino, st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
-    return memcmp(&was->id, &now, sizeof(now)) == 0;
+    return fstat(fd, st) == 0 && st->st_nlink > 0 &&
+           (st->st_ino != was->st.st_ino || st->st_ctim.tv_sec != was->st.st_ctim.tv_sec ||
+            st->st_ctim.tv_nsec != was->st.st_ctim.tv_nsec);
 }
 
 bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
@@ -217,14 +200,15 @@ bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), c
     const uint64_t before = r->hash;
     bool changed = false;
     for (size_t i = 0; i < r->n; i++) {
+        struct right *x = &r->of[i];
         const int file = fd(arg, (uint32_t)i);
-        if (is_as_before(&r->of[i], file, &st))
+        if (!has_changed(x, file, &st))
             continue;
-        struct rights one = {
-            .of = &(struct right){.way = r->of[i].way}, .n = 1, .writable = i == 0 && r->writable};
-        note(&one, 0, file, &st); /* this accesses the disk */
+        const struct grant shown =
+            grant_of(file, &st, &x->way, known_of(r, i)); /* accesses the disk */
         LOCKED(lock);
-        r->of[i] = one.of[0];
+        x->st = st;
+        x->shown = shown;
         changed = true;
     }
     if (!changed)
@@ -234,19 +218,13 @@ bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), c
     return r->hash != before;
 }
 
-void rights_free(struct rights *r)
-{
-    free(r->of);
-    *r = RIGHTS_INIT;
-}
-
 /* ---- attributes ---- */
 
 /* The preferred read size, which is the most that the kernel requests at once. */
 #define IO_SIZE (128 << 10)
 
 /* Compute the size of a node. A rendered row at the root is measured once per snapshot, except for
- * the state of the mount. Returns 0 or -errno. */
+ * the state of the mount. */
 static int node_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     *ret = 0;
@@ -287,19 +265,20 @@ static nlink_t node_links(const struct tree *t, const struct snapshot *g, const 
     return 2 + (node_is_folder(n, ROOT_TENSORS) ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
-/* Return the rights of the files behind a node. *writes gets the bits for writing tensors/. */
-static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n,
-                               mode_t *writes)
+/* Return the rights of the files behind a node. */
+static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n)
 {
     const struct rights *r = &t->rights;
     uint32_t shard = 0;
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
         shard = v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))].shard;
     LOCKED(&t->newest.lock);
-    *writes = r->of[0].shown.bits & 0222;
-    return n->kind == NODE_WHOLE             ? r->all
-           : node_is_folder(n, ROOT_TENSORS) ? r->names
-                                             : r->of[shard].shown;
+    struct grant ret = n->kind == NODE_WHOLE             ? r->all
+                       : node_is_folder(n, ROOT_TENSORS) ? r->names
+                                                         : r->of[shard].shown;
+    if (node_is_folder(n, ROOT_TENSORS))
+        ret.bits |= r->of[0].shown.bits & 0222;
+    return ret;
 }
 
 /*
@@ -308,15 +287,12 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
  * nodes have read bits. A user who may read a directory may enter it; more users may enter tensors/
  * than may read it.
  */
-static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writes,
-                        const struct node *n)
+static mode_t node_mode(const struct tree *t, const struct grant *g, const struct node *n)
 {
-    bool editable = n->kind == NODE_KEY || node_is_folder(n, ROOT_METADATA) ||
-                    (t->opt.tensors && tensors_in(n));
-    mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
-    mode_t mode = from & (editable ? 0666 : 0444);
-    if (editable && node_is_folder(n, ROOT_TENSORS) && !t->opt.set_umask)
-        mode |= writes;
+    const bool editable = n->kind == NODE_KEY || node_is_folder(n, ROOT_METADATA) ||
+                          (t->opt.tensors && tensors_in(n));
+    const mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
+    const mode_t mode = from & (editable ? 0666 : 0444);
     if (!node_is_dir(n))
         return S_IFREG | mode;
     if (node_is_folder(n, ROOT_TENSORS) && !t->opt.set_umask)
@@ -324,28 +300,23 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writ
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
-/*
- * Return the modification time of a node. A key's time changes only when that key is written. The
- * times of views of the whole, and of other nodes that may differ between snapshots, change with
- * each snapshot.
- */
+/* A key's time changes only when that key is written. The times of nodes that may differ between
+ * snapshots change with each. */
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
 {
     if (a->mtime.tv_sec)
         return a->mtime;
-    bool editable = n->kind == NODE_DIR && (n->row == ROOT_METADATA || t->opt.tensors);
-    if (editable)
+    if (n->kind == NODE_DIR && (n->row == ROOT_METADATA || t->opt.tensors))
         return newest_changed(&t->newest);
     return node_has(n, ROW_WHOLE | ROW_MOVES) ? v->snap->mtime : t->st.st_mtim;
 }
 
 /*
  * Returns true if the name keeps its node. In a writable tree names may change their meaning,
- * except for tensors' directories, their contents, and the root. The kernel requests the attributes
- * of each directory on a path that is not fixed. If tensors can be edited, their directories change
- * only at the kernel's own request; but a name in such a directory may mean another node at any
- * time.
+ * except for tensors' directories, their contents, and the root. If tensors can be edited, their
+ * directories change only at the kernel's own request, but a name in one may mean another node at
+ * any time.
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
@@ -357,23 +328,17 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !node_has(n, ROW_MOVES);
 }
 
-/*
- * Returns true if attributes last only a second. This holds for directories of tensors that can be
- * edited, because the kernel does not see that a write changes one; and for the directories on
- * every path, because the rights of the file are checked when the kernel requests their attributes
- * (tree_look()).
- */
+/* Returns true if attributes last only a second: those of tensors that can be edited, because the
+ * kernel does not see that a write changes one; and those of the directories on every path, at which
+ * the rights of the file are checked (tree_look()). */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
     bool top = n->kind == NODE_ROOT || n->kind == NODE_DIR;
     return tensors_has(t, n) || (top && node_fixed(t, n));
 }
 
-/*
- * Returns true if attributes last as long as the node, or as long as those of its directory. A view
- * of the whole has a node for each snapshot or state. If attributes do not last, the kernel
- * requests them at each read(2).
- */
+/* Returns true if attributes last as long as the node, or as those of its directory. Otherwise the
+ * kernel requests them at each read(2). */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {
     if (node_steady(t, n))
@@ -382,13 +347,13 @@ static bool node_lasting(const struct tree *t, const struct node *n)
            (n->kind == NODE_TENSOR_FILE && !node_has(n, ROW_MOVES));
 }
 
-void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
-                   const struct live_attr *a, struct tree_entry *ret)
+/* Get the entry of any node, whose facts are in `a`. */
+static void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
+                          const struct live_attr *a, struct tree_entry *ret)
 {
     assert(a->size <= INT64_MAX); /* ensured by GGUF_MAX_ELEMENTS */
     struct timespec mtime = node_mtime(t, v, n, a);
-    mode_t writes;
-    const struct grant g = node_grant(t, v, n, &writes);
+    const struct grant g = node_grant(t, v, n);
     *ret =
         (struct tree_entry){.node = n->kind == NODE_KEY ? ino_key(t->keys + n->number) : ino_of(n),
                             .fixed = node_fixed(t, n),
@@ -396,7 +361,7 @@ void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                             .steady = node_steady(t, n)};
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_KEY ? ino_key(t->keys + a->ino) : node_inode(v->snap, n),
-        .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, writes, n),
+        .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, n),
         .st_nlink = node_links(t, v->snap, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,
         .st_gid = t->opt.set_gid ? t->opt.gid : g.gid,

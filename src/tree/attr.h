@@ -3,11 +3,7 @@
 #ifndef TREE_ATTR_H
 #define TREE_ATTR_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/lock.h"
 #include "tree/tree.h"
@@ -17,21 +13,20 @@ struct tree_file;
 /*
  * ---- access rights ----
  *
- * The access rights of the files in the tree are an owner, group and mode that grant no more
- * than the files of the model do. The kernel enforces them (default_permissions).
+ * The files in the tree have an owner, group and mode that grant no more than the files of the model
+ * do. The kernel enforces them (default_permissions).
  *
- *     struct rights r = RIGHTS_INIT;
+ *     struct rights r = {0};
  *     r = rights_add(&r, fd, path, base, writable);     for each file of the model, in order
  *     rights_settle(&r);
  *     ... r.of[i].shown, r.all, r.names ...
  *     if (rights_again(&r, fd, arg, &lock)) ...           the files have others by now
- *     rights_free(&r);
+ *     free(r.of);
  *
- * Nodes made from one file have that file's owner, group and bits. Nodes made from several files
- * with one owner and group have these, and a class of callers has a bit if every file grants it. If
- * owners or groups differ, the daemon's user is the owner, and other classes get only what every
- * file grants to everyone. Named users and groups in an ACL count as classes that anybody but the
- * owner may be in.
+ * Nodes made from several files with one owner and group have these, and a class of callers has a
+ * bit if every file grants it. If owners or groups differ, the daemon's user is the owner, and other
+ * classes get only what every file grants to everyone. Named users and groups in an ACL count as
+ * classes that anybody but the owner may be in.
  *
  * A file reached by a link grants nothing to callers who could not search the directories that
  * really contain it. Directories that also lead to the link are skipped, because a mount shows the
@@ -44,21 +39,14 @@ struct tree_file;
 struct grant {
     uid_t uid;
     gid_t gid;
-    /* bits in 0777; for a directory, each class that may search it has all three bits, any other
-     * none */
-    mode_t bits;
-};
-
-/* Identifies a state of a file; it differs if the file's rights may have changed. */
-struct right_id {
-    uint64_t dev, ino;
-    int64_t ctime, ctime_nsec;
+    mode_t
+        bits; /* for a directory, each class that may search it has all three bits, others none */
 };
 
 /* A file of the model. */
 struct right {
-    struct right_id id;
-    struct grant way; /* rights that the directories on the way to it grant */
+    struct stat st;   /* identifies its state, which differs if its rights may have changed */
+    struct grant way; /* granted by the directories on the way to it */
     /* rights of the nodes made from it alone: its tensors; for the first file, also the root and
      * the keys */
     struct grant shown;
@@ -75,8 +63,6 @@ struct rights {
     bool writable; /* the first file can be written */
 };
 
-#define RIGHTS_INIT ((struct rights){0})
-
 /* Return the rights that two files grant together. `self` is the daemon's user, to which both grant
  * at least `known`, a set of bits in 07. */
 struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
@@ -92,11 +78,10 @@ struct grant grant_of_real(int fd, const struct stat *st, const char *real, cons
 int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable);
 /* Compute the rights that nodes show. */
 void rights_settle(struct rights *r);
-/* Compute these rights again for the present files: fd() returns a descriptor for each file, or -1.
- * Directories are not checked again. Returns true if the result has changed. */
+/* Compute these rights again for the present files, whose descriptors fd() returns. Directories are
+ * not checked again. Returns true if the result has changed. */
 bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
                   struct lock *lock);
-void rights_free(struct rights *r);
 
 /* ---- attributes ---- */
 
@@ -111,11 +96,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 
 /* Get the entry of a node that is not a key. Measures views of the whole. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
-/* Get the entry of any node, whose facts are in `a`. */
-void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
-                   const struct live_attr *a, struct tree_entry *ret);
-/* Get the entry of a file in metadata/, whether or not the model can be edited; f is an open file of
- * the key, or NULL. */
+/* Get the entry of a file in metadata/; f is an open file of the key, or NULL. */
 void key_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
 int key_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret);
 /* Set only the numbers and the type, which is enough for a plain listing. */

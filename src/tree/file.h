@@ -37,16 +37,15 @@ struct tree_file {
     int fd;            /* owned; for a file outside any tree; otherwise -1 */
     struct node node;
     const struct row *row; /* NULL for files in metadata/ */
-    bool cacheable;
-    /* The content of a rendered file, which is rendered at open and does not change afterwards. A
-     * whole-model view keeps its snapshot; each read takes tensor data from the newest store. */
+    bool cacheable;        /* the kernel may cache it */
+    /* The content of a rendered file, which is rendered at open. */
     struct buf text;
     struct held *held; /* from tree_hold_view() */
     /* for NODE_WHOLE: reference to the image that the file is read from, if any */
     struct image *image;
     struct live_file *live; /* for a key or helper in a writable tree */
     struct live_view *view; /* for a tensor's view that is being written (tensors.h) */
-    bool converts;          /* a write to it may take long */
+    bool converts;          /* a write may take long; it then waits, and a signal may end it */
     bool cold;              /* the kernel's pages of the file, if any, are wrong */
     bool cut;               /* the model's file was known to be truncated at the open */
     uint64_t size;          /* size of a piecewise file (files.h), including its head in `text` */
@@ -55,36 +54,22 @@ struct tree_file {
     bool computed;
 };
 
-/* Open a file with the flags of open(2). If its content is that of a snapshot, the file keeps this
- * snapshot. */
+/* Open a file with the flags of open(2). */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
 /* Make a file without content, of which only the node is known. It can be truncated; release it
  * with tree_release(). t may be NULL. Returns NULL without memory. */
 struct tree_file *tree_file_new(struct tree *t, uint64_t node);
 int tree_release(struct tree_file *f);
-/* Returns true if the kernel may cache this file. */
-static inline bool tree_cacheable(const struct tree_file *f)
-{
-    return f->cacheable;
-}
-/*
- * Returns true if the kernel's cached pages of the file are right. They may be wrong after the
- * model's file was truncated: the page in which it now ends may have been read at that very moment,
- * with zeros past the end.
- */
+/* Returns true if the kernel's cached pages of the file are right. When the model's file was
+ * truncated, the page in which it now ends may have been read at that very moment, with zeros. */
 bool tree_cached_right(const struct tree_file *f);
 /* Returns true if reads of this file decode, so that reading ahead of the program pays; false once
  * the file is being written. */
 bool tree_ahead(const struct tree_file *f);
-/* Returns true if a read may have to wait for a result. */
-static inline bool tree_waits(const struct tree_file *f)
-{
-    return f->computed;
-}
 /*
  * Read n bytes at `off`, or fewer at the end of the file. The caller provides `r->scratch`, and the
  * rest of *r is zero; the answer is valid until scratch is reused, tree_reply_done() is called or
- * the file is released. Returns 0, -EIO or -ENOMEM. If tree_waits(), the caller also provides
+ * the file is released. Returns 0, -EIO or -ENOMEM. If the file is `computed`, the caller also provides
  * r->wait, and the result may be LIVE_PARKED: done() is called when the results are computed; then
  * read again.
  */
@@ -96,13 +81,8 @@ extern const struct file_ops file_draft;
 /* Read from a rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 
-/* Write to a file. w may be NULL unless tree_converts(). */
+/* Write to a file. w may be NULL unless it `converts`. */
 int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, struct live_wait *w);
-/* Returns true if a write may take long; it then waits, and a signal may end it. */
-static inline bool tree_converts(const struct tree_file *f)
-{
-    return f->converts;
-}
 /* Handle fallocate(2), which affects only the size. May return -EOPNOTSUPP. */
 int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n);
 int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w);

@@ -93,7 +93,7 @@ static uint64_t tensor_size(const struct about *a)
 
 static int tensor_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
-    if (!a->row->form || !form_decodes(a->row->form, a->v->snap->gguf, a->t))
+    if (!a->decodes)
         return reply_stored(a, off, n, r);
     return form_read(a->row->form, a->v->snap->gguf, a->v->store,
                      snapshot_tensor_no(a->v->snap, a->t), off, reply_room(r, n), n);

@@ -2,13 +2,11 @@
 /*
  * The table of virtual files at the root and in each tensor's directory.
  *
- * A row is either rendered (`text` writes the whole file; it is written at open) or answered
- * piecewise (`size` and `read`, for contents that may be large). Node number, lookup, listing and
- * attributes follow from the row, so adding a file means adding a row here; nothing above this
- * layer changes. Rows are numbered by their place in their table, which must not change, because
- * node numbers contain it.
- *
- * Rows are constant, and their functions may run in any thread.
+ * A row is either rendered (`text` writes the whole file, at open) or answered piecewise (`size` and
+ * `read`, for contents that may be large). Node number, lookup, listing and attributes follow from
+ * the row, so adding a file means adding a row here. Rows are numbered by their place in their
+ * table, which must not change, because node numbers contain it. Functions of rows may run in any
+ * thread.
  */
 #ifndef TREE_FILES_H
 #define TREE_FILES_H
@@ -66,6 +64,7 @@ struct about {
     const struct view *v;
     const struct row *row;
     const struct gguf_tensor *t; /* NULL for a row at the root */
+    bool decodes;                /* for `read`: files_decodes() */
 };
 
 struct row {
@@ -76,8 +75,8 @@ struct row {
     const struct form *form; /* for value views; NULL: bytes as stored */
     enum derived what;       /* for computed files */
     enum safetensors_as as;  /* for ROW_SAFETENSORS */
-    /* Writes the whole file. For a piecewise file, writes its beginning, which `size` includes and
-     * after which `read` begins. May be NULL. */
+    /* Writes the whole file, or the beginning of a piecewise one, which `size` includes and after
+     * which `read` begins. May be NULL. */
     void (*text)(const struct about *a, struct buf *out);
     /* For a piecewise file: `size` returns the size in bytes (UINT64_MAX: no memory to measure it),
      * and `read` reads bytes [off, off + n), within the size, into the reply. */
@@ -119,7 +118,7 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
 /*
  * ---- node numbers ----
  *
- * Node numbers, by which the kernel names files. They are computed, not stored in a table:
+ * The kernel names files by node numbers. They are computed, not stored in a table:
  *
  *     slot << 39 | object << 7 | row << 2 | kind
  *
@@ -128,7 +127,8 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * object:
  *
  *     0   a state of the model: a view of the model has a node for each (number of the snapshot).
- *         `info`, which also shows the state of the mount (history.h), counts its own numbers.
+ *         `info`, which also shows the state of the mount, counts its own numbers: what a program
+ *         opens is as long as stat(2) said.
  *     1   always 0: the root, and with a row a directory at the root
  *     2   a tensor: its directory
  *     3   a metadata key: its file
@@ -137,10 +137,10 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * been used and the kernel has forgotten the oldest.
  *
  * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for
- * views of the whole, whose st_ino is that of a directory at the root with their row and is the
- * same in each state. To the kernel each state is a new file, so that the pages and attributes of
- * one node never change; to people it is the same file. st_ino stays below 2^32 in a mount of one
- * model with fewer than 2^25 tensors and keys, for programs whose ino_t has 32 bits.
+ * views of the whole, whose st_ino is that of a directory at the root with their row. To the kernel
+ * each state is a new file, so that the pages of one node never change; to people it is the same
+ * file. st_ino stays below 2^32 in a mount of one model with fewer than 2^25 tensors and keys, for
+ * programs whose ino_t has 32 bits.
  */
 
 /* Each kind is a number times 2, plus 1 if it has a row. */
@@ -204,8 +204,7 @@ static inline uint64_t ino_whole(uint32_t number, uint32_t row)
     return ino_make(INO_WHOLE, number, 1 + row);
 }
 
-/* Make a number in the mount from a slot and a local number. The next two functions do the
- * reverse. */
+/* Make a number in the mount from a slot and a local number. */
 static inline uint64_t ino_in_slot(uint32_t slot, uint64_t local)
 {
     return (uint64_t)slot << INO_LOCAL_BITS | local;

@@ -59,7 +59,7 @@ bool node_has(const struct node *n, unsigned flags)
 
 struct about node_about(const struct view *v, const struct node *n)
 {
-    return (struct about){v, node_row(n), node_tensor(v->snap, n)};
+    return (struct about){.v = v, .row = node_row(n), .t = node_tensor(v->snap, n)};
 }
 
 bool node_is_dir(const struct node *n)

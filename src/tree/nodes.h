@@ -24,19 +24,18 @@ enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
  * lacks it. */
 struct held {
     struct link link;
-    uint64_t key; /* result of held_key() in nodes.c */
-    /* for a view of the whole: a reference to its snapshot; for a tensor: NULL */
-    struct snapshot *snap;
+    uint64_t key; /* held_key() */
+    unsigned opens;
+    struct view kept; /* read by open files if the newest state lacks their content; else empty */
     char *state;      /* owned: text of the state of the mount, if the node shows it */
-    uint64_t lookups; /* for a view of the whole: number of the kernel's references */
-    unsigned opens;   /* number of open files */
-    /* for a tensor: rows of views opened for writing, so that files may show a draft */
+    /* For a view of the whole: a reference to its snapshot (for a tensor NULL), and the number of the
+     * kernel's references. */
+    struct snapshot *snap;
+    uint64_t lookups;
+    /* For a tensor: rows of views opened for writing, so that files may show a draft; and rows that a
+     * lookup has shown with this older node because they were being written. */
     _Atomic uint32_t written;
-    /* for a tensor: rows that a lookup has shown with this older node because they were being
-     * written */
     uint32_t looked;
-    /* the view that open files are read from if the newest state lacks their content; else empty */
-    struct view kept;
 };
 
 struct tree {
@@ -44,8 +43,7 @@ struct tree {
     /* the model's file, or the first one; while the model is edited, that of `live` */
     struct model_file model;
     struct edit_file opened; /* the state of that file when it was opened; do not use its fd */
-    /* Owned: the same for each other file of a split model, indexed from 1. The number of files
-     * that follows includes the first. */
+    /* Owned: the same for the other files of a split model, from 1 to n_others - 1. */
     struct edit_file *others;
     size_t n_others;
     struct shards shards; /* if the model is split */
@@ -63,11 +61,9 @@ struct tree {
     struct newest newest;
     struct work *work; /* owned: computes and keeps results for tensors */
     struct live *meta; /* owned: the content of metadata/, whether or not the model is edited */
-    /* Equal to `meta` once editing has begun. NULL: the tree is read-only, or its first edit has
-     * not come yet. If this is NULL after a view was taken, that view is of the first snapshot. */
-    _Atomic(struct live *) live;
-    atomic_bool rests; /* no thread begins to edit (begin_alone()) */
-    bool locked;       /* the model's file is open for writing and locked */
+    _Atomic(struct live *) live; /* equal to `meta` once editing has begun; until then NULL */
+    atomic_bool rests;           /* no thread begins to edit (begin_alone()) */
+    bool locked;                 /* the model's file is open for writing and locked */
     /* why editing could not begin; protected by the lock of `newest` */
     char refusal[512];
     struct buf notes; /* notes from a previous tree that live_recall() did not take; same lock */
@@ -123,16 +119,16 @@ bool node_is_dir(const struct node *n);
  * -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 /*
- * Get the view for a file being opened. *held may become NULL; release it with tree_let_go(). From
- * then on the file is read from tree_held_view(), which returns the file's own snapshot for a view
- * of the whole, and for a tensor the newest one that has this version of it. `file`, which may be
- * NULL, becomes the view's `file`.
+ * Get the view for a file being opened. *held may become NULL; release it with tree_let_go(). The
+ * file is then read from tree_held_view(): from its own snapshot if it is a view of the whole, else
+ * from the newest one that has this version of the tensor. `file` (or NULL) becomes the view's
+ * `file`.
  */
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held **h);
 /* Record that a lookup has shown a draft with this node, which is not the newest. The second
- * function returns whether that has happened since it was last called. */
+ * function returns whether that happened since its last call. */
 void node_looked(struct tree *t, const struct node *n);
 bool node_was_looked(struct tree *t, struct held *h, uint32_t row);
 /* Record that a view was opened for writing: open files of this node now show the bytes written. */

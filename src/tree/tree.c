@@ -241,7 +241,7 @@ static int begin(struct tree *t, struct err *e)
 void begin_alone(struct tree *t)
 {
     while (!atomic_exchange(&t->rests, false))
-        pool_wait(&t->rests);
+        (void)pool_wait(&t->rests, NULL);
 }
 
 int begin_editing(struct tree *t)
@@ -464,7 +464,7 @@ void tree_close(struct tree *t)
         (void)close(t->others[i].dir);
     free(t->others);
     shards_free(&t->shards);
-    rights_free(&t->rights);
+    free(t->rights.of);
     buf_free(&t->notes);
     model_free(&t->model);
     free(t);

@@ -34,19 +34,13 @@ struct tree_options {
     bool tensors;                  /* also edit tensors */
     const struct imatrix *imatrix; /* as in struct live_options */
     bool late; /* take the writer's lock and apply a journal only at the first edit */
-    /*
-     * Called before the model, `name` in the directory `dir`, is opened, and again if its lock was
-     * refused (busy), to wait for a process that is about to release the lock. Returns true to open
-     * the model or try again, or false if the process keeps the lock and *why names it. May be
-     * NULL.
-     */
+    /* Called before the model, `name` in the directory `dir`, is opened, and again if its lock was
+     * refused (busy), to wait for a process that is about to release the lock. Returns false if the
+     * process keeps the lock and *why names it. May be NULL. */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
-    /*
-     * Called when a first edit was refused the lock of this file, to close the tree of this process
-     * that holds it. Returns true to try again, or false if that did not help; *why may then give
-     * the reason. May be NULL.
-     */
+    /* Called when a first edit was refused the lock of this file, to close the tree of this process
+     * that holds it. Returns true to try again; otherwise *why may give the reason. May be NULL. */
     bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
     void *refused_arg;
     /* left by a tree that had the same files open, or NULL; not owned */
@@ -72,18 +66,16 @@ struct tree_entry {
     bool slow;    /* the name's meaning may also be shown a second late */
 };
 
-/* Open the model at `path` (symbolic links are followed). The thread that writes, which all trees
- * share, is started at the first edit; a process may fork before that. */
+/* Open the model at `path` (symbolic links are followed). A process may fork before the first edit,
+ * which starts threads. */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
 /* Start writing pending edits, so that many trees can be passed to tree_finish() one after another.
  * No edit may follow. */
 void tree_hurry(struct tree *t);
 /* Write pending edits. Returns 0, or -errno if an edit was lost (the reason is logged). */
 int tree_finish(struct tree *t);
-/*
- * Call before releasing the handles that programs may still have open after a signal or a forced
- * unmount: drops anything that no flush, fsync or release has judged, so that the old values stay.
- */
+/* Call before releasing the handles that programs still have open after a signal or a forced unmount:
+ * drops anything that no flush, fsync or release has judged. */
 void tree_abandon(struct tree *t);
 /* Append a line for each edit that did not reach the file, and for each file that was dropped
  * because it is not a key. Call after tree_finish(). */
@@ -95,9 +87,8 @@ void tree_close(struct tree *t);
 /*
  * For a mount of many models, which closes an unused tree and opens it again when needed.
  * tree_idle() returns true if nothing is open and closing the tree would lose nothing except, if
- * `helpers` allows it, helpers in metadata/ and beside views. tree_identity() returns a number that
- * changes when a file of the model does. tree_leave() returns the facts that the next tree for the
- * same files needs so that no node number changes its meaning.
+ * `helpers` allows it, helpers in metadata/ and beside views. tree_leave() returns what the next
+ * tree for the same files needs so that no node number changes its meaning.
  */
 bool tree_idle(struct tree *t, bool helpers);
 struct tree_left {
@@ -116,8 +107,9 @@ void tree_notes(struct tree *t, struct buf *notes);
 void tree_recall(struct tree *t, struct buf *notes);
 /* Returns true if this file is being edited, so that the tree holds the writer's lock. */
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
-/* Returns true if another program changed the model's file. Accesses the disk. */
+/* Returns true if another program changed a file of the model. Accesses the disk. */
 bool tree_changed(struct tree *t);
+/* Return a number that changes when a file of the model does. */
 uint64_t tree_identity(const struct tree *t);
 /* Add one more open file of the model, in order, to the identity computed so far (at first 0), and
  * return the result. */

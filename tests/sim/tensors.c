@@ -335,7 +335,7 @@ static int write_some(struct program *p, struct tree_file *f, uint64_t off, cons
                       size_t n)
 {
     struct live_wait *w = kernel_begin(p);
-    return kernel_end(p, tree_write(f, off, bytes, n, tree_converts(f) ? w : NULL));
+    return kernel_end(p, tree_write(f, off, bytes, n, f->converts ? w : NULL));
 }
 
 static int write_all(struct program *p, struct tree_file *f, const uint8_t *bytes, size_t n)

@@ -631,7 +631,7 @@ static bool has(const struct nodes *x, uint64_t node)
 static uint64_t look_later(struct tree *t)
 {
     later += 2;
-    t->rights.of[0].id.ctime--;
+    t->rights.of[0].st.st_ctim.tv_sec--;
     return tree_look(t);
 }
 

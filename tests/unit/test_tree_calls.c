@@ -235,7 +235,7 @@ static void test_ignored(void)
     for (size_t i = 0; i < 2; i++) {
         f = NULL;
         CU_ASSERT_EQUAL(tree_open_file(t, e.node, flags[i], &f), 0);
-        CU_ASSERT_FALSE(tree_cacheable(f));
+        CU_ASSERT_FALSE(f->cacheable);
         if (flags[i] == O_WRONLY)
             CU_ASSERT_EQUAL(tree_write(f, 0, "x", 1, tree_wait(&w)), 0);
         CU_ASSERT_EQUAL(tree_release(f), 0);
@@ -260,6 +260,9 @@ static void test_names(void)
     CU_ASSERT_EQUAL(tree_unlink(t, dir, "shard"), -ENOENT);
     CU_ASSERT_EQUAL(tree_readlink(t, dir, &(struct buf){0}), -EINVAL);
     CU_ASSERT_PTR_NULL(f);
+    CU_ASSERT_EQUAL(tree_unlink(t, dir, "raw"), 0);
+    CU_ASSERT_EQUAL(tree_create(t, dir, "raw", O_RDWR | O_EXCL, &e, &f), 0);
+    CU_ASSERT_EQUAL(tree_release(f), 0);
     end(t, &p);
 }
 
@@ -287,10 +290,12 @@ static void test_open_files(void)
     end(t, &p);
 }
 
+static bool stopped; /* the program was signalled */
+
 static bool is_stopped(struct live_wait *w)
 {
     (void)w;
-    return true;
+    return stopped;
 }
 
 /* A read does not wait if its program was signalled before. */
@@ -305,7 +310,10 @@ static void test_stopped(void)
     CU_ASSERT_FALSE(tree_cached_right(f));
     struct reply r = {.scratch = scratch, .wait = tree_wait(&w)};
     w.wait.stopped = is_stopped;
+    stopped = true;
     CU_ASSERT_EQUAL(tree_read(f, 0, sizeof(scratch), &r), -EINTR);
+    stopped = false;
+    CU_ASSERT_EQUAL(tree_waited(&w, tree_read(f, 0, sizeof(scratch), &r)), 0);
     tree_reply_done(&r);
     CU_ASSERT_EQUAL(tree_release(f), 0);
     end(t, &p);
