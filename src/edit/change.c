@@ -22,12 +22,10 @@ static const char architecture_key[] = "general.architecture";
 
 struct edit_value *edit_value_make(uint32_t type, struct buf *bytes)
 {
-    static _Atomic(uint64_t) count;
     struct edit_value *v = calloc(1, sizeof(*v));
     if (!v)
         return NULL;
     atomic_init(&v->refs, 1);
-    v->id = atomic_fetch_add(&count, 1);
     v->type = type;
     v->bytes = *bytes;
     *bytes = BUF_INIT;
@@ -992,10 +990,4 @@ uint64_t shown_size(const struct shown *s)
     shown_text(s, &m);
     atomic_store_explicit(cache, m.len + 1, memory_order_relaxed);
     return m.len;
-}
-
-/* The numbers of snapshots stay far below the bit that marks the ids of values. */
-uint64_t shown_id(const struct shown *s)
-{
-    return s->value ? UINT64_C(1) << 63 | s->value->id : s->snap->number;
 }

@@ -72,7 +72,6 @@ static inline uint64_t edit_first_rank(uint32_t i)
 /* The new value of a key. Reference-counted, immutable. */
 struct edit_value {
     atomic_uint refs;
-    uint64_t id;              /* unique within the process */
     uint32_t type;            /* enum gguf_value_type */
     struct buf bytes;         /* as in the file, after the type word */
     _Atomic(uint64_t) cached; /* for the caller's use; initially 0 */
@@ -302,7 +301,5 @@ bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
 /* Return the size of the value's text. It is measured once per value. */
 uint64_t shown_size(const struct shown *s);
 void shown_text(const struct shown *s, struct buf *out);
-/* Return a number that is unique among all values of this key in this mount. */
-uint64_t shown_id(const struct shown *s);
 
 #endif

@@ -135,13 +135,6 @@ struct tensor_ranges {
     size_t n;
 };
 
-/* A stored value, identified by numbers that are unique in this mount, and its type. */
-struct typed_value {
-    uint64_t id; /* result of shown_id() */
-    uint32_t kv; /* as in struct shown */
-    struct typed type;
-};
-
 struct draft {
     _Atomic enum draft_state state;
     struct buf text; /* in metadata/: the content */
@@ -155,13 +148,12 @@ struct draft {
     struct err why;
 
     /* ---- in metadata/ ---- */
-    unsigned restarts;  /* how often a program has started over from the stored value */
-    bool whole;         /* written from the start without a hole, so its beginning can be judged */
-    bool closed;        /* the last call on it was a flush, as close(2) sends */
-    bool anew;          /* made for a name without a file whose key is stored; until accepted */
-    struct typed typed; /* opened as KEY:TYPE */
-    struct typed_value known; /* the stored value whose type was determined last */
-    struct shown before;      /* the key's value when the draft was begun */
+    unsigned restarts;   /* how often a program has started over from the stored value */
+    bool whole;          /* written from the start without a hole, so its beginning can be judged */
+    bool closed;         /* the last call on it was a flush, as close(2) sends */
+    bool anew;           /* made for a name without a file whose key is stored; until accepted */
+    struct typed typed;  /* opened as KEY:TYPE */
+    struct shown before; /* the key's value when the draft was begun */
 
     /* ---- for a view, or a helper beside it ---- */
     struct live *live;    /* constant */

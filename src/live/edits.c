@@ -120,30 +120,20 @@ static struct typed stored_wanted_type(const struct name *x)
     return d && d->typed.set ? d->typed : x->typed;
 }
 
-/* Return the type of the stored value, for which the whole value must be read. For a draft this
- * happens only once, until the value changes. */
-static struct typed stored_type(const struct live *l, const struct name *x)
-{
-    struct gguf_value v;
-    struct typed_value none = {0},
-                       *known = x->file && x->file->draft ? &x->file->draft->known : &none;
-    CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    if (!shown_value(&s, &v))
-        return (struct typed){0};
-    if (known->type.set && known->id == shown_id(&s) && known->kv == s.kv)
-        return known->type;
-    *known = (struct typed_value){shown_id(&s), s.kv, type_of_value(&v)};
-    if (known->type.inner && strchr(known->type.inner, ','))
-        /* Each of several inner arrays has the type of the one before it. */
-        known->type.inner = NULL;
-    return known->type;
-}
-
-struct typed stored_known_type(const struct live *l, const struct name *x)
+struct typed stored_known_type(const struct live *l, const struct name *x, bool inner)
 {
     assert(lock_held(&l->lock));
-    struct typed wanted = stored_wanted_type(x);
-    return wanted.set ? wanted : stored_type(l, x);
+    struct gguf_value v;
+    struct typed type = stored_wanted_type(x);
+    if (type.set)
+        return type;
+    CLEANUP(shown_free) struct shown s = stored_value(l, x);
+    if (shown_value(&s, &v))
+        type =
+            inner ? type_of_value(&v) : (struct typed){.set = true, .type = v.type, .elem = v.elem};
+    if (type.inner && strchr(type.inner, ',')) /* each inner array has the type of the one before */
+        type.inner = NULL;
+    return type;
 }
 
 uint64_t stored_rank(const struct live *l, const struct name *x)
@@ -491,7 +481,7 @@ static const uint8_t *bytes_of(const struct buf *text)
 
 static struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text)
 {
-    struct typed type = stored_known_type(l, x);
+    struct typed type = stored_known_type(l, x, true);
     if (!type.set)
         text_new_type(key_find(x->key, x->key_len), bytes_of(text), text->len, &type.type,
                       &type.elem);
@@ -553,35 +543,27 @@ static int edits_parse(const struct live *l, const struct name *x, const struct 
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
-/* Parse a text and set the key to the value. That a key cannot be edited is reported before any
- * other fault. */
-static int parse_and_set(struct live *l, struct name *x, const struct buf *text, struct err *e)
-{
-    CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    struct typed type = edits_type(l, x, text);
-    int r = edits_parse(l, x, text, &type, &payload, e);
-    if (r > 0)
-        return 0;
-    if (key_is_own(x->key, x->key_len))
-        return err_set(e, -EPERM, "is not for editing");
-    return r < 0 ? r : set_payload(l, x, type.type, &payload, e);
-}
-
+/* That a key cannot be edited is reported before any other fault. */
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
     assert(lock_held(&l->lock));
-    int r = parse_and_set(l, x, text, e);
+    struct typed type = edits_type(l, x, text);
+    int r = edits_parse(l, x, text, &type, &payload, e);
+    const bool same = r > 0;
+    if (!same && key_is_own(x->key, x->key_len))
+        return err_set(e, -EPERM, "is not for editing");
+    if (r == 0)
+        r = set_payload(l, x, type.type, &payload, e);
     if (r < 0)
         return r;
     name_spare(&l->names, x);
     x->typed.set = false;
-    /* This is not an edit: when an editor restores the value after a refused write, the reason
-     * stays. */
-    if (r == 0)
+    if (same) /* when an editor restores the value after a refused write, the reason stays */
         return 0;
     x->mtime = when_date();
     name_set_error(&l->names, x, NULL);
-    return r;
+    return 1;
 }
 
 int edits_retype(struct live *l, struct name *x, struct typed type, struct err *e)
@@ -695,7 +677,7 @@ bool draft_is_shown(const struct draft *d)
 
 bool draft_is_unjudged(const struct draft *d)
 {
-    return draft_is_due(d->state) || d->state == DRAFT_SHORT;
+    return d->state == DRAFT_WRITTEN || d->state == DRAFT_REFUSED || d->state == DRAFT_SHORT;
 }
 
 struct buf *file_bytes(struct file *f)
@@ -797,7 +779,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
                        struct err *e)
 {
     const struct buf *text = &d->text;
-    struct typed type = stored_known_type(l, x);
+    struct typed type = stored_known_type(l, x, false);
     bool known = type.set;
     if (!known && !at_once) /* the type may still change */
         return 0;
@@ -810,6 +792,8 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
     int r = text_prefix_check(type.type, type.elem, text->data, text->len);
     if (r == 0 && !whole)
         return 0;
+    if (known)
+        type = edits_type(l, x, text);
     int why = parse(l, x, text, &type, e);
     if (r == 0 && why == -EILSEQ)
         return begins_stored(l, x, text) ? 0 : why;
@@ -821,27 +805,30 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
 /* True if the text ends within a line, so that more may follow. */
 static bool key_may_go_on(struct live *l, const struct name *x, const struct buf *text)
 {
-    struct typed type = stored_known_type(l, x);
+    struct typed type = stored_known_type(l, x, false);
     bool open = type.set && text->len && !looks_whole(&type, text);
     return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
 }
 
 /*
- * Refuse the draft of a key. If a program wrote half a text and forked, that half was accepted,
- * because fork(2) and exec(2) also close files. Now that the rest is refused, the value from before
- * the draft returns.
+ * Refuse the draft of a key, by DRAFT_REFUSE or DRAFT_LACK. If a program wrote half a text and
+ * forked, that half was accepted, because fork(2) and exec(2) also close files. Now that the rest
+ * is refused, the value from before the draft returns.
  */
-static int key_refuse(struct live *l, struct name *x, struct draft *d, const struct err *e)
+static int refuse(struct live *l, struct file *f, enum draft_event event, const struct err *e)
 {
+    struct draft *d = f->draft;
     struct err why = {0};
-    int r = d && d->accepted ? edits_restore(l, x, &d->before, &why) : 0;
+    draft_event(d, event);
+    if (event == DRAFT_REFUSE)
+        d->why = *e;
+    int r = d->accepted ? edits_restore(l, f->of, &d->before, &why) : 0;
     if (r < 0)
-        live_log(l, LOG_ERR, "%s: cannot be put back: %s", x->key, why.msg);
+        live_log(l, LOG_ERR, "%s: cannot be put back: %s", f->of->key, why.msg);
     if (r > 0)
         (void)writer_accepted(l, NULL);
-    if (d)
-        d->accepted = false;
-    return name_refused(l, x, e);
+    d->accepted = false;
+    return name_refused(l, f->of, e);
 }
 
 /* Accept a truncation alone, which makes an empty string or array. */
@@ -849,7 +836,7 @@ static void accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
     struct name *x = f->of;
-    struct typed type = stored_known_type(l, x);
+    struct typed type = stored_known_type(l, x, false);
     const struct key_row *row = key_find(x->key, x->key_len);
     if (!type.set)
         type.type = row ? row->type : GGUF_STRING;
@@ -862,16 +849,6 @@ static void accept_truncation(struct live *l, struct file *f)
     if (r < 0)
         l->writer.failed = name_refused(l, x, &e); /* a release cannot report errors */
     else if (r > 0)
-        (void)writer_accepted(l, NULL);
-}
-
-/* End the draft of a key. At the end of the mount, the daemon releases the files, not the program,
- * so a text that no flush or fsync has judged is dropped. */
-static void key_end(struct live *l, struct file *f)
-{
-    if (f->draft->state == DRAFT_EMPTIED)
-        accept_truncation(l, f);
-    else if (draft_settle(l, f) > 0) /* only if the process was killed */
         (void)writer_accepted(l, NULL);
 }
 
@@ -905,26 +882,6 @@ static void empty(struct live *l, struct file *f)
 
 /* ---- begin ---- */
 
-static int begin(struct live *l, struct file *f, bool truncate, bool made,
-                 const struct err *unready)
-{
-    if (is_key(f) && unready->code)
-        return key_refuse(l, f->of, NULL, unready);
-    struct draft *d = draft_new();
-    int r = d ? fill(l, f, truncate || made, &d->text, &d->before) : -ENOMEM;
-    if (r < 0) {
-        draft_free(d);
-        return r;
-    }
-    d->whole = d->text.len == 0;
-    d->anew = made;
-    if (made)
-        draft_event(d, DRAFT_EMPTY);
-    f->draft = d;
-    f->drafts++;
-    return 0;
-}
-
 /* Start over from the stored value. */
 static int restart(struct live *l, struct file *f, bool truncate)
 {
@@ -944,10 +901,28 @@ static int restart(struct live *l, struct file *f, bool truncate)
     d->whole = text.len == 0;
     d->closed = d->anew = d->accepted = false;
     d->typed = (struct typed){0};
-    d->known = (struct typed_value){0};
     d->why = (struct err){0};
     d->restarts++;
     draft_event(d, DRAFT_REOPEN);
+    return 0;
+}
+
+static int begin(struct live *l, struct file *f, bool truncate, bool made,
+                 const struct err *unready)
+{
+    if (is_key(f) && unready->code)
+        return name_refused(l, f->of, unready);
+    f->draft = draft_new();
+    int r = f->draft ? restart(l, f, truncate || made) : -ENOMEM;
+    if (r < 0) {
+        draft_free(f->draft);
+        f->draft = NULL;
+        return r;
+    }
+    f->draft->anew = made;
+    if (made)
+        draft_event(f->draft, DRAFT_EMPTY);
+    f->drafts++;
     return 0;
 }
 
@@ -987,15 +962,6 @@ static int reach(struct live *l, struct file *f, uint64_t off)
 
 /* ---- write ---- */
 
-static int refuse(struct live *l, struct file *f, const struct err *e)
-{
-    if (!is_key(f))
-        return e->code;
-    draft_event(f->draft, DRAFT_REFUSE);
-    f->draft->why = *e;
-    return key_refuse(l, f->of, f->draft, e);
-}
-
 /* Write to a draft. Any failure refuses the whole draft, because a partly written text is not a
  * value. */
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
@@ -1022,7 +988,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
         (void)err_sys(&e, r, "cannot be written");
     else if (is_key(f) && (d->whole || append)) /* an append keeps the text before it */
         r = key_written(l, f->of, d, d->text.len == n, &e);
-    return r < 0 ? refuse(l, f, &e) : 0;
+    return r == 0 || !is_key(f) ? r : refuse(l, f, DRAFT_REFUSE, &e);
 }
 
 int draft_truncate(struct live *l, struct file *f, uint64_t size)
@@ -1047,38 +1013,31 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
 /* ---- from draft to value ---- */
 
 /*
- * Judge the draft at a close, which may come from a fork in another thread while the text is half
- * written. A text that may still become a value is refused for that close only, and is dropped at
- * the last close.
+ * A close may come from a fork in another thread while the text is half written. A text that may
+ * still become a value is refused for that close only, and is dropped at the last close.
  */
-static int judge_now(struct live *l, struct file *f)
+int draft_settle(struct live *l, struct file *f)
 {
     struct draft *d = f->draft;
     struct err e = {0};
+    assert(lock_held(&l->lock));
+    if (!is_key(f))
+        return 0;
+    if (d->state == DRAFT_SHORT) /* not written since then */
+        return -EINVAL;
+    if (d->state != DRAFT_WRITTEN || d->why.code)
+        return d->why.code;
     int r = edits_accept(l, f->of, &d->text, &e);
-    if (r == -EINVAL && key_may_go_on(l, f->of, &d->text)) {
-        draft_event(d, DRAFT_LACK);
-        return key_refuse(l, f->of, d, &e);
+    if (r < 0) {
+        const bool lacks = r == -EINVAL && key_may_go_on(l, f->of, &d->text);
+        return refuse(l, f, lacks ? DRAFT_LACK : DRAFT_REFUSE, &e);
     }
-    if (r < 0)
-        return refuse(l, f, &e);
     draft_event(d, DRAFT_PASS);
     d->accepted |= r > 0;
     d->anew = false;
     d->typed.set = false; /* the key has the type now */
     promise_make(&f->promise, f->of->edit);
     return r;
-}
-
-int draft_settle(struct live *l, struct file *f)
-{
-    struct draft *d = f->draft;
-    assert(lock_held(&l->lock));
-    if (!is_key(f))
-        return 0;
-    if (d->state == DRAFT_SHORT) /* not written since then */
-        return -EINVAL;
-    return d->state == DRAFT_WRITTEN && !d->why.code ? judge_now(l, f) : d->why.code;
 }
 
 /* ---- the end, and changes between keys and helpers ---- */
@@ -1093,8 +1052,12 @@ void draft_leave(struct live *l, struct file *f)
         file_free_content(&l->names, f);
         f->content = d->text;
         d->text = BUF_INIT;
-    } else if (is_key(f) && !l->ending) {
-        key_end(l, f);
+    } else if (is_key(f) && !l->ending && f->draft->state == DRAFT_EMPTIED) {
+        /* At the end of the mount, the daemon releases the files, not the program, so a text that
+         * no flush or fsync has judged is dropped. */
+        accept_truncation(l, f);
+    } else if (!l->ending && draft_settle(l, f) > 0) { /* only if the process was killed */
+        (void)writer_accepted(l, NULL);
     }
     f->draft = NULL;
     draft_free(d);

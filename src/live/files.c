@@ -271,25 +271,22 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return r;
 }
 
-/* True if another file has taken this file's name. Bytes written to this one share the fate of the
- * edit that replaced it. */
-static bool is_replaced(const struct file *f)
-{
-    return f->kind == FILE_KEY && !file_name(f) && f->draft->state == DRAFT_WRITTEN;
-}
-
 /* Accept the draft. *edit: the edit that has this handle's writes. Returns 0 or -errno. */
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
-    const unsigned restarts = h->file->draft->restarts;
+    const struct file *f = h->file;
+    const struct draft *d = f->draft;
+    const unsigned restarts = d->restarts;
     if (h->refused && h->of != restarts) /* another program has started over since */
         return h->refused;
     int r = draft_settle(l, h->file);
     h->refused = r < 0 ? r : 0;
     h->of = restarts;
-    const bool judged = r >= 0 && !draft_is_shown(h->file->draft); /* else it was only truncated */
-    if (h->fresh && (judged || is_replaced(h->file)))
-        h->edit = h->file->promise.edit;
+    const bool judged = r >= 0 && !draft_is_shown(d); /* else it was only truncated */
+    /* If another file has taken the name, what was written shares the fate of that edit. */
+    const bool replaced = f->kind == FILE_KEY && !file_name(f) && d->state == DRAFT_WRITTEN;
+    if (h->fresh && (judged || replaced))
+        h->edit = f->promise.edit;
     h->fresh &= !judged;
     *edit = h->edit;
     return r < 0 ? r : 0;
@@ -485,7 +482,7 @@ static int key_to_helper(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct names *n = m->n;
-    struct typed type = stored_known_type(m->l, m->from);
+    struct typed type = stored_known_type(m->l, m->from, true);
     int r = copy_text(m, &text);
     if (r == 0 && !names_have_room(n, 0, text.len))
         r = -ENOSPC;

@@ -40,7 +40,8 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
         batch_note_version(l, l->disk.snap->ids->of[i]);
     l->shown.number = l->disk.snap->number;
     lock_init(&l->lock);
-    waits_init(&l->waits);
+    l->waits.end = &l->waits.first;
+    cond_init(&l->waits.rest);
     batch_begin(l);
     *ret = l;
     return 0;
@@ -58,7 +59,8 @@ void live_close(struct live *l)
     if (!l)
         return;
     views_close(l);
-    waits_free(&l->waits);
+    assert(!l->waits.first);
+    cond_destroy(&l->waits.rest);
     lock_take(&l->lock);
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);
@@ -74,8 +76,6 @@ void live_close(struct live *l)
 int live_start(struct live *l, struct history_job *history, struct err *e)
 {
     int r = writer_start(l);
-    if (r == 0 && (r = waits_start(l)) < 0)
-        pool_leave(&l->writer.job);
     lock_take(&l->lock);
     l->history = history;
     l->writer.started = r == 0;
@@ -102,7 +102,7 @@ int live_finish(struct live *l)
     waits_rest(l);
     pool_call(&l->writer.job); /* handle the results */
     pool_leave(&l->writer.job);
-    waits_stop(l);
+    pool_leave(&l->waits.watch);
     lock_take(&l->lock);
     l->writer.started = false;
     int r = writer_take_failure(l);

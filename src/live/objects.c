@@ -471,7 +471,7 @@ static const enum object_state states[OBJECT_STATES][OBJECT_EVENTS] = {
     /* MAKE ADD DOOM REMOVE BACK LOSE REGAIN */
     [OBJECT_STORED] = {OBJECT_NEW,    NEVER,         OBJECT_DOOMED, OBJECT_ABSENT, NEVER,         OBJECT_LOST,   NEVER},
     [OBJECT_NEW]    = {NEVER,         OBJECT_STORED, NEVER,         OBJECT_GONE,   NEVER,         NEVER,         NEVER},
-    [OBJECT_DOOMED] = {NEVER,         NEVER,         OBJECT_DOOMED, OBJECT_ABSENT, OBJECT_STORED, OBJECT_LOST,   NEVER},
+    [OBJECT_DOOMED] = {NEVER,         NEVER,         NEVER,         OBJECT_ABSENT, OBJECT_STORED, OBJECT_LOST,   NEVER},
     [OBJECT_ABSENT] = {NEVER,         NEVER,         NEVER,         NEVER,         OBJECT_STORED, OBJECT_LOST,   NEVER},
     [OBJECT_LOST]   = {NEVER,         NEVER,         NEVER,         NEVER,         NEVER,         OBJECT_LOST,   OBJECT_GONE},
     [OBJECT_GONE]   = {NEVER,         NEVER,         NEVER,         NEVER,         NEVER,         NEVER,         NEVER},
@@ -496,8 +496,8 @@ void object_event(struct objects *s, struct object *o, enum object_event event)
 {
     const enum object_state to = states[o->state][event];
     assert(to != NEVER);
-    if (event == OBJECT_DOOM)
-        s->removal = when_after(1000 * OBJECTS_QUIET);
+    if (to == OBJECT_DOOMED)
+        o->due = when_after(1000 * OBJECTS_QUIET);
     if (to == o->state)
         return;
     unlist(o);
@@ -522,14 +522,14 @@ void objects_sync(struct objects *s)
 
 bool objects_due(const struct objects *s)
 {
-    return s->doomed.n > 0 && (s->now || when_past(&s->removal, 0));
+    return s->doomed.n > 0 && (s->now || when_past(&s->doomed.last->due, 0));
 }
 
 /* ---- unlinked views ---- */
 
 uint32_t object_hidden(struct object *o)
 {
-    if (o->hidden && when_past(&o->hidden_at, OBJECTS_VIEWS))
+    if (o->hidden && when_past(&o->due, 0))
         o->hidden = 0;
     return o->hidden;
 }
@@ -537,7 +537,7 @@ uint32_t object_hidden(struct object *o)
 void object_hide(struct object *o, uint32_t row)
 {
     o->hidden = object_hidden(o) | (uint32_t)1 << row;
-    o->hidden_at = when_now();
+    o->due = when_after(1000 * OBJECTS_VIEWS);
 }
 
 void object_unhide(struct object *o, uint32_t row)

@@ -234,8 +234,10 @@ struct object {
     /* Rows of the views that were opened for writing since the tensor got its version: the kernel's
      * cache of these may hold content that was not accepted. */
     uint32_t spent;
-    uint32_t hidden;              /* rows of views that were unlinked */
-    struct timespec hidden_at;    /* CLOCK_MONOTONIC: when the last view was unlinked */
+    uint32_t hidden; /* rows of views that were unlinked */
+    /* CLOCK_MONOTONIC. NEW: when it is judged unless it is written before; DOOMED: when it is removed
+     * unless others are; otherwise when hidden views reappear. */
+    struct timespec due;
     struct draft *drafts;         /* drafts of its views and of helpers beside them (views.h) */
     struct object_list *in;       /* its list: objects.doomed, objects.fresh or NULL */
     struct object *next, *before; /* its neighbours in that list */
@@ -243,11 +245,10 @@ struct object {
     bool has_type, has_shape;
     uint32_t type;
     struct tensor_shape shape;
-    uint32_t aside;       /* rows of views that were written but are ignored */
-    unsigned open;        /* number of writable handles */
-    unsigned unclosed;    /* number of writable handles not closed since they were written */
-    bool dirty;           /* written since it was last judged */
-    struct timespec last; /* CLOCK_MONOTONIC: when it was last written */
+    uint32_t aside;    /* rows of views that were written but are ignored */
+    unsigned open;     /* number of writable handles */
+    unsigned unclosed; /* number of writable handles not closed since they were written */
+    bool dirty;        /* written since it was last judged */
 };
 
 /* How many of the latest replaced versions of tensors are remembered, in case the kernel still
@@ -259,13 +260,12 @@ struct objects {
     size_t cap;
     struct table by_name;      /* objects with a name */
     struct object_list doomed; /* in order of removal */
-    struct object_list fresh;  /* new tensors, ordered by `last` */
+    struct object_list fresh;  /* new tensors, ordered by `due` */
     size_t n_errors;           /* number of tensors that the model has and that have an error */
-    struct timespec removal;   /* CLOCK_MONOTONIC: when doomed tensors are due for removal */
-    bool now;                  /* they are due now, because the directory was synced */
-    unsigned syncs;            /* number of syncs so far */
-    uint64_t ranks;            /* the rank of the next new tensor */
-    atomic_bool touched;       /* at least one tensor has been touched */
+    bool now;            /* doomed and new tensors are due now, because the directory was synced */
+    unsigned syncs;      /* number of syncs so far */
+    uint64_t ranks;      /* the rank of the next new tensor */
+    atomic_bool touched; /* at least one tensor has been touched */
     /* Drafts of views and of helpers beside them (views.h): */
     const struct object *judging; /* the new tensor being judged, which keeps its drafts */
     struct draft *dead;           /* owned list: drafts to be freed without the lock */

@@ -215,7 +215,7 @@ static bool is_due(const struct live *l, const struct object *o)
  * second are judged together. */
 static struct timespec due_at(const struct object *o)
 {
-    return (struct timespec){.tv_sec = o->last.tv_sec + NEW_QUIET + 1};
+    return (struct timespec){.tv_sec = o->due.tv_sec + 1};
 }
 
 bool new_tensors_closing(const struct live *l)
@@ -311,9 +311,10 @@ void new_tensor_touch(struct live *l, struct object *o)
 {
     assert(lock_held(&l->lock));
     o->dirty = true;
-    o->last = when_now();
-    if (o->state == OBJECT_NEW)
+    if (o->state == OBJECT_NEW) {
+        o->due = when_after(1000 * NEW_QUIET);
         object_move_last(o);
+    }
     call_writer(l, o);
 }
 
@@ -366,7 +367,7 @@ struct object *new_tensors_due(const struct live *l)
     struct object *o = l->objects.fresh.first;
     while (o && (o == l->objects.judging || !is_due(l, o)))
         o = o->next;
-    return o && (l->writer.stop || l->objects.now || when_past(&o->last, NEW_QUIET)) ? o : NULL;
+    return o && (l->writer.stop || l->objects.now || when_past(&o->due, 0)) ? o : NULL;
 }
 
 const struct timespec *new_tensors_due_at(const struct live *l)
@@ -489,9 +490,9 @@ int new_tensors_judge(struct live *l)
     int result = 0;
     struct object *o;
     assert(lock_held(&l->lock));
-    const struct timespec begun = when_now();
+    const struct timespec latest = when_after(1000 * NEW_QUIET);
     while ((o = new_tensors_due(l)) &&
-           !when_before(&begun, &o->last)) { /* judge each object once */
+           !when_before(&latest, &o->due)) { /* judge each object once */
         int r = judge(l, o);
         if (r < 0)
             result = r;
@@ -687,7 +688,7 @@ static int remove_locked(struct live *l, const char *file)
     atomic_store(&l->names.other_doomed, true);
     object_set_error(&l->objects, o, NULL);
     newest_touch(l->newest);
-    pool_call_at(&l->writer.job, &l->objects.removal);
+    pool_call_at(&l->writer.job, &o->due);
     return 0;
 }
 

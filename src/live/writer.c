@@ -141,18 +141,6 @@ static bool watch(struct pool_job *j, struct timespec *again)
 
 /* ---- until a batch is durable ---- */
 
-static int waits_batch(struct live *l, struct live_wait *w, uint64_t batch)
-{
-    w->batch = batch;
-    return park(l, w, LIVE_DURABLE);
-}
-
-static int waits_release(struct live *l, struct live_wait *w, const struct timespec *until)
-{
-    w->until = *until;
-    return park(l, w, LIVE_RELEASED);
-}
-
 const struct timespec *waits_released_at(const struct live *l)
 {
     const struct live_wait *w = l->waits.first;
@@ -373,30 +361,6 @@ int waits_judge(struct live *l, struct live_view *h,
     }
     serve(l, d, next, true, rests);
     return r;
-}
-
-/* ---- beginning and end ---- */
-
-void waits_init(struct waits *s)
-{
-    *s = (struct waits){.end = &s->first};
-    cond_init(&s->rest);
-}
-
-void waits_free(struct waits *s)
-{
-    assert(!s->first);
-    cond_destroy(&s->rest);
-}
-
-int waits_start(struct live *l)
-{
-    return pool_join(&l->waits.watch, watch);
-}
-
-void waits_stop(struct live *l)
-{
-    pool_leave(&l->waits.watch);
 }
 
 void waits_rest(struct live *l)
@@ -750,13 +714,14 @@ static bool is_in_flight(const struct live *l, uint64_t edit)
     return is_flying(l) && edit <= l->flight.last;
 }
 
-/* Wait for the batch that has w->edit. */
-static int wait_for_batch(struct live *l, struct live_wait *w)
+/* Wait for the batch in flight or for the next one. Returns LIVE_PARKED, or -EINTR if a signal came
+ * too late to end the judgement. */
+static int wait_for_batch(struct live *l, struct live_wait *w, bool flies)
 {
-    const bool flies = is_in_flight(l, w->edit);
     if (!flies)
         pool_call(&l->writer.job);
-    return waits_batch(l, w, flies ? l->flight.number : l->next.number);
+    w->batch = flies ? l->flight.number : l->next.number;
+    return park(l, w, LIVE_DURABLE);
 }
 
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
@@ -764,26 +729,26 @@ int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct l
     assert(lock_held(&l->lock));
     const int lost = promise_kept(p, edit); /* it may be taken back, and later than `settled` */
     w->edit = edit;
-    return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w) : 0;
+    return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w, is_in_flight(l, edit)) : 0;
 }
 
 int writer_sync_all(struct live *l, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     w->edit = WAITS_ALL;
-    if (writer_has_work(l))
-        return wait_for_batch(l, w);
-    return is_flying(l) ? waits_batch(l, w, l->flight.number) : writer_take_failure(l);
+    if (writer_has_work(l) || is_flying(l))
+        return wait_for_batch(l, w, !writer_has_work(l));
+    return writer_take_failure(l);
 }
 
 int writer_sync_released(struct live *l, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     const struct timespec *first = waits_released_at(l);
-    const struct timespec until = first ? *first : when_after(NEW_RELEASE);
+    w->until = first ? *first : when_after(NEW_RELEASE);
     w->edit = WAITS_ALL;
-    pool_call_at(&l->writer.job, &until);
-    return waits_release(l, w, &until);
+    pool_call_at(&l->writer.job, &w->until);
+    return park(l, w, LIVE_RELEASED);
 }
 
 bool writer_file(const struct live *l, struct edit_file *ret)
@@ -794,23 +759,6 @@ bool writer_file(const struct live *l, struct edit_file *ret)
     *ret = *l->file;
     ret->fd = -1;
     return true;
-}
-
-/* True if the file has been written since or is being written, so that the observed change was not
- * made by another program. */
-static bool is_written(const struct live *l, const struct edit_file *before)
-{
-    return is_flying(l) || !edit_id_equal(&l->file->id, &before->id);
-}
-
-/* Remember what the disk reported, unless an edit is being written. */
-static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
-{
-    if (is_flying(l) || l->room.freeing || !room->known)
-        return;
-    l->file->clone = f->clone;
-    l->room.disk = *room;
-    l->room.until = when_after(ROOM_MS);
 }
 
 /*
@@ -831,8 +779,13 @@ static bool ask_ready(struct live *l, struct err *e)
         (void)edit_look(&f, &l->opt.edit, &room, e);
     store_unref(s);
     lock_take(&l->lock);
-    note_room(l, &f, &room);
-    return idle && e->code == -ESTALE && is_written(l, &f);
+    if (!is_flying(l) && !l->room.freeing && room.known) {
+        l->file->clone = f.clone;
+        l->room.disk = room;
+        l->room.until = when_after(ROOM_MS);
+    }
+    /* If the file has been written in the meantime, no other program made that change. */
+    return idle && e->code == -ESTALE && (is_flying(l) || !edit_id_equal(&l->file->id, &f.id));
 }
 
 void writer_ready(struct live *l, struct err *e)
@@ -858,7 +811,7 @@ static int wait_by_mode(struct live *l, struct live_wait *w)
             writer_later(l, LATER);
         return 0;
     }
-    return wait_for_batch(l, w);
+    return wait_for_batch(l, w, flies);
 }
 
 int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
@@ -895,7 +848,7 @@ static const struct timespec *sooner(const struct timespec *a, const struct time
 /* Return the time at which the next turn is due, or NULL. */
 static const struct timespec *next_due(const struct live *l)
 {
-    const struct timespec *removed = l->objects.doomed.n ? &l->objects.removal : NULL;
+    const struct timespec *removed = l->objects.doomed.n ? &l->objects.doomed.last->due : NULL;
     const struct timespec *made = l->names.made.file ? &l->names.made.due : NULL;
     const struct timespec *first =
         sooner(l->writer.due.tv_sec && !l->writer.converting ? &l->writer.due : NULL, removed);
@@ -941,5 +894,8 @@ static bool turn(struct pool_job *j, struct timespec *again)
 
 int writer_start(struct live *l)
 {
-    return pool_join(&l->writer.job, turn);
+    int r = pool_join(&l->writer.job, turn);
+    if (r == 0 && (r = pool_join(&l->waits.watch, watch)) < 0)
+        pool_leave(&l->writer.job);
+    return r;
 }

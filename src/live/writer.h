@@ -121,12 +121,6 @@ static inline int promise_kept(const struct promise *p, uint64_t edit)
 
 /* ---- waits ---- */
 
-void waits_init(struct waits *s);
-void waits_free(struct waits *s);
-/* Add the job that checks for signals to the pool, before the first entry. Returns 0 or -errno.
- * waits_stop() removes it from the pool. Call both without the lock. */
-int waits_start(struct live *l);
-void waits_stop(struct live *l);
 /* Wait until no draft is being served any more. Call without the lock. */
 void waits_rest(struct live *l);
 
@@ -187,7 +181,8 @@ int writer_take_failure(struct live *l);
 /* True if an edit is waiting to be written. */
 bool writer_has_work(const struct live *l);
 
-/* Start the writer's turns. Returns 0 or -errno. Call without the lock. */
+/* Add the writer, and the job that checks for signals, to the pool. Returns 0 or -errno. Call without
+ * the lock. */
 int writer_start(struct live *l);
 
 #endif
