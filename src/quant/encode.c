@@ -40,7 +40,7 @@ static int block_fault(const float *src, size_t first, size_t len, struct quant_
     return fail(fault, -ERANGE, src, worst);
 }
 
-/* Run the encoder on stretches of blocks, in each of which the importances are contiguous. */
+/* Run the encoder on stretches of blocks whose importances are contiguous. */
 static size_t encode(const struct quant_type *t, const struct quant_importances *imp,
                      const float *src, size_t n, uint8_t *dst)
 {

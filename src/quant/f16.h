@@ -48,7 +48,7 @@ static inline uint16_t f32_to_f16(float f)
     /* Add just under half of what the 13 dropped bits can hold, plus the last kept bit, so that
      * ties go to even. A carry goes into the exponent. */
     uint32_t normal = ((mag + 0xfff + (mag >> 13 & 1)) >> 13) - ((127 - 15) << 10);
-    /* From 0.5 to 1, the last bit is worth 2^-24, as in binary16's subnormals. */
+    /* From 0.5 to 1, the last bit of a float32 is worth 2^-24, as in binary16's subnormals. */
     uint32_t tiny = f32_bits(f32_from_bits(mag) + 0.5f) - f32_bits(0.5f);
     uint32_t nan = 0x7e00 | (mag >> 13 & 0x3ff);
     uint32_t h = mag < 0x38800000 ? tiny : normal;

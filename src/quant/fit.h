@@ -210,8 +210,8 @@ FIXED lanes min_error(struct min_form f, const struct min_groups *v, const lanes
     return sum;
 }
 
-/* Solve the least squares for given codes, replacing a low above zero by zero. Returns the lanes
- * that have a solution. */
+/* Solve the least squares problem for given codes. Unless f.free is set, a low above zero is
+ * replaced by zero. Returns the lanes that have a solution. */
 FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes *code,
                       lanes *scale, lanes *low)
 {
