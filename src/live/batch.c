@@ -132,8 +132,8 @@ static void add_step(struct live *l, struct name *from, struct name *to)
         file_free_content(&l->names, before);
     }
     b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts, false, to->edit};
-    if (before) /* later writes to that file share the fate of this edit */
-        promise_make(&before->promise, to->edit);
+    if (before)
+        promise_share(&before->promise, to->edit);
 }
 
 static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)

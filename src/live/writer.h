@@ -95,12 +95,19 @@ struct promise {
 /* As the edit of an entry: all edits in its batch. */
 #define WAITS_ALL UINT64_MAX
 
+/* Record that later writes share the fate of this edit. It has not rewritten the content, so an
+ * earlier loss is not forgotten. */
+static inline void promise_share(struct promise *p, uint64_t edit)
+{
+    if (edit > p->edit)
+        p->edit = edit;
+}
+
 /* Record that this edit has rewritten the content or had already accepted it. */
 static inline void promise_make(struct promise *p, uint64_t edit)
 {
     p->lost = 0;
-    if (edit > p->edit)
-        p->edit = edit;
+    promise_share(p, edit);
 }
 
 /* Record that all edits after this number are lost. */
@@ -108,7 +115,8 @@ static inline void promise_break(struct promise *p, uint64_t after, int why)
 {
     if (p->edit <= after)
         return;
-    p->from = after + 1;
+    if (!p->lost)
+        p->from = after + 1;
     p->lost = why;
 }
 
