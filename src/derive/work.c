@@ -379,7 +379,7 @@ static bool run(struct pool_job *job, struct timespec *again)
     lock_drop(w->lock);
     job_free(j);
     lock_take(w->lock);
-    while (answer(w)) /* done() may take long, so this job still counts */
+    while (answer(w)) /* done() may take a long time, so this job still counts */
         ;
     (void)atomic_fetch_sub(&running, 1);
     w->running--;

@@ -928,7 +928,7 @@ int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
     return 0;
 }
 
-/* Writes the backup's name to `name`, and refuses a name that a directory has. */
+/* Writes the backup's name to `name`. Fails if a directory already has that name. */
 static int check_backup(const struct edit_file *f, const struct edit_options *o,
                         char name[NAME_MAX + 1], struct err *e)
 {

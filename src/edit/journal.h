@@ -104,7 +104,7 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
 /*
  * Do step 2, repeating it once if it fails, and note the model's new identity in f. Returns 0, or
- * -errno if possibly only part of the edit is written.
+ * -errno if only part of the edit may have been written.
  */
 int journal_apply(struct edit_file *f, const struct journal *j);
 /*

@@ -150,7 +150,7 @@ static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
     return n;
 }
 
-/* Weighs each place where the data could begin by the old bytes that would be clonable. */
+/* Weighs each place where the data could begin: how many old bytes could then be cloned. */
 static void weigh(const struct layout *d, struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment, at = 0;

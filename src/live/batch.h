@@ -90,7 +90,7 @@ struct live {
         bool freeing;          /* the last replaced file still occupies its space */
     } room;
     struct writer writer;
-    char undo[512]; /* message about the last undo; as large as that of struct err */
+    char undo[512]; /* message about the last undo; same size as struct err's */
     bool ending;    /* drafts that have not been judged yet are dropped */
 };
 

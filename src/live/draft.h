@@ -48,7 +48,7 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
 /* Write bytes into a range that was taken. Returns 0, -ENOSPC or -errno. */
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
-/* Set e to a message about r, an error of logs_put(). Returns r. */
+/* Set e to a message about r, an error from logs_put(). Returns r. */
 int logs_failed(int r, struct err *e);
 /* Drop the log if nothing needs it any more. */
 void logs_rest(struct logs *s);

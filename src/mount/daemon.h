@@ -156,8 +156,8 @@ struct channel {
 /*
  * Find the daemon of a model. The operand is the model's file, one of its shards, or a link to
  * either; a mount point; or the model's directory in a mount. Returns 0, -ETIMEDOUT (the mount's
- * daemon is stopped), or another -errno. On success, c->daemon is NULL if no visible daemon that
- * answers edits the file. Always call channel_close().
+ * daemon is stopped), or another -errno. On success, c->daemon is NULL if no daemon that is visible
+ * and responds is editing the file. Always call channel_close().
  */
 int channel_open(const char *operand, struct channel *c, struct err *e);
 /* Send the daemon a request about the model ("undo 12", control.h), and add its answer to `said`.

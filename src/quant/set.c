@@ -385,7 +385,7 @@ enum { BYTES = 16 };
 #endif
 typedef uint8_t bytes __attribute__((vector_size(BYTES)));
 
-/* Number of bins counted at a time, so few that they and their counts stay in registers. */
+/* Number of bins counted at a time, few enough that they and their counts stay in registers. */
 enum { COUNTED = 8 };
 /* Number of values counted at a time, limited because a byte of a vector counts only to 255. */
 enum { PORTION = 2048 };

@@ -75,8 +75,8 @@ struct row {
     const struct form *form; /* for value views; NULL: bytes as stored */
     enum derived what;       /* for computed files */
     enum safetensors_as as;  /* for ROW_SAFETENSORS */
-    /* Writes the whole file, or the beginning of a piecewise one, which `size` includes and after
-     * which `read` begins. May be NULL. */
+    /* Writes the whole file. For a piecewise file, writes only its beginning: `size` includes that
+     * part, and `read` starts after it. May be NULL. */
     void (*text)(const struct about *a, struct buf *out);
     /* For a piecewise file: `size` returns the size in bytes (UINT64_MAX: no memory to measure it),
      * and `read` reads bytes [off, off + n), within the size, into the reply. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as files that stores keep beside models: a manifest of ollama, a commit and a
- * directory name of a Hugging Face cache. Accepted files can name no file outside their store.
+ * Takes any bytes as files that stores keep beside models: an Ollama manifest, and a commit and a
+ * directory name from a Hugging Face cache. Files that are accepted cannot name a file outside
+ * their store.
  */
 #include "fuzz.h"
 

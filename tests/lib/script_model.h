@@ -29,7 +29,7 @@ bool script_model_keys(const void *bytes, size_t n, struct buf *out);
 /* Write "NAME:TYPE:SHAPE=VALUES " for each tensor of the current files: I8 as unchanged bytes, F32
  * as floats with commas, other types as their number of bytes. */
 bool script_model_tensors(const struct script_model *m, struct buf *out);
-/* Write bytes as text; nine or more equal ones are X{N}. */
+/* Write bytes as text. A run of nine or more equal bytes becomes X{N}. */
 void script_model_brief(struct buf *out, const void *bytes, size_t n);
 /* Return the current file that has the keys. The caller frees its bytes. */
 struct content script_model_file(const struct script_model *m);

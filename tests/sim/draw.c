@@ -155,7 +155,7 @@ static void again(unsigned a, unsigned name)
     on(a, W_CLOSE, 1);
 }
 
-/* Makes a backup and puts it back, before the file is written or after. */
+/* Makes a backup and puts it back, before or after the file is written. */
 static void put_back(unsigned a, unsigned key)
 {
     open_as(a, 0, key, F_WRITE | draw(2) * F_TRUNC);

@@ -55,7 +55,7 @@ struct object {
     const struct handle *by; /* the handle that wrote last */
     uint64_t seen;           /* mask of its possible values since it last had no writer */
     uint64_t ever;           /* mask of the values that it may ever have had */
-    bool dirty;              /* part of its content is not accepted */
+    bool dirty;              /* part of its content has not been accepted yet */
     bool writing;            /* a write is in progress */
     bool emptied;            /* it was truncated and has not been written since */
     uint64_t gone_at;        /* when its tensor was renamed or removed */

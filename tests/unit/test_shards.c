@@ -307,7 +307,7 @@ static void test_merge_refused(void)
     CU_ASSERT_STRING_EQUAL(line, "shard 2: tensor 't' has the same name as one of shard 1");
 }
 
-/* The parser reports any other fault of a merged model. */
+/* Any other fault in a merged model is reported by the parser. */
 static void test_merge_large(void)
 {
     const uint64_t large = (uint64_t)1 << 60;

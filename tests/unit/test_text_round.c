@@ -88,7 +88,7 @@ static void hopeful(const struct gguf_value *v, const struct buf *text)
             CU_FAIL("the beginning of a good text is refused");
 }
 
-/* Check that the text written over the value itself gives the same bytes, and that the text alone
+/* Check that writing a value's text over that value gives the same bytes, and that the text alone
  * gives a value with the same text. */
 static void round_trip(const struct gguf_value *v, const struct buf *payload)
 {
