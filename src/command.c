@@ -76,6 +76,14 @@ static int unmount(const struct command_args *a)
     return status;
 }
 
+static bool command_has(const struct command_args *a, enum option_id id)
+{
+    for (size_t i = 0; i < a->n_options; i++)
+        if (a->option[i].id == id)
+            return true;
+    return false;
+}
+
 static int list(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -726,14 +734,6 @@ static int run_apart(const struct command *c, const struct command_args *a)
 }
 
 /* ---- the call ---- */
-
-bool command_has(const struct command_args *a, enum option_id id)
-{
-    for (size_t i = 0; i < a->n_options; i++)
-        if (a->option[i].id == id)
-            return true;
-    return false;
-}
 
 static int run_command(const struct command *c, const struct option_row *row, int argc, char **argv)
 {

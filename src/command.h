@@ -27,8 +27,6 @@ struct command_args {
     int n;          /* number of operands, which is one the command allows */
 };
 
-bool command_has(const struct command_args *a, enum option_id id);
-
 /* Print to standard output. `text` may be empty, with no memory allocated. */
 void command_print(const struct buf *text);
 /* Print "ggufs: NAME: WHY" to standard error, after earlier output. `name` is NULL or already safe

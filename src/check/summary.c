@@ -260,7 +260,7 @@ static const struct pattern {
     const char *arch;
     unsigned period;
     bool first;
-    unsigned length; /* length of the window if no key gives it; 0: then there is no window */
+    unsigned length; /* window length if no key gives it; 0: no window */
 } patterns[] = {
     {"gemma2", 2, false, 4096}, {"gemma3", 6, false, 0},      {"gemma3n", 5, false, 0},
     {"gpt-oss", 2, false, 0},   {"cohere2", 4, false, 0},     {"cohere2moe", 4, true, 0},

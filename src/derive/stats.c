@@ -315,7 +315,7 @@ static void before_fields(const struct gguf *g, const struct gguf_tensor *t, str
     fact_shape(g, t, " ", out);
 }
 
-size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t)
+static size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t)
 {
     bool values = quant_has_values(gguf_type(t), g->fmt.big);
     struct buf m = BUF_MEASURE;

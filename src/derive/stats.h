@@ -92,7 +92,6 @@ void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct 
 /* Write the head of `stats.tsv`, and the line of a tensor, whose length does not depend on the
  * moments (NULL for a type without values): blanks after the last field fill the line. */
 void stats_head(struct buf *out);
-size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t);
 void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 struct buf *out);
 

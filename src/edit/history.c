@@ -613,7 +613,7 @@ static void walk_end(struct walk *w)
 
 /*
  * Goes to the next older state whose edits reached the file, but not beyond state `to`. Returns 1,
- * 0 if there is no such state, or an error of history_before().
+ * 0 if there is no such state, or an error from history_before().
  */
 static int walk_on(struct walk *w, size_t to, struct err *e)
 {
@@ -1160,7 +1160,7 @@ int history_job_look(const struct history_job *j, struct history *ret, struct er
     if (done && (r = err_sys(e, pool_do_beside(&k->job, look), "cannot start a thread")) == 0)
         done = pool_wait(&k->done, &until);
     else
-        drop_look(k); /* there is no turn */
+        drop_look(k); /* on behalf of the turn, which was not started */
     if (r == 0 && done) {
         *ret = k->h;
         k->h = HISTORY_INIT;

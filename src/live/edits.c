@@ -136,7 +136,7 @@ struct typed stored_known_type(const struct live *l, const struct name *x, bool 
     return type;
 }
 
-uint64_t stored_rank(const struct live *l, const struct name *x)
+static uint64_t stored_rank(const struct live *l, const struct name *x)
 {
     assert(lock_held(&l->lock));
     bool stored;

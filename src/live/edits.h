@@ -30,7 +30,6 @@ void type_put(const struct typed *t, struct buf *out);
 bool stored_has(const struct live *l, const struct name *x);
 /* Return the value, with references that shown_free() drops. */
 struct shown stored_value(const struct live *l, const struct name *x);
-uint64_t stored_rank(const struct live *l, const struct name *x);
 /* Return the type that a new value should have, as far as it is known before there is a text.
  * inner: also the types of inner arrays, for which the whole stored value must be read. */
 struct typed stored_known_type(const struct live *l, const struct name *x, bool inner);

@@ -308,7 +308,8 @@ struct source mapped_source(struct mapped *m)
     return (struct source){.size = m->map.size, .read = read_mapped, .mem = m, .fd = m->fd};
 }
 
-struct mapped *mapped_of(const struct source *s)
+/* Return the file of a source that mapped_source() made, or NULL for any other source. */
+static struct mapped *mapped_of(const struct source *s)
 {
     return s->read == read_mapped ? (struct mapped *)(uintptr_t)s->mem : NULL;
 }

@@ -143,10 +143,8 @@ static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint6
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n). end: as for mapped_want(). Returns 0 or -EIO (the file lacks them). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end);
-/* mapped_source() returns the file as a source, which must not outlive the file. mapped_of()
- * returns the file of such a source, or NULL for any other source. */
+/* Return the file as a source, which must not outlive the file. */
 struct source mapped_source(struct mapped *m);
-struct mapped *mapped_of(const struct source *s);
 
 struct store {
     atomic_uint refs;

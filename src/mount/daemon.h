@@ -49,8 +49,6 @@ struct file_id {
     uint64_t ino;
 };
 
-/* Identify an open file of this process. Returns false if that is not possible. */
-bool file_id_of(int fd, struct file_id *ret);
 /* Return true if this process holds an exclusive flock(2) on the file. */
 bool file_is_locked_here(const struct file_id *id);
 
