@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Files rebuilt from published security advisories about other GGUF readers. Each goes through
- * everything from the parser to the tree. Either a file is refused, at a cost proportional to its
- * size, or none of its names leads outside the tree. */
+/* Files modelled on published security advisories about other GGUF readers, tried in every layer
+ * from the parser to the tree. A file is either refused, at a cost proportional to its size, or
+ * shown without a name that leads outside the tree. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Bytes of memory that any file takes, such as for minimal tables and a thread. */
+/* Bytes that every file costs, for minimal tables and a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */
@@ -41,7 +41,7 @@ static void numbers_key(struct build *b)
     build_item_num(b, GGUF_U64, 1);
 }
 
-/* When the parser meets the fault, it has read several values, which it must free. */
+/* By the time the parser meets the fault, it has read several values, which it must free. */
 static void keys_then_fault(struct build *b)
 {
     strings_key(b);
@@ -105,10 +105,10 @@ static void nested(struct build *b)
 struct bad_file {
     const char *name;
     void (*make)(struct build *b);
-    uint32_t at; /* where `width` bytes of `value` are written; width 0: nowhere */
+    uint32_t at; /* offset at which `value` is written as `width` bytes; width 0: not written */
     uint8_t width;
     uint64_t value;
-    uint32_t cut; /* number of bytes of the file that are kept; 0: all */
+    uint32_t cut; /* length to which the file is cut; 0: not cut */
 };
 
 #define P(n) ((uint64_t)1 << (n))
@@ -184,8 +184,7 @@ static void test_refused(void)
     }
 }
 
-/* An invalid type is never used to index a table. The tensor's bytes are shown, but its values are
- * not. */
+/* An invalid type never indexes a table. The tensor's bytes are shown, but not its values. */
 static void test_type_out_of_table(void)
 {
     static const uint32_t ids[] = {43, 255, 0x7fffffff, 0x80000000, 0xffffffff};
@@ -226,8 +225,8 @@ static const struct {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-/* Check that each name of a key or tensor is listed as a single path component, and is found only
- * under that component. */
+/* Check that each name is listed as a single path component, and is found only as that
+ * component. */
 static void check_names(const char *folder, bool read_only)
 {
     struct build b;
@@ -281,7 +280,7 @@ static void make_view(const struct tree_image *m, const char *path)
     }
 }
 
-/* Return an image of the shortest possible entries. Names have three bytes, none of which is
+/* Return an image with the shortest possible entries. Each name has three bytes, none of them
  * zero. */
 static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
 {
@@ -308,7 +307,7 @@ static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
     return buf_steal(&b);
 }
 
-/* Open a directory once, and return the number of its entries. */
+/* Open a directory once. Returns the number of its entries. */
 static uint32_t count_entries(const struct tree_image *m, const char *folder)
 {
     struct tree_dir *d = NULL;
@@ -339,8 +338,8 @@ static void test_cost(void)
         for (size_t k = 0; k < sizeof(whole) / sizeof(whole[0]); k++)
             make_view(&m, whole[k]);
         CU_ASSERT_EQUAL(count_entries(&m, i & 1 ? "metadata" : "tensors"), ENTRIES + 2);
-        /* The JSON has about 70 bytes per 16 bytes of the file, and the test holds a copy of the
-         * JSON. */
+        /* The JSON takes about 70 bytes per 16 bytes of the file, and the test holds a copy of
+         * it. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu bytes for a file of %zu\n", alloc_peak(), n);
@@ -349,7 +348,7 @@ static void test_cost(void)
     }
 }
 
-/* Number of values. Their text is as long as possible in proportion to their bytes in the file. */
+/* Number of values, each of which has the longest possible text for its size in the file. */
 
 enum { ITEMS = 300000 };
 
@@ -420,8 +419,8 @@ static void test_cost_of_values(void)
             image_try(image, n, &(struct tree_options){.read_only = i & 1}, &m, NULL), 0);
         for (size_t k = 0; k < sizeof(views) / sizeof(views[0]); k++)
             make_view(&m, views[k]);
-        /* Each byte of the file becomes six bytes of text. The text and the test's copy of it grow
-         * by doubling. */
+        /* Each byte of the file becomes six bytes of text. The text and the test's copy of it both
+         * grow by doubling. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu: %zu bytes for a file of %zu\n", i, alloc_peak(), n);

@@ -11,18 +11,18 @@
 
 enum { FROM, TO, FILES, MOST = 4 };
 
-/* The attributes of two files, and the errors of refused calls. */
+/* Attributes of two files, and the errors of calls that fail. */
 static struct {
     struct {
         const char *name[MOST], *value[MOST]; /* NULL: a free slot */
         uid_t uid;
         gid_t gid;
         mode_t mode;
-        bool owned; /* the owner of the file was set */
+        bool owned; /* the file's owner was changed */
     } file[FILES];
     int no_list[FILES], no_get, no_set, no_remove, no_own, no_mode, no_stat;
     unsigned sets;
-    bool grows; /* one list or value grows between measuring and reading */
+    bool grows; /* a list or value grows between being measured and being read */
     bool grown;
 } now;
 
@@ -53,7 +53,7 @@ static ssize_t answer(const char *text, size_t len, void *dst, size_t n)
 {
     if (!dst)
         return (ssize_t)(now.grows && !now.grown ? 0 : len);
-    if (now.grows && !now.grown) { /* the first time, the data is longer than measured */
+    if (now.grows && !now.grown) { /* longer than measured, but only once */
         now.grown = true;
         return -ERANGE;
     }
@@ -164,7 +164,7 @@ static void test_copy(void)
     CU_ASSERT_EQUAL(now.file[TO].mode, 06640);
     CU_ASSERT_EQUAL(copy(&e), 0); /* all attributes already exist, so none is set */
     CU_ASSERT_EQUAL(now.sets, 2);
-    /* A value of the same length, and a longer value. */
+    /* One new value has the same length, the other is longer. */
     now.file[FROM].value[0] = "two";
     now.file[FROM].value[1] = "+";
     CU_ASSERT_EQUAL(copy(&e), 0);
@@ -178,7 +178,7 @@ static void test_copy(void)
     now.file[TO].uid = 9;
     CU_ASSERT_EQUAL(copy(&e), 0);
     CU_ASSERT_TRUE(now.file[TO].owned && now.file[TO].uid == 7);
-    /* A list or value that grows between measuring and reading is read again. */
+    /* A list or value that has grown since it was measured is read again. */
     begin();
     now.grows = true;
     CU_ASSERT_EQUAL(copy(&e), 0);
@@ -221,7 +221,7 @@ static void test_refused(void)
     begin();
     now.no_mode = -EPERM;
     refused(copy(&e), -EPERM, &e, "the model's mode cannot be reproduced");
-    /* If attributes are not supported, the file counts as having none, and no further calls are
+    /* If attributes are not supported, the file counts as having none, and no more calls are
      * made. */
     static const int none[] = {-EOPNOTSUPP, -ENOSYS};
     for (size_t i = 0; i < 2; i++) {

@@ -76,7 +76,7 @@ static void test_buf(void)
     buf_free(&b);
 }
 
-/* A growing array gets room for several more elements, not only for the next one. */
+/* An array grows by several elements at once. */
 static void test_array(void)
 {
     uint16_t *array = NULL;
@@ -203,7 +203,7 @@ static void test_table(void)
     buf_char(&out, '\0');
     CU_ASSERT_STRING_EQUAL(buf_text(&out), "a   bcd   1\n\xc3\xa9\xc3\xa9       22\n"
                                            "longer than most    x   3\nend\n");
-    /* A line whose end is missing because there was no memory for it is not read. */
+    /* If memory ran out while a line was written, the incomplete line is not read. */
     lines.len -= 3;
     lines.err = -ENOMEM;
     out.len = 0;

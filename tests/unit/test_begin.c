@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Reasons why a model cannot be edited, requests to other processes to release its lock, and the
- * state and commands of trees.
- */
+/* Why a model cannot be edited, how other processes are asked to release its lock, and the states
+ * and commands of trees. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,7 +23,7 @@
 
 /* ---- clocks ---- */
 
-static long later; /* seconds by which the clock jumped */
+static long later; /* seconds by which the clock has jumped */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -172,7 +170,7 @@ static void test_hash_name(void)
     drop_place(&p);
 }
 
-/* The test runs as a user other than root, because root may write anywhere. */
+/* Runs as a user other than root, because root may write anywhere. */
 static void test_folder(void)
 {
     const uid_t was = geteuid();
@@ -223,7 +221,7 @@ static void test_leftovers(void)
 
 static struct tree *holder;
 static unsigned asked, asked_busy;
-static int gives; /* which request makes the holder release the lock; 0: none */
+static int gives; /* number of the request at which the holder gives up the lock; 0: never */
 
 static bool give_up(struct err *why)
 {
@@ -259,7 +257,7 @@ static struct tree *hold(const struct place *p)
 {
     struct tree *t = image_tree(p->model, &plain);
     CU_ASSERT_TRUE(tree_writable(t));
-    /* This begins editing; the type stays the same. */
+    /* A write of the same value begins editing. */
     CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0);
     CU_ASSERT_TRUE(tree_edited(t));
     asked = asked_busy = 0;
@@ -278,7 +276,7 @@ static void test_waits(void)
         CU_ASSERT_EQUAL(asked, gives ? gives : 1);
         tree_close(holder);
     }
-    /* A read-only tree does not wait for another process, but announces itself. */
+    /* A read-only tree announces itself, but does not wait. */
     asked = asked_busy = 0;
     o.read_only = true;
     opens(&p, &o, "asked for");
@@ -382,7 +380,7 @@ static void test_history(void)
     home_teardown(&x);
 }
 
-/* An undo also reports why editing could not begin, or that the model has no history. */
+/* An undo also reports why editing cannot begin, or that the model has no history. */
 static void test_no_history(void)
 {
     struct place p = new_place();
@@ -400,7 +398,7 @@ static void test_no_history(void)
     drop_place(&p);
 }
 
-/* Accepted edits that are not yet written do not belong to a state. */
+/* Edits that are accepted but not yet written belong to no state. */
 static void test_waiting(void)
 {
     struct home x;
@@ -458,8 +456,8 @@ static void unsaved_is(struct tree *t, const char *want)
     CU_ASSERT_STRING_EQUAL(buf_text(&out), want);
 }
 
-/* Notes are passed from one tree to the next. Notes about a tensor are kept until the model has a
- * tensor with that name. */
+/* Notes are passed from one tree to the next. A note about a tensor is dropped if the model has
+ * that tensor. */
 static void test_notes(void)
 {
     struct place p = new_place();
@@ -477,8 +475,8 @@ static void test_notes(void)
     drop_place(&p);
 }
 
-/* A recalled note about a key or tensor counts as this tree's own until that key or tensor is next
- * written successfully. */
+/* A recalled note about a key or tensor is kept until that key or tensor is next written
+ * successfully. */
 static void test_notes_of_tensors(void)
 {
     struct place p = new_place();
@@ -539,7 +537,7 @@ static void test_before(void)
     CU_ASSERT_EQUAL(image_node(&again, "tensors/t/raw"), raw);
     CU_ASSERT_EQUAL(image_node(&again, "metadata/a.b"), ino_key(left.keys + 1));
     tree_close(t);
-    left.n = 2; /* as if left by a different file, so its table is useless */
+    left.n = 2; /* as if left by a different file, whose table is useless here */
     t = image_tree(p.model, &o);
     const struct tree_image other = {.t = t};
     CU_ASSERT_NOT_EQUAL(image_node(&other, "tensors/t/raw"), raw);
@@ -626,8 +624,8 @@ static bool has(const struct nodes *x, uint64_t node)
     return false;
 }
 
-/* Look two seconds later. The recorded ctime is decremented, because changes within one tick of the
- * file system's clock have the same time. */
+/* Look again two seconds later. The recorded ctime is decremented, because two changes within one
+ * tick of the file system's clock have the same ctime. */
 static uint64_t look_later(struct tree *t)
 {
     later += 2;
@@ -647,7 +645,7 @@ static void test_look(void)
     const uint64_t first = tree_look(t);
     CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0644);
     CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
-    CU_ASSERT_EQUAL(tree_look(t), first); /* the file is not checked again within a second */
+    CU_ASSERT_EQUAL(tree_look(t), first); /* not checked again within a second */
     const uint64_t second = look_later(t);
     CU_ASSERT_NOT_EQUAL(second, first);
     CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0600);
@@ -655,7 +653,7 @@ static void test_look(void)
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
-    CU_ASSERT_EQUAL(unlink(p.model), 0); /* from now on the tree keeps the old rights */
+    CU_ASSERT_EQUAL(unlink(p.model), 0); /* without the file, the tree keeps its last rights */
     CU_ASSERT_EQUAL(look_later(t), first);
     uint64_t node[sizeof(paths) / sizeof(paths[0])];
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -669,8 +667,7 @@ static void test_look(void)
 
 /* ---- nodes of replaced views ---- */
 
-/* The old node of a view stays valid, with current attributes, for programs that just looked it
- * up. */
+/* A program that has just looked up a view can still use its old node, with current attributes. */
 static void test_replaced(void)
 {
     struct tree_entry e;
@@ -714,8 +711,8 @@ static void test_stop(void)
 
 /* ---- failures when editing begins ---- */
 
-/* If editing begins with the first edit, that edit returns the error, and the next edit tries
- * again. If editing begins when the tree is opened, the tree becomes read-only. */
+/* If editing begins with the first edit, a failure is returned to that edit, and the next edit
+ * tries again. If it begins when the tree is opened, the tree becomes read-only. */
 static void test_fails(void)
 {
     static const char *const steps[] = {"the handle", "the recovery", "the writer"};

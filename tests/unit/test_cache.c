@@ -8,8 +8,8 @@
 #include "check/summary.h"
 #include "parsed.h"
 
-/* A key, named without its architecture prefix. If `every` > 0, the value is an array with one item
- * per layer: `number` for the last of every `every` layers, `other` for all other layers. */
+/* A key without its architecture prefix. If `every` > 0, the value is an array with one item per
+ * layer: `number` for every `every`th layer, `other` for all others. */
 struct key {
     const char *name;
     uint32_t number, every, other;
@@ -27,14 +27,14 @@ struct row {
         "attention.sliding_window", n, 0, 0 \
     }
 static const struct row rows[] = {
-    /* 32 layers * 8 heads * (128 + 128) * 2 bytes, multiplied by the context */
+    /* the context times 32 layers * 8 heads * (128 + 128) * 2 bytes */
     {"llama", 32, 8192, 4096, 32, 8, 0, {{0}}, 131072, 131072 * 8192ULL},
     {"qwen2", 28, 32768, 3584, 28, 4, 0, {{0}}, 28 * 4 * 256 * 2, 28 * 4 * 256 * 2 * 32768ULL},
     /* every head has its own keys */
     {"phi2", 32, 2048, 2560, 32, 0, 0, {{0}}, 32 * 32 * 160 * 2, 32 * 32 * 160 * 2 * 2048ULL},
     /* key_length differs from the head's share of the embedding */
     {"qwen3", 36, 40960, 2560, 32, 8, 128, {{0}}, 36 * 8 * 256 * 2, 36 * 8 * 256 * 2 * 40960ULL},
-    /* 13 layers keep all 8192 positions; the other 13 keep only the window */
+    /* 13 layers keep all 8192 positions; the other 13 keep only those in the window */
     {"gemma2",
      26,
      8192,
@@ -45,8 +45,8 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      26 * 4 * 512 * 2,
      13 * 4096ULL * (8192 + 4096)},
-    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all positions; the other 29 keep only the window of
-     * 1024; a position takes 4096 bytes per layer */
+    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all positions; the other 29 keep a window of 1024; a
+     * position takes 4096 bytes per layer */
     {"gemma3",
      34,
      131072,
@@ -79,7 +79,7 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      40 * 4096,
      4096ULL * (10 * 8192 + 30 * 4096)},
-    /* 12 of 48 layers keep all positions; the others keep 8192 */
+    /* 12 of 48 layers keep all positions; the others keep 8192 each */
     {"llama4",
      48,
      262144,
@@ -125,7 +125,7 @@ static const struct row rows[] = {
      {{"attention.value_length", 128, 0, 0}, {"attention.key_length_mla", 0, 0, 0}},
      27 * 16 * 320 * 2,
      27 * 16 * 320 * 2 * 163840ULL},
-    /* with the keys that select the tokens: 61 * (576 + 128) */
+    /* the same, plus keys that select tokens: 61 * (576 + 128) */
     {"deepseek32",
      61,
      163840,
@@ -147,7 +147,7 @@ static const struct row rows[] = {
      {{"full_attention_interval", 4, 0, 0}},
      12 * 2048,
      12 * 2048 * 262144ULL},
-    /* the array selects 8 of 32 layers, the last of every four */
+    /* the array gives 8 of 32 layers attention, the last of every four */
     {"qwen35",
      32,
      262144,
@@ -180,8 +180,8 @@ static const struct row rows[] = {
      {{"attention.recurrent_layers", 0, 8, 1}},
      10 * 4096,
      10 * 4096 * 4096ULL},
-    /* the last 15 of 35 layers share the caches of earlier layers; of the first 20 layers, every
-     * fifth keeps all positions */
+    /* the last 15 of 35 layers share the caches of earlier layers; of the first 20, every fifth
+     * keeps all positions */
     {"gemma3n",
      35,
      32768,
@@ -203,7 +203,7 @@ static const struct row rows[] = {
      {{"nextn_predict_layers", 1, 0, 0}},
      46 * 4096,
      46 * 4096 * 131072ULL},
-    /* the model does not declare which layers have a window */
+    /* the model does not declare which layers have windows */
     {"exaone4", 64, 131072, 5120, 40, 8, 128, {WINDOW(4096)}, 64 * 4096, 0},
     /* this architecture has no cache */
     {"mamba", 48, 1048576, 2048, 0, 0, 0, {{0}}, 0, 0},

@@ -11,7 +11,7 @@
 #include "changes.h"
 #include "edit/plan.h"
 
-/* The model that all tests use: keys a, b and c, then two special keys and two of ggufs' own. */
+/* The model of all tests: keys a, b and c, then two special keys and two of ggufs' own. */
 static struct gguf *model(uint8_t **image)
 {
     struct build b;
@@ -49,10 +49,8 @@ static int add_op(struct edit_change *c, const char *op, struct err *e)
     return set_bytes(c, key, strlen(key), GGUF_U32, nine, 4, rank, e);
 }
 
-/*
- * Spell the keys in order, such as "a=9 b c". An entry that is not the model's is marked with =9 if
- * its value is the u32 9, and with * if it has any other value.
- */
+/* Spell the keys in order, such as "a=9 b c". An entry that differs from the model's is marked =9
+ * if its value is the u32 9, and * otherwise. */
 static void spell(const struct gguf *g, const struct buf *b, const struct edit_entry *key, size_t n,
                   struct buf *out)
 {
@@ -80,14 +78,14 @@ struct row {
 static const struct row rows[] = {
     {"", 0, "a b c REST"},
     {"= a", 0, "a=9 b c REST"},
-    {"= b", 0, "a b=9 c REST"}, /* the type and length change, but not the place */
+    {"= b", 0, "a b=9 c REST"}, /* the type and length change; the position does not */
     {"= d", 0, "a b c REST d=9"},
     {"= d;= e;= d", 0, "a b c REST d=9 e=9"},
     {"+ d 1", 0, "a d=9 b c REST"},
     {"+ d 1;+ e 1", 0, "a d=9 e=9 b c REST"},
     {"+ d 2;+ e 1", 0, "a e=9 b d=9 c REST"},
     {"+ d 0", 0, "d=9 a b c REST"},
-    {"+ b 1", 0, "a b=9 c REST"}, /* the key is not new, so it keeps its place */
+    {"+ b 1", 0, "a b=9 c REST"}, /* the key exists, so it keeps its position */
     {"- b;+ b 1", 0, "a b=9 c REST"},
     {"= d;- d;+ d 1;- d", 0, "a b c REST"},
     {"- b", 0, "a c REST"},
@@ -106,7 +104,7 @@ static const struct row rows[] = {
     {"> b b", 0, "a b c REST"},
     {"= d;> d e", 0, "a b c REST e=9"},
     {"> a t;> b a;> t b", 0, "b* a* c REST"},
-    /* The last key that had the name comes back. */
+    /* The last key to have had the name comes back. */
     {"- a;> b a;- a;= a", 0, "a=9 c REST"},
     {"- a;> b a;- a;> c a;- a;= a", 0, "a=9 REST"},
     {"- x", -ENOENT, NULL},
@@ -140,7 +138,7 @@ static int add_ops(struct edit_change *c, const char *ops, struct err *e)
     return r;
 }
 
-/* Spell the keys that a change produces, and terminate them with a NUL. */
+/* Spell the keys that a change produces, terminated by a NUL. */
 static void spell_change(const struct edit_change *c, struct buf *out)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -270,8 +268,7 @@ static void test_undo(void)
     free(image);
 }
 
-/* Replaced values are not kept, so the size of pending edits is limited only by the largest
- * values. */
+/* Replaced values are not kept, so pending edits take no more space than the largest values. */
 static void test_replaced(void)
 {
     uint8_t *image;
@@ -284,7 +281,7 @@ static void test_replaced(void)
     CU_ASSERT_EQUAL(edit_set(&c, "a", 1, first, EDIT_LAST, NULL), 0);
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 2);
     CU_ASSERT_EQUAL(add_op(&c, "= a", NULL), 0);
-    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept so that the edit can be undone */
+    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept for an undo */
     edit_keep(&c, edit_mark(&c));
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 1);
     CU_ASSERT_EQUAL(c.n, 1);
@@ -294,7 +291,7 @@ static void test_replaced(void)
     free(image);
 }
 
-/* The value of a key that was set is freed, but the key's name is still known. */
+/* The values of set keys are freed, but the keys stay known. */
 static void test_drop_values(void)
 {
     uint8_t *image;
@@ -336,7 +333,7 @@ static void test_too_large(void)
     free(image);
 }
 
-/* Differences from the model are counted, up to a limit. */
+/* Differences from the model are counted, but only up to a limit. */
 static void test_count(void)
 {
     uint8_t *image;

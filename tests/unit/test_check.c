@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/check: a model that follows every rule, and models that each break only one rule. */
+/* check/check: a model that follows every rule, and models that each break one rule. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "check_rows.h"
 
-/* Number of findings by a row's rule, and by other rules (notes of other rules are ignored). */
+/* Number of findings by a row's rule, and by other rules, not counting notes by other rules. */
 struct told {
     const struct check_row *row;
     unsigned own, other;
@@ -29,8 +29,8 @@ static void sink(void *arg, const struct check_finding *f)
     }
 }
 
-/* A rule applies either to files or to models. Checking the two scopes separately therefore reports
- * the same findings as checking both together, and each finding in only one scope. */
+/* Each rule applies either to files or to models. Two separate checks therefore report the same
+ * findings as one check of both, each of them once. */
 static void in_scopes(struct check_model *m, const struct told *all)
 {
     struct told file = {.row = all->row}, whole = {.row = all->row};

@@ -23,7 +23,7 @@ static void add_line(void *arg, const struct check_finding *f)
     report_line(arg, f);
 }
 
-/* Return the report of check_file() for a file in the directory. The caller frees it. */
+/* Return the report of check_file() on a file in the directory. The caller frees it. */
 static char *told(const struct fixture *x, enum check_outcome *outcome)
 {
     struct buf lines = BUF_INIT;
@@ -44,7 +44,7 @@ static char *shown(const struct fixture *x)
     struct tree_image m = {.fd = -1};
     struct tree_options o = {.read_only = true};
     struct err e = {0};
-    char *text = calloc(1, TEXT_MAX + 1); /* the file reports no size */
+    char *text = calloc(1, TEXT_MAX + 1); /* the file's size is reported as 0 */
     (void)snprintf(path, sizeof(path), "%s/%s", x->path, NAME);
     CU_ASSERT_EQUAL_FATAL(tree_open(path, &o, &m.t, &e), 0);
     CU_ASSERT_TRUE(image_bytes(&m, "check", 0, TEXT_MAX, text) > 0);
@@ -52,8 +52,8 @@ static char *shown(const struct fixture *x)
     return text;
 }
 
-/* After an in-place edit that stopped once its journal was written, the edit's header is checked,
- * and the edit is reported. */
+/* If an edit in place stopped after it wrote its journal, the new header is checked, and the edit
+ * is reported. */
 static void test_journal(void)
 {
     static const char want[] =
@@ -80,8 +80,7 @@ static void test_journal(void)
     teardown(&x);
 }
 
-/* The same holds for an edit that also changes tensor bytes and adds a tensor. A tree shows the
- * whole edit. */
+/* An interrupted edit also changes tensor bytes and adds a tensor. A tree shows the whole edit. */
 static void test_patch_read(void)
 {
     struct fixture x;
@@ -142,8 +141,8 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* If the n-th allocation fails, the model is reported as unusable, or as clean, which it is without
- * the failure. */
+/* If an allocation fails, the model is reported as unusable, or as clean, as without the
+ * failure. */
 static void test_memory(void)
 {
     struct fixture x;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: the strategy that is chosen for a file, and the effects on the rest of the file. */
+/* edit/commit: which strategy is chosen for a file, and what an edit does to the rest of the
+ * file. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include "faultsys.h"
 #include "model_dir.h"
 
-/* C5, T2. Another program intervenes at the start, or just before a call. */
+/* C5, T2. Another program changes the model at the start, or just before a call. */
 
 enum { REPLACED, REMOVED, TOUCHED, CUT };
 
@@ -26,10 +27,10 @@ struct intruder {
     int does;
     const char *before; /* NULL: at the start */
     bool no_exchange;
-    bool back_fails; /* the second exchange, which restores the displaced file, fails */
+    bool back_fails; /* the second exchange, which would restore the displaced file, fails */
     const struct fixture *x;
     struct faultsys *fs;
-    int fd; /* descriptor of the model */
+    int fd; /* the model's descriptor */
 };
 
 static const struct intruder intruders[] = {
@@ -160,7 +161,7 @@ static void test_replaced_between(void)
     teardown(&x);
 }
 
-/* Whichever call fails, a complete backup exists: the older one or the new one. */
+/* Whichever call fails, a complete backup exists, old or new. */
 static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
 {
     struct fixture x;
@@ -263,10 +264,10 @@ static void test_backup_same(void)
     teardown(&x);
 }
 
-/* C6. What a hook finds just before the new file takes the model's name. */
+/* C6. What a hook sees just before the new file takes the model's name. */
 struct guard {
     const struct fixture *x;
-    unsigned files, locked; /* number of files beside the model, and how many of them are locked */
+    unsigned files, locked; /* files beside the model, and how many of them are locked */
 };
 
 static int guard_one(void *arg, const char *name)
@@ -338,7 +339,7 @@ static void test_links(void)
     }
 }
 
-/* Each strategy reports why it does not apply. */
+/* Each strategy reports why it cannot be used. */
 static void test_refused(void)
 {
     struct fixture x;
@@ -355,13 +356,13 @@ static void test_refused(void)
     d.p.clonable = false;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(fs.created, 0);
-    /* A lack of space is detected before any file is created. */
+    /* Lack of space is detected before any file is created. */
     d.o.strategy = EDIT_COPY;
     fs.full = true;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);
     CU_ASSERT_EQUAL(fs.created, 0);
     fs.full = false;
-    /* A plan that was made for a different file is refused. */
+    /* A plan for a different file is refused. */
     d.p.old_size++;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ESTALE);
     CU_ASSERT_TRUE(is_old(&x));
@@ -380,7 +381,7 @@ static void test_refused(void)
     teardown(&x);
 }
 
-/* Make the real call, if the file system of /tmp supports it. */
+/* Clones with the real call, if the file system of /tmp supports it. */
 static void test_real_clone(void)
 {
     struct fixture x;
@@ -406,7 +407,7 @@ static void test_real_clone(void)
 
 /* ---- owner, mode and attributes ---- */
 
-/* Each clone in turn is refused, including the one after the probe. The data is then copied. */
+/* The probe's clone succeeds, but a later clone may be refused. The data is then copied. */
 static void clone_refused(int error)
 {
     unsigned refused = 0;
@@ -440,7 +441,7 @@ static void test_clone_refused(void)
         clone_refused(errors[i]);
 }
 
-/* If the kernel cannot copy from file to file, the bytes are read and written. */
+/* If the kernel cannot copy between files, the bytes are read and written. */
 static void test_no_range(void)
 {
     static const int errors[] = {-EXDEV, -ENOSYS, -EOPNOTSUPP, -EINVAL, -EPERM};
@@ -470,7 +471,7 @@ static int vast(const struct sys *s, int fd, struct statvfs *ret)
     return 0;
 }
 
-/* Free space that is too large to express in bytes is enough; unknown free space is not enough. */
+/* A free space whose byte count overflows is enough; an unknown free space is not. */
 static void test_room(void)
 {
     struct fixture x;

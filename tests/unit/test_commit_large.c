@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: a large model, most of which is a hole. */
+/* edit/commit: a large model that is mostly a hole. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -161,7 +161,7 @@ static void test_large(void)
     teardown(&x);
 }
 
-/* Number of bytes, starting at byte 5 of the tensor, that all processors write together. */
+/* Number of bytes, from byte 5 of the tensor on, that all processors write in parallel. */
 #define WRITTEN ((uint64_t)9 << 20)
 
 static uint8_t written_at(uint64_t i)
@@ -185,7 +185,7 @@ static void plan_write(const struct fixture *x, const struct edit_options *o, st
     log_unref(d);
 }
 
-/* Check the tensor's first bytes and the disk space that it takes. */
+/* Check the tensor's first bytes and the disk space it takes. */
 static void check_written(const struct fixture *x, const struct edit_file *f)
 {
     struct stat st;
@@ -205,7 +205,7 @@ static void check_written(const struct fixture *x, const struct edit_file *f)
     CU_ASSERT_EQUAL(files(x), 1);
 }
 
-/* A long edit in place reports progress and succeeds. */
+/* A long edit in place reports its progress and succeeds. */
 static void test_much_in_place(void)
 {
     struct fixture x;
@@ -221,7 +221,7 @@ static void test_much_in_place(void)
     CU_ASSERT_TRUE(res.strategy == EDIT_INPLACE && res.old_fd == -1);
     CU_ASSERT_TRUE(w.monotonic && w.last == WRITTEN && w.total == WRITTEN);
     check_written(&x, &f);
-    h = (struct edit_hooks){0}; /* write the same bytes again without hooks */
+    h = (struct edit_hooks){0}; /* write the same bytes again, without hooks */
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, NULL, &res, NULL), 0);
     check_written(&x, &f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/session: what happens to a session's descriptor number when its connection ends. */
+/* mount/session: a session's descriptor number after its connection has ended. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return -1;
 }
 
-/* Make a session whose connection leads to a socket. */
+/* Make a session whose connection is a socket. */
 static struct fuse_session *session(int fd)
 {
     static const struct fuse_lowlevel_ops none = {.lookup = NULL};
@@ -45,7 +45,7 @@ static struct fuse_session *session(int fd)
     return se;
 }
 
-/* The other end notices the cut, and files opened later do not get the descriptor number. */
+/* The other end notices the cut, and the descriptor number is not reused for files opened later. */
 static void test_cut(void)
 {
     struct err e = {0};
@@ -62,7 +62,7 @@ static void test_cut(void)
     CU_ASSERT_EQUAL(write(end[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EPIPE);
     CU_ASSERT_EQUAL(fcntl(end[0], F_GETFD), FD_CLOEXEC);
-    /* libfuse calls poll() to check whether there is a mount to unmount. */
+    /* libfuse uses poll() to check whether there is a mount to unmount. */
     struct pollfd p = {.fd = end[0]};
     CU_ASSERT_EQUAL(poll(&p, 1, 0), 1);
     CU_ASSERT_TRUE(p.revents & POLLERR);
@@ -71,8 +71,7 @@ static void test_cut(void)
     (void)close(end[1]);
 }
 
-/* A signal at the moment of the cut does not make the connection look as if it had ended
- * earlier. */
+/* Even if a signal arrives during the cut, the connection does not seem to have ended earlier. */
 static void test_cut_at_a_signal(void)
 {
     struct err e = {0};

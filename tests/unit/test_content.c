@@ -61,7 +61,6 @@ static uint8_t byte_of(uint64_t at)
     return (uint8_t)(at * 31 + at / 256);
 }
 
-/* Make a log of n bytes. */
 static struct log *made(size_t n)
 {
     struct log *log = NULL;
@@ -82,11 +81,11 @@ static void test_taken(void)
     uint64_t at = 0, end = 0;
     CU_ASSERT_EQUAL(log_end(log), 100);
     CU_ASSERT_EQUAL(log_take(log, 7, 5, &at), 0);
-    CU_ASSERT_EQUAL(at, 100); /* a few bytes are placed at the end of the log */
+    CU_ASSERT_EQUAL(at, 100); /* a few bytes go to the end of the log */
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 5, &at), 0);
     CU_ASSERT_EQUAL(at, LOG_ROOM + 5);
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 3 * LOG_ROOM + 5, &at), 0);
-    CU_ASSERT_EQUAL(at, 2 * LOG_ROOM + 5); /* right after the previous bytes */
+    CU_ASSERT_EQUAL(at, 2 * LOG_ROOM + 5); /* right after the bytes before */
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 4, &at), 0);
     CU_ASSERT_EQUAL(at, 4 * LOG_ROOM + 4);
     CU_ASSERT_EQUAL(log_take(log, 1, 0, &at), 0);
@@ -119,7 +118,7 @@ static void test_no_log(void)
 
 enum { BYTES = 60, LOG = 500 };
 
-/* The source of a byte of a tensor; log NULL: the base. */
+/* Where a byte of a tensor is stored; log NULL: in the base. */
 struct place {
     struct log *log;
     uint64_t src;
@@ -135,7 +134,7 @@ static uint64_t draw(uint64_t n)
     return seed % n;
 }
 
-/* Draw random pieces in ascending order, some of which touch or continue each other. */
+/* Draw random pieces in ascending order, some adjacent and some continuing each other. */
 static size_t draw_pieces(struct log *const logs[2], struct tensor_piece *ret)
 {
     size_t n = 0;
@@ -168,8 +167,8 @@ static bool continues(const struct place *shown, size_t i)
            (!shown[i].log || shown[i].src == shown[i - 1].src + 1);
 }
 
-/* Check that the pieces are the longest runs of the shown data, and that the right stretch is found
- * at every byte. */
+/* Check that the pieces are the longest runs of what is shown, and that the right stretch is found
+ * for every byte. */
 static void check(const struct tensor_content *k, const struct place *shown, size_t size)
 {
     uint64_t fresh = 0;
@@ -225,7 +224,7 @@ static void test_random(void)
     log_unref(logs[1]);
 }
 
-/* The content is only the base. */
+/* The content is the base alone. */
 static void test_base(void)
 {
     const struct tensor_piece *p = (const struct tensor_piece *)&seed;

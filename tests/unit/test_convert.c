@@ -14,13 +14,13 @@
 #include "quant/quant.h"
 #include "quant/types.h"
 
-/* N is more elements than one step converts; AT is an element of the second step. */
+/* N exceeds the elements that one step converts; AT is an element of the second step. */
 enum { N = 2048, AT = 1500 };
 
 static uint8_t from[N * 8], to[N * 8], want[N * 8];
 static float values[N];
 
-/* A value: in `i` for integer types, in `d` for all other types. */
+/* A value: `i` for integer types, `d` for all others. */
 struct number {
     int64_t i;
     double d;
@@ -40,7 +40,7 @@ static void put_number(uint8_t *p, const struct quant_type *t, bool big, struct 
     put_uint(p, bits, t->block_bytes, big);
 }
 
-/* The result of a conversion, or its error. */
+/* A conversion and its result, or its error. */
 struct row {
     uint32_t from, to;
     struct number in, out;
@@ -73,7 +73,7 @@ static const struct row held[] = {
     {F64_ID, I32_ID, D(16777217), I(16777217), 0},
     {F64_ID, I16_ID, D(-0.0), I(0), 0},
     {F64_ID, I8_ID, D(-128), I(-128), 0},
-    /* These values are rounded only once, and infinite values stay infinite. */
+    /* These values are rounded only once, and infinities stay infinite. */
     {I32_ID, F32_ID, I(16777219), D(16777220), 0},
     {I64_ID, F32_ID, I(0x4000004000000001), D(0x4.000008p60), 0},
     {I64_ID, BF16_ID, I(INT64_MAX), D(0x1p63), 0},
@@ -113,7 +113,7 @@ static const struct row refused[] = {
     {F64_ID, Q8_0_ID, D(NAN), I(0), -EDOM},
 };
 
-/* Convert a tensor of zeros with one value from a row, and return the result. */
+/* Convert a tensor of zeros with a row's value in it, and return the result. */
 static int converted(const struct row *r, bool big, struct quant_fault *fault)
 {
     const struct quant_type *t = quant_find(r->from);
@@ -138,7 +138,7 @@ static void test_held(void)
     }
 }
 
-/* The message states the element and the value with all its digits. */
+/* The message gives the element, and all digits of its value. */
 static void test_refused(void)
 {
     for (size_t i = 0; i < 2 * COUNT(refused); i++) {
@@ -152,8 +152,8 @@ static void test_refused(void)
     }
 }
 
-/* If several values cannot be stored, the first one is named, even if a later one fails with a
- * different error. */
+/* If several values cannot be stored, the first one is reported, even if a later one fails with
+ * another error. */
 static void test_first(void)
 {
     static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};
@@ -170,7 +170,7 @@ static void test_first(void)
     }
 }
 
-/* In float types a NaN stays a NaN and keeps its sign. */
+/* In float types, a NaN stays a NaN of the same sign. */
 static void test_nan(void)
 {
     struct quant_fault fault;
@@ -184,7 +184,7 @@ static void test_nan(void)
     CU_ASSERT_EQUAL(get_u64(to, false), 0xfff8000000000000);
 }
 
-/* Converting small whole numbers from any type gives the same blocks as encoding them. */
+/* Small integers converted from any type give the same blocks as when encoded. */
 static void test_every_type(void)
 {
     for (size_t i = 0; i < N; i++)

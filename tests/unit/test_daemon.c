@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/control and mount/daemon: a daemon's report about itself reaches another process. */
+/* mount/control and mount/daemon: what a daemon reports about itself to another process. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 
 #define MANY 20000 /* number of lost edits */
 
-/* A process that acts as a daemon. It takes one step for each byte that it receives, then reports
- * that the step is done. */
+/* A process that acts as a daemon. For each byte received, it takes one step and reports that the
+ * step is done. */
 struct other {
     pid_t pid;
     int to, from;
@@ -100,7 +100,7 @@ static void end(struct other *x)
     CU_ASSERT_EQUAL(waitpid(x->pid, &status, 0), x->pid);
 }
 
-/* Find the process among all daemons. Returns NULL if it is not there. */
+/* Find the process among all daemons; NULL if it is not one of them. */
 static struct daemon *find(struct daemons *ds, const struct other *x)
 {
     CU_ASSERT_EQUAL_FATAL(daemons_find(ds, NULL), 0);
@@ -144,10 +144,8 @@ static void test_states(void)
     end(&x);
 }
 
-/*
- * The list of lost edits has a limited size. It ends before the first line that does not fit, with
- * a count of the omitted lines.
- */
+/* The list of lost edits has a maximum size. It ends before the first line that would not fit, with
+ * a count of the omitted lines. */
 static void test_many_lost(void)
 {
     static const char first[] = "one: refused\ntwo: \x1b[31mno key\nkey\n";
@@ -181,7 +179,7 @@ static int knock(const struct daemon *d)
     return fd;
 }
 
-/* No matter what one client sends or omits, other clients are answered. */
+/* Whatever one client sends or fails to send, other clients get answers. */
 static void test_hostile_client(void)
 {
     static const char *const lines[] = {"\n",
@@ -243,14 +241,14 @@ static void test_requests(void)
     buf_free(&said);
 }
 
-/* Answers that a foreign program may give. */
+/* What a foreign program might answer. */
 static void test_foreign(void)
 {
     static const char text[] = "at /mnt\npid x\ndevice 1\nnonsense\n\nlost\nserving\nended";
     struct daemon d = {.fd = -1};
     buf_str(&d.part, text);
     daemon_take(&d);
-    CU_ASSERT_EQUAL(d.status.state, DAEMON_SERVING); /* the last line is not complete yet */
+    CU_ASSERT_EQUAL(d.status.state, DAEMON_SERVING); /* the last line is still incomplete */
     CU_ASSERT_EQUAL(d.status.dev, 0);
     CU_ASSERT_EQUAL(d.part.len, strlen("ended"));
     CU_ASSERT_FALSE(d.now);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Results computed from tensors: statistics compared with sums in long double, values at the edges
- * of bins, and kept results.
- */
+/* Results computed from tensors: statistics compared with sums in long double, values at the edges
+ * of bins, and results that are kept. */
 #include "cu_main.h"
 
 #include <math.h>
@@ -23,8 +21,7 @@ static uint32_t draw(uint32_t *state)
     return *state >> 8;
 }
 
-/* Return the moments of n floats, added in stretches of equal length; the length must not
- * matter. */
+/* Return the moments of n floats, added in stretches of the given length, which must not matter. */
 static struct moments measured(const float *x, size_t n, size_t stretch)
 {
     static float room[STATS_STRETCH];
@@ -42,7 +39,7 @@ static void is_near(double got, long double want)
     CU_ASSERT_TRUE(fabsl((long double)got - want) <= 1e-12L * fabsl(want));
 }
 
-/* The mean is far from zero, so a computation from the sum of squares would lose the deviation. */
+/* The mean is far from zero, so a sum of squares would lose the deviation. */
 static void test_moments(void)
 {
     enum { N = 100003 };
@@ -97,7 +94,7 @@ static void test_zeros(void)
         }
 }
 
-/* Make a tensor with two dimensions. `dims` has room for 16 bytes. */
+/* Make a two-dimensional tensor. `dims` has room for 16 bytes. */
 static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns, uint64_t rows)
 {
     put_u64(dims, columns, false);
@@ -106,8 +103,8 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
     return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
 }
 
-/* Dead rows and columns, and the first of several equally large values, are found for stretches of
- * any length. */
+/* Dead rows and columns, and the first of several equal maxima, are found with stretches of any
+ * length. */
 static void test_spread(void)
 {
     enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };
@@ -172,7 +169,7 @@ static struct picture picture_with(uint64_t columns, uint64_t rows)
     return picture_of(&g, &t);
 }
 
-/* The rows of pixels follow each other and cover all values. */
+/* The rows of pixels are contiguous and cover all values. */
 static void test_picture_rows(void)
 {
     const uint64_t many = (uint64_t)1 << 31;
@@ -192,7 +189,7 @@ static void test_picture_rows(void)
     }
 }
 
-/* Return a pixel, computed from the values of its block, row by row. */
+/* Return a pixel, computed row by row from the values of its block. */
 static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint64_t x)
 {
     double sum = 0;
@@ -203,7 +200,7 @@ static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint6
     return (float)sqrt(sum / (double)n);
 }
 
-/* All values are multiples of 1/256, so the sums of their squares are exact in any order. */
+/* All values are multiples of 1/256, so sums of their squares are exact in any order. */
 static void test_picture_pixels(void)
 {
     enum { N = 9 << 20 };

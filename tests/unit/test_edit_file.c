@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit.h: files that can be opened, detection of changes, names beside a model. */
+/* edit/commit.h: which files can be opened, detection of changes, names beside a model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void test_open_faults(void)
         const char *what = fs.what;
         CU_ASSERT_EQUAL(e.code, r);
         if (r == 0)
-            edit_file_close(&f); /* the current file of that name was opened despite the failure */
+            edit_file_close(&f); /* the failure did not prevent opening the current file */
         else
             CU_ASSERT_EQUAL(r, -EIO);
         CU_ASSERT_TRUE(r < 0 || strcmp(what, "fstatat") == 0);
@@ -88,7 +88,7 @@ static void test_open_faults(void)
     teardown(&x);
 }
 
-/* If a file's owner may not write to it, the message says what to do. */
+/* If the owner of a file may not write it, the message says what to do. */
 static void test_own_copy(void)
 {
     static const struct {
@@ -162,8 +162,7 @@ static void stale(const struct edit_file *f, const char *line)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
 }
 
-/* While an edit in place is unfinished, the file is accepted in any state, but no other file is
- * accepted. */
+/* During an unfinished edit in place, the file is accepted in any state, but no other file is. */
 static void test_unfinished(void)
 {
     struct fixture x;
@@ -216,7 +215,7 @@ static void test_fresh(void)
     teardown(&x);
 }
 
-/* A file that differs in any field is a different file. */
+/* Files that differ in any field are different files. */
 static void test_id(void)
 {
     const struct edit_id a = {.dev = 1, .ino = 2, .size = 3, .mtime = {4, 5}};
@@ -238,7 +237,7 @@ static void test_side_name(void)
     CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-journal");
     edit_side_name(got, "m.gguf", "new");
     CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-new");
-    /* This is the longest name that is kept whole; its journal's name has 255 bytes. */
+    /* The longest name that is kept whole; its journal's name has 255 bytes. */
     memset(name, 'n', sizeof(name));
     size_t whole = NAME_MAX - strlen("..ggufs-journal");
     name[whole] = '\0';
@@ -282,7 +281,7 @@ static void test_ours(void)
     CU_ASSERT_FALSE(edit_is_owned(&st, &model));
 }
 
-/* If names are already taken, a hundred are tried before the call fails. */
+/* If names are taken, a hundred names are tried before the call fails. */
 static void test_names_taken(void)
 {
     struct fixture x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: encoding values to blocks, with golden data and with values that are refused. */
+/* quant: encoding values to blocks, with golden data and with values that must be refused. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -20,7 +20,6 @@
 
 enum { MOST_BLOCKS = 64 };
 
-/* Large enough for every test below. */
 static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], back[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 
@@ -84,10 +83,10 @@ static void test_not_finite(void)
             for (size_t i = 0; i < 3u * t->block_len; i++)
                 values[i] = 1;
             values[at] = f32_from_bits(odd[k % 5]);
-            values[3u * t->block_len - 1] = NAN; /* a later value is not reported */
+            values[3u * t->block_len - 1] = NAN; /* later values are not reported */
             CU_ASSERT_EQUAL(encoded(id, 3, at), holds_any_float(id) ? 0 : -EDOM);
             values[2u * t->block_len - 1] =
-                FLT_MAX; /* nor is a value of the same block that is out of range */
+                FLT_MAX; /* nor is a value out of range in the same block */
             values[at] = f32_from_bits(odd[k % 5]);
             if (!holds_any_float(id))
                 CU_ASSERT_EQUAL(encoded(id, 3, at), -EDOM);
@@ -122,13 +121,13 @@ static void test_floats_not_finite(void)
     }
 }
 
-/* Each type stores the largest value that it can hold, with either sign, at either end of a block
- * of zeros, and refuses the next larger float. For Q1_0, all values of the block are the same. */
+/* Each type stores its largest value with either sign, at either end of a block of zeros, and
+ * refuses the next larger float. In Q1_0 all values of a block are equal. */
 static void test_scale_range(void)
 {
     static const struct {
         uint8_t id;
-        float least; /* the smallest value that is too large */
+        float least; /* the smallest value too large for the type */
     } rows[] = {{F16_ID, 65520},        {Q4_0_ID, 65520 * 8}, {Q5_0_ID, 65520 * 16},
                 {Q8_0_ID, 65520 * 127}, {TQ1_0_ID, 65520},    {TQ2_0_ID, 65520},
                 {Q2_0_ID, 65520},       {Q1_0_ID, 65520},     {BF16_ID, 0x1.ffp127f}};
@@ -222,8 +221,7 @@ static void test_integers(void)
     }
 }
 
-/* Q8_0 with a scale of one rounds halves away from zero, and all other values to the nearest
- * integer. */
+/* With a scale of one, Q8_0 rounds to the nearest integer, and halves away from zero. */
 static void test_rounding(void)
 {
     for (int k = -127; k < 127; k++) {
@@ -237,7 +235,7 @@ static void test_rounding(void)
     }
 }
 
-/* Return the code whose value times d is nearest to x, or the first such code. */
+/* Return the code whose value times d is nearest to x; of equally near ones, the first. */
 static unsigned nearest_code(float x, float d)
 {
     static const float table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -247,8 +245,8 @@ static unsigned nearest_code(float x, float d)
     return best;
 }
 
-/* In types of 4-bit floats, values of every magnitude, up to the largest scale, get the nearest
- * code, which is found here by subtraction. */
+/* Up to the largest scale, types of 4-bit floats store values of every magnitude as the nearest
+ * code. Here it is found by subtraction. */
 static void test_nearest_codes(void)
 {
     for (int e = -120; e <= 127; e++)
@@ -275,7 +273,7 @@ static void test_nearest_codes(void)
         }
 }
 
-/* If the inverse of a scale is infinite, every value gets the code of zero and is read back as
+/* If the inverse of a scale is infinite, every value gets the code for zero and reads back as
  * zero. */
 static void test_tiny_scales(void)
 {
@@ -301,17 +299,15 @@ static void test_tiny_scales(void)
     }
 }
 
-/*
- * Types whose encoder searches work at every magnitude. While the scales fit, the error is the same
- * at every power of two; values are refused only if the scales do not fit; no block ever decodes to
- * a value that is not finite.
- */
+/* Types whose encoders search, at every magnitude. While the scales fit, the error is the same at
+ * every power of two. Values are refused only if the scales do not fit. Decoded values are always
+ * finite. */
 static void test_search_sizes(void)
 {
     static const struct {
         uint8_t id;
         uint32_t reach; /* the largest value, in units of the block's larger scale */
-        float error;    /* limit of the relative error of uniform values */
+        float error;    /* limit on the relative error of uniform values */
     } rows[] = {{Q2_K_ID, 15, 0.3f},         {Q3_K_ID, 32 * 4, 0.15f},   {Q4_K_ID, 63, 0.07f},
                 {Q5_K_ID, 63, 0.035f},       {Q6_K_ID, 128 * 32, 0.02f}, {IQ4_NL_ID, 127, 0.1f},
                 {IQ4_XS_ID, 32 * 127, 0.08f}};
@@ -340,7 +336,7 @@ static void test_search_sizes(void)
         }
 }
 
-/* A block of a big-endian file is the little-endian block with its fields reversed. */
+/* A big-endian block is the little-endian block with the bytes of each field reversed. */
 static void test_big_endian(void)
 {
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {

@@ -38,7 +38,7 @@ static bool is_point(uint32_t id)
     return is;
 }
 
-/* The error of each row is at most 1.01 times the reference; for IQ1 to IQ3 the mean ratio of each
+/* The error of each row is at most 1.01 times the reference's. For IQ1 to IQ3, the mean ratio per
  * type is at most 0.96. */
 static void test_table(void)
 {
@@ -68,8 +68,8 @@ static void test_table(void)
     }
 }
 
-/* With other seeds, the error is at most 1.02 times the worst error in the table for the same type
- * and kind. Outliers are not tested, because they differ too much. */
+/* With other seeds, the error is at most 1.02 times the worst error in the table for that type and
+ * kind. Outliers vary too much to be tested. */
 static void test_other_seeds(void)
 {
     for (size_t i = 0; i < n_golden_weighed; i += 4) {
@@ -89,10 +89,8 @@ static void test_other_seeds(void)
     }
 }
 
-/*
- * All machines produce the same bytes. After a change to a search, copy the test's output here, and
- * also check it with scripts/test-arch.
- */
+/* All machines must produce the same bytes. After changing a search, copy the test's output here
+ * and check it with scripts/test-arch. */
 static void test_same_bytes(void)
 {
     static const struct {
@@ -132,7 +130,7 @@ static void fill(size_t n)
         importances[i] = (float)(i * 37 % 101 + 1);
 }
 
-/* Return the error of the 256 values that begin at `at`, all weighed equally. */
+/* Return the error of the 256 values from `at` on, all weighted equally. */
 static double error_of(size_t at)
 {
     double off = 0, all = 0;
@@ -149,7 +147,7 @@ static void encode(const struct quant_type *t, size_t n, const float *weight, ui
     t->decode(dst, n / t->block_len, back);
 }
 
-/* Within the limits of float32, only the ratios of importances matter, not their size. */
+/* Within the range of float32, only the ratios between importances matter. */
 static void test_sizes_of_importances(void)
 {
     static const float by[] = {0x1p-73f, 0x1p100f, 0x1p-120f};
@@ -205,8 +203,8 @@ static void test_group_of_no_importance(void)
     }
 }
 
-/* Values after a group of zeros are encoded as usual; the zeros are as near to zero as the type
- * allows. */
+/* Values beside a group of zeros are encoded as usual; the zeros are stored as close to zero as the
+ * type allows. */
 static void test_group_of_zeros(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++)
@@ -224,7 +222,7 @@ static void test_group_of_zeros(void)
         }
 }
 
-/* Encode zeros, and values of every magnitude that the scale of the type can express. */
+/* Encode zeros, and values of every magnitude that the type's scale can express. */
 static void test_sizes_of_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
@@ -253,8 +251,8 @@ static void test_sizes_of_values(void)
     }
 }
 
-/* For values with a root mean square of 1e-6, the error is less than 90 % of that of storing zeros.
- * The reference's error is 101 to 270 % of it. */
+/* For values with a root mean square of 1e-6, the error is less than 90 % of the error of storing
+ * zeros. The reference's is 101 to 270 %. */
 static void test_tiny_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
@@ -267,7 +265,7 @@ static void test_tiny_values(void)
     }
 }
 
-/* Types that need importances fail without them; each row or matrix uses its own. */
+/* Types that need importances fail without them. Each row or matrix has its own. */
 static void test_by_rows(void)
 {
     struct quant_fault fault;
@@ -279,8 +277,8 @@ static void test_by_rows(void)
         const int r = quant_encode(t, false, values, n, raw, NULL, &fault);
         CU_ASSERT_EQUAL(r, t->weighs == QUANT_NEEDS ? -EOPNOTSUPP : 0);
         CU_ASSERT_TRUE(r == 0 || fault.element == 0);
-        /* The importances begin at element 256, the second row of the first matrix; two rows of the
-         * second matrix follow. */
+        /* Encoding begins at element 256, the second row of the first matrix, and continues with
+         * two rows of the second matrix. */
         CU_ASSERT_EQUAL(quant_encode(t, false, values, 5 * n, raw, &imp, &fault), 0);
         for (size_t b = 0; b < 5; b++) {
             const size_t matrix = (256 + b * 256) / 512;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: writing new values through a view over old blocks. */
+/* quant: writing new values over old blocks through a view. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,7 +16,6 @@
 
 enum { MOST_BLOCKS = 64 };
 
-/* Large enough for every test below. */
 static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static uint8_t stream[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 + 1];
@@ -33,8 +32,8 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, quant_read_bf16},
 };
 
-/* Return the number of blocks of a type that fit into the buffers. If blocks are small, that is
- * more than one step processes. */
+/* Return how many blocks of a type fit in the buffers. For small blocks, one step processes
+ * fewer. */
 static size_t blocks_of(const struct quant_type *t)
 {
     const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
@@ -42,7 +41,7 @@ static size_t blocks_of(const struct quant_type *t)
     return by_len < by_bytes ? by_len : by_bytes;
 }
 
-/* Called for every type that has values, in each byte order, through each view. */
+/* Called for every type with values, in each byte order, for each view. */
 typedef void each_fn(const struct quant_type *t, bool big, enum quant_view view);
 
 static void for_each_view(each_fn *fn)
@@ -53,10 +52,8 @@ static void for_each_view(each_fn *fn)
                 fn(quant_find(id), k & 1, (enum quant_view)(k / 2));
 }
 
-/*
- * Writing values back unchanged, in place or to another buffer, with or without importances,
- * changes no block, not even blocks with NaN or with codes that no encoder produces.
- */
+/* If values are written back unchanged, in place or to another buffer, with or without importances,
+ * no block changes, not even one with NaNs or with codes that no encoder produces. */
 static void write_back(const struct quant_type *t, bool big, enum quant_view view)
 {
     static const float importances[QUANT_MAX_BLOCK_LEN] = {1, 0, 9};
@@ -81,8 +78,8 @@ static void test_write_back(void)
     for_each_view(write_back);
 }
 
-/* A NaN that comes from a block's scale may be written back with different bits, such as those that
- * a different machine would write. */
+/* A NaN that comes from a block's scale may be written back with different bits, as by a different
+ * machine. */
 static void other_nan(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width;
@@ -119,8 +116,8 @@ static void widen(enum quant_view view, size_t n)
     }
 }
 
-/* Some blocks get values of -2 or 2, which every view and type can hold. Only those blocks are
- * encoded. */
+/* Change values in some blocks to -2 or 2, which every view and type can hold. Only those blocks
+ * are encoded again. */
 static void change_some(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, len = t->block_len;
@@ -165,7 +162,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* A value that cannot be stored is reported, both in a new tensor and in an old one. */
+/* A value that cannot be stored is reported, in a new tensor as well as in an old one. */
 static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;
@@ -188,7 +185,7 @@ static void test_refuse_one(void)
     for_each_view(refuse_one);
 }
 
-/* F16 and BF16 store every 16-bit pattern unchanged through their own view. */
+/* Each 16-bit pattern of F16 or BF16 is unchanged by a view of the same format. */
 static void test_same_format(void)
 {
     static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];

@@ -41,7 +41,7 @@ static void test_uint(void)
     parsed_free(&p);
 }
 
-/* Make a model of an architecture, with a key that holds two numbers and, optionally, tokens. */
+/* Make a model of an architecture, with a key that holds two numbers and optionally with tokens. */
 static struct parsed with_arch(const char *arch, const char *key, bool tokens)
 {
     struct build b;
@@ -115,7 +115,7 @@ static void test_layers(void)
     parsed_free(&p);
 }
 
-/* Keys composed from the architecture's name have up to 256 bytes; longer ones count as absent. */
+/* Keys built from the architecture's name have up to 256 bytes; longer ones count as missing. */
 static void test_long_arch(void)
 {
     for (size_t n = 244; n <= 247; n++) {
@@ -133,7 +133,7 @@ static void test_long_arch(void)
 static void test_shard(void)
 {
     static const struct {
-        int count, no; /* -1: the key is missing */
+        int count, no; /* -1: no such key */
         bool shard, later;
     } rows[] = {
         {-1, -1, false, false}, {1, 0, false, false}, {1, 1, false, false}, {2, 0, true, false},
@@ -170,8 +170,8 @@ static void test_is_model(void)
     }
 }
 
-/* Make a tensor of 10 elements and one of 60. The larger tensor is named `expert`; depending on its
- * name, it holds the weights of all experts. */
+/* Count the parameters of a model with tensors of 10 and 60 elements. The larger one is named
+ * `expert`; the name decides whether it holds weights of all experts. */
 static struct params params_of(const char *expert, bool arch, uint32_t experts)
 {
     struct build b;
@@ -192,7 +192,7 @@ static void test_params(void)
 {
     struct params n = params_of("blk.0.ffn_up_exps.weight", true, 4);
     CU_ASSERT_TRUE(n.total == 70 && n.one == 25 && n.experts == 4);
-    n = params_of("blk.0.ffn_up.weight", true, 4); /* no tensor belongs to the experts */
+    n = params_of("blk.0.ffn_up.weight", true, 4); /* not a tensor of experts */
     CU_ASSERT_TRUE(n.total == 70 && n.one == 70 && n.experts == 0);
     n = params_of("blk.0.ffn_up_exps.weight", true, 0);
     CU_ASSERT_TRUE(n.total == 70 && n.one == 70 && n.experts == 0);
@@ -246,7 +246,7 @@ static void test_shares(void)
     build_tensor(&b, "d", Q8_0, SHAPE(32), NULL, 34);
     struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL_FATAL(fact_shares(p.g, s), 3);
-    /* F32 and Q4_0 have the same number of bytes, so the lower id comes first */
+    /* F32 and Q4_0 take the same number of bytes, so the lower id comes first */
     CU_ASSERT_TRUE(s[0].id == F32 && s[0].tensors == 2 && s[0].bytes == 36);
     CU_ASSERT_PTR_EQUAL(s[0].first, &p.g->tensor[1]);
     CU_ASSERT_TRUE(s[1].id == Q4_0 && s[1].tensors == 1 && s[1].bytes == 36);
@@ -255,10 +255,10 @@ static void test_shares(void)
     parsed_free(&p);
 }
 
-/* If there are more types than fit in the list, the first ones stay and are still counted. */
+/* If there are more types than the list can hold, the first ones stay and are still counted. */
 static void test_many_shares(void)
 {
-    /* The additional element reveals a write past the end. */
+    /* The extra element reveals a write past the end. */
     struct share s[SHARES_MAX + 1];
     static const struct share mark = {.id = 12345};
     struct gguf g = {.n_tensors = SHARES_MAX + 2};

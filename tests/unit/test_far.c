@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/map: reading ahead for programs. */
+/* base/map: how far ahead reads of a program reach. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -16,7 +16,6 @@ static char name[] = "far-XXXXXX";
 static struct map map;
 static struct far_run run;
 
-/* Make a sparse file of 999 MiB. */
 static void begin(void)
 {
     int fd = mkstemp(name);
@@ -34,7 +33,7 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* Return the number of bytes requested beyond the end of a read, in a part of the file that ends at
+/* Return how many bytes are requested beyond the end of a read. The part of the file ends at
  * `stop`. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
@@ -43,7 +42,7 @@ static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
     return upto - (off + n);
 }
 
-/* Return the number of bytes requested beyond the end of sequential reads of 64 KiB each. */
+/* Return how many bytes are requested beyond the end of sequential reads of 64 KiB each. */
 static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = off, last = off + n;
@@ -58,13 +57,12 @@ static void test_bounds(void)
     /* A single read requests only its own range, wherever it is. */
     CU_ASSERT_EQUAL(beyond(900 * M, 16 * K, 999 * M), 0);
     CU_ASSERT_EQUAL(beyond(300 * M, 3 * M, 999 * M), 0);
-    /* Beyond their end, sequential reads request at most as many bytes as they have read, and at
-     * most 2 MiB. */
+    /* Sequential reads request at most as many bytes ahead as they have read, and at most 2 MiB. */
     uint64_t more = in_order(400 * M, 256 * K, 999 * M);
     CU_ASSERT_TRUE(more > 0 && more <= 256 * K);
     more = in_order(100 * M, 30 * M, 999 * M);
     CU_ASSERT_TRUE(more >= M && more <= 2 * M);
-    /* No data beyond the end of the file is requested. */
+    /* Nothing beyond the end of the file is requested. */
     CU_ASSERT_EQUAL(far_want(&run, &map, 999 * M, 1, 1000 * M), 999 * M);
     end();
 }
@@ -73,7 +71,7 @@ static void test_part(void)
 {
     begin();
     CU_ASSERT_EQUAL(in_order(100 * M, 10 * M, 110 * M), 0);
-    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* the program continues to read */
+    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* the program keeps reading */
     end();
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit with every system call failing in turn, and with the process dying or the power
- * failing at each of them. This checks the invariants in commit.c, commit.h and journal.h. */
+/* edit/commit with each system call failing in turn, and with a process death or power failure at
+ * each call. This checks the invariants in commit.c, commit.h and journal.h. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@
 /* A strategy, or a variant of one. */
 struct way {
     const char *name;
-    enum edit_strategy s, does; /* requested strategy, and the one used */
+    enum edit_strategy s, does; /* strategy requested, and strategy used */
     size_t len;                 /* length of the new text */
     bool clone;                 /* cloning is emulated */
     bool no_exchange;
     int no_range;
     uint8_t pad_byte;
-    unsigned tensors; /* tensors to edit instead of a text (make_tensor_edit()) */
+    unsigned tensors; /* tensors edited in place of text (make_tensor_edit()) */
 };
 
 static const struct way ways[] = {
@@ -115,7 +115,7 @@ static void test_ways(void)
     }
 }
 
-/* Let call n fail, and check invariant C4 (edit/commit.h). */
+/* Make call n fail, and check invariant C4 (edit/commit.h). */
 static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
     struct fixture x;
@@ -129,8 +129,8 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     make_way(&d, w, x.g, x.old, x.old_n, 'n');
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
-    /* A plain rename cannot be undone, so the new file keeps the name while f still has the old
-     * file. */
+    /* A plain rename cannot be undone, so the name belongs to the new file while f still has the
+     * old one. */
     bool kept = w->no_exchange && r < 0 && is_new(&x, &d);
     bool good = r == 0 ? is_new(&x, &d) : kept || is_old(&x);
     if (!good || e.code != r || (r < 0 && !e.msg[0]))
@@ -168,7 +168,7 @@ static void test_fail(void)
         }
 }
 
-/* C4: the next edit, planned on top of an unfinished one, completes it. */
+/* C4: the next edit, planned on top of an unfinished edit, completes it. */
 static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct edit *d)
 {
     struct edit next;
@@ -187,8 +187,8 @@ static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct
 
 static unsigned seen_unfinished;
 
-/* Check the exceptions in C4 when call n and all later calls fail. Once reopened, the file is
- * complete. */
+/* Make call n and all later calls fail, and check the exceptions in C4. The file is complete once
+ * reopened. */
 static bool break_at(const struct way *w, unsigned n, bool anew)
 {
     struct fixture x;
@@ -203,7 +203,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
     CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
-    /* Even when calls work again, no edit builds on a state that could not be undone. */
+    /* Even once calls work again, no edit builds on a state that could not be undone. */
     bool known = r == 0 || is_old(&x);
     f.sys = calm();
     CU_ASSERT_TRUE(!res.unfinished || (r == -EIO && w->does == EDIT_INPLACE && f.unfinished));
@@ -237,7 +237,7 @@ static void test_broken(void)
     CU_ASSERT_TRUE(seen_unfinished > 20);
 }
 
-/* C4: if a header could never be written, no recovery may complete the edit. */
+/* C4: if a header could never be written, recovery must not complete the edit. */
 static void test_frozen(void)
 {
     struct fixture x;
@@ -277,7 +277,7 @@ static void test_short(void)
     }
 }
 
-/* C1: the process dies at call n. After the recovery, the file is the old one or the new one. */
+/* C1: the process dies at call n. After recovery, the file is either the old or the new one. */
 static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64_t seed)
 {
     struct fixture x;
@@ -295,7 +295,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
         fs.seed = seed;
         struct edit_file f = open_model(&x, &fs.sys);
         int r = edit_commit(&f, &d.p, &d.o, NULL, &res, NULL);
-        /* C3: an edit that was reported as made is not lost. */
+        /* C3: an edit reported as made is not lost. */
         if (mode == FAULT_POWER)
             faultsys_power_cut(&fs);
         _exit(r == 0 ? 0 : 1);
@@ -304,7 +304,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
     CU_ASSERT_NOT_EQUAL(WEXITSTATUS(status), 1);
     bool old_before = is_old(&x), new_before = is_new(&x, &d);
-    /* C1: without the recovery, only inplace may leave any other content. */
+    /* C1: without recovery, only an edit in place may leave any other content. */
     CU_ASSERT_TRUE(old_before || new_before || w->s == EDIT_INPLACE);
     check_read_through(&x, &d);
     struct faultsys fs;
@@ -320,7 +320,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     CU_ASSERT_EQUAL(r, 0);
     CU_ASSERT_TRUE(good);
     CU_ASSERT_TRUE(WEXITSTATUS(status) == FAULT_EXIT || is_new(&x, &d));
-    /* If the recovery had nothing to finish, it changed nothing; no other file is left. */
+    /* If there was nothing to finish, recovery changed nothing; no other file is left. */
     CU_ASSERT_TRUE(found.finished || is_old(&x) == old_before);
     CU_ASSERT_EQUAL(files(&x), 1);
     check_next(&x, &f);
@@ -353,7 +353,7 @@ static void test_power(void)
         }
 }
 
-/* Two edits in a row; the second one meets everything that the first one leaves unsynced. */
+/* Two edits in a row. The second one finds everything that the first one left unsynced. */
 
 struct pair {
     struct fixture x;
@@ -440,7 +440,7 @@ static bool cut_pair(const struct way *first, const struct way *second, unsigned
 
 static void test_pairs(void)
 {
-    /* Copy, a plain rename, reflink, and two variants of inplace. */
+    /* Copy, copy with a plain rename, reflink, and two variants of in-place edits. */
     static const size_t used[] = {0, 3, 4, 7, 15};
     for (uint64_t seed = 1; seed <= soak_size(4); seed++)
         for (size_t i = 0; i < 25; i++) {

@@ -14,7 +14,7 @@ static const struct {
     const char *name;
     const char *part[FILE_PARTS];
 } good[] = {
-    /* Examples from the specification */
+    /* examples from the specification */
     {"Mixtral-8x7B-v0.1-KQ2.gguf", {"", "Mixtral", "8x7B", "", "v0.1", "KQ2", "", ""}},
     {"Grok-100B-v1.0-Q4_0-00003-of-00009.gguf",
      {"", "Grok", "100B", "", "v1.0", "Q4_0", "", "00003-of-00009"}},
@@ -24,7 +24,7 @@ static const struct {
      {"", "Phi-3-mini", "3.8B-ContextLength4k", "instruct", "v1.0", "", "", ""}},
     {"mtp-Qwen3-27B-v1.0-Q4_K_M.gguf", {"mtp", "Qwen3", "27B", "", "v1.0", "Q4_K_M", "", ""}},
     {"mmproj-Qwen2-VL-7B-v1.0-F16.gguf", {"mmproj", "Qwen2-VL", "7B", "", "v1.0", "F16", "", ""}},
-    /* Other names */
+    /* other names */
     {"A-7B-v1.gguf", {"", "A", "7B", "", "v1", "", "", ""}},
     {"A-7B-v1.2.3-LoRA.gguf", {"", "A", "7B", "", "v1.2.3", "", "LoRA", ""}},
     {"A-7B-v1-Q8_0-vocab.gguf", {"", "A", "7B", "", "v1", "Q8_0", "vocab", ""}},
@@ -182,7 +182,7 @@ static void test_suggest(void)
     build_tensor(&b, "t", 0, (uint64_t[]){1000}, 1, NULL, 4000);
     suggests(&b, "Hermes-2-Pro-1.1K-chat-4k-v2.1-Q4_K_M-00003-of-00009.gguf");
 
-    build_init(&b, 3, false); /* a label that contradicts the parameters */
+    build_init(&b, 3, false); /* a label that contradicts the parameter count */
     build_str(&b, "general.type", "adapter");
     build_str(&b, "general.version", "new");
     build_str(&b, "general.basename", "\xff/..");
@@ -199,8 +199,8 @@ static void test_suggest(void)
 
 #define HEX16 "0123456789abcdef"
 
-/* A SHA-256 is recognised in upper or lower case, bare or with ollama's prefix. 63 or 65 digits are
- * not a hash. */
+/* A SHA-256 is recognised in upper or lower case, with or without ollama's prefix. 63 or 65 digits
+ * are not a hash. */
 static void test_hashes(void)
 {
     CU_ASSERT_TRUE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16));

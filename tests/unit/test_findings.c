@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/check: the report on models that break many rules, and on files that do not parse. */
+/* check/check: the report on models that break many rules, and on files that cannot be parsed. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ static void on_padding(void *arg, const struct check_finding *f)
 static void test_padding(void)
 {
     static const struct {
-        uint64_t most; /* limit on the padding bytes that are read, in whole pages of 4096 bytes */
+        uint64_t most; /* limit on padding bytes read, in whole pages of 4096 bytes */
         unsigned warnings, notes;
     } rows[] = {{0, 4, 0}, {4 * 4096, 4, 0}, {3 * 4096, 3, 1}, {4096, 1, 1}, {1, 0, 1}};
     struct build b;
@@ -121,8 +121,7 @@ static void required(void *arg, const struct check_finding *f)
     CU_ASSERT_TRUE(!w->key || strstr(f->what, w->key));
 }
 
-/* For each architecture, check how many required keys are missing in a model that has none of
- * them. */
+/* Check how many required keys of each architecture are missing if the model has none of them. */
 static void test_required(void)
 {
     static const struct {
@@ -188,7 +187,7 @@ static void test_faults(void)
     CU_ASSERT_EQUAL(g->alignment, 32);
     CU_ASSERT_EQUAL(g->tensor[3].n_elem, 0);
     gguf_free(g);
-    s = source_mem(image, 30); /* the file ends inside a key, so nothing of the key can be read */
+    s = source_mem(image, 30); /* the file ends inside a key, so nothing of it can be read */
     CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
     free(image);
 }

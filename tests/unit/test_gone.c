@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * tree: results of reads when data is missing, either from the beginning or because the file was
- * truncated while the tree was open.
- */
+/* tree: reading when data is missing, either from the start or because the file was truncated while
+ * the tree was open. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -28,8 +26,8 @@ static void content_is(const struct tree_image *m, const char *path, const char 
 
 enum { PAGE = 4096, BLOCKS = 600, Q8_BYTES = BLOCKS * 34 };
 
-/* Make two tensors of several pages, a plain one "a" and "q" in blocks; each ends in its own
- * page. */
+/* Make two tensors of several pages: "a" is plain, "q" has blocks. Each ends in a page of its
+ * own. */
 static struct tree_image large(const struct tree_options *o)
 {
     struct build b;
@@ -49,7 +47,7 @@ static size_t offset_of(const struct tree_image *m, const char *path)
     return off;
 }
 
-/* The header, texts and listings can be read without the data. */
+/* The header, texts and listings are readable without the data. */
 static void header_works(const struct tree_image *m)
 {
     uint8_t byte[8];
@@ -62,7 +60,7 @@ static void header_works(const struct tree_image *m)
     CU_ASSERT_EQUAL(image_stat(m, "model.gguf").st_size, (off_t)m->size);
 }
 
-/* If the file ends `kept` bytes into the data of q, only the bytes before its end can be read. */
+/* If the file ends `kept` bytes into the data of q, only bytes before that can be read. */
 static void cut_in_q(const struct tree_image *m, size_t kept)
 {
     uint8_t byte[256];
@@ -79,15 +77,15 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS - 4, 4, byte), -EIO);
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 0, 128, byte), 128);
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 128 * BLOCKS, 256, byte), -EIO);
-    /* A read at the end of a view returns 0 bytes. */
+    /* A read at the end of a view returns no bytes. */
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0);
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q, 256, byte), 256);
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q + kept, 1, byte), -EIO);
     header_works(m);
 }
 
-/* The file is truncated while the tree is open, inside a page (which reads as zeros without a
- * signal) and by whole pages (SIGBUS). */
+/* The file is truncated while the tree is open, either inside a page, the rest of which then reads
+ * as zeros, or by whole pages (SIGBUS). */
 static void test_cut_behind(void)
 {
     static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
@@ -99,7 +97,7 @@ static void test_cut_behind(void)
     }
     CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
     header_works(&m);
-    /* Once the file has grown again, with other bytes, no handle still returns the error. */
+    /* Once the file has grown again, with other bytes, no handle returns the error any more. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
     content_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
@@ -131,7 +129,7 @@ static void test_partial(void)
     image_close(&whole);
 }
 
-/* The maximum number of elements gives the largest sizes that can be shown. */
+/* The maximum number of elements has the largest sizes that can be shown. */
 static void test_huge(void)
 {
     struct build b;

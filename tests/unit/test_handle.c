@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/ops: which reads of a file are made, and when, for a program that reads sequentially. */
+/* mount/ops: which reads a sequential program causes, and when. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,11 +9,11 @@
 
 enum { PIECE = 100, PIECES = 16 };
 
-/* A file, some pieces of which are in a mapping. */
+/* A file of which some pieces are mapped. */
 struct shown_file {
     struct tree_file file;   /* must come first */
-    uint64_t mapped, copied; /* pieces [mapped, copied) are in the mapping */
-    unsigned reads, held;    /* reads so far; mappings not yet returned */
+    uint64_t mapped, copied; /* pieces [mapped, copied) are mapped */
+    unsigned reads, held;    /* reads so far; mappings not yet released */
     unsigned replies;
 };
 
@@ -25,7 +25,7 @@ struct fuse_req {
 
 static uint8_t image[PIECES * PIECE];
 static struct mapped mapping;
-static struct shown_file *shown; /* the file with the mapping */
+static struct shown_file *shown; /* the last file read from the mapping */
 
 /* ---- linked with --wrap ---- */
 
@@ -89,8 +89,8 @@ int __wrap_fuse_reply_err(fuse_req_t req, int err)
 
 /* ---- tests ---- */
 
-/* Read the whole file sequentially through one handle. reads[i]: number of reads of the file made
- * once piece i has been read. */
+/* Read the whole file sequentially through one handle. reads[i]: reads of the file so far after
+ * piece i. */
 static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
@@ -108,8 +108,8 @@ static void reads_are(struct shown_file f, const unsigned reads[PIECES])
     handle_close(&all, h);
 }
 
-/* Starting with the second piece, each piece is read once, one piece ahead. The last read is at the
- * end of the file. */
+/* From the second piece on, each piece is read once, one piece ahead. The last read is at the end
+ * of the file. */
 static void test_ahead(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
@@ -123,7 +123,7 @@ static void test_mapped(void)
     reads_are((struct shown_file){.copied = PIECES}, reads);
 }
 
-/* The first piece in the mapping is read twice; after the last one, reading ahead resumes. */
+/* The first mapped piece is read twice; after the last one, reading ahead resumes. */
 static void test_mapped_in_part(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18};

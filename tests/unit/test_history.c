@@ -24,7 +24,7 @@
 
 #define FOLDER "state/ggufs/history/"
 
-/* Check which keys an undo would restore; number 0: undo the last edit. */
+/* Check which keys an undo would restore. number 0: undo the last edit. */
 static int picks(struct history *h, uint64_t number, struct gguf *now, const struct gguf *want,
                  bool fits)
 {
@@ -68,7 +68,7 @@ static void edit(struct history *h, struct gguf *from, struct gguf *to, int64_t 
     CU_ASSERT_TRUE(save(h, from, to, now, restored, NULL) > 0);
 }
 
-/* Begin an edit that fails, or whose outcome stays unknown. */
+/* Record an edit that fails, or whose outcome stays unknown. */
 static void begin(struct history *h, struct gguf *from, struct gguf *to, int64_t now)
 {
     const struct recorded_edit e = {from, to, 0, now, 0};
@@ -94,14 +94,14 @@ static void test_pick(void)
     edit(h, t.b, t.c, 1201, 3);
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 4));
-    /* An edit right after an undo has its own state. */
+    /* An edit right after an undo starts its own state. */
     edit(h, t.c, t.a, 1202, 0);
     CU_ASSERT_EQUAL(picks(h, 0, t.a, t.c, true), 0);
     CU_ASSERT_EQUAL(picks(h, 3, t.a, t.c, true), 0);
     three_free(&t);
 }
 
-/* An undo restores the keys that a recorded edit changed, and keeps all other keys. */
+/* An undo restores the keys changed by recorded edits, and leaves all others as they are. */
 static void test_foreign(void)
 {
     struct three t;
@@ -133,7 +133,7 @@ static void test_foreign(void)
     three_free(&t);
 }
 
-/* Failed edits neither add a state to the list nor hide one. */
+/* A failed edit neither adds nor hides a state. */
 static void test_failed(void)
 {
     struct three t;
@@ -175,12 +175,12 @@ static void test_join(void)
     CU_ASSERT_TRUE(numbers_are(h, 1, 1));
     edit(h, t.b, t.c, 1028, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 2));
-    /* The clock was set back, and another program wrote keys. */
+    /* First the clock is set back, then another program writes keys. */
     edit(h, t.c, t.b, 1020, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 3));
     edit(h, t.a, t.b, 1021, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 4));
-    /* The edit before took long. */
+    /* The previous edit took long. */
     const struct recorded_edit late = {t.b, t.c, 0, 1050, 1045};
     CU_ASSERT_EQUAL(history_record(h, &late, NULL), 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 4));
@@ -212,7 +212,7 @@ static void change_one(struct list *l)
             way = 1;
     if (way == 1 && l->n) {
         l->value[i] = draw(3);
-    } else if (way == 0) { /* add a key, at any place */
+    } else if (way == 0) { /* add a key anywhere */
         memmove(&l->key[to + 1], &l->key[to], (l->n - to) * sizeof(k));
         memmove(&l->value[to + 1], &l->value[to], (l->n - to) * sizeof(k));
         l->key[to] = k;
@@ -250,7 +250,7 @@ static struct gguf *model_of(const struct list *l, bool big)
     return g;
 }
 
-/* Skip ggufs' own keys, which do not belong to the history. */
+/* Skip ggufs' own keys, which are not part of the history. */
 static void user_keys(struct list *l)
 {
     unsigned n = 0;
@@ -262,8 +262,8 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
-/* A key that is missing in the state is listed once, no matter how many edits that join the state
- * change it. */
+/* A key that the state lacks is listed only once, however many edits that join the state change
+ * it. */
 static void test_join_new_key(void)
 {
     struct three t;
@@ -296,8 +296,8 @@ static uint64_t last_number(struct history *h)
     return n;
 }
 
-/* Make a series of edits: some have their own state, some join a state, and some are never written.
- * Afterwards the keys of each state can be reconstructed. */
+/* Make a series of edits. Some start a state, some join one, and some are never written. The keys
+ * of every state can then be reconstructed. */
 static void random_edits(uint64_t seed)
 {
     struct home x;
@@ -319,7 +319,7 @@ static void random_edits(uint64_t seed)
             begin(&x.h, a, b, at);
         if (changes && last_number(&x.h) > states)
             of[states++] = now;
-        if (changes && landed && draw(4)) /* otherwise the edit's outcome stays unknown */
+        if (changes && landed && draw(4)) /* otherwise, the outcome stays unknown */
             CU_ASSERT_EQUAL(history_end(&x.h, edit_keys_id(b), at, NULL), 0);
         if (landed)
             now = then;
@@ -390,10 +390,8 @@ static struct gguf *vocabulary(unsigned words, const char *last)
     return g;
 }
 
-/*
- * For a large model, only the differences are stored, even if a key moved from one end to the
- * other; another change to the same key within a state takes no more space.
- */
+/* For a large model, only the differences are stored, even if a key moved from one end to the
+ * other. Changing the same key again within a state takes no more space. */
 static void test_small(void)
 {
     struct home x;
@@ -447,7 +445,7 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 5, 7));
     CU_ASSERT_EQUAL(picks(h, 4, t.b, NULL, true), -ENOENT);
     CU_ASSERT_EQUAL(picks(h, 6, t.b, t.b, true), 0);
-    /* An undo from the command line, which does not know the mount's limit, drops only the oldest
+    /* An undo from the command line does not know the mount's limit, and drops only the oldest
      * state. */
     for (unsigned i = 8; i <= 40; i++)
         edit(&many, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
@@ -471,7 +469,7 @@ static void test_clock(void)
     three_free(&t);
 }
 
-/* Of thousands of edits without a pause, each either gets its own state or joins one. */
+/* Thousands of edits without a break: each starts a state or joins one. */
 static void test_many(void)
 {
     struct three t;
@@ -486,7 +484,7 @@ static void test_many(void)
     three_free(&t);
 }
 
-/* `--history=clear` reports a reason whenever there is nothing to clear. */
+/* `--history=clear` gives a reason if there is nothing to clear. */
 static void test_clear(void)
 {
     struct three t;
@@ -546,8 +544,8 @@ static void grow(struct home *x, const char *model, struct gguf *g, int64_t now,
     history_close(&h);
 }
 
-/* All models together keep at most 256 MiB. The oldest states of all models are dropped first, but
- * never a model's last state. */
+/* All models together keep at most 256 MiB. The oldest state of any model is dropped first, but
+ * never a model's only state. */
 static void test_all_models(void)
 {
     struct three t;
@@ -560,7 +558,7 @@ static void test_all_models(void)
     edit(h, t.a, t.b, 200, 0);
     CU_ASSERT_TRUE(numbers_are(&other, 1, 2));
     grow(&t.x, "/models/m.gguf", t.b, 400, 60 * mib);
-    /* The oldest state was dropped; it is not its model's last. */
+    /* The oldest state was dropped, because it was not its model's only one. */
     CU_ASSERT_TRUE(numbers_are(h, 1, 2));
     CU_ASSERT_TRUE(numbers_are(&other, 2, 2));
     grow(&t.x, "/models/m.gguf", t.a, 600, 80 * mib);
@@ -573,15 +571,14 @@ static void test_all_models(void)
 
 /* ---- foreign and damaged files ---- */
 
-/* Write the path of a state's file. */
+/* Write the path of a state's file into `path`. */
 static void in_folder(const struct home *x, uint64_t hash, uint64_t number, char path[96])
 {
     (void)snprintf(path, 96, FOLDER "%016llx-%llu", (unsigned long long)(hash ? hash : x->h.hash),
                    (unsigned long long)number);
 }
 
-/* Something that has the file's name, but is not our own regular file, is neither read nor
- * written. */
+/* If the name belongs to anything but our own regular file, it is neither read nor written. */
 static void test_planted(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -607,7 +604,7 @@ static void test_planted(void)
     }
 }
 
-/* The complete history of another model is stored under this model's name. */
+/* A state of another model is stored under this model's name. */
 static void test_of_another(void)
 {
     struct three t;
@@ -623,7 +620,7 @@ static void test_of_another(void)
     three_free(&t);
 }
 
-/* Every truncation and every flipped bit is noticed. */
+/* Any truncation and any flipped bit is noticed. */
 static void test_damage(void)
 {
     struct three t;
@@ -646,8 +643,7 @@ static void test_damage(void)
     three_free(&t);
 }
 
-/* If a byte of the last state is flipped, the messages say so, and the next edit has its own
- * state. */
+/* If a byte of the last state is damaged, messages say so, and the next edit starts a new state. */
 static void test_damaged(void)
 {
     struct three t;
@@ -674,7 +670,7 @@ static void test_damaged(void)
     CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
     CU_ASSERT_TRUE(f.n == 2 && f.damaged == 1 && f.last == 3);
     history_states_free(&f);
-    /* A file under another state's number is as bad. */
+    /* A state stored under another number counts as damaged, too. */
     char from[96];
     in_folder(&t.x, 0, 3, from);
     CU_ASSERT_EQUAL(renameat(t.x.dir, from, t.x.dir, path), 0);
@@ -684,7 +680,7 @@ static void test_damaged(void)
     three_free(&t);
 }
 
-/* Reconstructed keys are parsed, because valid checksums do not make the content valid. */
+/* Reconstructed keys are parsed, because content with valid checksums may still be invalid. */
 static void test_not_keys(void)
 {
     struct three t;
@@ -709,7 +705,7 @@ static int no_lock(const struct sys *s, int fd, int how)
     return how == LOCK_UN ? 0 : -ENOLCK;
 }
 
-/* If the directory cannot be locked, states are not kept in it. */
+/* If the directory cannot be locked, no states are kept in it. */
 static void test_no_lock(void)
 {
     struct three t;
@@ -725,7 +721,7 @@ static void test_no_lock(void)
     three_free(&t);
 }
 
-static unsigned slept, busy; /* milliseconds slept; number of attempts to lock that fail */
+static unsigned slept, busy; /* milliseconds slept; number of locking attempts that fail */
 int __wrap_nanosleep(const struct timespec *t, struct timespec *rest);
 
 int __wrap_nanosleep(const struct timespec *t, struct timespec *rest)
@@ -770,16 +766,16 @@ static void test_clear_waits(void)
     three_free(&t);
 }
 
-/* Facts that do not fit into their file are refused, although its sum is right. */
+/* Facts that do not fit in their file are refused, even if the checksum is right. */
 static void test_not_facts(void)
 {
     static const struct {
-        size_t at, width; /* at: after the path */
+        size_t at, width; /* at: counted from the end of the path */
         uint64_t value;
-    } rows[] = {{8, 8, 1 << 20},   /* length of a fact, */
-                {8, 8, 1},         /* so that the rest is shorter than the head of one */
-                {16, 4, 1 << 20},  /* start of its key, */
-                {20, 4, 1 << 20}}; /* and length of its key */
+    } rows[] = {{8, 8, 1 << 20},   /* length of a fact */
+                {8, 8, 1},         /* so short that the rest cannot hold another head */
+                {16, 4, 1 << 20},  /* start of its key */
+                {20, 4, 1 << 20}}; /* length of its key */
     static const char path[] = "/models/m.gguf";
     enum { RECORD = 16, PATH_LEN = RECORD + 9 * 8, FACTS = PATH_LEN + 8 + sizeof(path) - 1 };
     struct three t;
@@ -951,10 +947,8 @@ static void test_home(void)
     home_is(NULL, NULL, NULL);
 }
 
-/*
- * The directory and its parents up to the state directory are created for the user alone, and used
- * only if they belong to the user alone.
- */
+/* The directory and those of its parents that belong to ggufs are created for the user alone, and
+ * are not used if others may enter or write them. */
 static void test_folder(void)
 {
     static const struct {
@@ -991,7 +985,7 @@ static void test_folder(void)
     three_free(&t);
 }
 
-/* A link or file in place of one of our directories is not used. */
+/* A link or a file in place of one of our directories is not used. */
 static void test_links(void)
 {
     static const char *const links[] = {"state/ggufs", "state/ggufs/history"};
@@ -1016,8 +1010,7 @@ static void test_links(void)
     }
 }
 
-/* A missing home directory is created together with its missing parents. A home that is not a
- * directory is refused. Any of the calls may fail. */
+/* A missing home directory is created along with its missing parents. Any of the calls may fail. */
 static void test_missing(void)
 {
     unsigned n = 1;
@@ -1053,7 +1046,7 @@ static int remove_one(void *arg, const char *name)
     return unlinkat(*(int *)arg, name, 0);
 }
 
-/* Remove the directory of all histories, like `rm -r`. */
+/* Remove the directory of histories, like `rm -r`. */
 static void remove_folder(void *arg)
 {
     const struct home *x = arg;
@@ -1065,8 +1058,8 @@ static void remove_folder(void *arg)
     CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs", AT_REMOVEDIR), 0);
 }
 
-/* If the directory is removed, the next edit creates it again, even if the edit would have joined a
- * state. */
+/* If the directory was removed, the next edit creates it again, even if that edit would have joined
+ * a state. */
 static void test_folder_removed(void)
 {
     for (int64_t later = 1; later <= 1000; later += 999) {
@@ -1084,7 +1077,7 @@ static void test_folder_removed(void)
     }
 }
 
-/* The directory is removed while the file is written. */
+/* The directory is removed while a state is being written. */
 static void test_folder_removed_meanwhile(void)
 {
     struct three t;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits and undos with their history, with every system call and allocation failing in turn, and
- * with the process dying or the power failing at each call. An undo takes back the last edit in the
- * file or is refused, and all states are complete. Each case runs on a single thread and, as in a
- * daemon, with a job beside the writing thread. */
+/* Edits and undos with a history, with each system call and allocation failing in turn, and with a
+ * process death or power failure at each call. An undo then reverts the last edit in the file or is
+ * refused, and all states are complete. Each case runs on one thread and, as in a daemon, with a
+ * job beside the writing thread. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "model_dir.h"
 #include "soak.h"
 
-/* What the edit under test does to the history; an earlier edit was recorded without faults. */
+/* What the edit under test does to the history. An earlier edit was recorded without faults. */
 enum kind { NEW_STATE, JOINED, UNDO, KINDS };
 
 struct way {
@@ -80,7 +80,7 @@ IN_TURN(int, unlinkat, (SYS, int dir, const char *name), dir, name)
 IN_TURN(int, mkdirat, (SYS, int dir, const char *name, mode_t mode), dir, name, mode)
 IN_TURN(int, list, (SYS, int dir, int (*fn)(void *, const char *), void *arg), dir, fn, arg)
 
-/* Only calls that the edit makes are wrapped. */
+/* Only calls made by the edit are wrapped. */
 static const struct sys in_turn = {.openat = turn_openat,
                                    .close = turn_close,
                                    .pread = turn_pread,
@@ -108,7 +108,7 @@ static const struct sys in_turn = {.openat = turn_openat,
 struct world {
     struct fixture x;
     struct home home;
-    struct gguf *keys[3]; /* keys initially, after the first edit, and after the second */
+    struct gguf *keys[3]; /* keys at first, after the first edit, and after the second */
     int64_t begin;        /* time of the first edit */
 };
 
@@ -125,7 +125,7 @@ static struct gguf *present(const struct world *w)
 
 static void plan_text(const struct gguf *g, enum edit_strategy s, char letter, struct edit *d)
 {
-    static uint8_t none[1 << 16]; /* used as the image, which is not read */
+    static uint8_t none[1 << 16]; /* an image that is never read */
     make_edit(d, g, none, sizeof(none), s, letter, 50);
 }
 
@@ -139,12 +139,12 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);
 }
 
-/* Which allocation fails (0: none), and whether it has failed. */
+/* The allocation that fails (0: none), and whether it failed. */
 static unsigned alloc_fails;
 static bool alloc_failed;
 
-/* Make an edit with its history, and return the result of the commit. If no state can be recorded,
- * the edit continues, as in the daemon. */
+/* Make an edit with its history, and return the commit's result. If no state can be recorded, the
+ * edit continues, as in the daemon. */
 static int record(struct history *h, struct edit_file *f, struct edit *d, struct gguf *g,
                   int64_t now, bool undo)
 {
@@ -164,7 +164,7 @@ static void on_ready(void *job)
     history_job_wait(job);
 }
 
-/* Make an edit with the history in a job, which uses the real clock. */
+/* Make an edit whose history is a job, which uses the real clock. */
 static int record_beside(struct edit_file *f, struct edit *d, struct gguf *before, bool undo)
 {
     const struct logger log = {0};
@@ -249,7 +249,7 @@ static int run(struct world *w, const struct way *way, enum kind kind, const str
     return done;
 }
 
-/* After another edit, no file of an earlier edit is left, either beside the model or in the
+/* After another edit, earlier edits have left no file, either beside the model or in the
  * history. */
 static void check_rest(struct world *w, struct gguf *now)
 {
@@ -263,7 +263,7 @@ static void check_rest(struct world *w, struct gguf *now)
     history_states_free(&f);
 }
 
-/* Check which edit an undo would now take back: the first, the second, or neither. */
+/* Check which edit an undo would now revert: the first, the second, or neither. */
 static void check(struct world *w, const struct way *way, enum kind kind, bool may_refuse,
                   const char *what)
 {
@@ -278,10 +278,8 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool m
     CU_ASSERT_TRUE(landed || same_keys(now, w->keys[1]));
     int r = history_pick(&w->home.h, 0, now, &p, &e);
     const struct gguf *want = landed && kind != JOINED ? w->keys[1] : w->keys[0];
-    /*
-     * The edit has its own state if the state to join could not be examined or, with the real
-     * clock, if the test was delayed.
-     */
+    /* The edit starts a new state if the state to join could not be read or if, on the real clock,
+     * the test was delayed. */
     bool own = (may_refuse || way->job) && kind == JOINED && landed;
     bool good = r == 0
                     ? p.fits && (same_keys(p.keys, want) || (own && same_keys(p.keys, w->keys[1])))

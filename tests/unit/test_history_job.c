@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The job of edit/history.h: if the state directory hangs or does not exist, edits continue, and the
- * problem is logged once.
- */
+/* The job of edit/history.h: if the state directory hangs or is missing, edits continue, and the
+ * problem is logged once. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -31,7 +29,7 @@ static void take_line(int priority, const char *line)
 
 static const struct logger into = {.line = take_line};
 
-/* Return the number of times these words occur in the log. */
+/* Return how often the words occur in the log. */
 static unsigned times(const char *words)
 {
     unsigned n = 0;
@@ -64,7 +62,7 @@ static unsigned entries(const char *folder)
     return n;
 }
 
-/* Each post of this semaphore lets the directory be locked once. */
+/* Each post of this semaphore lets one lock of the directory succeed. */
 static sem_t answers;
 
 static int lock_slowly(const struct sys *s, int fd, int how)
@@ -75,7 +73,7 @@ static int lock_slowly(const struct sys *s, int fd, int how)
     return sys_libc.flock(&sys_libc, fd, how);
 }
 
-/* Begin a job with a state directory that hangs. */
+/* Begin a job whose state directory hangs. */
 static struct history_job *begin_hanging(struct home *x, struct faultsys *fs)
 {
     char state[80];
@@ -89,7 +87,7 @@ static struct history_job *begin_hanging(struct home *x, struct faultsys *fs)
     return make(&fs->sys);
 }
 
-/* Load the states; return how many there are. *last: the keys after the last edit. */
+/* Load the states and return their number. *last: id of the keys after the last edit. */
 static size_t states(struct history_job *k, uint64_t *last)
 {
     struct history h;
@@ -103,7 +101,7 @@ static size_t states(struct history_job *k, uint64_t *last)
     return n;
 }
 
-/* Make an edit until its state exists, however busy the machine is. Consecutive edits share a
+/* Repeat an edit until its state exists, however busy the machine is. Consecutive edits share a
  * state. */
 static void edit_when_kept(struct history_job *k, struct gguf *before, struct gguf *after)
 {
@@ -114,7 +112,7 @@ static void edit_when_kept(struct history_job *k, struct gguf *before, struct gg
     } while (last != edit_keys_id(after));
 }
 
-/* One edit waits for its state; later edits do not wait until that state exists. */
+/* One edit waits for its state; until that exists, later edits do not wait. */
 static void test_hangs(void)
 {
     struct home x;
@@ -143,8 +141,8 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
-/* The directory hangs while the model is closed. No call waits long for the directory, and in the
- * end no state is lost. */
+/* The directory hangs while the model is closed. No call waits long, and no state is lost in the
+ * end. */
 static void test_closed(void)
 {
     struct home x;
@@ -170,7 +168,7 @@ static void test_closed(void)
     home_teardown(&x);
 }
 
-/* If there is no place for histories, this is logged once, and only for an edit that changes
+/* If there is no place for histories, that is logged once, and only by an edit that changes
  * keys. */
 static void test_no_home(void)
 {
@@ -206,7 +204,7 @@ static void *do_nothing(void *arg)
     return arg;
 }
 
-/* Once all states are written, the directory is closed and no thread is left; later edits are
+/* Once all states are written, the directory is closed and no thread is left. Later edits are
  * recorded as before. */
 static void test_rests(void)
 {
@@ -215,7 +213,7 @@ static void test_rests(void)
     (void)setenv("XDG_STATE_HOME", x.path, 1);
     logged[0] = '\0';
     struct gguf *one = keys_of("one"), *two = keys_of("two");
-    struct thread first; /* with the first thread, a sanitizer starts its own background thread */
+    struct thread first; /* a sanitizer starts its background thread with the first thread */
     CU_ASSERT_EQUAL_FATAL(thread_start(&first, do_nothing, NULL), 0);
     thread_join(&first);
     unsigned files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
@@ -225,7 +223,7 @@ static void test_rests(void)
         while (entries("/proc/self/fd") > files || entries("/proc/self/task") > threads + 1)
             when_sleep(1);
     }
-    edit(k, two, two); /* this edit is not recorded */
+    edit(k, two, two); /* not recorded */
     while (entries("/proc/self/fd") > files)
         when_sleep(1);
     CU_ASSERT_EQUAL(times("\n"), 0);

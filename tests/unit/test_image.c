@@ -21,15 +21,15 @@ enum { F32 = 0, I16 = 25, Q8_0 = 8 };
 
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 
-/* A model with three tensors, whose store is in a file in memory. */
+/* A model with three tensors, stored in a file in memory. */
 struct model {
     struct parsed p;
     struct mapped *file;
     struct store *store;
 };
 
-/* `spaces` is the length of a reserve between the keys, in a file that is not padded with zeros;
- * -1: no reserve. */
+/* `spaces`: length of a reserve between the keys, in a file not padded with zeros; -1: no
+ * reserve. */
 static struct model open_spaced(bool big, size_t missing, int spaces)
 {
     struct model m = {0};
@@ -76,7 +76,7 @@ static void close_model(struct model *m)
     parsed_free(&m->p);
 }
 
-/* Check that the image has these bytes, reading from every offset in pieces of several sizes. */
+/* Check that the image has these bytes, reading it from every offset in pieces of several sizes. */
 static void is(const struct image *im, const struct store *s, const uint8_t *want, size_t n)
 {
     uint8_t got[4096];
@@ -115,7 +115,7 @@ static void test_model(void)
     }
 }
 
-/* The image of a model with a reserve lacks the reserve. */
+/* The image of a model omits its reserve. */
 static void test_reserve(void)
 {
     struct model want[2] = {open_model(false, 0), open_model(true, 0)};
@@ -133,7 +133,7 @@ static void test_reserve(void)
     close_model(&want[1]);
 }
 
-/* Version 1 has no reserve, even if a key has the name of one. */
+/* Version 1 has no reserve, even if a key has its name. */
 static void test_reserve_of_version_1(void)
 {
     struct build b;
@@ -145,7 +145,7 @@ static void test_reserve_of_version_1(void)
     parsed_free(&p);
 }
 
-/* A tensor without elements may be anywhere; all other tensors must be in order. */
+/* A tensor without elements may be anywhere; all others must be in order. */
 static void test_order(void)
 {
     for (int first = 0; first < 2; first++) {
@@ -163,7 +163,7 @@ static void test_order(void)
     }
 }
 
-/* A tensor of unknown type has no values. Each use of a tensor's values makes a new segment. */
+/* A tensor of unknown type has no values. Each use of a tensor's values adds a segment. */
 static void test_unknown(void)
 {
     struct build b;
@@ -182,7 +182,7 @@ static void test_unknown(void)
     parsed_free(&p);
 }
 
-/* Without tensors, the file ends with its header. */
+/* A file without tensors ends with its header. */
 static void test_reserve_alone(void)
 {
     struct build b;
@@ -205,7 +205,7 @@ static void test_reserve_alone(void)
     parsed_free(&want);
 }
 
-/* Data is missing at the end of the file. */
+/* The end of the data is missing from the file. */
 static void test_missing(void)
 {
     struct model m = open_model(false, 70);
@@ -241,8 +241,8 @@ static void test_values(void)
         image_add_values(im, 1, &form_f16);
         image_add_values(im, 2, &form_stored);
         CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
-        /* Values already stored in the requested form are a range of the tensor and can be read in
-         * place. */
+        /* Values already stored in the requested form are read in place, as a range of the
+         * tensor. */
         CU_ASSERT_EQUAL(im->seg[1].from, big ? IMAGE_VALUES : IMAGE_TENSOR);
         CU_ASSERT_EQUAL(im->seg[2].from, IMAGE_VALUES);
         is(im, m.store, want, sizeof(want));
@@ -316,7 +316,7 @@ static void test_refused(void)
     image_add_zeros(im, 1);
     CU_ASSERT_EQUAL(im->size, INT64_MAX);
     CU_ASSERT_EQUAL(end_of(im), -EFBIG);
-    /* A range beyond the end of its file is missing. */
+    /* A range beyond the end of the file is missing. */
     im = image_new(NULL);
     image_add_file(im, image_file(im, source_mem("abc", 3)), 2, 4);
     CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
@@ -331,7 +331,7 @@ static void test_refused(void)
     CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
     CU_ASSERT_EQUAL(image_read(im, NULL, 0, got, 1), -EIO);
     image_unref(im);
-    /* A segment of values must have all values of a tensor, and the tensor must exist. */
+    /* A segment of values must hold all values of an existing tensor. */
     for (uint32_t no = 0; no < 4; no += 3) {
         im = image_new(m.p.g);
         image_add_zeros(im, 19);
@@ -349,7 +349,7 @@ static void test_refused(void)
     close_model(&m);
 }
 
-/* The segment that holds a byte is found by bisection, even among many segments. */
+/* The segment with a byte is found by bisection, even among many. */
 static void test_many(void)
 {
     static const uint8_t bytes[256] = {1, 2, 3};

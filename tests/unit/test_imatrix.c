@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/imatrix: both formats of importance matrices, and refused files. */
+/* model/imatrix: both formats of importance matrices, and files that are refused. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "build_gguf.h"
 #include "model/imatrix.h"
 
-/* Parse a file. Returns NULL if it was refused; the message must then contain `why`. */
+/* Parse a file. Returns NULL if it is refused; the message must then contain `why`. */
 static struct imatrix *parse(const void *bytes, size_t n, const char *why)
 {
     const struct source s = source_mem(bytes, n);
@@ -46,7 +46,7 @@ static struct imatrix *finish(struct build *b, const char *why)
     size_t n;
     uint8_t *image = build_finish(b, &n);
     struct imatrix *m = parse(image, n, why);
-    if (!why) /* every truncated file is refused, or is not a matrix */
+    if (!why) /* a truncated file is refused, or is not a matrix */
         for (size_t i = 0; i < n - 31; i++) {
             const struct source s = source_mem(image, i);
             struct imatrix *part = NULL;
@@ -94,7 +94,7 @@ static void test_gguf_refused(void)
     struct build b;
     for (size_t i = 0; i < 5; i++) {
         const float sums[4] = {1, 2, 3, bad[i]};
-        const bool fine = i == 4; /* 2^63 is as valid as any other number */
+        const bool fine = i == 4; /* 2^63 is as valid as any other count */
         build_init(&b, 3, false);
         add(&b, "a.in_sum2", 4, ok);
         add(&b, "a.counts", 1, &bad[i]);
@@ -231,7 +231,7 @@ static void test_fit(void)
 
 /* ---- failures ---- */
 
-static unsigned left; /* number of the read that fails, counted from the next read; 0: none fails */
+static unsigned left; /* which of the next reads fails; 0: none */
 
 static int failing(const struct source *s, uint64_t off, void *dst, size_t n)
 {
@@ -239,7 +239,7 @@ static int failing(const struct source *s, uint64_t off, void *dst, size_t n)
     return left && --left == 0 ? -EIO : whole.read(&whole, off, dst, n);
 }
 
-/* Return a file of either format, with an expert and a number of chunks. *n: its size in bytes. */
+/* Return a file in either format, with one expert and a number of chunks. *n: its size in bytes. */
 static uint8_t *good(bool list, size_t *n)
 {
     static const float sums[] = {8, 0, 2, 4, 6, 8}, two[] = {2, 4};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/journal: torn models are completed, incomplete journals are dropped, and journals that do
- * not fit are left alone. Also the access rights of journals, and edits that use one. */
+ * not fit are left alone. Also access rights of journals, and edits to models that have one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define U JOURNAL_UNIT
 enum { FIXED = 56, ROW = 32, NAME_LEN = sizeof(NAME) - 1 };
 
-/* A model, and an in-place edit to it that is in the journal but not yet in the model. */
+/* A model, and an edit in place that is in the journal but not yet in the model. */
 struct work {
     struct fixture x;
     struct edit d;
@@ -79,7 +79,7 @@ static uint32_t draw(void)
 
 /* ---- journals that fit ---- */
 
-/* Make each sector old or new at random; bytes that the edit appends are zero, new or missing. */
+/* Make each sector old or new at random. Appended bytes may also be zero or missing. */
 static void tear(const struct work *w)
 {
     size_t new_n = (size_t)w->d.p.image->size, n = w->x.old_n + draw() % (new_n - w->x.old_n + 1);
@@ -115,7 +115,7 @@ static void test_torn(void)
         CU_ASSERT_TRUE(found.finished);
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         CU_ASSERT_EQUAL(files(&w.x), 1);
-        /* A recovery that finds the edit already written drops the journal. */
+        /* If the edit is already written, recovery just drops the journal. */
         put_file(w.x.dir, JOURNAL, w.journal, w.n);
         CU_ASSERT_EQUAL(recover(&w, &found), 0);
         CU_ASSERT_FALSE(found.finished);
@@ -125,7 +125,7 @@ static void test_torn(void)
     }
 }
 
-/* A model whose bytes are complete is synced before the journal is dropped. */
+/* A complete model is synced before the journal is dropped. */
 static void test_done_is_synced(void)
 {
     struct work w;
@@ -147,7 +147,7 @@ static void test_done_is_synced(void)
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         edit_file_close(&f);
     }
-    /* The syncs of the journal and the directory fail; the sync of the model is repeated. */
+    /* Only the syncs of the journal and its directory can fail; that of the model is repeated. */
     CU_ASSERT_EQUAL(failed, 2);
     end(&w);
 }
@@ -163,7 +163,7 @@ static void damage(unsigned what)
         size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
         if (i >= 100 && i % 4) /* in the journal's head, or at the beginning of its table */
             at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % FIXED;
-        at %= w.n; /* the table may be at the end */
+        at %= w.n; /* the table may be at the very end */
         uint8_t was = w.journal[at];
         w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
         put_file(w.x.dir, JOURNAL, w.journal, n);
@@ -194,8 +194,8 @@ static int no_unlink(const struct sys *s, int dir, const char *name)
     return -EIO;
 }
 
-/* If the journal of a refused edit keeps its name, the edit is not made later, or the message says
- * that it may be. */
+/* If the journal of a refused edit keeps its name, either the edit is not made later, or the
+ * message says that it may be. */
 static void test_refused(void)
 {
     unsigned said = 0, synced = 0;
@@ -239,7 +239,7 @@ static ssize_t few_writes(const struct sys *s, int fd, const void *p, size_t n, 
     return sys_libc.pwrite(&sys_libc, fd, p, n, off);
 }
 
-/* A partly written model still counts as the same file, even if its size and time have changed. */
+/* A partly written model counts as the same file, even though its size and time have changed. */
 static void test_unfinished(void)
 {
     static const struct timespec old[2] = {{1000, 0}, {1000, 0}};
@@ -270,7 +270,7 @@ static void test_unfinished(void)
 
 /* ---- a log that becomes the journal ---- */
 
-/* Whole units stay in place in the log; all other bytes are stored in the journal itself. */
+/* Whole units stay where they are in the log; all other bytes are copied to the journal itself. */
 static void test_lent(void)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT, again = JOURNAL_INIT;
@@ -290,7 +290,7 @@ static void test_lent(void)
     CU_ASSERT_TRUE(j.row[1].src + j.row[1].n <= w.d.p.lender->src.size);
     CU_ASSERT_TRUE(j.row[0].src >= w.d.p.lender->src.size);
     CU_ASSERT_EQUAL(j.row[2].src, j.row[0].src + U);
-    /* A log is lent only once, so the next journal is a different file. */
+    /* A log is lent only once, so the next journal is a separate file. */
     CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
     CU_ASSERT_EQUAL(journal_write(&f, &w.d.p, NULL, &again, NULL), 0);
     CU_ASSERT_EQUAL(fstatat(w.x.dir, JOURNAL, &journal, AT_SYMLINK_NOFOLLOW), 0);
@@ -300,7 +300,7 @@ static void test_lent(void)
     end(&w);
 }
 
-/* A log is not lent if it has no name and cannot get one, or if it was already a journal. */
+/* A log is not lent if it has no name and cannot be given one, or if it was already a journal. */
 static void test_not_lent(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -329,7 +329,7 @@ static void test_not_lent(void)
 
 /* ---- journals that do not fit ---- */
 
-/* Check the result of loading the journal: 0 and its state, or -ESTALE with this message. */
+/* Check the result of loading the journal: either 0 and its state, or -ESTALE with this message. */
 static void loads(const struct fixture *x, int want, enum journal_state state, const char *line)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
@@ -347,15 +347,15 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 static const char outside[] = "its ranges lie outside",
                   sized[] = "it is for a file of another size", named[] = "it names another file";
 
-/* A field in the journal's head or (at REST and later) in its rows is changed, and the checksums
- * are made valid again. line NULL: this makes the journal void. */
+/* A changed field in the journal's head or, from REST on, in its rows, with the checksums made
+ * valid again. line NULL: the journal becomes void. */
 enum { REST = 1000 };
 static const struct field {
     size_t at, width;
     uint64_t value;
     const char *line;
 } fields[] = {
-    {16, 8, 1, "neither the old nor the new"}, /* sizes of the model before and after the edit */
+    {16, 8, 1, "neither the old nor the new"}, /* size of the model before the edit */
     {16, 8, UINT64_MAX, outside},
     {24, 8, 0, outside},
     {24, 8, UINT64_MAX, outside},
@@ -369,7 +369,7 @@ static const struct field {
     {REST + 16, 8, 65537, outside},
     {REST + 16, 8, 1 << 20, outside},
     {REST + 16, 8, (uint64_t)-65536, outside},
-    {REST + 24, 8, 1, NULL}, /* the checksum of a row */
+    {REST + 24, 8, 1, NULL}, /* checksum of a row */
     {8, 4, NAME_LEN - 1, NULL},
     {8, 4, UINT32_MAX, NULL},
     {32, 8, 0, NULL},
@@ -421,8 +421,8 @@ static void test_fields(void)
     end(&w);
 }
 
-/* A complete journal: the model's size before the edit, after it and now, and the rows. The file of
- * the journal is `longer` bytes too long. */
+/* A complete journal: the model's size before the edit, after it and now, and the rows. Its file is
+ * `longer` bytes too long. */
 struct head {
     uint64_t before, after, size;
     struct {
@@ -456,8 +456,8 @@ static const struct head heads[] = {
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* an empty journal */
-    /* All bytes beyond the old end of the model are in the journal, the first of them in a row that
-     * begins at the old end or earlier. */
+    /* The journal has all bytes beyond the old end of the model. The first of them are in a row
+     * that begins at that end or before it. */
     {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, 2 * U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, U}, {U, U + 20}}, 0, ""},
@@ -471,18 +471,18 @@ static const struct head heads[] = {
     {2 * U + 1, 2 * U, 2 * U, {{0, U}}, 0, outside},
     {INT64_MAX, INT64_MAX, U, {{0, U}}, 0, sized},
     {UINT64_MAX / 2 + 1, UINT64_MAX / 2 + 1, U, {{0, U}}, 0, outside},
-    /* The model's current size must lie between its old and its new size. */
+    /* The model's current size must lie between the old and the new size. */
     {2 * U, 2 * U + 20, 2 * U + 20, {{2 * U, 20}}, 0, ""},
     {2 * U, 2 * U + 20, 2 * U + 7, {{2 * U, 20}}, 0, ""},
     {2 * U, 2 * U + 20, 2 * U - 1, {{2 * U, 20}}, 0, sized},
     {2 * U, 2 * U + 20, 2 * U + 21, {{2 * U, 20}}, 0, sized},
-    /* The table must end where the file ends. */
+    /* The table must end at the end of the file. */
     {2 * U, 2 * U, 2 * U, {{0, U}}, -1, NULL},
     {2 * U, 2 * U, 2 * U, {{0, U}}, 1, NULL},
     {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
 };
 
-/* Write a journal whose new bytes are all ones, beside a model of zeros. */
+/* Write a journal of new bytes that are all ones, beside a model of zeros. */
 static void put_head(const struct fixture *x, const struct head *h)
 {
     static uint8_t ones[U * 17];
@@ -540,8 +540,8 @@ static void test_heads(void)
     teardown(&x);
 }
 
-/* Check that a file is not a journal, or is of a kind unknown to this program. It begins with n
- * bytes of `head`; the rest of its `size` bytes is a hole. */
+/* Check that a file is not a journal, or is of a kind that is not accepted. It begins with n bytes
+ * of `head`, followed by a hole up to its `size`. */
 static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
                      const char *line)
 {
@@ -592,7 +592,7 @@ static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_fil
     return g;
 }
 
-/* Begin a change to n bytes of a tensor, and plan it. */
+/* Begin and plan a change to n bytes of a tensor. */
 static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint64_t n,
                         struct edit_change *c, struct edit_plan *p)
 {
@@ -611,7 +611,7 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     log_unref(d);
 }
 
-/* Check how an edit to n bytes would be written, and how much space that needs. */
+/* Check how an edit of n bytes would be written, and how much space it would need. */
 static void estimated_on(struct edit_disk disk, const struct gguf *g, enum edit_strategy s,
                          uint64_t n, enum edit_strategy want, uint64_t needed)
 {
@@ -622,7 +622,7 @@ static void estimated_on(struct edit_disk disk, const struct gguf *g, enum edit_
     struct err e = {0};
     char line[200];
     begin_bytes(g, &o, n, &c, &p);
-    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* free space is still unknown */
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* free space is not yet known */
     CU_ASSERT_EQUAL(got, want);
     disk.known = true;
     disk.free = needed + ((uint64_t)1 << 20);
@@ -643,7 +643,7 @@ static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_str
     estimated_on((struct edit_disk){.clone = clone, .used = g->file_size}, g, s, n, want, needed);
 }
 
-/* The model is sparse, has another hard link, or is yet to be backed up. */
+/* The model is sparse, has another hard link, or must first be backed up. */
 static void test_room(void)
 {
     const uint64_t mib = 1 << 20;
@@ -699,8 +699,8 @@ static void test_bounds(void)
     teardown(&x);
 }
 
-/* Whole units that are aligned in a lent log as in the model stay where they are; all other bytes
- * are copied. */
+/* Whole units with the same alignment in a lent log as in the model stay where they are; all other
+ * bytes are copied. */
 static void test_pieces(void)
 {
     struct fixture x;
@@ -720,10 +720,10 @@ static void test_pieces(void)
     CU_ASSERT_EQUAL_FATAL(pwrite(fd, bytes, 40 * U, 0), 40 * U);
     CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
     const struct tensor_piece piece[] = {
-        {10, 3 * U, 4 * U + (phase + 10) % U, d},         /* whole units, and parts of two */
+        {10, 3 * U, 4 * U + (phase + 10) % U, d},         /* whole units and two partial ones */
         {5 * U, 2 * U, 12 * U + phase + 1, d},            /* aligned differently */
-        {9 * U + 100, 50, 20 * U + (phase + 100) % U, d}, /* less than a unit */
-        {12 * U - phase, 2 * U, 0, d},                    /* at the place of the journal's head */
+        {9 * U + 100, 50, 20 * U + (phase + 100) % U, d}, /* less than one unit */
+        {12 * U - phase, 2 * U, 0, d},                    /* where the journal's head goes */
         {16 * U - phase, 2 * U, 30 * U, d}};              /* exactly two units */
     for (size_t i = 0; i < COUNT(piece); i++)
         memcpy(want + piece[i].at, bytes + piece[i].src, piece[i].len);
@@ -746,7 +746,7 @@ static void test_pieces(void)
     teardown(&x);
 }
 
-/* The journal's bytes overlay a mapping up to the end of the mapping, and nothing beyond it. */
+/* The journal's bytes overlay a mapping up to its end, and nothing beyond. */
 static void test_mapped(void)
 {
     enum { SIZE = 2 * U };
@@ -818,10 +818,8 @@ static void put_acl(int fd, const char *name)
         (void)printf("(no ACLs here) ");
 }
 
-/*
- * Neither the directory's nor the model's ACL gives access to a journal, whether it is a separate
- * file or a log.
- */
+/* Neither the ACL of the directory nor that of the model gives access to a journal, whether it is a
+ * separate file or a log. */
 static void test_acl(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -850,7 +848,7 @@ static void test_acl(void)
     }
 }
 
-/* If a call that grants access fails, only the journal's owner has access. */
+/* If a call that grants access fails, only the owner of the journal has access. */
 static void test_cannot_be_given(void)
 {
     static const mode_t modes[] = {0644, 0640, 0604};
@@ -896,14 +894,14 @@ static void test_commit(void)
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
     make_edit(&other, x.g, x.old, x.old_n, EDIT_INPLACE, 'm', 10);
-    /* The journal's edit is not finished. */
+    /* The edit in the journal is unfinished. */
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(files(&x), 2);
-    /* The journal has a second name, as after a backup by hard links. */
+    /* The journal has a second name, as after a backup with hard links. */
     CU_ASSERT_EQUAL(linkat(x.dir, JOURNAL, x.dir, "other", 0), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_STRING_EQUAL(e.msg,
@@ -912,7 +910,7 @@ static void test_commit(void)
                                    "unfinished without it)");
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(unlinkat(x.dir, "other", 0), 0);
-    /* The journal is not ours. */
+    /* The journal is a foreign link. */
     CU_ASSERT_EQUAL(renameat(x.dir, JOURNAL, x.dir, "away"), 0);
     CU_ASSERT_EQUAL(symlinkat("away", x.dir, JOURNAL), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);

@@ -60,7 +60,7 @@ static void test_unknown(void)
     CU_ASSERT_PTR_NULL(find(""));
 }
 
-/* Write the pattern with its placeholders filled in. */
+/* Write the pattern into `key`, with its placeholders filled in. */
 static void example(const char *pattern, char key[128])
 {
     const char *close = strpbrk(pattern, "]}");
@@ -80,7 +80,7 @@ static void test_table(void)
         const struct key_row *row = &key_table[i];
         char key[128];
         example(row->pattern, key);
-        CU_ASSERT_PTR_EQUAL(find(key), row); /* this row is found, so it is not hidden by another */
+        CU_ASSERT_PTR_EQUAL(find(key), row); /* this row is found, so no other row hides it */
         CU_ASSERT_TRUE(key_lower_snake(key, strlen(key)));
         CU_ASSERT_TRUE(key_type_fits(row, row->type, row->elem));
         CU_ASSERT_TRUE(row->type < GGUF_VALUE_TYPES && row->elem < GGUF_VALUE_TYPES);
@@ -139,7 +139,7 @@ static void test_length(void)
     memset(key, 'k', KEY_MAX + 1);
     CU_ASSERT_TRUE(key_valid(key, KEY_MAX));
     CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1));
-    /* A longer key is not standardized, even if it begins like one that is. */
+    /* A longer key is not standardized, even if its beginning is. */
     (void)memcpy(key, "tokenizer.chat_template.", 24);
     CU_ASSERT_PTR_NOT_NULL(key_find(key, KEY_MAX));
     CU_ASSERT_PTR_NULL(key_find(key, KEY_MAX + 1));

@@ -110,7 +110,6 @@ static void test_first_edit(void)
     drop_place(&p);
 }
 
-/* Editing begins with any call that edits, and with no other call. */
 static void test_what_begins(void)
 {
     struct place p = new_place("one");
@@ -120,7 +119,7 @@ static void test_what_begins(void)
         const struct tree_image m = {.t = t};
         struct tree_file *f = NULL;
         CU_ASSERT_EQUAL(do_sync(t), 0);
-        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* u32 is the type it already has */
+        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* the type it already has */
         CU_ASSERT_FALSE(locked(&p));
         if (i == 0)
             CU_ASSERT_EQUAL(do_unlink(t, "no.such"), -ENOENT);
@@ -140,7 +139,7 @@ static void test_what_begins(void)
         (void)tree_release(f);
         CU_ASSERT_EQUAL(tree_finish(t), 0);
         tree_close(t);
-        if (i == 3) { /* the key is renamed back */
+        if (i == 3) { /* the key gets its old type back */
             t = image_tree(p.model, &early);
             CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0);
             CU_ASSERT_EQUAL(tree_finish(t), 0);
@@ -150,7 +149,7 @@ static void test_what_begins(void)
     drop_place(&p);
 }
 
-/* While another process holds the lock, edits are refused, and reads continue. */
+/* While another process holds the lock, edits are refused, but reads continue. */
 static void test_busy(void)
 {
     struct place p = new_place("one");
