@@ -15,11 +15,11 @@
 #include "base/map.h"
 #include "gguf/value.h"
 
-/* Minimum sizes, in bytes, of a key-value and of a tensor info in any version. */
+/* Minimum sizes, in bytes, of a key-value pair and of a tensor info in any version. */
 enum { LEAST_KEY = 10, LEAST_TENSOR = 20 };
 /* No real model has more keys or tensors than this. A larger count means damage, not truncation. */
 #define PLAUSIBLE_COUNT 1000000
-/* Minimum number of bytes to load at a time. Most headers without a tokenizer fit. */
+/* Minimum number of bytes to load at a time. Most headers without a tokenizer are smaller. */
 #define LOAD_STEP ((uint64_t)64 << 10)
 /* Maximum number of bytes to load beyond those requested. They may all lie after the header. */
 #define AHEAD_MOST ((uint64_t)2 << 20)
@@ -39,7 +39,7 @@ struct cursor {
     const struct source *src;
     struct gguf_format fmt;
     uint8_t *bytes; /* owned: bytes [0, have) of the file */
-    bool given;     /* `bytes` is the caller's and has the whole header: never reallocated */
+    bool given;     /* `bytes` is the caller's, holds the whole header and is never reallocated */
     uint64_t have;
     uint64_t cap;
     uint64_t pos;      /* the next byte to parse */
@@ -90,7 +90,7 @@ static int refuse(const struct cursor *c, bool fault, int code, const char *fiel
 /* Report a fault after which the rest of the file can still be parsed. */
 #define cursor_fault(c, ...) refuse(c, true, __VA_ARGS__)
 
-/* Appended to the reason for a fault that a truncated file would also cause. */
+/* Appended to the reason of a fault that could also come from truncation. */
 #define CURSOR_CUT " (an incomplete download?)"
 
 static uint64_t cursor_left(const struct cursor *c)
@@ -153,7 +153,7 @@ static int cursor_uint(struct cursor *c, size_t width, const char *field, uint64
     return 0;
 }
 
-/* Read a string. *off and *len give its bytes, including a counted NUL. */
+/* Read a string, and set *off and *len to its bytes, including a counted NUL. */
 static int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len)
 {
     uint64_t at = c->pos, n;
@@ -438,7 +438,7 @@ static void name_tensor(struct cursor *c, const struct gguf *g, uint32_t i)
     name_item(c, "tensor", i, g->tensor[i].name_off, g->tensor[i].name_len);
 }
 
-/* Return where tensor i's offset is stored: it is the last word of the tensor's info. */
+/* Return where tensor i's offset is stored: in the last word of its info. */
 static uint64_t offset_word(const struct cursor *c, const struct gguf *g, uint32_t i)
 {
     const struct gguf_tensor *t = &g->tensor[i];
@@ -486,8 +486,8 @@ static int by_offset(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* Collect the tensors with data, sorted by offset. *in_order is false if the infos are in a
- * different order. */
+/* Collect the tensors with data, sorted by offset. *in_order: whether the infos are in that
+ * order. */
 static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
 {
     size_t n = 0;
@@ -747,10 +747,10 @@ static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
 }
 
 /*
- * Index item i by its name up to the first NUL. Refuse a name that, up to its first NUL, equals an
- * earlier name, and a key with a NUL that equals a standardized key up to there. Many readers
- * compare C strings: for them, `general.alignment` followed by a NUL would move the data, but not
- * for other readers.
+ * Index item i by its name up to the first NUL. Refuse a name that equals an earlier one up to
+ * there, and a key with a NUL that equals a standardized key up to there. Many readers compare C
+ * strings: to them, `general.alignment` followed by a NUL would move the data; to others, it would
+ * not.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {

@@ -5,7 +5,7 @@
  * gguf_parse() turns a source (file or memory) into a struct gguf, which never changes, is
  * reference-counted and may be shared by any number of threads; gguf_free() drops a reference. The
  * header's bytes stay in memory; keys, values and names are ranges of them. Array elements and
- * strings have no objects of their own: gguf_walk() and gguf_next() walk values.
+ * strings have no structs: gguf_walk() and gguf_next() walk values.
  *
  * The parser trusts nothing in the file. It checks each size against the bytes that exist before it
  * allocates or reads anything, and each error names the field, the byte offset and the reason.
@@ -28,7 +28,7 @@
 /* Limits on a file's contents, each with its reason. */
 enum {
     GGUF_MAX_DEPTH = 8, /* nesting of arrays (walked recursively); real files need 1, tests 3 */
-    GGUF_MAX_DIMS = 32, /* what NumPy 1 can hold; ggml has 4 */
+    GGUF_MAX_DIMS = 32, /* NumPy 1's limit; ggml's is 4 */
 };
 #define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
 #define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */

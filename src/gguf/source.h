@@ -16,7 +16,7 @@ struct source {
     uint64_t size;
     int (*read)(const struct source *s, uint64_t off, void *dst, size_t n);
     const void *mem; /* for source_mem() */
-    int fd;          /* the file, whose holes are also the source's; -1: memory */
+    int fd;          /* the file, which has the same holes as the source; -1: memory */
 };
 
 struct source source_mem(const void *bytes, size_t n);
@@ -31,17 +31,17 @@ struct sniffed {
     const char *todo; /* "'git lfs pull' in its directory downloads the model" */
 };
 
-/* Recognise a file of `size` bytes by its first n bytes, of which SNIFF_BYTES are enough.
- * Returns NULL if the kind of file is unknown or the file begins with GGUF's magic. */
+/* Recognise a file of `size` bytes by its first n bytes; SNIFF_BYTES are enough. Returns NULL if
+ * the kind of file is unknown or the file begins with GGUF's magic. */
 #define SNIFF_BYTES 4096
 const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size);
 
-/* Recognise a path that is a URL, not a file name. */
+/* Recognise a path that is a URL. Returns NULL for any other path. */
 const struct sniffed *sniff_path(const char *path);
-/* Set *e after a path could not be opened: to what the path looks like or, if it is not
- * recognised, to what `code` means. Returns code. */
+/* Set *e for a path that could not be opened: to advice if the path is a URL and does not exist as
+ * a file, else to the meaning of `code`. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);
-/* Set *e to advice about a path that is a directory. Returns -EISDIR. */
+/* Set *e for a path that is a directory. Returns -EISDIR. */
 int sniff_folder(struct err *e);
 
 #endif

@@ -320,7 +320,7 @@ const struct key_row key_table[] = {
 
 const size_t key_table_len = sizeof(key_table) / sizeof(key_table[0]);
 
-/* First segments that are not names of architectures. */
+/* First segments that are not architecture names. */
 static const char *const reserved[] = {"general", "tokenizer", "split", "adapter",
                                        "imatrix", "quantize",  "clip",  "ggufs"};
 
@@ -405,7 +405,7 @@ static void link_rows(void)
 const struct key_row *key_find(const char *key, size_t n)
 {
     static struct once linked = ONCE_INIT;
-    if (n == 0 || n > KEY_MAX) /* every row would search the whole key for dots */
+    if (n == 0 || n > KEY_MAX) /* without this, every row would search a huge key for dots */
         return NULL;
     once_run(&linked, link_rows);
     const uint16_t chains[] = {first_row[hash_last(key, n)], first_row[0]};

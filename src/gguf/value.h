@@ -51,7 +51,7 @@ enum gguf_value_type {
     GGUF_BOOL = 7, /* one byte; any value but 0 is true */
     GGUF_STRING = 8,
     GGUF_ARRAY = 9,
-    GGUF_U64 = 10, /* this type and the next two were added in version 2 */
+    GGUF_U64 = 10, /* U64, I64 and F64 were added in version 2 */
     GGUF_I64 = 11,
     GGUF_F64 = 12,
     GGUF_VALUE_TYPES
@@ -75,7 +75,7 @@ struct gguf_type_row {
 
 extern const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES];
 
-/* How to read the numbers and strings of a file. */
+/* How a file stores numbers and strings. */
 struct gguf_format {
     uint8_t version;   /* 1, 2 or 3 */
     bool big;          /* every number is big-endian */
@@ -111,8 +111,8 @@ bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 /* Return the end of the value's bytes, walking arrays whose elements vary in size. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
-/* Return a number. Call the function for the type's kind. For a bool, call gguf_uint(), which
- * returns 0 if the bool is false. */
+/* Return a number. Call the function for the type's kind; for a bool, call gguf_uint(), which
+ * returns 0 for false. */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
 double gguf_float(const struct gguf_value *v); /* F32 and F64, exact */
@@ -135,7 +135,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
 #define KEY_SPLIT_PREFIX "split."
 
 enum key_flags {
-    KEY_COUNT = 1 << 0,     /* u32; a new value that does not fit is u64, which readers refuse */
+    KEY_COUNT = 1 << 0,     /* u32; too large a new value becomes u64, which readers refuse */
     KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one per layer */
     KEY_SIGN = 1 << 2,      /* u32 and i32 are both in use */
 };

@@ -181,7 +181,7 @@ size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX])
 }
 
 /*
- * The names for values of general.file_type, by llama.cpp's numbers. Missing numbers are retired or
+ * The names of general.file_type's values, as numbered by llama.cpp. Missing numbers are retired or
  * were never used.
  */
 const char *fact_file_type(const struct gguf *g)

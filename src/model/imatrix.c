@@ -28,7 +28,7 @@ static int read_some(const struct source *s, uint64_t off, void *dst, size_t n, 
     return err_sys(e, r, "cannot read");
 }
 
-/* Reads n numbers from a file. The caller has checked that the file has them. */
+/* Reads n floats. The caller has checked that the file has that many. */
 static int read_floats(const struct source *s, uint64_t off, uint64_t n, bool big, float *dst,
                        struct err *e)
 {
@@ -59,10 +59,7 @@ static int add_row(struct imatrix *m, const void *name, size_t len, uint64_t n,
     return 0;
 }
 
-/*
- * Turns the sums of a matrix, each over `count` tokens, into importances. If there are no tokens,
- * the sums stay as they are.
- */
+/* Turns n sums over `count` tokens into importances. If count is 0, the sums stay as they are. */
 static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float count, struct err *e)
 {
     for (uint64_t i = at; i < at + n; i++) {
@@ -76,7 +73,7 @@ static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float co
 
 /* ---- GGUF ---- */
 
-/* Finds the other tensor of a pair; both must be F32. */
+/* Finds the other tensor of a pair. Both must be F32. */
 static int find_pair(const struct gguf *g, const struct gguf_tensor *t, const char *end,
                      const char *other, const struct gguf_tensor **ret, struct err *e)
 {
@@ -145,7 +142,7 @@ static int parse_gguf(struct imatrix *m, const struct source *s, struct err *e)
 
 /* ---- the older form ---- */
 
-/* Checks that the file has the next n bytes. */
+/* Checks that the file has n more bytes. */
 static int next_bytes(const struct source *s, uint64_t at, uint64_t n, const char *what,
                       struct err *e)
 {

@@ -30,13 +30,13 @@ struct imatrix {
     struct index names;
 };
 
-/* Open a file, or parse a source that messages call `path`. Returns 0, -EBADMSG (not an importance
- * matrix, damaged, or impossible values), -ENOMEM or -errno. */
+/* Open a file or parse a source; messages call the source `path`. Returns 0, -EBADMSG (not an
+ * importance matrix, damaged, or impossible values), -ENOMEM or -errno. */
 int imatrix_open(const char *path, struct imatrix **ret, struct err *e);
 int imatrix_parse(const struct source *s, const char *path, struct imatrix **ret, struct err *e);
 void imatrix_free(struct imatrix *m); /* m may be NULL */
 
-/* Return the row for a tensor, or NULL if it has no row. m may be NULL. */
+/* Return a tensor's row, or NULL if it has no row. m may be NULL. */
 const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name, size_t n);
 /* Get a row's importances for a tensor with these dimensions. Returns 0, or -EINVAL if the row
  * does not fit the tensor. */

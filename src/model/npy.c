@@ -53,7 +53,7 @@ static void skip_spaces(struct scan *t)
         t->p++;
 }
 
-/* Skips spaces, and takes the next byte if it is c. */
+/* Skips spaces, then takes the next byte if it is c. */
 static bool take(struct scan *t, char c)
 {
     skip_spaces(t);
@@ -121,7 +121,7 @@ static bool take_number(struct scan *t, uint64_t *ret)
     return any;
 }
 
-/* Checks the dimensions, and turns NumPy's order into the stored one. */
+/* Checks the dimensions and reverses them into the stored order. */
 static int finish_shape(struct scan *t, struct npy *ret)
 {
     ret->n_elem = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reads and writes the header of NumPy's file format: magic, version, the length of the rest, and a
- * Python dict padded with spaces and ended by a newline, so that the data begins at a multiple of
- * 64. Writes format 1.0; reads 1.0, 2.0 and 3.0. All functions are pure.
+ * Python dict padded with spaces and terminated by a newline, so that the data begins at a multiple
+ * of 64. Writes format 1.0; reads 1.0, 2.0 and 3.0. All functions are pure.
  */
 #ifndef MODEL_NPY_H
 #define MODEL_NPY_H
@@ -12,7 +12,7 @@
 
 enum {
     NPY_MAX_DIMS = 4,       /* ggml's limit, for arrays that become tensors */
-    NPY_MAX_HEADER = 65536, /* the longest accepted header; NumPy's usually has 128 bytes */
+    NPY_MAX_HEADER = 65536, /* longest accepted header; NumPy's is usually 128 bytes long */
 };
 
 struct npy {

@@ -216,7 +216,7 @@ int merge_check_single(const struct gguf *g, struct err *e)
                    count, no + 1, no + 1, count);
 }
 
-/* Writes the keys of the first shard, and returns their number. */
+/* Writes the keys of the first shard. Returns their number. */
 static uint64_t put_keys(struct buf *out, const struct gguf *g)
 {
     uint64_t n = 0;
@@ -229,7 +229,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
     return n;
 }
 
-/* Writes a tensor info as its file has it, but with a new offset at the end. */
+/* Copies a tensor info, but with a new offset at its end. */
 static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
 {
     uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
@@ -271,8 +271,8 @@ int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
 }
 
 /*
- * Reports two shards that have a tensor of the same name. The parser's message for the merged model
- * would not name the shards.
+ * Reports a tensor name that occurs in two shards. The parser's message for the merged model would
+ * not name the shards.
  */
 static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
 {
@@ -293,8 +293,8 @@ static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
 }
 
 /*
- * Gives tensors of unknown type the sizes that they have in their own files. The parser has counted
- * the merged model's padding as part of them.
+ * Restores tensor sizes from the shards' own files: the parser has counted the merged model's
+ * padding as part of tensors of unknown type.
  */
 static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
 {
@@ -324,7 +324,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
     if (head.len > GGUF_MAX_HEADER)
         return err_set(e, -EFBIG, "the merged header is over %" PRIu64 " bytes", GGUF_MAX_HEADER);
     put_uint(head.data + count_at, keys, g->fmt.len_width, g->fmt.big);
-    /* This source cannot be read: the parser needs only the header, which is in memory. */
+    /* This source has no read(): the parser needs only the header, which is in memory. */
     const struct source s = {.size = data + (tensors ? round_up(head.len, g->alignment) : head.len),
                              .fd = -1};
     r = gguf_parse_head(&s, head.data, head.len, ret, e);
@@ -338,7 +338,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- snapshots ---- */
 
-/* A name of this length always fits into a file name, in which a byte takes at most three. */
+/* A name of up to this length always fits: in a file name, a byte takes at most three. */
 #define FITS (TREE_NAME_MAX / 3)
 
 /* Indexes the names that may be too long for a file name. */
@@ -432,7 +432,8 @@ void snapshot_unref(struct snapshot *g)
         snapshot_free(g);
 }
 
-/* Longer padding is not kept, because a sparse file of one block may have gigabytes of it. */
+/* Longer padding is not kept, because a sparse file that occupies one block may have gigabytes of
+ * it. */
 #define LONGEST_PADDING ((uint64_t)1 << 20)
 
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,

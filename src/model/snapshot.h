@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The states of a model, which has one file or several.
+ * The states of a model, which is one file or several.
  *
  * A snapshot is one state of a model, parsed, immutable and reference-counted. An edit makes a new
  * snapshot and never changes an old one. A view is a snapshot together with the store from which
@@ -51,7 +51,7 @@ struct tensor_id {
 struct ids {
     atomic_uint refs;
     uint32_t n;           /* number of tensors */
-    struct tensor_id *of; /* owned: indexed by place in the list */
+    struct tensor_id *of; /* owned, in tensor order */
     struct index find;    /* by number and by version */
 };
 
@@ -85,15 +85,15 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 /*
  * ---- split models ----
  *
- * Handles the names of their files, NAME-00001-of-00003.gguf and its siblings as written by
- * llama.cpp's splitting tools, and merges the files into one model.
+ * Finds the files of a model that llama.cpp's splitting tools wrote as NAME-00001-of-00003.gguf and
+ * its siblings, and merges them into one model.
  *
  *     r = shards_find(&s, "dir/x-00002-of-00003.gguf");    s.n is 3; 0 if the model is not split
  *     path = shards_path(&s, 0);                           "dir/x-00001-of-00003.gguf"
  *     shards_free(&s);
  *
- * Siblings are looked for next to the given path first, because in a cache the names are links to
- * files named by hash. If the first shard is not there, or the link does not have a shard's name,
+ * Siblings are first looked for next to the given path, because in a cache the names are links to
+ * files named by hash. If the first shard is not there, or the path does not have a shard's name,
  * siblings are looked for next to the link's target.
  *
  * The merged model looks like one file. It has the first shard's keys without `split.*`, and all
@@ -102,43 +102,44 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
  */
 
 struct shards {
-    size_t n;   /* files; 0: the model is not split */
+    size_t n;   /* number of files; 0 if the model is not split */
     char *path; /* owned: the path up to and including NAME; if not split, the whole path */
     /* These lists are filled in by model_open_shards() (edit/open.h). */
     char **name;          /* owned: the names of the files */
     struct gguf **g;      /* owned references to the files' contents, until shards_release() */
-    struct mapped **file; /* likewise to the mapped files; the first is NULL */
+    struct mapped **file; /* likewise for the mapped files; file[0] is NULL */
 };
 
 /* Length of "-00001-of-00003.gguf", which follows NAME. */
 #define SPLIT_TAIL 20
 
-/* Return the number of files that a file's name states, or 0 if it is not a shard's name. */
+/* Return the number of shards that a file's name states, or 0 if it is not a shard's name. */
 size_t split_count(const char *name);
 
-/* Find the files of a model, which need not exist. Returns 0 or -ENOMEM. */
+/* Find the files of a model, whether or not they exist. Returns 0 or -ENOMEM. */
 int shards_find(struct shards *ret, const char *path);
 void shards_free(struct shards *s);
 /*
- * Release the files and contents, so that those that an edit replaces are not kept. After this
- * call, only a store and a snapshot hold them.
+ * Release the files and contents, so that only a store and a snapshot still hold them and files
+ * that an edit replaces are not kept.
  */
 void shards_release(struct shards *s);
 
 /*
- * Return the path of file i, counted from 0. The caller frees the path. If i == n, it is the path
- * of one file too many, which must not exist.
+ * Return the path of file i, counted from 0; the caller frees it. If i == n, this is the path of
+ * one file too many, which must not exist.
  */
 char *shards_path(const struct shards *s, size_t i);
 /* Return the name of file i of n, given the name of any of them. The caller frees it. */
 char *split_sibling(const char *name, size_t i, size_t n);
 
-/* Check the numbers, version and byte order of shard i (from 0) of n. Returns 0 or -EBADMSG. */
+/* Check the split.* numbers, version and byte order of shard i (from 0) of n. Returns 0 or
+ * -EBADMSG. */
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e);
-/* Refuse a shard without a shard's name, because its siblings cannot be found. */
+/* Refuse a shard whose file is not named like one, because its siblings cannot be found. */
 int merge_check_single(const struct gguf *g, struct err *e);
-/* Check that a shard's split.tensors.count, if it has one, is the number of all tensors. */
+/* Check that a shard's split.tensors.count, if present, is the number of all tensors. */
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
 /*
  * Merge n checked shards. Returns 0, -EBADMSG (two shards have a tensor of the same name, or sizes
@@ -158,14 +159,14 @@ enum { SNAPSHOT_PARTS = 8 };
 
 struct snapshot {
     atomic_uint refs;
-    uint32_t number;       /* 0 for the first snapshot of a mount */
-    struct timespec mtime; /* time it was made; for the first snapshot, the model's mtime */
-    struct gguf *gguf;     /* owned: the model as shown */
-    struct gguf **shard;   /* owned references: each file's content for a split model; else NULL */
-    struct ids *ids;       /* a reference: the tensors' ids; NULL: see the top of this file */
-    const char *file;      /* owned by the tree: name of the model's file; "" if unknown */
-    const struct shards *shards;   /* owned by the tree; NULL if the model is not split */
-    _Atomic(struct image *) whole; /* owned: snapshot_whole() */
+    uint32_t number;             /* 0 for the first snapshot of a mount */
+    struct timespec mtime;       /* when it was made; for the first snapshot, the model's mtime */
+    struct gguf *gguf;           /* owned: the model as shown */
+    struct gguf **shard;         /* owned references to the files' contents; NULL if not split */
+    struct ids *ids;             /* a reference: the tensors' ids; NULL: see the top of this file */
+    const char *file;            /* owned by the tree: name of the model's file; "" if unknown */
+    const struct shards *shards; /* owned by the tree; NULL if the model is not split */
+    _Atomic(struct image *) whole;                        /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
     uint64_t *rank;             /* owned: ranks of snapshot_own()'s keys; NULL: edit_first_rank() */
     uint64_t *tensor_rank;      /* owned: ranks of its tensors, likewise */
@@ -191,7 +192,7 @@ struct view {
 struct view view_ref(const struct view *v);
 /* True for the first snapshot if its file is gone, so that the model cannot be shown as a whole. */
 bool view_is_lost(const struct view *v);
-void view_free(struct view *v); /* may be empty */
+void view_free(struct view *v); /* *v may be empty */
 
 /*
  * Make an image, for the first snapshot, of the file that edits change. The snapshot must outlive
@@ -205,8 +206,8 @@ struct image *snapshot_whole(struct snapshot *g);
 
 /* Return the part in this slot, or NULL if it has not been made yet. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
-/* Let g own a part. Returns the part, or frees it and returns the one that another thread added
- * first. */
+/* Give a part to g. Returns it or, if another thread was first, frees it and returns that thread's
+ * part. */
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);
 
@@ -214,7 +215,6 @@ struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
  * UINT32_MAX if there is none. */
 uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file);
 
-/* Return the number of a tensor of the snapshot. */
 static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct gguf_tensor *t)
 {
     return (uint32_t)(t - g->gguf->tensor);
@@ -250,13 +250,13 @@ struct newest {
     struct view view;            /* holds references to the newest snapshot and store */
     struct timespec changed;     /* time of the last edit */
     const char *name;            /* the name of the model's file, not owned */
-    const struct shards *shards; /* for a split model, not owned; else NULL */
+    const struct shards *shards; /* not owned; NULL if the model is not split */
     /* a reference: the first snapshot's file as it was opened; NULL after newest_drop_file() */
     struct image *file;
-    atomic_uint numbers; /* count of the numbers that tensors and versions have used */
+    atomic_uint numbers; /* number of ids handed out so far, for tensors and versions */
     /*
-     * Called with the lock held, before a snapshot with a different table of tensors replaces the
-     * newest one, so that views that are still needed can be kept.
+     * Called with the lock held, before the newest snapshot is replaced by one with a different
+     * table of tensors, so that views that are still needed can be kept.
      */
     void (*leaving)(void *arg, const struct snapshot *next);
     void *leaving_arg;
@@ -286,7 +286,7 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, int 
 
 /* Replace the newest view, taking over both references. Returns the old view. */
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
-/* Drop the first snapshot's file, because it has been replaced or its tensors have changed. */
+/* Drop the first snapshot's file. Call once the file is replaced or its tensors have changed. */
 void newest_drop_file(struct newest *n);
 /* Record the current time as the time of the last edit. */
 void newest_touch(struct newest *n);

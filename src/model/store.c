@@ -150,10 +150,7 @@ static void append_part(struct tensor_content *k, const struct tensor_piece *p, 
         append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
 }
 
-/*
- * Merges the new pieces with the parts of the old ones that they leave uncovered. Both lists are in
- * order.
- */
+/* Merges the new pieces with the uncovered parts of the old ones. Both lists are in order. */
 static void merge(struct tensor_content *k, const struct tensor_content *old,
                   const struct tensor_piece *piece, size_t n)
 {
@@ -276,8 +273,8 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t en
 }
 
 /*
- * Minimum size of a range for which checking for a hole is cheaper than reading one. Reading a hole
- * fills pages of memory.
+ * Minimum size of a range for which it pays to check for a hole. Reading a hole fills pages of
+ * memory.
  */
 #define HOLE_LEAST ((size_t)64 << 10)
 
@@ -292,8 +289,8 @@ static bool is_hole(int fd, uint64_t off, size_t n)
 }
 
 /*
- * Reads with pread(2), because on a file system in memory, reading a hole through a mapping
- * allocates its pages.
+ * Reads with pread(2): on a file system in memory, reading a hole through a mapping allocates its
+ * pages.
  */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
@@ -662,8 +659,8 @@ int image_end(struct image *im)
 }
 
 /*
- * Returns the reserve's entry, or NULL if the header has no reserve. Files of version 1 have none,
- * because this program never writes them.
+ * Returns the reserve's entry, or NULL if the header has no reserve. This program never writes
+ * version 1, so files of that version have none.
  */
 static const struct gguf_kv *reserve_of(const struct gguf *g)
 {
@@ -733,8 +730,8 @@ const struct segment *image_at(const struct image *im, uint64_t off)
 }
 
 /*
- * Returns the mapping that holds a segment's n bytes that begin at `in`, and sets *at to their
- * offset in the mapping. Returns NULL if they are not in a mapping.
+ * Returns the mapping that holds the n bytes at offset `in` of a segment, and sets *at to their
+ * offset in the mapping. Returns NULL if no mapping holds them.
  */
 static struct mapped *find_mapped(const struct image *im, const struct store *s,
                                   const struct segment *seg, uint64_t in, size_t n, uint64_t *at)

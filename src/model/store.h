@@ -26,7 +26,7 @@
 
 /* ---- contents ---- */
 
-#define TENSOR_MAX_DIMS 4 /* ggml's limit, for a new shape */
+#define TENSOR_MAX_DIMS 4 /* ggml's limit, applied to new shapes */
 
 struct tensor_shape {
     uint32_t type; /* ggml's id */
@@ -53,13 +53,13 @@ struct log {
 };
 
 #define LOG_CLOSED ((uint64_t)1 << 63)
-/* The first LOG_ROOM bytes are never taken, but are kept for the head of a journal. */
+/* The first LOG_ROOM bytes are never taken: they are reserved for the head of a journal. */
 #define LOG_ROOM ((uint64_t)64 << 10)
 
 /* Make a log on a regular file, whose existing bytes count as taken. On success the log owns fd. */
 int log_make(int fd, struct log **ret, struct err *e);
 struct log *log_ref(struct log *s);
-void log_unref(struct log *s); /* may be NULL */
+void log_unref(struct log *s); /* s may be NULL */
 /*
  * Reserve n bytes. Their offset is `phase` bytes past a multiple of LOG_ROOM, so that they can be
  * cloned to an offset with the same phase; small ranges simply go to the end. Returns 0, or -EBUSY
@@ -91,7 +91,7 @@ struct tensor_content {
     struct tensor_piece piece[];
 };
 
-struct tensor_content *tensor_content_ref(struct tensor_content *k); /* may be NULL */
+struct tensor_content *tensor_content_ref(struct tensor_content *k); /* k may be NULL */
 void tensor_content_unref(struct tensor_content *k);
 
 /*
@@ -115,12 +115,12 @@ bool tensor_content_covers(const struct tensor_content *k);
 
 /* ---- stores ---- */
 
-/* An open file that is mapped completely. Reference-counted. */
+/* An open file, mapped completely. Reference-counted. */
 struct mapped {
     atomic_uint refs;
     int fd;             /* owned */
-    atomic_bool cut;    /* a check found the file shorter than it was */
-    bool far;           /* what far_file() returned */
+    atomic_bool cut;    /* a check found that the file has shrunk */
+    bool far;           /* result of far_file() */
     struct far_run run; /* state of reads from a far file */
     struct map map;
 };
@@ -131,7 +131,7 @@ struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
 /*
  * Announce that bytes [off, off + n) are about to be read through the mapping, as part of a range
- * that ends at `end`. The read also works without this, but page by page if the file is on another
+ * that ends at `end`. Reads work without this too, but page by page if the file is on another
  * machine (base/map.h).
  */
 static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint64_t end)
@@ -139,7 +139,7 @@ static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint6
     if (m->far)
         (void)far_want(&m->run, &m->map, off, n, end);
 }
-/* Call map_check(), and set `cut` if that fails. */
+/* Call map_check(), and set `cut` if it fails. */
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n). end: as for mapped_want(). Returns 0 or -EIO (the file lacks them). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end);
@@ -162,8 +162,8 @@ struct place_in_store {
 };
 
 /*
- * store_make() makes a store of n files, where file i is laid out as in g[i], with the tensors of
- * one file after those of the previous one. store_of() makes a store of files and places. Both take
+ * store_make() makes a store of n files; g[i] describes the layout of file i, and the tensors of
+ * each file follow those of the one before. store_of() makes a store of files and places. Both take
  * their own references, and return 0 or -ENOMEM.
  */
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
@@ -187,11 +187,11 @@ int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_
 /*
  * Get bytes [first, last) of tensor i for decoding. If a mapping has them all, *ret points into it;
  * the caller reads them under map_guard() and then calls store_check(). Otherwise *ret points into
- * *room, which the caller frees. Returns 0, -ENOMEM, or what store_read() returned.
+ * *room, which the caller frees. Returns 0, -ENOMEM, or the error of store_read().
  */
 int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t end,
                 uint8_t **room, const uint8_t **ret);
-/* Return how many of tensor i's n bytes exist, counted from the first. */
+/* Return how many of the first n bytes of tensor i exist. */
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
 /* Return -EIO if the file has since been truncated so far that it lacks these bytes. */
 int store_check(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
@@ -201,7 +201,7 @@ bool store_cut(const struct store *s);
 /* ---- forms ---- */
 
 struct form {
-    unsigned width;    /* bytes per value; 0: as many as an element of the tensor's type has */
+    unsigned width;    /* bytes per value; 0: those of an element of the tensor's type */
     uint32_t same;     /* the ggml type whose little-endian data already has this form */
     const char *descr; /* NumPy's name for the form, or NULL */
     void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
@@ -236,15 +236,15 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
  *     r = image_read(im, store, off, dst, n);
  *     image_unref(im);
  *
- * The images are the new file of a plan, `model.gguf`, the merged model of shards, and a file read
+ * Images serve as the new file of a plan, `model.gguf`, the merged model of shards, and a file read
  * through a journal.
  *
  * Invariants of every image (checked by image_end()):
- *  I1. Segments are in order and not empty, cover [0, size) without gaps or overlaps, and size is
+ *  I1. Segments are in order, are not empty, and cover [0, size) without gaps or overlaps. size is
  *      at most INT64_MAX.
  *  I2. Adjacent segments that continue each other are merged.
  *  I3. A range of a tensor or of its values lies within it. A range of a file may extend past its
- *      end; those bytes are missing, as are bytes of a tensor that the store does not have in full.
+ *      end; those bytes are missing, as are the bytes of a tensor that the store lacks.
  *
  * Bytes in memory, `g` and the sources of files belong to the caller and must outlive the image,
  * except for memory passed to image_own() and mapped sources. Once image_end() has been called, an
@@ -273,7 +273,7 @@ struct segment {
 
 struct image {
     atomic_uint refs;
-    int err;             /* 0, or why a segment could not be added */
+    int err;             /* 0, or the -errno of the first segment that could not be added */
     uint64_t size;       /* in bytes */
     struct segment *seg; /* owned */
     size_t n, cap;
@@ -281,7 +281,7 @@ struct image {
     size_t files, cap_files;
     const struct gguf *g; /* the model that has the tensors; NULL: no tensors */
     void *own;            /* owned: memory of segments; or NULL */
-    uint8_t count[8];     /* the key count of a header without the reserve */
+    uint8_t count[8];     /* the header's key count without the reserve */
 };
 
 /* Make an empty image with one reference. Returns NULL if out of memory. */
@@ -294,7 +294,7 @@ uint32_t image_file(struct image *im, struct source src);
 /* Let the image own `memory`, and free it with the image (one allocation per image). */
 void image_own(struct image *im, void *memory);
 
-/* Add a segment at the end; an empty one adds nothing. Errors are kept for image_end(). */
+/* Add a segment at the end; an empty one is ignored. Errors are kept for image_end(). */
 void image_add_memory(struct image *im, const void *bytes, uint64_t n);
 void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n);
 void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n);
@@ -304,21 +304,21 @@ void image_add_zeros(struct image *im, uint64_t n);
 /* Check the image. Returns 0, -ENOMEM, -EFBIG (I1) or -EINVAL (I3). */
 int image_end(struct image *im);
 
-/* Add the header of a model as it is shown, without `ggufs.reserve`, which is never shown. */
+/* Add a model's header as users see it, that is, without `ggufs.reserve`. */
 void image_add_header(struct image *im, const struct gguf *g);
 /* Return true if the header has a reserve to hide. */
 bool image_hides(const struct gguf *g);
-/* Return how many bytes earlier the data starts in the model as shown than it does in the file. */
+/* Return how much earlier, in bytes, the data starts in the model as shown than in the file. */
 uint64_t image_cut(const struct gguf *g);
-/* Make the image of a model as it is shown: its header, its tensors and zeros. */
+/* Make the image of a model as it is shown: header, tensors, and zeros between them. */
 int image_of_model(const struct gguf *g, struct image **ret);
 
 /* Return the segment that holds byte `off`, which must be less than the size. */
 const struct segment *image_at(const struct image *im, uint64_t off);
 
 /*
- * Read bytes [off, off + n). If there is no store, tensors read as zeros, which is enough for
- * parsers, because they ignore data. Returns 0, -EIO (bytes are missing) or -errno from a source.
+ * Read bytes [off, off + n). Without a store, tensors read as zeros, which is enough for parsers,
+ * because they ignore data. Returns 0, -EIO (bytes are missing) or -errno from a source.
  */
 int image_read(const struct image *im, const struct store *s, uint64_t off, void *dst, size_t n);
 /*
