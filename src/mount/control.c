@@ -30,15 +30,14 @@
 #include "shelf/reach.h"
 #include "tree/history.h"
 
-/* Maximum number of clients at a time. To make room for one more, a client is dropped that has not
- * sent its whole request or is still receiving its answer. */
+/* Maximum number of clients at once. A new client displaces one that has not sent its whole request
+ * or received its whole answer. */
 #define PEERS_MOST 64
 /* Milliseconds before trying again to accept a client or to release a model. */
 #define LOOK_AGAIN 100
 /* Milliseconds between two attempts to interrupt the session's loop after a signal. */
 #define KICK_AGAIN 5
-/* Maximum time in seconds that the thread sleeps before the next check for an idle mount. The check
- * is at most a second late. */
+/* Maximum seconds until the next check for an idle mount. A check is at most a second late. */
 #define IDLE_MOST 3600
 
 /* Why a mount that has left this namespace can no longer be edited. */
@@ -90,7 +89,7 @@ static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 /* The process's only session. It is global because a signal handler cannot be passed a pointer. */
 static struct {
     struct fuse_session *_Atomic se;
-    atomic_int came; /* the first signal that arrived; 0: no signal yet */
+    atomic_int came; /* the first signal received; 0: none so far */
     atomic_int loop; /* id of the thread that runs the session's loop */
     /* eventfd that wakes the thread that calls signals_kick(); -1: nothing is served */
     atomic_int wake;
@@ -118,8 +117,8 @@ bool signals_kick(void)
     return true;
 }
 
-/* Set the handler for each of these signals unless the signal is ignored, for example because of
- * nohup(1). `flags` determines what happens to a call that a signal interrupts. */
+/* Set the handler for each of these signals unless it is ignored, for example under nohup(1).
+ * `flags` determines what happens to a system call that a signal interrupts. */
 static void handle(int flags)
 {
     struct sigaction was, act = {.sa_handler = on_signal, .sa_flags = flags};
@@ -197,7 +196,7 @@ static void path_line(struct buf *b, const char *word, const char *path)
     buf_char(b, '\n');
 }
 
-/* Add as many lines as fit, each with `word` in front, and then the number of lines left out. */
+/* Add as many lines as fit, each prefixed with `word`, and then the number of omitted lines. */
 static void add_lines(struct buf *b, const char *word, const struct buf *text)
 {
     size_t left = CONTROL_LOST_MAX, more = 0;
@@ -238,7 +237,7 @@ static int carry_out(struct tree *t, void *arg)
                                 : 0;
 }
 
-/* Carry out a request, which may take a long time. Returns 0, or -errno, perhaps with a message in
+/* Carry out a request, which may take a long time. Returns 0, or -errno, possibly with a message in
  * `e`. */
 static int work(const struct control *c, char *request, struct buf *out, struct err *e)
 {
@@ -301,8 +300,8 @@ static bool turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Call fn in another thread. Returns false if no thread is available or nothing is served. Call
- * with the lock held. */
+/* Call fn in another thread. Returns false if no thread is available or the mount is not being
+ * served. Call with the lock held. */
 static bool begin(struct control *c, void (*fn)(void *arg), void *arg)
 {
     struct task *t = c->serves ? malloc(sizeof(*t)) : NULL;
@@ -466,8 +465,8 @@ static void take_client(struct control *c)
     c->peer[c->n++] = p;
 }
 
-/* Read from a client. Returns false if the client has gone, its request is too long, or there is no
- * memory. */
+/* Read from a client. Returns false if the client is gone, its request is too long, or memory runs
+ * out. */
 static bool hear(struct control *c, struct peer *p)
 {
     char part[4096];
@@ -486,8 +485,8 @@ static bool hear(struct control *c, struct peer *p)
     return true;
 }
 
-/* Send as much as the socket takes. Returns false if the client should be dropped: it has gone, or
- * its whole answer has been sent. A watcher stays to receive more of the status. */
+/* Send as much as the socket accepts. Returns false if the client should be dropped: it is gone, or
+ * its whole answer has been sent. A watcher stays connected to receive more of the status. */
 static bool speak(struct peer *p)
 {
     while (p->sent < p->out.len) {
@@ -515,7 +514,8 @@ static bool serve(struct control *c, struct peer *p, short seen)
 
 enum { AT_WAKE, AT_SOCKET, AT_MOUNTS, AT_PEERS };
 
-/* Collect the descriptors to poll; one that need not be polled is -1. Call with the lock held. */
+/* Collect the descriptors to poll, with -1 for those that need no polling. Call with the lock
+ * held. */
 static nfds_t gather(const struct control *c, struct pollfd *of)
 {
     of[AT_WAKE] = (struct pollfd){.fd = c->wake, .events = POLLIN};

@@ -9,9 +9,9 @@
  *     control_end(c, &e, lost, backups);                once everything is written or has failed
  *     control_close(c);                                 once the model is closed and unlocked
  *
- * The socket's name is abstract, so it can be reached from every mount namespace: CONTROL_PREFIX, a
- * hash of the mount point and a random number. Only the daemon's user and root get answers. A
- * client sends one line:
+ * The socket is abstract, so it can be reached from every mount namespace. Its name consists of
+ * CONTROL_PREFIX, a hash of the mount point and a random number. Only the daemon's user and root
+ * get answers. A client sends one line:
  *
  *     watch [MAJOR:MINOR:INODE]   send the status, "holds" if the process has locked this file, and
  *                                 "now"; then send what is added to the status until the model is
@@ -31,8 +31,8 @@
  * the model's lock is released ("free"; until then "held").
  *
  * One thread answers the clients, unmounts a mount that nobody uses (`-o idle=`), and interrupts
- * the session's loop after a signal. Other threads do tasks that may take long. Only one thread may
- * call these functions, unless stated otherwise.
+ * the session's loop after a signal. Long tasks run in other threads. Only one thread may call
+ * these functions, unless stated otherwise.
  */
 #ifndef MOUNT_CONTROL_H
 #define MOUNT_CONTROL_H
@@ -43,34 +43,34 @@
 #include "mount/ops.h"
 #include "shelf/shelf.h"
 
-/* A socket's name is this prefix, control_place() as 16 hexadecimal digits, "-", and a random
- * number. */
+/* A socket's name consists of this prefix, control_place() as 16 hexadecimal digits, "-", and a
+ * random number. */
 #define CONTROL_PREFIX "ggufs-"
 uint64_t control_place(const char *mountpoint);
 
 /* Maximum size in bytes of the lines about lost edits, and of those about backups. */
 #define CONTROL_LOST_MAX ((size_t)64 << 10)
-/* Maximum size in bytes of a request. Every byte of its path may be escaped. */
+/* Maximum size in bytes of a request, enough for a path in which every byte is escaped. */
 #define CONTROL_LINE_MAX ((size_t)20 << 10)
 
 struct control;
 /* The texts must stay valid until control_leave(). */
 struct control_facts {
-    const char *at;        /* the mount point: its real path, if known */
+    const char *at;        /* the mount point; its real path if known */
     const char *model;     /* the model's real path */
     const char *read_only; /* why it is read-only; NULL: read-write */
     dev_t dev;             /* the mount's device; 0: unknown */
     unsigned idle;         /* seconds without open files after which it is unmounted; 0: never */
 };
 
-/* Begin to listen. `h` holds the mount's handles. If no socket can be made, commands do not find
- * the daemon. */
+/* Start listening. `h` holds the mount's handles. Without a socket, commands cannot find the
+ * daemon. */
 int control_begin(const char *mountpoint, struct handles *h, struct control **ret, struct err *e);
 void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s);
 /* Return the eventfd that wakes the socket's thread, which then calls signals_kick(). */
 int control_wake_fd(const struct control *c);
 /* Call fn in another thread. control_leave() waits until fn returns. Returns false if no thread is
- * available or nothing is served. Any thread may call this. */
+ * available or the mount is not being served. Any thread may call this. */
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
 /* Record that the mount is no longer served, and wait for all requests and tasks that have begun.
  * Returns 0, or the -errno with which an edit was lost after the mount had left this mount
@@ -90,11 +90,11 @@ void control_close(struct control *c);
  * When one arrives, the session's loop returns and the process continues. libfuse's own handlers
  * only set a flag, which its loop checks before it waits, so a signal between the check and the
  * wait would have no effect until the next request. The handler here also wakes the control thread,
- * which interrupts the wait again and again until the loop has returned. Before the session is
+ * which interrupts the wait repeatedly until the loop has returned. Before the session is
  * served, a signal interrupts no call: mounting completes, and the loop then ends immediately.
  *
  *     signals_begin(se);            before the process detaches: from here on no signal is lost
- *     signals_serve(fd);            in the serving process, by the thread of the loop
+ *     signals_serve(fd);            in the serving process, by the thread that runs the loop
  *     ... the loop ...
  *     signals_served();             the loop has returned
  *     signals_end();                pending edits have been written

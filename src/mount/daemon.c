@@ -34,14 +34,14 @@
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
 /* Maximum size of an answer in bytes. A model may have many states. */
 #define ANSWER_MAX ((size_t)64 << 20)
-/* Maximum number of sockets to try, because any user can create sockets with such names. */
+/* Maximum number of sockets to try: any user can create sockets with such names. */
 #define DAEMONS_MOST 4096
 /* Seconds within which a running daemon answers, even on a busy machine. */
 #define PATIENCE 5
 /* Milliseconds between two checks of a daemon that is being waited for. */
 #define LOOK_AGAIN 100
-/* Milliseconds to wait for a lock before printing a line about the wait, and before giving up on a
- * daemon that may never end. */
+/* Milliseconds to wait for a lock before printing a message about the wait, and before giving up on
+ * a daemon that may never end. */
 #define LINE_AFTER 1000
 #define END_PATIENCE 10000
 
@@ -81,7 +81,7 @@ const char *process_name(char dst[PROCESS_NAME_MAX], long pid)
     return show_in(dst, PROCESS_NAME_MAX, name, n);
 }
 
-/* The line is "PID (NAME) STATE ...", in which NAME may contain anything, even ")". */
+/* The line is "PID (NAME) STATE ...", where NAME may contain anything, even ")". */
 bool process_stopped(long pid)
 {
     char path[64], text[512];
@@ -230,7 +230,8 @@ bool stops_thread(pid_t thread)
 
 /* ---- the status ---- */
 
-/* What the first word of a line announces: a flag, a text, one line of a list, or a new state. */
+/* The first words of status lines, and what each introduces: a flag, a text, a line to append, or a
+ * new state. */
 static const struct status_word {
     const char *word;
     enum { IS_SO, TEXT, LINE, STATE } kind;
@@ -435,8 +436,8 @@ static bool may_serve(const struct daemon *d, const struct mount *m)
     return d->uid == 0 || (long)d->uid == mount_number(m->super, "user_id");
 }
 
-/* Find a daemon that is still starting and has made this mount, and wait until it reports the
- * mount. Returns NULL if there is no such daemon. */
+/* Find the daemon that made this mount and is still starting, and wait until it reports the mount.
+ * Returns NULL if there is no such daemon. */
 static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
 {
     struct timespec begin = when_now();
@@ -564,7 +565,7 @@ static char *real_model(const char *operand)
     return real;
 }
 
-/* Find the daemon of the mount that is at the operand or contains it, if there is one. */
+/* Find the daemon of the mount at or above the operand, if any. */
 static int find_by_mount(const struct mounts *ms, const char *operand, struct channel *c,
                          struct err *e)
 {
@@ -698,8 +699,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 
 /* ---- holders whose status cannot be read ---- */
 
-/* Name the lock's holder in *why. The holder is found through a mount of this model whose daemon is
- * not visible, or through the kernel's list of locks. */
+/* Name the lock's holder in *why, found through a mount of this model whose daemon is not visible,
+ * or through the kernel's list of locks. */
 static void name_other(int fd, const struct file_id *id, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;

@@ -29,8 +29,8 @@
 size_t proc_read(const char *path, char *dst, size_t size);
 /* Bytes to read from /proc/PID/fdinfo/N: enough for a dozen locks. */
 #define PROC_INFO_MAX 2048
-/* Call fn with each number that is a name in a directory in /proc, until fn returns false. Returns
- * true if fn returned false. */
+/* Call fn with each numeric name in a directory in /proc until fn returns false. Returns true if fn
+ * returned false. */
 bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
 
 /* Wait up to `ms` milliseconds (-1: forever) for a process to end. Returns true if it has ended. */
@@ -77,7 +77,7 @@ enum daemon_state {
 /* The status as received. Its texts are not trusted and must be escaped before they are printed. */
 struct daemon_status {
     enum daemon_state state;
-    bool holds; /* the daemon has locked the file that daemons_find() was given */
+    bool holds; /* the daemon has locked the file passed to daemons_find() */
     /* in DAEMON_GONE: files are still open for writing; the lock has been released */
     bool held, free;
     dev_t dev;       /* 0: unknown */
@@ -95,9 +95,9 @@ struct daemon {
     uid_t uid;
     char name[64];   /* name of its socket */
     int fd;          /* owned: socket on which its status arrives */
-    bool now;        /* all of the status at the time of the request has arrived */
+    bool now;        /* the whole status as of the request has arrived */
     size_t heard;    /* bytes received */
-    struct buf part; /* received text that has not been processed yet */
+    struct buf part; /* received text not yet processed */
     struct daemon_status status;
 };
 
@@ -165,12 +165,10 @@ void channel_close(struct channel *c);
 
 /* ---- the holder of a model's lock, before mounting ---- */
 
-/*
- * For struct tree_options.wait: wait for a ggufs that is writing its last edits and will then end.
- * Wait only for a few seconds if that ggufs is still being mounted, if its mount is gone, or if it
- * is another user's. `arg` is the model's name, for a line on standard error after a second. Call
- * before threads are started.
- */
+/* For struct tree_options.wait: wait for a ggufs that is writing its last edits and will then end.
+ * Wait only a few seconds if that ggufs is still being mounted, if its mount is gone, or if it is
+ * another user's. `arg` is the model's name, for a message on standard error after a second. Call
+ * before threads are started. */
 bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
 
 #endif

@@ -19,9 +19,8 @@ void log_take_libfuse(void);
 
 /* ---- capturing standard error ---- */
 
-/* Captures standard error in a file in memory, because that is where libfuse and fusermount3
- * write why they failed. Call these functions only before threads are started, except for
- * catch_last(). */
+/* Captures standard error, where libfuse and fusermount3 write why they failed, in a file in
+ * memory. Call these functions only before threads are started, except for catch_last(). */
 struct caught {
     int stderr_fd; /* the real standard error; -1: it is not captured */
     int file;

@@ -31,7 +31,7 @@ static struct shelf *shelf_of(fuse_req_t req)
     return mnt_of(req)->shelf;
 }
 
-/* Return the handle of a request. The handle was completed before the reply to the open. */
+/* Return the handle of a request. It was completed before the reply to the open. */
 static struct handle *handle_of(const struct fuse_file_info *fi)
 {
     struct handle *h = (struct handle *)(uintptr_t)fi->fh;
@@ -69,7 +69,7 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-/* Make a handle for an open file, store it in `fi`, and set there how the kernel should read the
+/* Make a handle for an open file, and store it in `fi` along with how the kernel should read the
  * file. Takes ownership of `f` and, if `writes`, of an edit. Returns 0, or -ENOMEM after releasing
  * both. */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
@@ -79,7 +79,7 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
     if (!h)
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
-    fi->keep_cache = keep;      /* the kernel's cached pages are still right */
+    fi->keep_cache = keep;      /* the kernel's cached pages are still valid */
     fi->direct_io = !cacheable; /* each reader sees the content that it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
     order_before(h);
@@ -186,7 +186,7 @@ static void scratch_give(struct scratch *s)
     free(s);
 }
 
-/* Return memory for at least `size` bytes, or NULL if there is not enough memory. */
+/* Return scratch memory for at least `size` bytes, or NULL if memory runs out. */
 static struct scratch *scratch_take(size_t size)
 {
     struct scratch *s = NULL;
@@ -217,7 +217,7 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
     tree_reply_done(a);
 }
 
-/* What happened to a read: it was answered, answered from a mapping, or not answered yet. */
+/* The outcome of a read: it was answered, answered from a mapping, or parked. */
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /* Read and reply. If the content has not been computed yet, w->done() is called later instead. The
@@ -367,7 +367,7 @@ static int prepare(struct handle *h, struct reply *ret)
     *ret = (struct reply){.scratch = h->room};
     if (err == 0)
         err = tree_read(h->file, h->off, h->size, ret);
-    if (ret->mapped) { /* keeping the answer would keep the model's snapshot until the next read */
+    if (ret->mapped) { /* keeping the answer would pin the model's snapshot until the next read */
         tree_reply_done(ret);
         err = -EAGAIN;
     }
@@ -385,8 +385,8 @@ static void begin(struct handle *h, size_t size)
     h->state = AHEAD_BUSY;
 }
 
-/* Read and answer now. Returns true if this thread must then read ahead. This is not needed if the
- * answer was in a mapping, because the next answer usually is too. */
+/* Read and answer now. Returns true if this thread must then read ahead. That is unnecessary after
+ * an answer from a mapping, because the next answer usually comes from a mapping too. */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
@@ -410,8 +410,7 @@ static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct r
     begin(h, size);
 }
 
-/* Read ahead, beginning in BUSY, for as long as the program asks for each stretch before it is
- * ready. */
+/* Starting in BUSY, read ahead as long as the program asks for each stretch before it is ready. */
 static void go_ahead(struct handle *h)
 {
     for (;;) {
@@ -565,7 +564,7 @@ void handles_end(struct handles *l)
  *
  * The kernel caches attributes and checks opens against them. When rights have changed, a thread
  * that holds no locks makes the kernel drop the attributes of each node. From then on, the daemon
- * also checks each open itself, because the kernel may have allowed the open by the old attributes.
+ * also checks each open itself, because the kernel may have allowed it by the old attributes.
  */
 
 /* Invalidate a node's attributes, but not its pages. This fails if the kernel does not know the
@@ -737,7 +736,7 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     while ((r = shelf_readdir(d, &cookie, plus, name, &e)) > 0) {
         struct fuse_entry_param p = entry_param(&e);
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            p.ino = 0; /* 0: counts no lookup, because the kernel already has these two */
+            p.ino = 0; /* counts no lookup, because the kernel already has these two entries */
         need =
             plus ? fuse_add_direntry_plus(req, bytes + used, size - used, name, &p, (off_t)cookie)
                  : fuse_add_direntry(req, bytes + used, size - used, name, &e.attr, (off_t)cookie);

@@ -11,7 +11,7 @@
  * stretch, as plain bytes that keep no snapshot of the model alive. It holds no stretch if the file
  * is not read in order or has been read to its end.
  *
- * At an unmount, the kernel does not wait until the daemon has read the last releases. So when the
+ * At an unmount, the kernel does not wait for the daemon to read the last releases. So when the
  * session has ended, all handles that are still in the list are closed, and no written data is
  * lost.
  *
@@ -64,12 +64,10 @@ bool handles_no_edits(struct handles *l);
 /* Close all remaining handles. */
 void handles_end(struct handles *l);
 
-/*
- * Maximum number of requests that a mount of a directory handles at a time. It limits both the
- * threads and the kernel's background requests. A request for a hung disk keeps its place, and must
+/* Maximum number of requests that a mount of a directory handles at a time. It limits both the
+ * threads and the kernel's background requests. A request to a hung disk keeps its slot but must
  * not block other requests. (libfuse's default of 10 threads and the kernel's default of 12
- * requests would soon be used up.)
- */
+ * requests would soon be used up.) */
 #define MNT_FOLDER_REQUESTS 1000
 
 struct control;
@@ -78,7 +76,7 @@ struct mnt {
     struct shelf *shelf;
     struct handles handles;
     struct control *control;
-    struct fuse_session *session; /* once it is mounted */
+    struct fuse_session *session; /* set once it is mounted */
     atomic_bool checks;           /* rights have changed, so each open is checked */
     int dead;                     /* descriptor that replaces the session's: see session.h */
     bool begun;                   /* the first request has been answered */

@@ -144,8 +144,8 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     return r < 0 ? -1 : r;
 }
 
-/* Find the row of an option that takes a value. Returns the given value, else the default, else
- * NULL. */
+/* Return the given value of an option that takes one, else its default, else NULL. *row is set to
+ * the option's row. */
 static const char *value_of(const struct mnt_options *o, enum option_id id,
                             const struct option_row **row)
 {
@@ -166,8 +166,8 @@ static int bad_word(struct mnt_options *o, const char *name, const char *value, 
                    show(shown, value, strlen(value)), seconds ? " (seconds are for ext4)" : "");
 }
 
-/* Return the index of an option's value among the words that the option allows. Reports a value
- * that is not one of them, and returns 0. */
+/* Return the index of an option's value among the words that the option allows. Reports any other
+ * value and returns 0. */
 static int word(struct mnt_options *o, enum option_id id)
 {
     CLEANUP(buf_free) struct buf list = BUF_INIT;
@@ -273,8 +273,7 @@ static int check_values(struct mnt_options *o)
     return check_words(o);
 }
 
-/* Parse the arguments. Standard error is captured, because libfuse writes there which value is
- * invalid. */
+/* Parse the arguments. Standard error is captured because libfuse names the invalid value there. */
 static int parse_args(struct mnt_options *o)
 {
     char why[256];

@@ -21,7 +21,7 @@ struct option_row {
     enum option_kind kind;
     unsigned takes;       /* a command's options, as a set of OPTION_IN_SET() */
     unsigned least, most; /* minimum and maximum number of a command's operands */
-    const char *name;     /* with its dashes */
+    const char *name;     /* including the dashes */
     /* What follows "=": words separated by "|", or a description in capitals; NULL: no value. */
     const char *values;
     /* The value if the option is not given; for an option that takes no value, the value that it

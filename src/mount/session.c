@@ -29,16 +29,16 @@
 #include "shelf/reach.h"
 #include "mount/unmount.h"
 
-/* Maximum number of times that a mount point is checked, because dead mounts may be stacked, and
- * the milliseconds between two checks. */
+/* Maximum number of checks of a mount point, where dead mounts may be stacked, and the milliseconds
+ * between two checks. */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
-/* Number of bits for the minor number in the kernel's internal device numbers. */
+/* Number of bits of the minor number in the kernel's internal device numbers. */
 #define KERNEL_MINOR_BITS 20
 
-/* The name of the unmounting process in lists of processes, and its only descriptor besides the
- * standard ones. */
+/* The name of the unmounting process in process lists, and its only descriptor besides the standard
+ * ones. */
 #define GUARD_NAME "auto_unmount"
 #define GUARD_FD 3
 
@@ -95,7 +95,7 @@ static int look(const char *path, const char *shown, struct err *e)
     return r < 0 ? r : 1;
 }
 
-/* Before a path is resolved, refuse it if it leads into a mount of ggufs. */
+/* Refuse an unresolved path that leads into a mount of ggufs. */
 static int check_typed(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -210,8 +210,8 @@ static void take_name(void)
         (void)strncpy(program_invocation_name, GUARD_NAME, n - 1);
 }
 
-/* Drop everything shared with the daemon: its terminal, its directory and, above all, its open
- * files. An open /dev/fuse would keep the connection alive, and an open model would keep its
+/* Drop everything shared with the daemon: its terminal, its working directory and, above all, its
+ * open files. An open /dev/fuse would keep the connection alive, and an open model would keep its
  * lock. */
 static void guard_detach(int from)
 {
@@ -261,7 +261,7 @@ static int guard_begin(const char *mountpoint, int *ret, struct err *e)
         guard(ends[0], mountpoint);
     int r = pid < 0 ? err_set(e, -errno, "cannot start a process: %s", strerror(errno)) : 0;
     (void)close(ends[0]);
-    /* wait for guard_detach(): after that, what ends this process does not end the guard */
+    /* wait for guard_detach(): the guard then survives whatever ends this process */
     if (r == 0) {
         char byte;
         ssize_t n;
@@ -295,7 +295,7 @@ bool connection_cut(struct fuse_session *se, int *dead)
     struct pollfd p = {.fd = fuse_session_fd(se)};
     /* if a signal interrupts poll(2), there was nothing to report */
     bool lived = poll(&p, 1, 0) <= 0;
-    /* so that libfuse does not log failed replies; its loop has reset this flag */
+    /* keeps libfuse from logging failed replies (its loop has reset this flag) */
     fuse_session_exit(se);
     while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
         ;
@@ -304,7 +304,7 @@ bool connection_cut(struct fuse_session *se, int *dead)
     return lived;
 }
 
-/* libfuse polls its descriptor. It takes an error condition, such as that of a pipe without a
+/* libfuse polls its descriptor. It treats an error condition, such as that of a pipe without a
  * reader, as the end of the connection. */
 void connection_end(struct fuse_session *se)
 {
@@ -321,8 +321,8 @@ static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 }
 
 /* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
- * Without this flag, one name on a hung disk blocks its whole directory. So the flag is added to
- * the first reply, which negotiates the protocol. */
+ * Without this flag, one name on a hung disk blocks its whole directory. So add the flag to the
+ * first reply, which negotiates the protocol. */
 static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 {
     struct mnt *m = mnt;
@@ -344,9 +344,10 @@ static void first_exchange(struct fuse_session *se)
     free(buf.mem);
 }
 
-/* Set the size of the kernel's requests for files that are read sequentially, which only root may
- * do. With 1 MiB instead of 128 KiB, sequential reads cost about half as much. Call this after the
- * first exchange with the kernel, because that exchange lowers an earlier setting. */
+/* Set the kernel's readahead, the size of its requests for files that are read sequentially.
+ * Only root may do this. With 1 MiB instead of 128 KiB, sequential reads cost about half as
+ * much. Call this after the first exchange with the kernel, because that exchange lowers an
+ * earlier setting. */
 static void set_readahead(dev_t dev, unsigned kib)
 {
     char path[64];
@@ -388,8 +389,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-/* If the mount is read-only although the user did not ask for that, report the reason. In
- * the background, this is done twice: on standard error and in the log. */
+/* If the mount is read-only although the user did not ask for that, report the reason. In the
+ * background, this is called twice, for standard error and for the log. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
@@ -445,8 +446,8 @@ static int loop(struct fuse_session *se, const struct mnt_options *o, bool folde
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
-/* Wait in the parent for the message that the mount is live, or for the end of the child, which has
- * written the reason to standard error. Does not return. */
+/* In the parent, wait until the child reports that the mount is live, or ends after writing the
+ * reason to standard error. Does not return. */
 static void wait_for_child(int fd, pid_t pid)
 {
     int status = 0;
@@ -465,9 +466,9 @@ static void wait_for_child(int fd, pid_t pid)
     _exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : 1);
 }
 
-/* Start a daemon as a child of this process. The parent stays until it reads a byte from the other
- * end of *ready; if the parent ends before that, so does the child. In the foreground, *ready is
- * -1. */
+/* Start the daemon as a child of this process. The parent waits until it reads a byte from the
+ * other end of *ready; if the parent ends before that, so does the child. In the foreground, *ready
+ * is -1. */
 static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
     int ends[2];
@@ -489,8 +490,8 @@ static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
     return 0;
 }
 
-/* Leave the terminal and let the parent end, because other processes can now see the mount and its
- * daemon. */
+/* Detach from the terminal and let the parent exit, because other processes can now see the mount
+ * and its daemon. */
 static void leave_terminal(int *ready)
 {
     if (*ready < 0)
@@ -505,8 +506,8 @@ static void leave_terminal(int *ready)
     *ready = -1;
 }
 
-/* Return true if the file system, which is no longer served, still exists: because it is mounted,
- * or because it was lazily unmounted while files were open (if the kernel reports that). */
+/* Return true if the file system, which is no longer served, still exists: it is mounted, or it was
+ * lazily unmounted while files were open (if the kernel reports that). */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -520,7 +521,7 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
     return listed && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
 }
 
-/* End the connection and unmount. If the connection had already ended, the mount has ended as well,
+/* End the connection and unmount. If the connection had already ended, the mount is gone as well,
  * and its device number may already belong to a different mount. */
 static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
 {
@@ -544,12 +545,10 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
     }
 }
 
-/*
- * Finish a session that has ended: write accepted edits, and report those that are not in the file.
+/* Finish a session that has ended: write accepted edits, and report those that are not in the file.
  * Programs may still have files open if a signal or a forced unmount ended the session (cut_off);
  * any other unmount comes after the last close. Until everything is written, signals do not end the
- * process: a system that shuts down unmounts first and then sends them.
- */
+ * process: a system that is shutting down unmounts first and then sends signals. */
 static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
                   bool cut_off, int r, struct err *e)
 {

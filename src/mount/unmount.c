@@ -28,10 +28,10 @@
 #include "shelf/reach.h"
 #include "text/json.h"
 
-/* Seconds to wait before printing a line about the wait. */
+/* Seconds to wait before printing a message about the wait. */
 #define LINE_AFTER 1
-/* Number of times to retry a busy mount that no process is seen to use, and the milliseconds
- * between two tries. */
+/* Number of retries for a busy mount that no process is seen to use, and the milliseconds between
+ * two tries. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
 /* Milliseconds between two checks of a daemon that should end. */
@@ -371,11 +371,11 @@ struct target {
     const struct mount *mount; /* NULL: no longer mounted, but its daemon is still writing */
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
-    bool said;            /* a line has reported the wait */
+    bool said;            /* the wait has been reported */
     struct timespec gone; /* when the daemon was first seen to outlive the mount; 0: not yet */
 };
 
-/* Find a daemon whose mount was at `path` and that is still writing. Root also trusts daemons of
+/* Find a daemon that is still writing and whose mount was at `path`. Root also trusts daemons of
  * the directory's owner, whose claims affect only that directory. The directory's file system is
  * not accessed, because it may hang. */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
@@ -430,7 +430,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
 
 /* ---- the steps of an unmount ---- */
 
-/* Print a line, but only once, if the wait is long. */
+/* If the wait is long, print a message, but only once. */
 static void say_waiting(struct target *t, const char *does)
 {
     if (t->said || !when_past(&t->begin, LINE_AFTER))
@@ -460,7 +460,7 @@ static int write_pending(struct target *t, struct err *e)
 }
 
 /* Try for a while to unmount a busy mount, but stop if something other than ggufs is seen to use
- * it. Returns 0 if the mount is no longer there. */
+ * it. Returns 0 if the mount is gone. */
 static int busy(const struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf users = BUF_INIT;

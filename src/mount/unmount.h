@@ -51,9 +51,9 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
  */
 int mnt_list(bool json, struct buf *out, struct err *e);
 
-/* Write pending edits, unmount, and wait until the daemon has ended. `lost` gets lines about edits
- * that are not in the file. Returns 0, or -errno with either the daemon's error or the reason why
- * it is still mounted. */
+/* Write pending edits, unmount, and wait until the daemon has ended. `lost` receives lines about
+ * edits that are not in the file. Returns 0, or -errno with either the daemon's error or the reason
+ * why it is still mounted. */
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
 
 #endif
