@@ -12,7 +12,10 @@
 #include "text/text.h"
 
 #define MIN_ALIGNMENT ((uint64_t)8)
-/* Versions use numbers up to this one. The rest are for tensors begun at the same time. */
+/*
+ * The largest number up to which versions are made. The rest are for tensors that other threads
+ * begin at the same time.
+ */
 #define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
 static const char alignment_key[] = "general.alignment";
@@ -267,7 +270,7 @@ static void leave(struct edit_change *c, struct edit_slot *s)
 }
 
 /*
- * Replaces one slot by another; either may be NULL. Returns 0, or -ENOMEM with nothing changed.
+ * Replaces one slot with another; either may be NULL. Returns 0, or -ENOMEM with nothing changed.
  * Putting back a slot that was there before never runs out of memory.
  */
 static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_slot *now)
@@ -311,8 +314,8 @@ static int check_limits(const struct edit_change *c, struct err *e)
 }
 
 /*
- * Ends an operation. Owns s, which is NULL if memory ran out. Returns 0, or -ENOMEM, -EFBIG or
- * -EOVERFLOW with nothing changed.
+ * Ends an operation. Takes ownership of s, which is NULL if memory ran out. Returns 0, or -ENOMEM,
+ * -EFBIG or -EOVERFLOW with nothing changed.
  */
 static int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
 {
@@ -611,7 +614,7 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
     return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
 
-/* Ends an operation that gives a tensor this content. Owns s and k; s may be NULL. */
+/* Ends an operation that gives a tensor this content. Takes ownership of s and k; s may be NULL. */
 static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_content *k,
                     struct err *e)
 {
@@ -722,7 +725,7 @@ int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
 
 /* ---- listed ---- */
 
-/* A key or tensor after the change, with its slot, or NULL, and its number in the base. */
+/* A key or tensor after the change, with its slot (or NULL) and its number in the base. */
 struct item {
     const struct edit_slot *slot;
     uint32_t old;

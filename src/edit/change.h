@@ -15,12 +15,12 @@
  * replaced. The bytes of tensors stay in their drafts until the commit. Keys and tensors that no
  * operation names keep their exact bytes.
  *
- * Order: each key and tensor has a rank, and the header lists them by rank. Changing or renaming
- * one keeps its rank. One that is added again after its removal gets the rank that the caller
- * passes or, within the same change, its old rank.
+ * Order: each key and tensor has a rank, and the header lists them by rank. Changing or renaming a
+ * key or tensor keeps its rank. If it is added again after its removal, it gets the rank that the
+ * caller passes or, within the same change, its old rank.
  *
- * Undo: until edit_keep(), every operation can be taken back. Each operation replaces one slot by
- * another, and taking it back puts the old slot back.
+ * Undo: until edit_keep(), every operation can be taken back. Each operation replaces one slot with
+ * another, and undoing it puts the old slot back.
  *
  * An operation that fails changes nothing. It fails if the key or tensor does not exist (-ENOENT),
  * a new name is taken (-EEXIST), the header would exceed GGUF_MAX_HEADER (-EFBIG), or there is no
@@ -33,7 +33,7 @@
  *  - for tensors: a new name that is empty or contains a NUL (-EINVAL) or is over 63 bytes
  *    (-ENAMETOOLONG); shapes that tensor_shape_bytes() refuses; a new version once the numbers are
  *    used up (-EOVERFLOW); adding or removing tensors in a file of a split model (-EOPNOTSUPP),
- *    because each file states how many there are.
+ *    because each file states the total number of tensors.
  *
  * Threads: one thread at a time may use a change. Values are immutable and reference-counted, so
  * any thread may use them.
@@ -88,8 +88,8 @@ void edit_value_unref(struct edit_value *v); /* may be NULL */
 enum edit_what { EDIT_KEY, EDIT_TENSOR };
 
 /*
- * The state of a key or tensor after the last operation on it. An operation replaces the slot by a
- * new one.
+ * The state of a key or tensor after the last operation on it. An operation replaces the slot with
+ * a new one.
  */
 struct edit_slot {
     struct link by_name;   /* must be the first member */
@@ -107,7 +107,7 @@ struct edit_slot {
     char name[]; /* followed by a NUL */
 };
 
-/* What takes back one operation: the slot that `at` held before it. */
+/* What undoes one operation: the slot that `at` held before it. */
 struct edit_undo {
     uint32_t at;
     struct edit_slot *was; /* owned; NULL: there was no slot */
@@ -134,7 +134,7 @@ struct edit_change {
     size_t n_undo, cap_undo;
     uint64_t bytes;  /* size of the new header without reserve and padding */
     uint64_t data;   /* size of tensor data, with the base's padding */
-    uint64_t fresh;  /* the part of it that is in drafts */
+    uint64_t fresh;  /* the part of it that comes from drafts */
     size_t moves;    /* number of tensors removed, resized, or added before others */
     uint64_t serial; /* serial of the last operation */
 };
@@ -207,7 +207,7 @@ int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, struct err *e);
 /*
- * Replace ranges of a tensor's bytes. Pieces must be in order, disjoint and within it (else
+ * Replace ranges of a tensor's bytes. Pieces must be in order, disjoint and within the tensor (else
  * -EINVAL).
  */
 int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
@@ -227,7 +227,7 @@ static inline size_t edit_mark(const struct edit_change *c)
     return c->n_undo;
 }
 void edit_undo(struct edit_change *c, size_t mark);
-/* Make the operations before `mark` permanent. From then on marks count from here. */
+/* Make the operations before `mark` permanent. Later marks count from there. */
 void edit_keep(struct edit_change *c, size_t mark);
 
 /*
@@ -279,8 +279,8 @@ bool edit_key_is_own(const struct gguf *g, uint32_t kv);
 /* ---- values as they are shown ---- */
 
 /*
- * A key's value, either from a snapshot or from an edit that is not in a snapshot yet. A lock is
- * needed to take the references, but not to work on the value, such as rendering it.
+ * A key's value, either from a snapshot or from an edit that is not in a snapshot yet. Taking the
+ * references requires a lock; using the value, for example to render it, does not.
  */
 struct shown {
     struct snapshot *snap;    /* a reference; NULL: the key has no value */

@@ -21,8 +21,8 @@
 /* ---- the model's file ---- */
 
 /*
- * How often a model may be replaced while it is being opened. Without a limit this would not end
- * where inode numbers change by themselves, because the model always seems to be replaced.
+ * How often a model may be replaced while it is being opened. Where inode numbers change by
+ * themselves, the model always seems to be replaced, and opening it would never end.
  */
 #define OPEN_TRIES 100
 
@@ -66,15 +66,15 @@ static int not_regular(struct err *e)
 }
 
 /*
- * Returns true if the file is read-only for its own user, as is a copy that cp(1) made of the view
- * model.gguf.
+ * Returns true if the file is read-only even for its owner, such as a copy that cp(1) made of the
+ * view model.gguf.
  */
 static bool is_own_copy(const struct stat *st, int error)
 {
     return error == -EACCES && st->st_uid == geteuid() && !(st->st_mode & S_IWUSR);
 }
 
-/* Opens the model if it is a regular file, because opening a device might have side effects. */
+/* Opens the model only if it is a regular file: opening a device might have side effects. */
 static int open_once(struct edit_file *f, bool write, bool *replaced, struct err *e)
 {
     int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -197,7 +197,7 @@ bool edit_is_ours(const struct stat *st, const struct stat *model)
 
 /* ---- attributes ---- */
 
-/* Returns errors of the medium as they are and any other error as -EPERM. */
+/* Returns an error of the medium unchanged, and any other error as -EPERM. */
 static int not_reproduced(struct err *e, int r, const char *what, const char *name)
 {
     bool medium = r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
@@ -252,8 +252,8 @@ static bool has_name(const struct buf *names, const char *name)
 }
 
 /*
- * Copies an attribute, or only reads it if to < 0. One that `to` already has (such as a label set
- * by the system) needs no permission.
+ * Copies an attribute, or only reads it if to < 0. If `to` already has it (such as a label set by
+ * the system), does not set it, which might not be permitted.
  */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
@@ -357,8 +357,8 @@ int attr_copy(const struct sys *s, int from, const struct stat *st, int to, stru
 struct temp {
     int fd; /* open for reading and writing */
     char name[NAME_MAX + 1];
-    struct edit_id id; /* its identity when it was synced */
-    struct stat model; /* the model's, from before its attributes were copied */
+    struct edit_id id; /* identity of the new file when it was synced */
+    struct stat model; /* of the model, before its attributes were copied */
     bool break_links;  /* the model may have other hard links; they keep the old content */
 };
 
@@ -372,8 +372,8 @@ struct temp {
  * the bytes copied, become holes in the new file.
  */
 
-#define CHUNK ((size_t)16 << 20)  /* bytes between two reports of progress */
-#define PIECE ((size_t)256 << 10) /* bytes per read if the kernel does not copy by itself */
+#define CHUNK ((size_t)16 << 20)  /* bytes between progress reports */
+#define PIECE ((size_t)256 << 10) /* bytes per read where the kernel cannot copy */
 
 struct move {
     const struct sys *sys;
@@ -417,9 +417,7 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
         ssize_t got = m->sys->copy_range(m->sys, from, src, m->to, at, part);
         if (got == -EINTR)
             continue;
-        /*
-         * The kernel does not copy between these files; these errors do not come from the medium.
-         */
+        /* The kernel cannot copy between these files; these errors do not come from the medium. */
         if (got == 0 || got == -EXDEV || got == -ENOSYS || got == -EOPNOTSUPP || got == -EINVAL ||
             got == -EPERM) {
             const int r = copy_piecewise(m, from, src, at, part);
@@ -479,7 +477,7 @@ static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint6
     if (m->block == 0 || (at ^ src) & mask)
         hi = lo = end;
     int r = lo < hi ? m->sys->clone_range(m->sys, from, src + (lo - at), m->to, lo, hi - lo) : 0;
-    if (r < 0 && draft) { /* copying will show what is wrong */
+    if (r < 0 && draft) { /* copying will report the error */
         hi = lo = end;
     } else if (r < 0) {
         return r == -EINVAL || r == -EXDEV || r == -ENOTTY || r == -ENOSYS ? -EOPNOTSUPP : r;
@@ -571,10 +569,7 @@ static int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/*
- * Removes the name once more after the close, because a store that caches open files may bring it
- * back.
- */
+/* Removes the name again after the close if a store that caches open files brought it back. */
 static void temp_abandon(const struct edit_file *f, struct temp *t)
 {
     struct stat st;
@@ -613,7 +608,7 @@ static bool same_rights(const struct stat *a, const struct stat *b)
     return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid;
 }
 
-/* Compares owner and mode as well, because times may be coarse. */
+/* Compares the ctime, and also owner and mode, because times may be coarse. */
 static bool same_change(const struct stat *a, const struct stat *b)
 {
     return a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec &&
@@ -749,8 +744,8 @@ static bool is_named(const struct edit_file *f, const char *name, const struct t
 }
 
 /*
- * T3. Undoes the exchange. If that displaces not the new file but one that was put there in the
- * meantime, that one is put back. If the exchange fails, renames the old file over the new one,
+ * T3. Undoes the exchange. If this displaces another file, which replaced the new one in the
+ * meantime, that file is put back. If the exchange fails, renames the old file over the new one,
  * because recovery would remove a file with a temp's name. If nothing works, the new file stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
@@ -842,7 +837,7 @@ struct job {
     struct edit_disk d; /* the disk when the commit began */
 };
 
-static const char *const names[] = {"auto", "reflink", "inplace", "copy"}; /* as in the enum */
+static const char *const names[] = {"auto", "reflink", "inplace", "copy"}; /* by enum value */
 
 const char *edit_strategy_name(enum edit_strategy s)
 {
@@ -867,7 +862,7 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
         return r;
     r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
     temp_abandon(f, &t);
-    if (r == -EIO || r == -EINTR || r == -ENOMEM) /* a passing state, not a missing feature */
+    if (r == -EIO || r == -EINTR || r == -ENOMEM) /* temporary, not a missing feature */
         return err_set(e, r, "cannot clone a range: %s", strerror(-r));
     if (r == -ENOSPC || r == -EDQUOT)
         return err_set(e, -EOPNOTSUPP, "reflink: there is no room to clone a range");
@@ -912,7 +907,7 @@ static uint64_t room_for(const struct edit_disk *d, enum edit_strategy how, uint
                          uint64_t head, uint64_t fresh)
 {
     uint64_t n = how == EDIT_COPY ? min_u64(size, d->used + head + fresh) /* holes stay holes */
-                 : how == EDIT_INPLACE ? 2 * fresh /* even if nothing existing is overwritten */
+                 : how == EDIT_INPLACE ? 2 * fresh /* enough even if all bytes are appended */
                                        : fresh;
     return d->backup && d->clone != EDIT_CLONE_YES ? n + d->used : n;
 }
@@ -1027,8 +1022,8 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 /* ---- in place ---- */
 
 /*
- * Reports that the model could not be written although the journal has the edit. The bytes written
- * count as this file's own.
+ * Reports that the model could not be written although the journal has the edit. Notes the identity
+ * of the partly written file.
  */
 static int unfinished(struct job *j, struct err *e)
 {
@@ -1066,9 +1061,9 @@ static int write_inplace(struct job *j, struct err *e)
 /* ---- by a new file ---- */
 
 /*
- * Makes a new file that replaces the model. Or, given the name of a backup, copies the unchanged
- * model. The copy gets that name, replacing an older backup, once it is on disk, so that no backup
- * is ever incomplete.
+ * Makes a new file that replaces the model or, given the name of a backup, a copy of the unchanged
+ * model. The copy gets its name, replacing any older backup, only when it is on disk, so that no
+ * backup is ever incomplete.
  */
 static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
 {
@@ -1223,7 +1218,7 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
     *ret = (struct edit_result){.old_fd = -1};
     struct job j = {.f = f, .p = p, .o = o, .h = h, .ret = ret};
     int r = run(&j, e);
-    if (r == 0 && e) /* the message of a strategy that does not apply */
+    if (r == 0 && e) /* drop the message of a strategy that did not apply */
         *e = (struct err){0};
     return r;
 }

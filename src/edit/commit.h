@@ -19,16 +19,16 @@
  * If the options name a strategy that does not apply, the result is -EOPNOTSUPP with the reason.
  *
  * Invariants:
- *  C1. At every moment the path names a whole file (T1 to T5, in commit.c) or, for inplace, a file that the
- *      journal makes whole (journal.h).
+ *  C1. At every moment the path names a whole file (T1 to T5 in commit.c) or, for inplace, a file
+ *      that the journal makes whole (journal.h).
  *  C2. The model is written in place only while the journal holds the new bytes. Readers see its
  *      bytes change.
  *  C3. 0 is returned only when the new state is durable: the file is synced, then its directory.
  *  C4. On failure the model is the old one, bit for bit, f is unchanged (for inplace its mtime may
  *      differ), and no file of ours is left. There are three exceptions:
- *      - The new file could not be taken back. For this the medium must fail twice, or once, while
- *        syncing the directory, if the file system has no exchange. Readers continue with f.fd
- *        unchanged, and edits fail with -ESTALE until the model is reopened.
+ *      - The new file could not be taken back. This takes two failures of the medium or, if the
+ *        file system has no exchange, one while syncing the directory. Readers keep f.fd, and edits
+ *        fail with -ESTALE until the model is reopened.
  *      - For inplace, the journal is durable, but writing the model failed twice after some of it
  *        was written (-EIO with `unfinished`). The edit counts as done. The next commit, which is
  *        planned on top of it, finishes it first, as do the next mount and edit_recover().
@@ -66,8 +66,8 @@
  *
  * All path operations go through `dir`, so the directory may be renamed, or covered by a mount. The
  * lock (flock) ensures that only one process writes. It is on the open model file, and a
- * replacement is locked before it takes the name. A struct edit_file belongs to the only writer.
- * Readers keep their own descriptors.
+ * replacement is locked before it takes the name. A struct edit_file belongs to the writer. Readers
+ * keep their own descriptors.
  */
 
 /* Identity of the opened file. */
@@ -94,7 +94,7 @@ struct edit_file {
 /*
  * Open the file. With `write`, open it for writing and lock it. Returns 0, -EWOULDBLOCK (another
  * process is writing it), -EACCES, -EROFS, -ENOENT, -ELOOP (a symbolic link), -EINVAL (not a
- * regular file), -ENAMETOOLONG or -ESTALE (replaced again and again).
+ * regular file), -ENAMETOOLONG or -ESTALE (it was replaced repeatedly).
  */
 int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const char *name,
                    bool write, struct err *e);
@@ -103,8 +103,8 @@ void edit_file_unlock(const struct edit_file *f);
 void edit_file_close(struct edit_file *f);
 
 /*
- * Return 0 if the path still names the opened file and it is unchanged, otherwise -ESTALE. A file
- * with an unfinished edit may have changed.
+ * Return 0 if the path still names the opened file, unchanged; otherwise -ESTALE. With an
+ * unfinished edit, size and mtime may have changed.
  */
 int edit_file_fresh(const struct edit_file *f, struct err *e);
 /* Take the current state of f->fd as the file's identity. */
@@ -125,8 +125,8 @@ void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix
 /* Return true for a regular file owned by this process's user, the model's owner or root. */
 bool edit_is_owned(const struct stat *st, const struct stat *model);
 /*
- * Return true for such a file without other hard links. Only such a journal is opened, applied or
- * removed.
+ * Return true if, in addition, the file has no other hard links. Only such a journal is opened,
+ * applied or removed.
  */
 bool edit_is_ours(const struct stat *st, const struct stat *model);
 
@@ -148,7 +148,7 @@ bool attr_no_acl(const struct sys *s, int fd);
 bool attr_drop_acl(const struct sys *s, int fd);
 
 /*
- * Check that the attributes of a file can be listed and read, as attr_copy() does. Returns the same
+ * Check that a file's attributes can be listed and read, as attr_copy() requires. Returns the same
  * errors.
  */
 int attr_check(const struct sys *s, int fd, struct err *e);
@@ -158,7 +158,7 @@ int attr_check(const struct sys *s, int fd, struct err *e);
 /* The committing thread calls these. Any of them may be NULL. */
 struct edit_hooks {
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* counts bytes of tensor data */
-    /* just before the edit counts as done (journal complete, or new file in place); may wait */
+    /* called just before the step that makes the edit count as done; may wait */
     void (*ready)(void *arg);
     void *arg;
 };
@@ -177,8 +177,8 @@ struct edit_disk {
     uint64_t free, used; /* bytes free for new files; bytes that the model occupies */
 };
 /*
- * Determine the state of the disk, and whether the model can be edited at all. The first time,
- * probe with a file beside the model whether the file system clones. Sets *ret on success only.
+ * Determine the state of the disk, and whether the model can be edited at all. The first call
+ * probes, with a file beside the model, whether the file system clones. Sets *ret on success only.
  * Returns 0, -EMLINK (other hard links without break_hardlinks), -ESTALE, -EISDIR (a directory has
  * the backup's name) or -errno.
  */
@@ -186,15 +186,15 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
               struct err *e);
 
 /*
- * Determine from sizes only how a change will be written, and whether there is room for it. Needs
+ * Determine from sizes alone how a change will be written, and whether there is room for it. Needs
  * no plan, and takes time independent of the number of keys and tensors. Returns 0 or -ENOSPC.
  */
 int edit_estimate(const struct edit_change *c, const struct edit_options *o,
                   const struct edit_disk *d, enum edit_strategy *ret, struct err *e);
 
 /*
- * These functions probe what an edit needs from the file system when a model is opened, so that an
- * edit that could never be saved is not begun. The least intrusive comes first. They leave nothing
+ * When a model is opened, these functions probe what an edit needs from the file system, so that no
+ * edit is begun that could never be saved. The least intrusive comes first. They leave nothing
  * behind, and only edit_try_new() creates anything.
  *
  * edit_try_attributes  the model's extended attributes can be listed and read (f may be open in any
@@ -224,7 +224,7 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
 
 /*
  * Carry out the plan. Returns 0, -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode or
- * attributes cannot be reproduced), -EBUSY (they have just changed), -EINTR, -EIO or -EDQUOT.
+ * attributes cannot be reproduced), -EBUSY (these keep changing), -EINTR, -EIO or -EDQUOT.
  */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);

@@ -19,12 +19,12 @@
 #include "edit/change.h"
 
 #define TICK_MS 10      /* pause between attempts to lock the directory */
-#define NEW_NAME ".new" /* a file's name while written; one suffices, under the lock */
+#define NEW_NAME ".new" /* name of a file being written; under the lock, one name suffices */
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define NAMES_SHOWN 5 /* names listed per kind of change; the others are only counted */
 
 #define MAGIC "GGUFSHS5"
-/* How many numbers a record has. */
+/* Number of u64 in a record. */
 enum { NUMBERS = sizeof(struct history_record) / 8 };
 enum { SUM_AT = 8, RECORD_AT = 16, HEAD = RECORD_AT + 8 * NUMBERS, FACT_HEAD = 24, NAME_ROOM = 40 };
 
@@ -89,7 +89,8 @@ static int failed(const struct history *h, int r, const char *what, struct err *
 }
 
 /*
- * Checks that a directory of ours belongs to this user and grants others none of these permissions.
+ * Checks that a directory of ours belongs to this user and grants other users none of the
+ * permissions in `others`.
  */
 static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
 {
@@ -322,8 +323,9 @@ void history_state_free(struct history_state *s)
 }
 
 /*
- * H4. Loads the state of this number. Looks at the file first, because opening a device would use
- * it. Returns -ENOENT if it does not exist, otherwise as history_load() and history_parse() do.
+ * H4. Loads the state with this number. Stats the file first, because opening a device may have
+ * side effects. Returns -ENOENT if it does not exist, otherwise as history_load() and
+ * history_parse() do.
  */
 static int load_state(struct history *h, uint64_t number, struct history_state *s, struct err *e)
 {
@@ -361,7 +363,7 @@ void history_states_free(struct history_states *f)
     *f = HISTORY_STATES_INIT;
 }
 
-/* Loads the next state. A file may be removed while it is read. */
+/* Loads and appends a state, unless its file was removed meanwhile. */
 static int add_state(struct history *h, uint64_t number, struct history_states *f, struct err *e)
 {
     struct history_state s = {0};
@@ -465,7 +467,7 @@ static struct listed *oldest(const struct listing *l)
     return ret;
 }
 
-/* H3. Removes states over the limits. What cannot be removed stays. */
+/* H3. Removes states over the limits. Stops at the first that cannot be removed. */
 static void prune(struct history *h)
 {
     CLEANUP(listing_free) struct listing l = {.h = h};
@@ -580,7 +582,7 @@ int history_before(const struct history_state *s, const struct gguf *next, struc
                                   (unsigned long long)s->rec.number);
 }
 
-/* Returns true if the state's edit is not in the file, whose keys have this id. */
+/* Returns true if the state's edit is not in the file. id: edit_keys_id() of the file. */
 static bool is_unused(const struct history_record *r, uint64_t id)
 {
     return r->landed == r->before && id == r->before;
@@ -639,7 +641,7 @@ static int walk_on(struct walk *w, size_t to, struct err *e)
 
 #define STORED UINT32_MAX
 
-/* The facts about a state. */
+/* The facts about a state, while they are collected. */
 struct adding {
     struct gguf *base; /* a reference: the state's keys */
     uint32_t *place;   /* owned: their places; STORED: the key has a fact */
@@ -672,7 +674,7 @@ static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n,
     buf_add(b, bytes, n);
 }
 
-/* Keeps the state's entry of a key that changed, moved or was removed. */
+/* Adds a fact: the state's entry of a key that changed, moved or was removed. */
 static void note(struct adding *a, uint32_t i)
 {
     const struct gguf_kv *kv = &a->base->kv[i];
@@ -696,8 +698,8 @@ static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
 }
 
 /*
- * Notes how the state's keys differ from these by walking both lists. Keys that the walk passes
- * side by side are unchanged. Of two keys that have swapped places, it notes the one that moved
+ * Notes how the state's keys differ from those of b, walking both lists. Keys that the walk meets
+ * side by side have not moved. Of two keys that have swapped places, it notes the one that moved
  * further. A key that the state did not have is noted unless `but` has it.
  */
 static void compare(struct adding *to, const struct gguf *b, const struct gguf *but)
@@ -710,12 +712,12 @@ static void compare(struct adding *to, const struct gguf *b, const struct gguf *
         if (i == a->n_kv && k == b->n_kv)
             return;
         const uint32_t there = find(b, a, i), here = find(a, b, k);
-        if (i < a->n_kv && there == k) { /* in its place */
+        if (i < a->n_kv && there == k) { /* not moved */
             if (!edit_same_entry(a, i, b, k))
                 note(to, i);
             i++;
             k++;
-        } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed, or noted */
+        } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed or noted */
             note(to, i++);
         } else if (k < b->n_kv && (here == UINT32_MAX || here < i)) { /* added, or already noted */
             const struct gguf_kv *kv = &b->kv[k++];
@@ -901,7 +903,7 @@ int history_text(struct history *h, struct gguf *now, struct buf *out, struct er
     walk_begin(&w, &f, now);
     while ((r = walk_on(&w, 0, &why)) == 1)
         put_line(&w, &line[w.i]);
-    if (r < 0) /* then earlier states cannot be read either */
+    if (r < 0) /* earlier states cannot be read either */
         buf_printf(&line[w.i], "%llu\tcannot be restored: %s\n",
                    (unsigned long long)f.of[w.i].rec.number, why.msg);
     walk_end(&w);
@@ -980,15 +982,15 @@ int history_pick(struct history *h, uint64_t number, struct gguf *now, struct hi
 struct history_job {
     struct pool_job job; /* must be the first member */
     atomic_uint users;   /* the owner, and a turn; the last frees it */
-    atomic_bool idle;    /* no turn is due; else the turn uses the next four members */
+    atomic_bool idle;    /* no turn is pending; else the turn uses the next four members */
     struct history h;
-    struct recorded_edit edit; /* holds references; without them, the end of `planned` */
+    struct recorded_edit edit; /* with references; without: record the end of `planned` */
     uint64_t planned;          /* edit_keys_id() after the edit */
-    struct err err;            /* why the edit is not recorded */
-    struct err why;            /* why nothing can be kept */
+    struct err err;            /* why the edit was not recorded */
+    struct err why;            /* why there is no history */
     struct logger log;
     bool waits;    /* the current edit waits for the turn */
-    bool late;     /* it takes too long */
+    bool late;     /* the turn takes too long */
     bool said;     /* the failure was logged */
     bool landed;   /* the last edit was recorded and is in the file */
     int64_t ended; /* when it ended, in seconds since 1970 */
@@ -1060,7 +1062,7 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
     return 0;
 }
 
-/* Logs a failure. */
+/* Logs the first of several failures. */
 static void say(struct history_job *j, const struct err *e)
 {
     if (e->code && !j->said)

@@ -16,29 +16,29 @@
  *     8   u64 sum of everything that follows
  *     16  the record: ten u64
  *     96  the model's path
- *     -   the facts: u64 place, u64 size of the bytes, u32 begin and u32 size of the key in them,
+ *     -   the facts: u64 place, u64 size of the bytes, u32 offset and u32 size of the key in them,
  *         and the bytes
  *
- * A fact gives one key's place among the state's keys and its entry in the model's header, or that
- * the state did not have the key. A state has a fact about each key that the edits after it
- * changed, made, moved or removed. So its keys can be derived from those of the next state, or from
- * the model's for the last state. Keys without a fact keep their entries and order, and the others
- * go where the facts say.
+ * A fact gives one key's place among the state's keys and its entry in the model's header, or says
+ * that the state did not have the key. A state has a fact about each key that the edits after it
+ * changed, added, moved or removed. So its keys can be derived from those of the next state or, for
+ * the last state, from the model's. Keys without a fact keep their entries and order, and the
+ * others go where the facts say.
  *
  * Invariants:
  *  H1. All that is kept about an edit is durable before the edit is written.
  *  H2. The numbers of a model's states increase and are never reused.
- *  H3. A model keeps its last `keep` states, counting that of an edit that was not written, and at
- *      least one other (for HISTORY_KEEP_SAME, as many as it had). All models together keep at most
+ *  H3. A model keeps its last `keep` states, but at least two (for HISTORY_KEEP_SAME, as many as it
+ *      had). A state whose edit was not written counts. All models together keep at most
  *      HISTORY_BYTES_MAX: the oldest states are removed first, but never a model's last.
  *  H4. Only directories, and regular files with a single name, are used, and only if this process's
- *      user owns them and no other user can write to them. Links are followed only above the state
- *      directory.
+ *      user owns them and no other user can write to them. Links are followed only in the state
+ *      directory's own path.
  *  H5. Files are changed only under the directory's lock. If the directory is removed, the next
  *      state creates it again; until then readers find no states.
  *
  * Nothing in a file is trusted. Sums and sizes are checked, and keys are parsed like those of a
- * model. A damaged state is left out.
+ * model. A damaged state is skipped.
  *
  * Threads: one thread at a time may use a history.
  */
@@ -85,7 +85,7 @@ void history_close(struct history *h);
 /* The members are in the order of the file. */
 struct history_record {
     uint64_t number;
-    uint64_t restored;  /* for an undo, which no edit joins, the state it went back to; else 0 */
+    uint64_t restored;  /* for an undo, which no edit joins, the state that it restored; else 0 */
     int64_t begin, end; /* times of its first and last edit, in seconds since 1970 */
     uint64_t before;    /* edit_keys_id() of the state */
     uint64_t landed;    /* edit_keys_id() after its last edit known to be in the file */
@@ -113,8 +113,8 @@ struct history_state {
 struct history_states {
     struct history_state *of; /* owned; oldest first */
     size_t n, cap;
-    size_t damaged;     /* number of files that are damaged */
-    uint64_t last;      /* the highest number that was used */
+    size_t damaged;     /* number of damaged files */
+    uint64_t last;      /* the highest number used so far */
     uint64_t forgotten; /* number of the last forgotten state */
 };
 
@@ -141,22 +141,22 @@ int history_before(const struct history_state *s, const struct gguf *next, struc
 /* An edit that is about to be written, and changes keys. */
 struct recorded_edit {
     struct gguf *before, *after;
-    uint64_t restored; /* for an undo, the state that it goes back to; else 0 */
+    uint64_t restored; /* for an undo, the state that it restores; else 0 */
     int64_t now;       /* seconds since 1970 */
     int64_t ended;     /* the end of the edit before, if known; else 0 */
 };
 
 /*
- * Record an edit's changes before it is written. One that begins less than HISTORY_JOIN seconds
- * after the end of the previous one joins that edit's state, unless either is an undo. A state
- * whose edit never reached the file is reused by the next edit. Returns 0, -EFBIG (over
- * HISTORY_BYTES_MAX), -EPERM or -errno.
+ * Record an edit's changes before it is written. An edit that begins less than HISTORY_JOIN seconds
+ * after the end of the previous one joins its state, unless either is an undo. A state whose edit
+ * never reached the file is reused by the next edit. Returns 0, -EFBIG (over HISTORY_BYTES_MAX),
+ * -EPERM or -errno.
  */
 int history_record(struct history *h, const struct recorded_edit *edit, struct err *e);
 /*
- * Record that the last edit has landed in the file, if that is the one with these keys after it
- * (edit_keys_id()). Without this call the keys that the model has at the next edit, or when a state
- * is looked for, show it, unless another program changes them. Returns 0 or -errno.
+ * Record that the last edit has reached the file. Does nothing unless `planned` is the
+ * edit_keys_id() after that edit. Without this call, the model's keys show it at the next edit or
+ * look at the states, unless another program changes them first. Returns 0 or -errno.
  */
 int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e);
 
@@ -178,7 +178,7 @@ void history_describe(const struct gguf *from, const struct gguf *to, struct buf
 struct history_pick {
     struct history_record rec;
     struct gguf *keys; /* owned; history_pick_free() */
-    bool fits;         /* keys are exactly the state's, as no other program has changed the file */
+    bool fits;         /* keys are exactly the state's: no other program changed the file */
 };
 
 #define HISTORY_PICK_INIT ((struct history_pick){0})
@@ -232,16 +232,17 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 
 /*
  * Announce an edit that changes the file's content from `before` to `after`. restored: for an undo,
- * the state that it restores, else 0. Waits while the changes of an earlier edit that did not wait
- * are still being kept.
+ * the state that it restores, else 0. Waits at most HISTORY_WAIT if an earlier edit, which did not
+ * wait, is still being recorded.
  */
 void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *after,
                        uint64_t restored);
-/* Wait at most HISTORY_WAIT until the changes are kept or keeping them has failed. */
+/* Wait at most HISTORY_WAIT until the changes are recorded or recording them has failed. */
 void history_job_wait(struct history_job *j);
 void history_job_end(struct history_job *j, bool landed);
-/* Record the end of the last edit, waiting for at most 2 * HISTORY_WAIT. No edit may be made
- * meanwhile. */
+/*
+ * Record the end of the last edit, waiting at most 2 * HISTORY_WAIT. No edit may be made meanwhile.
+ */
 void history_job_settle(struct history_job *j);
 
 /*
@@ -250,7 +251,7 @@ void history_job_settle(struct history_job *j);
  */
 int history_job_look(const struct history_job *j, struct history *ret, struct err *e);
 
-/* Do as history_job_settle(), and free the job. j may be NULL. */
+/* Call history_job_settle() and free the job. j may be NULL. */
 void history_job_close(struct history_job *j);
 
 #endif

@@ -20,8 +20,8 @@ enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48,
 #define ROW 32 /* size of a row in the journal */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
 /*
- * Rows of at least this size start being written to disk at once. Smaller rows share blocks, which
- * would then be written twice.
+ * The kernel is asked to start writing rows of at least this size to disk at once. Smaller rows
+ * share blocks, which would then be written twice.
  */
 #define LARGE ((uint64_t)256 << 10)
 /* How many times a journal that does not fit is checked while another process edits the model. */
@@ -73,7 +73,7 @@ static uint64_t row_sum(const struct journal_row *row, const struct stretch *u)
     return xxh64(xxh64(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
 }
 
-/* Returns how many bytes of a row the old model had. */
+/* Returns how many of a row's bytes the old model had. */
 static size_t old_bytes(const struct journal *j, const struct journal_row *row)
 {
     return (size_t)within_u64(row->at, row->n, j->before);
@@ -130,8 +130,8 @@ static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, u
 }
 
 /*
- * Adds rows for a segment of the log that has become the journal. Whole units stay where they are
- * if they are aligned in the log as in the model.
+ * Adds rows for a segment of the log that has become the journal. Whole units stay in place if they
+ * are aligned alike in the log and in the model.
  */
 static int add_lent(struct journal *j, const struct segment *s)
 {
@@ -483,7 +483,7 @@ static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, ui
         end = hi;
         j->row[j->n++] = row;
     }
-    /* The journal has every byte by which the model grows. */
+    /* The rows must cover every byte that is added to the model. */
     return j->after > j->before && (end != j->after || run > j->before) ? outside : NULL;
 }
 
@@ -526,14 +526,14 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
     return 0;
 }
 
-/* The findings on all sectors compared so far. */
+/* Findings from the sectors compared so far. */
 struct found {
     bool fits, done, begun;
 };
 
 /*
- * Compares sector i of a row of which the model has `have` bytes. Bytes beyond the model's old end
- * may be missing, zero or new.
+ * Compares sector i of a row. have: how many of the row's bytes the model has. Bytes beyond the
+ * model's old end may be missing, zero or new.
  */
 static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size_t have, size_t i,
                            struct found *ret)
@@ -711,7 +711,7 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
 
 /*
  * Finishes the edit, writing the new bytes again even if all seem to be in place. Bytes that can be
- * read from either file need not be on disk, because the writer may have been killed, or a sync may
+ * read from either file are not necessarily on disk: the writer may have been killed, or a sync may
  * have failed, after which the kernel treats the pages as written.
  */
 static int settle(struct edit_file *f, const struct journal *j)
@@ -758,8 +758,8 @@ struct sweep {
 
 /*
  * Removes one of our files if it is not locked, which means that its writer has ended. The file may
- * have other hard links, because the old file of an edit that breaks them keeps them. Files of
- * other users are not even opened.
+ * have other hard links: an edit that breaks them leaves them to the old file. Files of other users
+ * are not even opened.
  */
 static int sweep_one(void *arg, const char *name)
 {

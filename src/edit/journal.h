@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The redo journal of an in-place edit is a record beside the model that says which ranges of the
- * model change, and where in the journal's own file their new bytes are. It may be large; only its
- * rows are kept in memory.
+ * The redo journal of an in-place edit is a file beside the model. It records which ranges of the
+ * model change, and where in the journal their new bytes are. It may be large; only its rows are
+ * kept in memory.
  *
  * A row covers at most 1 MiB of the model, in whole sectors except at the end of the file. A sector
- * is 512 bytes, the least that any disk writes atomically. Where bytes of tensors change, rows are
- * whole units of 64 KiB, also in the journal, so that readers can map them in place of the model's;
- * no page is larger than that. Numbers are little-endian.
+ * is 512 bytes, the smallest unit that any disk writes atomically. Rows of tensor data are whole
+ * units of 64 KiB, both in the model and in the journal, so that readers can map them in place of
+ * the model's bytes; no page is larger than that. Numbers are little-endian.
  *
  *     0  "GGUFSJN3"
  *     8  u32 length of the name        12  u32 0
- *    16  u64 size of the model before, 24  u64 after, which is not less: tensors may be added
+ *    16  u64 size of the model before, 24  u64 after, never smaller: tensors may be added
  *    32  u64 number of rows            40  u64 where the rows begin
  *    48  u64 sum of everything before it, and of the rows and the name
  *     -  new bytes
- *     -  the rows: u64 first byte, u64 bytes, u64 where in the journal its new bytes begin,
+ *     -  the rows: u64 first byte, u64 length, u64 offset in the journal of its new bytes,
  *        u64 sum of its part of the table and of its new bytes; in order, disjoint
  *        the model's name
  *     -  the table, to the end: for each sector of each row a u64, the sum of its old bytes
  *
  * The log of drafts (model/store.h) becomes the journal if it has new bytes aligned as in the
  * model. These bytes stay where they are, and the rest of the record is written before and after
- * them. Any other edit has a small separate journal. Rows cover every byte by which the model
- * grows. Device and inode numbers are not part of the record, because they differ after a reboot or
- * once a backup is restored.
+ * them. Any other edit has a separate, small journal. If the model grows, rows cover every byte
+ * that is added. Device and inode numbers are not part of the record, because they may differ after
+ * a reboot or after a backup is restored.
  *
  * Steps of an edit, each taken only after the previous one is known to be on disk:
- *  1. the record is written, with its first 56 bytes last, and synced, and then its directory is
- *     synced;
+ *  1. the record is written, its first 56 bytes last, and synced; then its directory is synced;
  *  2. the model is written and synced;
  *  3. the journal's name is removed.
  * Invariants:
@@ -38,10 +37,10 @@
  *      complete. The edit counts as done, and replaying the journal finishes it. Bytes beyond the
  *      model's old end are missing, zero or new.
  *  J3. A journal is applied only if it is ours (edit_is_ours()), names the model and its size, and
- *      every sector is old or new. So if it does not fit the model, because either was copied,
- *      restored or planted, it changes nothing (-ESTALE) and stays for the user to examine. A file
- *      that is not ours is never opened, nor does it prevent reading: the model is then read as it
- *      is.
+ *      every sector is old or new. So a journal that does not fit the model, because either was
+ *      copied, restored or planted, changes nothing (-ESTALE) and stays for the user to examine. A
+ *      file that is not ours is never opened, nor does it prevent reading: the model is then read
+ *      as it is.
  *
  * Private to the edit layer, except for crash recovery and overlays.
  */
@@ -55,7 +54,7 @@
 #define JOURNAL_UNIT ((uint64_t)64 << 10)
 #define JOURNAL_SECTOR 512
 #define JOURNAL_ROW ((uint64_t)1 << 20) /* largest size of a row in bytes */
-/* Allows an edit of 256 GiB in one range, or of 16 GiB in the smallest units. */
+/* Allows an edit of 256 GiB in one range, or of 16 GiB in scattered units. */
 #define JOURNAL_MAX_ROWS ((uint64_t)1 << 18)
 
 struct stretch; /* a row in memory */
@@ -84,21 +83,21 @@ struct journal {
     uint64_t before, after;
     struct journal_row *row; /* owned */
     size_t n, cap;
-    struct stretch *room; /* owned: for a row, so that journal_apply() needs no more memory */
+    struct stretch *room; /* owned: room for one row, so that journal_apply() allocates nothing */
 };
 
 #define JOURNAL_INIT ((struct journal){0})
 void journal_free(struct journal *j);
 
 /*
- * Count how many bytes of the model an edit in place writes at most. Returns 0, -EFBIG (too many
- * rows) or -ENOMEM.
+ * Compute the largest number of bytes that an in-place edit may write to the model. Returns 0,
+ * -EFBIG (too many rows) or -ENOMEM.
  */
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /*
- * Do step 1 for a plan that is written in place. After a failure nothing is left on disk, except
- * what journal_cancel() may leave. Returns 0 or -errno.
+ * Do step 1 for a plan that is written in place. On failure nothing stays on disk except what
+ * journal_cancel() may leave. Returns 0 or -errno.
  */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
@@ -144,9 +143,9 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
                  struct err *e);
 
 /*
- * Replay or drop the journal if there is one. f must be open for writing and locked. edits: an edit
- * follows that was planned on the file known to f; then the only journal allowed is that of f's own
- * unfinished edit. Returns 0, -ESTALE (also for PLANTED) or -errno.
+ * Replay or drop the journal if there is one. f must be open for writing and locked. edits: the
+ * call precedes an edit that was planned for the file as f knows it. The only journal allowed is
+ * then that of f's own unfinished edit. Returns 0, -ESTALE (also for PLANTED) or -errno.
  */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 
@@ -154,7 +153,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
 
 struct edit_recovered {
     bool finished;    /* an interrupted edit was completed */
-    bool dropped;     /* a meaningless journal was removed */
+    bool dropped;     /* an incomplete journal was removed */
     unsigned removed; /* number of leftover files removed */
 };
 
@@ -167,7 +166,7 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 
 /* The bytes that the journal would write. Read-only mounts read the model through this overlay. */
 struct edit_overlay {
-    struct journal journal; /* owned: no rows if it does not exist or has nothing to write */
+    struct journal journal; /* owned; has no rows if there is nothing to write */
     struct image *image;    /* owned: the file with the overlay applied */
     struct err planted;     /* error if the object of this name is not ours; else code 0 */
     struct journal_seen seen;
@@ -179,8 +178,8 @@ struct edit_overlay {
  * journal_load(). */
 int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
 /*
- * Return false if another process has begun or ended an in-place edit since, so that the bytes read
- * may be torn.
+ * Return false if another process has begun or ended an in-place edit since the overlay was loaded,
+ * so that the bytes read may be torn.
  */
 bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f);
 /*
@@ -200,8 +199,8 @@ static inline bool edit_overlay_interrupted(const struct edit_overlay *o)
     return o->journal.n > 0 && !o->journal.live;
 }
 /*
- * Map the overlay over m, a mapping of the file of the source's size. The header is left out, since
- * the source has it. Returns 0 or -errno.
+ * Map the overlay over m, which maps the file at the source's size. Leaves out the header, which
+ * the source provides. Returns 0 or -errno.
  */
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
 void edit_overlay_free(struct edit_overlay *o);

@@ -37,7 +37,7 @@ int model_find(const char *path, struct model_file *m, struct err *e)
         return sniff_folder(e);
     char *slash = strrchr(m->real, '/');
     m->name = slash + 1;
-    *slash = '\0'; /* truncates the path to the directory's for a moment */
+    *slash = '\0'; /* temporarily cuts the path to the directory's */
     m->dir = open_folder(slash == m->real ? "/" : m->real);
     *slash = '/';
     return m->dir >= 0 ? 0 : err_sys(e, m->dir, "cannot open its directory");
@@ -219,7 +219,7 @@ static int recover_shards(const struct shards *s, struct edit_recovered *ret, st
             result = err_set(e, r, "shard %s: %s", show(shown, name, strlen(name)),
                              why.code ? why.msg : strerror(-r));
         free(path);
-        if (r == -ENOENT) /* a name may state too many files */
+        if (r == -ENOENT) /* the count in the name may be too high */
             break;
     }
     return result;

@@ -101,8 +101,8 @@ static bool reserve_in_use(const struct layout *d)
 }
 
 /*
- * Returns the requested size of the reserve. A small file keeps the size it has, although it would
- * not be given a reserve.
+ * Returns the requested size of the reserve. A small file keeps the size of its reserve, although
+ * without a reserve it would not get one.
  */
 static uint64_t wanted_reserve(const struct layout *d)
 {
@@ -150,7 +150,7 @@ static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
     return n;
 }
 
-/* Weighs each place where the data could begin: how many old bytes could then be cloned. */
+/* Weighs each place where the data could begin by how many old bytes could then be cloned. */
 static void weigh(const struct layout *d, struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment, at = 0;
@@ -188,7 +188,9 @@ static bool keep_data_off(struct layout *d, const struct lean *l)
     return true;
 }
 
-/* R2. With an alignment over the block, the data offset is a multiple of the block anyway. */
+/*
+ * R2. If the alignment is larger than the block, the data offset is a multiple of the block anyway.
+ */
 static void move_data(struct layout *d, const struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment;
@@ -202,9 +204,9 @@ static void move_data(struct layout *d, const struct lean *l)
 }
 
 /*
- * Sets p->block, has_reserve, reserve and data_off. The data begins where it did, if possible, when
- * there are no old bytes or no `info`; without `info` the tensors are those of a regular model, and
- * only the alignment of the keys is known. Returns 0 or -ENOMEM.
+ * Sets p->block, has_reserve, reserve and data_off. If there are no old bytes, or no `info`, the
+ * data keeps its offset if possible. Without `info` the model must be regular, and no old data may
+ * move. Returns 0 or -ENOMEM.
  */
 static int lay_data(struct layout *d)
 {
@@ -227,8 +229,6 @@ static int lay_data(struct layout *d)
         move_data(d, &l);
     return 0;
 }
-
-/* The header's bytes. */
 
 static void put_reserve(struct buf *b, const struct layout *d)
 {
@@ -310,7 +310,7 @@ static void add_draft(const struct layout *d, const struct tensor_piece *piece)
     struct edit_plan *p = d->p;
     struct image *im = p->image;
     const struct source src = log_source(piece->log);
-    bool last = im->file[im->files - 1].fd == src.fd; /* never in the old file */
+    bool last = im->file[im->files - 1].fd == src.fd; /* the old file has no fd */
     uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, src);
     image_add_file(im, no, piece->src, piece->len);
     p->changed += piece->len;
@@ -496,7 +496,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     int r = edit_allowed(g, e);
     if (r < 0)
         return r;
-    /* The header's padding is kept in memory. */
+    /* The header is built in memory, with its padding. */
     struct layout d = {.g = g, .o = o, .p = &p, .bare = c->bytes, .alignment = edit_alignment(c)};
     if (d.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,

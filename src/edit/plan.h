@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plan for the new file gives the bytes of its header and says where each other byte comes
+ * The plan for the new file gives the bytes of its header and says where every other byte comes
  * from. The module is pure: it touches no file, and the same model, change and options always give
  * the same plan.
  *
@@ -53,14 +53,14 @@ enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 #define EDIT_RESERVE_AUTO UINT64_MAX
 /* Size of an automatic reserve, enough to add a chat template of 5 KB a dozen times. */
 #define EDIT_RESERVE_DEFAULT ((uint64_t)64 << 10)
-/* Larger files get an automatic reserve. */
+/* Files larger than this get an automatic reserve. */
 #define EDIT_RESERVE_FROM ((uint64_t)256 << 20)
 #define EDIT_RESERVE_MAX ((uint64_t)64 << 20)
-/* With EDIT_AUTO, larger files are edited in place. */
+/* With EDIT_AUTO, files larger than this are edited in place. */
 #define EDIT_INPLACE_FROM ((uint64_t)64 << 20)
 /*
- * With EDIT_AUTO, up to this many bytes of tensors and this part of the file are changed in place;
- * each byte is written twice.
+ * With EDIT_AUTO, an edit in place changes at most this many bytes, and at most
+ * 1/EDIT_INPLACE_PART of the file, because each byte is written twice.
  */
 #define EDIT_INPLACE_MAX ((uint64_t)1 << 30)
 #define EDIT_INPLACE_PART 4
@@ -75,7 +75,7 @@ struct edit_options {
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
 
-/* Return the block in bytes; data can be cloned if it moves by a multiple of this. */
+/* Return the block size in bytes. Data can be cloned if it moves by a multiple of it. */
 uint32_t edit_block(const struct edit_options *o);
 
 #define EDIT_OLD_FILE 0 /* the old file's number in a plan's image */
