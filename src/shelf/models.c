@@ -16,8 +16,8 @@
 
 /* ---- directories and files that have been seen ---- */
 
-/* Add a file or directory. If it is new, records *model for it and returns 1. If it is known, sets
- * *model to what was recorded and returns 0. Returns -ENOMEM if there is no memory. */
+/* Add a file or directory. Returns 1 and records *model if it is new, 0 and the recorded *model if
+ * it is known, or -ENOMEM. */
 static int seen_add(struct seen_files *s, const struct stat *st, size_t *model)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -100,7 +100,7 @@ struct walk {
     struct models *models;
     struct reach reach;
     struct seen_files folders;
-    struct visit *later; /* owned: directories that were reached by links, to visit at the end */
+    struct visit *later; /* owned: directories reached by links, to visit at the end */
     size_t n, cap;
 };
 
@@ -231,8 +231,8 @@ static int walk(struct walk *w, const struct visit *v)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Walk the directory at `path`, and then the directories that were reached by links, except those
- * that have been visited in the meantime. */
+/* Walk the directory at `path`, and then the directories reached by links, except those visited in
+ * the meantime. */
 static int walk_top(struct walk *w, const char *path)
 {
     struct visit v = {.label = strdup(path)};

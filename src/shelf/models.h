@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the models that paths refer to. A file is a model or a part of a split model, which is
- * listed once, even if several of its files are named. A directory stands for all models in it and
+ * listed once, even if several of its files are named. A directory stands for all models in and
  * below it.
  *
  *     struct models m = MODELS_INIT;
@@ -38,7 +38,7 @@ static inline const char *model_label(const struct model_path *m)
     return m->label ? m->label : m->path;
 }
 
-/* Files or directories, each once. */
+/* A set of files or directories. */
 struct seen_files {
     struct seen_file {
         dev_t dev;

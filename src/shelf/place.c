@@ -22,13 +22,13 @@
 #define SUFFIX ".gguf"
 #define REPO_PREFIX "models--"
 
-/* Maximum size in bytes of a file in refs/, which contains a commit, perhaps with white space
- * around it. */
+/* Maximum size in bytes of a file in refs/, which contains a commit, perhaps surrounded by white
+ * space. */
 #define REF_MAX 4096
 
 /* ---- places ---- */
 
-/* Make a place below p for a directory or store with this real path. `linked` says that a link led
+/* Make a place below p for a directory or store with this real path. `linked` is true if a link led
  * there. Returns 0 or -ENOMEM. */
 static int place_make(const struct place *p, enum place_kind kind, const char *path,
                       const char *sub, bool linked, struct place *ret)
@@ -206,8 +206,8 @@ static size_t listing_find(const struct listing *l, const char *shown)
     return i;
 }
 
-/* Add an entry, shown under the encoding of `name`, with ~2, ~3 and so on if that name is taken.
- * Returns 0 or -errno. */
+/* Add an entry, shown under the encoding of `name`, with ~2, ~3 and so on appended if that name is
+ * taken. Returns 0 or -errno. */
 static int listing_add(struct listing *l, const char *name, const struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -243,8 +243,7 @@ static void sort(struct listing *l)
         qsort(l->entry, l->n, sizeof(*l->entry), by_name);
 }
 
-/* Get the listing that is kept with the names in a place's directory. Returns false if there is no
- * such listing. */
+/* Get the listing kept with the names in a place's directory. Returns false if there is none. */
 static bool listing_kept(const struct names *names, const struct place *p, struct listing *ret)
 {
     const struct listing *l = atomic_load(&names->made);
@@ -458,7 +457,7 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* If a name is that of a file of a split model, return the number of the model's files; otherwise
+/* If the name is that of a file of a split model, return the number of the model's files; otherwise
  * 0. */
 static size_t shards_of(const struct names *names, size_t i)
 {
@@ -529,7 +528,7 @@ static int list_names(struct reach *r, const struct place *p, const struct found
 
 /* ---- an ollama store ---- */
 
-/* The host and the namespace that shown names omit. */
+/* The host and the namespace omitted from shown names. */
 #define DEFAULT_HOST "registry.ollama.ai"
 #define DEFAULT_SPACE DEFAULT_HOST "/library"
 
@@ -597,7 +596,7 @@ static const char *string_of(const cJSON *object, const char *name)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
 }
 
-/* Return the last word of a layer's media type, or "" if it is not one of ollama's types. */
+/* Return the last word of a layer's media type, or "" if the type is not one of ollama's. */
 static const char *word_of(const cJSON *layer)
 {
     const char *type = string_of(layer, "mediaType");
@@ -1133,7 +1132,8 @@ int place_item(struct reach *r, const struct place *p, const struct ref *ref, st
 
 /* ---- identity ---- */
 
-/* Add one file to the stamp. Returns 0, or -errno if memory or descriptors are lacking. */
+/* Add one file to the stamp. Returns 0, or -errno if the process runs out of memory or
+ * descriptors. */
 static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
@@ -1146,7 +1146,7 @@ static int stamp_file(struct reach *r, const struct found *dir, const char *name
 }
 
 /* Hash the files of a split model. The model's name may claim many more files than exist, so files
- * that are not in the directory's list of names are not searched for. */
+ * missing from the directory's list of names are skipped. */
 static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
                        uint64_t *stamp)
 {

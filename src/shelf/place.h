@@ -11,8 +11,8 @@
  *     r = place_item(&reach, &top, &list.entry[i].ref, &item);     what an entry stands for
  *
  * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes the names.
- * Whether some of its entries are shown is decided only by place_item(), which looks at the files,
- * perhaps on another disk.
+ * For some of its entries, only place_item() decides whether they are shown: it looks at the files,
+ * which may be on another disk.
  *
  * Any thread may call these functions. The content of files is not trusted.
  */
@@ -105,7 +105,7 @@ struct item {
      * link */
     char *path;
     char *real; /* owned; the real path, or NULL */
-    /* length of the path of the directory that shows it, with which `real` begins; 0: a link leads
+    /* length of the part of `real` that is the path of the directory showing it; 0: a link leads
      * here */
     size_t above;
     size_t shards;    /* for ITEM_MODEL: number of files of a split model; 0: not split */

@@ -21,7 +21,7 @@
 
 /* Maximum number of links followed in a walk, as in the kernel. */
 #define LINKS_MAX 40
-/* Maximum size of the list of mounts, enough for about 100,000 mounts. */
+/* Maximum size in bytes of the list of mounts, enough for about 100,000 mounts. */
 #define LIST_MAX ((size_t)16 << 20)
 
 struct lock mount_lock = LOCK_INIT;
@@ -253,8 +253,8 @@ void path_unescape(char *text)
 
 /* ---- mounts of ggufs ---- */
 
-/* Read the list of mounts if it may have changed. If it cannot be read, the old list is kept, and
- * reading is tried again at the next check. Call with the lock held. Returns 0 or -errno. */
+/* Read the list of mounts if it may have changed. On failure, the old list is kept, and the next
+ * check tries again. Call with the lock held. Returns 0 or -errno. */
 static int see_mounts(struct reach *r)
 {
     struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
@@ -320,7 +320,7 @@ static int look_at(struct found *f)
     return 0;
 }
 
-/* Begin at a directory that is open, or at "/" if fd is -1. */
+/* Begin at the open directory fd or, if fd is -1, at "/". */
 static int begin_at(struct walk *w, int fd, const char *path)
 {
     reach_close(&w->at);
@@ -342,7 +342,7 @@ static int set_path(struct found *f, const char *dir, const char *name)
     return n < 0 ? -ENOMEM : 0;
 }
 
-/* Put the target of a link in front of the remaining names. Returns 1 or -errno. */
+/* Put the target of a link before the remaining names. Returns 1 or -errno. */
 static int follow(struct walk *w, const struct found *link, const char *rest)
 {
     char target[PATH_MAX], *all;

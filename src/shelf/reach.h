@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the files below a shelf's directory. Each name on the way is opened on its own, relative to
+ * Finds the files below a shelf's directory. Each name on the way is opened separately, relative to
  * the descriptor of its directory, so that the rules hold even if other processes change
  * directories or links in the meantime. Also reads the names in directories, and caches them as
  * long as the directories' times show no change.
@@ -100,8 +100,8 @@ void path_unescape(char *text);
 struct names;
 struct listing;
 
-/* Protects the state of this process's mount: lists of mounts and names, models that are opened and
- * closed, handles, and clients. The lock is not held while a disk is accessed. */
+/* Protects the state of this process's mount: lists of mounts and names, the opening and closing of
+ * models, handles, and clients. The lock is not held while a disk is accessed. */
 extern struct lock mount_lock;
 
 struct reach {
@@ -137,12 +137,12 @@ void reach_end(struct reach *r);
  * shelf's). Returns 0 or -errno; with REACH_NO_LINKS, -ELOOP for a link. */
 int reach_open(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
                struct found *ret);
-/* Find a file again by the real path that it had. Returns 0, -ELOOP if there is now a link on the
- * way, or another -errno. */
+/* Find a file again by its earlier real path. Returns 0, -ELOOP if there is now a link on the way,
+ * or another -errno. */
 int reach_again(struct reach *r, const char *path, struct found *ret);
 /* Like reach_again(), but find the directory that contains the file. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
-/* Open for reading a directory or a regular file that was found. Returns the descriptor or
+/* Open a directory or a regular file that was found, for reading. Returns the descriptor or
  * -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);

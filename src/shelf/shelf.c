@@ -37,7 +37,7 @@ static inline uint32_t extra_of(uint64_t local)
     return fixed ? (uint32_t)(local >> (INO_KIND_BITS + INO_ROW_BITS)) : 0;
 }
 
-/* Return the location of a node without beginning to use its tree. */
+/* Locate a node without beginning to use its tree. */
 static struct at at_node(const struct shelf *s, uint64_t node)
 {
     const uint32_t slot = s->one ? 0 : ino_slot(node);
@@ -77,7 +77,7 @@ void shelf_leave(struct at *at)
     slot_leave(&at->use);
 }
 
-/* Convert the numbers in an entry from those of the tree to those of the mount. */
+/* Convert the node numbers in an entry from the tree's to the mount's. */
 static void entry_in_slot(const struct use *u, struct tree_entry *e)
 {
     if (!u->slot)
@@ -352,7 +352,7 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 bool shelf_look(struct shelf *s, uint64_t node)
 {
     CLEANUP(shelf_leave) struct at at = at_node(s, node);
-    if (!at.in_tree) /* the kernel caches attributes of such nodes for a second at most */
+    if (!at.in_tree) /* the kernel caches attributes of such nodes for at most a second */
         return false;
     if (s->one) {
         const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
@@ -635,7 +635,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 /* The cookie of the first extra file in a model's directory, greater than any cookie of a tree. */
 #define EXTRA_COOKIE ((uint64_t)1 << 40)
 
-/* The inode number that stands for an unknown inode. */
+/* The inode number shown for an unknown inode. */
 #define UNKNOWN_INO 0xffffffff
 
 struct shelf_dir {
@@ -787,7 +787,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 /* ---- extended attributes ---- */
 
-/* The attribute that gives the reason why a model, or the whole mount, cannot be edited. It does
+/* The extended attribute with the reason why a model, or the whole mount, cannot be edited. It does
  * not exist if editing is possible. */
 #define READ_ONLY "user.gguf.readonly"
 
@@ -814,7 +814,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
     if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
     if (!at.in_tree && !(at.model && strncmp(name, "user.gguf.", 10) == 0))
-        /* answered without opening the model, because ls requests such attributes of each file */
+        /* answered without opening the model, because ls requests such attributes for each file */
         return -ENODATA;
     int r = at_enter(s, &at);
     if (r < 0)
@@ -835,7 +835,7 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
         read_only = !tree_writable(at.use.tree);
     }
     if (read_only && at.local == INO_ROOT)
-        buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
+        buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* including its NUL */
     return buf_error(out);
 }
 

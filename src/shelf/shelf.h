@@ -60,7 +60,7 @@ int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void
               struct err *e);
 /* Write accepted edits and wait until they are written. Returns 0 or the first error. */
 int shelf_sync(struct shelf *s);
-/* Write pending edits, then let other processes write the models. Call it after the last edit. */
+/* Write pending edits, then let other processes write the models. Call after the last edit. */
 int shelf_retire(struct shelf *s);
 /* Call tree_stop() for each open tree and, with `abandon`, tree_abandon(). Call it before
  * shelf_finish(). */
@@ -120,8 +120,8 @@ int shelf_release(struct tree_file *f);
  */
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
 void shelf_leave(struct at *at);
-/* If r is 0, convert the numbers in an entry from those of the tree in use to those of the mount,
- * and count the kernel's reference to the slot. Returns r. */
+/* If r is 0, convert the numbers in an entry from the used tree's to the mount's, and count the
+ * kernel's reference to the slot. Returns r. */
 int shelf_given(const struct use *u, int r, struct tree_entry *e);
 /* Rename a file within one directory, or move it to another directory of the same model. */
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,

@@ -28,8 +28,8 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Returns true if a slot belongs to this item, no matter in which state. A slot that differs in any
- * of these facts has different rights, is editable where the item is not (or the reverse), or leads
+/* Returns true if a slot belongs to this item, in whatever state. A slot that differs in any of
+ * these facts has different rights, is editable where the item is not (or vice versa), or leads
  * elsewhere. */
 static bool is_slot_of(const struct slot *slot, const struct item *i)
 {
@@ -78,8 +78,8 @@ static void slots_drop(struct slots *s, struct slot *slot)
     slot_free(slot);
 }
 
-/* Return a number for a new slot, or 0 if all numbers are in use. For a model, it is the number
- * that has been free for the longest time; otherwise, it is one that was never used. */
+/* Return a number for a new slot, or 0 if all numbers are in use. A model gets the number that has
+ * been free for the longest time; a directory or text gets one that was never used. */
 static uint64_t free_node(struct slots *s, enum item_kind kind)
 {
     if (kind != ITEM_MODEL)
@@ -163,7 +163,7 @@ static void enlist(struct slots *s, struct slot *slot)
     s->end = slot;
 }
 
-/* Add a line for each note about a model. The line has the model's path below the shelf's
+/* Add a line for each note about a model, beginning with the model's path below the shelf's
  * directory. */
 static void add_notes(const struct slot *slot, const struct buf *notes, struct buf *out)
 {
@@ -465,7 +465,7 @@ static void wait_for_room(struct slots *s)
         ;
 }
 
-/* Close the least recently used model, because no descriptor is left. Returns false if no model was
+/* Close the least recently used model to free its descriptors. Returns false if no model was
  * closed. */
 static bool make_room(struct slots *s)
 {
@@ -498,7 +498,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
         bool rests = slot && slot_rests(slot);
         if (rests && (tried || !begin_to_close(slot)))
-            break; /* the model has something that is not written yet */
+            break; /* the model has unwritten data */
         tried |= rests;
         found |= slot != NULL;
         waited = early = lock_wait(&mount_lock, &s->done, &until);
@@ -685,8 +685,8 @@ void slots_unsaved(struct slots *s, struct buf *out)
     (void)slots_each(s, tell_open, out);
 }
 
-/* Close all trees in separate threads, so that a hung disk delays no other model. A tree for which
- * there is no thread is closed here. Trees that are already being closed are included. */
+/* Close all trees, including those already being closed, in separate threads, so that a hung disk
+ * delays no other model. If no thread is available, a tree is closed here. */
 int slots_finish(struct slots *s)
 {
     lock_take(&mount_lock);

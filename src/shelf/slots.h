@@ -28,8 +28,8 @@
 #define SLOT_PATIENCE 1000
 /* Maximum number of models that are kept open without use. */
 #define SLOTS_IDLE_MAX 64
-/* Maximum number of descriptors of open models, beyond which unused models are closed. It is also
- * limited to half of what the process may have. */
+/* Maximum number of descriptors of open models, beyond which unused models are closed. At most half
+ * of the process's own limit is used. */
 #define SLOTS_FILES_MOST 448
 /* Number of unused models that are kept open even beyond that limit, because a program that has
  * looked up a name is about to open it. */
@@ -120,9 +120,9 @@ static inline bool slot_rests(const struct slot *slot)
 }
 
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
-/* Add a line for each edit that did not reach its file, with its model and key. */
+/* Add a line for each edit that did not reach its file, naming the model and the key. */
 void slots_unsaved(struct slots *s, struct buf *out);
-/* Close everything, once nothing is served any more. Returns 0, or -errno if an edit was lost. */
+/* Close everything when the mount is no longer served. Returns 0, or -errno if an edit was lost. */
 int slots_finish(struct slots *s);
 /* Call a function for each open tree, without the lock held. Returns 0 or -ENOMEM. */
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
@@ -131,7 +131,7 @@ void slots_free(struct slots *s);
 /* Get the node of an item that was found, and count one more reference of the kernel to it. A new
  * slot takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* Count one more of the kernel's references to a node (the slot must be in use), or n fewer. */
+/* Count one more of the kernel's references to a node (whose slot must be in use), or n fewer. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
@@ -159,7 +159,7 @@ struct shelf {
     struct shelf_options opt;
     struct tree *one; /* owned: the model if it is mounted alone; NULL: a directory is mounted */
     _Atomic(uint64_t) rights; /* last result of tree_look() for `one`; 0: never called */
-    bool store;               /* the directory that is mounted is a store */
+    bool store;               /* the mounted directory is a store */
     struct reach reach;
     struct slots slots;
 };
