@@ -187,7 +187,7 @@ static void test_changed(void)
     drop_place(&p);
 }
 
-/* A listing and an open file can still be read after the first edit. */
+/* An open listing and an open file remain readable after the first edit. */
 static void test_meanwhile(void)
 {
     char name[TREE_NAME_MAX + 1];
@@ -221,7 +221,7 @@ static void test_meanwhile(void)
     drop_place(&p);
 }
 
-/* Make a model in which an edit to general.name from "old!" to "new!" was interrupted. */
+/* Make a model with an interrupted edit of general.name from "old!" to "new!". */
 static struct place place_with_journal(const struct content *new)
 {
     struct place p = new_place("old!");
@@ -236,7 +236,8 @@ static struct place place_with_journal(const struct content *new)
     return p;
 }
 
-/* Before the first edit, reads include the journal's bytes; the first edit applies the journal. */
+/* Before the first edit, reads take the journal's bytes into account; the first edit applies the
+ * journal. */
 static void test_journal(void)
 {
     struct content old = model("old!"), new = model("new!");
@@ -246,7 +247,7 @@ static void test_journal(void)
     content_is(t, "metadata/general.name", "new!\n");
     CU_ASSERT_TRUE(file_is(&p, &old));
     CU_ASSERT_EQUAL(files_in(&p), 2);
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "1\n", 2), 0); /* the edit changes nothing */
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1\n", 2), 0); /* no change */
     CU_ASSERT_TRUE(file_is(&p, &new));
     CU_ASSERT_EQUAL(files_in(&p), 1);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
@@ -263,7 +264,7 @@ static void test_journal(void)
 
 static const char *recovered_in;
 
-/* The directory becomes read-only at the end of the recovery. */
+/* Make the directory read-only at the end of the recovery. */
 static void close_folder(int priority, const char *line)
 {
     take_line(priority, line);
@@ -271,10 +272,8 @@ static void close_folder(int priority, const char *line)
         CU_ASSERT_EQUAL(chmod(recovered_in, 0555), 0);
 }
 
-/*
- * The first edit applies the journal and then fails. Applying it does not count as a change by
- * another program, and the next edit succeeds.
- */
+/* The first edit applies the journal and then fails. The applied journal does not count as a change
+ * by another program, and the next edit succeeds. */
 static void test_journal_then_failure(void)
 {
     const uid_t user = 65534, was = geteuid();
@@ -314,7 +313,7 @@ static void test_read_only(void)
     drop_place(&p);
 }
 
-/* An open file or a pending edit prevents a tree from being closed; a helper does so for a
+/* While a file is open or an edit is pending, a tree is not idle; a helper keeps it busy only for a
  * while. */
 static void test_idle(void)
 {
@@ -366,10 +365,8 @@ static void test_idle(void)
     drop_place(&p);
 }
 
-/*
- * A reopened tree has the same numbers as its predecessor if nothing was edited; otherwise it knows
- * how many numbers its predecessor had used.
- */
+/* A reopened tree has the numbers of its predecessor if nothing was edited; otherwise it knows how
+ * many numbers the predecessor used. */
 static void test_again(void)
 {
     struct tree_left left;
@@ -398,7 +395,7 @@ static void test_again(void)
     drop_place(&p);
 }
 
-/* Many trees are open at the same time, each with its own edits. */
+/* Many trees are open at once, each with its own edits. */
 static void test_many(void)
 {
     enum { MANY = 20 };
@@ -428,11 +425,11 @@ struct worker {
     pthread_t thread;
     pthread_barrier_t *line;
     struct tree *t;
-    const char *key; /* the key that this thread writes; NULL: it reads all keys */
+    const char *key; /* the key that this thread writes; NULL: read all keys */
     int wrong;
 };
 
-/* Check that every key exists, with the value from before or after a write. */
+/* Check that every key exists, with its value before or after a write. */
 static int look(struct tree *t)
 {
     static const char *const keys[] = {"general.architecture", "general.name", "a.b"};

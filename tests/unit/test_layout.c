@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/gguf: where the tensors' data is in valid files. For refusals see test_malformed.c. */
+/* gguf/gguf: the position of tensor data in valid files. test_malformed.c has the refused ones. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -49,8 +49,7 @@ static void test_odd(void)
     odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
 }
 
-/* A tensor without elements may share its place with another tensor, and does not affect the
- * order. */
+/* A tensor without elements may have the offset of another, and does not affect the order. */
 static void test_zero_shares(void)
 {
     struct build b;
@@ -83,7 +82,7 @@ static void test_alignments(void)
     }
 }
 
-/* A file truncated anywhere after its header is shown, and reported as incomplete. */
+/* A file truncated anywhere after its header is shown and reported as incomplete. */
 static void test_partial(void)
 {
     struct build b;

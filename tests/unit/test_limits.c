@@ -12,7 +12,8 @@
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 
-/* Parse with fresh counters. *calls: allocations; *peak: most bytes allocated at the same time. */
+/* Parse with fresh counters. *calls: allocations; *peak: maximum number of bytes allocated at
+ * once. */
 static int parse(const void *image, size_t n, struct gguf **ret, unsigned *calls, size_t *peak)
 {
     struct source s = source_mem(image, n);
@@ -81,7 +82,7 @@ static void test_many_keys(void)
     }
     CU_ASSERT_EQUAL(wrong, 0);
     gguf_free(g);
-    /* If the last key has the same name as the first one, the message names both. */
+    /* If the first and the last key have the same name, the message gives both. */
     uint8_t *last = image + n - 4 - 4 - strlen("key.199999");
     memcpy(last, "key.199998", 10);
     CU_ASSERT_EQUAL(parse(image, n, &g, &calls, &peak), -EBADMSG);
@@ -91,7 +92,7 @@ static void test_many_keys(void)
 
 /* ---- memory depends on the file, not on its claims ---- */
 
-/* Return an image of the shortest possible entries, so that the parser's own tables dominate. */
+/* Return an image with the shortest possible entries, so that the parser's own tables dominate. */
 static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n)
 {
     const size_t width = version == 1 ? 4 : 8;
@@ -102,14 +103,14 @@ static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n
     buf_uint(&b, keys ? entries : 0, width, false);
     for (uint32_t i = 0; i < entries; i++) {
         buf_uint(&b, 3, width, false);
-        /* A name has three bytes with six bits of i each. None is zero, because a name ends at a
-         * NUL. */
+        /* Each of the three bytes of a name has six bits of i. None is zero, because a name ends at
+         * a NUL. */
         for (unsigned shift = 0; shift < 18; shift += 6)
             buf_char(&b, (char)('0' + (i >> shift & 63)));
-        buf_uint(&b, 0, 4, false); /* u8, or no dimensions */
+        buf_uint(&b, 0, 4, false); /* u8, or number of dimensions */
         if (keys)
             buf_uint(&b, 0, 1, false);
-        else /* the type is unknown, and each tensor has its own place */
+        else /* of unknown type, each tensor at its own offset */
             buf_uint(&b, 0xffff, 4, false);
         if (!keys)
             buf_uint(&b, (uint64_t)i * 32, 8, false);
@@ -126,7 +127,7 @@ static void test_smallest(void)
         struct gguf *g;
         size_t n, peak;
         unsigned calls;
-        /* The number is just over a power of two, so the tables have just doubled. */
+        /* Just over a power of two, so the tables have just doubled. */
         uint8_t *image = smallest(i & 1, i & 2 ? 1 : 3, 131073, &n);
         CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
         CU_ASSERT_TRUE(peak < 16 * n);
@@ -136,7 +137,7 @@ static void test_smallest(void)
 }
 
 /* No number written over an image of 1 MiB makes the parser allocate more than the file
- * justifies. */
+ * warrants. */
 static void test_claims(void)
 {
     static const struct {
@@ -168,7 +169,7 @@ static void test_claims(void)
     free(image);
 }
 
-/* Read from a file of 1 TiB that has a count, followed only by zeros. */
+/* Read from a file of 1 TiB that has nothing but zeros after a count. */
 static int read_counts(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     memset(dst, 0, n);
@@ -190,8 +191,7 @@ static void test_too_many(void)
                                                 "limit of 16777216"
                                               : "number of keys at byte 16: 16777217 is over the "
                                                 "limit of 16777216");
-        /* A count that is smaller by one is accepted; parsing then fails at the second entry, which
-         * is invalid. */
+        /* A count smaller by one is accepted; parsing then fails at the second entry. */
         put_u64(head + at, GGUF_MAX_ITEMS, false);
         CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, at == 8 ? "tensor 1" : "key 0"));
@@ -201,7 +201,7 @@ static void test_too_many(void)
 
 /* ---- failing allocations ---- */
 
-/* Each allocation in turn fails together with all later ones, until none fails. */
+/* Each allocation in turn fails along with all later ones, until no allocation fails. */
 static void test_no_memory(void)
 {
     struct build b;
@@ -220,7 +220,7 @@ static void test_no_memory(void)
         alloc_arm(i, true);
         int r = gguf_parse(&s, 0, &g, &e);
         failed = alloc_disarm();
-        /* A failure to shrink memory does no harm. */
+        /* If memory cannot be shrunk, parsing succeeds nevertheless. */
         CU_ASSERT_TRUE(r == -ENOMEM ? failed : r == 0);
         CU_ASSERT_EQUAL(e.code, r);
         CU_ASSERT_EQUAL(g == NULL, r < 0);

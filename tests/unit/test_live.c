@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Open files in metadata/: drafts, handles, closes and releases, types and refusals. For scripts
- * see script.h; for names see test_live_names.c.
- */
+/* Open files in metadata/: drafts, handles, closes and releases, types and refusals. See script.h
+ * for scripts, test_live_names.c for names. */
 #include <stdlib.h>
 
 #include "script.h"
@@ -282,7 +280,7 @@ static const struct script scripts[] = {
      "put a.name 'five'; text a.name 'five\n'; fsync; put a.count '10'",
      "a.name:string=five a.count:u32=10 " A_OTHER A_LIST},
 
-    /* If a draft is refused after part of it was accepted, the earlier value is restored. */
+    /* If a draft is refused after part of it was accepted, the old value comes back. */
     {"refused after a fork had closed: the old value is back", NULL,
      "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED
@@ -307,7 +305,7 @@ static const struct script scripts[] = {
      "fsync",
      "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=1 "},
 
-    /* Another thread's fork closes the file in the middle of a text. */
+    /* A child forked by another thread closes the file in the middle of a text. */
     {"a text that is not finished at a close may go on", NULL,
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "write A ' 5]'; close A; text a.list '4\n5\n'; fsync",
@@ -325,7 +323,7 @@ static const struct script scripts[] = {
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
 
-    /* When the daemon ends, it drops drafts that were not judged by a flush, fsync or release. */
+    /* At its end, the daemon drops drafts that no flush, fsync or release has judged. */
     {"a draft that is open at the end is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
      "write C '5'",

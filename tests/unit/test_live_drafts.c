@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Drafts in metadata/: texts that a write refuses, texts left to the close, and the room that all
- * helpers share. For scripts see script.h.
- */
+/* Drafts in metadata/: texts refused by a write, texts left to the close, and the room shared by
+ * all helpers. See script.h for scripts. */
 #include "script.h"
 
-/* A text for the key `key` that can no longer become a value, so the write is refused. */
+/* A text that can no longer become a value for `key`, so the write is refused. */
 #define SPOILS(key, text)                                                                        \
     {                                                                                            \
         "spoils " key ": " #text, "auto",                                                        \
             "open A " key " w trunc; write A '" text "' =EINVAL; close A =EINVAL; refused " key, \
             UNCHANGED                                                                            \
     }
-/* A text that is not yet a value but may still become one. Only the close is refused, not the
- * write. */
+/* A text that is not yet a value but could become one. The close is refused, not the write. */
 #define UNFINISHED(key, text)                                                                      \
     {                                                                                              \
         "unfinished " key ": " #text, "auto",                                                      \
             "open A " key " w trunc; write A '" text "'; close A =EINVAL; refused " key, UNCHANGED \
     }
 
-/* A write that adds three million bytes to a helper. */
+/* Grow a helper by three million bytes. */
 #define GROW(n) "write A 'x' " #n "000000;"
 #define GROW10(d) GROW(d##0) GROW(d##3) GROW(d##6) GROW(d##9)
-/* Creates a helper of a hundred million bytes. */
+/* Create a helper of a hundred million bytes. */
 #define COMES "open A .x w creat; write A 'x' 99999999; close A;"
 #define COMES_AND_GOES COMES "rm .x;"
 #define FOUR(x) x x x x

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The sequences of calls by which programs save a file, each with a valid text and with a refused
- * one. For scripts see script.h. The key is not the last one, so a change to its place is noticed.
- */
+/* The calls by which programs save a file, each sequence with a valid text and with a refused
+ * one. The key is not the last, so that a change of its position is noticed. See script.h for
+ * scripts. */
 #include "script.h"
 
 #define SAVED A_NAME "a.count:u32=12 " A_OTHER A_LIST

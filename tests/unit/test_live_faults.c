@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits that cannot be written, are interrupted, or arrive while other edits are being written. The
- * scripts check the content of the file, the values that the tree shows, and which calls return the
- * error. For scripts see script.h. */
+/* Edits that cannot be written, are interrupted, or arrive while others are being written. The
+ * scripts check the content of the file, the values shown in the tree, and which calls return the
+ * error. See script.h for scripts. */
 #include "script.h"
 
 static const struct script scripts[] = {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Names in metadata/: helpers, keys with or without a type, and names that can be neither. For
- * scripts see script.h. */
+/* Names in metadata/: helpers, keys with or without a type, and names that can be neither. See
+ * script.h for scripts. */
 #include "script.h"
 
-/* A file that is not a key. It exists, is not mentioned in a warning, and disappears with the
- * mount. */
+/* A file that is not a key: it exists, causes no warning, and disappears with the mount. */
 #define HELPER(name)                                                                       \
     {                                                                                      \
         "helper " name, "auto", "put " name " '7'; text " name " '7'; rm " name "; quiet", \

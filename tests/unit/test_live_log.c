@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines that edits write to the log. For scripts see script.h. */
+/* Lines that edits write to the log. See script.h for scripts. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "

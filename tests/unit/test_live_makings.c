@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts of new tensors that are created step by step, and that may in the end not be added. */
+/* Scripts of new tensors that are made step by step, and may never be added. */
 #include "script.h"
 
 #define REST "b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=.{20000} "

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Names in metadata/ that are removed, renamed, taken by helpers and given back, also while files
- * are open. For scripts see script.h.
- */
+/* Names in metadata/ that are removed, renamed, taken by helpers and given back, also while their
+ * files are open. See script.h for scripts. */
 #include "script.h"
 
 static const struct script scripts[] = {
@@ -214,7 +212,7 @@ static const struct script scripts[] = {
      "text .x 'abcd'; close B; text .x 'abcd'; open C .x w trunc; close C; text .x ''",
      UNCHANGED},
 
-    /* A key counts as removed if it was moved to a backup that was then lost. */
+    /* A key counts as removed if it was renamed to a backup that was then lost. */
     {"two keys over one backup, and its removal: both are removed", NULL,
      "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; list a.other a.list; fsync;"
      "shown " A_OTHER A_LIST "; put a.count '9'; fsync",
@@ -228,13 +226,12 @@ static const struct script scripts[] = {
      "rm b~; fsync",
      A_NAME A_OTHER A_LIST},
 
-    /* Removed keys return to their own places, in any order. */
+    /* Removed keys return to their own positions, in any order. */
     {"three keys come back in a different order", NULL,
      "rm a.name; rm a.count; rm a.other; fsync; put a.other '18'; put a.count '17';"
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
 
-    /* A key gets its new name via a helper. */
     {"a key that gets a new name by way of a helper keeps its type", NULL,
      "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
      A_NAME A_OTHER A_LIST "a.amount:u64=7 "},

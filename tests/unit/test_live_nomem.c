@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Scripts of edits in which each allocation fails in turn. An edit may fail or succeed, but in the
- * end the model is valid, no file is left beside it, and it can be edited again.
- */
+/* Scripts of edits in which each allocation fails in turn. An edit may fail or succeed, but in the
+ * end the model is valid, has no file beside it, and can be edited again. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +54,7 @@ static void do_all(struct run *r, const char *way)
     }
 }
 
-/* Check the model and its directory, and that edits then succeed. */
+/* Check the model and its directory, and that edits are possible again. */
 static void check_after(struct run *r)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -69,8 +67,7 @@ static void check_after(struct run *r)
     CU_ASSERT_EQUAL(script_finish(r), 0);
 }
 
-/* Run a script whose n-th allocation fails. Returns false if there were fewer than n
- * allocations. */
+/* Run a script whose n-th allocation fails. Returns false if there are fewer than n. */
 static bool fails_at(const char *way, unsigned n, enum live_commit commit)
 {
     static const struct script s = {"memory is short", NULL, "", ""};
@@ -129,8 +126,7 @@ static void do_one(struct run *r, const char *op)
     script_do(r, op, strlen(op));
 }
 
-/* Run an operation whose n-th allocation fails. Returns false if there were fewer than n
- * allocations. */
+/* Run an operation whose n-th allocation fails. Returns false if there are fewer than n. */
 static bool do_short(struct run *r, const char *op, unsigned n)
 {
     r->lenient = true;
@@ -141,7 +137,7 @@ static bool do_short(struct run *r, const char *op, unsigned n)
     return hit;
 }
 
-/* An accepted draft is opened again. */
+/* Open an accepted draft again. */
 static bool reopens(unsigned n)
 {
     struct run r;
@@ -165,10 +161,9 @@ static void test_reopened(void)
     CU_ASSERT_TRUE(n > 5);
 }
 
-/*
- * A refused edit is not counted, so a signal takes back the next edit as if it were the only one.
- * An alignment is planned before it is accepted; a rename over a key counts as two edits.
- */
+/* A refused edit is not counted, so a signal takes back the next edit as if it were the only one.
+ * `op` sets an alignment, which is planned before it is accepted, or renames over a key, which
+ * counts as two edits. */
 static bool is_counted(const char *op, const char *name, int refused, unsigned n)
 {
     struct run r;

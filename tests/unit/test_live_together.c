@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Simultaneous requests by two programs. Both wait for the same edit, and one gets a signal; both
- * close a view; one opens a key while an edit by the other replaces the file.
- */
+/* Two programs make requests at the same time. Both wait for the same edit, and one gets a signal;
+ * both close a view; one opens a key while an edit by the other replaces the file. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -13,7 +11,7 @@
 #include "tree/file.h"
 #include "tree/nodes.h"
 
-/* Two programs have written to the same draft, so the edit belongs to both. */
+/* Two programs have written to one draft, so the edit belongs to both. */
 static void test_signal(void)
 {
     static const struct script s = {"two closes wait for one edit", NULL, "", ""};
@@ -50,7 +48,7 @@ static void test_signal(void)
     script_model_drop(&r.m);
 }
 
-/* The run whose file A is released while another call is handled. */
+/* The run whose file A is released during another call. */
 static struct run *released;
 
 static void on_end(struct live_wait *w, int result)
@@ -59,7 +57,7 @@ static void on_end(struct live_wait *w, int result)
     CU_ASSERT_EQUAL(result, 0);
 }
 
-/* B, which has the same draft as A, is closed while a close of A is judged. */
+/* A and B have the same draft. B is closed while the close of A is judged. */
 static struct {
     struct tree *t;
     struct tree_file *b;
@@ -83,7 +81,7 @@ static int judge_first(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* The first close is answered before the second one is judged. */
+/* The first close is answered before the second is judged. */
 static void test_behind(void)
 {
     static const struct script s = {"a close comes while another one is judged", NULL, "", ""};
@@ -106,7 +104,7 @@ static void test_behind(void)
     script_model_drop(&r.m);
 }
 
-/* Let the release of A arrive while another call is handled, then end the mount. */
+/* Let the release of A arrive during another call, then end the mount. */
 static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
 {
     (void)w;
@@ -116,8 +114,8 @@ static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* If a release arrives before the end of the mount but is handled after it, the draft is still
- * judged. */
+/* If a release arrives before the end of the mount, the draft is judged even if the release is
+ * handled after it. */
 static void test_release_at_the_end(void)
 {
     static const struct script s = {"a release comes just before the end", NULL, "", ""};
@@ -137,7 +135,7 @@ static void test_release_at_the_end(void)
     script_model_drop(&r.m);
 }
 
-/* The run in which another program makes an edit just before the next check of the model's name. */
+/* The run in which another program makes an edit just before the model's name is next checked. */
 static struct run *edited;
 
 static int look_late(const struct sys *s, int dir, const char *name, struct stat *st)
@@ -150,8 +148,7 @@ static int look_late(const struct sys *s, int dir, const char *name, struct stat
     return sys_libc.fstatat(&sys_libc, dir, name, st);
 }
 
-/* An edit that the other program makes through the tree does not count as a change made outside the
- * mount. */
+/* An edit made by the other program through the tree does not count as a change from outside. */
 static void test_replaced(void)
 {
     static const struct script s = {"a key is opened while the file is replaced", NULL, "", ""};

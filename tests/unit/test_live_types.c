@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* live: types of nested arrays, which can be found only by walking through the whole value. */
+/* live: types of nested arrays, which are known only after a walk through the whole value. */
 #include <string.h>
 
 #include "cu_main.h"
@@ -77,12 +77,12 @@ static void test_writes(void)
         run(&r, "write A '[7]\n'");
     run(&r, "flush A");
     CU_ASSERT_EQUAL(walks, 1);
-    /* The stored value has changed. */
+    /* the stored value has changed */
     for (int i = 0; i < 100; i++)
         run(&r, "write A '[8]\n'");
     run(&r, "flush A");
     CU_ASSERT_EQUAL(walks, 2);
-    /* If the type is changed in the meantime, the attribute is right immediately. */
+    /* If the type changes in the meantime, the attribute is right at once. */
     run(&r, "type a.rows array[array[u16]]");
     run(&r, "write A '[300]\n'");
     run(&r, "close A");

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Undos through the tree: restored keys, names, and conditions under which an undo is refused or
- * interrupted. For scripts see script.h. Edits in a script join one state, except after an undo.
- */
+/* Undos through the tree: restored keys, names, and when an undo is refused or interrupted. Edits
+ * in a script join one state, except after an undo. See script.h for scripts. */
 #include "script.h"
 
 static const struct script scripts[] = {

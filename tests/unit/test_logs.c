@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* live/logs: when a log is given up, and lists of extents compared with arrays of bytes. */
+/* live/logs: when a log is abandoned, and lists of extents compared with arrays of bytes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void test_shared(void)
     CU_ASSERT_EQUAL_FATAL(logs_take(&x.logs, 10, 0, &b, &next, &e), 0);
     CU_ASSERT_TRUE(b == a && next == at + 10 && a->refs == 3);
     log_unref(b);
-    logs_rest(&x.logs); /* the log is kept, because `a` needs it */
+    logs_rest(&x.logs); /* kept, because `a` needs it */
     CU_ASSERT_PTR_EQUAL(x.logs.now, a);
     CU_ASSERT_EQUAL_FATAL(logs_take_zeros(&x.logs, 5000, &b, &at, &e), 0);
     CU_ASSERT_PTR_EQUAL(b, a);
@@ -44,7 +44,7 @@ static void test_shared(void)
     tensor_dir_free(&x);
 }
 
-/* Return whether a log with `used` bytes in use and of length `end` is extended. */
+/* Return whether a log with `used` bytes in use and a length of `end` is extended. */
 static bool is_extended(uint64_t used, uint64_t end)
 {
     struct tensor_dir x;
@@ -70,7 +70,7 @@ static void test_given_up(void)
     CU_ASSERT_TRUE(is_extended(large - 1, longest - 1));
     CU_ASSERT_FALSE(is_extended(large, LOG_ROOM));
     CU_ASSERT_FALSE(is_extended(0, longest));
-    CU_ASSERT_FALSE(is_extended(0, LOG_ROOM | LOG_CLOSED)); /* it has become a journal */
+    CU_ASSERT_FALSE(is_extended(0, LOG_ROOM | LOG_CLOSED)); /* it became a journal */
 }
 
 /* ---- extents ---- */
@@ -108,7 +108,7 @@ static bool continues(const struct place *p)
            (!p->log || p->src == last->src + 1);
 }
 
-/* Check that the list has the longest runs of the existing data, and nothing else. */
+/* Check that the list has the longest runs of what is shown, and nothing else. */
 static void check(const struct extents *s, const struct place *shown)
 {
     size_t n = 0;
@@ -142,7 +142,7 @@ static void put_some(struct extents *s, struct place *shown, struct log *const l
     x.len = x.len < BYTES - x.at ? x.len : BYTES - x.at;
     x.log = logs[tensor_dir_draw(3)];
     x.src = x.log ? tensor_dir_draw(LOG - BYTES) : 0;
-    if (x.at && tensor_dir_draw(2) && shown[x.at - 1].src + 1 < LOG - BYTES) { /* continue it */
+    if (x.at && tensor_dir_draw(2) && shown[x.at - 1].src + 1 < LOG - BYTES) { /* a continuation */
         x.log = shown[x.at - 1].log;
         x.src = x.log ? shown[x.at - 1].src + 1 : 0;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/tree: the checks whether another program changed a file of the model. */
+/* tree/tree: how changes to the model's files by other programs are noticed. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e)
     return __real_edit_file_fresh(f, e);
 }
 
-/* Only one call at a time checks the rights; other calls do not wait for it. */
+/* Only one call at a time checks the rights; others do not wait for it. */
 bool __real_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
                          const void *arg, struct lock *lock);
 bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
@@ -48,8 +48,7 @@ bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t f
 
 /* ---- tests ---- */
 
-/* Write file i of the model, and store its path in `path`. A changed file has an additional
- * integer. */
+/* Write file i of the model and store its path in `path`. A changed file has one more integer. */
 static void put_shard(const struct fixture *x, unsigned i, bool changed, char path[128])
 {
     char name[64];
@@ -70,8 +69,7 @@ static void put_shard(const struct fixture *x, unsigned i, bool changed, char pa
     free(bytes);
 }
 
-/* Ask once whether the model was changed, and check the answer and the number of files looked
- * at. */
+/* Ask once whether the model has changed. Check the answer and the number of files examined. */
 static void asks(struct tree *t, bool changed, unsigned files)
 {
     looks = 0;
@@ -79,7 +77,7 @@ static void asks(struct tree *t, bool changed, unsigned files)
     CU_ASSERT_EQUAL(looks, files);
 }
 
-/* All files are checked, until one is found changed. */
+/* Files are checked until a changed one is found. */
 static void test_all(void)
 {
     struct fixture x;
@@ -105,7 +103,7 @@ static void begin(struct tree *t)
     CU_ASSERT_TRUE(looks > 0);
 }
 
-/* Another program's change is seen while an attempt to edit fails. */
+/* Another program's change is noticed even while an attempt to edit fails. */
 static void test_begins_meanwhile(void)
 {
     struct fixture x;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Every way to read a tree, with each allocation failing in turn. The call fails with ENOMEM, and
- * nothing has changed once memory is available again.
- */
+/* Every way to read a tree, with each allocation failing in turn. The call fails with ENOMEM, and
+ * once memory is available again, nothing has changed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>
@@ -20,7 +18,7 @@
 #include "tree_image.h"
 #include "viewfile.h"
 
-/* ---- a clock that stands still, because unfinished edits are dropped after a while ---- */
+/* ---- a stopped clock, because unfinished edits are dropped after a while ---- */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -199,12 +197,12 @@ static void make(struct place *p, bool split)
     (void)snprintf(p->model, sizeof(p->model), "%s/m-00001-of-00002.gguf", p->folder);
 }
 
-/* Files that stay open while everything is read. */
+/* Files kept open while everything is read. */
 struct open_files {
     struct viewfile view, helper;
 };
 
-/* Make edits of each kind: written, refused, or unfinished. */
+/* Make edits of each kind: written, refused and unfinished. */
 static void edit(struct tree *t, struct open_files *x)
 {
     CU_ASSERT_EQUAL(do_write(t, "a.b", "x\n", 2), -EINVAL);
@@ -247,8 +245,7 @@ static const struct row_of_case {
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
-/* Read a tree while the n-th allocation fails. Returns false if there were fewer than n
- * allocations. */
+/* Read a tree while the n-th allocation fails. Returns false if there are fewer than n. */
 static bool looks_at(struct tree *t, unsigned n, bool pending)
 {
     struct statvfs fs;
@@ -316,7 +313,7 @@ static bool opens_at(const char *path, const struct tree_options *o, unsigned n)
     if (r < 0)
         CU_ASSERT_TRUE(e.code == r && e.msg[0]);
     tree_close(t);
-    CU_ASSERT_TRUE(alloc_live() <= 0); /* libc makes some allocations */
+    CU_ASSERT_TRUE(alloc_live() <= 0); /* libc allocates some memory itself */
     return hit;
 }
 
@@ -334,7 +331,7 @@ static void test_opens(void)
     }
 }
 
-/* Each tree is looked at for the first time, so the results that it keeps are computed. */
+/* A tree that is read for the first time computes the results that it keeps. */
 static void test_first_looks(void)
 {
     struct place p;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Programs change the directories of new tensors while the tensors are judged: no call waits for
- * the judge, and a changed directory is judged again.
- */
+/* Programs change the directories of new tensors while these are being judged: no call waits for
+ * the judge, and a changed directory is judged again. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -26,7 +24,7 @@
 
 /* ---- replacements for C library functions ---- */
 
-static atomic_long seconds; /* time at which the clock stands still; 0: it runs */
+static atomic_long seconds; /* time at which the clock is stopped; 0: it runs */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -38,7 +36,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return r;
 }
 
-/* Called between the opening of a view and its truncation; acts as another program. */
+/* Called after a view is opened and before it is truncated; acts as another program. */
 static void (*before_truncate)(void);
 
 int __real_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
@@ -52,7 +50,7 @@ int __wrap_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e)
     return __real_tensor_draft_truncate(d, size, e);
 }
 
-/* Called when a lookup has found that the tensor is new; acts as the writer. */
+/* Called once a lookup has found that the tensor is new; acts as the writer. */
 static void (*before_lookup)(void);
 
 int __real_live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);
@@ -72,13 +70,13 @@ struct room {
     struct place p;
     struct faultsys fs;
     struct tree *t;
-    int (*call)(struct tree *t); /* called during the judgement */
+    int (*call)(struct tree *t); /* made during the judgement */
     int result;
-    struct tree_wait wait; /* for a sync whose result is collected with tree_waited() */
+    struct tree_wait wait; /* for a sync whose result tree_waited() collects */
     struct viewfile open;
 };
 
-/* Write the text and then zeros, mostly as a hole, so that the judge makes system calls. */
+/* Write the text, then a zero after it, so that the judge makes system calls. */
 static void put_raw(struct viewfile *v, const char *text)
 {
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 0, text, strlen(text)), 0);
@@ -97,7 +95,7 @@ static void put(struct tree *t, const char *tensor, const char *view, const char
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* Make a new, incomplete tensor. */
+/* Make a new tensor whose data is incomplete. */
 static void make(struct tree *t, const char *tensor)
 {
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, tensor), 0);
@@ -106,7 +104,7 @@ static void make(struct tree *t, const char *tensor)
     put(t, tensor, "raw", "123");
 }
 
-/* Make a tree with the tensor "b" and a new tensor "n" that consists of the bytes 123. */
+/* Make a tree with a tensor "b" and a new tensor "n" that begins with 123. */
 static void begin(struct room *x)
 {
     const struct tree_options o = {
@@ -124,10 +122,10 @@ static void begin(struct room *x)
     make(x->t, "n");
     put(x->t, "n", ".helper", "456");
     (void)__real_clock_gettime(CLOCK_MONOTONIC, &now);
-    atomic_store(&seconds, now.tv_sec + 1); /* so that all changes are in the past */
+    atomic_store(&seconds, now.tv_sec + 1); /* all changes are now in the past */
 }
 
-/* Judge n; the judge calls `hook` during the judgement. */
+/* Judge n; `hook` is called during the judgement. */
 static void judged(struct room *x, void (*hook)(void *))
 {
     faultsys_init(&x->fs, FAULT_NONE, 0, 0);
@@ -145,7 +143,7 @@ static void make_call(void *arg)
     x->result = x->call(x->t);
 }
 
-/* Judge n; the judge makes `call` during the judgement. */
+/* Judge n and make `call` during the judgement. */
 static void meanwhile(struct room *x, int (*call)(struct tree *t))
 {
     x->call = call;
@@ -258,8 +256,8 @@ static void rename_opened(void)
     CU_ASSERT_EQUAL(rename_helper(renames_in), 0);
 }
 
-/* A helper becomes a view while a program opens it with O_RDONLY | O_TRUNC. The tensor is added
- * once it is complete. */
+/* A helper becomes a view while a program opens it with O_RDONLY | O_TRUNC. Once complete, the
+ * tensor is added. */
 static void test_emptied(void)
 {
     struct room x;
@@ -282,7 +280,7 @@ static void remove_tensor(void *arg)
     struct room *x = arg;
     CU_ASSERT_EQUAL(do_rmdir_tensor(x->t, "n"), 0);
     CU_ASSERT_EQUAL(lookup(x->t, "tensors", "n"), -ENOENT);
-    CU_ASSERT_EQUAL(viewfile_close(&x->open), 0); /* the judge still has the bytes that it read */
+    CU_ASSERT_EQUAL(viewfile_close(&x->open), 0); /* the judge still has the bytes it read */
 }
 
 static void test_remove(void)
@@ -307,7 +305,7 @@ static int open_view(struct tree *t)
     return viewfile_open(t, "n", "raw", O_WRONLY, &held);
 }
 
-/* A program continues with its open file; no tensor is added before the file is closed. */
+/* A program keeps using its open file; the tensor is not added before the file is closed. */
 static void test_open(void)
 {
     struct room x;
@@ -405,7 +403,7 @@ static void look_for_first(void *arg)
     CU_ASSERT_EQUAL(lookup(x->t, "tensors/first", "raw"), 0);
 }
 
-/* A tensor that has been added is shown while other tensors are judged. */
+/* A tensor that was added is shown while others are judged. */
 static void test_beside_others(void)
 {
     struct room x;
@@ -424,7 +422,7 @@ static void test_beside_others(void)
 
 /* ---- after the write ---- */
 
-/* Return the number of nameless files that this process has open. */
+/* Return the number of nameless files open in this process. */
 static unsigned unnamed(void)
 {
     unsigned n = 0;
@@ -446,15 +444,15 @@ static void test_released(void)
     CU_ASSERT_EQUAL(viewfile_unlink(x.t, "n", ".helper"), 0);
     CU_ASSERT_TRUE(unnamed() > before);
     CU_ASSERT_EQUAL(do_sync(x.t), 0);
-    /* The writing thread closes the nameless files after it has answered. */
+    /* The writing thread answers before it closes the nameless files. */
     CU_ASSERT_EQUAL(tree_finish(x.t), 0);
     CU_ASSERT_EQUAL(unnamed(), before);
     shows(x.t, "123");
     end(&x);
 }
 
-/* A helper disappears with its directory: immediately if the tensor is new, otherwise when the
- * removal is final. */
+/* A helper disappears with its directory: at once if the tensor is new, otherwise once the removal
+ * is final. */
 static void test_helpers(void)
 {
     unsigned before = unnamed();
@@ -484,7 +482,7 @@ static unsigned objects_known(struct tree *t)
     return n;
 }
 
-/* Nothing is kept for a directory that was created and removed, once no file in it is open. */
+/* Once none of its files is open, nothing remains of a directory that was made and removed. */
 static void test_forgotten(void)
 {
     struct room x;

@@ -70,7 +70,7 @@ static void make_array_of_arrays(struct build *b)
     build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* times 12, this wraps to 8 */
 }
 
-/* The numbers are refused before their size is compared with the file. */
+/* Such dimensions are refused before their size is compared with the file. */
 static void make_wrap_to_zero(struct build *b)
 {
     tensor(b, F32, (uint64_t[]){1ull << 32, 1ull << 32}, 2);
@@ -147,7 +147,7 @@ static void make_alignment_array(struct build *b)
     build_item_num(b, GGUF_U32, 32);
 }
 
-/* Add a key of n bytes, one of which is a NUL. */
+/* Add a key of n bytes, one of them a NUL. */
 static void nul_key(struct build *b, const char *key, size_t n)
 {
     build_raw(b, key, n, GGUF_U32, "\1\0\0\0", 4);
@@ -185,7 +185,7 @@ static void make_nul_counted(struct build *b)
 {
     build_init(b, 2, false);
     nul_key(b, "general.alignment\0", 18);
-    build_u32(b, "a.b", 1); /* one string with a length of zero, so that nothing is trimmed */
+    build_u32(b, "a.b", 1); /* one string is empty, so nothing is trimmed */
 }
 
 static void make_v1(struct build *b)
@@ -211,13 +211,13 @@ static void make_big(struct build *b)
 struct row {
     const char *name;
     void (*make)(struct build *b); /* NULL: the base image */
-    /* where `width` bytes of `value` are written, little-endian; width 0: nowhere */
+    /* offset at which `value` is written, little-endian, as `width` bytes; width 0: not written */
     uint32_t at;
     uint8_t width;
     uint64_t value;
-    uint32_t cut; /* the image is cut here; 0: it is complete */
+    uint32_t cut; /* length to which the image is cut; 0: not cut */
     int code;
-    uint64_t byte; /* position that the message names */
+    uint64_t byte; /* position named in the message */
     const char *words;
 };
 
@@ -354,7 +354,7 @@ static uint8_t *image_of(const struct row *row, size_t *n)
     return image;
 }
 
-/* Parse an image; parsing must fail and return nothing. */
+/* Parse an image that must be refused; nothing may be returned. */
 static int refused(const void *image, size_t n, unsigned flags, struct err *e)
 {
     struct source s = source_mem(image, n);
@@ -388,11 +388,9 @@ static void test_cases(void)
 
 /* ---- every length of a file ---- */
 
-/*
- * A file truncated anywhere is refused, with two exceptions: a file cut exactly at the end of the
- * data lacks only the last padding, which some writers omit; and with GGUF_PARTIAL, data may be
- * missing.
- */
+/* A file truncated anywhere is refused, with two exceptions. A file cut exactly at the end of the
+ * data lacks only the final padding, which some writers omit. With GGUF_PARTIAL, data may be
+ * missing. */
 static void cut_everywhere(void (*make)(struct build *b))
 {
     struct build b;
@@ -401,7 +399,7 @@ static void cut_everywhere(void (*make)(struct build *b))
     struct parsed p = parse_build(&b, 0);
     for (size_t n = 0; n < p.size; n++) {
         struct err e;
-        /* The copy has exactly these bytes, so that a sanitizer detects a read beyond them. */
+        /* The copy has exactly n bytes, so that a sanitizer detects reads beyond them. */
         uint8_t *part = malloc(n ? n : 1);
         CU_ASSERT_PTR_NOT_NULL_FATAL(part);
         memcpy(part, p.image, n);

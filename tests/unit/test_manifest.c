@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * shelf/manifest: accepted manifests, and the limits on them. tests/fuzz/fuzz_store.c tests random
- * bytes.
- */
+/* shelf/manifest: manifests that are accepted, and their limits. tests/fuzz/fuzz_store.c tries
+ * random bytes. */
 #include "cu_main.h"
 
 #include <errno.h>

@@ -33,19 +33,19 @@ struct visitor {
     enum what does;
     struct faultsys *fs;
     const struct fixture *x;
-    const char *again; /* called again before this call, each time with a different mode */
+    const char *again; /* called again before this call, with a different mode each time */
     unsigned visits;
-    int fd; /* descriptor of the model */
+    int fd; /* the model's descriptor */
 };
 
-static bool no_attributes; /* the file system does not support user attributes */
+static bool no_attributes; /* the file system has no user attributes */
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Repeat the change until it is visible, because file times may be coarse. */
+/* Repeat the change until it shows, because file times may be coarse. */
 static void change_attribute(int fd, bool add)
 {
     struct stat before, now;
@@ -72,7 +72,7 @@ static void visit(void *arg)
     v->fs->before = v->again;
 }
 
-/* Check that the model, old file or new, has the attributes that the visitor set. */
+/* Check that the model, whether old or new, has the attributes set by the visitor. */
 static void check_attributes(const struct visitor *v)
 {
     struct stat st;
@@ -164,7 +164,7 @@ static void test_all(void)
                     check_one(all[i], does, where);
 }
 
-/* If hard links may be broken, a link made during the edit keeps the old content. */
+/* Hard links may be broken: a link made during the edit keeps the old content. */
 static void test_link_that_may_break(void)
 {
     for (enum where where = FILLED; where <= EXCHANGED; where++) {
@@ -182,7 +182,6 @@ static void test_link_that_may_break(void)
     }
 }
 
-/* The model changes again and again. */
 static void test_again_and_again(void)
 {
     struct scene s;
@@ -199,7 +198,7 @@ static void test_again_and_again(void)
     end(&s);
 }
 
-/* The attributes can no longer be set. */
+/* The attributes can no longer be set on the new file. */
 static void test_cannot_be_given(void)
 {
     struct scene s;

@@ -41,8 +41,7 @@ static void put(int dir, const char *name, bool shard, uint64_t no)
     free(image);
 }
 
-/* The files are a.gguf, a split model, a directory with another model, and a link to that
- * directory. */
+/* a.gguf, a split model, a directory with another model, and a link to that directory. */
 static const char *const names[] = {"a.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf",
                                     "sub/b.gguf", "link"};
 
@@ -69,7 +68,7 @@ static void teardown(int dir)
     (void)strcpy(top + strlen(top) - 6, "XXXXXX");
 }
 
-/* If the n-th allocation fails, the call fails without a leak, or finds all models. */
+/* If an allocation fails, the call fails without a leak or finds all models. */
 static void test_models(void)
 {
     int dir = setup();
@@ -88,7 +87,7 @@ static void test_models(void)
             CU_ASSERT_PTR_NOT_NULL(strstr(m.model[2].path, "/sub/b.gguf"));
         }
         models_free(&m);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings allocated by libc do not count */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* libc's own allocations do not count */
     }
     teardown(dir);
 }
@@ -113,12 +112,12 @@ static void test_header(void)
             CU_ASSERT_EQUAL(s.g->n_tensors, 2);
         }
         gguf_free(s.g);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings allocated by libc do not count */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* libc's own allocations do not count */
     }
     teardown(dir);
 }
 
-/* The text has the size that was measured for it, and JSON fails completely or not at all. */
+/* The text has the measured size, and JSON fails completely or not at all. */
 static void test_summary(void)
 {
     int dir = setup();

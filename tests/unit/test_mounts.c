@@ -33,7 +33,7 @@ static void test_escape(void)
     }
 }
 
-/* A sequence that is not an escape is left unchanged. */
+/* Anything but an escape is left unchanged. */
 static void test_unescape(void)
 {
     static const struct {
@@ -97,8 +97,8 @@ static void test_parse_nonsense(void)
     }
 }
 
-/* Returns false in a chroot whose root is an ordinary directory, as in package builders. Such a
- * root is in no list of mounts. */
+/* Returns false in a chroot whose root is an ordinary directory, as in package builders. No list of
+ * mounts has such a root. */
 static bool root_is_mounted(void)
 {
     struct statx st;
@@ -107,7 +107,7 @@ static bool root_is_mounted(void)
            (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-/* The root of this process is found, and nothing is mounted over it. */
+/* This process's root is found, and nothing is mounted over it. */
 static void test_load(void)
 {
     struct mounts ms;
@@ -116,7 +116,7 @@ static void test_load(void)
     CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
     if (root) {
         CU_ASSERT_TRUE(mount_is_top(&ms, root));
-        struct mount below = *root; /* like a mount that is covered by another mount */
+        struct mount below = *root; /* as if another mount covered it */
         CU_ASSERT_FALSE(mount_is_top(&ms, &below));
     }
     mounts_free(&ms);
@@ -124,8 +124,8 @@ static void test_load(void)
     mounts_free(&ms);
 }
 
-/* A daemon is not identified by its mount's number alone, since the number of a mount that has
- * ended may be reused. */
+/* The mount's number alone does not identify a daemon, because the number may be reused once a
+ * mount has ended. */
 static void test_daemon_of(void)
 {
     static char a[] = "/a", b[] = "/b", c[] = "/c", model[] = "/m", other[] = "/n";
@@ -159,7 +159,7 @@ static void test_daemon_of(void)
     }
 }
 
-/* The mount exists before its daemon has registered. */
+/* A mount exists before its daemon registers. */
 static void test_daemon_starts(void)
 {
     static char at[] = "/a";

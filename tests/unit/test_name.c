@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/name: conversion of names to file names, and back. */
+/* text/name: conversion between names and file names. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -55,8 +55,8 @@ static void not_found(const char *file)
 
 static void test_needless(void)
 {
-    not_found("%41"); /* an A must not be escaped */
-    not_found("%2e"); /* the digits must be upper case */
+    not_found("%41"); /* A is not escaped */
+    not_found("%2e"); /* hexadecimal digits are upper case */
     not_found("%2f");
     not_found("%2Ea"); /* a dot is escaped only in "." and ".." */
     not_found("%2E.");
@@ -78,10 +78,10 @@ static void test_needless(void)
     not_found("% 1");
     not_found("%+1");
     not_found("%~");
-    not_found("%~0123456789abcdef"); /* the mark has no part of the name before it */
+    not_found("%~0123456789abcdef"); /* no part of the name precedes the mark */
 }
 
-/* Fill a name with n bytes: 'a', except for byte `at`, which is c. */
+/* Set a name to n bytes: c at `at`, 'a' elsewhere. */
 static void fill(char *name, size_t n, size_t at, char c)
 {
     memset(name, 'a', n);
@@ -108,7 +108,7 @@ static void test_long(void)
     CU_ASSERT_EQUAL(name_encode(name, 256, file), 255);
     CU_ASSERT_TRUE(is_cut(file, 237));
     CU_ASSERT_EQUAL(memcmp(file, name, 237), 0);
-    /* 253 bytes, one of them escaped, become 255; 254 bytes are too many. */
+    /* 253 bytes, one of them escaped, make 255; 254 would be too many. */
     fill(name, 254, 100, '/');
     CU_ASSERT_EQUAL(name_encode(name, 253, file), 255);
     CU_ASSERT_FALSE(is_cut(file, 237));
@@ -117,7 +117,7 @@ static void test_long(void)
     CU_ASSERT_EQUAL(memcmp(file + 100, "%2Faa", 5), 0);
 }
 
-/* An escape that does not fit before the mark is omitted completely. */
+/* If an escape does not fit before the mark, all of it is omitted. */
 static void test_cut_escape(void)
 {
     char name[400], file[TREE_NAME_MAX + 1];
@@ -128,14 +128,14 @@ static void test_cut_escape(void)
         CU_ASSERT_TRUE(is_cut(file, keep));
         CU_ASSERT_EQUAL(memchr(file, '%', keep) != NULL, at <= 234);
     }
-    memset(name, 1, sizeof(name)); /* each byte is escaped: 79 escapes have 237 bytes */
+    memset(name, 1, sizeof(name)); /* every byte is escaped: 79 escapes take 237 bytes */
     CU_ASSERT_EQUAL(name_encode(name, 85, file), 255);
     CU_ASSERT_FALSE(is_cut(file, 237));
     CU_ASSERT_EQUAL(name_encode(name, 86, file), 255);
     CU_ASSERT_TRUE(is_cut(file, 237));
 }
 
-/* The hash covers the whole name, and is the same number in every process. */
+/* The hash covers the whole name and is the same in every process. */
 static void test_hash(void)
 {
     char name[400], a[TREE_NAME_MAX + 1], b[TREE_NAME_MAX + 1];
@@ -151,7 +151,7 @@ static void test_hash(void)
     CU_ASSERT_EQUAL(memcmp(a, b, 237), 0);
 }
 
-/* An xorshift generator, which gives the same bytes in each run. */
+/* An xorshift generator, which returns the same bytes in every run. */
 static uint64_t next(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -162,7 +162,7 @@ static uint64_t next(uint64_t *state)
 
 static void test_round_trip(void)
 {
-    /* These bytes are drawn often. */
+    /* bytes drawn often */
     static const char special[] = {'%', '/', '.', '\0', '~', '2', 'E', 0x7f, 0x1f, (char)0xff};
     uint64_t state = 88172645463325252;
     char name[64], file[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
@@ -179,7 +179,7 @@ static void test_round_trip(void)
     }
 }
 
-/* Any input is either not a file name, or is the only file name of the name that it stands for. */
+/* Any input is either not a file name or the only file name of its name. */
 static void test_one_spelling(void)
 {
     static const char alphabet[] = "%2E.~0Fa%%2";

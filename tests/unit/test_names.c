@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Names, files and numbers in metadata/, without writing a model: the invariants that hold after
- * every operation (M1 and M2). The scripts in test_live*.c test the behaviour that programs see.
- */
+/* Names, files and numbers in metadata/, without writing a model: invariants M1 and M2, which hold
+ * after every operation. The scripts in test_live*.c test what programs see. */
 #include <stdio.h>
 #include <string.h>
 
@@ -78,7 +76,7 @@ static void test_numbers(void)
     end(&x);
 }
 
-/* A key whose name is too long for a file name gets a shortened name; a helper keeps its name. */
+/* A key too long for a file name gets a shortened name; a helper keeps its name. */
 static void test_by_key(void)
 {
     struct fixture x;
@@ -103,7 +101,7 @@ static void test_by_key(void)
     end(&x);
 }
 
-/* When a helper's file takes a key's name, the key's own file still shows its value. */
+/* If a helper's file takes a key's name, the key's own file still shows its value. */
 static void test_take(void)
 {
     struct fixture x;
@@ -123,8 +121,8 @@ static void test_take(void)
     end(&x);
 }
 
-/* A file is freed, together with its name, when neither a handle nor the kernel refers to it. Its
- * number is not reused. */
+/* A file and its name are freed once neither a handle nor the kernel refers to the file. Its number
+ * is not reused. */
 static void test_reap(void)
 {
     struct fixture x;
@@ -147,7 +145,7 @@ static void test_reap(void)
     end(&x);
 }
 
-/* The file of a key that existed at the start is never freed. */
+/* The file of an initial key is never freed. */
 static void test_first_stay(void)
 {
     struct fixture x;
@@ -160,7 +158,7 @@ static void test_first_stay(void)
     end(&x);
 }
 
-/* Keys are hidden in any order, and shown again. */
+/* Keys can be hidden in any order, and shown again. */
 static void test_doomed(void)
 {
     struct fixture x;
@@ -184,7 +182,7 @@ static void test_doomed(void)
     end(&x);
 }
 
-/* Names are found no matter how many exist, and leave nothing behind when they are removed. */
+/* Names are found however many there are, and leave nothing behind when removed. */
 static void test_many(void)
 {
     enum { MANY = 500 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/err: the word that was most likely intended. */
+/* base/err: the word that was probably meant. */
 #include "cu_main.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static void test_meant(void)
         CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
 }
 
-/* No word is near one that exceeds the maximum length. */
+/* No word is near to one that exceeds the maximum length. */
 static void test_long(void)
 {
     char word[1000];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Node numbers, and the state of nodes known to the kernel. */
+/* Node numbers, and the state of nodes that the kernel knows. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static void same_node(struct node n, enum node_kind kind, uint32_t number, uint3
         CU_ASSERT_EQUAL(n.row, row);
 }
 
-/* Each number is positive and belongs to exactly one node, for any slot. */
+/* For any slot, each number is positive and belongs to exactly one node. */
 static void test_numbers(void)
 {
     static const uint32_t objects[] = {0, 1, 2, 12345, (1 << 25) - 1, UINT32_MAX};
@@ -69,7 +69,7 @@ static size_t count(const struct table *t)
     return n;
 }
 
-/* An entry is found by number until it is removed, no matter what else the table holds. */
+/* Until an entry is removed, its number finds it, whatever else is in the table. */
 static void test_table(void)
 {
     static struct thing all[MANY];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/npy: headers from NumPy and other writers, and headers that are refused. */
+/* model/npy: headers written by NumPy and others, and headers that are refused. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "model/npy.h"
 
-/* Write a header of the given version with exactly this dict. */
+/* Write a header of the given version that has exactly this dict. */
 static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 {
     size_t n = strlen(dict), fixed = version == 1 ? 10 : 12;
@@ -27,7 +27,7 @@ static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 
 static int parse(uint8_t version, const char *dict, struct npy *ret, struct err *e)
 {
-    /* The buffer has the exact size, so that a sanitizer detects a read beyond it. */
+    /* Exactly this size, so that a sanitizer detects reads beyond it. */
     uint8_t room[512], *exact;
     size_t n = header(room, version, dict);
     exact = malloc(n);
@@ -37,7 +37,7 @@ static int parse(uint8_t version, const char *dict, struct npy *ret, struct err 
     if (r == 0)
         CU_ASSERT_EQUAL(ret->header, n);
     for (size_t i = 1; i < n; i++) {
-        /* An incomplete header is not refused. */
+        /* Incomplete headers are not refused. */
         uint8_t *part = malloc(i);
         memcpy(part, exact, i);
         CU_ASSERT_EQUAL(npy_parse(part, i, ret, NULL), NPY_MORE);
@@ -132,7 +132,7 @@ static void test_refused(void)
     }
 }
 
-/* Bytes that cannot become a header are refused at the first byte that proves it. */
+/* Bytes that cannot begin a header are refused at the first byte that shows it. */
 static void test_early(void)
 {
     struct npy npy;
@@ -151,13 +151,13 @@ static void test_early(void)
     bytes[6] = 0;
     CU_ASSERT_EQUAL(npy_parse(bytes, 7, &npy, &e), -EINVAL);
     uint8_t large[] = "\x93NUMPY\x02\x00\xf5\xff\x00\x00";
-    /* With the bytes before it, this makes a header of 65536 + 1 bytes. */
+    /* With the preceding bytes, this makes a header of 65536 + 1 bytes. */
     CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), -EINVAL);
     large[8] = 0xf4;
     CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), NPY_MORE);
 }
 
-/* Headers that we write can be read, and the data begins at a multiple of 64. */
+/* Headers that we write can be read; their data begins at a multiple of 64. */
 static void test_written(void)
 {
     for (uint32_t n_dims = 0; n_dims <= NPY_MAX_DIMS; n_dims++) {

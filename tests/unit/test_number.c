@@ -32,7 +32,7 @@ static uint64_t bits_of(double d)
     return bits;
 }
 
-/* An xorshift64 generator, which gives the same numbers in every run. */
+/* An xorshift64 generator, which returns the same numbers in every run. */
 static uint64_t random64(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -136,7 +136,7 @@ static double read_f64(const char *s)
 
 static const struct precision single = {9, read_f32}, twofold = {17, read_f64};
 
-/* Change the last digit of the decimal s = d.ddde+XX by `step`. Returns false if that needs a
+/* Add `step` to the last digit of the decimal s = d.ddde+XX. Returns false if that needs a
  * carry. */
 static bool neighbour(char *s, int step)
 {
@@ -147,8 +147,8 @@ static bool neighbour(char *s, int step)
     return true;
 }
 
-/* Find by trial the shortest decimals that read back as x, and the nearest of them, for x > 0. The
- * text is formatted like "%e". */
+/* By trial, find the shortest decimals that read back as x > 0, and of those the nearest. The text
+ * has the format of "%e". */
 static void brute_force(double x, const struct precision *to, char s[64])
 {
     for (int p = 1; p <= to->digits; p++)
@@ -174,8 +174,7 @@ static int significant(const char *s)
     return n - zeros;
 }
 
-/* Returns true if both decimals have the same number of digits, and the same value when read as
- * f64. */
+/* Returns true if both decimals have the same number of digits and read as the same f64. */
 static bool agrees(const char *text, double x, const struct precision *to)
 {
     char want[64];
@@ -197,8 +196,8 @@ static bool f64_agrees(uint64_t bits)
     return agrees(f64_text(s, d), d, &twofold);
 }
 
-/* Floats are twice as dense below a power of two as above it, so the shortest decimal is not simply
- * the nearest. */
+/* Floats just below a power of two are twice as dense as those above it, so the shortest decimal is
+ * not just the nearest. */
 static void test_f32_powers_of_two(void)
 {
     int wrong = 0;
@@ -230,7 +229,7 @@ static void test_random_shortest(void)
             wrong += !f32_agrees(bits);
     }
     for (int i = 0; i < 2000; i++) {
-        uint64_t bits = random64(&state) >> (i % 2 ? 1 : 12); /* every second number is subnormal */
+        uint64_t bits = random64(&state) >> (i % 2 ? 1 : 12); /* every other number is subnormal */
         if (isfinite(f64_of(bits)) && bits)
             wrong += !f64_agrees(bits);
     }
@@ -255,7 +254,7 @@ static void test_random_round_trip(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* Use a locale with a decimal comma, if the machine has one. */
+/* Use a locale with a decimal comma, if available. */
 static void test_locale(void)
 {
     char s[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The objects of tensors: lookups by number and by name, states, and lists. */
+/* Objects of tensors: lookups by number and by name, states, and lists. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void test_found(void)
     objects_free(&s);
 }
 
-/* Returns true if the list has the objects with these numbers. */
+/* Returns true if the list consists of the objects with these numbers. */
 static bool is_list(const struct object_list *list, const char *want)
 {
     char got[64] = "";
@@ -55,7 +55,7 @@ static void test_removed(void)
     object_event(&s, b, OBJECT_DOOM);
     object_event(&s, c, OBJECT_DOOM);
     CU_ASSERT(is_list(&s.doomed, "1 2 3 "));
-    CU_ASSERT_FALSE(objects_due(&s)); /* due only after two seconds without a change */
+    CU_ASSERT_FALSE(objects_due(&s)); /* due only after two seconds without changes */
     objects_sync(&s);
     CU_ASSERT(objects_due(&s));
     object_event(&s, b, OBJECT_REMOVE);
@@ -79,12 +79,12 @@ static void test_hidden(void)
     CU_ASSERT_EQUAL(object_hidden(o), 1 << 0 | 1 << 5);
     object_unhide(o, 0);
     CU_ASSERT_EQUAL(object_hidden(o), 1 << 5);
-    o->due.tv_sec -= OBJECTS_VIEWS; /* as if it happened long ago */
+    o->due.tv_sec -= OBJECTS_VIEWS; /* as if it had happened long ago */
     CU_ASSERT_EQUAL(object_hidden(o), 0);
     objects_free(&s);
 }
 
-/* Errors are counted only for tensors of the model. */
+/* Only errors of the model's own tensors are counted. */
 static void test_errors(void)
 {
     struct objects s = {0};
@@ -116,10 +116,10 @@ static void name_of(size_t which, char name[16])
     (void)snprintf(name, 16, "t.%zu", which);
 }
 
-/* Names appear and disappear; a plain array with the object of each name is the reference. */
+/* Names come and go. The reference is a plain array with the object of each name. */
 static void test_random_names(void)
 {
-    static uint32_t want[NAMES]; /* 0: no object has the name */
+    static uint32_t want[NAMES]; /* 0: no object has this name */
     struct objects s = {0};
     uint64_t state = 1;
     for (uint32_t i = 0; i < NAMES; i++)
@@ -146,7 +146,7 @@ static void test_random_names(void)
     objects_free(&s);
 }
 
-/* Names are bytes with a length, and only objects in certain states have one. */
+/* Names are bytes with a length. Objects have one only in some states. */
 static void test_names(void)
 {
     struct objects s = {0};
@@ -162,7 +162,7 @@ static void test_names(void)
     objects_free(&s);
 }
 
-/* Make a new tensor that is due at the given time. */
+/* Make a new tensor that is due at this time. */
 static struct object *make(struct live *l, uint32_t number, bool dirty, struct timespec due)
 {
     struct object *o = object_get(&l->objects, number);
@@ -173,7 +173,7 @@ static struct object *make(struct live *l, uint32_t number, bool dirty, struct t
     return o;
 }
 
-/* New tensors are judged when the first is due, rounded up to a second. */
+/* New tensors are judged when the first one is due, rounded up to a second. */
 static void test_due(void)
 {
     static struct live l;
@@ -197,7 +197,7 @@ static void test_due(void)
     l.objects.judging = o[3];
     CU_ASSERT_PTR_NULL(new_tensors_due(&l));
     l.objects.judging = NULL;
-    CU_ASSERT_PTR_NOT_NULL(new_tensors_due(&l)); /* as if it happened long ago */
+    CU_ASSERT_PTR_NOT_NULL(new_tensors_due(&l)); /* due long ago */
     o[3]->open = 1;
     CU_ASSERT_TRUE(new_tensors_closing(&l));
     o[1]->unclosed = o[3]->unclosed = 1;
@@ -210,7 +210,7 @@ static void test_due(void)
     o[3]->open = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &o[3]->due);
     o[3]->due.tv_sec += 1000;
-    CU_ASSERT_PTR_NOT_NULL(new_tensors_due(&l)); /* a sync of the directory does not wait */
+    CU_ASSERT_PTR_NOT_NULL(new_tensors_due(&l)); /* a sync does not wait */
     l.objects.now = false;
     CU_ASSERT_PTR_NULL(new_tensors_due(&l));
     lock_drop(&l.lock);

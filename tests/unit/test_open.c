@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * edit/open.h: recovery after a crash, beside a model or beside the files of a split model.
- */
+/* edit/open.h: recovery after a crash, for single and split models. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +20,7 @@ static const char *const journals[FILES] = {".m-00001-of-00003.gguf.ggufs-journa
                                             ".m-00002-of-00003.gguf.ggufs-journal",
                                             ".m-00003-of-00003.gguf.ggufs-journal"};
 
-/* Interrupt an edit that replaces the first bytes of a file, which is not parsed. */
+/* Interrupt an edit that replaces the first bytes of a file. The file is never parsed. */
 static void interrupt(const struct fixture *x, const char *name)
 {
     uint8_t old[SIZE], new[CHANGED];
@@ -35,7 +33,7 @@ static void interrupt(const struct fixture *x, const char *name)
     edit_file_close(&f);
 }
 
-/* Returns true if the file's first bytes are those of the edit, false if they are the old ones. */
+/* Return whether the file has the first bytes of the edit, instead of the old ones. */
 static bool is_finished(const struct fixture *x, const char *name)
 {
     size_t n;
@@ -92,7 +90,7 @@ static void drop_shards(const struct fixture *x)
     }
 }
 
-/* The findings for all files are reported together. */
+/* One report covers all files. */
 static void test_shards(void)
 {
     struct fixture x;
@@ -116,7 +114,7 @@ static void test_shards(void)
     teardown(&x);
 }
 
-/* The first failure is reported, and later files are still recovered. */
+/* The first failure is reported; later files are recovered nevertheless. */
 static void test_shard_fails(void)
 {
     struct fixture x;
@@ -125,7 +123,7 @@ static void test_shard_fails(void)
     setup(&x);
     for (unsigned i = 0; i < FILES; i++)
         interrupt(&x, names[i]);
-    /* A journal that names a different file, was made by a different user, or is listed twice. */
+    /* One journal is for another file, and one is a link to a model. */
     CU_ASSERT_EQUAL(renameat(x.dir, journals[1], x.dir, journals[0]), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, journals[1], 0), 0);
     CU_ASSERT_EQUAL(recover(&x, names[0], &got, &e), -ESTALE);
@@ -154,7 +152,7 @@ static void test_shard_missing(void)
     teardown(&x);
 }
 
-/* A directory that may be entered but not listed. */
+/* The directory may be entered but not listed. */
 static void test_folder(void)
 {
     struct fixture x;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/options: the options passed to libfuse and fusermount3, and how these two programs read
- * them. */
+/* mount/options: options passed to libfuse and fusermount3, and how these two read them. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,7 +8,7 @@
 #include "base/bytes.h"
 #include "mount/options.h"
 
-static const char *model; /* the path of the model that is mounted */
+static const char *model; /* path of the mounted model */
 
 const char *__wrap_shelf_path(const struct shelf *s);
 bool __wrap_shelf_writable(const struct shelf *s);
@@ -33,11 +32,9 @@ static bool is_octal(const char *p)
     return p[0] >= '0' && p[0] <= '3' && p[1] >= '0' && p[1] <= '7' && p[2] >= '0' && p[2] <= '7';
 }
 
-/*
- * Get the next option in a list. A character after a backslash is literal, except that libfuse
- * (`octal`) reads three octal digits as one byte. fusermount3 supports backslashes only in the
- * values of fsname and subtype.
- */
+/* Get the next option in a list. A character after a backslash is literal, but libfuse (`octal`)
+ * reads three octal digits as one byte. fusermount3 supports backslashes only in values of fsname
+ * and subtype. */
 static bool next_option(const char **list, bool octal, char option[512])
 {
     const char *p = *list;
@@ -61,7 +58,7 @@ static bool next_option(const char **list, bool octal, char option[512])
     return true;
 }
 
-/* Parse and complete options as a mount does, and return the list after the last -o. */
+/* Parse and complete options as a mount does. Returns the list after the last -o. */
 static const char *finished(struct mnt_options *o, const char *given)
 {
     char program[] = "ggufs", dash[] = "-o", path[] = "m.gguf", at[] = "/mnt", list[512];
@@ -73,7 +70,7 @@ static const char *finished(struct mnt_options *o, const char *given)
     return o->args.argv[o->args.argc - 1];
 }
 
-/* Each reader of the list finds the name, and nothing that the name could have added. */
+/* Each reader of the list finds the name, and nothing that the name could have injected. */
 static void test_names(void)
 {
     static const char *const names[] = {
@@ -99,7 +96,7 @@ static void test_names(void)
         }
 }
 
-/* The linked libfuse reads the list in the same way. */
+/* Copy the name that the linked libfuse finds in the list. */
 static int keep_name(void *data, const char *arg, int key, struct fuse_args *out)
 {
     (void)key;
@@ -121,7 +118,7 @@ static void test_this_library(void)
 }
 
 /* Options that some version of libfuse or fusermount3 refuses are dropped, or refused by name
- * before they are passed on. */
+ * instead of being passed on. */
 static void test_not_passed_on(void)
 {
     static const char *const dropped[] = {"atime",    "nodiratime", "diratime",    "relatime",
@@ -135,7 +132,7 @@ static void test_not_passed_on(void)
     model = "/m.gguf";
     (void)finished(&o, list);
     CU_ASSERT_STRING_EQUAL(o.args.argv[2], "noatime");
-    for (int k = 0; k < o.args.argc - 1; k++) { /* the last list has the options of every mount */
+    for (int k = 0; k < o.args.argc - 1; k++) { /* the last has the options of all mounts */
         CU_ASSERT_PTR_NULL(strchr(o.args.argv[k], ','));
         for (size_t i = 0; i < COUNT(dropped); i++)
             CU_ASSERT_STRING_NOT_EQUAL(o.args.argv[k], dropped[i]);
@@ -158,7 +155,7 @@ static void test_refused(void)
 {
     check_refused("large_read", "unknown option 'large_read'");
     check_refused("nonempty", "unknown option 'nonempty'");
-    /* libfuse passes the subtype to fusermount3 without escapes */
+    /* libfuse passes the subtype to fusermount3 unescaped */
     check_refused("subtype=a\\,b", "option subtype: must be a name without commas and backslashes");
     check_refused("subtype=a\\\\b",
                   "option subtype: must be a name without commas and backslashes");

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A text equal to a file's content is always accepted and changes nothing, even if no other text
- * could set the value: an alignment out of range, an unusual bool, the payload of a NaN, bytes that
- * are not UTF-8.
- */
+/* A text equal to a file's content is always accepted and changes nothing, even if no other text
+ * could set the value: alignments out of range, unusual bools, payloads of NaNs, bytes that are not
+ * UTF-8. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -43,7 +41,7 @@ static struct content odd_model(uint32_t alignment, bool big)
     return i;
 }
 
-/* Write the text of each file in metadata/ back to that file. */
+/* Write the text of each file in metadata/ back to the file. */
 static void write_back(struct tree *t)
 {
     const struct tree_image m = {.t = t};
@@ -96,7 +94,8 @@ static void test_own_text(void)
     }
 }
 
-/* Make a model whose key `some.key`, NUL, `x` looks like another key to a reader of C strings. */
+/* Make a model whose key, `some.key` followed by NUL and `x`, equals `some.key` to a reader of C
+ * strings. */
 static void make_nul_model(struct place *p, struct content *odd)
 {
     struct build b;
@@ -117,8 +116,8 @@ static void lists(struct tree *t, const char *want)
     free(names);
 }
 
-/* Such a key is refused as soon as it is created, before any write, and no other edit fails because
- * of it. */
+/* `some.key` is then refused when created, before any write, and no other edit fails because of
+ * it. */
 static void test_equal_up_to_nul(void)
 {
     struct content odd;
@@ -145,8 +144,8 @@ static int undo(struct tree *t)
     return tree_waited(&w, tree_begin_undo(t, 0, tree_wait(&w)));
 }
 
-/* The key is also refused if no key had a NUL when the mount began, but an undo restores a key with
- * a NUL. */
+/* The same holds if the key with the NUL did not exist when the mount began but was restored by an
+ * undo. */
 static void test_nul_comes_back(void)
 {
     struct content odd;
@@ -184,8 +183,7 @@ static void said(struct tree *t, const char *want)
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
 }
 
-/* An undo cannot restore an alignment that no edit can set. The undo reports that, and changes
- * nothing. */
+/* An undo cannot restore an alignment that no edit can set. It says so and changes nothing. */
 static void test_alignment_stays(void)
 {
     struct content odd = odd_model(1U << 21, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf_parse: valid files of every version and layout. Refusals are in test_malformed.c. */
+/* gguf_parse: valid files of every version and layout. test_malformed.c has the refused ones. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool value_is(const struct gguf_value *v, const char *text)
 
 /* ---- every layout ---- */
 
-/* Begin a build in layout number i. Returns false if there are fewer layouts. */
+/* Begin a build in layout i. Returns false if there are fewer layouts. */
 static bool layout(struct build *b, int i)
 {
     static const struct {
@@ -115,8 +115,7 @@ static void check_values(const struct gguf *g)
     CU_ASSERT_EQUAL(v.count, 0);
 }
 
-/* Check that the entries are contiguous, and that there are no gaps between the parts of the
- * header. */
+/* Check that entries are contiguous, with no gaps between the parts of the header. */
 static void check_extents(const struct gguf *g)
 {
     uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;
@@ -157,7 +156,7 @@ static void test_layouts(void)
 {
     struct build b;
     for (int i = 0; layout(&b, i); i++) {
-        struct build as = b; /* the requested version and layout */
+        struct build as = b; /* requested version and layout */
         put_all(&b);
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->fmt.version, as.fmt.version);
@@ -175,7 +174,7 @@ static void test_layouts(void)
     }
 }
 
-/* Parse an image in the layout of the first draft, and check that its infos begin at `info_off`. */
+/* Parse an image in the first draft's layout, and check that its infos begin at `info_off`. */
 static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
 {
     struct source s = source_mem(image, n);
@@ -190,8 +189,8 @@ static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
     gguf_free(g);
 }
 
-/* If the keys of a first draft end at a multiple of 64, some writers add another 64 bytes of
- * padding, and others do not. */
+/* If the keys of a first draft end at a multiple of 64, some writers add 64 more bytes of
+ * padding. */
 static void test_draft_padding(void)
 {
     static const uint8_t data[8] = {0x55};
@@ -213,7 +212,7 @@ static void test_draft_padding(void)
 
 /* ---- strings ---- */
 
-/* In version 3, strings are shown unchanged even if all of them end in NUL. */
+/* In version 3, strings are shown unchanged, even if each of them ends in NUL. */
 static void test_nul_v3(void)
 {
     struct build b;
@@ -226,7 +225,7 @@ static void test_nul_v3(void)
     parsed_free(&p);
 }
 
-/* If one string does not end in NUL, no NUL is counted. */
+/* Unless every string ends in NUL, no NUL is counted. */
 static void test_nul_not_all(void)
 {
     struct build b;
@@ -264,7 +263,7 @@ static void test_odd_names(void)
     parsed_free(&p);
 }
 
-/* Arrays are nested as deeply as allowed; the innermost holds bytes. */
+/* Arrays nested as deeply as allowed; the innermost holds bytes. */
 static void test_nested_limit(void)
 {
     struct build b;
@@ -333,7 +332,7 @@ static void test_dims(void)
     parsed_free(&p);
 }
 
-/* The data of tensors whose type id is unknown, or was removed from ggml, extends to the next
+/* If the type id of a tensor is unknown or was removed from ggml, its data extends to the next
  * tensor's data or to the end of the file. */
 static void test_unknown(void)
 {
@@ -354,7 +353,7 @@ static void test_unknown(void)
     parsed_free(&p);
 }
 
-/* Ids 16 to 18 were I8, I16 and I32 only in version 1. */
+/* In version 1 only, ids 16 to 18 were I8, I16 and I32. */
 static void test_v1_ids(void)
 {
     for (uint8_t version = 1; version <= 2; version++) {
@@ -370,7 +369,7 @@ static void test_v1_ids(void)
     }
 }
 
-/* To the reference reader, tensor names that differ only after a NUL are the same. */
+/* The reference reader sees no difference between tensor names that differ only after a NUL. */
 static void test_nul_in_tensor_names(void)
 {
     for (int differ = 0; differ < 2; differ++) {
@@ -394,7 +393,7 @@ static void test_nul_in_tensor_names(void)
     }
 }
 
-/* A key with a NUL is found only by its whole name, if it differs from all other keys before the
+/* A key with a NUL is found only by its whole name, provided that no other key is equal up to the
  * NUL. */
 static void test_nul_in_keys(void)
 {

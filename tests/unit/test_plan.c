@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * edit/plan: every kind of edit to every kind of layout. The new image is read through the plan,
- * parsed like any file, and compared with the old one byte for byte.
- */
+/* edit/plan: every kind of edit to every kind of layout. The new image is read through the plan,
+ * parsed like any file, and compared byte for byte with the old one. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -39,7 +37,7 @@ static void image_parse(struct content *im)
     CU_ASSERT_PTR_NOT_NULL_FATAL(im->g);
 }
 
-/* The old models. */
+/* ---- old models ---- */
 
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 
@@ -101,7 +99,7 @@ static void put_nothing(struct build *b)
 struct layout {
     const char *name;
     void (*put)(struct build *b);
-    size_t trailing; /* number of bytes appended after the data */
+    size_t trailing; /* bytes appended after the data */
     bool regular;
 };
 
@@ -137,7 +135,7 @@ static void make_model(struct content *im, const struct layout *l, uint8_t versi
     image_parse(im);
 }
 
-/* The edits. */
+/* ---- edits ---- */
 
 struct edit {
     char kind; /* '=' a string of n bytes, 'u' the u32 n, '-' a removal, '>' a rename to new.name */
@@ -190,7 +188,7 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
     CU_ASSERT_EQUAL_FATAL(r, 0);
 }
 
-/* Invariants that hold for every plan. */
+/* ---- checks of every plan ---- */
 
 /* Check P1, and read the whole new image. */
 static void read_back(const struct content *old, const struct edit_plan *p, struct content *ret)
@@ -207,7 +205,7 @@ static void read_back(const struct content *old, const struct edit_plan *p, stru
     ret->n = (size_t)p->image->size;
     ret->bytes = malloc(ret->n);
     CU_ASSERT_EQUAL(s.read(&s, 0, ret->bytes, ret->n), 0);
-    /* Read the image again in unaligned pieces. */
+    /* Read the image again, in unaligned pieces. */
     uint8_t piece[1000];
     for (size_t off = 0; off < ret->n; off += 997) {
         size_t n = min_u64(sizeof(piece), ret->n - off);
@@ -229,7 +227,7 @@ static void check_data(const struct content *old, const struct content *new, con
         for (; at % a; at++)
             zero &= new->bytes[at] == 0;
         CU_ASSERT_EQUAL(u->off, at);
-        /* An extent ends where the next tensor begins, so it includes any larger padding. */
+        /* An extent ends where the next tensor begins, so it includes larger padding. */
         bool extent = t->type_id == UNKNOWN && i + 1 < new->g->n_tensors;
         CU_ASSERT_EQUAL(u->nbytes, extent ? (t->nbytes + a - 1) / a * a : t->nbytes);
         CU_ASSERT_EQUAL(u->type_id, t->type_id);
@@ -241,7 +239,7 @@ static void check_data(const struct content *old, const struct content *new, con
     for (; at < new->n; at++)
         zero &= new->bytes[at] == 0;
     CU_ASSERT_TRUE(zero);
-    /* Bytes after an unknown tensor would become part of it, so the last one is not padded. */
+    /* Bytes after an unknown tensor would become part of it, so it is not padded if it is last. */
     uint32_t n = new->g->n_tensors;
     bool bare = n && new->g->tensor[n - 1].type_id == UNKNOWN &&new->n % a;
     unsigned fine = GGUF_ANOMALY_UNKNOWN | (bare ? (unsigned)GGUF_ANOMALY_NO_TAIL : 0);
@@ -265,7 +263,7 @@ static void check_keys(const struct content *old, const struct content *new, con
                                                kv->end - kv->off) ==
                     0;
         CU_ASSERT_TRUE(kept || is);
-        /* The changed key is removed, or at its old place under its old or new name. */
+        /* The changed key was removed, or keeps its position under its old or new name. */
         uint32_t k = gguf_find_key(new->g, changed, strlen(changed));
         uint32_t renamed = gguf_find_key(new->g, "new.name", 8);
         j += !is || k == j || renamed == j;
@@ -274,7 +272,7 @@ static void check_keys(const struct content *old, const struct content *new, con
 
 static unsigned told; /* number of strategies judged without a plan */
 
-/* Check that a strategy is judged the same without a plan as with one. */
+/* Check that a strategy is judged alike with and without a plan. */
 static void check_applies(const struct edit_change *c, const struct edit_options *o,
                           const struct edit_plan *p, enum edit_strategy how)
 {
@@ -283,7 +281,7 @@ static void check_applies(const struct edit_change *c, const struct edit_options
     CU_ASSERT_TRUE(r == 1 || r == edit_plan_applies(p, how, NULL));
 }
 
-/* Set texts of every length up to 300, and of some lengths up to 9000. */
+/* Set texts of all lengths up to 300, and of some up to 9000. */
 static void test_applies(void)
 {
     static const uint64_t reserves[] = {0, 100, EDIT_RESERVE_AUTO};
@@ -357,7 +355,7 @@ static void test_matrix(void)
             }
 }
 
-/* Tensors of unknown type grow only if padding must follow them. */
+/* Tensors of unknown type grow only if padding must follow. */
 static void test_unknown_moves(void)
 {
     struct build b;
@@ -384,9 +382,9 @@ static void test_unknown_moves(void)
     image_free(&new);
 }
 
-/* The reserve. */
+/* ---- the reserve ---- */
 
-/* Plan one edit, and replace the old image with the new one. */
+/* Plan one edit, and replace the old image by the new one. */
 static void step(struct content *im, const struct edit *d, const struct edit_options *o,
                  struct edit_plan *flags)
 {
@@ -402,8 +400,8 @@ static void step(struct content *im, const struct edit *d, const struct edit_opt
     *im = new;
 }
 
-/* Return the number of spaces in the reserve, which must be the last key and contain only spaces,
- * or -1 if there is no reserve. */
+/* Return the number of spaces in the reserve, which must be the last key and have nothing else; -1:
+ * no reserve. */
 static int64_t spaces(const struct content *im)
 {
     uint32_t i = gguf_find_key(im->g, KEY_RESERVE, 13);
@@ -426,7 +424,7 @@ static void test_reserve_asked(void)
     for (uint32_t align = 8; align <= 65536; align *= 8) {
         struct content im;
         make_model(&im, &layouts[0], 3, align & 64, align);
-        /* The first rewrite creates a reserve and, if possible, moves the data by whole blocks. */
+        /* The first rewrite adds a reserve and, if possible, moves the data by whole blocks. */
         step(&im, &(struct edit){'=', "text", 20000}, &o, &f);
         CU_ASSERT_TRUE(spaces(&im) >= 5000 || align > 20000);
         CU_ASSERT_TRUE(f.clonable);
@@ -441,11 +439,11 @@ static void test_reserve_asked(void)
         step(&im, &(struct edit){'=', "text", 10}, &o, &f);
         CU_ASSERT_TRUE(f.inplace);
         CU_ASSERT_TRUE(spaces(&im) > 20000);
-        /* An edit that does not fit moves the data, and creates room again. */
+        /* An edit that does not fit moves the data and makes room again. */
         step(&im, &(struct edit){'=', "text", 200000}, &o, &f);
         CU_ASSERT_TRUE(!f.inplace && f.clonable);
         CU_ASSERT_TRUE(spaces(&im) >= 5000);
-        /* If the options ask for no reserve, it is removed. */
+        /* If the options request no reserve, it is removed. */
         struct edit_options none = {.reserve = 0};
         step(&im, &(struct edit){'=', "text", 5}, &none, &f);
         CU_ASSERT_EQUAL(spaces(&im), -1);
@@ -454,7 +452,7 @@ static void test_reserve_asked(void)
 }
 
 /* Texts grow up to the last byte that fits. The header then ends one byte before the data, never
- * exactly at it. */
+ * right at it. */
 static void test_reserve_edge(void)
 {
     struct edit_plan f;
@@ -472,7 +470,7 @@ static void test_reserve_edge(void)
         CU_ASSERT_EQUAL(off - im.g->head_len, 4 - k);
     }
     step(&im, &(struct edit){'=', "text", n + 4}, &o, &f);
-    /* The reserve's own entry is dropped before the data moves. */
+    /* The reserve's own entry is dropped before data is moved. */
     CU_ASSERT_TRUE(!f.inplace || spaces(&im) == -1);
     CU_ASSERT_TRUE(f.clonable);
     image_free(&im);
@@ -485,7 +483,7 @@ static void test_reserve_auto(void)
     struct content im;
     make_model(&im, &layouts[0], 3, false, 32);
     step(&im, &(struct edit){'=', "text", 1000}, &o, &f);
-    CU_ASSERT_EQUAL(spaces(&im), -1); /* the file is too small for one */
+    CU_ASSERT_EQUAL(spaces(&im), -1); /* too small for a reserve */
     im.g->file_size = EDIT_RESERVE_FROM + 1;
     step(&im, &(struct edit){'=', "text", 1200}, &o, &f);
     CU_ASSERT_TRUE(spaces(&im) >= (int64_t)EDIT_RESERVE_DEFAULT);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/plan: the place of the data and the length of the reserve, to the byte (R1 and R2 in
- * plan.h). */
+/* edit/plan: exact data offsets and reserve lengths (R1 and R2 in plan.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 enum { F32 = 0, BLOCK = 4096, SLACK = 4 };
 
-/* Size of the reserve's entry without its spaces. */
+/* size of the reserve's entry without spaces */
 #define ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
 
 struct model {
@@ -53,10 +52,10 @@ static struct model make(size_t n, uint32_t align, const char *spaces)
     return m;
 }
 
-/* A plan that sets the model's text to n bytes with certain options. */
+/* A plan that sets the model's text to n bytes, with given options. */
 struct made {
     struct edit_plan p;
-    uint64_t bare; /* size of the header without reserve or padding */
+    uint64_t bare; /* size of the header without reserve and padding */
     uint64_t spaces;
     bool has;
 };
@@ -83,8 +82,7 @@ static struct made edit(const struct gguf *g, size_t n, struct edit_options o)
     return r;
 }
 
-/* A new reserve is the shortest one that provides enough room and moves the data by whole
- * blocks. */
+/* A new reserve is the shortest that has enough room and moves the data by whole blocks. */
 static void test_new(void)
 {
     static const uint64_t asked[] = {1, 100, 4095, 4096, 5000, 70000};
@@ -98,14 +96,14 @@ static void test_new(void)
             CU_ASSERT_TRUE(at >= least && at - least < BLOCK);
             CU_ASSERT_EQUAL(r.p.next->head_len, at - SLACK);
             CU_ASSERT_TRUE(r.p.clonable && !r.p.inplace);
-            /* Only the remainder, which does not fill whole blocks, is copied. */
+            /* Only the last bytes, which do not fill a block, are copied. */
             CU_ASSERT_TRUE(r.p.copied < 2 * BLOCK);
             edit_plan_free(&r.p);
             model_free(&m);
         }
 }
 
-/* If the alignment is at least a block, the next multiple of the alignment is used. */
+/* If the alignment is at least a block, the data moves to the next multiple of the alignment. */
 static void test_large_alignment(void)
 {
     for (uint32_t align = BLOCK; align <= 4 * BLOCK; align *= 2) {
@@ -119,7 +117,7 @@ static void test_large_alignment(void)
     }
 }
 
-/* The text grows into the reserve byte by byte, as long as half of the requested size is left. */
+/* The text grows into the reserve byte by byte while half of the requested size remains. */
 static void test_keep(void)
 {
     struct model m = make(100, 0, NULL);
@@ -145,7 +143,7 @@ static void test_keep(void)
     model_free(&m);
 }
 
-/* Edits in place use the reserve up to its last byte, and then drop it. */
+/* Edits in place use up the reserve to its last byte, then drop it. */
 static void test_use_up(void)
 {
     struct model m = make(100, 0, NULL);
@@ -167,8 +165,8 @@ static void test_use_up(void)
     model_free(&m);
 }
 
-/* With reserve=auto, a small file gets no reserve, but keeps an existing one at about the same
- * size. */
+/* With reserve=auto, a small file does not get a reserve, but an existing one stays at about the
+ * same size. */
 static void test_auto(void)
 {
     char spaces[3001];
@@ -184,7 +182,7 @@ static void test_auto(void)
     r = edit(m.g, 100, o);
     CU_ASSERT_EQUAL(r.p.next->data_off, m.g->data_off);
     edit_plan_free(&r.p);
-    /* Less than half is left, so the new reserve is at least as large as the old one. */
+    /* Less than half is left, so the new reserve is at least as large as the old one was. */
     r = edit(m.g, 100 + 2900, o);
     CU_ASSERT_TRUE(r.p.next->data_off > m.g->data_off);
     CU_ASSERT_TRUE(r.spaces >= 3000 && r.spaces < 3000 + BLOCK);

@@ -66,7 +66,7 @@ static void test_refused_files(void)
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
 }
 
-/* Bytes that are not exactly one value of the type are refused, even if they could be read as
+/* Bytes other than exactly one value of the type are refused, even if they could be read as
  * something else. */
 static void test_refused_values(void)
 {
@@ -92,7 +92,7 @@ static void test_refused_values(void)
             struct build b;
             build_init(&b, 3, false);
             build_u32(&b, "key", 1);
-            if (more % 2) /* a value that is too short would swallow the bytes of this key */
+            if (more % 2) /* too short a value would swallow the bytes of this key */
                 build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
             if (more < 2)
                 put_regular(&b);
@@ -101,12 +101,12 @@ static void test_refused_values(void)
         }
 }
 
-/* If an alignment is so large that we would have to hold that much padding in memory, edits are
- * refused, except an edit that sets a smaller alignment. */
+/* If an alignment would require too much padding in memory, edits are refused, except an edit that
+ * sets a smaller alignment. */
 static void test_large_alignment(void)
 {
     static const struct {
-        uint32_t old, new; /* `new` 0: a different key is set */
+        uint32_t old, new; /* `new` 0: another key is set */
         int code;
     } cases[] = {
         {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EINVAL}};
@@ -135,7 +135,7 @@ static void test_large_alignment(void)
     }
 }
 
-/* The keys fit into a header, but not together with the reserve. */
+/* The keys fit in a header, but not along with the reserve. */
 static void test_large_header(void)
 {
     struct build b;
@@ -161,7 +161,7 @@ static void test_large_header(void)
     free(bytes);
 }
 
-/* Data moves by whole blocks of the file system, if it has blocks. */
+/* Data moves by whole blocks of the file system, if it has any. */
 static void test_block(void)
 {
     static const uint32_t rows[][2] = {{0, 4096},      {2048, 4096},   {4096, 4096},  {5000, 4096},

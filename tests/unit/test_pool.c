@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/pool: jobs run in turns; each unit runs once; errors, cancelling, progress. */
+/* base/pool: jobs take turns; each unit runs once; errors, cancelling, progress. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -15,14 +15,14 @@
 #include "base/pool.h"
 
 #define JOBS 50
-/* Milliseconds: longer than any test takes. */
+/* Milliseconds, more than any test takes. */
 #define NEVER 1000000
 
 struct work {
     struct pool_job job;
     pthread_t by[3];
-    unsigned turns, most; /* number of turns that the job needs */
-    sem_t *begun, *hang;  /* the first turn posts `begun`, then waits for `hang`; may be NULL */
+    unsigned turns, most; /* number of turns the job needs */
+    sem_t *begun, *hang;  /* posted and awaited by the first turn; may be NULL */
     sem_t *over;          /* posted by each turn; may be NULL */
     struct timespec delay;
 };
@@ -31,8 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned order[JOBS * 3], n_order;
 static struct work work[JOBS];
 
-/* A job that occupies one of the two turns that may run at a time, unless the pool has no
- * patience. */
+/* A job that takes one of the two turns that may run at once, unless the pool has no patience. */
 static struct plug {
     struct pool_job job;
     sem_t begun, end;
@@ -91,8 +90,8 @@ static void teardown(void)
     (void)sem_destroy(&plug.end);
 }
 
-/* One thread runs jobs in the order of the calls. A job's next turn comes after the turns of the
- * other jobs. */
+/* One thread runs jobs in the order of the calls. A job's next turn comes after those of the other
+ * jobs. */
 static void test_one_thread(void)
 {
     sem_t begun, hang, over;
@@ -107,7 +106,7 @@ static void test_one_thread(void)
         work[i].over = &over;
     }
     pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* all other jobs now wait */
+    (void)sem_wait(&begun); /* by now, all other jobs wait */
     for (unsigned i = 1; i < JOBS; i++)
         pool_call(&work[i].job);
     (void)sem_post(&hang);
@@ -123,7 +122,7 @@ static void test_one_thread(void)
     (void)sem_destroy(&hang);
 }
 
-/* No job is delayed by one or several turns of other jobs that hang. */
+/* No job is delayed by turns of other jobs that hang. */
 static void test_hangs(void)
 {
     sem_t begun, hang;
@@ -161,8 +160,8 @@ static struct timespec in_ms(long ms)
     return t;
 }
 
-/* Turns run in the order of their times, not of the calls, even if all are due before a turn ends.
- * A turn is never later than one that was requested earlier. */
+/* Turns run in the order of their times, not of the calls, even if all become due during a turn. If
+ * a job is called for two times, the earlier one counts. */
 static void test_times(void)
 {
     sem_t begun, hang;
@@ -175,14 +174,14 @@ static void test_times(void)
     pool_call(&gate.job);
     (void)sem_wait(&begun);
     for (unsigned i = 0; i < JOBS; i++) {
-        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* a different time for each job */
+        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* each job has a different time */
         if (i % 3 == 0)
             pool_call_at(&work[i].job, &far);
         pool_call_at(&work[i].job, &at);
         if (i % 3 == 1)
             pool_call_at(&work[i].job, &far);
         work[i].begun = &begun;
-        /* A waiting thread may read the clock between any two calls; this pause makes sure that it
+        /* A waiting thread may read the clock between any two calls. The pause makes sure that it
          * does. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -192,7 +191,7 @@ static void test_times(void)
     CU_ASSERT_EQUAL_FATAL(n_order, JOBS);
     for (unsigned i = 0; i < JOBS; i++)
         CU_ASSERT_EQUAL((7 * order[i]) % JOBS, i);
-    /* pool_leave() does not wait for turns that are due later. */
+    /* pool_leave() does not wait for turns due later. */
     for (unsigned i = 0; i < JOBS; i++)
         pool_call_at(&work[i].job, &far);
     pool_leave(&gate.job);
@@ -201,7 +200,7 @@ static void test_times(void)
     (void)sem_destroy(&hang);
 }
 
-/* A turn may request another turn at a later time. */
+/* A turn may request another, later turn. */
 static void test_again_later(void)
 {
     setup(NEVER);
@@ -212,7 +211,7 @@ static void test_again_later(void)
     work[0].begun = &begun;
     pool_call(&work[0].job);
     (void)sem_wait(&begun);
-    pool_call(&work[0].job); /* sooner than the turn that the running turn requests */
+    pool_call(&work[0].job); /* earlier than the turn requested by the running turn */
     teardown();
     CU_ASSERT_EQUAL(work[0].turns, 2);
     (void)sem_destroy(&begun);
@@ -235,7 +234,7 @@ static bool run_once(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A job without a waiter frees itself. */
+/* A job that nobody waits for frees itself. */
 static void test_loose(void)
 {
     sem_t begun, hang, done;
@@ -254,7 +253,7 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
-/* No job waits for a long turn of a different job. */
+/* No job waits for a long turn of another job. */
 static void test_beside(void)
 {
     sem_t begun, hang, done, other;
@@ -280,7 +279,7 @@ static void test_beside(void)
     (void)sem_destroy(&other);
 }
 
-/* A job waits neither for a turn that waits for other jobs, nor for a turn requested earlier. */
+/* A job waits neither for a turn that waits for other jobs nor for one requested earlier. */
 static void test_beside_one_that_is_left(void)
 {
     sem_t begun, hang, done;
@@ -294,7 +293,7 @@ static void test_beside_one_that_is_left(void)
     work[0].begun = &begun;
     work[0].hang = &hang;
     pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* with the plug, two turns are running */
+    (void)sem_wait(&begun); /* with the plug, that makes two running turns */
     pool_call_at(&work[1].job, &(struct timespec){0});
     CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, run_once), 0);
     (void)sem_wait(&begun);
@@ -316,7 +315,7 @@ static bool wait_for_first(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A turn that waits for another job does not block that job, nor do turns requested earlier. */
+/* A turn that waits for another job blocks neither that job nor turns requested earlier. */
 static void test_waits(void)
 {
     struct pool_job waits;
@@ -348,7 +347,7 @@ static bool read_gone(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A turn that reads a page beyond the end of a truncated file gets an error, and the process
+/* If a turn reads a page beyond the end of a truncated file, it gets an error, and the process
  * survives. */
 static void test_gone_page(void)
 {
@@ -376,8 +375,8 @@ enum { MOST = 5000 };
 struct units_job {
     atomic_uint times[MOST];
     atomic_uint done;
-    uint64_t every;    /* one unit in this many has work to do */
-    uint64_t fails;    /* this unit and later ones fail with -100 - unit; MOST: none */
+    uint64_t every;    /* only every so many units have work to do */
+    uint64_t fails;    /* first unit that fails, with -100 - unit; MOST: none fails */
     atomic_bool *stop; /* set by unit 100 */
     uint64_t progress;
 };
@@ -422,7 +421,7 @@ static void test_all(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), 0);
     for (size_t i = 0; i < MOST; i++)
         CU_ASSERT_EQUAL(j.times[i], 1);
-    CU_ASSERT_EQUAL(j.progress, MOST); /* even if another thread ran the last unit */
+    CU_ASSERT_EQUAL(j.progress, MOST); /* even if another thread ran the last one */
 }
 
 static void test_some(void)
@@ -433,7 +432,7 @@ static void test_some(void)
         CU_ASSERT_EQUAL(j.times[i], i % 7 == 0);
 }
 
-/* The first failing unit is reported, and all units before it are done. */
+/* The first unit that fails is reported; all units before it are done. */
 static void test_error(void)
 {
     struct units_job j = {.fails = 1234};

@@ -64,11 +64,11 @@ static void test_golden(void)
         CU_ASSERT_TRUE(golden_check(g, quant_find(g->id)));
         ids += i == 0 || g->id != g[-1].id;
     }
-    CU_ASSERT_EQUAL(ids, 35); /* all types that have values */
+    CU_ASSERT_EQUAL(ids, 35); /* all types with values */
     CU_ASSERT_EQUAL(n_golden, 4 * 35);
 }
 
-/* Files of quantised values and of random values are compared if they are available. */
+/* Files of quantised and of random values are compared where available. */
 static void test_golden_files(void)
 {
     size_t files = 0;
@@ -83,11 +83,11 @@ static void test_golden_files(void)
         printf("(skipped: no vectors in $GGUFS_SHARED or ../shared) ");
 }
 
-/* A tensor of random blocks, and its values, decoded in a single call. */
+/* A tensor of random blocks, and its values, decoded in one call. */
 struct tensor {
     const struct quant_type *type;
     uint8_t *raw;
-    uint8_t *values; /* little-endian float32, NaNs made equal */
+    uint8_t *values; /* little-endian float32, with equal NaNs */
     size_t blocks, size;
 };
 
@@ -110,7 +110,7 @@ static struct tensor tensor_new(const struct quant_type *type, size_t blocks)
     return t;
 }
 
-/* Compare the part of a stream of float32 that begins at byte `off`; all NaNs count as equal. */
+/* Compare part of a stream of float32, from byte `off` on; all NaNs count as equal. */
 static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -123,7 +123,7 @@ static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, 
     return true;
 }
 
-/* Read a range to byte `shift` of an aligned buffer, outside which no byte may be written. */
+/* Read a range to byte `shift` of an aligned buffer. No byte outside the range may be written. */
 static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t shift)
 {
     static _Alignas(8) uint8_t buf[16384];
@@ -156,7 +156,7 @@ static void test_read_edges(void)
     }
 }
 
-/* If the byte offset of an element exceeds 32 bits, only the address of its block changes. */
+/* If an element's byte offset exceeds 32 bits, only the address of its block changes. */
 static void test_extent(void)
 {
     const struct quant_type *q4k = quant_find(12), *i8 = quant_find(24);
@@ -173,7 +173,7 @@ static void test_extent(void)
     CU_ASSERT_TRUE(first == 1 && last == 3);
 }
 
-/* If the fields are reversed by hand, as in a big-endian file, the values are the same. */
+/* If fields are reversed by hand, as in a big-endian file, the values stay the same. */
 static void reverse(uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n / 2; i++) {
@@ -198,7 +198,7 @@ static void test_big_endian(void)
     CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), 26); /* 35 types, nine without a form */
     for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++) {
         const struct quant_type *type = quant_find(forms[k].id);
-        const size_t blocks = 3000u / type->block_len + 2u; /* more than the swap buffer holds */
+        const size_t blocks = 3000u / type->block_len + 2u; /* more than fits in the swap buffer */
         CLEANUP(tensor_free) struct tensor t = tensor_new(type, blocks);
         CLEANUP(buf_free) struct buf got = BUF_INIT;
         uint8_t *p = buf_extend(&got, t.size);
@@ -213,7 +213,7 @@ static void test_big_endian(void)
     }
 }
 
-/* Return the float32 of a binary16, computed through double as defined. */
+/* Return the float32 of a binary16, computed with a double by the definition. */
 static double f16_value(unsigned h)
 {
     int e = h >> 10 & 31;
@@ -230,7 +230,7 @@ static void test_f16_widening(void)
     size_t bad = 0;
     for (unsigned h = 0; h < 0x10000; h++) {
         uint32_t bits = f32_bits(f16_to_f32((uint16_t)h));
-        if ((h & 0x7fff) > 0x7c00) /* a NaN is made quiet and keeps its other bits */
+        if ((h & 0x7fff) > 0x7c00) /* a NaN becomes quiet but keeps its other bits */
             bad += bits != ((h & 0x8000) << 16 | 0x7fc00000 | (h & 0x3ff) << 13);
         else if ((h & 0x7fff) == 0x7c00)
             bad += bits != ((h & 0x8000) << 16 | 0x7f800000);
@@ -246,13 +246,13 @@ static uint16_t narrow16(uint32_t bits)
     uint16_t h[9];
     for (size_t i = 0; i < 9; i++)
         many[i] = f;
-    quant_f32_to_f16(many, 9, h); /* nine values: one vector and a remainder of one */
+    quant_f32_to_f16(many, 9, h); /* nine values: one vector and one more */
     CU_ASSERT_TRUE(h[0] == f32_to_f16(f) && h[8] == h[0]);
     return h[0];
 }
 
-/* Values around every binary16 value and every midpoint are rounded to the nearest binary16 value,
- * or to the even one in a tie. */
+/* Values around each binary16 value and each midpoint are rounded to the nearest binary16 value,
+ * ties to even. */
 static void test_f16_narrowing(void)
 {
     size_t bad = 0;
@@ -288,9 +288,9 @@ static void test_bf16_narrowing(void)
                  {0x3f800000, 0x3f80},
                  {0x3f808000, 0x3f80}, /* tie, already even */
                  {0x3f808001, 0x3f81},
-                 {0x3f818000, 0x3f82}, /* tie, odd rounds up */
+                 {0x3f818000, 0x3f82}, /* tie, odd, rounds up */
                  {0x3f817fff, 0x3f81},
-                 {0x00008000, 0x0000}, /* subnormals are rounded in the same way */
+                 {0x00008000, 0x0000}, /* subnormals round alike */
                  {0x00018000, 0x0002},
                  {0x7f7f7fff, 0x7f7f},
                  {0x7f7f8000, 0x7f80}, /* overflow */
@@ -311,8 +311,7 @@ static void test_bf16_narrowing(void)
     }
 }
 
-/* Returns true if the 16-bit value of element i in a stream of narrowed values is right, or
- * a NaN. */
+/* Return whether element i in a stream of narrowed values is right, or a NaN where it should be. */
 static bool narrowed_right(const struct tensor *t, size_t i, const uint8_t *got, bool brain)
 {
     uint32_t bits = get_u32(t->values + 4 * i, false);
@@ -337,7 +336,7 @@ static void test_read_narrow(void)
             bool ok = true;
             for (size_t from = 0; from < values && from < 40; from++) {
                 size_t shift = from % 2, n = 2 * (values - from);
-                /* Read one byte first, then all the others from an odd offset in the stream. */
+                /* Read one byte, then all others from an odd offset in the stream. */
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from, 1,
                                                            got + shift);
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from + 1,
@@ -350,7 +349,7 @@ static void test_read_narrow(void)
     }
 }
 
-/* F16 read as f16 and BF16 read as bf16 keep every 16-bit pattern, including signalling NaNs, in
+/* F16 read as f16 and BF16 read as bf16 keep all 16-bit patterns, including signalling NaNs, in
  * both byte orders. */
 static void test_read_same(void)
 {
@@ -385,7 +384,7 @@ static CU_TestInfo tests[] = {
     CU_TEST_INFO_NULL,
 };
 
-/* Run all tests with each kernel set that this machine supports. */
+/* Run all tests with each set of kernels that this machine supports. */
 int main(void)
 {
     int failed = 0;
