@@ -99,8 +99,8 @@ static inline bool pack_TQ1_0(const float *restrict x, uint8_t *restrict b)
         put_five_trits(b + k, x + k, 32, id);
     for (unsigned k = 0; k < 16; k += 8)
         put_five_trits(b + 32 + k, x + 160 + k, 16, id);
-    /* The four bytes hold the last 16 values, four digits each, of values 4 apart. The fifth
-     * digit is 0. */
+    /* The last four bytes hold 16 values as four digits each; the values of a byte are 4 apart. The
+     * fifth digit is 0. */
     const uint64_t early = round8(x + 240, id, 1), late = round8(x + 248, id, 1);
     put_trits(b + TQ1_QH, 4, (const uint64_t[5]){early, early >> 32, late, late >> 32, 0});
     return true;
@@ -171,7 +171,7 @@ static inline bool pack_Q1_0(const float *restrict x, uint8_t *restrict b)
     return put_mean(b, sum);
 }
 
-/* The values of a block are summed in order, one after another, but eight blocks side by side. */
+/* Each block's values are summed in order, eight blocks side by side. */
 ENCODES(Q1_0)
 {
     enum { SIDE = 8 };

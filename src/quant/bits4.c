@@ -118,7 +118,7 @@ static inline lanes iq4_nearest(lanes y)
     return value;
 }
 
-/* Compute the sums over the codes that 32 values get when they are multiplied by k. */
+/* Compute the sums for the codes of 32 values that are multiplied by k. */
 static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, lanes *qq)
 {
     lanes sum_xq = {0}, sum_qq = {0};
@@ -151,7 +151,7 @@ FIXED void fit_iq4(const float *values, const float *weight, float *scales)
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* Store the codes of 32 values in 16 bytes. A value times k is in the units of the table. */
+/* Store the codes of 32 values in 16 bytes. The factor k converts a value to the table's units. */
 static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float k)
 {
     uint8_t q[32] = {0};

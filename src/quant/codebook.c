@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The code books for the IQ types. An entry packs eight codes of two bits, or four of three bits,
- * with the first code in the lowest bits. In the latter case an octal number lists the codes from
- * right to left.
+ * with the first code in the lowest bits. An octal number lists three-bit codes from right to
+ * left.
  *
  *     A    IQ1_S, IQ1_M               -1, 0, 1
  *     B    IQ2_XXS, IQ2_XS, IQ2_S     8, 25, 43

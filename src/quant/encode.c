@@ -143,9 +143,9 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
 }
 
 /*
- * Of n blocks, encode those that have changed; adjacent ones are encoded in one run. `shown` has
- * the values that the view shows for the old blocks. If there is no encoder, the first value that
- * differs is at fault.
+ * Encode those of n blocks that have changed, adjacent ones in one run. `shown` holds the old
+ * blocks' values as the view shows them. Without an encoder, the first value that differs is at
+ * fault.
  */
 static int write_changed(const struct target *to, size_t first, const uint8_t *shown,
                          const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)

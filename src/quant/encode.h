@@ -53,7 +53,7 @@ bool quant_can_encode(const struct quant_type *t, bool big);
 int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
                  const struct quant_importances *imp, struct quant_fault *fault);
 
-/* The view of a tensor to which the values belong. */
+/* The format of a view's values. */
 enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The searches that encoders make for the scale (and minimum) of a group of values.
+ * Searches, made by encoders, for the scale (and minimum) of a group of values.
  *
  * The largest value divided by the largest code is not the best scale: a slightly smaller or larger
  * scale puts the other values closer to codes. So several ways to round the group are tried. For
@@ -75,7 +75,7 @@ static inline lanes magnitudes(lanes x)
     return (lanes)((masks)x & 0x7fffffff);
 }
 
-/* Limit v to the range from `least` to `most`. A NaN becomes `least`. */
+/* Clamp v to [least, most]. A NaN becomes `least`. */
 static inline lanes clamp(lanes v, float least, float most)
 {
     const lanes a = all_lanes(least), b = all_lanes(most);
@@ -112,7 +112,7 @@ static inline void put_lanes(float *to, lanes x)
     memcpy(to, &x, sizeof(x));
 }
 
-/* Store LANES groups of n codes, numbered from `least`. */
+/* Store LANES groups of n codes as their distances from `least`. */
 static inline void put_codes(uint8_t *restrict to, const lanes *restrict code, unsigned n,
                              float least)
 {
@@ -171,7 +171,7 @@ struct min_fits {
     float scale[FIT_GROUPS], min[FIT_GROUPS]; /* min = -low */
 };
 
-/* The weights of the values of LANES groups, and everything else that does not depend on codes. */
+/* Everything about LANES groups that does not depend on codes, such as the values' weights. */
 struct min_groups {
     lanes x[32], w[32], sum_w, sum_x;
 };
@@ -317,7 +317,7 @@ struct even_form {
     int tries;
 };
 
-/* Compute the sums over the codes that the values get when they are multiplied by k. */
+/* Compute the sums for the codes of values that are multiplied by k. */
 FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k, lanes *xl,
                      lanes *ll)
 {
@@ -369,7 +369,7 @@ struct passing {
     lanes x[16], w[16], code[16], xl, ll;
 };
 
-/* Make a step of fit_passes(): compute code i again from the best scale for the other codes, and
+/* Take one step of fit_passes(): compute code i again from the best scale for the other codes, and
  * keep the new code if the gain grows. Returns the lanes where it is kept. */
 static inline masks pass_code(struct passing *p, unsigned i)
 {
@@ -387,8 +387,8 @@ static inline masks pass_code(struct passing *p, unsigned i)
 }
 
 /*
- * Find scales and codes (-4 to 3) for two times LANES groups of 16 in Q3_K. The search begins with
- * the top value at -4 and makes up to five passes in which codes move. Each step depends on the
+ * Find scales and codes (-4 to 3) for 2 * LANES groups of 16 in Q3_K. The search begins with the
+ * top value at -4 and makes up to five passes in which codes move. Each step depends on the
  * previous one in its group, but not on other groups.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The IQ types of one, two and three bits, with 256 elements, and the search that their encoders
- * make for points of a book and for scales.
+ * The IQ types of one, two and three bits, in blocks of 256 elements, and their encoders' search
+ * for scales and for points of a book.
  *
- * A block has a scale d, and each of its groups a small integer l, from which s = d * (2l + 1). A
- * unit of 8 values (IQ3: 4) is a point of the book times s, with its own signs or, in IQ1, moved up
- * or down as a whole. For a given s, the cost of a point is the sum over its values of
+ * A block has a scale d, and each of its groups a small integer l; the group's scale is
+ * s = d * (2l + 1). A unit of 8 values (IQ3: 4) is a point of the book times s, with its own signs
+ * or, in IQ1, shifted as a whole. For a given s, the cost of a point is the sum over its values of
  *
  *     w * (x - p)^2 - w * x^2  =  p * (p * w - 2 * w * x)        p = s * value of the point
  *
@@ -34,7 +34,7 @@
 #include "quant/pack.h"
 #include "quant/wide.h"
 
-/* Signs are free, or the number of minus signs is even in each unit or in each two units. In
+/* Signs are free, or the number of minus signs is even in each unit or in each pair of units. In
  * IQ1, units are instead shifted by 1/8, each separately or a group as a whole. */
 enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_MOVED_GROUP };
 #define POINT_SHIFT 0.125f
@@ -43,7 +43,7 @@ struct point_form {
     unsigned points; /* number of points in the book */
     unsigned n;      /* values per unit: 8 or 4 */
     unsigned group;  /* units that share l */
-    /* The largest l, and how far below and above the nearest l other values of l are tried. */
+    /* The largest l. Values of l up to `span` away from the nearest one are tried. */
     unsigned last, span;
     enum point_signs signs;
     unsigned levels; /* number of levels: 3, or 8 for units of 4 values */
@@ -66,10 +66,10 @@ struct point_book {
 struct point_block {
     float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
     float s[UNITS_MOST];                      /* the scale to try for each unit */
-    float cost[2][UNITS_MOST];                /* of even and odd, or of up and down */
+    float cost[2][UNITS_MOST];                /* of the two ways: even and odd, or up and down */
     /* One of the values in the unit (EVEN_PAIR: in the two units) must get the wrong sign. */
     uint8_t odd[UNITS_MOST];
-    uint8_t way[UNITS_MOST];   /* the chosen way, an index of cost[] */
+    uint8_t way[UNITS_MOST];   /* the chosen way: an index into cost[] */
     uint8_t minus[UNITS_MOST]; /* bits of the values below zero */
     uint8_t l[UNITS_MOST];     /* l of each group */
     uint16_t point[UNITS_MOST];
@@ -213,7 +213,7 @@ FIXED void run_costs(struct point_form f, const struct point_book *book, const s
     ret[1] = is_even(f) ? least_of(even + c->high.odd[h], odd + c->high.even[h]) : ret[0];
 }
 
-/* Compute the costs of the best points for the scales b->s in both ways. */
+/* Compute the costs of the best points for the scales b->s, for both ways. */
 FIXED void try_scales(struct point_form f, const struct point_book *book, struct point_block *b)
 {
     struct unit_costs c;
@@ -304,7 +304,7 @@ FIXED float group_cost(struct point_form f, const struct point_block *b, unsigne
     return sum;
 }
 
-/* Choose the cheapest l near b->s for each group. b->s becomes the scale that results from l. */
+/* Choose the cheapest l near b->s for each group, and set b->s to the scale that l gives. */
 FIXED void choose_l(struct point_form f, const struct point_book *book, struct point_block *b,
                     float d)
 {
@@ -550,8 +550,8 @@ enum { IQ1S_QS = 2, IQ1S_QH = 34, IQ1M_QS = 0, IQ1M_QH = 32, IQ1M_SCALES = 48 };
 static_assert(IQ1S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(IQ1M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
-/* Return -1/8 if the flag (0 or 1) is set, otherwise 1/8. The flag becomes the sign bit, because
- * a branch could not be predicted. */
+/* Return -1/8 if the flag (0 or 1) is set, otherwise 1/8. The flag becomes the sign bit, because a
+ * branch would be unpredictable. */
 static inline float iq1_shift(unsigned flag)
 {
     return f32_from_bits(0x3e000000 | flag << 31);
@@ -622,7 +622,7 @@ FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
 {
     float scale[16];
     iq1_m_scales(scale, b + IQ1M_SCALES);
-    for (size_t h = 0; h < 16; h++) /* half groups of 16 elements, or two entries */
+    for (size_t h = 0; h < 16; h++) /* half groups: 16 elements, two entries */
         for (size_t l = 0; l < 2; l++) {
             const unsigned n = b[IQ1M_QH + h] >> 4 * l, index = b[IQ1M_QS + 2 * h + l] | (n & 7)
                                                                                              << 8;

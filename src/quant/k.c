@@ -21,13 +21,12 @@
  *     +-----+-----+-----+-----+           +--------+--------+         +---------+---------+
  *     byte 32n + l                        byte 32n + l                byte 64n + 32a + l
  *
- * Bit r in byte l of hmask and of Q5_K's qh belongs to element l of run r. Where every 16 elements
- * have a scale, h = 0..15 numbers these half runs: h is in run h/2 and begins at byte 16 * (h % 2).
+ * Bit r in byte l of hmask and of Q5_K's qh belongs to element l of run r. Where each half run has
+ * its own scale, half runs are numbered h = 0..15: h is in run h/2 and begins at byte 16 * (h % 2).
  *
  * Encoders. A search finds a scale (and minimum) for each run (fit.h). The largest in the block
- * determines d (dmin), in units of which the scales become small integers. Then the codes are
- * computed again for the stored scales. A run whose d * s is zero keeps the codes that the search
- * found.
+ * determines d (dmin); divided by it, the scales become small integers. Then the codes are computed
+ * again for the stored scales. A run whose d * s is zero keeps the codes that the search found.
  */
 #include "quant/fit.h"
 #include "quant/wide.h"

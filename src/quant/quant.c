@@ -163,7 +163,7 @@ void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size
 
 /* ---- streams ---- */
 
-/* What is needed to decode the blocks of a tensor. */
+/* What decoding a tensor's blocks needs. */
 struct blocks {
     const struct quant_type *type;
     bool big;

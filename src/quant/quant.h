@@ -92,8 +92,8 @@ void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, 
 
 /*
  * Compute which stored bytes a read of [off, off + n) touches in a stream of values of `width`
- * bytes (f32: 4; f16, bf16: 2). They are [*first, *last), counted from the tensor's first block,
- * and empty if n is 0. The caller has checked the range.
+ * bytes (f32: 4; f16, bf16: 2): [*first, *last), counted from the tensor's first block, and empty
+ * if n is 0. The caller has checked the range.
  */
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);

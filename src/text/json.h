@@ -41,7 +41,7 @@ enum { JSON_DEPTH = 8 };
  *     json_end(&j);
  *     json_end(&j);
  *
- * Elements of a list have no name: NULL.
+ * For elements of a list, the name is NULL.
  */
 struct json {
     struct buf *out;

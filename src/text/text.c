@@ -167,7 +167,7 @@ static bool read_count(struct text t, size_t *at, uint64_t *ret)
     size_t begin = ++*at;
     for (*ret = 0; *at < t.len && t.at[*at] >= '0' && t.at[*at] <= '9'; ++*at)
         *ret = *ret * 10 + (uint64_t)(t.at[*at] - '0');
-    return *at > begin && *at - begin <= 10 && *ret > 0; /* more than GGUF_MAX_COUNT is useless */
+    return *at > begin && *at - begin <= 10 && *ret > 0; /* GGUF_MAX_COUNT has 10 digits */
 }
 
 static bool read_item(struct text t, struct item *ret)
@@ -451,7 +451,7 @@ static void keep_payload(struct buf *out, const struct gguf_value *v)
     buf_add(out, p, (size_t)(gguf_value_end(v) - p));
 }
 
-/* True if the text begins with what `write` writes for v. *len: the length of that. */
+/* True if the text begins with the output of `write` for v. *len: the length of that output. */
 static bool writes(void (*write)(struct buf *, const struct gguf_value *),
                    const struct gguf_value *v, const uint8_t *text, size_t n, size_t *len)
 {
@@ -739,7 +739,7 @@ enum {
     LOOKED = 4096, /* maximum number of bytes examined, because every write repeats the check */
 };
 
-/* Check a prefix of an integer that no space has ended. More digits can only make it larger. */
+/* Check a prefix of an integer without a space at its end. More digits can only make it larger. */
 static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 {
     uint64_t bits;
@@ -792,8 +792,8 @@ static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
     }
 }
 
-/* Check what has been written of the first line. A text that begins with "[" is not checked
- * further. */
+/* Check the part of the first line that has been written. A text that begins with "[" is not
+ * checked further. */
 static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
 {
     for (n = n < LOOKED ? n : LOOKED; n && is_space(*p); n--)

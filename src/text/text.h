@@ -44,8 +44,8 @@ struct type_name {
     struct text inner; /* the list of inner types, if the name gives them; a range of the name */
 };
 
-/* Append the name of a type. If it would be longer than TYPE_NAME_MOST, inner types are left out:
- * array[array]. The buf must not be in measure mode. */
+/* Append the name of a value's type. If it would be longer than TYPE_NAME_MOST, inner types are
+ * left out: array[array]. The buf must not be in measure mode. */
 void type_name_put(const struct gguf_value *v, struct buf *out);
 /* Parse a name. Returns false if there is no such type. ret->inner points into the name. */
 bool type_name_get(const char *name, size_t n, struct type_name *ret);

@@ -34,7 +34,7 @@ static const struct workload workloads[] = {
     {"stream", (size_t)64 << 20, 1},
 };
 
-/* Buffers as large as the larger case: blocks to decode, floats to copy, and their destination. */
+/* Buffers for the larger case: blocks to decode, floats to copy, and their destination. */
 struct buffers {
     uint8_t *raw;
     float *from, *to;

@@ -5,7 +5,7 @@
  *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] [-w] [-t N] FILE...
  *
  * A FILE may be several paths joined by commas: they are read at the same time, each by its own
- * process. A round reads each FILE once, in an order that moves on by one from round to round, so
+ * process. A round reads each FILE once, in an order that rotates by one from round to round, so
  * that a slow moment of the machine and the place in the order affect all files alike. Prints a
  * line for each turn: round, number of the FILE (from 0), seconds.
  *
@@ -14,7 +14,7 @@
  *        multiples of 4 KiB
  *   -c   cold: before each turn the kernel drops the file's pages. On a mount this empties the
  *        mount's own cache, but not that of the model file, which is a different file
- *   -w   warm: a turn that is not timed comes first for each file; without -c it always does
+ *   -w   warm: an untimed turn comes first for each file, as it always does without -c
  *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it.
  *        In a virtual machine whose host takes back free memory, the first use of a page costs
  *        several times as much as later ones. With -t, the kernel takes the pages of its cache

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Return the processor seconds of this process, which other load affects less. */
+/* Return the processor time of this process in seconds; other load affects it less than real
+ * time. */
 static inline double now(void)
 {
     struct timespec t;

@@ -94,7 +94,7 @@ static void check_write(struct tensor *t)
     if (!t->type->encode ||
         quant_write(t->type, t->big, t->view, NULL, t->stream, t->n, one, importances(t), &f))
         return;
-    t->type->decode(one, t->n, values); /* with scales that are swapped in a big-endian tensor */
+    t->type->decode(one, t->n, values); /* meaningless values if the tensor is big-endian */
     for (size_t i = 0; i < t->n * t->type->block_len && !t->big; i++)
         FUZZ_CHECK(isfinite(values[i]) || holds_any(t->type));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Takes any bytes as a state of a model's history: as a whole file, and as the facts in a file with
- * a valid sum. An accepted state can be restored.
+ * a valid checksum. An accepted state can be restored.
  */
 #include "fuzz.h"
 
@@ -76,7 +76,7 @@ static void take(const struct buf *file, struct gguf *base)
     history_state_free(&s);
 }
 
-/* Put the bytes into a file with a valid sum, as its facts. */
+/* Put the bytes, as facts, into a file with a valid checksum. */
 static void dress(const uint8_t *data, size_t size, struct gguf *base)
 {
     struct buf file = BUF_INIT;

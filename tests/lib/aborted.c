@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Preloaded into the program: after the file system has been unmounted, reads of kernel requests
- * fail with ECONNABORTED instead of ENODEV. The kernel does this to a reader that is taking a
- * request at that very moment, which a test cannot arrange.
+ * fail with ECONNABORTED instead of ENODEV. The kernel does this to a reader caught in the middle
+ * of taking a request, which a test cannot arrange.
  */
 #include <errno.h>
 #include <fcntl.h>

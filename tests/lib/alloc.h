@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Make call n, counted from 1, fail, and with `rest` all later calls. If n is 0, no call
+/* Make call n (from 1) fail and, if `rest` is set, all later calls too. If n is 0, no call
  * fails. */
 void alloc_arm(unsigned n, bool rest);
 /* Let allocations succeed again. Returns true if one has failed since alloc_arm(). */
@@ -21,9 +21,9 @@ bool alloc_disarm(void);
 /* Fill uninitialised and freed memory with meaningless bytes from now on. */
 void alloc_spoil(void);
 
-/* Start counting. Since then: the most bytes that were allocated at once; the bytes allocated minus
- * those freed, which is negative if older memory was freed; the number of calls that asked for
- * memory. */
+/* Start counting. The functions below then return the most bytes allocated at once, the bytes
+ * allocated minus those freed (negative if older memory was freed), and the number of
+ * allocations. */
 void alloc_count(void);
 size_t alloc_peak(void);
 long long alloc_live(void);

@@ -156,7 +156,7 @@ static void info(struct build *b, const char *name, uint32_t type_id, const uint
     buf_uint(&b->infos, off, 8, b->fmt.big);
 }
 
-/* Fill the data of tensor i with nonzero bytes that differ for each tensor and place. */
+/* Fill tensor i's data with nonzero bytes that depend on the tensor and the position. */
 static void make_data(uint8_t *at, size_t n, uint64_t i)
 {
     for (size_t k = 0; k < n; k++)

@@ -11,7 +11,7 @@
  *     build_tensor(&b, "t", 0, (uint64_t[]){4}, 1, NULL, 16);
  *     uint8_t *image = build_finish(&b, &size);    free() it; b is empty again
  *
- * Keys and tensors come out in the order of the calls, which may be mixed. The layout is regular
+ * Keys and tensors keep the order of the calls, which may alternate. The layout is regular
  * unless build_tensor_at() is used. If memory is short, the test program aborts.
  */
 #ifndef TESTS_LIB_BUILD_GGUF_H

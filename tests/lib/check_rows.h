@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model that keeps every rule of --check, and rows that each change one property of it. */
+/* A model that satisfies every rule of --check, and rows that each change one property of it. */
 #ifndef TESTS_LIB_CHECK_ROWS_H
 #define TESTS_LIB_CHECK_ROWS_H
 
@@ -11,15 +11,15 @@
 struct check_row {
     const char *rule; /* the only rule with a finding; NULL: no finding */
     enum check_severity severity;
-    const char *without; /* a key that is omitted */
-    const char *lacks;   /* a tensor that is omitted */
+    const char *without; /* key to omit */
+    const char *lacks;   /* tensor to omit */
     void (*add)(struct build *b);
-    const char *file; /* its name, if not the valid model's */
+    const char *file; /* file name, if not the valid model's */
     uint8_t version;  /* version, if not 3 */
     bool big;
     bool bare;   /* no tensors */
-    uint8_t cut; /* bytes missing at the end of the file */
-    /* Ids of rules that apply to a part of the model and are kept, each between blanks. */
+    uint8_t cut; /* bytes cut off the end of the file */
+    /* Ids of rules that apply to part of the model and are satisfied, each between blanks. */
     const char *keeps;
 };
 

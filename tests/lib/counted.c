@@ -4,9 +4,9 @@
  *
  *     counted FILE MOUNTPOINT LOG         in the foreground
  *
- * MOUNTPOINT/model.gguf shows FILE, read-only. Each read request appends a line "OFFSET SIZE" to
- * LOG, including the kernel's own for mapped pages and read-ahead. Between opens the kernel caches
- * only pages.
+ * MOUNTPOINT/model.gguf shows FILE, read-only. Each read request, including the kernel's own
+ * for mapped pages and read-ahead, appends a line "OFFSET SIZE" to LOG. Between opens the kernel
+ * caches only pages.
  */
 #define FUSE_USE_VERSION 312
 #include <fuse.h>

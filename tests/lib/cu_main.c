@@ -14,8 +14,8 @@
 #include "soak.h"
 
 /*
- * The thread sanitizer calls this for its options. It would sleep for a second at the end of each
- * child of the fault tests that started threads, and there are thousands of them.
+ * The thread sanitizer takes its options from this function. By default, it sleeps for a second at
+ * the end of each child of a fault test that started threads, and there are thousands of them.
  */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
@@ -23,7 +23,7 @@ const char *__tsan_default_options(void)
     return "die_after_fork=0:atexit_sleep_ms=0";
 }
 
-/* Return the number of open files in this process. Counting opens one more. */
+/* Return the number of open files in this process. Counting itself opens one more. */
 static int open_files(void)
 {
     int n = 0;

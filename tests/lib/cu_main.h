@@ -10,8 +10,8 @@
  * error. A test fails if it changes the number of open files. Environment variables:
  *
  *     GGUFS_ONLY=TEXT    run only tests whose names contain it
- *     GGUFS_APART=1      run each test in its own process: an emulator may keep memory of ended
- *                        threads
+ *     GGUFS_APART=1      run each test in its own process, because an emulator may keep the memory
+ *                        of ended threads
  */
 #ifndef TESTS_LIB_CU_MAIN_H
 #define TESTS_LIB_CU_MAIN_H
@@ -22,9 +22,9 @@
 /* Run the table. Returns 0 if all tests passed, else 1. */
 int cu_run(const char *suite, CU_TestInfo *tests);
 
-/* Call fork() for a child that continues the test. If the process has one thread, the child may
- * call any function; if it has more, only those allowed in a signal handler. The call waits for
- * threads to exit, so the caller must have asked all of them to end. */
+/* Call fork() and continue the test in the child. If the process has one thread, the child may call
+ * any function; if it has more, only those allowed in a signal handler. The call waits for threads
+ * to exit, so the caller must have asked all of them to end. */
 pid_t cu_fork(void);
 
 #define CU_MAIN(suite, tests)        \

@@ -37,7 +37,7 @@ static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *
     return 0;
 }
 
-/* Cache no page of the file, so that writes arrive here immediately. */
+/* Cache no pages of the file, so that writes arrive here immediately. */
 static int on_open(const char *path, struct fuse_file_info *fi)
 {
     (void)path;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes edits to a tree that fail: see edit_case.h. */
+/* Makes edits to a tree with faults: see edit_case.h. */
 #include "edit_case.h"
 
 #include <errno.h>
@@ -141,8 +141,8 @@ static void stop(const struct place *p, struct tree *t)
     CU_ASSERT_EQUAL(files_in(p), 1);
 }
 
-/* Make the edit without faults, to learn the file after it. Returns false if the strategy does not
- * apply to this kind. */
+/* Make the edit without faults, to learn what the file becomes. Returns false if the strategy does
+ * not apply to this kind. */
 static bool try_case(struct edit_case *c)
 {
     struct place p;
@@ -178,7 +178,7 @@ static void each_case(void (*test)(const struct edit_case *c))
 
 /* ---- failing calls ---- */
 
-/* Check the state after a call in the edit failed, and the edit returned r. */
+/* Check the state after a call failed during the edit and the edit returned r. */
 static void check_failed(const struct place *p, struct tree *t, struct faultsys *fs,
                          const struct edit_case *c, const char *when, int r)
 {

@@ -62,7 +62,8 @@ static void forget_write(struct fault_write *w)
     free(w);
 }
 
-/* After a synced write: note which sectors it rewrote of the writes that a failed fsync dropped. */
+/* After a synced write: for the writes that a failed fsync dropped, note which sectors it
+ * rewrote. */
 static void write_anew(struct faultsys *fs, const struct fault_write *now)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)

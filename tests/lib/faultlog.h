@@ -15,19 +15,20 @@ struct fault_write {
     uint8_t was[];
 };
 
-/* How to undo a change to the directory: rename or, if `to` is empty, remove `from`. */
+/* How to undo a change to the directory: rename `from` to `to` or, if `to` is empty, remove
+ * `from`. */
 struct fault_entry {
     struct fault_entry *next; /* the previous change */
     bool lost;
     int dir;
     unsigned flags;
     char from[256], to[256];
-    /* A second name of the object that the change removed. The object gets `from` back if the
-     * change is lost, and is deleted at the next sync otherwise. */
+    /* A second name of the object that the change removed. If the change is lost, the object gets
+     * its name `from` back; otherwise it is deleted at the next sync. */
     char kept[64];
 };
 
-/* Note that n bytes at `off` will be written or, if n is 0, the file truncated. */
+/* Note that n bytes at `off` will be written or, if n is 0, that the file will be truncated. */
 void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n);
 struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to);
 /* Note that a file or a directory was synced. */

@@ -13,8 +13,8 @@
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
  * FAULT_EXIT): each sector written since the last fsync of its file is randomly kept or lost, as is
  * each change to the directory since its last fsync, in any order, except that after a lost change
- * all later changes of the same name are lost too. A rename, also an exchange, changes both names
- * in one step. `seed` determines what is lost.
+ * all later changes of the same name are lost too. A rename (or exchange) changes both names in
+ * one step. `seed` determines what is lost.
  *
  * fsync itself is only noted: waiting for the disk would test nothing, and there are many calls.
  */
@@ -33,7 +33,7 @@ enum fault_mode {
     FAULT_NONE,
     FAULT_FAIL,   /* call n returns the error and does nothing */
     FAULT_BROKEN, /* call n and all later calls return the error */
-    FAULT_SHORT,  /* no call fails, but `brief` is on */
+    FAULT_SHORT,  /* no call fails, but `brief` is set */
     FAULT_KILL,   /* the process ends before call n */
     FAULT_POWER,  /* see above */
 };
@@ -46,7 +46,7 @@ struct faultsys {
     enum fault_mode mode;
     unsigned n; /* number of the call that fails, from 1 */
     int error;
-    /* Several threads may call at the same time. */
+    /* Atomic, because several threads may make calls. */
     atomic_uint calls;          /* calls so far (close is not counted) */
     atomic_bool hit;            /* call n was made */
     _Atomic(const char *) what; /* name of that call */
@@ -57,14 +57,14 @@ struct faultsys {
     bool full;        /* the file system has no free block */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */
-    /* What a store that is not a disk may lack: the error that the call always returns, or 0. */
+    /* Calls that a store other than a disk may lack: the error that each always returns, or 0. */
     int no_tmpfile; /* creating a file without a name */
     int no_link;    /* giving such a file a name */
     int no_create;  /* creating a file with a name */
     int no_list;    /* listing extended attributes */
     int no_read;    /* reading through a handle that may write */
     int no_rename;
-    int no_replace;     /* renaming over a file, which then disappears, as with SMB */
+    int no_replace;     /* renaming over a file, which then disappears, as on SMB */
     bool sticky;        /* a created file keeps its name while it is open */
     int fresh;          /* the last descriptor created, or -1 */
     int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */

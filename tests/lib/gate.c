@@ -7,8 +7,8 @@
  * umount2(); GATE_ANNOUNCE for the write() of a zero by which a daemon reports that it is ready;
  * GATE_REPLY for writev(), which sends all replies of a file server; GATE_READ for pread64().
  *
- * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that time, from a
- * base that no machine ever reaches, so no timed wait ends by itself.
+ * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that time, counted
+ * from a base that no machine ever reaches, so no timed wait ends by itself.
  */
 #include <fcntl.h>
 #include <stdlib.h>

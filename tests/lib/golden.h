@@ -32,7 +32,7 @@ size_t golden_canon(float *f, size_t n);
 /* FNV-1a, 64 bits. */
 uint64_t golden_hash(const void *bytes, size_t n);
 
-/* True if a row of the table (of any kernel set) decodes to this hash. */
+/* True if t, a row of any kernel set's table, decodes to this hash. */
 bool golden_check(const struct golden *g, const struct quant_type *t);
 
 /*

@@ -59,8 +59,8 @@ double golden_weighed_error(const struct golden_weighed *g, const struct quant_t
 const struct quant_importances *golden_needed(const struct quant_type *t);
 
 /*
- * True if a row of the table (of any kernel set) encodes the values to this hash or, if the row has
- * an error, with an error at most 1 % larger.
+ * True if t, a row of any kernel set's table, encodes the values to this hash or, if g has an
+ * error, with an error at most 1 % larger.
  */
 bool golden_encode_check(const struct golden_encode *g, const struct quant_type *t);
 

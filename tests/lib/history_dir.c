@@ -80,7 +80,7 @@ struct gguf *keys_of(const char *text)
     return g;
 }
 
-/* Return the next user key, from i on. */
+/* Return the first user key at or after i. */
 static uint32_t next_key(const struct gguf *g, uint32_t i)
 {
     while (i < g->n_kv && edit_key_is_own(g, i))

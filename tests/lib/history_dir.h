@@ -21,7 +21,7 @@ struct home {
 
 void home_setup(struct home *x);
 void home_teardown(struct home *x);
-/* Open another history there, possibly of another model. */
+/* Open another history in this directory, possibly of another model. */
 int open_history(const struct home *x, struct history *h, const char *model, unsigned keep);
 /* Return the number of files in the directory of states. */
 unsigned home_files(const struct home *x);

@@ -58,7 +58,7 @@ enum {
     EDIT_RENAMED = 2, /* rename a to first */
     EDIT_ADDED = 4,   /* add `more`, of 70001 bytes, at the end */
     EDIT_REMOVED = 8, /* remove b */
-    EDIT_MADE = 16,   /* give a 3 times 5 bytes */
+    EDIT_MADE = 16,   /* give a the shape 3 x 5, in bytes */
     /* Change all but the edges of b, now 200001 bytes long, from a file that can be cloned. */
     EDIT_LENT = 32,
     /* Add two tensors of 5 bytes at the end; the model then has an alignment of several units. */

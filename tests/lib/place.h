@@ -17,7 +17,7 @@ struct place {
     int dir;
 };
 
-/* Make the place, in memory if possible. */
+/* Make the directory and the file, in memory if possible. */
 void make_place(struct place *p, const struct content *i);
 void drop_place(struct place *p);
 

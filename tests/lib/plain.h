@@ -56,15 +56,14 @@ bool plain_is_key(int name);
 /* Create the file of a stored key, or the file of a new name. */
 struct file *plain_show(struct plain *x, int name);
 struct file *plain_create(struct plain *x, int name);
-/* Take the name from its file, or pass it to another file. */
+/* Take a name from its file; rename a file. */
 void plain_orphan(struct plain *x, int name);
 void plain_move(struct plain *x, int from, int to);
-/* Remove the key. */
 void plain_drop(struct plain *x, int key);
 /* Store a text as the value of a key, with the type that `typed` was opened with, if any. */
 void plain_store(struct plain *x, int key, const char *text, const struct file *typed);
 
-/* Return the result of reading the name, perhaps in dst. */
+/* Return the text that a read of this name gives; it may be in dst. */
 const char *plain_text(const struct plain *x, int name, char dst[8]);
 
 /* Open for writing; write a digit; close for one of several owners; end a handle. */
@@ -75,7 +74,7 @@ void plain_leave(struct plain *x, struct file *f);
 
 /* True if the file is the only backup of a removed key. */
 bool plain_is_parked(const struct plain *x, const struct file *f);
-/* True if a close of this handle would judge another program's writes. */
+/* True if closing this handle would judge another program's writes. */
 bool plain_is_of_others(const struct plain *x, int h);
 
 #endif

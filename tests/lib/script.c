@@ -325,7 +325,7 @@ static void run_script(const struct script *s)
 
 static const struct script *scripts;
 
-/* Run the script whose name is that of the current test. Some may be left out. */
+/* Run the script with the current test's name. cu_run() may leave out tests. */
 static void test_script(void)
 {
     const struct script *s = scripts;

@@ -33,7 +33,7 @@
  *     fsync H; fsync         the file; the directory
  *     put NAME TEXT          printf TEXT > NAME, as a shell does it; add NAME TEXT: >>
  *     truncate NAME N; rm NAME; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
- *     mknod NAME             what tar calls before it opens a file; the handle ends at the next
+ *     mknod NAME             tar calls this before it opens a file; the handle ends at the next
  *                            mknod, fsync of the directory, or finish
  *     type NAME TYPE         set user.gguf.type
  *     forgive NAME           remove user.gguf.error; forgive NAME ATTRIBUTE
@@ -58,10 +58,10 @@
  *                            interrupt first: for the oldest
  *     hold; held; go         copies of the model stop at their beginning; wait until one has;
  *                            let them continue. go ERRNO: make those that stopped fail
- *     full; full no          the disk reports that it has no room; that it has some
+ *     full; full no          the disk reports that it is full; that it has room again
  *     fail ERRNO; fail       copies of the model fail; no longer
- *     later N                N seconds pass; behind N: the clock is set back by N seconds, so
- *                            that `later` needs no waiting
+ *     later N                N seconds pass; behind N: the clock runs N seconds late, so timed
+ *                            waits wake at once and end as soon as `later` has moved it
  *     converts N             this many seconds pass while a tensor is converted
  *     hasty; still           each reading advances the clock by 1; it moves only for `later`
  *     alter; restore         another program touches the model; its time is restored
@@ -70,10 +70,10 @@
  *     many NAME TIMES BYTES  put TIMES different texts of BYTES bytes
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
  *     heap KIB               at most this much more memory is in use than at the beginning
- *     helpers N                       bytes that helpers hold, also those of keys that are not
- *                                     written yet
- *     edits changed; edits same       the model is edited; others changed its file, or not
- *     hurry                  pending edits are written now, and no edit follows
+ *     helpers N                       bytes that helpers hold, including those of keys that are
+ *                                     not written yet
+ *     edits changed; edits same       the model is edited; another program changed it, or not
+ *     hurry                  pending edits are written now, and no more are made
  *     finish; reopen         end the mount (as at the end of each script); mount again
  *
  * For tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
@@ -102,10 +102,10 @@
 struct script {
     const char *name; /* the promise that it tests */
     /*
-     * Words, or NULL. auto, close, sync: run only in these commit modes (by default in each);
-     * split: the model has two shards, and with tensors the second has `other`, 9001 dashes;
-     * history: states are kept; tensors: tensors can be edited; inplace: edits are in place; large,
-     * with tensors: the model is over 64 MiB.
+     * Words, or NULL. auto, close, sync: run only in these commit modes (default: all); split: the
+     * model has two shards, and with tensors the second has `other`, 9001 dashes; history: states
+     * are kept; tensors: tensors can be edited; inplace: edits are in place; large, with tensors:
+     * the model is over 64 MiB.
      */
     const char *how;
     const char *ops;

@@ -49,7 +49,7 @@ static int op_later(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Timed waits, except for conversions, must have had time to end. */
+/* Give timed waits, except those for conversions, time to end. */
 static int op_converts(struct run *r, char **arg, struct waiter *w)
 {
     struct live *l = atomic_load(&r->t->live);
@@ -67,7 +67,7 @@ static int op_converts(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Wake timed waits immediately, and let them end when `later` advances the time. */
+/* Timed waits then wake at once, and end when `later` advances the time. */
 static int op_behind(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
@@ -224,7 +224,7 @@ static int op_fail(struct run *r, char **arg, struct waiter *w)
 
 /* ---- faults ---- */
 
-/* Change the model's time, and restore it. */
+/* Shift the model's time. */
 static int touch(const struct run *r, int seconds)
 {
     struct stat st;
@@ -265,7 +265,7 @@ static int op_reopen(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Note which file is edited, and whether another program has changed it. */
+/* Check that the model is the edited file, and whether another program has changed it. */
 static int op_edits(struct run *r, char **arg, struct waiter *w)
 {
     struct stat st;

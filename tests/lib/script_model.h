@@ -39,7 +39,7 @@ bool script_model_whole(const struct script_model *m);
 /* True if there is no other file. */
 bool script_model_alone(const struct script_model *m);
 
-/* Stop copies when they begin, until they are released to continue, or to fail with an error. */
+/* Stop each copy at its beginning until it is released, to continue or to fail with an error. */
 void script_copies_hold(void);
 /* Make the disk report that it has no space. */
 void script_disk_full(bool full);

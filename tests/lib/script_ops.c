@@ -30,7 +30,6 @@ uint64_t script_number(struct run *r, const char *text)
 
 /* ---- handles ---- */
 
-/* Return a handle, which must be open. Otherwise the script ends. */
 struct handle *script_handle(struct run *r, const char *name)
 {
     static struct handle none;
@@ -62,7 +61,7 @@ int script_flags(struct run *r, char **word)
     return flags;
 }
 
-/* Open a name like the kernel: look it up, then open or create it. */
+/* Open a name as the kernel does: look it up, then open or create it. */
 int script_open(struct run *r, const char *name, int flags, struct handle *h)
 {
     struct tree_entry e;
@@ -129,7 +128,7 @@ static int op_release(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* The kernel releases whatever the result of the flush. */
+/* The kernel releases the file whatever the flush returns. */
 static int close_handle(struct run *r, struct handle *h, struct waiter *w)
 {
     int got = script_wait_here(w, tree_flush(h->f, &w->wait));
@@ -160,8 +159,8 @@ static int op_allocate(struct run *r, char **arg, struct waiter *w)
 
 /* ---- names ---- */
 
-/* Write like a shell: open the file, make it the output (which closes the first descriptor), write,
- * close. */
+/* Write as a shell does: open the file, make it the output (which closes the first descriptor),
+ * write, close. */
 int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w)
 {
     struct handle h;

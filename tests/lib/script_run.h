@@ -40,7 +40,7 @@ struct run {
     size_t heap;              /* memory in use at the beginning */
     char op[512];             /* the operation, for messages */
     bool failed;
-    bool lenient; /* any error is allowed: memory is short */
+    bool lenient; /* any error is allowed, because memory is short */
 };
 
 /* Runs an operation with its arguments, using `w` if it may have to wait. Returns 0, -errno or
@@ -68,26 +68,26 @@ static inline void script_one(struct run *r, const char *op)
     script_do(r, op, strlen(op));
 }
 
-/* Run an operation given as a format, and note it in the log. After a failure it is not run. */
+/* Run an operation given as a format, and note it in the log, unless the script has failed. */
 void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 void script_start(struct run *r);
 int script_finish(struct run *r);
 
-/* Return the final result of an operation that returned `result`. _here: `w` can be used again. */
+/* Wait for the operation, if need be, and return its final result. _here: `w` can be used again. */
 int script_wait(struct waiter *w, int result);
 int script_wait_here(struct waiter *w, int result);
 
-/* Return the flags of the words of `open`. */
+/* Return the flags that the words after `open` name. */
 int script_flags(struct run *r, char **word);
 /* Return the node of metadata/. */
 uint64_t script_folder(void);
 uint64_t script_number(struct run *r, const char *text);
 /* Return an open handle. If it is not open, the script fails, and ->f is NULL. */
 struct handle *script_handle(struct run *r, const char *name);
-/* Open a name like the kernel: look it up, then open or create it. Returns 0 or -errno. The second
- * function ends the handle. */
+/* Open a name as the kernel does: look it up, then open or create it. Returns 0 or -errno.
+ * script_release() ends the handle. */
 int script_open(struct run *r, const char *name, int flags, struct handle *h);
 void script_release(struct run *r, struct handle *h);
 /* Run printf TEXT > NAME; flags: O_TRUNC or O_APPEND. */

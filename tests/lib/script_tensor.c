@@ -30,7 +30,7 @@ static int parent_of(struct run *r, const char *path, uint64_t *dir, const char 
     return got;
 }
 
-/* Find a path; like the kernel, walk a stale one once more. */
+/* Find a path; if a node on it is stale, walk it once more, as the kernel does. */
 static int find(struct run *r, const char *path, struct tree_entry *e)
 {
     uint64_t dir;
@@ -46,7 +46,7 @@ static int find(struct run *r, const char *path, struct tree_entry *e)
     return got;
 }
 
-/* Look a stale node up once more, like the kernel. */
+/* Open a path; if its node is stale, look it up once more, as the kernel does. */
 static int open_tensor(struct run *r, const char *path, int flags, struct handle *h)
 {
     struct tree_entry e;
@@ -100,7 +100,7 @@ static int op_tmoved(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Open by node, as through /proc/self/fd, where the kernel does not look a name up. */
+/* Open by node, as through /proc/self/fd, where the kernel looks up no name. */
 static int op_tnode(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = &r->handle[(arg[0][0] - 'A') % HANDLES];

@@ -37,10 +37,10 @@ void tensor_dir_free(struct tensor_dir *x);
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
 /* Encode n small whole numbers as this type. The caller frees the result. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
-/* Make a little-endian model whose tensor has these values. */
+/* Make a little-endian model whose tensor has such numbers as its values. */
 void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims);
 
-/* Return the tensor after an edit, over its previous content. */
+/* Return the tensor as it is after an edit to `now`. */
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,
                                      const struct tensor_edit *edit);
 /* Return all bytes of a tensor as stored, or of a view. The caller frees them. */

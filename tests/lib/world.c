@@ -206,7 +206,7 @@ static void op_reshape(struct edit_change *c, struct world *w)
     t->shape = s;
 }
 
-/* Write one to three ranges of its bytes. */
+/* Write one to three ranges of a tensor's bytes. */
 static void op_write(struct edit_change *c, struct world *w)
 {
     struct world_tensor *t = pick(w);
@@ -278,7 +278,7 @@ static void learn_sizes(struct world *w, const struct gguf *g, const uint8_t *fi
     }
 }
 
-/* Make a model in a directory, in the form of model_dir.h. */
+/* Make a directory with a random model, as in model_dir.h. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w)
 {
     setup(x);

@@ -51,10 +51,10 @@ bool world_shown(const uint8_t *file, size_t n, const struct world *w);
 /* Make a directory with a random model. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w);
 
-/* Add random bytes of t's shape to the change, or set them. */
+/* Let the change add t with random bytes or, if `set`, set t to them. */
 int world_put(struct edit_change *c, struct world_tensor *t, bool set);
 void world_add(struct edit_change *c, struct world *w);
-/* Apply a random operation to both. */
+/* Apply a random operation to the change and to w. */
 void world_edit(struct edit_change *c, struct world *w);
 
 #endif
