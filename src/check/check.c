@@ -21,7 +21,7 @@
 
 const char *const check_severity_name[] = {"note", "warning", "error"};
 
-/* In the order of application. */
+/* In the order in which they are applied. */
 static const struct rule *const lists[] = {layout_rules, keys_rules, needs_rules, name_rules};
 
 const char *check_any_rule_id(size_t i)
@@ -73,7 +73,7 @@ const char *at_bytes(struct checker *c, uint64_t first, uint64_t last)
     return c->where;
 }
 
-/* Report the number of findings that were left out since the last call. */
+/* Report the number of findings omitted since the last call. */
 static void report_rest(struct checker *c)
 {
     char what[64];
@@ -146,7 +146,7 @@ _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
 
-/* Places of the scales in a type's blocks. `hidden`: a bad scale may not show in any value. */
+/* Offsets of the scales in a type's blocks. `hidden`: a bad scale need not show in any value. */
 static const struct scales {
     uint8_t kind, n, at[2];
     bool hidden;
@@ -398,7 +398,7 @@ struct job {
     uint64_t before, now, total;
 };
 
-/* Count a finding, which affects the outcome, before the caller's sink gets it. */
+/* Include a finding in the outcome, and pass it on to the caller's sink. */
 static void count(void *arg, const struct check_finding *f)
 {
     struct job *j = arg;
@@ -419,7 +419,7 @@ static bool ignored(const struct job *j, const char *rule)
     return false;
 }
 
-/* Count a finding of a rule, which may be ignored. */
+/* Count a finding of a rule unless the rule is ignored. */
 static void count_rule(void *arg, const struct check_finding *f)
 {
     const struct job *j = arg;
@@ -473,7 +473,7 @@ static void load(struct job *j, size_t i, const char *path)
     free(own);
 }
 
-/* Report if file i does not fit the others. tensors: number in all files, or NULL if unknown. */
+/* Report file i if it does not fit the others. tensors: number in all files, or NULL if unknown. */
 static void check_part(struct job *j, size_t i, const uint64_t *tensors)
 {
     const struct part *p = &j->part[i];

@@ -61,7 +61,7 @@ static const char convention[] = "^((mmproj|mtp)-)?"
                                  "(-(LoRA|vocab))?"
                                  "(-([0-9]{5}-of-[0-9]{5}))?"
                                  "\\.gguf$";
-/* The group of the expression that holds each part. */
+/* The group of the expression that captures each part. */
 static const uint8_t group[FILE_PARTS] = {
     [PART_SIDECAR] = 2,  [PART_BASE] = 3,      [PART_SIZE] = 6,  [PART_FINETUNE] = 11,
     [PART_VERSION] = 13, [PART_ENCODING] = 16, [PART_TYPE] = 18, [PART_SHARD] = 20};
@@ -177,11 +177,11 @@ bool file_size_fits(struct text label, const struct params *p)
 
 /* ---- the name that the convention gives a model ---- */
 
-/* Maximum lengths of parts, because a whole file name has at most 255 bytes. */
+/* Maximum lengths of parts in bytes, so that the whole file name fits in 255 bytes. */
 enum { WORDS_LEN = 60, LABEL_LEN = 16 };
 
-/* Add words of letters and digits. Other bytes become "-". Words that `keep` rejects are
- * skipped; if `keep` is NULL, all words are added. */
+/* Add words of letters and digits, joined by "-". Words that `keep` rejects are skipped; if `keep`
+ * is NULL, all words are added. */
 static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w, size_t n))
 {
     size_t start = out->len;
@@ -217,7 +217,8 @@ static void suggest_base(const struct gguf *g, struct buf *out)
         add_words(out, fact_text(g, keys[i]), is_base);
 }
 
-/* Suggest the model's own label if it is valid, or else one made from the number of parameters. */
+/* Suggest the model's own label if it is valid, or else derive one from the number of
+ * parameters. */
 static void suggest_size(const struct gguf *g, struct buf *out)
 {
     char label[SIZE_LABEL_MAX];
@@ -333,8 +334,8 @@ static void expected(const struct gguf *g, enum file_part part, const struct par
     }
 }
 
-/* Words are compared without case. The model's "1.0" has already become "v1.0", and its "Llama
- * 3" has become "Llama-3". */
+/* Words are compared ignoring case. The model's "1.0" has already become "v1.0", and its "Llama 3"
+ * has become "Llama-3". */
 static bool part_fits(enum file_part part, struct text says, const struct params *p,
                       const struct buf *want)
 {
@@ -418,7 +419,7 @@ static void rule_file_name(struct checker *c)
     char name[NAME_MAX + 1];
     if (!c->m->file || file_name_is_hash(c->m->file))
         return;
-    /* For a file of a split model, the number in the name is left out, because it is correct. */
+    /* leave out the number of a shard, because it is correct */
     const size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
     (void)snprintf(name, sizeof(name), "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
     if (!file_name_parse(name, &f)) {

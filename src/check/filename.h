@@ -8,7 +8,7 @@
  *   SIDECAR   "mmproj" or "mtp"
  *   BASENAME  words of letters and digits that begin with a letter, or of digits only; the first
  *             may also begin with a digit
- *   SIZELABEL "7B", "3.8B" or "8x7B", perhaps with a word such as "A3B" or "ContextLength4k"
+ *   SIZELABEL "7B", "3.8B" or "8x7B", optionally with a word such as "A3B" or "ContextLength4k"
  *   FINETUNE  words of letters and digits
  *   VERSION   "v1.0"; ENCODING "Q4_K_M"; TYPE "LoRA" or "vocab"; SHARD "00003-of-00009"
  * Blanks count as letters. Name, size label and version are required.

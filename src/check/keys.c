@@ -20,7 +20,7 @@
 static void rule_key_syntax(struct checker *c, struct text key, const struct gguf_value *v)
 {
     (void)v;
-    /* "gpt-oss", "bitnet-b1.58": the name of the architecture cannot be changed */
+    /* do not check the architecture's own name, which may be "gpt-oss" or "bitnet-b1.58" */
     const bool own = c->arch.len && key.len > c->arch.len + 1 &&
                      memcmp(key.at, c->arch.at, c->arch.len) == 0 && key.at[c->arch.len] == '.';
     const size_t skip = own ? c->arch.len + 1 : 0;
@@ -477,8 +477,8 @@ static void rule_vocabulary(struct checker *c)
 /* ---- chat templates, which are read but never run ---- */
 
 enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
-/* Maximum number of templates whose tokens are looked up, because each of them takes a walk over
- * the vocabulary. */
+/* Maximum number of templates whose tokens are looked up, because each takes a pass over the
+ * vocabulary. */
 enum { WALKS_MOST = 32 };
 
 /* A chat template under examination. */
@@ -591,7 +591,7 @@ static size_t token_here(struct text t)
     return n > 2 && n + 1 < t.len && t.at[n] == '|' && t.at[n + 1] == '>' ? n + 2 : 0;
 }
 
-/* Report special tokens that the vocabulary lacks, after one walk over the vocabulary. */
+/* Report special tokens that the vocabulary lacks, after one pass over the vocabulary. */
 static void look_at_tokens(struct looked *l, struct text t, const struct gguf_value *tokens)
 {
     struct text found[TOKENS_MOST];

@@ -53,7 +53,7 @@ static int by_offset(const void *a, const void *b)
     return *x < *y ? -1 : 1;
 }
 
-/* Return the tensors that have data, in the order of their data, or NULL if memory is short. The
+/* Return the tensors that have data, in the order of their data, or NULL if memory runs out. The
  * caller frees the list. */
 static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
 {
@@ -67,7 +67,7 @@ static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
     return list;
 }
 
-/* Calls fn for each stretch between the header, the tensors' data and the end of the file. */
+/* Called for each stretch between the header, the tensors' data and the end of the file. */
 typedef int stretch_fn(struct checker *c, uint64_t first, uint64_t last,
                        const struct gguf_tensor *next);
 

@@ -150,8 +150,8 @@ struct looked {
     const char *block;
     uint64_t number;
     bool tell;        /* report missing tensors */
-    int experts;      /* in this block: 1 yes, 0 no, -1 unknown */
-    int recurrent;    /* in this block: 1 yes, 0 no, -1 unknown */
+    int experts;      /* the block has experts: 1 yes, 0 no, -1 unknown */
+    int recurrent;    /* the block is recurrent: 1 yes, 0 no, -1 unknown */
     unsigned present; /* number of tensors that were looked for and exist */
 };
 
@@ -376,7 +376,7 @@ struct lengths {
     const struct gguf *g;
     struct text arch;
     uint32_t key[128], window[128];
-    bool vocabulary, windows; /* some layers may have a window */
+    bool vocabulary, windows; /* `tokens` is known; some layers may have a window */
     uint64_t tokens;
 };
 

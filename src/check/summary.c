@@ -39,8 +39,8 @@ struct fact {
     void (*text)(const struct summary *s, struct buf *out);
     /* Gets the member's value if it is a number. Returns false if the model has none. */
     bool (*number)(const struct summary *s, uint64_t *ret);
-    /* Writes the member if its value is neither the number nor the text, or nothing if the model
-     * has none. */
+    /* Writes a member whose value is neither the number nor the text, or nothing if the model has
+     * none. */
     void (*json)(const struct summary *s, const char *member, struct json *j);
     bool dash; /* without a value, the line shows "-" */
     bool bare; /* the text is already JSON */
@@ -451,7 +451,7 @@ struct token {
     struct text text; /* at is NULL if the vocabulary has no such token */
 };
 
-/* Find the ids and texts of the special tokens that the model names, in one walk over the
+/* Find the ids and texts of the special tokens that the model names, in one pass over the
  * vocabulary. */
 static void find_special(const struct gguf *g, struct token dst[COUNT(specials)])
 {
@@ -527,7 +527,7 @@ static void template_json(const struct summary *s, const char *member, struct js
 
 /* ---- origin ---- */
 
-/* Maximum number of base models on the line, which people read. Merged models have several. */
+/* Maximum number of base models shown on the line. Merged models have several. */
 enum { BASE_MODELS_MOST = 8 };
 
 static void base_models(const struct summary *s, struct buf *out)

@@ -3,7 +3,7 @@
  * The main facts about a model, in one table (summary.c). They are shown as lines ("label: value"),
  * as members of a JSON object, and as a line of a table of models.
  *
- * All but summary_open() are pure functions of an immutable model.
+ * Except for summary_open(), all functions are pure functions of an immutable model.
  */
 #ifndef CHECK_SUMMARY_H
 #define CHECK_SUMMARY_H

@@ -303,7 +303,7 @@ static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const 
     return x->n_dims == y->n_dims;
 }
 
-/* Return the amount of work that a pair has in a pass, in bytes or elements. */
+/* Return the amount of work that a pair takes in a pass, in bytes or elements. */
 static uint64_t work_of(const struct pass *w, size_t i)
 {
     const struct pair *p = &w->d->tensors.of[i];

@@ -46,7 +46,7 @@ static size_t begin(const struct search *s, size_t d, long k)
     return right && right >= down ? right + 1 : down;
 }
 
-/* Take a step. Returns 1 if it reaches the end, 0 or -ENOMEM. */
+/* Take a step. Returns 1 if it reaches the end, 0 if it does not, or -ENOMEM. */
 static int take_step(struct search *s, size_t d)
 {
     uint32_t *row = s->step[d] = malloc((d + 1) * sizeof(*row));
@@ -283,7 +283,7 @@ static int lines_split(const struct gguf_value *v, struct lines *ret)
 /* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, and
  * elements shown in full. */
 enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
-/* Amount of text collected before it is passed on, in bytes. */
+/* Number of bytes of text collected before they are passed to the sink. */
 enum { PART = 1 << 16 };
 
 struct out {

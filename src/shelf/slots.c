@@ -698,8 +698,7 @@ int slots_finish(struct slots *s)
     lock_take(&mount_lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
-            /* start now: edits are written one tree after another, except for those that take
-             * long */
+            /* start now: trees write their edits one after another, except for slow ones */
             tree_hurry(slot->tree);
         if (!slot->busy)
             (void)begin_to_close(slot);
