@@ -185,7 +185,7 @@ void rights_settle(struct rights *r)
 
 /* ---- the current rights ---- */
 
-/* Returns true if the file has a name and was changed. */
+/* Return true if the file has a name and was changed. */
 static bool has_changed(const struct right *was, int fd, struct stat *st)
 {
     return fstat(fd, st) == 0 && st->st_nlink > 0 &&
@@ -300,8 +300,8 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, const struc
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
-/* A key's time changes only when that key is written. The times of nodes that may differ between
- * snapshots change with each. */
+/* A key's time changes only when that key is written. The time of a node that may differ between
+ * snapshots changes with each snapshot. */
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
 {
@@ -313,7 +313,7 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 }
 
 /*
- * Returns true if the name keeps its node. In a writable tree names may change their meaning,
+ * Return true if the name keeps its node. In a writable tree names may change their meaning,
  * except for tensors' directories, their contents, and the root. If tensors can be edited, their
  * directories change only at the kernel's own request, but a name in one may mean another node at
  * any time.
@@ -328,17 +328,17 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !node_has(n, ROW_MOVES);
 }
 
-/* Returns true if attributes last only a second: those of tensors that can be edited, because the
- * kernel does not see that a write changes one; and those of the directories on every path, at which
- * the rights of the file are checked (tree_look()). */
+/* Return true if attributes are valid for only a second: those of tensors that can be edited,
+ * which writes change without the kernel's knowledge, and those of the directories on every path,
+ * where the rights of the file are checked (tree_look()). */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
     bool top = n->kind == NODE_ROOT || n->kind == NODE_DIR;
     return tensors_has(t, n) || (top && node_fixed(t, n));
 }
 
-/* Returns true if attributes last as long as the node, or as those of its directory. Otherwise the
- * kernel requests them at each read(2). */
+/* Return true if attributes are valid as long as the node, or as those of its directory. Otherwise
+ * the kernel requests them at each read(2). */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {
     if (node_steady(t, n))
@@ -570,8 +570,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
 }
 
-/* Remove an attribute. Only the reason for a refusal can be removed; rsync -X does so, as it
- * removes the attributes that its source lacks. */
+/* Remove an attribute. Only the reason for a refusal can be removed: rsync -X removes attributes
+ * that its source lacks. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;

@@ -13,26 +13,26 @@ struct tree_file;
 /*
  * ---- access rights ----
  *
- * The files in the tree have an owner, group and mode that grant no more than the files of the model
- * do. The kernel enforces them (default_permissions).
+ * The owner, group and mode of a file in the tree grant no more than the model's files do. The
+ * kernel enforces them (default_permissions).
  *
  *     struct rights r = {0};
  *     r = rights_add(&r, fd, path, base, writable);     for each file of the model, in order
  *     rights_settle(&r);
  *     ... r.of[i].shown, r.all, r.names ...
- *     if (rights_again(&r, fd, arg, &lock)) ...           the files have others by now
+ *     if (rights_again(&r, fd, arg, &lock)) ...           the rights have changed
  *     free(r.of);
  *
- * Nodes made from several files with one owner and group have these, and a class of callers has a
- * bit if every file grants it. If owners or groups differ, the daemon's user is the owner, and other
- * classes get only what every file grants to everyone. Named users and groups in an ACL count as
- * classes that anybody but the owner may be in.
+ * A node made from several files that share an owner and group has these, and a class of callers
+ * gets a bit if every file grants it. If owners or groups differ, the daemon's user is the owner,
+ * and other classes get only what every file grants to everyone. Named users and groups in an ACL
+ * count as classes that anyone but the owner may belong to.
  *
  * A file reached by a link grants nothing to callers who could not search the directories that
  * really contain it. Directories that also lead to the link are skipped, because a mount shows the
- * content of its directory wherever that is.
+ * content of its directory wherever it is.
  *
- * Only one thread may change struct rights, holding the lock that readers hold.
+ * Only one thread may change a struct rights, and only under the lock that readers take.
  */
 
 /* The rights granted by a file or by a directory on the way to it. */
@@ -45,7 +45,7 @@ struct grant {
 
 /* A file of the model. */
 struct right {
-    struct stat st;   /* identifies its state, which differs if its rights may have changed */
+    struct stat st;   /* changes if the rights may have changed */
     struct grant way; /* granted by the directories on the way to it */
     /* rights of the nodes made from it alone: its tensors; for the first file, also the root and
      * the keys */
@@ -85,7 +85,8 @@ bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), c
 
 /* ---- attributes ---- */
 
-/* Write the value, or the names, each followed by a NUL, to `out`. May return -ENODATA. */
+/* Append to `out` the value or, in the second function, the names, each followed by a NUL. May
+ * return -ENODATA. */
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);
 int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,

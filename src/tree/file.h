@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An open file of the tree, and its kinds. A kind is a table of functions, chosen when the file is
- * opened, so that no call has to check the kind.
+ * An open file of the tree. Its kind is a table of functions, chosen when the file is opened, so
+ * that no call has to check the kind. The kinds are
  *
- *     what was rendered when the file was opened
- *     what is answered piecewise (files.h), perhaps from results that a read may have to wait for
- *     a file of metadata/ or a view of a tensor whose draft is read and written
+ *     a text, rendered when the file is opened
+ *     a content read piecewise (files.h), perhaps from results that a read may have to wait for
+ *     a draft, read and written: of a file in metadata/ or of a view of a tensor
  *
  * Files outside any tree have kinds of their own (shelf/shelf.c).
  *
@@ -38,45 +38,46 @@ struct tree_file {
     struct node node;
     const struct row *row; /* NULL for files in metadata/ */
     bool cacheable;        /* the kernel may cache it */
-    /* The content of a rendered file, which is rendered at open. */
+    /* The text of a rendered file. */
     struct buf text;
     struct held *held; /* from tree_hold_view() */
     /* for NODE_WHOLE: reference to the image that the file is read from, if any */
     struct image *image;
     struct live_file *live; /* for a key or helper in a writable tree */
     struct live_view *view; /* for a tensor's view that is being written (tensors.h) */
-    bool converts;          /* a write may take long; it then waits, and a signal may end it */
-    bool cold;              /* the kernel's pages of the file, if any, are wrong */
-    bool cut;               /* the model's file was known to be truncated at the open */
+    bool converts;          /* a write may be slow; it then waits, and a signal may interrupt it */
+    bool cold;              /* the kernel's cached pages of the file, if any, are wrong */
+    bool cut;               /* at open, the model's file was known to be truncated */
     uint64_t size;          /* size of a piecewise file (files.h), including its head in `text` */
     bool decodes;           /* the file is piecewise and decoded from tensor values */
-    /* the file is piecewise and made from results that a read may have to wait for */
+    /* the file is piecewise and computed: a read may have to wait for results */
     bool computed;
 };
 
 /* Open a file with the flags of open(2). */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
-/* Make a file without content, of which only the node is known. It can be truncated; release it
- * with tree_release(). t may be NULL. Returns NULL without memory. */
+/* Make a file without content, which has only a node. It can be truncated; release it with
+ * tree_release(). t may be NULL. Returns NULL if out of memory. */
 struct tree_file *tree_file_new(struct tree *t, uint64_t node);
 int tree_release(struct tree_file *f);
-/* Returns true if the kernel's cached pages of the file are right. When the model's file was
- * truncated, the page in which it now ends may have been read at that very moment, with zeros. */
+/* Return true if the kernel's cached pages of the file are right. If the model's file was
+ * truncated, the page in which it now ends may have been read at that very moment, with zeros at
+ * the end. */
 bool tree_cached_right(const struct tree_file *f);
-/* Returns true if reads of this file decode, so that reading ahead of the program pays; false once
- * the file is being written. */
+/* Return true if reads of this file decode, so that reading ahead of the program pays off; false
+ * once the file is being written. */
 bool tree_ahead(const struct tree_file *f);
 /*
  * Read n bytes at `off`, or fewer at the end of the file. The caller provides `r->scratch`, and the
  * rest of *r is zero; the answer is valid until scratch is reused, tree_reply_done() is called or
- * the file is released. Returns 0, -EIO or -ENOMEM. If the file is `computed`, the caller also provides
- * r->wait, and the result may be LIVE_PARKED: done() is called when the results are computed; then
- * read again.
+ * the file is released. Returns 0, -EIO or -ENOMEM. If the file is `computed`, the caller also
+ * provides r->wait, and the result may be LIVE_PARKED: done() is called when the results are
+ * computed; then read again.
  */
 int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Release an answer. Call after each tree_read(), once the answer has been passed on. */
 void tree_reply_done(struct reply *r);
-/* The kind of a file that is written. */
+/* The kind of a file that has a draft. */
 extern const struct file_ops file_draft;
 /* Read from a rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);

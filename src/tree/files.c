@@ -385,7 +385,7 @@ static void info_text(const struct about *a, struct buf *out)
     summary_text(&(struct summary){g->gguf, g->file, g->shards ? g->shards->n : 0, missing}, out);
 }
 
-/* If the rules could not be applied, report the reason as a finding. Without memory, there is no
+/* If the rules could not be applied, report the reason as a finding. If out of memory, write no
  * text at all. */
 static void end_findings(int r, const char *name, struct buf *out)
 {
@@ -523,7 +523,7 @@ bool files_exists(const struct snapshot *g, const struct row *row, const struct 
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
-/* Returns false if the model cannot have this file. If there is no memory to measure it, the file
+/* Return false if the model cannot have this file. If there is no memory to measure it, the file
  * exists, and getting its size fails with -ENOMEM. */
 static bool is_possible(struct snapshot *g, const struct row *row)
 {

@@ -2,7 +2,7 @@
 /*
  * The table of virtual files at the root and in each tensor's directory.
  *
- * A row is either rendered (`text` writes the whole file, at open) or answered piecewise (`size` and
+ * A row is either rendered (`text` writes the whole file, at open) or read piecewise (`size` and
  * `read`, for contents that may be large). Node number, lookup, listing and attributes follow from
  * the row, so adding a file means adding a row here. Rows are numbered by their place in their
  * table, which must not change, because node numbers contain it. Functions of rows may run in any
@@ -45,12 +45,12 @@ enum {
     ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_EXTRA = 1 << 7,  /* repeats bytes that other files show; not listed with views=raw */
     ROW_MOVES = 1 << 4,  /* in a tensor's directory, but its content may differ between snapshots */
-    ROW_KEPT = 1 << 5,   /* rendered once per snapshot, because that takes long or reads the disk */
+    ROW_KEPT = 1 << 5,   /* rendered once per snapshot, because that is slow or reads the disk */
     ROW_STATE = 1 << 8,  /* ends with the state of the mount and has a node for each state */
     ROW_SAFETENSORS = 1 << 9,
 };
 
-/* The files that directories list. Every file can be opened by name, listed or not. */
+/* Which files directories list. Every file can be opened by name, listed or not. */
 enum files_views {
     FILES_STD, /* everything except ROW_HIDDEN */
     FILES_RAW, /* each byte of the model once: everything except ROW_HIDDEN and ROW_EXTRA */
@@ -78,15 +78,15 @@ struct row {
     /* Writes the whole file. For a piecewise file, writes only its beginning: `size` includes that
      * part, and `read` starts after it. May be NULL. */
     void (*text)(const struct about *a, struct buf *out);
-    /* For a piecewise file: `size` returns the size in bytes (UINT64_MAX: no memory to measure it),
-     * and `read` reads bytes [off, off + n), within the size, into the reply. */
+    /* For a piecewise file: `size` returns the size in bytes (UINT64_MAX: out of memory), and
+     * `read` reads bytes [off, off + n), within the size, into the reply. */
     uint64_t (*size)(const struct about *a);
     int (*read)(const struct about *a, uint64_t off, size_t n, struct reply *r);
     /* For a piecewise file read from an image: makes the image at open; it becomes the `file` of
      * the view being read. */
     int (*image)(const struct about *a, struct image **ret);
-    /* For a piecewise file that is computed: gets the tensors [first, last) whose results bytes
-     * [off, off + n) need. Until these results are kept, `read` returns -EAGAIN. */
+    /* For a piecewise file that is computed: sets [*first, *last) to the tensors whose results
+     * bytes [off, off + n) need. Until these results are kept, `read` returns -EAGAIN. */
     void (*need)(const struct about *a, uint64_t off, size_t n, uint32_t *first, uint32_t *last);
 };
 
@@ -101,17 +101,17 @@ static inline const struct row *files_row(enum files_where where, size_t i)
 
 /* Write the text of a row, except for the state of the mount, which follows it in some rows. */
 void files_text(const struct about *a, struct buf *out);
-/* Returns true if the row is read piecewise and decoded from tensor values. */
+/* Return true if the row is read piecewise and decoded from tensor values. */
 bool files_decodes(const struct about *a);
 /* Return the number of the row with this name, or -1. The second function also returns -1 if the
  * file does not exist for t. */
 int files_named(enum files_where where, const char *name);
 int files_find(struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name);
-/* Returns true if the row exists for this tensor. A row at the root must also be possible for the
+/* Return true if the row exists for this tensor. A row at the root must also be possible for the
  * model. */
 bool files_exists(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t);
-/* Returns true if the directory lists the row. */
+/* Return true if the directory lists the row. */
 bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
                   enum files_views views);
 
@@ -126,9 +126,9 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * is the object itself; row 1 + i is row i of the object's table of files. The kind determines the
  * object:
  *
- *     0   a state of the model: a view of the model has a node for each (number of the snapshot).
- *         `info`, which also shows the state of the mount, counts its own numbers: what a program
- *         opens is as long as stat(2) said.
+ *     0   a state of the model: a view of the whole has a node for each, numbered as the snapshot.
+ *         `info`, which also shows the state of the mount, has its own numbers, so that what a
+ *         program opens is as long as stat(2) said.
  *     1   always 0: the root, and with a row a directory at the root
  *     2   a tensor: its directory
  *     3   a metadata key: its file
@@ -138,7 +138,7 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  *
  * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for
  * views of the whole, whose st_ino is that of a directory at the root with their row. To the kernel
- * each state is a new file, so that the pages of one node never change; to people it is the same
+ * each state is a new file, so that the pages of one node never change; to users it is the same
  * file. st_ino stays below 2^32 in a mount of one model with fewer than 2^25 tensors and keys, for
  * programs whose ino_t has 32 bits.
  */

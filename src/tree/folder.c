@@ -414,7 +414,7 @@ static int metadata_folder(struct tree *t, uint64_t parent)
     return is ? begin_editing(t) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
-/* Returns true if a new name would not fit into a listing. */
+/* Return true if a new name would not fit into a listing. */
 static bool is_too_long(const char *name)
 {
     return strlen(name) > TREE_NAME_MAX;

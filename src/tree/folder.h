@@ -13,12 +13,12 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
  * being written to it. */
 int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *file,
                  struct tree_entry *ret);
-/* Drop n references of the kernel to a node. */
+/* Drop n of the kernel's references to a node. */
 void tree_forget(struct tree *t, uint64_t node, uint64_t n);
 
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret);
 void tree_closedir(struct tree_dir *d);
-/* Returns true if the kernel may cache this directory. */
+/* Return true if the kernel may cache this directory. */
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
 
 /*
@@ -35,7 +35,7 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
 
 /*
  * In a tree that is not writable, these calls return -EROFS. docs/editing.md says what a name
- * means, when an edit is accepted and when it is durable. If a call takes a wait, its result may be
+ * means, when an edit is accepted and when it is durable. Calls that take a wait may return
  * LIVE_PARKED.
  */
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,

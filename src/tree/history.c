@@ -18,7 +18,7 @@
 
 /* Higher counts are shown as "more than 100". */
 enum { COUNT_MAX = 101 };
-/* Maximum number of names shown of a list. */
+/* Maximum number of names shown from a list. */
 enum { NAMES_MOST = 3 };
 
 /* Add " (metadata/a.b, tensors/x, tensors/y and 3 more)", the paths of these notes. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Applies commands to a tree and reports its state. Unless noted otherwise, a call returns only
- * when it is finished.
+ * Applies commands to a tree and reports its state. Unless noted otherwise, calls return only when
+ * they are finished.
  *
- * Any thread may call these functions, except one that answers requests that the call waits for.
+ * Any thread may call these functions, except a thread that must answer a request that the call
+ * waits for.
  */
 #ifndef TREE_HISTORY_H
 #define TREE_HISTORY_H

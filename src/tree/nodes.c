@@ -120,7 +120,7 @@ static struct held *find_held(const struct tree *t, const struct node *n)
     return held_of(l);
 }
 
-/* Return the data held for a node, creating it if needed. Returns NULL without memory. */
+/* Return the data held for a node, creating it if needed. Returns NULL if out of memory. */
 static struct held *hold(struct tree *t, const struct node *n, struct snapshot *g)
 {
     struct held *h = find_held(t, n);
@@ -155,7 +155,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     free(h);
 }
 
-/* Returns true if an open file shows data that the next state lacks and no view of it is kept
+/* Return true if an open file shows data that the next state lacks and no view of it is kept
  * yet. */
 static bool is_lost(const struct held *h, const struct snapshot *next)
 {

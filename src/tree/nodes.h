@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Defines a tree. Finds the kinds of nodes, and their content in the newest state of the model or in
- * one that the kernel or an open file still refers to. Private to this layer. */
+/* Defines a tree. Finds the kinds of nodes, and their content in the newest state of the model or
+ * in one that the kernel or an open file still refers to. Private to this layer. */
 #ifndef TREE_NODES_H
 #define TREE_NODES_H
 
@@ -28,12 +28,12 @@ struct held {
     unsigned opens;
     struct view kept; /* read by open files if the newest state lacks their content; else empty */
     char *state;      /* owned: text of the state of the mount, if the node shows it */
-    /* For a view of the whole: a reference to its snapshot (for a tensor NULL), and the number of the
-     * kernel's references. */
+    /* For a view of the whole: a reference to its snapshot (for a tensor NULL), and the number of
+     * the kernel's references. */
     struct snapshot *snap;
     uint64_t lookups;
-    /* For a tensor: rows of views opened for writing, so that files may show a draft; and rows that a
-     * lookup has shown with this older node because they were being written. */
+    /* For a tensor, as bits: the rows of views opened for writing, so that files may show a draft;
+     * and the rows that a lookup has shown with this older node because they were being written. */
     _Atomic uint32_t written;
     uint32_t looked;
 };
@@ -43,7 +43,7 @@ struct tree {
     /* the model's file, or the first one; while the model is edited, that of `live` */
     struct model_file model;
     struct edit_file opened; /* the state of that file when it was opened; do not use its fd */
-    /* Owned: the same for the other files of a split model, from 1 to n_others - 1. */
+    /* Owned: the same for the other files of a split model, at indices 1 to n_others - 1. */
     struct edit_file *others;
     size_t n_others;
     struct shards shards; /* if the model is split */
@@ -62,7 +62,7 @@ struct tree {
     struct work *work; /* owned: computes and keeps results for tensors */
     struct live *meta; /* owned: the content of metadata/, whether or not the model is edited */
     _Atomic(struct live *) live; /* equal to `meta` once editing has begun; until then NULL */
-    atomic_bool rests;           /* no thread begins to edit (begin_alone()) */
+    atomic_bool rests;           /* no thread is beginning to edit (begin_alone()) */
     bool locked;                 /* the model's file is open for writing and locked */
     /* why editing could not begin; protected by the lock of `newest` */
     char refusal[512];
@@ -80,7 +80,7 @@ struct tree {
     uint32_t keys;      /* number of the first key; `live` counts from 0 */
 };
 
-/* Return the meaning of a node number. A key gets the number that it has in `live`. */
+/* Decode a node number. A key gets the number that it has in `live`. */
 static inline struct node tree_node(const struct tree *t, uint64_t ino)
 {
     struct node n = ino_node(ino);
@@ -90,7 +90,7 @@ static inline struct node tree_node(const struct tree *t, uint64_t ino)
 
 /* ---- the kinds of nodes ---- */
 
-/* Returns true if the node is this directory at the root. */
+/* Return true if the node is this directory at the root. */
 static inline bool node_is_folder(const struct node *n, uint32_t row)
 {
     return n->kind == NODE_DIR && n->row == row;
@@ -104,7 +104,7 @@ struct tensor_id node_id(const struct snapshot *g, const struct node *n);
 uint64_t node_inode(const struct snapshot *g, const struct node *n);
 /* Return the row of a node, or NULL if it has none (root, tensor directory, key). */
 const struct row *node_row(const struct node *n);
-/* Returns true if the node is a row with one of these flags. */
+/* Return true if the node is a row with one of these flags. */
 bool node_has(const struct node *n, unsigned flags);
 /* Return the subject for calls to the functions of the node's row in a view. */
 struct about node_about(const struct view *v, const struct node *n);
@@ -137,10 +137,12 @@ void node_written(struct tree *t, const struct node *n);
 void tree_keep_views(void *tree, const struct snapshot *next);
 /* Free everything held. */
 void node_free(struct tree *t);
-/* Count one more reference of the kernel to a node that is not a key. If the node shows the state
- * of the mount, *n becomes the node of the present state. Returns 0, -ENOMEM or -EOVERFLOW. */
+/*
+ * Count one more of the kernel's references to a node that is not a key. If the node shows the
+ * state of the mount, *n becomes the node of the present state. Returns 0, -ENOMEM or -EOVERFLOW.
+ */
 int node_known(struct tree *t, const struct view *v, struct node *n);
-/* Drop `times` references of the kernel. */
+/* Drop `times` of the kernel's references. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
 /* If the node shows the state of the mount, append it. */

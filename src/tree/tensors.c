@@ -34,7 +34,7 @@ bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
 
 /* ---- nodes that no snapshot has ---- */
 
-/* Turn the entry of a directory into that of such a node in it. */
+/* Turn the entry of tensors/ into that of n, a node that no snapshot has. */
 static void stand_in(const struct node *n, struct tree_entry *ret)
 {
     ret->node = ret->attr.st_ino = ino_of(n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles tensors/ when it can be edited (live/tensors.h): implements the part of folder.h and file.h
- * that applies there. Private to this layer. */
+/* Handles tensors/ when it can be edited (live/tensors.h): implements the parts of folder.h and
+ * file.h that apply there. Private to this layer. */
 #ifndef TREE_TENSORS_H
 #define TREE_TENSORS_H
 
@@ -9,19 +9,19 @@
 #include "tree/nodes.h"
 #include "tree/tree.h"
 
-/* Returns true for tensors/ and everything in it. */
+/* Return true for tensors/ and everything in it. */
 static inline bool tensors_in(const struct node *n)
 {
     return node_is_folder(n, ROOT_TENSORS) || n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE;
 }
 
-/* Returns true for tensors/ and the directories in it if tensors can be edited. */
+/* Return true for tensors/ and the directories in it if tensors can be edited. */
 static inline bool tensors_has(const struct tree *t, const struct node *dir)
 {
     return t->opt.tensors && tensors_in(dir) && dir->kind != NODE_TENSOR_FILE;
 }
 
-/* Returns true for tensors/ and everything in it in a tree whose keys can be edited but whose
+/* Return true for tensors/ and everything in it in a tree whose keys can be edited but whose
  * tensors cannot. */
 static inline bool tensors_fixed(const struct tree *t, const struct node *n)
 {
@@ -34,7 +34,7 @@ struct live *tensors_live(const struct tree *t);
 /* Get the facts about the tensor that a node belongs to. */
 void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n,
                    struct live_folder *ret);
-/* Returns true for the directory of a new tensor; *views gets the rows that it has. */
+/* Return true for the directory of a new tensor; *views gets the rows that it has. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 
 /* Get the entry of a node that no snapshot has: the directory of a new tensor, an ignored view in
@@ -61,7 +61,7 @@ bool tensors_look(struct tree *t, const struct node *dir, struct node *file,
 int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
-/* Returns true if opening the node with these flags opens a view for writing; then call
+/* Return true if opening the node with these flags opens a view for writing; then call
  * tensors_open(). */
 bool tensors_opens(struct tree *t, const struct node *n, int flags);
 int tensors_open(struct tree_file *f, int flags);

@@ -53,7 +53,7 @@ static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
-/* Before the file is opened for writing, try the features that every edit needs except one in
+/* Before the file is opened for writing, try the features that every edit needs except an edit in
  * place. */
 static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
 {
@@ -166,7 +166,7 @@ static struct edit_file opened(struct tree *t, size_t i)
     return i ? t->others[i] : t->opened;
 }
 
-/* Returns true if a file changed. A change that may come from this tree itself, because editing has
+/* Return true if a file changed. A change that may come from this tree itself, because editing has
  * begun or begins in the meantime, does not count. */
 static bool is_stale(struct tree *t, size_t i)
 {
@@ -192,7 +192,7 @@ bool tree_changed(struct tree *t)
 
 /* ---- the beginning of editing ---- */
 
-/* The model has been parsed; it may turn out that it cannot be edited. */
+/* Find out, once the model has been parsed, whether it can be edited. */
 static void find_out_writable(struct tree *t)
 {
     struct err why = {0};
@@ -405,7 +405,7 @@ static int open_model(struct tree *t, const char *path, struct err *e)
     return r < 0 ? r : find_rights(t, e);
 }
 
-/* Make a tree with nothing opened. Returns NULL without memory. */
+/* Make a tree with nothing opened. Returns NULL if out of memory. */
 static struct tree *tree_new(const struct tree_options *o)
 {
     struct tree *t = calloc(1, sizeof(*t));
@@ -637,7 +637,7 @@ void tree_notes(struct tree *t, struct buf *out)
 
 void tree_recall(struct tree *t, struct buf *notes)
 {
-    (void)live_recall(t->meta, notes); /* without memory, they are reported at the end */
+    (void)live_recall(t->meta, notes); /* if out of memory, they are reported at the end */
     t->notes = *notes;
     *notes = BUF_INIT;
 }

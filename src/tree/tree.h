@@ -3,8 +3,8 @@
  * The file system, without libfuse: a model as a tree of directories and files.
  *
  * Calling sequence: tree_open() -> any number of the other calls, from any thread -> tree_close().
- * Files are named by node numbers (files.h); the root is INO_ROOT. Functions return 0, or -errno with
- * the meaning it has for the system call of the same name; on failure they leave their outputs
+ * Files are named by node numbers (files.h); the root is INO_ROOT. Functions return 0, or -errno
+ * with the meaning it has for the system call of the same name; on failure they leave their outputs
  * untouched.
  */
 #ifndef TREE_TREE_H
@@ -59,11 +59,11 @@ struct tree_entry {
     uint64_t node;
     uint64_t generation; /* changes each time a node number is reused */
     struct stat attr;
-    /* the name will never change its meaning in this mount, except by requests of the kernel */
+    /* the name will never change its meaning in this mount, except at the kernel's request */
     bool fixed;
     bool lasting; /* the attributes of the node will never change, with the same exception */
-    bool steady;  /* the attributes may be shown a second late */
-    bool slow;    /* the name's meaning may also be shown a second late */
+    bool steady;  /* the attributes shown may be a second old */
+    bool slow;    /* the name's meaning may be a second old, too */
 };
 
 /* Open the model at `path` (symbolic links are followed). A process may fork before the first edit,
@@ -74,8 +74,8 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
 void tree_hurry(struct tree *t);
 /* Write pending edits. Returns 0, or -errno if an edit was lost (the reason is logged). */
 int tree_finish(struct tree *t);
-/* Call before releasing the handles that programs still have open after a signal or a forced unmount:
- * drops anything that no flush, fsync or release has judged. */
+/* Call before releasing the handles that programs still have open after a signal or a forced
+ * unmount. Drops anything that no flush, fsync or release has judged. */
 void tree_abandon(struct tree *t);
 /* Append a line for each edit that did not reach the file, and for each file that was dropped
  * because it is not a key. Call after tree_finish(). */
@@ -99,26 +99,26 @@ struct tree_left {
     uint32_t n, tensors; /* number of these tensors; number of the next new tensor */
 };
 void tree_leave(struct tree *t, struct tree_left *ret);
-/* Returns true if so many numbers have been used that the next tree may run out. */
+/* Return true if so many numbers have been used that the next tree may run out. */
 bool tree_is_full(const struct tree_left *l);
-/* Append notes (live/live.h) of edits that did not reach the file; these are handed over, too. */
+/* Append the notes (live/live.h) of edits that did not reach the file, for the next tree. */
 void tree_notes(struct tree *t, struct buf *notes);
 /* Take over the notes that an earlier tree has left. Call before using the tree. */
 void tree_recall(struct tree *t, struct buf *notes);
-/* Returns true if this file is being edited, so that the tree holds the writer's lock. */
+/* Return true if this file is being edited, so that the tree holds the writer's lock. */
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
-/* Returns true if another program changed a file of the model. Accesses the disk. */
+/* Return true if another program changed a file of the model. Accesses the disk. */
 bool tree_changed(struct tree *t);
 /* Return a number that changes when a file of the model does. */
 uint64_t tree_identity(const struct tree *t);
 /* Add one more open file of the model, in order, to the identity computed so far (at first 0), and
  * return the result. */
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
-/* Returns true if editing has begun; then a change to the file may come from this tree or from
+/* Return true if editing has begun; then a change to the file may come from this tree or from
  * another program. */
 bool tree_edited(const struct tree *t);
 
-/* Returns true if metadata can be edited. */
+/* Return true if metadata can be edited. */
 bool tree_writable(const struct tree *t);
 const char *tree_why_not(const struct tree *t);
 
@@ -141,7 +141,7 @@ int tree_statfs(struct tree *t, struct statvfs *ret);
 /* Answer the waiting `request` with -EINTR. Accepted edits are written nevertheless. */
 void tree_interrupt(struct tree *t, const void *request);
 
-/* Answer waiting reads with -EINTR and stop computing. Call this before the end. */
+/* Answer waiting reads with -EINTR and stop computing. Call this before the mount ends. */
 void tree_stop(struct tree *t);
 
 /* ---- private to this layer ---- */
