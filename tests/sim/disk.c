@@ -36,8 +36,8 @@ static struct {
     void (*fn)(void);
 } disk;
 
-/* Size of the memory for unsynced changes. It is freed as a whole: each story begins with an empty
- * arena. */
+/* Size in bytes of the arena for unsynced changes. It is freed as a whole: each story begins with
+ * an empty one. */
 enum { ARENA = 1 << 28 };
 static uint8_t *arena;
 
@@ -160,7 +160,7 @@ static int fails(const char *call)
     if (failed)               \
     return failed
 
-/* Takes space for n bytes at an offset. Returns how many of them may be written, or -ENOSPC. */
+/* Reserves space for n bytes at an offset. Returns how many of them may be written, or -ENOSPC. */
 static ssize_t roomy(int fd, uint64_t off, size_t n)
 {
     struct stat st;
@@ -264,7 +264,7 @@ void disk_free(void *p)
     (void)p;
 }
 
-/* Opens the file with this number. Returns -1 if it has no name in the directory. */
+/* Opens the file with this inode number. Returns -1 if it has no name in the directory. */
 static int open_number(int dir, uint64_t ino)
 {
     struct stat st;
@@ -278,8 +278,8 @@ static int open_number(int dir, uint64_t ino)
     return fd;
 }
 
-/* Takes over the unsynced changes of a killed process. Files without a name have nothing to lose.
- * */
+/* Takes over the unsynced changes of a killed process. Files without a name have nothing to
+ * lose. */
 static void inherit(const char *folder)
 {
     const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -425,7 +425,7 @@ static int d_fstat(const struct sys *s, int fd, struct stat *ret)
 {
     (void)s;
     CALL("fstat");
-    return UNDER->fstat(UNDER, fd, ret); /* which calls __wrap_fstat64() */
+    return UNDER->fstat(UNDER, fd, ret); /* calls __wrap_fstat64() */
 }
 
 static int d_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)

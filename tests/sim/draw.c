@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Draws stories (story.h) from what programs do to save files, and from chance. */
+/* Draws random stories (story.h) from what programs do to save files. */
 #include <errno.h>
 #include <string.h>
 
@@ -66,7 +66,7 @@ static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags
     s->flags = (uint8_t)(flags | (name >= KEYS && name < REGS && draw(3) == 0 ? F_F32 : 0));
 }
 
-/* Sometimes writes in two parts. In between, a child process exits, and so closes the file. */
+/* Sometimes writes in two parts. Between them, a child process may exit, which closes the file. */
 static void write_as(unsigned actor, unsigned slot)
 {
     if (wide && draw(4) == 0) {
@@ -155,7 +155,7 @@ static void again(unsigned a, unsigned name)
     on(a, W_CLOSE, 1);
 }
 
-/* Makes a backup and puts it back, before or after the file is written. */
+/* Makes a backup and restores it, before or after the file is written. */
 static void put_back(unsigned a, unsigned key)
 {
     open_as(a, 0, key, F_WRITE | draw(2) * F_TRUNC);
@@ -252,7 +252,7 @@ static void look(unsigned a)
 static void anything(unsigned a)
 {
     static const uint8_t on_slots[] = {W_CLOSE, W_CLOSE, W_FORK, W_FSYNC, W_CUT};
-    /* one draw per expression: within one, the compiler chooses the order */
+    /* one draw per expression, because the compiler chooses the order within one */
     unsigned slot = draw(3), flags;
     switch (draw(8)) {
     case 0:
@@ -347,8 +347,7 @@ static void fault(void)
     s->n3 = draw(3) ? 1 : 1 + draw(20);
 }
 
-/* Makes a sync fail: the bytes written before it may never reach the disk, although they can be
- * read. */
+/* Makes a sync fail: the bytes written before it may never reach the disk, but remain readable. */
 static void failed_sync(void)
 {
     struct step *s = add(DISK, W_FAIL);

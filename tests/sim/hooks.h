@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions that the linker puts in place of system calls and pthreads (-Wl,--wrap): see
- * scheduler.h and disk.h. */
+/* The functions that replace system calls and pthreads at link time (-Wl,--wrap): see scheduler.h
+ * and disk.h. */
 #ifndef TESTS_SIM_HOOKS_H
 #define TESTS_SIM_HOOKS_H
 

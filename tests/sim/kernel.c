@@ -46,7 +46,7 @@ static void answered(struct live_wait *w, int result)
         sched_fail("a request was answered twice");
     q->answered = true;
     q->result = result;
-    memset(w, 0xA5, sizeof(*w)); /* nobody may use it after the answer */
+    memset(w, 0xA5, sizeof(*w)); /* must not be used after the answer */
     cond_broadcast(&q->k->more);
     lock_drop(&q->k->lock);
 }
@@ -56,7 +56,7 @@ static bool is_stopped(struct live_wait *w)
     return ((struct request *)w)->stop;
 }
 
-/* Begins the program's next call. Returns the wait to pass to the call. */
+/* Begins the program's next call. Returns the wait to pass to it. */
 struct live_wait *kernel_begin(struct program *p)
 {
     struct request *q = &p->request;
@@ -104,7 +104,7 @@ static bool is_asked(const struct kernel *k)
     return k->w->story.strategy == EDIT_INPLACE || k->w->story.strategy == EDIT_REFLINK;
 }
 
-/* Fails the run if the answer is an error that nothing explains. */
+/* Fails the run if the answer is an unexplained error. */
 void kernel_expect(const struct program *p, const char *what, int r, bool good)
 {
     sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
@@ -113,8 +113,8 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good)
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
-/* Returns whether the new file may stay although the edit fails (edit/commit.h, C4): if the file
- * system cannot exchange names, or after two disk faults, it may be impossible to restore the old
+/* Returns whether the new file may stay although the edit fails (edit/commit.h, C4): after two disk
+ * faults, or one if the file system cannot exchange names, it may be impossible to restore the old
  * file. */
 static bool may_stay(const struct kernel *k)
 {
@@ -129,7 +129,7 @@ enum outcome kernel_failed(const struct kernel *k, int r)
 
 /* ---- nodes ---- */
 
-/* Notes an assignment of the file's content. The content may change until the call ends. */
+/* Records an assignment, still in progress, of the file's content. */
 static void goes_on(struct object *o, int made)
 {
     for (unsigned i = 0; i < 8 && made >= 0; i++)
@@ -154,7 +154,7 @@ static bool is_judged(const struct object *o)
     return is;
 }
 
-/* Notes that the file's draft may now have these values. */
+/* Records that the file's draft may now have these values. */
 static void may_be(struct kernel *k, struct object *o, uint64_t mask)
 {
     o->content |= mask;
@@ -219,7 +219,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
                              .name = name,
                              .old_name = k->came[name] ? k->came[name] - 1 : name,
                              .moved =
-                                 /* the file goes back there if that rename fails */
+                                 /* if that rename fails, the file gets its old name back */
                              k->came[name] != 0,
                              .next_name = -1,
                              .last = -1};
@@ -228,14 +228,14 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
     if (o->name != name) {
         o->name = name;
         o->changes++;
-        o->moved = true; /* the rename was undone, or another program made it */
+        o->moved = true; /* the rename was undone, or made by another program */
     }
     o->lookups++;
     sched_note("%s is file %u", names[name], (unsigned)(o - k->object));
     return o;
 }
 
-/* Leaves a release or a forget to the thread that makes them late. */
+/* Queues a release or a forget for the thread that makes them late. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
                   uint64_t n, int name)
 {
@@ -268,7 +268,7 @@ void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name
 }
 
 /* Assigns a file's content to its key, to its earlier keys (a lost rename restores the old name),
- * and to the key that it is becoming. */
+ * and to the key to which it is being renamed. */
 enum { NOW, BEFORE, NEXT, ORIGIN, MADE };
 struct made {
     int of[MADE]; /* -1: none */
@@ -277,7 +277,7 @@ struct made {
 static struct made assign(struct kernel *k, struct object *o, uint64_t mask)
 {
     const int first =
-        o->old_name >= 0 ? k->came[o->old_name] - 1 : -1; /* the first name of two renames */
+        o->old_name >= 0 ? k->came[o->old_name] - 1 : -1; /* the name before two renames */
     const int name[] = {o->name, o->old_name, o->next_name, first};
     struct made m = {{-1, -1, -1, -1}};
     for (unsigned i = 0; i < MADE; i++) {
@@ -339,7 +339,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     __real_free(h);
 }
 
-/* Releases or forgets entry i of the late ones. */
+/* Performs the late release or forget in entry i. */
 static void end_late(struct kernel *k, unsigned i)
 {
     struct tree_file *f = k->late[i].f;
@@ -410,7 +410,7 @@ static unsigned token_of(const char *text, size_t n)
 
 /* ---- open ---- */
 
-/* Notes a new handle that may write. */
+/* Updates the file's state for a new handle that may write. */
 static void joined(struct kernel *k, struct handle *h, bool truncates)
 {
     struct object *o = h->o;
@@ -433,7 +433,7 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
     }
 }
 
-/* Looks a name up, and counts the kernel's reference to its node. */
+/* Looks up a name, and counts the kernel's reference to its node. */
 static int find(struct program *p, int name, bool f32, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
@@ -479,7 +479,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
             r = -EEXIST;
     }
     if (r == 0)
-        h->o->handles++; /* so that the object is not forgotten in the meantime */
+        h->o->handles++; /* keeps the object from being forgotten in the meantime */
     lock_drop(&k->dir);
     if (r < 0 || h->f)
         return r;
@@ -537,7 +537,8 @@ static void step_open(struct program *p, const struct step *s)
 
 /* ---- write ---- */
 
-/* If the tensor may be or may have been of a type other than F32, its bytes are not its values. */
+/* Returns TOKEN_OTHER's bit if the tensor is, or was, perhaps not F32: its bytes are then not its
+ * values. */
 static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 {
     const int name = o->name >= 0 ? o->name : o->old_name;
@@ -547,7 +548,7 @@ static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 }
 
 /* Writes a view in two requests, as write(2) does while the kernel holds the inode's lock. With
- * `half` only the first one is made. */
+ * `half`, only the first request is made. */
 static int write_floats(struct program *p, const struct handle *h, unsigned token, bool half)
 {
     enum { FIRST = 2 * PAGE };
@@ -570,8 +571,8 @@ static int write_text(struct program *p, const struct handle *h, unsigned token,
     return kernel_end(p, tree_write(h->f, 0, text, half ? 2 : n, NULL));
 }
 
-/* Returns whether the draft has a second node, which it may have if memory was short. Writes
- * through the two are interleaved. */
+/* Returns whether the draft has a second node, which is possible if memory ran out. Writes through
+ * the two nodes are interleaved. */
 static bool has_twin(const struct kernel *k, const struct object *o)
 {
     bool has = false;
@@ -596,7 +597,7 @@ static ssize_t read_at(struct tree_file *f, size_t off, size_t room, void *dst)
     return (ssize_t)n;
 }
 
-/* Writes a whole page of the mapping, as the kernel has it. */
+/* Writes back a whole page of the mapping. */
 static int write_page(struct kernel *k, struct object *o, unsigned page)
 {
     size_t n = page == PAGES - 1 ? FLOATS * 4 - page * PAGE : PAGE;
@@ -637,7 +638,7 @@ static bool is_mixed(const struct kernel *k, const struct object *o)
 }
 
 /* Changes half of a page: the kernel reads the page, and writes it back before the program changes
- * the other half. A read then returns the bytes written. */
+ * the other half. A read must then return the bytes written. */
 static void write_half(struct program *p, struct handle *h, unsigned page, unsigned token)
 {
     struct kernel *k = p->k;
@@ -657,8 +658,8 @@ static void write_half(struct program *p, struct handle *h, unsigned page, unsig
         sched_fail("page %u of %s is not what was written", page, names[o->name]);
 }
 
-/* Stores to a mapping. The kernel writes its pages sooner or later and, with W_HALVES, some of them
- * also when they are half changed. */
+/* Stores to a mapping. The kernel writes back its pages sooner or later. With W_HALVES, it also
+ * writes back some of them half changed. */
 static void step_store(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -704,7 +705,7 @@ static void step_write(struct program *p, const struct step *s)
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
-    /* a refusal since then may have restored an older value */
+    /* a refusal may have restored an older value */
     if (is_judged(o) || p->k->w->disk.hits)
         was |= o->seen;
     /* Half a text, written over a longer one, may leave it unchanged. */
@@ -726,7 +727,7 @@ static void step_write(struct program *p, const struct step *s)
         o->dirty = true;
         o->by = h;
         o->doubt = judged != o->judged;
-        if (stamp != stamp_now && h->floats) { /* the draft was changed since then */
+        if (stamp != stamp_now && h->floats) { /* the draft was changed during the write */
             o->content |= was | BIT(TOKEN_OTHER);
             o->doubt = true;
         }
@@ -896,7 +897,7 @@ void kernel_exit(struct program *p)
 
 /* ---- names ---- */
 
-/* Notes the value of a name that is about to disappear. */
+/* Records the value of a name that is about to disappear. */
 static void leaves(struct kernel *k, int name)
 {
     uint64_t was = is_key(name) ? oracle_may(of(k), (unsigned)name, 0, UINT64_MAX, false) : 0;
@@ -960,7 +961,7 @@ void kernel_step_tensor(struct program *p, const struct step *s)
     if (made >= 0)
         oracle_widen(of(k), (unsigned)made,
                      oracle_may(of(k), s->name, since, UINT64_MAX, false) & ~BIT(TOKEN_ABSENT));
-    enum outcome how = r == -ENOTEMPTY                        ? FAILED /* whatever else happens */
+    enum outcome how = r == -ENOTEMPTY                        ? FAILED /* even after disk faults */
                        : r < 0                                ? kernel_failed(k, r)
                        : next >= 0 && kernel_durable_close(k) ? DURABLE
                                                               : ACCEPTED;
@@ -983,7 +984,7 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         kernel_look_disk(k, "after rename");
 }
 
-/* Makes a helper by mknod(2), as tar does before it opens the file. */
+/* Makes a helper with mknod(2), as tar does before it opens the file. */
 static void step_nod(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1103,7 +1104,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     }
 }
 
-/* Checks that a refused rename leaves the file under its name. */
+/* Checks that a refused rename leaves the file under its old name. */
 static void stays(struct program *p, int name, int r)
 {
     struct kernel *k = p->k;
@@ -1155,7 +1156,7 @@ static void step_mv(struct program *p, const struct step *s)
         struct live_wait *w = kernel_begin(p);
         r = kernel_end(p,
                        tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, w));
-        const uint64_t had = made >= 0 ? of(k)->a[made].mask : 0; /* since it began */
+        const uint64_t had = made >= 0 ? of(k)->a[made].mask : 0; /* during the rename */
         bool bad = (moved_value(k, from, since) | had) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
         renamed(p, s, from, to, r, gone, made, since, changes);
         kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
@@ -1182,7 +1183,7 @@ static void step_sync(struct program *p)
     lock_drop(&k->dir);
     kernel_expect(p, "sync", r, making || tensors_unsettled(k));
     if (r == 0 && !k->w->disk.hits && !k->rough && jumps == sched_jumps() &&
-        /* fsync waits for late releases, but not longer than that */
+        /* fsync waits for late releases, but at most a second */
         sched_now() - begun < 1000000000)
         tensors_added(k, whole);
     if (r == 0 && !k->w->disk.hits && !k->rough)
@@ -1194,8 +1195,8 @@ static void step_sync(struct program *p)
 /* Reads the values of the keys in the file. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
-/* Notes that an undo is on the disk: keys that nothing else has changed since then have the file's
- * values. */
+/* Records that an undo is on the disk: keys that nothing else has changed since then have the
+ * file's values. */
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];
@@ -1241,8 +1242,8 @@ static void step_undo(struct program *p)
                   r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
-/* Truncates a view by truncate(2). This also truncates and judges what other programs have written
- * to it. */
+/* Truncates a view with truncate(2). This also truncates and judges what other programs have
+ * written to it. */
 static void truncate_tensor(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1346,7 +1347,7 @@ static void step_retype(struct program *p, const struct step *s)
 
 /* ---- looks ---- */
 
-/* Returns the values of drafts: files with this name may show them too. */
+/* Returns the values of drafts, which files with this name may also show. */
 static uint64_t drafts(const struct kernel *k, int name)
 {
     uint64_t may = 0;
@@ -1400,9 +1401,9 @@ static void step_read(struct program *p, const struct step *s)
         draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
-        /* A file that was renamed since then shows the value of its new name. */
+        /* A file renamed in the meantime shows the value of its new name. */
         bool same = h->o->name == s->name && !h->o->moving;
-        /* While a tensor changes, part of what is read may be old. */
+        /* While a tensor changes, a read may return some old values. */
         bool mixed =
             h->floats && ((token == TOKEN_OTHER &&
                            (draft || as_bytes(k, h->o) || oracle_changed(of(k), s->name, since))) ||
@@ -1410,7 +1411,7 @@ static void step_read(struct program *p, const struct step *s)
         if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
         may = oracle_ever(of(k), s->name) |
-              /* a file that was removed since then shows some value, but not an empty text */
+              /* a file removed in the meantime shows some value, but not an empty text */
               draft;
         if (h->o->name < 0 && token == TOKEN_EMPTY && !(may & BIT(token)) && !h->floats &&
             !k->rough)
@@ -1454,7 +1455,7 @@ static void step_list(struct program *p)
     }
 }
 
-/* Reads a view of the whole, whose size is known when it is looked up. */
+/* Reads a view of the whole model, which must have the size that its lookup returned. */
 static void step_model(struct program *p, const char *view)
 {
     struct kernel *k = p->k;
@@ -1505,7 +1506,7 @@ void kernel_look_disk(struct kernel *k, const char *when)
     char path[128];
     size_t n = 0;
     run_journal(k->w, path);
-    if (k->rough || access(path, F_OK) == 0) /* it is being written in place */
+    if (k->rough || access(path, F_OK) == 0) /* the model is being written in place */
         return;
     run_path(k->w, path);
     uint8_t *bytes = disk_read(path, &n);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes the kernel's place between programs and the tree: sends requests in its order and with its
- * locks, knows nodes as it does, and releases and forgets late. Each call reports to the oracle
- * what its answer means.
+ * Stands in for the kernel between programs and the tree: sends requests in the kernel's order and
+ * with its locks, counts references to nodes as the kernel does, and releases and forgets late.
+ * Each call reports to the oracle what its answer means.
  *
- * Each program has its own thread; another makes the late releases and forgets.
+ * Each program has its own thread; another thread makes the late releases and forgets.
  */
 #ifndef TESTS_SIM_KERNEL_H
 #define TESTS_SIM_KERNEL_H
@@ -35,10 +35,10 @@ struct program {
     struct request request;
     bool signalled; /* a signal was sent; it may arrive during a later call */
     /* For a step that edits a tensor through the inode number of its directory: */
-    uint32_t names_of;             /* mask of the names that it may have by now; 0: no such step */
+    uint32_t names_of;             /* mask of the tensor's possible names by now; 0: no such step */
     uint64_t content, type, shape; /* masks of the values that the step may write */
-    int judges; /* 1 + the assignment of all values that its drafts have during the step; or 0 */
-    /* Mask of the names whose view the call truncates, perhaps through another node of the same
+    int judges; /* 1 + the assignment that covers all values of its drafts during the step; or 0 */
+    /* Mask of the names whose views the call truncates, perhaps through another node of the same
      * draft. */
     uint32_t cuts;
 };
@@ -75,7 +75,7 @@ struct object {
 struct kernel {
     struct world *w;
     struct tree *t;
-    struct lock lock; /* protects what follows */
+    struct lock lock; /* protects the members below */
     struct cond more;
     bool stop;
     bool rough; /* another program has changed the model: any error is allowed */
@@ -83,7 +83,7 @@ struct kernel {
     struct lock dir;
     struct object object[OBJECTS];
     unsigned objects;
-    uint64_t created[NAMES];  /* time of the last call of a create */
+    uint64_t created[NAMES];  /* time at which a create last began */
     unsigned creating[NAMES]; /* number of creates in progress */
     bool back[NAMES];    /* a removed name may have come back, because its next value was refused */
     bool removed[NAMES]; /* it was unlinked, and has not been created since */
@@ -95,7 +95,7 @@ struct kernel {
         struct tree_file *f; /* the file to release; NULL: a node is only forgotten */
         struct handle *h;
         uint64_t node, n;
-        int name; /* name of the incomplete new tensor that it belongs to, or -1 */
+        int name; /* name of the incomplete new tensor that the file belongs to, or -1 */
     } late[LATE];
     unsigned first_late, n_late;
     struct program program[ACTORS];
@@ -115,13 +115,13 @@ struct kernel {
 };
 
 void kernel_init(struct kernel *k, struct world *w, struct tree *t);
-/* The thread that releases and forgets, until k->stop is set and nothing is left. */
+/* Runs in a thread of its own: releases and forgets until k->stop is set and nothing is left. */
 void *kernel_late(void *k);
 
 /* Releases, without a close, the files that programs have open when the mount has ended. */
 void kernel_drop(struct kernel *k);
 
-/* A tensor that is edited has this many floats, all with the value of one token. */
+/* An edited tensor has this many floats, all with the value of one token. */
 enum { FLOATS = 3008, PAGE = 4096, PAGES = 3 };
 
 /* For tensors.c: */
@@ -133,12 +133,12 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good);
  * the name of the incomplete new tensor to which the file belongs, or -1.
  */
 void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name);
-/* Returns whether an answer without an error means that the edit is durable. */
+/* Returns whether success means that the edit is durable. */
 bool kernel_durable_close(const struct kernel *k);
 /* Returns what an error means for an edit. */
 enum outcome kernel_failed(const struct kernel *k, int r);
-/* Notes that drafts of a tensor may have these values, and may be judged. moving: 1 if this begins
- * now, -1 if it ends now. */
+/* Records that drafts of a tensor may have these values, and may be judged. moving: 1 if a move of
+ * the drafts begins now, -1 if it ends now, otherwise 0. */
 void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving);
 /* Returns whether some program is truncating a view of the tensor. */
 bool kernel_cuts(const struct kernel *k, int name);
@@ -147,19 +147,19 @@ bool is_tensor(int name);
 /* Removes or renames a tensor. */
 void kernel_step_tensor(struct program *p, const struct step *s);
 
-/* Does a step of a program; a meaningless step (its slot is not open) has no effect. */
+/* Performs a step of a program. A meaningless step (its slot is not open) has no effect. */
 void kernel_step(struct program *p, const struct step *s);
 /* Closes all handles of the program, as exit(2) does. */
 void kernel_exit(struct program *p);
-/* Sends the program a signal that stops it and interrupts the call in which it waits. With `notify`
- * the tree is notified at once; otherwise it has to find out. */
+/* Sends the program a signal that stops it and interrupts the call in which it waits. With
+ * `notify`, the tree is notified at once; otherwise it must discover the signal itself. */
 void kernel_signal(struct kernel *k, unsigned program, bool notify);
-/* Compares the file with what the oracle allows. */
+/* Checks the file against what the oracle allows. */
 void kernel_look_disk(struct kernel *k, const char *when);
 void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS]);
 void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,
                  const char *when);
-/* Compares metadata.json with what the oracle allows. */
+/* Checks metadata.json against what the oracle allows. */
 void check_json(struct world *w, const char *text, uint64_t from);
 
 #endif

@@ -49,7 +49,7 @@ struct oracle {
     const unsigned *faults; /* number of faults; after one, accepted assignments may be lost */
 };
 
-/* Returns the time, which is later at each call. */
+/* Returns the time, which advances with each call. */
 uint64_t oracle_time(struct oracle *o);
 /* Begins an assignment of one of these values, and returns its number. */
 unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask);
@@ -59,9 +59,9 @@ unsigned oracle_begin_undo(struct oracle *o, unsigned reg);
 /* Adds possible values to an assignment. */
 void oracle_widen(struct oracle *o, unsigned i, uint64_t mask);
 void oracle_end(struct oracle *o, unsigned i, enum outcome how);
-/* Notes that an assignment, which has ended, is now durable. */
+/* Records that an assignment, which has ended, is now durable. */
 void oracle_durable(struct oracle *o, unsigned i);
-/* Notes that everything accepted that had ended before `since` is durable. */
+/* Records that all accepted assignments that ended before `since` are durable. */
 void oracle_all_durable(struct oracle *o, uint64_t since);
 /* Returns the values that a look from a to b may see; disk: a look at the file. */
 uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A second parser of GGUF files, which shares no code with the program's: keys and tensors only. */
+/* A second parser of GGUF files, for keys and tensors only. It shares no code with the
+ * program's. */
 #ifndef TESTS_SIM_READER_H
 #define TESTS_SIM_READER_H
 

@@ -188,7 +188,7 @@ static unsigned token_of(const struct read_key *k)
     return k->type == GGUF_STRING && k->n == 0 ? TOKEN_EMPTY : token_of_number(v);
 }
 
-/* Returns whether everything about the tensor that no program edits is still there. */
+/* Returns whether everything about the tensor that no program edits is unchanged. */
 static bool has_values(const struct read_tensor *t, const char *name, unsigned token,
                        const uint8_t *bytes, size_t n)
 {
@@ -233,7 +233,7 @@ void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS])
         token[i] = token_in(&m, i, bytes, n);
 }
 
-/* Checks the type and the shape of a tensor that the model has. */
+/* Checks the type and the shape of a tensor in the model. */
 static void check_form(const struct world *w, const struct read_model *m, unsigned reg,
                        uint64_t from, bool disk, const char *when)
 {
@@ -341,7 +341,7 @@ static void check_folder(void)
                     strcmp(name, model_name(world)) == 0 ||
                     (world->story.split && strcmp(name, files[1]) == 0) ||
                     strcmp(name, "ggufs") == 0 ||
-                    strncmp(name, "kept-", 5) == 0; /* faultsys.h makes it */
+                    strncmp(name, "kept-", 5) == 0; /* made by faultsys.h */
         const bool journal = strcmp(name, strrchr(journal_path, '/') + 1) == 0;
         if ((journal && world->disk.hits) ||
             (!ours && world->disk.hits > 2 && fails_often("rename")))
@@ -381,7 +381,7 @@ static void crash_again(void)
     crash(sched_lot(2));
 }
 
-/* Writes the model or replaces it, as another program does. ggufs must not overwrite it after
+/* Writes or replaces the model, as another program might. ggufs must not overwrite it after
  * that. */
 static void alter(bool replace)
 {
@@ -592,11 +592,11 @@ _Noreturn void run_story(struct world *w)
         oracle_all_durable(&w->oracle, since);
     tree_close(t);
     for (int i = 0; i == 0 || (i < 100 && alloc_live() > LEFT_MOST); i++)
-        sched_pass(60000); /* anything slow ends within that time */
+        sched_pass(60000); /* enough for anything slow to end */
     if (alloc_live() > LEFT_MOST)
         sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");
-    /* otherwise it may be overwritten */
+    /* otherwise the model may be overwritten */
     if (world->altered && !(world->story.features & NO_EXCHANGE))
         check_altered();
     check_folder();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run plays one story: it has the tree on the virtual disk, a thread for each actor, and the
+ * A run plays one story, with the tree on the virtual disk, a thread for each actor, and the
  * oracle. Each run is a process, which leaves its findings in memory shared with its parent.
  */
 #ifndef TESTS_SIM_RUN_H
@@ -38,9 +38,9 @@ struct world {
 
 /* Returns the path of the model, which for a split model is the first of its two files. */
 void run_path(const struct world *w, char dst[128]);
-/* Returns the path of the journal beside it. */
+/* Returns the path of the journal beside the model. */
 void run_journal(const struct world *w, char dst[128]);
-/* Plays w->story in the run's process, which it ends. */
+/* Plays w->story, then ends the run's process. */
 _Noreturn void run_story(struct world *w);
 /* Opens the model after a crash, in a new process, and looks at it. */
 _Noreturn void run_recovered(struct world *w);

@@ -18,7 +18,7 @@
 enum {
     TASKS = 256,
     TICK = 20000,      /* maximum nanoseconds at a point */
-    ENDLESS = 3000000, /* points of a run */
+    ENDLESS = 3000000, /* maximum number of points in a run */
     DATE = 1700000000, /* the starting time in seconds */
 };
 
@@ -31,11 +31,11 @@ struct task {
     pthread_t real;
     enum state state;
     const void *on; /* the condition or the joined task that it waits for */
-    int *lock;      /* the lock that it needs to go on */
+    int *lock;      /* the lock that it waits for */
     bool woken;
     uint64_t until; /* UINT64_MAX: forever */
     unsigned rank;  /* in runs with ranks, the thread with the highest one runs */
-    bool told;      /* it is to report where it waits */
+    bool told;      /* it must report where it waits */
     void *(*run)(void *arg);
     void *arg;
 };
@@ -44,7 +44,7 @@ static struct task task[TASKS];
 static unsigned n_tasks, n_done;
 static _Thread_local struct task *self;
 static uint64_t state_now, clock_ns, steps, trace, jumps;
-static uint32_t one_in; /* chance of a switch at a point */
+static uint32_t one_in; /* one in this many points switches threads */
 static bool ranked;
 static uint64_t change_at[4]; /* points at which a rank changes */
 bool sched_trace;
@@ -166,7 +166,7 @@ static void resume(struct task *t)
     t->until = UINT64_MAX;
 }
 
-/* Lets time jump to the end of the first timed wait. Returns false if no thread is in one. */
+/* Advances time to the end of the first timed wait. Returns false if no thread is in one. */
 static bool jump(bool any)
 {
     uint64_t when = UINT64_MAX;
@@ -340,7 +340,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
     if (!self)
         return __real_clock_gettime(clock, ret);
-    /* Never zero, which the program takes for "no time". */
+    /* never zero, which the program takes to mean "no time" */
     *ret = to(clock_ns);
     ret->tv_sec += clock == CLOCK_REALTIME ? DATE : 1000;
     return 0;

@@ -2,8 +2,8 @@
 /*
  * Runs one thread at a time, chosen at random: threads are real, but only the one with the token
  * runs. At each lock, wait, start and end of a thread and at each system call of the table (disk.h)
- * the token may go to another one. Time is virtual: it advances a little at each of these points,
- * and jumps when all threads wait.
+ * the token may pass to another thread. Time is virtual: it advances a little at each of these
+ * points, and jumps when all threads wait.
  *
  * The program is linked with -Wl,--wrap for the functions of pthreads and clocks that base calls
  * (meson.build). Everything follows from the seed.
@@ -23,14 +23,14 @@ void sched_end(void);
 
 /* Returns a number below n, drawn from the seed. */
 uint32_t sched_draw(uint32_t n);
-/* Returns true once in n times. */
+/* Returns true with a probability of 1 in n. */
 bool sched_lot(uint32_t n);
 
 /* Passes a point of the trace, at which another thread may continue. */
 void sched_point(const char *what, uint64_t arg);
 /* Adds a line to the trace and its hash. */
 void sched_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Lets this much time pass. */
+/* Lets `ms` milliseconds pass. */
 void sched_pass(uint64_t ms);
 
 uint64_t sched_steps(void); /* number of points so far */

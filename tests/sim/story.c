@@ -16,7 +16,7 @@ const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftrun
                                   "fchmod", "rename", "unlink", "link",   "list"};
 
 /*
- * Each word has these arguments: s slot, f flags, o name, t second name, c call, n first, m second
+ * The words and their arguments: s slot, f flags, o name, t second name, c call, n first, m second
  * and l third number, a actor, h how.
  */
 static const struct {

@@ -5,21 +5,21 @@
  *
  *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
  *     A write 1 17              the text of token 17, at the beginning
- *     A half 1 17               the beginning of that text, of which more follows
+ *     A half 1 17               the beginning of that text; the rest follows
  *     A close 1                 fork 1: another owner also closes; fsync 1; cut 1: ftruncate to 0
  *     A put r.a 18              open for writing with trunc and creat, write, close
  *     B mv r.a r.a~             rm NAME; sync: fsync of the directory; trunc NAME: truncate(2) to 0
  *     B read r.a                list; model: read model.gguf
  *     A json                    read metadata.json
  *     A retype r.a 2            setfattr -n user.gguf.type: string, u32 or u64
- *     A nod r.a~                create a helper by mknod(2)
+ *     A nod r.a~                create a helper with mknod(2)
  *     B pass 300                milliseconds
- *     Z fail pwrite 3 28 1      the third pwrite from now on gives errno 28, once
+ *     Z fail pwrite 3 28 1      the third pwrite from now on fails with errno 28, once
  *     Z room 1000               bytes; brief; slow MS; mend: no more faults
  *     Z signal A stop           ends the wait; late: the tree has to discover it
  *     A undo                    restore the last state of the history, if the mount keeps one
  *     Z alter                   another program writes the model; replace: or replaces the file
- *     Z power 0                 the power is cut at the N-th disk call from now on (0: now);
+ *     Z power 0                 cut the power at the N-th disk call from now on (0: now);
  *                               kill 0: SIGKILL; term: SIGTERM, which ends the mount; nomem N:
  *                               allocation N fails; short N: and all later ones, until mend
  *

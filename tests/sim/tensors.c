@@ -134,7 +134,7 @@ static void widen_made(struct kernel *k, int name, uint64_t content, uint64_t ty
         oracle_widen(of(k), (unsigned)k->made[name].of[i], masks[i]);
 }
 
-/* Notes that from now on a new tensor of this name, with these values, may be incomplete. */
+/* Records that, from now on, a new tensor of this name with these values may be incomplete. */
 static void may_make(struct kernel *k, int name, uint64_t content, uint64_t type, uint64_t shape)
 {
     struct made_tensor *m = &k->made[name];
@@ -185,7 +185,7 @@ void tensors_added(struct kernel *k, uint32_t whole)
             end_made(k, i, DURABLE);
 }
 
-/* Begins a step that reaches a tensor through the inode number of its directory. These are the
+/* Begins a step that reaches a tensor through the inode number of its directory. The masks are the
  * possible results, under each name that the tensor has during the step. */
 static void enter(struct program *p, int name, uint64_t content, uint64_t type, uint64_t shape)
 {
@@ -277,7 +277,7 @@ static int look_once(struct program *p, int name, const char *view, struct tree_
     return r;
 }
 
-/* Looks the path up, and again if a part of it has disappeared in the meantime. */
+/* Looks up the path, and again if a part of it has disappeared in the meantime. */
 static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
 {
     int r = look_once(p, name, view, ret);
@@ -351,7 +351,7 @@ static int flush(struct program *p, struct tree_file *f)
     return kernel_end(p, tree_flush(f, w));
 }
 
-/* Returns whether the error is one that concurrent steps of other programs explain. */
+/* Returns whether concurrent steps of other programs explain the error. */
 static bool is_usual(int r)
 {
     return r == -ENOENT || r == -ESTALE || r == -EBUSY || r == -EEXIST;
@@ -430,7 +430,7 @@ static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
  * refused. */
 enum { ORDERS = 7, NO_TYPE = 6 };
 
-/* Makes the content of view i of several. */
+/* Makes the content of one view of a new tensor. Returns its size. */
 static size_t content_of(const struct step *s, const char *view, uint8_t *dst)
 {
     const unsigned form = s->n2 % FORMS, shape = s->n2 / FORMS % FORMS;
@@ -462,7 +462,7 @@ static int put_view(struct program *p, const struct step *s, uint64_t dir, const
     return r < 0 ? r : closed;
 }
 
-/* Nanoseconds after which a new tensor to which nothing is written is judged. */
+/* Nanoseconds without a write after which a new tensor is judged. */
 #define QUIET UINT64_C(2000000000)
 
 static void step_add(struct program *p, const struct step *s)
@@ -515,7 +515,7 @@ static void step_add(struct program *p, const struct step *s)
 
 /* ---- a file beside raw ---- */
 
-/* Returns what the drafts of a tensor may have. */
+/* Returns a mask of the values that the tensor's drafts may have. */
 static uint64_t drafts(const struct kernel *k, int name)
 {
     uint64_t mask = 0;

@@ -14,7 +14,8 @@
 void tensors_step(struct program *p, const struct step *s);
 void tensors_list(struct program *p);
 
-/* Notes that a view may have these values: if the tensor is new and incomplete, it may get them. */
+/* Records that a view may have these values: if the tensor is new and incomplete, it may get
+ * them. */
 void tensors_written(struct kernel *k, int name, uint64_t mask);
 
 /*
@@ -33,7 +34,7 @@ void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, i
 
 /* Returns a mask of the complete new tensors. */
 uint32_t tensors_whole(const struct kernel *k);
-/* Notes that these tensors are in the model, except those that were touched since. */
+/* Records that these tensors are in the model, except those touched since then. */
 void tensors_added(struct kernel *k, uint32_t whole);
 /* Returns whether some new tensor may be incomplete. */
 bool tensors_unsettled(const struct kernel *k);
