@@ -18,12 +18,12 @@
 
 enum { N_IDS = 43, MOST_BLOCKS = 4096 };
 
-/* The blocks, and the output of two sets. All are large enough for every test below. */
+/* The blocks, and the output of two sets. */
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static float want[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], got[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 
-/* Returns true if every set decodes the first n blocks of `raw` like the generic one; all NaNs
- * count as equal. */
+/* Returns true if every set decodes the first n blocks of `raw` like the generic one, where all
+ * NaNs count as equal. */
 static bool sets_agree(uint32_t id, size_t n)
 {
     const struct quant_type *t = &quant_set_at(0)->types[id];
@@ -59,8 +59,8 @@ static bool encoders_agree_with(uint32_t id, size_t n, const float *weight)
     return true;
 }
 
-/* Returns true if every set encodes the first n blocks of values in `want` like the generic one,
- * with and without importances. */
+/* Returns true if every set encodes the first n blocks of `want` like the generic one, with and
+ * without importances. */
 static bool encoders_agree(uint32_t id, size_t n)
 {
     static float weight[sizeof(want) / sizeof(want[0])];
@@ -117,8 +117,8 @@ static void test_random_blocks(void)
     }
 }
 
-/* Make random blocks with `value` at each 16-bit place in turn, so that every scale has this value
- * once. */
+/* Make random blocks with `value` at each 16-bit position in turn, so that every scale has this
+ * value once. */
 static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 {
     const size_t bytes = t->block_bytes, places = bytes < 2 ? 1 : bytes - 1;
@@ -130,8 +130,8 @@ static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 
 static void test_special_scales(void)
 {
-    /* Read as halves: zeros, smallest and largest subnormals, ones, largest values, infinities,
-     * NaNs. Read as bytes: extremes. */
+    /* As halves: zeros, the smallest and largest subnormals, ones, largest values, infinities,
+     * NaNs. As bytes: extremes. */
     static const uint16_t values[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x3c00, 0xbc00,
                                       0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00,
                                       0xffff, 0x7f80, 0x807f, 0xff7f, 0x0101, 0xfefe};
@@ -149,7 +149,7 @@ static void test_equal_bytes(void)
         }
 }
 
-/* Kernel sets agree for every kind of value and any number of blocks. */
+/* Kernel sets agree on every kind of value and any number of blocks. */
 static void test_encode_values(void)
 {
     for (uint32_t id = 0; id < N_IDS; id++)
@@ -163,9 +163,8 @@ static void test_encode_values(void)
         }
 }
 
-/* Kernel sets agree for random bits; for values between 2^-64 and 2^63 that are near each other
- * within a block; and for such blocks with a few values that cannot, or can only just, be
- * stored. */
+/* Kernel sets agree on random bits, on values between 2^-64 and 2^63 that are similar within each
+ * block, and on such blocks with a few values that can only just be stored, or not at all. */
 static void test_encode_any(void)
 {
     static const uint32_t odd[] = {0x7f800000, 0xffc00000, 0x7f7fffff, 0xff7fffff, 0x80000000,
@@ -186,7 +185,7 @@ static void test_encode_any(void)
         }
 }
 
-/* Kernel sets agree for every binary16, and for float32s around every binary16 and bfloat16. */
+/* Kernel sets agree on every binary16, and on float32s around every binary16 and bfloat16. */
 static void test_all_halves(void)
 {
     static uint16_t h[2][1 << 18];
@@ -209,8 +208,8 @@ static void test_all_halves(void)
         }
 }
 
-/* A non-finite float is found at each place in arrays of three lengths. Huge floats count as
- * finite, though their sum is infinite. */
+/* A non-finite float is found at any position in arrays of three lengths. Huge floats are finite,
+ * even though their sum is not. */
 static void test_all_finite(void)
 {
     static const struct {
@@ -250,7 +249,7 @@ static void check_distance(const float *a, const float *b, size_t n, const struc
 }
 
 /* For any number of values, kernel sets agree on sums to the last bit, and on the sign of a zero
- * that is the least value. */
+ * that is the minimum. */
 static void test_measures(void)
 {
     static float x[1000];
@@ -279,7 +278,7 @@ static void test_measures(void)
         }
 }
 
-/* Return the number of the bin that holds x by the definition of bins. */
+/* Return the bin of x by the definition of bins. */
 static size_t bin_of(double x, double mean, double std)
 {
     size_t i = 0;
@@ -300,7 +299,8 @@ static void bins_are(const float *x, size_t n, double mean, double std)
     }
 }
 
-/* Each edge of a bin and its neighbours are counted, for means and deviations of all magnitudes. */
+/* Each bin edge and its neighbours are counted right, for means and deviations of all
+ * magnitudes. */
 static void test_bins_edges(void)
 {
     uint64_t state = 7;
@@ -320,7 +320,7 @@ static void test_bins_edges(void)
     }
 }
 
-/* Any number of values is counted without an overflow, even if all are in one bin. */
+/* No count overflows, even if all values are in one bin. */
 static void test_bins_numbers(void)
 {
     enum { MOST = 10000 };
@@ -356,8 +356,8 @@ static void guarded_free(struct guarded *g)
     (void)munmap(g->map, g->size);
 }
 
-/* Decoders are run with blocks and floats that end just before an inaccessible page, then with ones
- * that begin just after one. */
+/* Run decoders on blocks and floats that end just before an inaccessible page or begin just after
+ * one. */
 static void test_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
@@ -379,8 +379,8 @@ static void test_guard_pages(void)
     guarded_free(&out);
 }
 
-/* Encoders are run with blocks and floats that end just before an inaccessible page, then with ones
- * that begin just after one. */
+/* Run encoders on blocks and floats that end just before an inaccessible page or begin just after
+ * one. */
 static void test_encode_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 18), out = guarded_new(1 << 16);
@@ -401,8 +401,7 @@ static void test_encode_guard_pages(void)
     guarded_free(&out);
 }
 
-/* Reading a range accesses no block outside the range; all such blocks are in inaccessible
- * pages. */
+/* Reading a range accesses no block outside it; all such blocks are in inaccessible pages. */
 static void test_only_the_blocks(void)
 {
     struct guarded in = guarded_new(1 << 16);
@@ -418,7 +417,7 @@ static void test_only_the_blocks(void)
             quant_read_f32(t, false, data, 0, 3 * per_block, want);
             quant_read_f32(t, false, data, per_block - 1, 2 * per_block + 1, out);
             CU_ASSERT_EQUAL(memcmp(out, (uint8_t *)want + per_block - 1, 2 * per_block + 1), 0);
-            /* the tensor begins one block before the first usable byte */
+            /* the tensor begins one block before the usable bytes */
             data = in.first - t->block_bytes;
             golden_bytes(in.first, t->block_bytes, id);
             quant_read_f32(t, false, data, per_block, per_block, out);

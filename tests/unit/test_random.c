@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Random operations on keys, helpers and open files, in random commit modes, compared with a simple
- * model: the content of the tree after each operation, and the content of the file after each
- * fsync.
- *
- * A run is drawn from its seed. A run that fails prints its seed, and its operations as a script
- * (see script.h); GGUFS_SEED=N in the environment repeats only that run.
- *
- * Each value is a number of one or two digits, which all types can hold, so that any text fits any
- * key. Operations whose result the plain model does not determine are not drawn; comments mark them
- * with `skip`.
- */
+/* Random operations on keys, helpers and open files, in random commit modes. The content of the
+ * tree after each operation, and of the file after each fsync, is compared with a simple model. A
+ * run is drawn from its seed. If it fails, it prints the seed, and its operations as a script (see
+ * script.h); GGUFS_SEED=N in the environment repeats just that run. Each value is a number of one
+ * or two digits, which fits all types, so that any text fits any key. Operations whose result the
+ * simple model does not determine are not drawn; the word `skip` marks them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +21,7 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* state of the random numbers */
+    uint64_t state; /* state of the random number generator */
     struct plain p;
     struct buf log;
 };
@@ -41,7 +35,7 @@ static unsigned draw(struct random *x, unsigned n)
 
 /* ---- operations ---- */
 
-/* Return the name by which a file is created or opened. A new file usually gets KEY:TYPE. */
+/* Return the name under which to create or open a file. A new file usually gets KEY:TYPE. */
 static const char *typed_name(struct random *x, int name, struct file *f, bool made, char dst[32])
 {
     bool typed = made && plain_is_key(name) && draw(x, 5) > 0;
@@ -87,7 +81,7 @@ static void op_open(struct random *x, int name)
     run(x, "open %c %s rw%s%s", 'A' + h, typed, made ? " creat" : "", truncate ? " trunc" : "");
     if (!truncate)
         return;
-    plain_write(f, 0, value); /* only truncated: skip */
+    plain_write(f, 0, value); /* a mere truncation: skip */
     x->p.wrote[h] = true;
     run(x, "write %c '%c' 0", 'A' + h, value);
 }
@@ -102,7 +96,7 @@ static void op_write(struct random *x, int h)
     x->p.wrote[h] = true;
 }
 
-/* A close of a handle other than the writing one: skip. */
+/* Close of a handle that has not written, while another one has: skip. */
 static void op_flush(struct random *x, int h)
 {
     if (plain_is_of_others(&x->p, h))
@@ -164,10 +158,10 @@ static void op_sync(struct random *x)
 static void key_to_key(struct random *x, int from, int to)
 {
     struct slot *a = &x->p.slot[from], *b = &x->p.slot[to];
-    /* A key that has no value yet, renamed over a different file: skip. */
+    /* A key without a value, renamed over another file: skip. */
     if (!a->stored && (b->stored || x->p.at[to]))
         return;
-    /* The target's old value would be back until the renamed key has one: skip. */
+    /* The target would show its old value until the renamed key has one: skip. */
     if (b->removed && !a->stored)
         op_sync(x);
     run(x, "mv %s %s", plain_names[from], plain_names[to]);
@@ -179,7 +173,7 @@ static void key_to_key(struct random *x, int from, int to)
         b->stored = b->known = true;
         b->parked = b->anew = b->removed = b->gone = false;
         plain_drop(&x->p, from);
-        a->gone = over; /* otherwise the new name takes over its place */
+        a->gone = over; /* otherwise the new name keeps the old position */
     }
     plain_move(&x->p, from, to);
 }
@@ -203,10 +197,10 @@ static void key_to_helper(struct random *x, int from, int to)
 static void helper_to_key(struct random *x, int from, int to)
 {
     struct file *f = x->p.at[from];
-    /* It is unknown whether the key of this backup will return: skip. */
+    /* Whether this backup's key will return is unknown: skip. */
     if (plain_is_parked(&x->p, f) && f->backup != to)
         return;
-    if (f->backup >= 0 && !x->p.slot[to].stored) /* the new key's type is unknown: skip */
+    if (f->backup >= 0 && !x->p.slot[to].stored) /* the type of the new key is unknown: skip */
         return;
     run(x, "mv %s %s", plain_names[from], plain_names[to]);
     plain_store(&x->p, to, f->text, NULL);
@@ -225,8 +219,8 @@ static void op_rename(struct random *x, int from)
         run(x, "mv %s %s =ENOENT", plain_names[from], plain_names[to]);
         return;
     }
-    /* Skip three cases: a key that was created again; a draft with a type, if a different file
-     * replaces it; and a backup, if a different file replaces it while its key is gone. */
+    /* Skip three cases: keys that were created again; drafts with a type, if another file replaces
+     * them; and backups, if another file replaces them while their keys are gone. */
     if ((plain_is_key(from) && x->p.slot[from].anew) || (plain_is_key(to) && x->p.slot[to].anew) ||
         (b && (b->typed || plain_is_parked(&x->p, b))) ||
         (b && plain_is_key(to) && !x->p.slot[to].stored))
@@ -248,7 +242,7 @@ static void op_rename(struct random *x, int from)
 static void check_shown(struct random *x)
 {
     char text[8];
-    unsigned n = 5; /* the model's original keys */
+    unsigned n = 5; /* keys that the model begins with */
     for (int i = 0; i < NAMES; i++) {
         n += x->p.at[i] != NULL;
         if (x->p.at[i])
@@ -307,7 +301,7 @@ static void step(struct random *x)
     size_t log = x->log.len;
     check_shown(x);
     if (!x->r.failed)
-        x->log.len = log; /* checks that passed are not part of the script */
+        x->log.len = log; /* passed checks are not part of the script */
     if (draw(x, 6) == 0) {
         op_sync(x);
         check_file(x);
@@ -316,7 +310,7 @@ static void step(struct random *x)
 
 static void end_mount(struct random *x)
 {
-    for (int turn = 0; turn < 2; turn++) /* handles that have written come first */
+    for (int turn = 0; turn < 2; turn++) /* handles that have written go first */
         for (int h = 0; h < OPEN; h++)
             if (x->p.handle[h])
                 op_close(x, h);

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Random operations on keys, helpers and open files while writes are held, fail, or are
- * interrupted, in random commit modes. The invariants of names (objects.h) hold after each
- * operation. After each write, whether it succeeded or not, the tree is compared with a simple
- * model: a key untouched since the write began is the same as in the file, and no other file is
- * left beside the model.
- *
- * A run is drawn from its seed. A run that fails prints its seed, and its operations as a script
- * (see script.h); GGUFS_SEED=N in the environment repeats only that run. Values are numbers that
- * any type can hold, and each is used only once.
- */
+/* Random operations on keys, helpers and open files, in random commit modes, while writes are held,
+ * fail, or are interrupted. The invariants of names (objects.h) hold after each operation. After
+ * each write, successful or not, the tree is compared with a simple model: keys not touched since
+ * the write began are as in the file, and no other file is left beside the model. A run is drawn
+ * from its seed. If it fails, it prints the seed, and its operations as a script (see script.h);
+ * GGUFS_SEED=N in the environment repeats just that run. Values are numbers that fit any type, and
+ * each is used only once. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +28,9 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* state of the random numbers */
-    unsigned value; /* the value drawn last */
-    bool sync;      /* commit=sync if true, otherwise commit=close */
+    uint64_t state; /* state of the random number generator */
+    unsigned value; /* last value drawn */
+    bool sync;      /* true: commit=sync; false: commit=close */
     bool touched[NAMES];
     struct buf log;
 };
@@ -73,8 +69,8 @@ static void check_name(struct random *x, const struct live *l, const struct name
     check(x, !name->backup || name->backup->parked == name, "its backup is another's", name);
 }
 
-/* Return the number of bytes in helpers, with or without a name, plus the bytes that keys had when
- * they were helpers. */
+/* Return the size of all helpers, named or not, including what keys keep of the time when they were
+ * helpers. */
 static uint64_t helper_bytes(const struct names *n)
 {
     uint64_t sum = 0;
@@ -140,7 +136,7 @@ static void touch_name(struct random *x, const struct name *name)
         x->touched[i] = true;
 }
 
-/* Mark this name as touched, and also the key whose backup it is. */
+/* Mark a name as touched, and also the key whose backup it is. */
 static void touch(struct random *x, int i)
 {
     struct live *l = live_of(x);
@@ -154,7 +150,7 @@ static void touch(struct random *x, int i)
     lock_drop(&l->lock);
 }
 
-/* An operation on a handle may touch any file that has a draft. */
+/* An operation on a handle may touch any file with a draft. */
 static void touch_open(struct random *x)
 {
     struct live *l = live_of(x);
@@ -167,7 +163,7 @@ static void touch_open(struct random *x)
     lock_drop(&l->lock);
 }
 
-/* Returns true if the key shows exactly its stored value. *shown is set if it can be opened. */
+/* Returns true if the key shows exactly its stored value. *shown: whether it can be opened. */
 static bool is_plain(const struct random *x, int i, bool *shown)
 {
     struct live *l = live_of(x);
@@ -180,7 +176,7 @@ static bool is_plain(const struct random *x, int i, bool *shown)
     return plain;
 }
 
-/* Check that keys untouched since the write began are the same as in the file. */
+/* Check that keys not touched since the write began are as in the file. */
 static void check_untouched(struct random *x)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -198,7 +194,7 @@ static void check_untouched(struct random *x)
         const char *at = strstr((const char *)keys.data, want);
         if (shown != (at != NULL))
             script_fail(&x->r, "%s is %s", names[i], shown ? "shown" : "not shown");
-        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the model's initial list */
+        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the initial list */
             continue;
         at = strchr(at, '=') + 1;
         (void)snprintf(text, sizeof(text), "%.*s", (int)strcspn(at, " "), at);
@@ -208,7 +204,7 @@ static void check_untouched(struct random *x)
 
 /* ---- operations ---- */
 
-/* Returns true for a key that has no value yet, or has lost it, and was empty as a helper. */
+/* Returns true for a key without a stored value. */
 static bool is_unfinished(const struct random *x, int i)
 {
     struct live *l = live_of(x);

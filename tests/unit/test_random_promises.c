@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Two or three programs write, close, fsync and rename their own keys and tensors, in random commit
- * modes, while writes are held, or fail at a random moment. "0 is a promise": if a call that makes
- * an edit durable returned 0, the edit is in the file; if it returned an error, the edit is not,
- * since no program gets the error of another program's edit.
- *
- * A program does nothing while it waits. Each text that it writes is used once.
- *
- * A run is drawn from its seed. A run that fails prints its seed and its operations; GGUFS_SEED=N
- * in the environment repeats only that run.
- */
+/* Two or three programs write, close, fsync and rename their own keys and tensors, in random commit
+ * modes, while writes are held or fail at random. "0 is a promise": if a call that makes an edit
+ * durable returned 0, the edit is in the file. If it returned an error, the edit is not in the
+ * file, because no program gets the error of another program's edit. A program that waits does
+ * nothing else. It never writes the same text twice. A run is drawn from its seed. If it fails, it
+ * prints the seed and its operations; GGUFS_SEED=N in the environment repeats just that run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,8 +20,8 @@ enum { PROGRAMS = 3, OPS = 40 };
 /* The files that programs edit. */
 static const struct {
     const char *path,
-        /* The path of the file, and what precedes the program's text in the list of the model's
-         * content. */
+        /* The file's path, and what precedes the program's text when the model's content is
+         * listed. */
         *before;
     bool tensor;
     unsigned digits;
@@ -41,12 +36,12 @@ enum call { FLUSH, FSYNC, RENAME, FOLDER };
 
 struct program {
     int thing;
-    char name; /* name of the handle */
+    char name; /* name of its handle */
     bool open;
-    char text[12]; /* the text written last; empty: none since the open */
+    char text[12]; /* last text written; empty: none since the open */
     bool accepted; /* the text was written and closed */
-    bool told;     /* a call has failed since then */
-    enum call in;  /* the last call that could wait */
+    bool told;     /* a call has failed since */
+    enum call in;  /* last call that could wait */
     bool waits;
     struct waiter w;
 };
@@ -55,9 +50,9 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* state of the random numbers */
+    uint64_t state; /* state of the random number generator */
     unsigned value;
-    bool durable; /* in this commit mode, each close makes an edit durable */
+    bool durable; /* each close makes an edit durable in this commit mode */
     bool failing, held;
     unsigned n;
     struct program p[PROGRAMS];
@@ -89,13 +84,13 @@ static bool is_in_file(struct random *x, const struct program *p)
 
 static bool is_promise(const struct random *x, const struct program *p)
 {
-    /* A sync of the directory returns an error only if no call has returned it yet. */
+    /* A sync of the directory returns an error only if no other call has returned it. */
     if (p->in == FOLDER)
         return p->accepted && !p->told;
     return p->in == FSYNC || x->durable;
 }
 
-/* Check the result of a call. A sync of the directory may report other programs' edits. */
+/* Check the result of a call. A sync of the directory may report edits of other programs. */
 static void check(struct random *x, struct program *p, int result)
 {
     buf_printf(&x->log, "[%c: %s] ", p->name, result ? strerror(-result) : "0");
@@ -144,8 +139,8 @@ static int begin(struct random *x, struct program *p)
     }
 }
 
-/* Make a call. Only this test lets a held write continue, so a call that waits for the write is
- * collected later. */
+/* Make a call. Only this test releases held writes, so a call that waits for a write is collected
+ * later. */
 static void call(struct random *x, struct program *p, enum call in)
 {
     p->in = in;
@@ -237,7 +232,7 @@ static void let_go(struct random *x)
             end_wait(x, &x->p[i]);
 }
 
-/* Returns true if a program waits for the write, which is held or is about to begin. */
+/* Returns true if a program waits for the write that is held or about to begin. */
 static bool is_waited_for(const struct random *x)
 {
     bool waits = false;
@@ -294,7 +289,7 @@ static void run_seed(uint64_t seed)
     unsigned mode = draw(&x, 3);
     (void)snprintf(x.name, sizeof(x.name), "seed %llu", (unsigned long long)seed);
     x.s.name = x.name;
-    x.durable = modes[mode] != LIVE_COMMIT_SYNC; /* also with auto: the model is small */
+    x.durable = modes[mode] != LIVE_COMMIT_SYNC; /* including auto, because the model is small */
     x.r = (struct run){.s = &x.s, .mode = mode_names[mode], .lenient = true};
     x.r.opt = (struct tree_options){
         .strategy = EDIT_COPY, .commit = modes[mode], .tensors = true, .log = {.line = script_log}};

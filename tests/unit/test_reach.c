@@ -8,7 +8,7 @@
 #include "alloc.h"
 #include "shelf/reach.h"
 
-static unsigned events; /* number of changes to the list, each reported once by poll() */
+static unsigned events; /* changes of the list; poll() reports each once */
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 
@@ -20,7 +20,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return events && events--;
 }
 
-/* As long as the list cannot be read, any directory must be assumed to be a mount. */
+/* While the list cannot be read, any directory must be assumed to be a mount. */
 static void test_unreadable_list(void)
 {
     struct reach r;

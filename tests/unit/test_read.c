@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree: the content of files, at every offset and length. */
+/* tree: contents of files, read at every offset and length. */
 #include "check/summary.h"
 #include "cu_main.h"
 #include "parsed.h"
@@ -21,7 +21,7 @@ static const struct tree_options plain;
 
 /* ---- stored content ---- */
 
-/* Write 12 floats: 0, 0.5, 1, ... */
+/* Write n floats: 0, 0.5, 1, ... */
 static void put_floats(uint8_t *dst, int n, bool big)
 {
     for (int i = 0; i < n; i++) {
@@ -32,7 +32,8 @@ static void put_floats(uint8_t *dst, int n, bool big)
     }
 }
 
-/* Write two blocks of Q8_0, each a half-precision scale (1/2, then 1/4) and 32 signed bytes. */
+/* Write two blocks of Q8_0, each with a half-precision scale (1/2, then 1/4) and 32 signed
+ * bytes. */
 static void put_q8(uint8_t *dst, bool big)
 {
     for (int block = 0; block < 2; block++) {
@@ -87,8 +88,8 @@ static bool one_read(const struct tree_image *m, const char *path, size_t off, s
     return r == (ssize_t)expect && memcmp(got, want + (expect ? off : 0), expect) == 0;
 }
 
-/* Check that the file at `path` has these bytes, by reads from all starts to all ends, even beyond
- * its end. */
+/* Check that the file at `path` has these bytes, with reads from every start to every end, even
+ * beyond the end of the file. */
 static void contains(const struct tree_image *m, const char *path, const void *want, size_t size)
 {
     static const size_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 127, 128, 129, 200};
@@ -111,7 +112,7 @@ static void content_is(const struct tree_image *m, const char *path, const char 
     contains(m, path, want, strlen(want));
 }
 
-/* Check a header of 128 bytes in NumPy's format, and the values after it. */
+/* Check a header of 128 bytes in NumPy's format, followed by values. */
 static void npy_is(const struct tree_image *m, const char *path, const char *shape,
                    const uint8_t *values, size_t n)
 {
@@ -142,7 +143,7 @@ static void check_tensors(const struct tree_image *m, bool big)
     q8_values(values);
     contains(m, "tensors/q/f32", values, 256);
     npy_is(m, "tensors/q/f32.npy", "64,", values, 256);
-    /* The values 0, 0.5, 1, ... 5.5 are exact in both formats. */
+    /* 0, 0.5, 1, ... 5.5 are exact in both formats. */
     static const uint16_t half[] = {0x0000, 0x3800, 0x3c00, 0x3e00, 0x4000, 0x4100,
                                     0x4200, 0x4300, 0x4400, 0x4480, 0x4500, 0x4580};
     static const uint16_t brain[] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4020,
@@ -173,7 +174,7 @@ static void test_tensors(void)
     }
 }
 
-/* `offset` is the position of the bytes of `raw` in the file. */
+/* `offset` is the position of `raw` in the file. */
 static void test_offset(void)
 {
     static const char *const tensors[] = {"w", "q", "s", "new"};
@@ -236,7 +237,8 @@ static void test_tensors_json(void)
     image_close(&m);
 }
 
-/* A long name shifts only its own line. Bytes of names that are not printable UTF-8 are escaped. */
+/* A long name shifts only its own line. Bytes of names are escaped unless they are printable
+ * UTF-8. */
 static void test_tensors_txt(void)
 {
     char want[2048], name[TABLE_NAME_MOST + 2];
@@ -264,7 +266,7 @@ static void test_tensors_txt(void)
     image_close(&m);
 }
 
-/* Compare `info`, except for the random file name of the tree_image, which is also unlinked. */
+/* Compare `info`, except for the file's name, which is random. */
 static void info_is(const struct tree_image *m, const char *before, const char *after)
 {
     size_t n;
@@ -369,8 +371,8 @@ static void test_info_all(void)
     image_close(&m);
 }
 
-/* Check the line "base model" for names that consist of n[i] letters each. `between` has a space
- * where the next name is on the same line, and '|' where it is on a new line. */
+/* Check the line "base model" with names of n[i] letters each. `between` has a space before each
+ * name on the same line, and '|' before each name on a new one. */
 static void wraps(const char *letter, const unsigned *n, const char *between)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, want = BUF_INIT;
@@ -398,8 +400,8 @@ static void wraps(const char *letter, const unsigned *n, const char *between)
     parsed_free(&p);
 }
 
-/* A line of at most 100 columns is left as it is; a longer one is continued on the next line after
- * a comma. */
+/* A line of up to 100 columns is left as it is; a longer one continues on the next line after a
+ * comma. */
 static void test_info_wide(void)
 {
     wraps("a", (unsigned[]){40, 41, 0}, " ");
@@ -413,7 +415,7 @@ static void test_info_wide(void)
     wraps("é", (unsigned[]){40, 42, 0}, "|");
 }
 
-/* The findings are rendered only once, for stat and all readers. */
+/* The findings are rendered just once, for stat and all readers. */
 static void test_check(void)
 {
     struct build b;
@@ -425,7 +427,7 @@ static void test_check(void)
     struct tree_image m = image_open(&b, &plain);
     struct stat st = image_stat(&m, "check");
     CU_ASSERT_EQUAL(st.st_blocks, (st.st_size + 511) / 512);
-    static const uint8_t zeros[20]; /* the padding is repaired, but the findings stay */
+    static const uint8_t zeros[20]; /* repairs the padding, but the findings stay */
     CU_ASSERT_EQUAL(pwrite(m.fd, zeros, 20, (off_t)m.size - 20), 20);
     ssize_t n = image_bytes(&m, "check", 0, sizeof(text) - 1, text);
     CU_ASSERT_TRUE_FATAL(n > 0);
@@ -441,7 +443,7 @@ static void test_check(void)
     image_close(&m);
 }
 
-/* A reply too large to be copied refers to the file's bytes. Once the file is truncated, the read
+/* A reply too large to copy refers to the file's own bytes. If the file is truncated, the read
  * fails with EIO. */
 static void test_large(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/journal and edit/commit: files left by a crash, and the names and locks of files. */
+/* edit/journal and edit/commit: files left behind by a crash, and the names and locks of files. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "model_dir.h"
 #include "put_journal.h"
 
-/* A recovery can itself be interrupted at any call, and repeated. */
+/* A recovery can be interrupted at any call and then repeated. */
 static void test_recover_again(void)
 {
     for (unsigned n = 1, hit = 1; hit; n++) {
@@ -29,7 +29,7 @@ static void test_recover_again(void)
         struct edit_file f = open_model(&x, calm());
         const uint64_t len = d.p.head.len;
         CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
-        /* Tear the header by writing every other sector. */
+        /* Tear the header: write every other sector. */
         for (uint64_t at = 0; at < len; at += 1024)
             CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f.fd, d.p.head.data + at,
                                           (size_t)min_u64(512, len - at), at),
@@ -52,16 +52,16 @@ static void test_recover_again(void)
     }
 }
 
-/* The journal. */
+/* ---- the journal ---- */
 
-/* Changes made to the journal of an edit, and to other files, before the journal is found. */
+/* Changes made to an edit's journal and to other files before the journal is found. */
 struct tamper {
     const char *name;
     void (*do_it)(const struct fixture *x, struct edit_file *f);
     int code;     /* result of the recovery */
     bool read;    /* the journal is not ours, so it does not prevent reading */
-    bool applied; /* the model then has the new content; false: the old one */
-    bool stays;   /* the journal still exists */
+    bool applied; /* whether the model then has the new content or the old one */
+    bool stays;   /* the journal is still there */
 };
 
 static void tamper_nothing(const struct fixture *x, struct edit_file *f)
@@ -117,7 +117,7 @@ static void symlink_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
 }
 
-/* Put a pipe in place of the journal, which no mount may use or wait for. */
+/* Replace the journal by a pipe, which no mount may use or wait for. */
 static void pipe_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -132,7 +132,7 @@ static void folder_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(mkdirat(x->dir, JOURNAL, 0777), 0);
 }
 
-/* Put a device without a driver in place of the journal, so that opening it fails. */
+/* Replace the journal by a device without a driver, so that opening it fails. */
 static void device_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -146,7 +146,7 @@ static void give_journal_away(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(fchownat(x->dir, JOURNAL, 12345, 12345, 0), 0);
 }
 
-/* Move the journal of another model of the same size here. */
+/* Put the journal beside another model of the same size. */
 static void rename_model(const struct fixture *x, struct edit_file *f)
 {
     edit_file_close(f);
@@ -219,7 +219,7 @@ static void test_tampered(void)
     }
 }
 
-/* A torn header that is read through the journal is the new header. The file is not changed. */
+/* A torn header is read through the journal as the new header. The file does not change. */
 static void test_overlay(void)
 {
     struct fixture x;
@@ -250,8 +250,8 @@ static void test_overlay(void)
     teardown(&x);
 }
 
-/* An editor that continues while another process reads: it completes its edit, and begins the next
- * one. */
+/* An editor that continues while another process reads: it completes its edit and begins
+ * another. */
 struct editor {
     struct edit_file f;
     const struct edit *next;
@@ -287,7 +287,7 @@ static bool shows(struct edit_overlay *o, const struct edit_file *f, const struc
     return same;
 }
 
-/* Interrupt the reader before its n-th call. */
+/* The editor continues just before call n of the reader. */
 static bool read_beside(unsigned n)
 {
     struct fixture x;
@@ -317,7 +317,7 @@ static bool read_beside(unsigned n)
     reader.sys = calm();
     if (w.came && edit_overlay_holds(&o, &reader))
         CU_ASSERT_TRUE(edit_overlay_changes(&o));
-    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* the journal's editor holds the lock */
+    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* the editor of the journal holds the lock */
     CU_ASSERT_TRUE(shows(&o, &reader, w.came ? &next : &d));
     edit_overlay_free(&o);
     edit_file_close(&reader);
@@ -335,8 +335,8 @@ static void test_read_beside_editor(void)
         ;
 }
 
-/* While another process edits the model, the message does not suggest removing a journal that does
- * not fit. */
+/* While another process is editing, the message does not suggest removing a journal that does not
+ * fit. */
 static void test_held_by_editor(void)
 {
     struct fixture x;
@@ -360,7 +360,7 @@ static void test_held_by_editor(void)
     teardown(&x);
 }
 
-/* T4: our files are removed only if they are not locked. */
+/* T4: files of ours are removed only if they are not locked. */
 static void test_sweep(void)
 {
     static const char *const keep[] = {
@@ -383,12 +383,12 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     struct edit_file f = open_model(&x, calm());
     bool root = geteuid() == 0;
-    if (root) { /* files of a user who is neither this process's user nor the model's owner */
+    if (root) { /* files of a user that is neither this process's user nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
     CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-    /* The hard link is removed too; its file keeps its other name. */
+    /* The hard link is removed, too; its file keeps its other name. */
     CU_ASSERT_EQUAL(found.removed, 3);
     CU_ASSERT_FALSE(found.finished || found.dropped);
     CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2 + root);
@@ -398,7 +398,7 @@ static void test_sweep(void)
     teardown(&x);
 }
 
-/* Opening. */
+/* ---- opening ---- */
 
 static void test_open(void)
 {
@@ -412,7 +412,7 @@ static void test_open(void)
     CU_ASSERT_EQUAL(mkfifoat(x.dir, "pipe", 0666), 0);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", false, NULL), -EINVAL);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", true, NULL), -EINVAL);
-    /* This device does not exist: opening it would return ENXIO. */
+    /* There is no such device: an open would return ENXIO. */
     if (mknodat(x.dir, "device", S_IFCHR | 0666, makedev(240, 4242)) == 0)
         CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "device", false, NULL), -EINVAL);
     f = open_model(&x, calm());
@@ -423,8 +423,8 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* For a model's name of any length, the names of our files beside it fit, and differ from those of
- * other models. */
+/* Whatever the length of a model's name, the names of our files beside it fit, and differ from
+ * those of other models. */
 static void test_names(void)
 {
     char name[NAME_MAX + 1], other[NAME_MAX + 1], a[NAME_MAX + 1], b[NAME_MAX + 1];

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Calls that are refused on nodes of a read-only tree, a tree with editable keys, a tree with
- * editable tensors as well, and a split model.
- */
+/* Calls refused on nodes of a read-only tree, of trees in which keys, or also tensors, are
+ * editable, and of a split model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -54,7 +52,7 @@ static struct tree *open_kind(int kind, struct place *p)
     return image_tree(p->model, &o);
 }
 
-/* A name that is too long for a file. */
+/* A name too long for a file. */
 static char long_name[TREE_NAME_MAX + 2];
 
 /* ---- calls on a node, with a name in it or the name of an attribute ---- */
@@ -134,7 +132,7 @@ static int call_move(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
 }
 
-/* The next two functions move a node into tensors/ and into metadata/. */
+/* Move a node into tensors/, or, in the next function, into metadata/. */
 static int call_move_t(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
@@ -192,7 +190,7 @@ static int call_truncate(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, truncate_node(t, node, 1, tree_wait(&w)));
 }
 
-/* The calls of the next functions are refused on a file that is open only for reading. */
+/* From here on, calls that are refused on a file opened only for reading. */
 static int call_write(struct tree *t, uint64_t node, const char *name)
 {
     struct tree_wait w;
@@ -260,9 +258,9 @@ static int call_remove(struct tree *t, uint64_t node, const char *name)
 /* ---- the expected results ---- */
 
 #define CALL(n) #n, call_##n
-/* A name in the table that stands for long_name. */
+/* In the table, stands for long_name. */
 #define LONG "LONG"
-/* A path in the table that stands for numbers that belong to no node. */
+/* In the table, stands for numbers that belong to no node. */
 #define NONE "NONE"
 #define ROW "ROW"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit_restore(): all keys are restored bit for bit after any edit, and no tensor changes. */
+/* edit_restore(): after any edit, all keys are restored bit for bit, and no tensor changes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 enum { F32 = 0 };
 
-/* A model after an edit: its bytes, the parsed model, and the ranks of its keys. */
+/* A model after an edit: its bytes, their parsed form, and the ranks of its keys. */
 struct version {
     uint8_t *image;
     size_t n;
@@ -37,7 +37,7 @@ static void version_free(struct version *v)
     free(v->rank);
 }
 
-/* Make keys with unusual bytes, nested arrays, and ggufs' own keys between them. */
+/* Make keys with unusual bytes, nested arrays, and ggufs' own keys among them. */
 static struct version first(bool big, unsigned alignment)
 {
     struct version v = {0};
@@ -95,7 +95,7 @@ static bool same_tensors(const struct version *a, const struct version *b)
     return same;
 }
 
-/* Restore the keys of `was` in `now`, and check the result. */
+/* Restore the keys of `was` in `now` and check the result. */
 static void check_restore(const struct version *now, const struct gguf *was)
 {
     CLEANUP(edit_change_free) struct edit_change c;
@@ -108,7 +108,7 @@ static void check_restore(const struct version *now, const struct gguf *was)
     CU_ASSERT_EQUAL(edit_keys_id(back.g), edit_keys_id(was));
     CU_ASSERT_EQUAL(back.g->alignment, was->alignment);
     CU_ASSERT_TRUE(same_tensors(&back, now));
-    /* ggufs' own keys are those of the current file, as they are not restored. */
+    /* ggufs' own keys are not restored but stay as in the current file. */
     CU_ASSERT_EQUAL(gguf_find_key(back.g, "split.count", 11) != UINT32_MAX,
                     gguf_find_key(now->g, "split.count", 11) != UINT32_MAX);
     version_free(&back);
@@ -160,7 +160,7 @@ static void run_random(uint64_t seed, bool big)
         edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
         for (unsigned n = lot(&seed, 5); n > 0; n--)
             edit_once(&c, &seed, &ranks);
-        /* Some edits are restores themselves. */
+        /* Some edits are restores. */
         if (lot(&seed, 6) == 0) {
             edit_change_free(&c);
             edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
@@ -211,7 +211,7 @@ static void test_without_architecture(void)
     between(&now, &was);
 }
 
-/* An alignment too small to be set, which a file may nevertheless have. */
+/* An alignment too small to be set, though a file may have it. */
 static void test_alignment(void)
 {
     struct version was = first(false, 4), now = first(false, 64);
@@ -221,7 +221,7 @@ static void test_alignment(void)
     between(&now, &was);
 }
 
-/* Only the order of the keys differs. */
+/* Only the order of keys differs. */
 static void test_order(void)
 {
     static const char *const keys[] = {"a.a", "a.b", "a.c", "a.d", "a.e", "a.f"};
@@ -277,8 +277,8 @@ static void test_count(void)
     version_free(&now);
 }
 
-/* Ranks never run out, no matter how many times a key is restored after the other keys, because the
- * reserve takes no rank. */
+/* However often a key is restored after all others, ranks never run out, because the reserve does
+ * not take one. */
 static void test_before_the_reserve(void)
 {
     CLEANUP(edit_change_free) struct edit_change c;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Owner, group and mode of files made from several files, checked against all possible callers: no
- * user may read more than the files allow, and the daemon's user may read everything.
- */
+/* Owner, group and mode of files that represent several files, checked against all possible
+ * callers. No user may read more than the files allow; the daemon's user may read everything. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,9 +16,9 @@
 #include "tree/attr.h"
 
 #define IDS 3    /* users and groups are 1 to 3; root always has access */
-#define GROUPS 8 /* sets of groups, one bit each */
+#define GROUPS 8 /* sets of groups, one bit per group */
 
-/* Returns whether the kernel's rules allow access. */
+/* Return whether the kernel's rules grant access. */
 static bool may(const struct grant *g, mode_t want, uid_t uid, unsigned groups)
 {
     unsigned shift = uid == g->uid ? 6 : groups & 1U << (g->gid - 1) ? 3 : 0;
@@ -34,7 +32,7 @@ struct caller {
 
 static unsigned leaks, shut_out, cases;
 
-/* Check the grants of two files that `self` serves. */
+/* Check the combined grant of two files served by `self`. */
 static void check_pair(const struct grant *a, const struct grant *b, const struct caller *self)
 {
     if (self->uid && !(may(a, 4, self->uid, self->groups) && may(b, 4, self->uid, self->groups)))
@@ -51,7 +49,7 @@ static void check_pair(const struct grant *a, const struct grant *b, const struc
         }
 }
 
-/* Return the i-th of all combinations of read bits, owner and group. */
+/* Return combination i of read bits, owner and group. */
 static struct grant nth(unsigned i)
 {
     mode_t bits = (i & 4) << 6 | (i & 2) << 4 | (i & 1) << 2;
@@ -59,7 +57,7 @@ static struct grant nth(unsigned i)
 }
 #define NTHS (8 * IDS * IDS)
 
-/* Two files, or a file and the directory above it, which has all bits of a class or none. */
+/* Two files, or a file and its directory; a class has all bits of the directory or none. */
 static void test_two(void)
 {
     leaks = shut_out = cases = 0;
@@ -92,7 +90,7 @@ static void test_plain(void)
     CU_ASSERT_EQUAL(r.all.bits, 0600);
     CU_ASSERT_EQUAL(r.names.bits, 0511);
     CU_ASSERT_NOT_EQUAL(r.hash, hash);
-    /* A different user's file, which only the daemon may read. */
+    /* Another user's file, which only the daemon may read. */
     of[2].shown = (struct grant){9, 8, 0640};
     rights_settle(&r);
     CU_ASSERT_EQUAL(r.all.uid, geteuid());
@@ -115,7 +113,7 @@ static void test_writer(void)
 
 /* ---- files ---- */
 
-/* Write an ACL with entries "tag, permissions, id" as it is stored in the attribute. */
+/* Write an ACL with entries "tag, permissions, id" as stored in the attribute. */
 static size_t acl(uint8_t *dst, const unsigned (*entry)[3], size_t n)
 {
     put_u32(dst, 2, false);
@@ -152,7 +150,7 @@ static void test_acl(void)
     CU_ASSERT_EQUAL(bits_of_file(path), 0644);
     size_t n = acl(bytes, entries, 6);
     if (fsetxattr(fd, "system.posix_acl_access", bytes, n, 0) == 0) {
-        /* User 4242 has no access, even as a member of the group. */
+        /* User 4242 has no access, even as a group member. */
         CU_ASSERT_EQUAL(bits_of_file(path), 0600);
         bytes[4 + 8 + 2] = 4;
         CU_ASSERT_EQUAL(fsetxattr(fd, "system.posix_acl_access", bytes, n, 0), 0);
@@ -165,7 +163,7 @@ static void test_acl(void)
     (void)unlink(path);
 }
 
-/* Links into a closed directory, to the directory itself, and to a missing or another file. */
+/* Links into a closed directory, to the directory itself, to a missing file and to another file. */
 static void test_links(void)
 {
     char base[] = "/tmp/ggufs-rights-XXXXXX", inner[64], file[80], link[64];
@@ -179,7 +177,7 @@ static void test_links(void)
     CU_ASSERT_EQUAL(symlink("inner/file", link), 0);
     static const struct {
         mode_t folder;
-        const char *base; /* in the directory of the link */
+        const char *base; /* relative to the directory of the link */
         mode_t bits;
     } rows[] = {{0700, "", 0600},
                 {0711, "", 0644},
@@ -198,7 +196,7 @@ static void test_links(void)
         free(r.of);
     }
     CU_ASSERT_EQUAL(unlink(file), 0);
-    const char *const others[] = {link, base, "/proc/version"}; /* the path names another file */
+    const char *const others[] = {link, base, "/proc/version"}; /* paths of another file */
     for (size_t i = 0; i < 3; i++) {
         struct rights r = {0};
         CU_ASSERT_EQUAL(rights_add(&r, fd, others[i], base, false), 0);
@@ -217,7 +215,7 @@ static int file_of(const void *arg, uint32_t i)
     return ((const int *)arg)[i];
 }
 
-/* Pretend that the next tick has come, because changes within one tick of the file system's clock
+/* Pretend that the clock has ticked, because two changes within one tick of the file system's clock
  * have the same time. */
 static void tick(struct rights *r)
 {
@@ -225,7 +223,7 @@ static void tick(struct rights *r)
         r->of[i].st.st_ctim.tv_sec--;
 }
 
-/* One of three files is not open, one no longer has a name, and one changes. */
+/* One of three files is not open, one has lost its name, and one changes. */
 static void test_again(void)
 {
     char path[3][32];
@@ -253,7 +251,7 @@ static void test_again(void)
     tick(&r);
     CU_ASSERT_TRUE(rights_again(&r, file_of, fd, &lock));
     CU_ASSERT_EQUAL(r.all.bits, 0640);
-    tick(&r); /* the file has changed, but shows the same rights */
+    tick(&r); /* no change since the last call */
     CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));
     fd[0] = first;
     tick(&r);

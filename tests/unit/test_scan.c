@@ -19,7 +19,7 @@ static int scan(uint32_t type, const char *text, uint64_t *bits)
 struct good {
     uint32_t type;
     const char *text;
-    uint64_t bits; /* the value, in as many low bytes as the type has */
+    uint64_t bits; /* the value, in as many low bytes as its type has */
 };
 
 static void all_good(const struct good *row, size_t rows)
@@ -62,7 +62,7 @@ static void test_integers(void)
         {GGUF_U16, "65535", 65535}, {GGUF_I16, "-32768", 0x8000}, {GGUF_I16, "32767", 32767},
         {GGUF_U32, "4294967295", 0xffffffff}, {GGUF_I32, "-2147483648", 0x80000000},
         {GGUF_I32, "2147483647", 0x7fffffff}, {GGUF_U64, "18446744073709551615", UINT64_MAX},
-        {GGUF_U64, "9007199254740993", 9007199254740993}, /* no double can hold it */
+        {GGUF_U64, "9007199254740993", 9007199254740993}, /* no double can hold this */
         {GGUF_I64, "-9223372036854775808", 1ull << 63},
         {GGUF_I64, "9223372036854775807", INT64_MAX},
         {GGUF_U64, "000000000000000000000000000000001", 1},
@@ -94,8 +94,8 @@ static void test_floats(void)
         {GGUF_F32, "+1e-05", 0x3727c5ac}, {GGUF_F32, "1E5", 0x47c35000},
         {GGUF_F32, "10000.0", 0x461c4000}, {GGUF_F32, "3.4028235e+38", 0x7f7fffff},
         {GGUF_F32, "1e-45", 1}, {GGUF_F32, "1e-60", 0}, {GGUF_F32, "-1e-99999999999999999999", 0x80000000},
-        /* A value just above halfway to the next float, and one exactly halfway. Via f64, the first
-         * value would be rounded to even twice. */
+        /* Just above halfway to the next float, and exactly halfway. Via f64, the first would be
+         * rounded twice. */
         {GGUF_F32, "1.00000005960464477539062500000000000000000001", 0x3f800001},
         {GGUF_F32, "1.000000059604644775390625", 0x3f800000},
         {GGUF_F32, "nan", 0x7fc00000}, {GGUF_F32, "-NaN", 0xffc00000}, {GGUF_F32, "inf", 0x7f800000},
@@ -120,7 +120,7 @@ static void test_floats(void)
     all_bad(ROWS(bad));
 }
 
-/* The text is longer than the buffer for ordinary numbers. */
+/* The text is longer than the buffer for usual numbers. */
 static void test_long_float(void)
 {
     char s[1000];

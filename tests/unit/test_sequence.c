@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* diff/print: hunks are correct and as few as possible, and their cost is bounded. */
+/* diff/print: hunks are correct and minimal in number, and their cost is bounded. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static unsigned draw(unsigned n)
     return (unsigned)(state >> 33) % n;
 }
 
-/* Return the length of the longest common subsequence, computed with the textbook table. */
+/* Return the length of the longest common subsequence, from the textbook table. */
 static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
 {
     size_t best[MOST + 1][MOST + 1] = {{0}};
@@ -30,7 +30,7 @@ static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
     return best[n][m];
 }
 
-/* Check that everything between the hunks is the same in both sequences. Returns the number of
+/* Check that everything between the hunks is equal in both sequences. Returns the number of
  * insertions and removals. */
 static size_t check(const uint64_t *a, size_t n, const uint64_t *b, size_t m, const struct hunks *h)
 {
@@ -76,7 +76,7 @@ static uint64_t *numbers(size_t n, uint64_t first)
     return ret;
 }
 
-/* A vocabulary in which 12 elements were changed, and 5 inserted at one place. */
+/* A vocabulary with 12 elements changed, and 5 inserted together. */
 static void test_long(void)
 {
     enum { N = 256000 };
@@ -96,7 +96,7 @@ static void test_long(void)
     free(b);
 }
 
-/* If all elements differ, they are compared one by one in bounded time. */
+/* Sequences with nothing in common are compared one by one in bounded time. */
 static void test_unlike(void)
 {
     enum { N = 300000, M = 200000 };

@@ -37,7 +37,7 @@ static void drop_folder(void)
     CU_ASSERT_EQUAL(system(command), 0);
 }
 
-/* Return the path of a name in the directory. The path is valid until the next call but one. */
+/* Return the path of a name in the directory, valid until the next call but one. */
 static const char *in(const char *name)
 {
     static char path[2][512];
@@ -131,7 +131,7 @@ static void test_links(void)
     CU_ASSERT_EQUAL(s.n, 2);
     CU_ASSERT_STRING_EQUAL(s.path, in("a"));
     shards_free(&s);
-    put("d-00002-of-00002.gguf", "", 0); /* the first shard is missing in both places */
+    put("d-00002-of-00002.gguf", "", 0); /* both places lack the first shard */
     CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("e-00002-of-00005.gguf")), 0);
     CU_ASSERT_EQUAL(found(in("e-00002-of-00005.gguf")), 5);
     CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("f.gguf")), 0);
@@ -141,9 +141,9 @@ static void test_links(void)
 
 /* ---- shards ---- */
 
-/* The properties of a shard that is otherwise valid. */
+/* Properties of a shard that is otherwise valid. */
 struct shard {
-    int no, count, total; /* -1: the key is missing; total -2: it is not a number */
+    int no, count, total; /* -1: no such key; total -2: not a number */
     uint8_t version;
     bool big;
     const char *tensor; /* NULL: none */
@@ -213,8 +213,8 @@ static void test_check(void)
     }
 }
 
-/* Version 1 has two more forms: one that shards must share with the first shard, and one that no
- * shard can have. */
+/* Version 1 has two variants: one that all shards must share with the first, and one that no shard
+ * can have. */
 static void test_forms(void)
 {
     for (int form = 0; form < 3; form++) {
@@ -238,8 +238,7 @@ static void test_forms(void)
     }
 }
 
-/* A file that is a shard by its keys but not by its name is refused, with a message that suggests
- * the right name. */
+/* A shard by its keys but not by its name is refused, and the message suggests the right name. */
 static void test_single(void)
 {
     struct err e = {0};
@@ -253,7 +252,7 @@ static void test_single(void)
     parsed_free(&p);
 }
 
-/* Merge the two shards, and return the error; `merged` may be NULL. */
+/* Merge two shards and return the error; `merged` may be NULL. */
 static int merge(struct shard a, struct shard b, struct gguf **merged, char line[512])
 {
     struct err e = {0};
@@ -286,13 +285,13 @@ static void test_merge(void)
     CU_ASSERT_EQUAL(g->tensor[0].off, g->data_off);
     CU_ASSERT_EQUAL(g->tensor[1].off, g->data_off + 32);
     gguf_free(g);
-    /* A tensor of unknown type extends as far as possible, but only in its own file. */
+    /* A tensor of unknown type extends as far as possible, but not beyond its own file. */
     second.unknown = true;
     CU_ASSERT_EQUAL_FATAL(merge(good, second, &g, line), 0);
     CU_ASSERT_EQUAL(g->tensor[0].nbytes, 12);
     CU_ASSERT_EQUAL(g->tensor[1].nbytes, 32);
     gguf_free(g);
-    /* Without tensors there is no data section either. */
+    /* Without tensors, there is no data section. */
     struct shard empty = {0, 2, 0, 3, false, NULL, false}, other = {1, 2, 0, 3, false, NULL, false};
     CU_ASSERT_EQUAL_FATAL(merge(empty, other, &g, line), 0);
     CU_ASSERT_TRUE(g->n_tensors == 0 && g->file_size == g->head_len);
@@ -307,7 +306,7 @@ static void test_merge_refused(void)
     CU_ASSERT_STRING_EQUAL(line, "shard 2: tensor 't' has the same name as one of shard 1");
 }
 
-/* Any other fault in a merged model is reported by the parser. */
+/* Any other fault of a merged model is reported by the parser. */
 static void test_merge_large(void)
 {
     const uint64_t large = (uint64_t)1 << 60;
@@ -342,14 +341,14 @@ static void test_merge_large(void)
     "0123456789.0123456789.0123456789.0123456789.01234." \
     "0123456789.0123456789.0123456789.0123456789.01234"
 
-/* Make the state of a model of one or two files. The allocation with the number `arm` fails. */
+/* Make the state of a model of one or two files. Allocation number `arm` fails. */
 static int make_state(struct newest *n, uint32_t number, unsigned arm)
 {
     const struct timespec then = {1, 2};
     struct snapshot *s = NULL;
     struct build b;
     build_shard(&b, &good);
-    build_str(&b, LONG_KEY, ""); /* names that may be too long for a file name are indexed */
+    build_str(&b, LONG_KEY, ""); /* an index has names that may be too long for a file name */
     struct parsed p[2] = {parse_build(&b, 0),
                           parse_shard((struct shard){1, 2, 2, 3, false, "u", false})};
     struct gguf *all[] = {NULL, p[1].g};
@@ -399,7 +398,7 @@ static void put_shard(const char *name, struct shard s)
     free(image);
 }
 
-/* Open the shards of x-*-of-0000N.gguf in the directory. */
+/* Open all shards x-*-of-0000N.gguf in the directory. */
 static int open_all(int n, struct shard first, char line[512])
 {
     struct err e = {0};
@@ -437,7 +436,7 @@ static void test_open(void)
     put("x-00004-of-00003.gguf", "", 0);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(unlink(in("x-00004-of-00003.gguf")), 0);
-    /* The count is wrong, first in the first file, then in the last. */
+    /* The count is wrong, first in the first file, then in the last one. */
     struct shard wrong = first;
     wrong.total = 4;
     CU_ASSERT_EQUAL(open_all(3, wrong, line), -EBADMSG);
@@ -447,7 +446,7 @@ static void test_open(void)
     put_shard("x-00003-of-00003.gguf", wrong);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.tensors.count is 2", 53), 0);
-    /* A model does not match its name, and a file is not a model. */
+    /* One model does not fit its name, and one file is not a model. */
     put_shard("x-00003-of-00003.gguf", second);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.no: is 1", 43), 0);
@@ -457,7 +456,7 @@ static void test_open(void)
     drop_folder();
 }
 
-/* A pipe would block the open; a directory is refused with a reason. */
+/* Opening a pipe would block; a directory is refused with a reason. */
 static void test_not_a_file(void)
 {
     static const struct shard first = {0, 2, 1, 3, false, "t", false};
@@ -473,7 +472,7 @@ static void test_not_a_file(void)
     drop_folder();
 }
 
-/* An interrupted edit to any file is read as if it were complete. */
+/* An interrupted edit to any file reads as if it were complete. */
 static void test_journal(void)
 {
     struct build b;
@@ -533,7 +532,7 @@ static void test_store(void)
     drop_folder();
 }
 
-/* Perform all steps from a name to the model that the files form together. */
+/* Take all steps from a name to the model made of its files. */
 static int whole(const char *path, struct err *e)
 {
     struct shards s;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * shelf/place, shelf/reach: contents of directories, tested by scripts. A store is built from lines
- * ("file PATH TEXT", "link PATH TARGET", "fifo PATH"), and its listing is compared line by line;
- * each listed name must also be found on its own.
- */
+/* shelf/place, shelf/reach: contents of directories. Lines ("file PATH TEXT", "link PATH TARGET",
+ * "fifo PATH") build a store, whose listing is compared line by line; each listed name must also be
+ * found by a lookup. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -79,10 +77,8 @@ static void test_links(void)
           {"link", "in/real/back", "../../in"});
 }
 
-/*
- * A link is omitted if it leads to a directory that is already on the shown path, or that contains
- * such a directory: both would loop.
- */
+/* A link is omitted if it would loop: if it leads to a directory on the shown path, or to one that
+ * contains such a directory. */
 static void test_mutual_links(void)
 {
     SHOWS("",
@@ -95,7 +91,7 @@ static void test_mutual_links(void)
           {"link", "out/z", "../far/z"}, {"link", "out/y", "../in/x/y"}, FILE("out/m.gguf"));
 }
 
-/* A long chain of links is shown only to a limited depth. */
+/* A long chain of links is followed only to a limited depth. */
 static void test_many_links(void)
 {
     char name[32], target[32];
@@ -161,7 +157,7 @@ static void test_hub_collisions(void)
           "  name/ store\n"
           "    m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
           FILE("org/x.gguf"), FILE("models--org--name/snapshots/" C1 "/m.gguf"));
-    /* A directory that would be shown under the name of a revision of a repository is not itself a
+    /* A directory that has the name under which a repository's revision would be shown is not a
      * repository. */
     SHOWS("",
           "models--o--a@" C1 "/\n"
@@ -238,8 +234,7 @@ static void test_hidden_stores(void)
           {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
 }
 
-/* Manifests with layers of every kind that is shown. There are two names for the layer of a
- * template. */
+/* Manifests with layers of all kinds that are shown. Layers of templates have two names. */
 static void test_layers(void)
 {
     SHOWS("o",
@@ -306,7 +301,7 @@ static void test_ollama(void)
           FILE("o/blobs/sha256:" B64), FILE("o/blobs/sha256-" A64 "-partial"));
 }
 
-/* In a mount that other users can access, no link that belongs to another user leads out of it. */
+/* In a mount that others can access, no link of another user leads out of it. */
 static void test_strict(void)
 {
     static const struct line lines[] = {FILE("in/m.gguf"),
@@ -320,7 +315,7 @@ static void test_strict(void)
     struct item i;
     char link[4096], in[4096];
     if (geteuid() != 0)
-        return; /* only root can make links owned by other users */
+        return; /* only root can make links of other users */
     shelf_top_make();
     for (size_t n = 0; n < sizeof(lines) / sizeof(lines[0]); n++)
         shelf_top_add(lines[n].what, lines[n].name, lines[n].text);
@@ -353,8 +348,7 @@ static void test_strict(void)
     shelf_top_remove();
 }
 
-/* A name that is not shown is not found, and neither is a place that was removed or became a
- * link. */
+/* A name that is not shown is not found, nor is a place that was removed or became a link. */
 static void test_not_there(void)
 {
     static const char *const names[] = {"",      ".",         "..",      "%2E",       "%2E%2E",
@@ -387,8 +381,8 @@ static void test_not_there(void)
     shelf_top_remove();
 }
 
-/* Many split models are found one by one without one listing per model, once the directory has been
- * unchanged for a while. */
+/* If their directory has not changed for a while, many split models are found one by one without a
+ * listing for each. */
 static void test_many(void)
 {
     enum { MANY = 2000 };
@@ -410,13 +404,13 @@ static void test_many(void)
         CU_ASSERT_EQUAL(i.shards, 2);
         item_free(&i);
     }
-    CU_ASSERT_TRUE(alloc_calls() < 5 * MANY); /* each of the four listings keeps each name */
+    CU_ASSERT_TRUE(alloc_calls() < 5 * MANY); /* each of the four listings keeps all names */
     place_free(&p);
     reach_end(&r);
     shelf_top_remove();
 }
 
-/* If the n-th allocation fails, the call fails without a leak. */
+/* If an allocation fails, the call fails without a leak. */
 static void test_no_memory(void)
 {
     struct reach r;
@@ -443,7 +437,7 @@ static void test_no_memory(void)
         CU_ASSERT_TRUE(e == 0 || (hit && e == -ENOMEM));
         CU_ASSERT_TRUE(hit || l.n == 4);
         listing_free(&l);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings allocated by libc do not count */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* libc's own allocations do not count */
     }
     place_free(&p);
     reach_end(&r);

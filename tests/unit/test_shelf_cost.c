@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/place: the cost of listings and lookups, counted in names made and files opened. */
+/* shelf/place: the cost of listings and lookups, in names made and files opened. */
 #include "cu_main.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 /* ---- counted calls: linked with --wrap ---- */
 
 static unsigned encoded, opened;
-static const char *failing; /* opening a name with this ending fails; NULL: no failure */
+static const char *failing; /* opening names with this ending fails; NULL: never */
 static int with;
 
 size_t __real_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
@@ -51,9 +51,9 @@ int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name
 
 static time_t times; /* times of all files, in seconds; 0: the real ones */
 static bool is_far;
-static time_t seconds; /* time that passes between two listings */
+static time_t seconds; /* time between two listings */
 static time_t passed;
-static bool stopped; /* the clock advances only by `seconds` */
+static bool stopped; /* only `seconds` advances the clock */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -79,7 +79,7 @@ static int fake_times(int r, struct stat *st)
     return r;
 }
 
-/* Number of calls, except closes, that access the disk. */
+/* Number of calls, other than closes, that access the disk. */
 static unsigned asked;
 
 int __real_stat(const char *path, struct stat *ret);
@@ -175,8 +175,8 @@ bool __wrap_far_file(int fd)
     return is_far;
 }
 
-/* Return the number of names in a second listing of a directory, after a file was added but with
- * the directory's times still `at`. */
+/* List a directory, add a file, reset the directory's times to `at`, and return the number of names
+ * in a second listing. */
 static size_t shown_after_change(time_t at, bool far)
 {
     struct reach r;
@@ -204,7 +204,7 @@ static size_t shown_after_change(time_t at, bool far)
     return n;
 }
 
-/* Names are reused only if the directory's times reveal every change, as on a local disk. */
+/* Names are reused only if the directory's times reveal all changes, as on a local disk. */
 static void test_kept_names(void)
 {
     const time_t now = time(NULL);
@@ -240,7 +240,7 @@ static void place_take(struct item *i, struct place *ret)
     i->place = (struct place){0};
 }
 
-/* Make a store with only this manifest, and return the place of its model. */
+/* Make a store with one manifest, which has these layers, and return the place of its model. */
 static void begin_model(const struct buf *layers, struct reach *r, struct place *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -267,7 +267,7 @@ static void end_model(struct reach *r, struct place *p)
     shelf_top_remove();
 }
 
-/* In a manifest with the maximum number of models of one kind, each name is made once, and only the
+/* If a manifest has the maximum number of models of a kind, each name is made once, and only the
  * requested model is examined. */
 static void test_many_layers(void)
 {
@@ -298,7 +298,7 @@ static void test_many_layers(void)
     end_model(&r, &p);
 }
 
-/* A layer keeps its number if an earlier layer is missing, and no other name leads to it. */
+/* A layer keeps its number when an earlier layer is missing, and has no other name. */
 static void test_layer_names(void)
 {
     static const char *const wrong[] = {"model~1",   "model~0",
@@ -313,7 +313,7 @@ static void test_layer_names(void)
     struct reach r;
     struct place p;
     struct item i;
-    add_layer(&layers, "license", B64); /* the layer is missing */
+    add_layer(&layers, "license", B64); /* this layer is missing */
     add_layer(&layers, "model", A64);
     add_layer(&layers, "license", A64);
     add_layer(&layers, "model", A64);
@@ -336,7 +336,7 @@ static void test_layer_names(void)
 
 /* ---- a Hugging Face cache ---- */
 
-/* An organisation is found without examining the other organisations. */
+/* Other organisations are not examined when one is looked up. */
 static void test_many_organisations(void)
 {
     enum { MANY = 300 };
@@ -380,8 +380,8 @@ static void test_many_organisations(void)
 
 /* ---- failures in a store ---- */
 
-/* Check the listing of a place while `what` cannot be opened: the listing fails with `error`, or
- * has these names if `error` is 0. */
+/* List a place while `what` cannot be opened. The listing must fail with `error` or, if that is 0,
+ * have these names. */
 static void check_failing(struct reach *r, const struct place *p, const char *what, int error,
                           const char *want)
 {
@@ -413,8 +413,7 @@ static struct place place_of(struct reach *r, const char *first, const char *sec
     return p;
 }
 
-/* Unreadable parts are omitted from the listing, but without memory or descriptors the listing
- * fails. */
+/* Listings omit unreadable parts, but fail if memory or descriptors run out. */
 static void test_failing_parts(void)
 {
     static const char manifest[] =
@@ -440,7 +439,7 @@ static void test_failing_parts(void)
         check_failing(&r, &o, "registry.ollama.ai", errors[i], "host.example one:1 two:1 ");
         check_failing(&r, &o, "one", errors[i], "host.example me two:1 ");
         check_failing(&r, &h, "models--org--a/snapshots", errors[i],
-                      errors[i] == -ELOOP ? "a b " : "b "); /* a link is not opened */
+                      errors[i] == -ELOOP ? "a b " : "b "); /* links are not opened */
     }
     place_free(&o);
     place_free(&h);
@@ -448,7 +447,7 @@ static void test_failing_parts(void)
     shelf_top_remove();
 }
 
-/* A manifest must be a regular file: a link to one, or a pipe, is neither listed nor found. */
+/* Only a regular file is a manifest: links and pipes are neither listed nor found. */
 static void test_no_manifests(void)
 {
     static const char *const names[] = {"m:link", "m:pipe", "m:folder", "m:none"};
@@ -475,8 +474,8 @@ static void test_no_manifests(void)
 
 /* ---- split models ---- */
 
-/* The name claims the maximum number of files. Beside the few files that exist are names that only
- * look similar. The lookup always ends, and opens exactly the files that exist. */
+/* The name claims the maximum number of files. Beside the few that exist are names that just look
+ * similar. The lookup always ends, and opens exactly the existing files. */
 static void test_names_like_shards(void)
 {
     static const char *const others[] = {
@@ -506,7 +505,7 @@ static void test_names_like_shards(void)
     CU_ASSERT_EQUAL_FATAL(files_stamp(&r, path, 99999, &more), 0);
     CU_ASSERT_NOT_EQUAL(more, alone);
     CU_ASSERT_EQUAL(opened, 3);
-    /* hidden files, which a link may lead to, are not among the names */
+    /* hidden files are not among the names, but a link may lead to one */
     shelf_top_add("file", ".h-00001-of-00002.gguf", "GGUF");
     (void)snprintf(path, sizeof(path), "%s/.h-00001-of-00002.gguf", shelf_top);
     CU_ASSERT_EQUAL_FATAL(files_stamp(&r, path, 2, &alone), 0);
@@ -519,11 +518,11 @@ static void test_names_like_shards(void)
 
 /* ---- calls to the disk ---- */
 
-/* Look up a path as the kernel does, and return the number of calls. If `lately`, the kernel still
- * has all names except the last in its cache. */
+/* Look up a path as the kernel does, and return the number of calls. `lately`: the kernel still has
+ * all names but the last in its cache. */
 static unsigned asked_for(struct shelf *s, const char *const *names, bool lately)
 {
-    static uint64_t above; /* directory that contains the last name */
+    static uint64_t above; /* directory of the last name */
     struct tree_entry e = {.node = INO_ROOT};
     asked = 0;
     if (lately)
@@ -539,8 +538,8 @@ static unsigned asked_for(struct shelf *s, const char *const *names, bool lately
     return asked;
 }
 
-/* A model is found with few calls, through a link or directly, and with fewer within a second,
- * while the kernel knows its directory. Changes are noticed. */
+/* Finding a model takes few calls, whether through a link or directly, and even fewer within a
+ * second, while the kernel knows its directory. Changes are noticed. */
 static void test_asked(void)
 {
     static const char *const hub[] = {"org", "name", "m.gguf", NULL};

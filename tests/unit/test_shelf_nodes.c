@@ -50,7 +50,7 @@ static void put(const char *name, const char *text)
     shelf_top_add("file", name, text);
 }
 
-/* Look up a path name by name; the kernel then knows each node. */
+/* Look up a path name by name, so that the kernel knows each node. */
 static struct tree_entry found(const char *path)
 {
     struct tree_entry e = {.node = INO_ROOT};
@@ -63,7 +63,7 @@ static struct tree_entry found(const char *path)
     return e;
 }
 
-/* Return the permissions for others, as the kernel would now see them. */
+/* Return the permissions for others that the kernel would now see. */
 static mode_t of_others(const struct tree_entry *e)
 {
     struct tree_entry now = {0};
@@ -71,7 +71,7 @@ static mode_t of_others(const struct tree_entry *e)
     return now.attr.st_mode & 07;
 }
 
-/* Make the cached rights of a model or directory expire. */
+/* Let the cached rights of a model or directory expire. */
 static void a_second_later(const struct tree_entry *e)
 {
     lock_take(&mount_lock);
@@ -151,10 +151,9 @@ static void test_many(void)
 
 /* ---- places with several names ---- */
 
-/*
- * A directory reached through a link keeps the restrictions of the directories around it, whether
- * it is looked up directly before or afterwards. Its content is the same under either name.
- */
+/* A directory reached through a link keeps the restrictions of the directories that contain it,
+ * whether it is looked up directly before or after that. Its content is the same under both
+ * names. */
 static void check_linked_folder(bool linked_first)
 {
     static const char *const names[] = {"secret/sub", "open/l"};
@@ -182,8 +181,8 @@ static void test_linked_folder(void)
     check_linked_folder(true);
 }
 
-/* A blob is reached through a link to the directory of blobs, and through its own store. It has two
- * nodes, one as a model and one as a text. */
+/* A blob is reached through a link to its directory, and through its own store. It has two nodes,
+ * as a model and as a text. */
 static void test_linked_blobs(void)
 {
     static const char *const words[] = {"model", "system"};
@@ -237,8 +236,8 @@ static void test_not_shown_folders(void)
     teardown();
 }
 
-/* Two directories each have a link to the other. Whichever is looked up first, a link is followed
- * unless it leads back to a directory on the path. */
+/* Two directories have links to each other. Whichever comes first, a link is followed unless it
+ * leads back to a directory on the path. */
 static void test_links_in_turn(void)
 {
     setup();
@@ -254,7 +253,7 @@ static void test_links_in_turn(void)
     teardown();
 }
 
-/* A link is changed to point to the new place of its file. */
+/* A file moves, and its link is changed to the new place. */
 static void test_turned(void)
 {
     CLEANUP(buf_free) struct buf source = BUF_INIT;
@@ -275,7 +274,8 @@ static void test_turned(void)
     teardown();
 }
 
-/* The kernel may cache a directory for a second, and the directory of a model only if it exists. */
+/* The kernel may cache the name and attributes of a directory for a second, but only the attributes
+ * of a model. */
 static void test_kept_by_kernel(void)
 {
     setup();
@@ -286,7 +286,7 @@ static void test_kept_by_kernel(void)
     teardown();
 }
 
-/* The kernel repeats its lookup of the directory in which a process works. */
+/* The kernel repeats lookups of directories in which a process works. */
 static void test_folders_that_change(void)
 {
     static const char *const rows[][2] = {

@@ -18,14 +18,14 @@
 #include "shelf/shelf.h"
 #include "tree_edit.h"
 
-/* Number of models, more than are kept open while unused. */
+/* More models than are kept open while unused. */
 #define MANY (SLOTS_IDLE_MAX + 6)
-/* Milliseconds or seconds: longer than any test takes. */
+/* Milliseconds or seconds, more than any test takes. */
 #define NEVER 1000000
 #define KEY "metadata/general.name"
 
 static char top[64];
-static atomic_uint compared; /* number of comparisons of two models' paths */
+static atomic_uint compared; /* number of times that paths of models were compared */
 
 int __real_strcmp(const char *a, const char *b);
 int __wrap_strcmp(const char *a, const char *b);
@@ -48,7 +48,7 @@ static const char *path_of(unsigned model)
     return path;
 }
 
-/* Make a model of this name. The caller frees it. */
+/* Make a model with this name in it. The caller frees it. */
 static uint8_t *image(const char *name, size_t *n)
 {
     struct build b;
@@ -89,7 +89,7 @@ static void teardown(void)
     CU_ASSERT_EQUAL(rmdir(top), 0);
 }
 
-/* Open a model and return the node at a path in it, which the kernel knows from then on. */
+/* Open a model, and return the node at a path in it. From then on, the kernel knows the node. */
 static uint64_t node_of(unsigned model, const char *path)
 {
     char name[128];
@@ -139,7 +139,7 @@ static bool is_called(unsigned model, const char *name)
     return same;
 }
 
-/* ---- linked with --wrap: closing a model waits ---- */
+/* ---- linked with --wrap: models wait to be closed ---- */
 
 enum { LATE_MOST = 64 };
 
@@ -168,7 +168,7 @@ int __wrap_pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct t
     return hangs ? 0 : __real_pool_do(j, turn);
 }
 
-/* Let no model be closed until hang_end(). */
+/* Until hang_end(), no model is closed. */
 static void hang_begin(void)
 {
     (void)pthread_mutex_lock(&late.lock);
@@ -200,7 +200,7 @@ static bool ends(struct slots *s)
     return stop;
 }
 
-/* The mount ends while models wait to be closed. One of them has an unwritten edit. */
+/* The mount ends while models wait to be closed. One has an unwritten edit. */
 static void test_finish_while_closing(void)
 {
     pthread_t thread;
@@ -227,10 +227,8 @@ static void test_finish_while_closing(void)
     teardown();
 }
 
-/*
- * The least recently used of the unused models are closed. The model opened last counts only when
- * the sweeper runs, which may be later.
- */
+/* Among unused models, the least recently used are closed. The last one opened may count only
+ * later, when the sweeper runs. */
 static void test_least_used(void)
 {
     uint64_t node[MANY];
@@ -240,7 +238,7 @@ static void test_least_used(void)
         node[i] = node_of(i, "info");
     (void)node_of(0, "info");
     CU_ASSERT_EQUAL(slots_opened(s).rest, SLOTS_IDLE_MAX);
-    shelf_forget(shelf, node[1], 1); /* this does not count as a use */
+    shelf_forget(shelf, node[1], 1); /* not a use */
     shelf_interrupt(shelf, node);
     look_at(SLOTS_IDLE_MAX, MANY);
     lock_take(&mount_lock);
@@ -270,7 +268,7 @@ static size_t most_in_a_bucket(const struct table *t)
     return ret;
 }
 
-/* A lookup costs the same, no matter how many other models are open. */
+/* A lookup costs the same however many other models are open. */
 static void test_lookup_among_open(void)
 {
     struct tree_file *file[MANY];
@@ -291,7 +289,7 @@ static void test_lookup_among_open(void)
     teardown();
 }
 
-/* A signal that interrupts a program does not leave a model open. */
+/* A signal that interrupts a program leaves no model open. */
 static void test_interrupt(void)
 {
     setup();
@@ -312,7 +310,7 @@ static void test_interrupt(void)
     teardown();
 }
 
-/* A truncation by path keeps its model open until its attributes have been read. */
+/* A truncation by path keeps the model open until the attributes have been read. */
 static void test_unopened_file(void)
 {
     struct tree_wait w;
@@ -328,7 +326,7 @@ static void test_unopened_file(void)
     CU_ASSERT_PTR_EQUAL(slot->tree, t);
     CU_ASSERT_EQUAL(shelf_getattr(shelf, node, f, &e), 0);
     CU_ASSERT_EQUAL(e.node, node);
-    CU_ASSERT_EQUAL(e.attr.st_size, 4); /* including the newline */
+    CU_ASSERT_EQUAL(e.attr.st_size, 4); /* with the newline */
     CU_ASSERT_EQUAL(slot->uses, 1);
     CU_ASSERT_EQUAL(shelf_release(f), 0);
     CU_ASSERT_EQUAL(slot->uses, 0);
@@ -347,7 +345,7 @@ static void wait_until_closed(void)
     lock_drop(&mount_lock);
 }
 
-/* Let a minute pass: all models are closed when another one is opened. */
+/* Let a minute pass, so that the next opening of a model closes all others. */
 static void grow_old(uint64_t node)
 {
     lock_take(&mount_lock);
@@ -361,7 +359,7 @@ static void grow_old(uint64_t node)
     lock_take(&mount_lock);
     slots_opened(&shelf->slots).oldest->used -= 2 * SLOT_IDLE;
     lock_drop(&mount_lock);
-    /* This closes model MANY - 1, so that the next call opens it again. */
+    /* Close model MANY - 1, so that the next call opens it again. */
     (void)node_of(MANY - 2, "info");
     wait_until_closed();
 }
@@ -415,8 +413,8 @@ static uint64_t child(uint64_t dir, const char *name)
     return e.node;
 }
 
-/* The kernel keeps the nodes of directories, because a process may work in one. The meaning of a
- * number never changes. */
+/* The kernel keeps nodes of directories, because a process may work in one. A number never changes
+ * its meaning. */
 static void test_numbers_stay(void)
 {
     struct tree_entry e;
@@ -440,7 +438,7 @@ static void test_numbers_stay(void)
         CU_ASSERT_EQUAL(shelf_getattr(shelf, name, NULL, &e), -ESTALE);
         CU_ASSERT_NOT_EQUAL(child(keys, "general.name"), name);
         CU_ASSERT_NOT_EQUAL(child(model, "info"), info);
-        CU_ASSERT_EQUAL(node_of(0, ""), model); /* its path gives the same node */
+        CU_ASSERT_EQUAL(node_of(0, ""), model); /* the path gives the same node */
         if (round == 0) {
             CU_ASSERT_EQUAL(make_folder(tensors, "new", &e), 0);
             CU_ASSERT_NOT_EQUAL(e.node, t);
@@ -476,7 +474,7 @@ static void test_refused(void)
         grow_old(keys);
         CU_ASSERT_TRUE(error_is(child(keys, "general.name"), "UTF-8"));
         CU_ASSERT_TRUE(error_is(child(keys, "general.architecture"), NULL));
-        grow_old(keys); /* opened, but not edited */
+        grow_old(keys); /* opened but not edited */
     }
     CU_ASSERT_EQUAL(write_text(node_of(0, KEY), "Good\n"), 0);
     CU_ASSERT_TRUE(error_is(node_of(0, KEY), NULL));
@@ -537,7 +535,7 @@ static void test_replaced(void)
     teardown();
 }
 
-/* Unused models are closed to make room, even if other code has taken all the descriptors. */
+/* Unused models are closed to make room, even if others have taken all descriptors. */
 static void test_few_descriptors(void)
 {
     struct rlimit files, few;

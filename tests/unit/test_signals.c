@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/control: calls interrupted by a signal, before and while a session is served. */
+/* mount/control: calls that a signal interrupts, before and while a session is served. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 #include "mount/control.h"
 
-/* Send a signal once the parent waits. This runs in the child of a process with several threads, so
- * it makes only system calls. */
+/* Send a signal once the parent waits. This is the child of a process with several threads, so it
+ * makes only system calls. */
 static _Noreturn void send_to_parent(const char *stat, int number)
 {
     char line[512];
@@ -43,15 +43,14 @@ static pid_t sender(int number)
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* A shell starts background jobs with SIGINT ignored; signals_end() ignores all signals. */
+/* A shell starts background jobs with SIGINT ignored, and signals_end() ignores all signals. */
 static void by_default(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
         (void)signal(ending[i], SIG_DFL);
 }
 
-/* While libfuse mounts, it waits for a helper process. Its wait must end with the helper, not with
- * a signal. */
+/* While mounting, libfuse waits for a helper process. That wait must not end with a signal. */
 static void test_before(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
@@ -81,8 +80,7 @@ static void test_serving(void)
     pid_t pid = sender(SIGTERM);
     CU_ASSERT_EQUAL(read(ends[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EINTR);
-    /* The signal wakes another thread, which interrupts waiting requests until the loop has
-     * ended. */
+    /* The signal wakes another thread, which interrupts waiting requests until the loop ends. */
     CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), (ssize_t)sizeof(woken));
     CU_ASSERT_TRUE(signals_kick());
     CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), -1); /* no more wakeups are needed */
@@ -96,7 +94,7 @@ static void test_serving(void)
     (void)close(ends[1]);
 }
 
-/* A signal that came earlier is passed on to the thread that interrupts requests. */
+/* An earlier signal is passed on to the thread that interrupts requests. */
 static void test_came_before(void)
 {
     uint64_t woken = 0;
@@ -113,7 +111,7 @@ static void test_came_before(void)
     (void)close(wake);
 }
 
-/* nohup(1) makes a program ignore SIGHUP. */
+/* nohup(1) makes programs ignore SIGHUP. */
 static void test_ignored(void)
 {
     struct sigaction now;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: files that are not GGUF, and URLs, are recognised, and messages name them. */
+/* gguf/source: URLs, and files that are not GGUF, are recognised and named in messages. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -11,14 +11,14 @@
 #include "gguf/gguf.h"
 #include "gguf/source.h"
 
-/* The string's own NUL is included, so that the bytes are not text. */
+/* With the string's own NUL, the bytes are not text. */
 #define BYTES(s) s, sizeof(s)
 #define TEXT(s) s, sizeof(s) - 1
 
 static const struct {
     const char *bytes;
     size_t n;
-    const char *what; /* beginning of the name; NULL: the file is not recognised */
+    const char *what; /* beginning of the name; NULL: not recognised */
     const char *todo; /* part of the advice */
 } kinds[] = {
     {TEXT(""), "an empty file", "download it again"},
@@ -49,14 +49,14 @@ static const struct {
     {TEXT("Invalid username or password.\n"), "a short text", "download it again"},
     {BYTES("FUGG\0\0\0\3"), NULL, NULL},
     {BYTES("GGUX\3\0\0"), NULL, NULL},
-    {BYTES("\1\2\3\4\5\6\7\10\11{"), NULL, NULL}, /* no safetensors header is that long */
+    {BYTES("\1\2\3\4\5\6\7\10\11{"), NULL, NULL}, /* safetensors headers are never that long */
     {TEXT("GGUF"), NULL, NULL},
 };
 
 static void test_kinds(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        /* The copy has exactly these bytes, so that a sanitizer detects a read beyond them. */
+        /* Exactly these bytes, so that a sanitizer detects reads beyond them. */
         uint8_t *bytes = malloc(kinds[i].n + !kinds[i].n);
         CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
         memcpy(bytes, kinds[i].bytes, kinds[i].n);
@@ -67,13 +67,13 @@ static void test_kinds(void)
         if (!ok)
             (void)printf("\n  row %zu: %s", i, s ? s->what : "(none)");
         CU_ASSERT_TRUE(ok);
-        for (size_t n = 0; n < kinds[i].n; n++) /* no matter how many bytes are given */
+        for (size_t n = 0; n < kinds[i].n; n++) /* any number of bytes may be given */
             (void)sniff_bytes(bytes, n, kinds[i].n);
         free(bytes);
     }
 }
 
-/* The parser gives the recognised name as its reason for refusing the first field. */
+/* The parser gives what it recognised as the reason for refusing the first field. */
 static void test_parser(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -87,14 +87,14 @@ static void test_parser(void)
     }
 }
 
-/* Only the first bytes of long files are examined. */
+/* Only the beginning of a long file is examined. */
 static void test_long(void)
 {
     static uint8_t bytes[2 * SNIFF_BYTES];
     const struct sniffed *s = sniff_bytes(bytes, sizeof(bytes), 1 << 30);
     CU_ASSERT_TRUE(s && strstr(s->what, "zeros"));
     memset(bytes, 'a', sizeof(bytes));
-    /* A text is recognised only if it is short. */
+    /* Only short texts are recognised. */
     CU_ASSERT_PTR_NULL(sniff_bytes(bytes, sizeof(bytes), sizeof(bytes)));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: headers read from a file, failing media, and error messages. */
+/* gguf/source: headers read from files, failing media, and error messages. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -12,14 +12,14 @@
 #include "base/bytes.h"
 #include "parsed.h"
 
-/* A file of 2^40 bytes, all zero except for the beginning of its header. Reads that extend beyond
- * `fails_at` fail. */
+/* A file of 2^40 bytes, all zero after the beginning of its header. Reads beyond `fails_at`
+ * fail. */
 struct medium {
     struct source s;
     const uint8_t *head;
     size_t n;
     uint64_t fails_at;
-    uint64_t *taken; /* counts the bytes read; may be NULL */
+    uint64_t *taken; /* number of bytes read; may be NULL */
 };
 
 static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n)
@@ -48,7 +48,7 @@ static int parse_medium(struct build *b, uint64_t fails_at, struct err *e)
     return r;
 }
 
-/* The limit on headers is checked before any memory is allocated for them. */
+/* Headers are checked against the limit before memory is allocated for them. */
 static void test_header_limit(void)
 {
     struct build b;
@@ -75,7 +75,7 @@ static void test_medium(void)
 }
 
 /* Check that, for a header of n strings in a large file, no byte is read twice, and less than 2 MiB
- * are read beyond it. */
+ * are read beyond the header. */
 static void check_ahead(unsigned n)
 {
     struct build b;
@@ -104,7 +104,7 @@ static void test_ahead(void)
         check_ahead(counts[i]);
 }
 
-/* A message stays on one line and has no control bytes, no matter what names it contains. */
+/* A message is one line without control bytes, whatever names it contains. */
 static void test_names_in_lines(void)
 {
     char name[2000];
@@ -125,7 +125,7 @@ static void test_names_in_lines(void)
     free(image);
 }
 
-/* A model read from a file, with several reads of its header, equals the same model from memory. */
+/* A model whose header is read from a file in several steps equals the same model in memory. */
 static void test_file(void)
 {
     struct build b;

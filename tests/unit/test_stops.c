@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/daemon: the pending signals that mean that a program should stop. */
+/* mount/daemon: pending signals that should stop a program. */
 #include "cu_main.h"
 
 #include <signal.h>
@@ -57,7 +57,7 @@ static void test_pending(void)
     }
 }
 
-/* If the signal cannot be determined, the wait ends, and no edit is lost. */
+/* If it is unknown whether a signal is pending, the wait ends, and no edit is lost. */
 static void test_unknown(void)
 {
     CU_ASSERT_TRUE(stops_thread(0));

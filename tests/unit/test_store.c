@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/store.h: mapped files, tensors spread over several, and overlays. */
+/* model/store.h: mapped files, tensors spread over several files, and overlays. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* A hole before data reads as zeros. Once the file is truncated, the hole has no bytes at all. */
+/* A hole before data reads as zeros. Once the file is truncated, the hole is missing, too. */
 static void test_hole(void)
 {
     enum { HOLE = 3 * (64 << 10) };
@@ -89,7 +89,7 @@ static void test_copy(void)
     CU_ASSERT_EQUAL(mapped_open(-1, 1, &m, &(struct err){0}), -EBADF);
 }
 
-/* Two files with tensors of 3 and 5 bytes in the first, and of 7 bytes in the second. */
+/* Two files. The first has tensors of 3 and 5 bytes, the second has one of 7 bytes. */
 struct two {
     struct parsed p[2];
     struct mapped *file[2];
@@ -129,7 +129,7 @@ static void free_two(struct two *t)
     }
 }
 
-/* Check that both ways of reading return these bytes. */
+/* Check these bytes with both ways of reading. */
 static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const char *want, size_t n)
 {
     char got[64];
@@ -143,7 +143,7 @@ static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const c
     free(room);
 }
 
-/* Return the error that both ways of reading give. */
+/* Return the error of both ways of reading. */
 static int read_error(const struct store *s, uint32_t i, uint64_t off, size_t n)
 {
     char got[64];
@@ -162,7 +162,7 @@ static void check_store(const struct two *t, const struct store *s)
     check_bytes(s, 0, 0, "abc", 3);
     check_bytes(s, 1, 1, "efgh", 4);
     check_bytes(s, 2, 6, "o", 1);
-    CU_ASSERT_EQUAL(read_error(s, 1, 0, 6), -EIO); /* beyond the end of its file */
+    CU_ASSERT_EQUAL(read_error(s, 1, 0, 6), -EIO); /* beyond the end of the file */
     CU_ASSERT_EQUAL(read_error(s, 2, 0, 8), -EIO);
     CU_ASSERT_EQUAL(store_there(s, 1, 5), 5);
     CU_ASSERT_EQUAL(store_there(s, 1, 6), 5);
@@ -187,7 +187,7 @@ static void test_store(void)
     struct store *again = store_ref(s);
     store_unref(s);
     check_store(&t, again);
-    /* The second file loses its last byte: only the tensor with that byte is affected. */
+    /* Without the last byte of the second file, only the tensor with that byte is affected. */
     CU_ASSERT_EQUAL(ftruncate(t.file[1]->fd, (off_t)t.p[1].size - 1), 0);
     CU_ASSERT_EQUAL(store_check(again, 2, 0, 6), 0);
     CU_ASSERT_EQUAL(store_check(again, 1, 0, 5), 0);
@@ -200,7 +200,7 @@ static void test_store(void)
     free_two(&t);
 }
 
-/* The file ends before the padded place of a tensor without elements. No byte of that tensor is
+/* The file ends before the padded position of a tensor without elements. Nothing of that tensor is
  * missing. */
 static void test_empty_behind(void)
 {
@@ -229,7 +229,7 @@ static void test_empty_behind(void)
     parsed_free(&p);
 }
 
-/* Bytes of drafts overlay the bytes in the file, and also a tensor that has no bytes in the
+/* Bytes of drafts overlay those in the file, including those of a tensor that has none in the
  * file. */
 static void test_over(void)
 {
@@ -268,7 +268,7 @@ static void test_over(void)
     alloc_arm(1, false);
     CU_ASSERT_EQUAL(store_bytes(s, 1, 0, 5, 5, &room, &bytes), -ENOMEM);
     CU_ASSERT_TRUE(alloc_disarm() && !room);
-    /* Bytes that the truncated file lacks are missing where no draft overlays them. */
+    /* Where no draft overlays them, the bytes that were cut off are missing. */
     CU_ASSERT_EQUAL(ftruncate(t.file[0]->fd, (off_t)t.s->place[1].off), 0);
     check_bytes(s, 1, 1, "ST", 2);
     check_bytes(s, 2, 0, "STUVWXY", 7);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/sys: the real system calls return -errno, and the loops around them transfer all bytes or
+/* base/sys: real system calls return -errno, and the loops around them either transfer all bytes or
  * fail. */
 #include "cu_main.h"
 
@@ -81,7 +81,7 @@ static void test_whole(void)
     drop_dir(dir, path);
 }
 
-/* A call interrupted by a signal is repeated, and the loop continues after a short call. */
+/* A call interrupted by a signal is repeated; after a short call, the loop continues. */
 static void test_again(void)
 {
     static char from[5000], to[5000];
@@ -103,7 +103,8 @@ static void test_again(void)
     CU_ASSERT_EQUAL(fs.calls, 2);
     faultsys_init(&fs, FAULT_FAIL, 1, -ENOSPC);
     CU_ASSERT_EQUAL(sys_write_all(&fs.sys, fd, from, 10, 0), -ENOSPC);
-    /* A directory that does not support fsync has nothing to sync. A failing fsync is an error. */
+    /* If a directory does not support fsync, there is nothing to sync. Any other failure is an
+     * error. */
     faultsys_init(&fs, FAULT_FAIL, 1, -EINVAL);
     CU_ASSERT_EQUAL(sys_sync_dir(&fs.sys, dir), 0);
     faultsys_init(&fs, FAULT_FAIL, 1, -EIO);
@@ -128,7 +129,7 @@ static void test_list(void)
         int fd = make_file(dir, name, "");
         sys_close(real, &fd);
     }
-    for (int again = 0; again < 2; again++) { /* the directory's own offset does not matter */
+    for (int again = 0; again < 2; again++) { /* wherever the directory's own offset is */
         unsigned left = 100;
         CU_ASSERT_EQUAL(real->list(real, dir, count_until, &left), 0);
         CU_ASSERT_EQUAL(left, 95);

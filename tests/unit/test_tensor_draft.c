@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Drafts of tensor views, and their judge. Random writes are compared with a plain array in memory,
- * and with quant_write() for the whole tensor, for many types, each view and both byte orders.
- */
+/* Drafts of tensor views and how they are judged. For many types, every view and both byte orders,
+ * random writes are compared with a plain array, and with quant_write() of the whole tensor. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -24,7 +22,7 @@ struct pair {
     enum tensor_view view;
     uint8_t *shown;
     size_t n, most;
-    bool meanwhile; /* the draft is also written while it is judged */
+    bool meanwhile; /* also write to the draft while it is judged */
 };
 
 static void pair_make(struct pair *p, uint32_t type, bool big, enum tensor_view view,
@@ -48,7 +46,7 @@ static void pair_free(struct pair *p)
     tensor_dir_free(&p->x);
 }
 
-/* Check that part of the draft equals that part of the array. */
+/* Check that part of the draft equals the same part of the array. */
 static void check_shown(struct pair *p, size_t off, size_t n)
 {
     size_t got = 99, want = off < p->n ? (size_t)min_u64(n, p->n - off) : 0;
@@ -90,7 +88,7 @@ static void cut(struct pair *p, size_t n)
     p->n = n;
 }
 
-/* Draw values most of which any type can store. */
+/* Draw values, most of which fit any type. */
 static void draw_values(uint8_t *dst, size_t n, unsigned width)
 {
     for (size_t i = 0; i + width <= n; i += width) {
@@ -103,7 +101,7 @@ static void draw_values(uint8_t *dst, size_t n, unsigned width)
     }
 }
 
-#define MOST 2500000 /* maximum size of a write in bytes */
+#define MOST 2500000 /* maximum bytes per write */
 
 static void write_some(struct pair *p)
 {
@@ -125,15 +123,15 @@ static void write_some(struct pair *p)
     }
     if (n > p->most - off && tensor_dir_draw(10))
         n = p->most - off;
-    if (tensor_dir_draw(4) == 0 && off < p->n) { /* write the current content again */
+    if (tensor_dir_draw(4) == 0 && off < p->n) { /* write what is already there */
         n = n < p->n - off ? n : p->n - off;
         memcpy(bytes, p->shown + off, n);
     }
     put(p, off, bytes, n);
 }
 
-/* Return the tensor's bytes after quant_write() of the array, or NULL if quant_write() fails. *want
- * is its result. */
+/* Return the bytes of the tensor after quant_write() of the array, or NULL if that fails. *want:
+ * its result. */
 static uint8_t *expected(const struct pair *p, int *want)
 {
     const struct quant_type *t = quant_find(p->base->type);
@@ -151,7 +149,7 @@ static uint8_t *expected(const struct pair *p, int *want)
     return NULL;
 }
 
-/* Bytes written between a judgement and its end are not part of the judgement. */
+/* Bytes written between a judgement and its end are not part of it. */
 static void write_meanwhile(struct pair *p)
 {
     for (uint64_t i = tensor_dir_draw(4); i > 0; i--) {
@@ -253,7 +251,7 @@ static void random_draft(uint32_t type, bool big, enum tensor_view view, uint64_
 static const uint32_t types[] = {F32_ID,  F16_ID,  BF16_ID, F64_ID,   I8_ID,      I64_ID,
                                  Q8_0_ID, Q4_0_ID, Q4_K_ID, NVFP4_ID, IQ2_XXS_ID, IQ4_NL_ID};
 
-/* Run a test of one draft for each type and view. */
+/* Run a test of one draft for every type and view. */
 static void each_draft(uint64_t rows)
 {
     const char *seed = getenv("GGUFS_SEED");
@@ -278,7 +276,7 @@ static void test_random_few(void)
     each_draft(33);
 }
 
-/* A large draft is written to while it is judged. */
+/* A large draft is written while it is judged. */
 static void test_large(void)
 {
     static const uint64_t dims[] = {512, 1501}; /* 3 MB */
@@ -300,7 +298,7 @@ static void test_large(void)
 
 static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t sent_changed = PTHREAD_COND_INITIALIZER;
-static unsigned sent; /* protected by the lock, like the range sent last */
+static unsigned sent; /* protected by the lock, as is the last range sent */
 static uint64_t sent_off, sent_n;
 
 static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
@@ -316,8 +314,8 @@ static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
     return 0;
 }
 
-/* If 4 MiB are written in order before the draft is judged, these bytes are sent to the disk.
- * Scattered writes are not sent. */
+/* If 4 MiB are written in order before a judgement, they are sent to the disk. Scattered writes are
+ * not. */
 static void test_sent(void)
 {
     enum { STEP = 1 << 20 };
@@ -329,7 +327,7 @@ static void test_sent(void)
     sys.begin_sync = note_sent;
     pair_make(&p, F32_ID, false, TENSOR_RAW, dims, 2);
     p.x.f.sys = &sys;
-    for (size_t i = 0; i < 4; i++) /* the last one is long enough */
+    for (size_t i = 0; i < 4; i++) /* only the last run is long enough */
         for (size_t k = 0; k < i + 1; k++)
             put(&p, starts[i] + k * STEP, bytes, STEP);
     (void)pthread_mutex_lock(&sent_lock);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Failures around drafts of tensors: full disks, failing calls, an early end, a truncated model,
- * and concurrent writers.
- */
+/* Failures around drafts of tensors: full disks, failing calls, early ends, a truncated model, and
+ * concurrent writers. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -38,10 +36,8 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
     draft_free(d);
 }
 
-/*
- * Write a few bytes in the middle, more after and before them, and zeros again where the draft was
- * truncated. The draft is in memory until the last write.
- */
+/* Write a few bytes in the middle, then some after and before them, and zeros where the draft was
+ * truncated. The draft is in memory until the last write. */
 static void spilled(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -77,7 +73,7 @@ static void draft_and_judge(struct tensor_dir *x, int *ret)
     scenario(x, NULL, ret);
 }
 
-/* Let call n fail: the result is the error or a complete edit, and no file is left. Returns false
+/* Make call n fail: the result is the error or a complete edit, and no file is left. Returns false
  * if there are fewer than n calls. */
 static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_mode mode,
                        unsigned n)
@@ -96,7 +92,7 @@ static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_m
     return hit;
 }
 
-/* Each system call in turn fails, either that call alone or also all later calls. */
+/* Each system call fails, either alone or with all later calls. */
 static void test_calls(void)
 {
     static const enum fault_mode modes[] = {FAULT_FAIL, FAULT_BROKEN, FAULT_SHORT};
@@ -109,7 +105,7 @@ static void test_calls(void)
 }
 
 /* Each allocation fails, either alone or with all later ones. The result is -ENOMEM, and no memory
- * is kept. */
+ * is leaked. */
 static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
 {
     struct tensor_dir x;
@@ -137,7 +133,7 @@ static void convert(struct tensor_dir *x, int *ret)
     tensor_edit_free(&edit);
 }
 
-/* Write a NumPy array of a different shape. */
+/* Write a NumPy array of another shape. */
 static void save(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -184,8 +180,8 @@ static void test_cancel(void)
     tensor_dir_free(&x);
 }
 
-/* Since a view is opened with a lock held, only its first write uses the disk. That write can be
- * repeated. */
+/* A view is opened under a lock, so the disk is not used before the first write. If that write
+ * fails, it can be repeated. */
 static void test_late_file(void)
 {
     struct tensor_dir x;
@@ -200,7 +196,7 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
     CU_ASSERT_EQUAL(e.code, -ENOSPC);
     CU_ASSERT_FALSE(draft_is_due(d->state));
-    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* no call ever has this number */
+    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* no call has this number */
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, x.raw, 4), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);
@@ -210,7 +206,7 @@ static void test_late_file(void)
     tensor_dir_free(&x);
 }
 
-/* If a write beyond the end has failed halfway, its bytes do not reappear when the draft grows. */
+/* If a write beyond the end failed halfway, its bytes do not reappear when the draft grows. */
 static void test_halfway(void)
 {
     struct tensor_dir x;
@@ -244,9 +240,9 @@ static void test_halfway(void)
     }
 }
 
-/* Write to a draft of `raw` beyond its end while the draft is judged, and let allocation n of that
- * write fail. Later judgements treat the draft like any other. Returns false if there are fewer
- * than n allocations. */
+/* Write beyond the end of a draft of `raw` while it is judged, and make allocation n of that write
+ * fail. The draft is then judged like any other. Returns false if there are fewer than n
+ * allocations. */
 static bool behind_judged(unsigned n)
 {
     enum { SEALED = 1 << 20, ALL = 3 << 20, BEHIND = 2 << 20 };
@@ -292,7 +288,7 @@ static void test_behind_judged(void)
         ;
 }
 
-/* The model is truncated while its values are compared. */
+/* The model is truncated while its values are being compared. */
 static void test_cut_model(void)
 {
     struct tensor_dir x;
@@ -331,8 +327,7 @@ static void *write_on(void *arg)
     return NULL;
 }
 
-/* Bytes written during a judgement belong to that judgement or the next one; in the end, all are
- * included. */
+/* Bytes written during a judgement belong to it or to the next one; in the end, none is missing. */
 static void test_meanwhile(void)
 {
     struct tensor_dir x;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors that were removed, added, renamed, moved or changed, and are thus no longer where their
- * numbers say. They are looked up, listed, opened and read in a tree whose state is replaced. */
+/* Tensors that were removed, added, renamed, moved or changed, so that their numbers no longer
+ * give their positions. They are looked up, listed, opened and read in a tree whose state is
+ * replaced. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ enum { F32 = 0, Q8_0 = 8 };
 
 static const struct tree_options read_only = {.read_only = true};
 
-/* Add a tensor that consists of the same letter throughout. */
+/* Add a tensor made of one letter. */
 static void put(struct build *b, const char *name, uint32_t type, uint64_t n, size_t bytes, char c)
 {
     char data[256];
@@ -34,8 +35,7 @@ static void put_first(struct build *b)
     put(b, "name", F32, 2, 8, 'm');
 }
 
-/* "gone" is removed, "changed" has a different type, "name" is renamed and moved, "added" is
- * new. */
+/* "gone" is removed, "changed" gets another type, "name" is renamed and moved, "added" is new. */
 static void put_second(struct build *b)
 {
     build_init(b, 3, false);
@@ -46,16 +46,16 @@ static void put_second(struct build *b)
     put(b, "added", F32, 3, 12, 'a');
 }
 
-/* The origin of a tensor in a new state. */
+/* Where a tensor of a new state comes from. */
 struct tensor_from {
-    uint32_t old; /* place in the old list; IDS_NONE: a new tensor */
-    bool changed; /* bytes, type or shape changed */
+    uint32_t old; /* position in the old list; IDS_NONE: a new tensor */
+    bool changed; /* its bytes, type or shape changed */
 };
 
 static const struct tensor_from second_from[] = {
     {3, false}, {0, false}, {2, true}, {IDS_NONE, false}};
 
-/* Make a model the newest state of a tree, as an edit to tensors does. */
+/* Make a model the newest state of a tree, as an edit of tensors does. */
 static void set_state(struct tree_image *m, struct build *b, const struct tensor_from *from)
 {
     struct tree *t = m->t;
@@ -108,7 +108,7 @@ static struct tree_file *open_node(const struct tree_image *m, uint64_t node)
     return f;
 }
 
-/* Check that a file has `size` bytes, all of them c. */
+/* Check that a file consists of `size` bytes c. */
 static void reads(struct tree_file *f, size_t size, char c)
 {
     uint8_t scratch[4096], want[4096];
@@ -132,7 +132,7 @@ static ino_t inode(const struct tree_image *m, const char *path)
     return image_stat(m, path).st_ino;
 }
 
-/* Get the current attributes of a node known from before. */
+/* Get the current attributes of an earlier node. */
 static int getattr(const struct tree_image *m, uint64_t node)
 {
     struct tree_entry e;
@@ -155,8 +155,8 @@ static void test_names_and_nodes(void)
     CU_ASSERT_EQUAL(image_node(&m, "tensors/renamed"), name);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/name"), 0);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/gone"), 0);
-    /* The directory of a changed tensor stays. Its files are new to the kernel, but users see the
-     * same files. */
+    /* A changed tensor keeps its directory. Its files are new to the kernel, but users see the same
+     * files. */
     CU_ASSERT_EQUAL(image_node(&m, "tensors/changed"), changed);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/changed/raw"), changed_raw);
     CU_ASSERT_EQUAL(inode(&m, "tensors/changed/raw"), changed_ino);
@@ -179,8 +179,8 @@ static void test_names_and_nodes(void)
     image_close(&m);
 }
 
-/* Open files keep the bytes that they were opened with, and only these open files keep the old file
- * of the model. */
+/* Open files keep the bytes with which they were opened, and nothing else keeps the old file of the
+ * model. */
 static void test_open_files(void)
 {
     struct tree_image m = first();
@@ -195,7 +195,7 @@ static void test_open_files(void)
     reads(kept, 16, 'k');
     reads(gone, 32, 'g');
     reads(old, 48, 'o');
-    /* fstat(2) on an open file arrives as a request about its node. */
+    /* The kernel turns fstat(2) on an open file into a request about its node. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, old_node, NULL, &e), 0);
     CU_ASSERT_EQUAL(e.attr.st_size, 48);
     CU_ASSERT_EQUAL(e.attr.st_ino, inode(&m, "tensors/changed/raw"));
@@ -214,7 +214,7 @@ static void test_open_files(void)
                                       store_ref(m.t->newest.view.store));
     newest_drop_file(&m.t->newest);
     view_free(&was);
-    /* One reference is the test's own; the other is that of the file on disk. */
+    /* One reference is the test's, the other belongs to the file on disk. */
     CU_ASSERT_EQUAL(atomic_load(&file->refs), 2);
     mapped_unref(file);
     (void)tree_release(kept);
@@ -222,7 +222,7 @@ static void test_open_files(void)
     image_close(&m);
 }
 
-/* The whole model, opened in the second of three states, is unchanged in the third. */
+/* If the whole model was opened in the second of three states, it is unchanged in the third. */
 static void test_whole(void)
 {
     uint8_t before[4096], after[4096];
@@ -244,12 +244,12 @@ static void test_whole(void)
     CU_ASSERT_EQUAL(getattr(&m, node), 0);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "model.gguf"), node);
     (void)tree_release(f);
-    CU_ASSERT_EQUAL(tree_open_file(m.t, node, O_RDONLY, &f), -ESTALE); /* looked up again */
+    CU_ASSERT_EQUAL(tree_open_file(m.t, node, O_RDONLY, &f), -ESTALE); /* must be looked up again */
     path_reads(&m, "tensors/changed/raw", 48, 'o');
     image_close(&m);
 }
 
-/* A listing continues in the state in which it began. */
+/* A listing stays in the state in which it began. */
 static void test_listing(void)
 {
     char name[TREE_NAME_MAX + 1], *names;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * How the judge treats drafts: whole files, single values, NumPy arrays, pages of a mapping,
- * contents that are too short or too long, and values that a type cannot hold.
- */
+/* How drafts are judged: whole files, single values, NumPy arrays, pages of a mapping, contents of
+ * the wrong length, and values that a type cannot hold. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +31,7 @@ static void cut(struct draft *d, uint64_t n)
     CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(d, n, NULL), 0);
 }
 
-/* Check the verdict and part of the message. */
+/* Check the judgement and part of the message. */
 static void judged(struct draft *d, int want, const char *line)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -61,7 +59,7 @@ static struct tensor_base *accepted(struct tensor_dir *x, struct draft *d)
     return now;
 }
 
-/* Find the range [*first, *last) of bytes that differ from those in the file. */
+/* Find the range [*first, *last) of bytes that differ from the file. */
 static void changed(const struct tensor_dir *x, const struct tensor_base *now, size_t *first,
                     size_t *last)
 {
@@ -79,7 +77,7 @@ static void changed(const struct tensor_dir *x, const struct tensor_base *now, s
 
 /* ---- values ---- */
 
-/* Changing one value changes only its block. */
+/* A change to one value changes only its block. */
 static void one_value(uint32_t type, bool big)
 {
     const struct quant_type *t = quant_find(type);
@@ -88,7 +86,7 @@ static void one_value(uint32_t type, bool big)
     size_t first, last;
     tensor_dir_make(&x, type, big, SHAPE(512, 400), raw);
     struct draft *d = draft(&x, TENSOR_F32);
-    put_u32(four, 0xc2fe0000, false); /* -127; the value was 45 */
+    put_u32(four, 0xc2fe0000, false); /* -127; was 45 */
     put(d, (uint64_t)4 * 150001, four, 4);
     struct tensor_base *now = accepted(&x, d);
     changed(&x, now, &first, &last);
@@ -97,7 +95,7 @@ static void one_value(uint32_t type, bool big)
     CU_ASSERT_EQUAL(now->content->n, 1);
     CU_ASSERT_TRUE(now->content->piece[0].len == t->block_bytes);
     judged(d, TENSOR_SAME, NULL);
-    put(d, (uint64_t)4 * 150001, four, 4); /* the same values again, so no more bytes change */
+    put(d, (uint64_t)4 * 150001, four, 4); /* the same values again change nothing */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
     draft_free(d);
@@ -113,9 +111,8 @@ static void test_one_value(void)
                 one_value(id, big);
 }
 
-/* In the file of new bytes, pieces found by different threads are in the order of the tensor, at
- * the same offsets within pages as in the model. All of them can thus be mapped by a
- * single call, and cloned. */
+/* Pieces found by different threads are stored in the order of the tensor, at the same offsets
+ * within pages as in the model, so that one call can map or clone them all. */
 static void test_places(void)
 {
     struct tensor_dir x;
@@ -142,7 +139,7 @@ static void test_places(void)
     free(bytes);
 }
 
-/* For any type, writing values back unchanged through any view changes no byte. */
+/* For any type, values written back unchanged through any view change no byte. */
 static void test_write_back(void)
 {
     for (uint32_t id = 0; quant_find(id); id++)
@@ -193,7 +190,7 @@ static void test_faults(void)
         put_u32(four, rows[i].bits, false);
         put(d, 4 * 300, four, 4);
         judged(d, rows[i].want, rows[i].line);
-        judged(d, rows[i].want, rows[i].line); /* the verdict stays the same */
+        judged(d, rows[i].want, rows[i].line); /* the same judgement again */
         CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 4 * 300, four, 4), 0);
         put(d, 4 * 300, four, 4);
         judged(d, TENSOR_SAME, NULL);
@@ -213,7 +210,7 @@ static void test_lengths(void)
     tensor_dir_make(&x, F32, false, SHAPE(1000), NULL);
     struct draft *d = draft(&x, TENSOR_RAW);
     cut(d, 0);
-    judged(d, TENSOR_SAME, NULL); /* only truncated */
+    judged(d, TENSOR_SAME, NULL); /* just truncated */
     put(d, 0, bytes, 10);
     judged(d, TENSOR_SHORT, "it has 10 of 4000 bytes");
     judged(d, TENSOR_SHORT, NULL);
@@ -223,7 +220,7 @@ static void test_lengths(void)
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4001, false, &e), -EFBIG);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, true, &e), 0);
     CU_ASSERT_EQUAL(d->size, 10);
-    CU_ASSERT_EQUAL(tensor_draft_write(d, true, 0, bytes, 90, &e), 0); /* at the end */
+    CU_ASSERT_EQUAL(tensor_draft_write(d, true, 0, bytes, 90, &e), 0); /* appended */
     CU_ASSERT_EQUAL(d->size, 100);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, false, &e), 0);
     CU_ASSERT_EQUAL(d->size, 4000);
@@ -258,7 +255,7 @@ static size_t array(uint8_t *dst, const char *descr, const uint64_t *dims, uint3
     return len + 4 * n;
 }
 
-/* numpy.save() writes a different shape, with a flush after the header. */
+/* numpy.save() writes another shape and flushes after the header. */
 static void test_npy_shape(void)
 {
     static uint8_t bytes[65536], old[65536];
@@ -291,7 +288,7 @@ static void test_npy_shape(void)
     free(raw);
 }
 
-/* The same number of values gets a different shape. Then a value is written in place, as memmap
+/* The same number of values gets another shape. Then a value is written in place, as memmap
  * does. */
 static void test_npy_reshape(void)
 {
@@ -321,8 +318,8 @@ static void test_npy_reshape(void)
     tensor_dir_free(&x);
 }
 
-/* For a tensor without dimensions, NumPy uses an array of one value, which does not count as a
- * different shape. */
+/* For a tensor without dimensions, NumPy uses an array of one value, which does not count as
+ * another shape. */
 static void test_npy_scalar(void)
 {
     static const struct {
@@ -347,7 +344,7 @@ static void test_npy_scalar(void)
     }
 }
 
-/* Write a header of n bytes, where n is less than 256. */
+/* Write a header of n < 256 bytes. */
 static void header(uint8_t *dst, size_t n, const char *dict)
 {
     memset(dst, ' ', n);
@@ -356,8 +353,8 @@ static void header(uint8_t *dst, size_t n, const char *dict)
     memcpy(dst + 10, dict, strlen(dict));
 }
 
-/* Check that a tensor has the values, of `width` bytes each, that its draft shows after `head`
- * bytes. */
+/* Check that a tensor has the values, each of `width` bytes, that follow `head` bytes of its
+ * draft. */
 static void same_values(struct draft *d, const struct tensor_base *now, size_t head, unsigned width)
 {
     static uint8_t shown[65536];
@@ -368,7 +365,7 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, shown, sizeof(shown), &got), 0);
     CU_ASSERT_EQUAL(got, head + (size_t)9600 * width);
     quant_find(width == 2 ? F16_ID : F32)->decode(shown + head, 9600, want);
-    for (size_t i = 0; i < 9600; i++) { /* views are little-endian on any machine */
+    for (size_t i = 0; i < 9600; i++) { /* views are always little-endian */
         uint32_t bits;
         memcpy(&bits, &want[i], 4);
         others += get_u32(values + 4 * i, false) != bits;
@@ -377,8 +374,8 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     free(values);
 }
 
-/* Only the header is overwritten, without truncation: by a longer header, by one of a different
- * type, and by one of a different shape. */
+/* Overwrite only the header, without truncating: with a longer header, one of another type, and one
+ * of another shape. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
@@ -399,7 +396,7 @@ static void test_npy_in_place(void)
     tensor_dir_free(&x);
 }
 
-/* Only the header is overwritten after values were accepted: all values change. */
+/* If just the header is overwritten after values were accepted, all values change. */
 static void test_npy_header_again(void)
 {
     static const struct {
@@ -411,7 +408,7 @@ static void test_npy_header_again(void)
                 {192, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"},
                 {128, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"}};
     static uint8_t bytes[65536];
-    /* The array changes the shape, or keeps it, with the same result. */
+    /* Whether the array changes the shape or keeps it, the result is the same. */
     for (uint64_t high = 50; high <= 100; high += 50) {
         struct tensor_dir x;
         uint8_t head[192];
@@ -450,7 +447,7 @@ static void test_npy_refused(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "\x93NUMPZ", 6, &e), -EINVAL);
     cut(d, 0);
     size_t n = array(bytes, "<f8", SHAPE(32), 0);
-    put(d, 0, bytes, 50); /* incomplete, but more bytes could complete it */
+    put(d, 0, bytes, 50); /* incomplete, but could be completed */
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 50, bytes + 50, 78, &e), -EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "'<f8'"));
     cut(d, 0);
@@ -458,7 +455,7 @@ static void test_npy_refused(void)
     put(d, 0, bytes, n);
     judged(d, -EINVAL, "whole number of blocks of 32");
     cut(d, 0);
-    n = array(bytes, "<f4", SHAPE(32, 2), 0); /* either view accepts either type */
+    n = array(bytes, "<f4", SHAPE(32, 2), 0); /* each view accepts both types */
     put(d, 0, bytes, n);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, n, bytes, 1, &e), -EFBIG);
     cut(d, n);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * New tensors, judged as a whole, with files that count, files that are ignored, and missing files.
- * Also conversions of tensors to other types.
- */
+/* New tensors, judged as a whole, with files that count, ignored files, and missing files. Also
+ * conversions between types. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +56,7 @@ static void give_shape(struct making *m, const char *text)
     CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), &m->t.shape, NULL), 0);
 }
 
-/* Write n small values, beginning with `first`, as the bytes of a view, after its header if it has
- * one. */
+/* Write n small values, from `first` on, as the bytes of a view, after its header if it has one. */
 static size_t values(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
                      unsigned width, float first)
 {
@@ -93,7 +90,7 @@ static void judged(struct making *m, int want, const char *line)
     tensor_edit_free(&edit);
 }
 
-/* Check that the tensor is complete, with this type, this shape and these bytes. */
+/* Check that the tensor is complete and has this type, shape and content. */
 static void whole(struct making *m, uint32_t type, uint64_t rows, const uint8_t *raw, size_t n)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -125,7 +122,7 @@ static void encoded(uint8_t *dst, uint32_t type, bool big, const uint8_t *f32, s
 
 static uint8_t room[65536], raw[65536];
 
-/* `raw`, `type` and `shape` are written in any order, and values are ignored. */
+/* `raw`, `type` and `shape` are written in any order; values are ignored. */
 static void test_raw(void)
 {
     struct making m;
@@ -145,7 +142,7 @@ static void test_raw(void)
             if (i == 2)
                 break;
             if (m.t.draft[TENSOR_RAW])
-                give(&m, TENSOR_F32_NPY, room, n); /* without raw, this view would be enough */
+                give(&m, TENSOR_F32_NPY, room, n); /* would be enough if there were no raw */
             judged(&m, TENSOR_SHORT, "lacks");
         }
         whole(&m, Q8_0_ID, 3, raw, 6 * 34);
@@ -153,7 +150,7 @@ static void test_raw(void)
     }
 }
 
-/* Check the draft's whole content. */
+/* Check the whole content of the draft. */
 static void shows(struct draft *d, const uint8_t *want, size_t n)
 {
     size_t got = 0;
@@ -164,8 +161,8 @@ static void shows(struct draft *d, const uint8_t *want, size_t n)
     free(bytes);
 }
 
-/* Write `raw` of n bytes: first the bytes starting at `at`, then byte 0. All other bytes are zeros.
- * After an edit that was not accepted, all bytes remain for the next edit. */
+/* Write `raw` of n bytes: first those from `at` on, then byte 0. The others are zeros. The draft
+ * keeps all its bytes for the next edit. */
 static void sparse_raw(uint64_t n, uint64_t at)
 {
     struct making m;
@@ -220,7 +217,7 @@ static void test_raw_refused(void)
     making_end(&m);
 }
 
-/* numpy.save() alone is enough. If there is a type, the values are encoded to that type. */
+/* numpy.save() alone is enough. If there is a type, the values are encoded to it. */
 static void test_npy(void)
 {
     struct making m;
@@ -243,7 +240,7 @@ static void test_npy(void)
         whole(&m, Q4_0_ID, 3, raw, 6 * 18);
         making_end(&m);
     }
-    /* f16.npy alone makes an F16 tensor, but an array of halves in f32.npy makes an F32 tensor. */
+    /* f16.npy alone makes an F16 tensor, but halves in f32.npy make an F32 tensor. */
     making_begin(&m, false);
     size_t n = values(room, "<f2", SHAPE(64, 3), 2, 0);
     give(&m, TENSOR_F16_NPY, room, n);
@@ -288,13 +285,13 @@ static void test_values(void)
 
 /* ---- conversions ---- */
 
-/* Returns true if float32 cannot hold all values of the type. */
+/* Return whether float32 cannot hold all values of the type. */
 static bool is_wide(uint32_t id)
 {
     return id == I32_ID || id == I64_ID || id == F64_ID;
 }
 
-/* Compute the bytes that the tensor should have. */
+/* Compute the expected bytes of the tensor. */
 static int want_bytes(const struct tensor_dir *x, const struct quant_type *t, uint8_t *want)
 {
     const bool big = x->base->big;
@@ -337,7 +334,7 @@ static void convert(struct tensor_dir *x, uint32_t to)
     free(want);
 }
 
-/* Tensors of every type are converted to every type, in both byte orders. */
+/* Tensors of all types are converted to all types, in both byte orders. */
 static void test_convert(void)
 {
     for (uint32_t from = 0; quant_find(from); from++)
@@ -354,7 +351,7 @@ static void test_convert(void)
         }
 }
 
-/* A tensor without dimensions has one after a conversion, because a shape needs one. */
+/* A tensor without dimensions gets one when converted, because a shape needs one. */
 static void test_convert_scalar(void)
 {
     static const uint8_t one[] = {0, 0, 0x80, 0x3f};
@@ -374,7 +371,7 @@ static void test_convert_scalar(void)
     tensor_dir_free(&x);
 }
 
-/* Integers and doubles that float32 cannot hold are in the last of three units, in both byte
+/* Integers and doubles too precise for float32 are in the last of three units, in both byte
  * orders. */
 static void test_convert_exact(void)
 {
@@ -447,8 +444,7 @@ static void test_convert_watched(void)
     tensor_dir_free(&x);
 }
 
-/* Some types need the importances of the columns, most other types use them, and plain types ignore
- * them. */
+/* Some types need importances of columns, most others use them, and plain types ignore them. */
 static void test_convert_importances(void)
 {
     float of[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Contents of tensors with changes that are not yet written. */
+/* Contents of tensors with unwritten changes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 enum { BYTES = 160000 };
 
-/* A tree whose system calls go through fs, with the tensor "b" (I8) and optionally t0, t1 and so
+/* A tree whose system calls go through fs, with a tensor "b" (I8) and optionally t0, t1 and so
  * on. */
 struct room {
     struct place p;
@@ -73,7 +73,7 @@ static void end(struct room *x)
     drop_place(&x->p);
 }
 
-/* Return the byte at `off` in b/raw as read by a program that opens it now. */
+/* Return the byte at `off` in b/raw, as read by a program that opens it now. */
 static uint8_t byte_at(struct room *x, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -107,8 +107,8 @@ static void write_one(void *arg)
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* Accepted edits are shown without accessing the disk, no matter how scattered they are. No lookup
- * waits for another lookup. */
+/* However scattered, accepted edits are shown without access to the disk. No lookup waits for
+ * another. */
 static void test_no_copy(void)
 {
     struct room x;
@@ -138,7 +138,7 @@ static void make(struct room *x, const char *name, bool whole)
 
 /* ---- removed, but not yet written ---- */
 
-/* Returns true if a view of the model contains a text. */
+/* Return whether a view of the model contains a text. */
 static bool has(struct room *x, const char *view, const char *text)
 {
     const struct tree_image m = {.t = x->t};
@@ -156,8 +156,8 @@ static void check_whole(struct room *x, const char *name, bool there)
     CU_ASSERT_EQUAL(has(x, "tensors.json", json), there);
 }
 
-/* A removed tensor disappears from every view of the model immediately, whereas a new tensor is not
- * in these views yet. If no tensor would be left, all tensors are shown unchanged. */
+/* A removed tensor disappears at once from every view of the model; a new tensor is not yet in
+ * them. If no tensor would be left, all are shown unchanged. */
 static void test_removed_at_once(void)
 {
     struct room x;
@@ -201,7 +201,7 @@ static void cut_model(struct room *x, uint64_t tensor_bytes)
     CU_ASSERT_EQUAL(truncate(x->p.model, (off_t)(g->tensor[0].off + tensor_bytes)), 0);
 }
 
-/* End the test: the accepted edit cannot be written, because the model was changed. */
+/* End the test: the model has changed, so the accepted edit cannot be written. */
 static void end_cut(struct room *x)
 {
     CU_ASSERT_EQUAL(tree_finish(x->t), -ESTALE);
@@ -210,7 +210,7 @@ static void end_cut(struct room *x)
     drop_place(&x->p);
 }
 
-/* Return the byte at `off` in a view of b as read by a program that opens it now, or -errno. */
+/* Return the byte at `off` in a view of b, as read by a program that opens it now, or -errno. */
 static int byte_or_error(struct room *x, const char *view, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -221,8 +221,8 @@ static int byte_or_error(struct room *x, const char *view, size_t off)
     return r < 0 ? (int)r : ret;
 }
 
-/* The model is truncated while it is shown. Bytes beyond the new end are lost, even in the page in
- * which the file ends. */
+/* The model is truncated while it is shown. Bytes beyond its new end are lost, even those in its
+ * last page. */
 static void test_cut_while_shown(void)
 {
     enum { CUT = 5000 };
@@ -244,7 +244,7 @@ static void test_cut_while_shown(void)
     end_cut(&x);
 }
 
-/* All bytes that are only in a draft remain available. */
+/* Bytes that are only in a draft stay available. */
 static void test_cut_below_draft(void)
 {
     static char bytes[BYTES];
@@ -259,7 +259,7 @@ static void test_cut_below_draft(void)
     end_cut(&x);
 }
 
-/* All tensors are written before any program reads them. */
+/* All tensors are written before any is read. */
 static void test_many(void)
 {
     enum { MANY = 40, LEN = 5000 };
@@ -286,7 +286,7 @@ static void test_many(void)
 
 /* ---- lists that grow with edits ---- */
 
-/* A tensor with unchanged content keeps its node when the batch is planned again. */
+/* When the batch is planned again, tensors with unchanged content keep their nodes. */
 static void test_planned_again(void)
 {
     struct room x;
@@ -314,8 +314,8 @@ static int write_at(struct room *x, uint64_t at, const char *byte, unsigned n)
     return viewfile_close(&v);
 }
 
-/* For each call in turn, the disk fails from that call until the edit has failed. The content of
- * the journal is then shown, and the next edit completes the journal's edit. */
+/* The disk fails from each call in turn until the edit has failed. The tree then shows the content
+ * of the journal, and the next edit completes the journal's edit. */
 static void test_unfinished(void)
 {
     unsigned lost = 0, unfinished = 0;
@@ -349,8 +349,8 @@ static void test_unfinished(void)
     CU_ASSERT_TRUE(unfinished > 2);
 }
 
-/* If a new tensor cannot be written, a program that has another new tensor open can continue to
- * write it. */
+/* If a new tensor cannot be written, a program can continue to write another new tensor that it has
+ * open. */
 static void test_lost_beside(void)
 {
     unsigned lost = 0;
@@ -367,7 +367,7 @@ static void test_lost_beside(void)
         hit = atomic_load(&x.fs.hit);
         faultsys_init(&x.fs, FAULT_NONE, 0, 0);
         lost += r < 0;
-        if (live_count(x.t->live).changed) { /* not even the old file could be restored */
+        if (live_count(x.t->live).changed) { /* the old file could not be restored */
             CU_ASSERT_EQUAL(viewfile_close(&v), -ESTALE);
         } else {
             CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &other), 0);
@@ -382,7 +382,7 @@ static void test_lost_beside(void)
     CU_ASSERT_TRUE(lost > 5);
 }
 
-/* A draft is refused while a call still uses it. The next program begins a new draft at the same
+/* A draft is refused while a call still uses it. The next program gets a new draft at the same
  * node. */
 static void test_open_after_refusal(void)
 {
@@ -410,7 +410,7 @@ static void test_open_after_refusal(void)
     end(&x);
 }
 
-/* Return the number of new tensors that wait for the judge. */
+/* Return the number of new tensors waiting to be judged. */
 static size_t n_due(const struct live *l)
 {
     size_t n = 0;
@@ -419,10 +419,8 @@ static size_t n_due(const struct live *l)
     return n;
 }
 
-/*
- * Existing and removed tensors are not in any list that is walked. New tensors that were judged but
- * are incomplete do not wait for the judge.
- */
+/* Existing and removed tensors are in no list that is walked. New tensors that were judged
+ * incomplete do not wait for the judge. */
 static void test_makings_end(void)
 {
     struct room x;
@@ -459,7 +457,7 @@ static void test_makings_end(void)
     end(&x);
 }
 
-/* At the end, a draft is judged even if a handle could still write to it. */
+/* At the end, a draft is judged even if an open handle could still write to it. */
 static void test_makings_at_the_end(void)
 {
     struct room x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* live/tensor_base: the texts that `type` and `shape` accept. */
+/* live/tensor_base: texts accepted by `type` and `shape`. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static void test_type(void)
         struct err e = {0};
         uint32_t id = 99;
         size_t n = strlen(rows[i].text);
-        char *exact = malloc(n + 1); /* a sanitizer detects a read beyond it */
+        char *exact = malloc(n + 1); /* lets a sanitizer detect a read beyond it */
         memcpy(exact + 1, rows[i].text, n);
         int r = tensor_type_parse(exact + 1, n, &id, &e);
         free(exact);
@@ -84,7 +84,7 @@ static void test_names(void)
     }
 }
 
-/* A type is shown by its name, or by its number if it is unknown or was removed. */
+/* A type is shown by name or, if it is unknown or was removed, by number. */
 static void test_type_shown(void)
 {
     static const struct {
@@ -124,7 +124,7 @@ static void test_shape(void)
         struct err e = {0};
         struct tensor_shape s = {0};
         size_t n = strlen(rows[i].text);
-        char *exact = malloc(n + 1); /* a sanitizer detects a read beyond it */
+        char *exact = malloc(n + 1); /* lets a sanitizer detect a read beyond it */
         memcpy(exact + 1, rows[i].text, n);
         int r = tensor_shape_parse(exact + 1, n, &s, &e);
         free(exact);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Edits to tensors (edit/change.h): each operation, refusals, and random operations that are undone
- * and committed by each strategy. A plain list of tensors in memory is the reference.
- */
+/* Edits of tensors (edit/change.h): each operation, refusals, and random operations that are
+ * undone, and committed by each strategy. The reference is a plain list of tensors. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +57,7 @@ static bool is_renamed(const struct gguf *g, const struct edit_tensor *t)
     return old->name_len != t->name_len || memcmp(gguf_name(g, old), t->name, t->name_len) != 0;
 }
 
-/* Check that the sizes that the change counts agree with the keys and tensors that it has. */
+/* Check that the sizes counted by the change agree with its keys and tensors. */
 static void check_sums(const struct edit_change *c)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -79,7 +77,7 @@ static void check_sums(const struct edit_change *c)
         bytes += 24 + t->name_len + 8ull * (k && k->shape.n_dims ? k->shape.n_dims : old->n_dims);
         data += t->nbytes;
         fresh += k ? k->fresh : 0;
-        if (old) { /* the old tensor was not removed */
+        if (old) { /* an existing tensor */
             moves -= old->nbytes == t->nbytes;
             differ -= !k && !is_renamed(g, t);
         } else {
@@ -243,8 +241,8 @@ static void test_split(void)
     split_by("split.tensors.count");
 }
 
-/* A key and a tensor of the same name are found independently. A tensor is found by its number as
- * long as it exists. */
+/* A key and a tensor with the same name are found independently. A tensor is found by number while
+ * it exists. */
 static void test_found(void)
 {
     struct build b;
@@ -264,7 +262,7 @@ static void test_found(void)
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_FALSE(edit_tensor_numbered(&c, 7, &t));
     CU_ASSERT_EQUAL(edit_tensor_add(&c, "a", 1, &one, &p, 1, EDIT_RANK_STEP, 7, NULL), 0);
-    CU_ASSERT_EQUAL(c.moves, 0); /* there is nothing to move */
+    CU_ASSERT_EQUAL(c.moves, 0); /* nothing to move */
     CU_ASSERT_TRUE(edit_find(&c, "a", 1, &s) && !s);
     CU_ASSERT_EQUAL(edit_remove(&c, "a", 1, NULL), 0);
     CU_ASSERT_FALSE(edit_find(&c, "a", 1, &s));
@@ -278,7 +276,7 @@ static void test_found(void)
     free(image);
 }
 
-/* A tensor that is added again under its old name gets its old place, but is a different tensor. */
+/* A tensor added again under its old name gets its old position, but is another tensor. */
 static void test_again(void)
 {
     struct fixture x;

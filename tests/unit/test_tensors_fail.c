@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs every kind of edit to tensors while calls fail, with the cases in edit_case.h. */
+/* Every kind of edit of tensors while calls fail, in the cases of edit_case.h. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static int replace_raw(struct tree *t)
     return viewfile_put(t, "b", "raw", bytes, sizeof(bytes));
 }
 
-/* Overwrite part of the view through a handle that does not truncate. */
+/* Overwrite part of a view through a handle that does not truncate. */
 static int change_raw(struct tree *t)
 {
     struct viewfile v;
@@ -54,7 +54,7 @@ static int replace_values(struct tree *t)
     return viewfile_put(t, "c", "f32", values, sizeof(values));
 }
 
-/* Save an array of a different shape, and thus of a different length. */
+/* Save an array of another shape, and thus of another length. */
 static int save(struct tree *t)
 {
     static const char text[] = "{'descr':'<f4','fortran_order':False,'shape':(3,64)}";
@@ -117,7 +117,7 @@ static int released(struct tree *t)
     return r < 0 ? r : synced;
 }
 
-/* Called after any failure; edits a different tensor. */
+/* Called after any failure; edits another tensor. */
 static int next(struct tree *t)
 {
     float values[5] = {1, 2, 3, 4, 5};

@@ -30,8 +30,8 @@ static void put_array(struct buf *b, const struct gguf_format *fmt, uint32_t ele
     buf_uint(b, count, fmt->len_width, fmt->big);
 }
 
-/* Return the output of `write` for the value in `payload`, NUL-terminated, and check that its
- * measured size agrees. The caller frees it. */
+/* Return the NUL-terminated output of `write` for the value in `payload`, and check that the
+ * measured size is the same. The caller frees it. */
 static char *written(writer write, const struct gguf_format *fmt, uint32_t type,
                      const struct buf *payload)
 {
@@ -122,8 +122,7 @@ static void test_nul_byte(void)
     expect(json_value, &v3, GGUF_STRING, &b, "\"a\\u0000b\"");
 }
 
-/* The scan, which takes eight bytes at a time, finds an escape at each position in a word of eight
- * bytes. */
+/* The scan takes eight bytes at a time and finds an escape at any position among them. */
 static void test_escape_anywhere(void)
 {
     static const struct {
@@ -134,7 +133,7 @@ static void test_escape_anywhere(void)
     for (size_t k = 0; k < sizeof(row) / sizeof(row[0]); k++)
         for (int at = 0; at < 20; at++) {
             char s[20], want[64];
-            memset(s, ' ', sizeof(s)); /* the lowest byte that is not escaped */
+            memset(s, ' ', sizeof(s)); /* the lowest byte not escaped */
             s[at] = row[k].byte;
             (void)snprintf(want, sizeof(want), "\"%*s%s%*s\"", at, "", row[k].escape, 19 - at, "");
             struct buf b = BUF_INIT;

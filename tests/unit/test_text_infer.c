@@ -8,7 +8,7 @@
 #include "gguf/value.h"
 #include "text/text.h"
 
-enum { NONE = GGUF_VALUE_TYPES }; /* as an element type: not an array */
+enum { NONE = GGUF_VALUE_TYPES }; /* element type of anything but an array */
 
 static void is(uint32_t type, uint32_t elem, uint32_t want, uint32_t want_elem, const char *text)
 {
@@ -39,7 +39,7 @@ static void test_scalars(void)
     infers("true\n", GGUF_BOOL, NONE);
     infers("false", GGUF_BOOL, NONE);
     infers(" 5 \r\n", GGUF_U32, NONE);
-    infers("-0", GGUF_F32, NONE); /* no integer type can hold this value */
+    infers("-0", GGUF_F32, NONE); /* no integer type has this value */
     infers("0", GGUF_U32, NONE);
     infers("4294967295\n", GGUF_U32, NONE);
     infers("-1\n", GGUF_I32, NONE);
@@ -75,7 +75,7 @@ static void test_strings(void)
     infers("[18446744073709551615, -1]\n", GGUF_STRING, NONE);
     infers("[18446744073709551616]\n", GGUF_STRING, NONE);
     infers("[1,]\n", GGUF_STRING, NONE);
-    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* 8 brackets within an array make 9 levels */
+    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* with the array itself, 9 levels */
     infers("[[[[[[[[[1]]]]]]]]]\n", GGUF_STRING, NONE);
     infers("[[1, \"x\"]]\n", GGUF_STRING, NONE);
     infers("[[1], [[2], [3, true]]]\n", GGUF_STRING, NONE);
@@ -123,7 +123,7 @@ static void test_arrays_of_arrays(void)
     parses("[\n  [1],\r\n\n  []\n]\n\n");
     parses("\n[[1]]\n");
     parses(" \r\n\n\t[[-0]]\n");
-    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets within an array make the maximum depth */
+    parses("[[[[[[[1]]]]]]]\n"); /* with the array itself, the maximum depth */
     parses("[[], [[]]]\n");
     parses("[[1e39], [1.5, -0], [true]]\n");
 }
@@ -135,8 +135,8 @@ static void test_keys(void)
     key_gives("llama.rope.freq_base", "10000\n", GGUF_F32, NONE);
     key_gives("llama.context_length", "8192\n", GGUF_U32, NONE);
     key_gives("llama.context_length", "4294967296\n", GGUF_U64, NONE);
-    key_gives("llama.context_length", "-1\n", GGUF_U32, NONE);  /* then refused: ERANGE */
-    key_gives("llama.context_length", "abc\n", GGUF_U32, NONE); /* then refused: EINVAL */
+    key_gives("llama.context_length", "-1\n", GGUF_U32, NONE);  /* refused later: ERANGE */
+    key_gives("llama.context_length", "abc\n", GGUF_U32, NONE); /* refused later: EINVAL */
     key_gives("llama.context_length", "[1]\n", GGUF_U32, NONE);
     key_gives("llama.attention.key_length", "4294967296\n", GGUF_U32, NONE);
     key_gives("llama.attention.head_count_kv", "8\n", GGUF_U32, NONE);

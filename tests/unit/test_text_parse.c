@@ -17,11 +17,9 @@ static const struct gguf_format v2_big = {.version = 2, .len_width = 8, .big = t
 static const struct gguf_format *const formats[] = {&v3, &v2_big};
 enum { FORMATS = 2 };
 
-/*
- * Build a payload from its parts: 1, 2 and 4 are numbers of that many bytes (unsigned), 8 is a
- * number of eight bytes (uint64_t), s is a string (const char *), and a is the head of an array
- * (element type and count, both unsigned).
- */
+/* Build a payload from parts: 1, 2 and 4 are numbers of so many bytes (unsigned), 8 is a number of
+ * eight bytes (uint64_t), s is a string (const char *), and a begins an array (element type and
+ * count, both unsigned). */
 static void vput(struct buf *b, const struct gguf_format *fmt, const char *parts, va_list ap)
 {
     for (; *parts; parts++) {
@@ -79,8 +77,8 @@ static void gives(uint32_t type, uint32_t elem, const char *text, const char *pa
     }
 }
 
-/* Check that the text is refused with this error message, and that the earlier content of the
- * buffer stays. */
+/* Check that the text is refused with this message, and that earlier content of the buffer
+ * stays. */
 static void refuses(uint32_t type, uint32_t elem, const char *text, int code, const char *line)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -98,7 +96,7 @@ static void refuses(uint32_t type, uint32_t elem, const char *text, int code, co
 
 typedef void (*putter)(struct buf *b, const struct gguf_format *fmt);
 
-/* Check that the text, written over the value `was`, gives `want`. */
+/* Check that the text gives `want` when written over the value `was`. */
 static void changes(uint32_t type, uint32_t elem, putter was, const char *text, putter want)
 {
     for (int i = 0; i < FORMATS; i++) {
@@ -162,7 +160,7 @@ static void test_strings(void)
     gives(GGUF_STRING, 0, "\xe4\xb8\xad\xf0\x9f\x98\x80\n", "s", "\xe4\xb8\xad\xf0\x9f\x98\x80");
 }
 
-/* A text of 1 GiB and two bytes, none of which exist, is refused before it is read. */
+/* A text of 1 GiB and two bytes is refused before it is read. Its bytes do not exist. */
 static void test_too_big(void)
 {
     size_t n = ((size_t)1 << 30) + 2;
@@ -266,10 +264,10 @@ static void test_nested(void)
     gives(GGUF_ARRAY, GGUF_ARRAY, "[1, 0.5]\n[\"x\"]\r\n[true]\n[]\n\n", "aa44asa1a", GGUF_ARRAY,
           4u, GGUF_F32, 2u, 0x3f800000u, 0x3f000000u, GGUF_STRING, 1u, "x", GGUF_BOOL, 1u, 1u,
           GGUF_U32, 0u);
-    /* A single line is one element, which is an array of arrays. */
+    /* A single line is one element, and that is an array of arrays. */
     gives(GGUF_ARRAY, GGUF_ARRAY, "[[1], []]\n", "aaa4a", GGUF_ARRAY, 1u, GGUF_ARRAY, 2u, GGUF_U32,
           1u, 1u, GGUF_U32, 0u);
-    /* Arrays may extend over several lines, and follow blank lines. */
+    /* Arrays may extend over several lines and follow blank lines. */
     gives(GGUF_ARRAY, GGUF_ARRAY, "\n \r\n[[1],\n\n []\n]\n[\n2]\n", "aaa4aa4", GGUF_ARRAY, 2u,
           GGUF_ARRAY, 2u, GGUF_U32, 1u, 1u, GGUF_U32, 0u, GGUF_U32, 1u, 2u);
     gives(GGUF_ARRAY, GGUF_ARRAY, "[-0, 1]\n[[-0]]\n[0]\n", "aa44aa4a4", GGUF_ARRAY, 3u, GGUF_F32,
@@ -340,12 +338,12 @@ static void test_unchanged(void)
     changes(GGUF_STRING, 0, odd_string, "a\xff\n\n", odd_string);
     changes(GGUF_STRING, 0, odd_string, "a", cut_string);
     changes(GGUF_STRING, 0, cut_string, "a\n", cut_string);
-    changes(GGUF_STRING, 0, two_lines, "a\n", cut_string); /* equal to the value, not to its text */
+    changes(GGUF_STRING, 0, two_lines, "a\n", cut_string); /* equals the value, but not its text */
     changes(GGUF_STRING, 0, two_lines, "a\n\n", two_lines);
 }
 
-/* A text that lacks only a newline of the old string's text is a new string, which is refused
- * because it is not UTF-8. */
+/* A text equal to that of the old string except for a missing newline is a new string, and is
+ * refused because it is not UTF-8. */
 static void test_changed_bytes(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;
@@ -356,8 +354,8 @@ static void test_changed_bytes(void)
     CU_ASSERT_EQUAL(parse(&v3, GGUF_STRING, 0, "b\xff\n\n", &old, &got, NULL), -EILSEQ);
 }
 
-/* A NaN gets the old value's bits if the old value is a NaN too, but not if it is infinite or one
- * of the largest finite values. */
+/* A NaN gets the bits of the old value if that is a NaN, but not if it is infinite or one of the
+ * largest finite values. */
 static void test_nans(void)
 {
     static const struct {
@@ -428,8 +426,8 @@ static void nested(struct buf *b, const struct gguf_format *fmt)
         (uint64_t)0xfff8000000000007, GGUF_ARRAY, 1u, GGUF_BOOL, 1u, 5u, GGUF_I16, 0u);
 }
 
-/* The array after an edit: a u8 differs, a whole number stays an f64, the `true` keeps its byte,
- * and i16s are added. */
+/* The array after an edit: a u8 differs, a whole number stays an f64, `true` keeps its byte, and
+ * i16s are added. */
 static void nested_edited(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa111a88aa11a22a2", GGUF_ARRAY, 5u, GGUF_U8, 3u, 1u, 2u, 3u, GGUF_F64, 2u,
@@ -437,7 +435,7 @@ static void nested_edited(struct buf *b, const struct gguf_format *fmt)
         5u, 0u, GGUF_I16, 2u, 0xffffu, 9u, GGUF_I16, 1u, 4u);
 }
 
-/* An inner array that does not fit the old inner type gets a type inferred from its values. */
+/* If an inner array does not fit its old type, the type is inferred from its values. */
 static void nested_other(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa44as", GGUF_ARRAY, 2u, GGUF_U32, 2u, 1u, 256u, GGUF_STRING, 1u, "x");
@@ -452,7 +450,7 @@ static void test_nested_unchanged(void)
     changes(GGUF_ARRAY, GGUF_ARRAY, nested, "[1, 256]\n[\"x\"]\n", nested_other);
 }
 
-/* An old value of a different type does not affect how the text is parsed. */
+/* An old value of another type does not affect how the text is parsed. */
 static void test_retype(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;

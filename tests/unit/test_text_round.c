@@ -24,7 +24,7 @@ static void same(const struct buf *got, const struct buf *want, const char *what
         (void)fprintf(stderr, "%s differs\n", what);
 }
 
-/* State of xorshift64, which gives the same numbers in every run. */
+/* State of xorshift64, which returns the same numbers in every run. */
 static uint64_t state;
 
 static uint64_t rnd(uint64_t below)
@@ -53,8 +53,8 @@ static void random_string(struct buf *b, const struct gguf_format *fmt)
     buf_add(b, s.data, s.len);
 }
 
-/* Set if an inner array of f64 was made. Such an array becomes f32 if its text is parsed again
- * without the old value. */
+/* An inner array of f64 was made. If its text is parsed again without the old value, it becomes
+ * f32. */
 static bool inner_f64;
 
 static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t type, int depth);
@@ -73,7 +73,7 @@ static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t 
 {
     if (type == GGUF_STRING)
         random_string(b, fmt);
-    else if (type == GGUF_ARRAY) /* the innermost arrays do not contain arrays */
+    else if (type == GGUF_ARRAY) /* the innermost arrays have no arrays */
         random_array(b, fmt, depth < 3 ? (uint32_t)rnd(GGUF_VALUE_TYPES) : (uint32_t)GGUF_I16,
                      depth + 1);
     else
@@ -88,7 +88,7 @@ static void hopeful(const struct gguf_value *v, const struct buf *text)
             CU_FAIL("the beginning of a good text is refused");
 }
 
-/* Check that writing a value's text over that value gives the same bytes, and that the text alone
+/* Check that a value's text written over the value gives the same bytes, and that the text alone
  * gives a value with the same text. */
 static void round_trip(const struct gguf_value *v, const struct buf *payload)
 {
@@ -215,8 +215,8 @@ static void test_prefix_hope(void)
     hopeless(GGUF_ARRAY, GGUF_STRING, "[\"", 0);
 }
 
-/* Each write checks the beginning of the text. Only the first 4096 bytes of a long text, here
- * blanks, are read; the remaining bytes do not exist. */
+/* Each write checks the beginning of the text. Of a long text, here of blanks, only the first 4096
+ * bytes are read; the others do not exist. */
 static void test_long_beginning(void)
 {
     const struct {
@@ -234,7 +234,7 @@ static void test_long_beginning(void)
     memset(text, ' ', page);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         CU_ASSERT_EQUAL(text_prefix_check(rows[i].type, rows[i].elem, text, n), 0);
-    /* The first line has no end. */
+    /* The first line does not end. */
     memset(text, '1', page);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         (void)text_prefix_check(rows[i].type, rows[i].elem, text, n);

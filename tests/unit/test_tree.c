@@ -17,7 +17,7 @@ enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
-/* Make a name of 300 bytes, whose file name ends in the hash that test_name.c has for 300 'a'. */
+/* Make a name of 300 bytes. Its file name ends in the hash that test_name.c has for 300 'a'. */
 static void long_name(char name[301])
 {
     memset(name, 'a', 300);
@@ -103,8 +103,8 @@ static void test_hidden(void)
     image_close(&m);
 }
 
-/* With views=raw, listings contain each byte of the model only once; other files can be opened by
- * name. */
+/* With views=raw, each byte of the model is in only one of the listed files; other files can still
+ * be opened. */
 static void test_raw_views(void)
 {
     struct build b;
@@ -118,7 +118,7 @@ static void test_raw_views(void)
     image_close(&m);
 }
 
-/* Values of types whose fields have no agreed big-endian form are not shown. */
+/* Values are not shown if the fields of their type have no agreed big-endian form. */
 static void test_big_endian_lists(void)
 {
     struct build b;
@@ -130,7 +130,7 @@ static void test_big_endian_lists(void)
     image_close(&m);
 }
 
-/* A listing can continue from the cookie of any entry. "." and ".." come first. */
+/* A listing can continue after any cookie. "." and ".." come first. */
 static void test_cookies(void)
 {
     struct tree_image m = model();
@@ -206,8 +206,8 @@ static bool same(const struct tree_entry *a, const struct tree_entry *b)
            x->st_uid == y->st_uid && x->st_gid == y->st_gid;
 }
 
-/* Check that each entry is found by name, has the same attributes no matter how they are read, and
- * has an inode number of its own. */
+/* Check that each entry can be looked up, has the same attributes however they are read, and has
+ * its own inode number. */
 static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
 {
     char name[TREE_NAME_MAX + 1];
@@ -325,10 +325,10 @@ static void test_missing(void)
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     memcpy(name + 237, "%~28a2afac267402a1", 19);
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), 0);
-    name[254]++; /* a different hash */
+    name[254]++; /* another hash */
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     name[254]--;
-    name[0] = 'b'; /* the hash is right, but the beginning is wrong */
+    name[0] = 'b'; /* the hash is right, the beginning is wrong */
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     image_close(&m);
 }
@@ -362,7 +362,7 @@ static void test_bad_nodes(void)
                              ino_key(7),    ino_whole(0, 0),        ino_whole(0, INO_MAX_ROWS - 1)};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], NULL, &e), -ENOENT);
-    /* That generation no longer exists, so the kernel must look the name up again. */
+    /* That generation no longer exists, so the kernel must look up the name again. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), NULL, &e), -ESTALE);
     CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/w"), O_RDONLY, &f), -EISDIR);
     CU_ASSERT_EQUAL(tree_open_file(m.t, INO_ROOT, O_RDONLY, &f), -EISDIR);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls on nodes that were removed, replaced or never issued; first edits that are refused; and
- * large replies. */
+/* Calls on nodes that were removed, replaced or never issued; first edits that are refused; large
+ * replies. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static uint64_t at(struct tree *t, const char *path)
 
 /* ---- first edits ---- */
 
-/* Each call that would begin editing reports that another process has the lock, and changes
+/* Each call that would begin editing reports that another process holds the lock, and changes
  * nothing. */
 static void test_busy(void)
 {
@@ -94,7 +94,7 @@ static void test_busy(void)
     end(t, &p);
 }
 
-/* With -o ro, nothing in tensors/ is editable either. */
+/* With -o ro, tensors/ is not editable either. */
 static void test_read_only(void)
 {
     struct place p = new_place(5);
@@ -182,7 +182,7 @@ static void test_replaced_model(void)
     drop_place(&p);
 }
 
-/* A tensor is removed while its directory and its files are open. */
+/* A tensor is removed while its directory and files are open. */
 static void test_removed(void)
 {
     struct place p = new_place(5);
@@ -207,7 +207,7 @@ static void test_removed(void)
     CU_ASSERT_EQUAL(tree_readdir(t, d, &cookie, true, name, &e), 1); /* ".." */
     CU_ASSERT_EQUAL(tree_readdir(t, d, &cookie, true, name, &e), 0);
     again = (struct viewfile){.t = t, .node = raw};
-    CU_ASSERT_EQUAL(tree_open_file(t, raw, O_RDONLY, &again.f), 0); /* kept for the reader */
+    CU_ASSERT_EQUAL(tree_open_file(t, raw, O_RDONLY, &again.f), 0); /* kept for its reader */
     viewfile_release(&again);
     viewfile_release(&writer);
     CU_ASSERT_EQUAL(tree_release(reader), 0);
@@ -217,8 +217,8 @@ static void test_removed(void)
     end(t, &p);
 }
 
-/* A view is ignored because the bytes come from a different view. Once the tensor is removed, the
- * ignored view's node is stale. */
+/* A view is ignored because another one provides the bytes. Once the tensor is removed, the node of
+ * the ignored view is stale. */
 static void test_ignored(void)
 {
     struct place p = new_place(5);
@@ -247,7 +247,7 @@ static void test_ignored(void)
     end(t, &p);
 }
 
-/* The names in a tensor's directory restrict what can be created, unlinked and read. */
+/* Only certain names can be created, unlinked and read in the directory of a tensor. */
 static void test_names(void)
 {
     struct place p = new_place(5);
@@ -280,7 +280,7 @@ static void test_open_files(void)
     CU_ASSERT_TRUE(tree_ahead(f));
     CU_ASSERT_FALSE(tree_ahead(info));
     CU_ASSERT_EQUAL(viewfile_open(t, "h", "f32", O_RDWR, &v), 0);
-    CU_ASSERT_FALSE(tree_ahead(f)); /* it shows the draft */
+    CU_ASSERT_FALSE(tree_ahead(f)); /* the draft is shown */
     CU_ASSERT_EQUAL(tree_allocate(v.f, FALLOC_FL_PUNCH_HOLE, 0, 4), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(tree_allocate(v.f, FALLOC_FL_KEEP_SIZE, 0, 4), 0);
     CU_ASSERT_EQUAL(tree_fsync(f, tree_wait(&w)), 0);
@@ -298,7 +298,7 @@ static bool is_stopped(struct live_wait *w)
     return stopped;
 }
 
-/* A read does not wait if its program was signalled before. */
+/* A read does not wait if its program has already got a signal. */
 static void test_stopped(void)
 {
     struct place p = new_place(5);
@@ -319,7 +319,7 @@ static void test_stopped(void)
     end(t, &p);
 }
 
-/* A tensor without values has a line too. */
+/* A tensor without values has a line, too. */
 static void test_lines(void)
 {
     struct place p = new_place(5);
@@ -332,8 +332,8 @@ static void test_lines(void)
     end(t, &p);
 }
 
-/* A reply so large that it is normally not copied is copied if it follows a header. A read of
- * missing bytes fails with EIO. */
+/* Replies of this size are not copied, except after a header. Reading missing bytes fails with
+ * EIO. */
 static void test_large(void)
 {
     enum { N = 300000, HEADER = 128 };
@@ -373,7 +373,7 @@ static void test_attributes(void)
     const struct tree_image m = {.t = t};
     CU_ASSERT_EQUAL(image_stat(&m, "tensors").st_mode, S_IFDIR | 0750);
     CU_ASSERT_EQUAL(image_stat(&m, "tensors/t/raw").st_mode, S_IFREG | 0640);
-    /* a helper gets the name of the key it copies */
+    /* a helper gets the name of the key that it replaces */
     CU_ASSERT_EQUAL(do_write(t, ".helper", "text", 4), 0);
     int r = tree_setxattr(t, at(t, "metadata/.helper"), "user.gguf.name", "a.b", 3, tree_wait(&w));
     CU_ASSERT_EQUAL(tree_waited(&w, r), 0);
@@ -390,8 +390,8 @@ static void test_attributes(void)
     drop_place(&p);
 }
 
-/* Each state has its own number. The numbers can run out. The next tree continues with the next
- * number. */
+/* Each state has a number of its own. Numbers can run out. The next tree continues after the last
+ * one. */
 static void test_states(void)
 {
     struct place p = new_place(5);
@@ -401,7 +401,7 @@ static void test_states(void)
     o.late = true;
     struct tree *t = image_tree(p.model, &o);
     CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
-    /* The model was changed outside the mount. */
+    /* The model was changed from outside. */
     CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "info", &e), 0);
     tree_forget(t, e.node, 1);
     tree_leave(t, &left);
@@ -409,7 +409,7 @@ static void test_states(void)
     ids_unref(left.ids);
     t->states = UINT32_MAX;
     CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{1, 0}, {2, 0}}, 0), 0);
-    CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "info", &e), 0); /* the same state */
+    CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "info", &e), 0); /* still the same state */
     tree_forget(t, e.node, 1);
     free(t->state);
     t->state = NULL;
@@ -417,7 +417,7 @@ static void test_states(void)
     end(t, &p);
 }
 
-/* The space that the file reserves for keys is shown nowhere. */
+/* The file's reserve for keys is never shown. */
 static void test_reserve(void)
 {
     struct place p = new_place(5);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs every kind of edit to keys while calls fail, with the cases in edit_case.h. */
+/* Every kind of edit of keys while calls fail, in the cases of edit_case.h. */
 #include "cu_main.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static int same_length(struct tree *t)
     return do_write(t, "general.name", "NAME\n", 5);
 }
 
-/* Wait for the work that a call leaves until later. */
+/* Wait for what a call leaves until later. */
 static int then_sync(struct tree *t, int r)
 {
     return r < 0 ? r : do_sync(t);
@@ -66,7 +66,7 @@ static int align(struct tree *t)
     return do_write(t, "general.alignment", "64", 2);
 }
 
-/* Write under another name and rename it over the key, as editors do. */
+/* Write another name and rename it over the key, as editors do. */
 static int by_helper(struct tree *t)
 {
     int r = do_write(t, "general.name.tmp", "by a helper", 11);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A removal that cannot be planned while other edits are written (those succeed, the key comes
- * back, and the waiting request fails), and the removal of a file that is still open.
- */
+/* A removal that cannot be planned along with other edits: those are written, the key comes back,
+ * and the waiting request fails. Also the removal of a file that is still open. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -78,7 +76,7 @@ struct outcome {
     bool partial; /* the value was written, but not the removal */
 };
 
-/* Fail allocation n of a sync while a value and a removal are pending. */
+/* Make allocation n of a sync fail while a value and a removal are pending. */
 static struct outcome fail_at(unsigned n)
 {
     struct place p;
@@ -97,7 +95,7 @@ static struct outcome fail_at(unsigned n)
     CU_ASSERT_TRUE(removed || r == -ENOMEM);
     CU_ASSERT_TRUE(r == -ENOMEM || file_has(&p, "changed"));
     CU_ASSERT_EQUAL(is_shown(t, "metadata/my.number"), !removed);
-    /* The failure was already reported, and no edit remains to be written. */
+    /* The failure was reported, and nothing is left to write. */
     CU_ASSERT_EQUAL(do_sync(t), 0);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
@@ -116,10 +114,8 @@ static void test_told(void)
     CU_ASSERT_TRUE(partial > 0);
 }
 
-/*
- * The kernel may forget a file before it sends the last release, because these come from two
- * queues. The address sanitizer detects a file that is freed too early.
- */
+/* The kernel may forget a file before it sends the last release, because the two come from
+ * different queues. An address sanitizer detects whether the file is freed too early. */
 static void test_forgotten(void)
 {
     struct place p;

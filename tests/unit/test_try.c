@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Probes for features of the file system when a model is opened: a missing feature is named, no
- * file is left, and no file is created if the answer is known without one.
- */
+/* Probes of the file system's features when a model is opened: a missing feature is named, no file
+ * is left, and no file is created if the answer is already known. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,14 +12,14 @@
 #include "faultsys.h"
 #include "model_dir.h"
 
-/* A store and the results of its probes in order. The first failure ends the probes. */
+/* A store and the results of its probes, in order. Probing ends at the first failure. */
 struct weak_store {
     const char *name;
     int no_tmpfile, no_create, no_list, no_read, no_rename, no_replace;
     bool sticky;
-    int result;       /* 0 for each error that may be temporary */
+    int result;       /* 0 for any error that may be temporary */
     const char *says; /* part of the reason */
-    unsigned created; /* number of files created */
+    unsigned created; /* files created */
 };
 
 static const struct weak_store stores[] = {
@@ -90,7 +88,7 @@ static void test_stores(void)
     }
 }
 
-/* Let call n fail: no file stays, unless files cannot be removed at all. */
+/* Make call n fail: no file is left, unless files cannot be removed. */
 static bool fail_at(unsigned n, int error, int no_tmpfile)
 {
     struct fixture x;
@@ -118,7 +116,7 @@ static void test_faults(void)
     }
 }
 
-/* An edit that is abandoned on a store where names stay leaves no file. */
+/* On a store where names cannot be removed, an abandoned edit leaves no file. */
 static void test_sticky_edit(void)
 {
     struct fixture x;
@@ -139,7 +137,7 @@ static void test_sticky_edit(void)
     teardown(&x);
 }
 
-/* If a rename over the model fails and the model is gone, the file with its new content stays. */
+/* If a rename over the model fails and the model is gone, the file with the new content stays. */
 static void test_gone(void)
 {
     struct fixture x;
@@ -160,7 +158,7 @@ static void test_gone(void)
     teardown(&x);
 }
 
-/* If inode numbers change between two checks, opening still comes to an end. */
+/* Inode numbers change between checks; an open must end nevertheless. */
 static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
     (void)s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/text.h: names of the types of inner arrays, and texts parsed with such names. */
+/* text/text.h: names of types with inner arrays, and texts parsed with such names. */
 #include "alloc.h"
 #include "cu_main.h"
 
@@ -32,7 +32,7 @@ static bool name_is(const struct gguf_value *v, const char *name)
     return same;
 }
 
-/* Texts, their types, and the names returned for these types. */
+/* Types, texts parsed with them, and the names of the resulting types. */
 static const struct {
     const char *type, *text, *name;
 } rows[] = {
@@ -75,7 +75,7 @@ static void test_rows(void)
         CU_ASSERT_TRUE(type_name_get(rows[i / 2].type, strlen(rows[i / 2].type), &t));
         struct gguf_value v = gguf_value_at(fmt, t.type, payload.data);
         CU_ASSERT_TRUE(name_is(&v, rows[i / 2].name));
-        /* Parsed with the name, the text gives the same bytes. */
+        /* Parsed with that name, the text gives the same bytes. */
         text_value(&text, &v);
         buf_char(&text, '\0');
         CU_ASSERT_EQUAL(parse(fmt, rows[i / 2].name, (char *)text.data, NULL, &again, &e), 0);
@@ -117,8 +117,7 @@ static void test_no_names(void)
     }
 }
 
-/* Values that do not fit the given inner type are refused. If no inner type is given, it is
- * inferred. */
+/* Values that do not fit a given inner type are refused. Otherwise, inner types are inferred. */
 static void test_refused(void)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -132,13 +131,13 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(parse(&v3, "array[array]", "[256]\n", NULL, &payload, &e), 0);
 }
 
-/* A given type applies even if the old value has a different type. If it has the same type, the
- * bytes of the old value are kept. */
+/* A given type applies even if the old value has another one. If the types are the same, the bytes
+ * of the old value are kept. */
 static void test_old(void)
 {
     CLEANUP(buf_free) struct buf old = BUF_INIT, other = BUF_INIT, kept = BUF_INIT;
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", NULL, &old, NULL), 0);
-    old.data[old.len - 1] = 9; /* this byte is also true */
+    old.data[old.len - 1] = 9; /* also true */
     struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, old.data);
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", &v, &kept, NULL), 0);
     CU_ASSERT_TRUE(kept.len == old.len && memcmp(kept.data, old.data, old.len) == 0);
@@ -150,7 +149,7 @@ static void test_old(void)
     CU_ASSERT_TRUE(name_is(&now, "array[array[u16]]"));
 }
 
-/* If a name would be too long, it omits the inner types. */
+/* A name that would be too long omits the inner types. */
 static void test_long(void)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT;
@@ -172,7 +171,8 @@ static void long_name(struct buf *out)
     buf_char(out, '\0');
 }
 
-/* Two such inner types would be too long for a name, but equal inner types are named only once. */
+/* Two different inner types like this would make the name too long, but equal ones are named only
+ * once. */
 static void test_long_and_equal(void)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT, text = BUF_INIT, payload = BUF_INIT;
@@ -189,7 +189,7 @@ static void test_long_and_equal(void)
     CU_ASSERT_TRUE(name_is(&v, (char *)name.data));
 }
 
-/* A few inner arrays take as much memory as many do. */
+/* Naming many inner arrays takes no more memory than naming a few. */
 static void check_memory(const char *line)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, name = BUF_INIT;

@@ -159,7 +159,7 @@ static void test_walk_fixed(void)
     }
 }
 
-/* Put [["x", ""], [], [7]], followed by another byte. */
+/* Put [["x", ""], [], [7]] and another byte. */
 static void put_nested(struct buf *b, const struct gguf_format *fmt)
 {
     put_array(b, fmt, GGUF_ARRAY, 3);

@@ -13,11 +13,11 @@
 #include "parsed.h"
 #include "quant/types.h"
 
-/* Corruptions of one block in the middle: the `n` bytes at `at`. */
+/* Damage to one block in the middle: `n` bytes at `at`. */
 static const struct spoil {
     uint32_t id;
     uint8_t at, n, bytes[8];
-    bool nan, inf, scale; /* expected findings; nan and inf: in at least one value */
+    bool nan, inf, scale; /* expected findings; nan, inf: in any value */
 } spoils[] = {
     {F32_ID, 0, 4, {0, 0, 0x80, 0x7f}, false, true, false},
     {F32_ID, 0, 4, {1, 0, 0x80, 0xff}, true, false, false},
@@ -63,7 +63,7 @@ static const struct spoil {
 
 enum { BLOCKS = 301, SPOILT = 217 };
 
-/* Return the findings in the first tensor; a second tensor has none. */
+/* Return the findings in the first tensor; the second one must have none. */
 static struct scan_result scan_one(struct parsed *p)
 {
     struct map m;
@@ -113,7 +113,7 @@ static void test_spoilt(void)
     }
 }
 
-/* The table above contains every type that has scales. */
+/* The table above has every type with scales. */
 static void test_types(void)
 {
     for (uint32_t id = 0; quant_find(id); id++) {
@@ -139,7 +139,7 @@ static void test_big(void)
     free(bytes);
 }
 
-/* Several pieces have one finding each. The finding that comes first in the tensor is reported. */
+/* Several pieces have a finding each. The one that comes first in the tensor is reported. */
 static void test_pieces(void)
 {
     enum { N = 3000000 };
@@ -158,7 +158,7 @@ static void test_pieces(void)
     free(bytes);
 }
 
-/* The file is truncated while it is scanned. */
+/* The file is truncated during the scan. */
 static void test_cut_later(void)
 {
     struct map m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts of tensor views: writes that a close reported as failed are not accepted later; texts as
- * the programs that write them see them; interrupted writes. */
+/* Drafts of tensor views: if a close reports a write as failed, it is not accepted later; how the
+ * writers of texts see them; interrupted writes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 enum { BYTES = 40000, VALUES = 4096 };
 
-/* A tree whose system calls go through fs, with the tensors "b" (I8) and "q" (F16, all zeros). */
+/* A tree whose system calls go through fs, with tensors "b" (I8) and "q" (F16, all zeros). */
 struct room {
     struct place p;
     struct faultsys fs;
@@ -71,7 +71,7 @@ static char *text_of(struct room *x, const char *path, size_t *n)
     return image_text(&m, path, n);
 }
 
-/* Return the byte at `off` of b/raw; byte i must be the model's original one, or `put`. */
+/* Return the byte at `off` of b/raw. */
 static uint8_t byte_at(struct room *x, size_t off)
 {
     size_t n;
@@ -102,7 +102,7 @@ static uint64_t size_of(struct room *x, const char *view)
     return size;
 }
 
-/* Returns true if a tensor's directory has user.gguf.error. */
+/* Return whether a tensor's directory has user.gguf.error. */
 static bool has_error(struct room *x, const char *path)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -112,7 +112,7 @@ static bool has_error(struct room *x, const char *path)
 
 /* ---- a judgement that fails ---- */
 
-/* Change a byte of b through its value, for whose encoding the judge makes system calls. */
+/* Change a byte of b through its value, because the judge makes system calls to encode values. */
 static void poke(struct viewfile *v, uint64_t at, uint8_t byte)
 {
     const float value = (float)(int8_t)byte;
@@ -123,7 +123,7 @@ static void poke(struct viewfile *v, uint64_t at, uint8_t byte)
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 4 * at, bytes, 4), 0);
 }
 
-/* Return the same byte in an open file of b/f32. */
+/* Return the same byte from an open file of b/f32. */
 static uint8_t value_at(struct viewfile *v, uint64_t at)
 {
     uint8_t bytes[4];
@@ -134,10 +134,8 @@ static uint8_t value_at(struct viewfile *v, uint64_t at)
     return (uint8_t)(int8_t)value;
 }
 
-/*
- * Return b/f32, still open, after byte 5 was changed and a close failed at a call before the edit
- * was accepted. `old` is set to the original byte.
- */
+/* Return b/f32, still open, after byte 5 was changed and a close failed before the edit was
+ * accepted. *old: the original byte. */
 static struct viewfile failed_close(struct room *x, uint8_t *old)
 {
     struct viewfile v;
@@ -153,7 +151,7 @@ static struct viewfile failed_close(struct room *x, uint8_t *old)
     return v;
 }
 
-/* Check that the write has no effect, and that the next edit works. */
+/* Check that the write had no effect, and that the next edit succeeds. */
 static void check_not_accepted(struct room *x, uint8_t old)
 {
     struct viewfile v;
@@ -166,8 +164,8 @@ static void check_not_accepted(struct room *x, uint8_t old)
     CU_ASSERT_FALSE(has_error(x, "tensors/b"));
 }
 
-/* Each system call of a close fails once. The release does not accept a write that the close
- * reported as failed. */
+/* Each system call of a close fails once. A write that the close reported as failed is not accepted
+ * by the release. */
 static void test_release(void)
 {
     static const int errors[] = {-EIO, -ENOSPC, -ENOMEM};
@@ -215,8 +213,8 @@ static void test_again(void)
     }
 }
 
-/* Bytes that a mapping stores after a failed close count as written, so everything is judged at the
- * release. */
+/* If a mapping stores bytes after a failed close, the draft counts as written, and the release
+ * judges all of it. */
 static void test_written_on(void)
 {
     struct room x;
@@ -230,8 +228,7 @@ static void test_written_on(void)
     end(&x);
 }
 
-/* If two programs write a view and one of them closes it, the close reports the result for both
- * programs. */
+/* If two programs write a view, and one of them closes it, the close reports a result for both. */
 static void test_two_writers(void)
 {
     for (int closes = 0; closes < 2; closes++) {
@@ -253,8 +250,7 @@ static void test_two_writers(void)
     }
 }
 
-/* A program that still has the view open sees the model's content. Later writers get a new
- * draft. */
+/* A program that has kept the view open sees the model's content. Later writers get a new draft. */
 static void test_reader_stays(void)
 {
     struct room x;
@@ -277,7 +273,7 @@ static void test_reader_stays(void)
     end(&x);
 }
 
-/* Content that is too short at the close is dropped too, even though a reader stays. */
+/* If the content is too short at the close, it is dropped, even if a reader stays. */
 static void test_short_reader_stays(void)
 {
     struct room x;
@@ -289,7 +285,7 @@ static void test_short_reader_stays(void)
     CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDONLY, &reader), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
-    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel has cached the written bytes */
+    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* what the kernel has cached is the written bytes */
     viewfile_release(&v);
     check_not_accepted(&x, old);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
@@ -299,7 +295,7 @@ static void test_short_reader_stays(void)
     end(&x);
 }
 
-/* A part that was accepted earlier stays. */
+/* What was accepted earlier stays. */
 static void test_part_stays(void)
 {
     struct room x;
@@ -322,7 +318,7 @@ static void test_part_stays(void)
 
 /* ---- NumPy arrays ---- */
 
-/* Make a header of 128 bytes for an array with 4 rows of 1024 values. */
+/* Make a header of 128 bytes for an array of 4 rows of 1024 values. */
 static void make_header(uint8_t head[128])
 {
     static const char text[] = "{'descr':'<f4','fortran_order':False,'shape':(4,1024)}";
@@ -332,7 +328,7 @@ static void make_header(uint8_t head[128])
     head[127] = '\n';
 }
 
-/* Write as open_memmap(path, 'w+') does: the header, a close, and the last byte through another
+/* Write like open_memmap(path, 'w+'): the header, a close, and the last byte through another
  * handle. */
 static void test_header_first(void)
 {
@@ -354,7 +350,7 @@ static void test_header_first(void)
     end(&x);
 }
 
-/* A header alone is not an edit, and does not prevent other programs from editing the tensor. */
+/* A header alone is not an edit, and does not keep other programs from editing the tensor. */
 static void test_header_alone(void)
 {
     struct room x;
@@ -377,7 +373,7 @@ static void test_header_alone(void)
 
 /* ---- texts ---- */
 
-/* A text that is opened without truncation shows its old content, even to its writer. */
+/* A text opened without truncation shows its old content, even to its writer. */
 static void test_text_shown(void)
 {
     struct room x;
@@ -398,8 +394,8 @@ static void test_text_shown(void)
     end(&x);
 }
 
-/* A shorter text that overwrites the old one is judged when the rest of the old text is
- * truncated. */
+/* A shorter text written over the old one is judged when the remainder of the old one is cut
+ * off. */
 static void test_text_over(void)
 {
     struct room x;
@@ -407,12 +403,12 @@ static void test_text_over(void)
     begin(&x, LIVE_COMMIT_CLOSE);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
-    content_is(&x, "tensors/q/shape", "4096\n8\n"); /* the bytes written */
+    content_is(&x, "tensors/q/shape", "4096\n8\n"); /* as written */
     CU_ASSERT_EQUAL(viewfile_cut(&v, 5), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     content_is(&x, "tensors/q/shape", "4096\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
-    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* judged immediately */
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* judged at once */
     content_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
@@ -421,7 +417,7 @@ static void test_text_over(void)
     content_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_WRONLY | O_TRUNC, &v), 0);
     CU_ASSERT_EQUAL(viewfile_size(&v), 0);
-    CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* only truncated */
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* just truncated */
     content_is(&x, "tensors/q/shape", "4 1024\n");
     end(&x);
 }
@@ -437,7 +433,8 @@ static void send_signal(void *arg)
     tree_interrupt(s->x->t, s->request);
 }
 
-/* If a signal arrives during a conversion, the write has no effect, and no later close converts. */
+/* If a signal arrives during a conversion, the write has no effect, and no later close converts the
+ * tensor. */
 static void test_text_interrupted(void)
 {
     struct room x;
@@ -447,7 +444,7 @@ static void test_text_interrupted(void)
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_WRONLY | O_TRUNC, &v), 0);
     arm(&x, FAULT_NONE, 0, 0);
     x.fs.before = "pwrite";
-    x.fs.skip = 1; /* the line itself */
+    x.fs.skip = 1; /* skips the write of the line itself */
     x.fs.hook = send_signal;
     x.fs.arg = &s;
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), -EINTR);
@@ -455,7 +452,7 @@ static void test_text_interrupted(void)
     CU_ASSERT_EQUAL(viewfile_flush(&v), 0);
     CU_ASSERT_EQUAL(viewfile_sync(&v), 0);
     CU_ASSERT_EQUAL(size_of(&x, "raw"), 2 * VALUES);
-    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0); /* the program repeats its write */
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0); /* the program repeats the write */
     content_is(&x, "tensors/q/type", "Q8_0\n");
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     content_is(&x, "tensors/q/type", "Q8_0\n");
@@ -479,11 +476,9 @@ static int rename_later(struct tree *t, const char *from, const char *to, struct
     return tree_rename(t, dir, from, dir, to, 0, tree_wait(w));
 }
 
-/*
- * Called while a line is judged: other programs close the view and write to it. No call blocks on
- * the judge, and a call that a signal ends is answered immediately. The program that renames a
- * helper over the view comes first.
- */
+/* Called while a line is judged: other programs close the view and write to it. No call waits for
+ * the judge, and a signal ends a call at once. The program that renames a helper over the view
+ * comes first. */
 static void ask_others(void *arg)
 {
     struct others *o = arg;
@@ -534,8 +529,7 @@ static void test_asked(void)
     ask(true, "F32\n");
 }
 
-/* The mount ends before the waiting requests have been handled. They are still handled, and none is
- * left waiting. */
+/* The mount ends while requests wait to be handled. They are still handled; none waits forever. */
 static void leave_others(void *arg)
 {
     struct others *o = arg;
@@ -559,7 +553,7 @@ static void test_asked_at_the_end(void)
         CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_WRONLY, &o.v[i]), 0);
     arm(&x, FAULT_NONE, 0, 0);
     x.fs.before = "pwrite";
-    x.fs.skip = 1; /* the line itself */
+    x.fs.skip = 1; /* skips the write of the line itself */
     x.fs.hook = leave_others;
     x.fs.arg = &o;
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0);
@@ -572,13 +566,13 @@ static void test_asked_at_the_end(void)
     end(&x);
 }
 
-/* Close a view; run by a thread. Returns NULL on success. */
+/* Thread that closes a view. Returns NULL on success. */
 static void *close_one(void *v)
 {
     return viewfile_flush(v) == 0 ? NULL : v;
 }
 
-/* Several owners share an open file, as after fork(2). Some close it while another one writes. */
+/* Several owners share an open file, as after fork(2). Some close it while another writes. */
 static void test_owners_at_a_time(void)
 {
     static uint8_t bytes[BYTES], got[BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computing results for tensors: requests that are shared or interrupted, or that fail. */
+/* Computing results of tensors: requests that are shared, are interrupted, or fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 /* ---- linked with --wrap ---- */
 
-static atomic_uint begun, started; /* number of tasks and number of threads so far */
+static atomic_uint begun, started; /* numbers of tasks and threads so far */
 static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* locked to block all tasks */
 
 int __real_task_run(struct task *t);
@@ -51,8 +51,8 @@ struct model {
     struct view view;
 };
 
-/* Make tensors of the F32 values 1, 2, 3 ... in an unlinked file: `large` values in the first one,
- * 7 in each of the others. */
+/* Make tensors of the F32 values 1, 2, 3 ... in an unlinked file: `large` values in the first, 7 in
+ * each other. */
 static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
 {
     struct build b;
@@ -66,7 +66,7 @@ static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
         uint32_t bits;
         float v = (float)(i % 1000);
         memcpy(&bits, &v, sizeof(bits));
-        put_u32(&x[i], bits, false); /* the same as in the file, on any machine */
+        put_u32(&x[i], bits, false); /* as in the file, on any machine */
     }
     for (uint32_t i = 0; i < tensors; i++) {
         char name[16];
@@ -171,8 +171,8 @@ static void test_shared(void)
     model_free(&m);
 }
 
-/* All kinds of results are requested together, each for a different tensor. Statistics use moments
- * that were kept. */
+/* All kinds of results are requested together, each of another tensor. Statistics use moments that
+ * were kept. */
 static void test_kinds(void)
 {
     struct model m = model(3, 100000, 0);
@@ -191,7 +191,7 @@ static void test_kinds(void)
     model_free(&m);
 }
 
-/* An interrupted request is answered immediately; in the end, all waiting requests are answered. */
+/* An interrupted request is answered at once, and in the end all waiting requests are. */
 static void test_interrupt(void)
 {
     enum { WISHES = 8 };
@@ -218,13 +218,13 @@ static void test_interrupt(void)
     model_free(&m);
 }
 
-/* Interrupt a request in the middle of a large tensor. Returns false if it was answered before. */
+/* Interrupt a request in the middle of a large tensor. Returns false if it was answered first. */
 static bool interrupted(struct work *w, const struct view *v, struct heard *large,
                         struct heard *small)
 {
     *large = *small = (struct heard)HEARD;
     int of_large = want(w, v, DERIVED_STATS, 0, 2, large, large);
-    /* The small tensor is second, after the large one has been begun. */
+    /* The small tensor comes second, after the large one has begun. */
     int of_small = want(w, v, DERIVED_STATS, 1, 2, small, small);
     CU_ASSERT_EQUAL(of_small == WORK_PARKED ? wait_for(small, 1) : of_small, 0);
     bool ret = of_large == WORK_PARKED && work_interrupt(w, large);
@@ -232,8 +232,8 @@ static bool interrupted(struct work *w, const struct view *v, struct heard *larg
     return ret;
 }
 
-/* Once begun, a result is always finished, so a program that reads again after a signal benefits
- * from it. */
+/* A result that was begun is always finished, so that a program that reads again after a signal
+ * profits from it. */
 static void test_wanted_again(void)
 {
     struct model m = model(2, 8000000, 0);
@@ -252,7 +252,7 @@ static void test_wanted_again(void)
     model_free(&m);
 }
 
-/* If many tensors are no longer requested, only those already begun are computed. */
+/* Of many tensors that are no longer requested, only those already begun are computed. */
 static void test_not_wanted_again(void)
 {
     enum { TENSORS = 60 };
@@ -272,7 +272,8 @@ static void test_not_wanted_again(void)
     model_free(&m);
 }
 
-/* A request for the moments in one state of a model, and the results found when it is answered. */
+/* A request for the moments in one state of a model, and the number of results found when it is
+ * answered. */
 struct reading {
     struct heard heard;
     struct work *w;
@@ -289,7 +290,7 @@ static void read_moments(void *arg, int result)
     hear(&r->heard, result);
 }
 
-/* Results for two states of the same tensors are requested together. Each request finds all of its
+/* Results of two states of the same tensors are requested together. Each request finds all its
  * results when it is answered. */
 static void test_states(void)
 {
@@ -321,7 +322,7 @@ static void test_states(void)
     model_free(&m);
 }
 
-/* A signal that arrived before the request waits is not missed. */
+/* A signal that arrives before the request waits is not missed. */
 static bool is_stopped(void *arg)
 {
     (void)arg;
@@ -374,8 +375,8 @@ static void pass_gate(void *arg, int result)
     hear(&g->heard, result);
 }
 
-/* While many models compute results, each has one thread. All of them share further threads: one
- * per processor, and a few for small tensors. */
+/* Many models compute results, each with one thread. They share further threads: one per processor,
+ * and a few for small tensors. */
 static void test_many(void)
 {
     enum { WORKS = 20, TENSORS = 64 };
@@ -395,7 +396,7 @@ static void test_many(void)
             parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
         }
     }
-    /* No task has ended, because each has a request to answer, and the answer waits. */
+    /* No task has ended, because each answers a request, and the answer waits. */
     while (atomic_load(&gate.waits) < WORKS)
         when_sleep(1);
     CU_ASSERT_TRUE(atomic_load(&started) <= WORKS + most);
@@ -406,7 +407,7 @@ static void test_many(void)
     model_free(&m);
 }
 
-/* Failures are not kept, and do not affect results that do not need the failed part. */
+/* Failures are not kept, and do not affect results that do not need the part that failed. */
 static void test_missing(void)
 {
     struct model m = model(3, 50, 32); /* the last tensor */

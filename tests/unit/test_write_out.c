@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/sys.h: which data another thread sends to the disk. */
+/* base/sys.h: what another thread sends to the disk. */
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -8,7 +8,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-/* The following variables are protected by the lock. */
+/* Protected by the lock: */
 static unsigned begun, released;
 static bool held;
 static int fd_seen;
@@ -71,7 +71,7 @@ static void test_begun(void)
     CU_ASSERT_TRUE(begun == 1 && fd_seen == 7 && off_seen == 4096 && n_seen == 100);
 }
 
-/* While the disk hangs, no further writes are begun, and callers do not wait. */
+/* While the disk hangs, no more writes begin, and callers do not wait. */
 static void test_many(void)
 {
     const struct sys s = {.begin_sync = begin_sync};

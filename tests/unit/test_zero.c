@@ -15,7 +15,7 @@
 
 static struct faultsys fs;
 static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
-static unsigned left; /* number of opens left, including the one that returns 0 */
+static unsigned left; /* opens left until one returns 0 */
 
 static int open_zero(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
@@ -58,7 +58,7 @@ static void take_input(void)
     (void)close(kept);
 }
 
-/* Commit an edit while the n-th open returns 0. Returns false if there are fewer than n opens. */
+/* Commit an edit; the n-th open returns 0. Returns false if there are fewer than n opens. */
 static bool commits(enum edit_strategy s, unsigned tensors, unsigned n)
 {
     struct fixture x;
@@ -106,8 +106,8 @@ static void test_commits(void)
     }
 }
 
-/* Let the n-th open return 0 while a journal is completed and a leftover file is removed. Returns
- * false if there are fewer than n opens. */
+/* Complete a journal and remove a leftover file; the n-th open returns 0. Returns false if there
+ * are fewer than n opens. */
 static bool recovers(unsigned n)
 {
     struct fixture x;
@@ -139,7 +139,7 @@ static bool recovers(unsigned n)
 /* Files that cannot be created without a name get one. */
 static void test_unnamed(void)
 {
-    for (unsigned n = 0; n <= 2; n++) { /* 0: the file can be created without a name */
+    for (unsigned n = 0; n <= 2; n++) { /* 0: can be created without a name */
         struct fixture x;
         struct err e = {0};
         setup_with(&x, 0);
@@ -162,10 +162,10 @@ static void test_recovers(void)
     unsigned n = 1;
     while (recovers(n))
         n++;
-    CU_ASSERT_EQUAL(n, 5); /* the journal, written and read; leftovers; a probe */
+    CU_ASSERT_EQUAL(n, 5); /* write and read the journal; leftovers; a probe */
 }
 
-/* Let the n-th open return 0 while states are kept, read, updated, dropped and forgotten. */
+/* Keep, read, update, drop and forget states; the n-th open returns 0. */
 static bool keeps(unsigned n)
 {
     struct home x;
@@ -189,7 +189,7 @@ static bool keeps(unsigned n)
     CU_ASSERT_EQUAL(history_clear(&h, &dropped, &e), 0);
     CU_ASSERT_EQUAL(dropped, 2);
     bool reached = left == 0;
-    CU_ASSERT_EQUAL(home_files(&x), 1); /* the file that records which numbers were used */
+    CU_ASSERT_EQUAL(home_files(&x), 1); /* the record of used numbers */
     history_close(&h);
     CU_ASSERT_EQUAL(is_open(), !reached);
     take_input();
