@@ -127,7 +127,7 @@ static void add_step(struct live *l, struct name *from, struct name *to)
     f->steps++;
     f->replaced = false;
     if (before && before->steps++ > 0 &&
-        !before->opens) { /* of many saves, only the last one moves back */
+        !before->opens) { /* of several saves, only the file of the last one moves back */
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
@@ -144,8 +144,8 @@ static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)
     return i < b->n_step;
 }
 
-/* Move a file from one name to another. If this edit has moved the file there before, that step
- * stays the one to play back. */
+/* Move a file from one name to another. If this edit has already moved the file there, the earlier
+ * step stays the one to play back. */
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
     struct file *f = from->file;
@@ -160,7 +160,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
     name_reap(&l->names, from);
 }
 
-/* Give a helper's name a new file with the bytes of f, which does not change. */
+/* Give a helper's name a new file with a copy of the bytes of f. */
 static void helper_anew(struct names *n, struct name *x, const struct file *f)
 {
     struct file *anew = file_new(n, x, FILE_HELPER);
@@ -171,9 +171,9 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
 }
 
 /*
- * Swap the files of the two names back, unless one of the names has another file now. The handles
- * move back, too, unless a later draft was opened by the new name: then the helper gets a new file
- * instead.
+ * Swap the files of the two names back, unless one of the names has another file now. Handles move
+ * with their file. If a later draft was opened by the new name, the file stays there, and a
+ * helper's name gets a new file instead.
  */
 static void play_back(struct live *l, const struct step *s)
 {
@@ -220,7 +220,7 @@ static void adopt(struct live *l, struct snapshot *g, struct store *s)
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
     atomic_store(&l->names.other_doomed, l->names.n_doomed > 0 || l->objects.doomed.n > 0);
-    atomic_store(&l->shown.hides, false); /* must come after the above: see live_freshen() */
+    atomic_store(&l->shown.hides, false); /* must follow the line above: see live_freshen() */
     atomic_store(&l->shown.stale, false);
 }
 
@@ -235,8 +235,8 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* Make a state like another one but without anything about tensors. It takes over this content of
- * the first file, and these ranks of the keys in it. */
+/* Make a snapshot like another one, but with this content of the first file and without ids and
+ * ranks of tensors. Takes over the ranks of the keys in the first file. */
 static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
                          struct err *e)
@@ -262,7 +262,7 @@ void batch_note_version(struct live *l, struct tensor_id id)
         *at = (struct tensor_id){id.number + 1, id.version};
 }
 
-/* True if `s` is already the table for the n tensors of the plan. */
+/* True if `s` is already the table for the plan's tensors. n: their number if `s` is NULL. */
 static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 {
     uint32_t i = 0;
@@ -274,7 +274,7 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* Reuse the present table of tensors if it is still right; otherwise make a new one. */
+/* Reuse a present table of tensors if it is still right; otherwise make a new one. */
 static int make_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
 {
     const struct snapshot *known[] = {base_snapshot(l), l->newest->view.snap};
@@ -398,7 +398,7 @@ int batch_freshen(struct live *l, struct err *e)
         return 0;
     if (!edit_change_is_empty(&l->next.change))
         return make_newest(l, e);
-    adopt_base(l); /* no edit is pending, so use the state below */
+    adopt_base(l); /* no edit is pending, so show the base */
     return 0;
 }
 
@@ -620,7 +620,7 @@ static bool break_keys(struct live *l, int r)
         if (f->promise.edit <= l->settled)
             continue;
         promise_break(&f->promise, l->settled, r);
-        if (f->draft) /* its edit is lost anyway and need not be taken back */
+        if (f->draft) /* its edit is lost and need not be taken back */
             f->draft->accepted = false;
     }
     return silent;
@@ -648,7 +648,7 @@ bool batch_break(struct live *l, int r)
 
 /* ---- for the log ---- */
 
-/* Return the length of a value, not counting a string's length word, which people do not count. */
+/* Return the number of bytes in a value, without the length word of a string. */
 static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
 {
     return type == GGUF_STRING ? n - fmt->len_width : n;

@@ -11,7 +11,7 @@
  *
  *  M4. Steps record how each batch has changed names since the state on disk. Once a batch is
  *      written, its steps are dropped. If the write fails, the steps of the later batch and then
- *      its own are played backwards; all edits accepted by then are lost, and are reported.
+ *      its own are played backwards; all edits accepted by then are lost and reported.
  *  M6. Edits have ascending numbers. Those up to `settled` are on disk or lost; those after
  *      `settled` up to flight.last are in flight; the others are in `next`. A request waits for the
  *      batch of its edit, and promises report losses (writer.h).
@@ -37,13 +37,14 @@
 struct step {
     struct name *from, *to;
     struct file *file, *before; /* before: the file that was replaced, or NULL */
-    unsigned drafts;            /* file->drafts then; later ones were opened by the new name */
-    bool waits;                 /* the rename is answered after the write: ignore `drafts` */
-    uint64_t edit;              /* once this edit is written, the file stays */
+    /* file->drafts at the time; later ones were opened by the new name */
+    unsigned drafts;
+    bool waits;    /* the rename is answered after the write: ignore `drafts` */
+    uint64_t edit; /* once this edit is written, the move is final */
 };
 
 struct batch {
-    struct edit_change change; /* since `flight` if that is set, else since `disk` */
+    struct edit_change change; /* relative to `flight` if that is set, else to `disk` */
     struct edit_plan plan;     /* owned: the plan of the change at its last snapshot */
     bool planned;              /* `plan` is set */
     uint64_t number;           /* ascending; requests wait for it (writer.h) */
@@ -54,10 +55,10 @@ struct batch {
     struct buf notes;  /* owned; in flight: the effect on each key and tensor, for the log */
     struct err why;    /* the reason why the batch was not written; else code 0 */
     /* In flight: */
-    struct view view; /* references: the state being written; without a snapshot: not in flight */
+    struct view view; /* references: the state being written; no snapshot: not in flight */
     uint64_t last;    /* the number of the last edit */
     size_t n_edits;   /* number of keys and tensors changed */
-    bool slow;        /* the write may be a copy of a large model */
+    bool slow;        /* the write may copy a large model */
 };
 
 struct live {
@@ -71,7 +72,7 @@ struct live {
     struct lock lock;            /* taken before the lock of `newest` */
     struct {
         atomic_bool stale; /* the newest snapshot lacks accepted edits */
-        /* The newest snapshot lacks DOOMED keys and tensors, unlike the accepted edits. */
+        /* The newest snapshot lacks DOOMED keys and tensors that the accepted edits still have. */
         atomic_bool hides;
         uint32_t number; /* the number of the last snapshot that was made */
     } shown;
@@ -87,7 +88,7 @@ struct live {
         /* The disk of the file with the keys, as last seen; unknown once a write has begun. */
         struct edit_disk disk;
         struct timespec until; /* when `disk` expires (CLOCK_MONOTONIC) */
-        bool freeing;          /* the last replaced file still occupies its space */
+        bool freeing;          /* the space of the last replaced file is not free yet */
     } room;
     struct writer writer;
     char undo[512]; /* message about the last undo; same size as struct err's */
@@ -167,12 +168,12 @@ void batch_move(struct live *l, struct name *from, struct name *to);
 /* Drop the whole batch (M4). failed: the batch in flight whose write failed, or NULL. */
 void batch_drop(struct live *l, struct batch *failed);
 
-/* Break the promises of all edits after live.settled. Returns true if there is an edit among them
- * that no request waits for. */
+/* Break the promises of all edits after live.settled. Returns true if any of them has no request
+ * waiting for it. */
 bool batch_break(struct live *l, int r);
 
-/* Describe the effect of a change on each key and tensor, as one NUL-terminated line each. Any
- * thread may call this. */
+/* Describe the effect of a change in one NUL-terminated line per key and tensor. Any thread may
+ * call this. */
 void notes_all(const struct edit_change *c, struct buf *out);
 
 #endif

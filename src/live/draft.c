@@ -158,8 +158,8 @@ static void join(struct extents *s, size_t i)
     s->n--;
 }
 
-/* Replace bytes [lo, hi) with these extents, taking over their references. The list must have room
- * for two more extents. */
+/* Replace bytes [lo, hi) with this extent, taking over its reference, or with nothing if n is 0.
+ * The list must have room for two more extents. */
 static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
                     size_t n)
 {
@@ -302,7 +302,8 @@ bool draft_is_unaccepted(enum draft_state state)
 
 /* ---- read ---- */
 
-/* Read bytes of one stretch from x or, if x is NULL, from the base; zeros follow `cut`. */
+/* Read bytes of one stretch from x or, if x is NULL, from the base, where those from `cut` on count
+ * as zeros. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
@@ -385,7 +386,7 @@ static void drop_room(struct draft *d)
 /*
  * Reserve space for bytes [off, off + n), aligned as in the model. If the view's length is limited,
  * reserve space for the whole view, so that contiguous bytes of the view are contiguous in the log;
- * otherwise only for these bytes, as the next ones usually follow them.
+ * otherwise only for these bytes, because those of the next write usually follow them.
  */
 static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
 {
@@ -583,7 +584,7 @@ int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_s
 
 /* ---- making drafts ---- */
 
-/* Return the maximum length of a view of an existing tensor. A NumPy array may have any shape. */
+/* Return the maximum length of a view. A NumPy array may have any shape. */
 static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
 {
     if (view == TENSOR_TYPE || view == TENSOR_SHAPE)
@@ -609,8 +610,8 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
-    /* Only the header is read from the model. Writes detect that it is unusable (too many
-     * dimensions). */
+    /* Only the header is read from the model. If it is unusable (too many dimensions), writes
+     * detect that. */
     if (tensor_views[view].npy && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
         draft_free(d);
@@ -654,7 +655,7 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     for (uint64_t len; r == 0 && lo < hi; lo += len) {
         lock_take(&d->io);
         len = extents_stretch(&d->written, lo, hi - lo, &x);
-        /* Otherwise the bytes are in the log or past the end of the base. */
+        /* The bytes are in the base, and neither in the log nor past `cut`. */
         const bool is_below = !x && lo < d->cut;
         if (is_below) {
             len = min_u64(min_u64(len, d->cut - lo), sizeof(bytes));
@@ -764,7 +765,7 @@ int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struc
     return 0;
 }
 
-/* Mark the ranges being judged to be judged again. Call with `lock` held. */
+/* Mark the ranges being judged as not judged yet. Call with `lock` held. */
 static void put_back(struct draft *d, const struct tensor_ranges *judged, enum draft_event event)
 {
     size_t k = 0;

@@ -93,7 +93,7 @@ int extent_read(const struct extent *x, uint64_t off, void *dst, size_t n);
  * it.
  */
 enum draft_state {
-    DRAFT_CLEAN,    /* not written since the draft was begun or passed */
+    DRAFT_CLEAN,    /* not written since the draft was begun or last passed */
     DRAFT_EMPTIED,  /* a text was truncated or created, and has not been written since */
     DRAFT_WRITTEN,  /* written, and still to be judged */
     DRAFT_JUDGED,   /* being judged */
@@ -107,7 +107,7 @@ enum draft_state {
 
 enum draft_event {
     DRAFT_WRITE,     /* bytes were written, or zeros extended the draft */
-    DRAFT_CUT,       /* data was made shorter, which alone is not a write */
+    DRAFT_CUT,       /* data was truncated, which by itself is not a write */
     DRAFT_EMPTY,     /* a text was made empty; bytes written to it are gone */
     DRAFT_JUDGE,     /* a judgement begins, if draft_is_due(); keys are judged without this */
     DRAFT_PASS,      /* the draft was accepted, or does not differ */
@@ -138,11 +138,12 @@ struct tensor_ranges {
 struct draft {
     _Atomic enum draft_state state;
     struct buf text; /* in metadata/: the content */
-    /* For any other draft: its size, kept so that no lock is held while the disk is accessed. */
+    /* For any other draft: its size, which can be read without a lock. */
     _Atomic uint64_t size;
     unsigned handles; /* for a view: number of open handles */
     unsigned writers; /* number of handles open for writing */
-    /* Some of its content was accepted since it was begun or first had writers, and is not lost. */
+    /* Some of its content has been accepted since it was begun or got its first writer, and has not
+     * been lost. */
     bool accepted;
     /* The reason why a write was refused, until the draft is rewritten; else code 0. */
     struct err why;
@@ -150,7 +151,7 @@ struct draft {
     /* ---- in metadata/ ---- */
     unsigned restarts;   /* how often a program has started over from the stored value */
     bool whole;          /* written from the start without a hole, so its beginning can be judged */
-    bool closed;         /* the last call on it was a flush, as close(2) sends */
+    bool closed;         /* the last call on it was a flush (from close(2)) */
     bool anew;           /* made for a name without a file whose key is stored; until accepted */
     struct typed typed;  /* opened as KEY:TYPE */
     struct shown before; /* the key's value when the draft was begun */
@@ -175,29 +176,29 @@ struct draft {
     /* Number of writers that have not been closed or synced since they were opened or written. */
     unsigned unsettled;
     bool cold; /* when it was begun, the kernel's cached pages of its node were stale */
-    /* CLOCK_MONOTONIC: the time at which its last writer left only a NumPy header, for the next
-     * program that opens the view to continue; or 0. */
+    /* CLOCK_MONOTONIC: when its last writer left only a NumPy header, which the next program to
+     * open the view may continue; or 0. */
     time_t begun;
     bool unclosed;       /* a writer was released without a flush */
-    unsigned edits;      /* the object's count when the draft was begun or passed */
-    unsigned losses;     /* the object's count at the same time */
+    unsigned edits;      /* object->edits when the draft was begun or last passed */
+    unsigned losses;     /* object->losses at that time */
     bool asked;          /* its requests are being handled, without the lock (writer.h) */
     struct pool_job job; /* handles its requests in the pool */
 
     /* ---- data ---- */
     struct logs *logs; /* not owned; constant; NULL: the draft is in metadata/ */
     struct lock io, lock;
-    /* Changed only with both locks held, as the size is: */
-    /* Changes when a helper is renamed over a view, and then with the lock of live held as well. */
+    /* These change only with both locks held, as does the size: */
+    /* Changes when a helper is renamed over a view, also with the lock of `struct live`. */
     _Atomic enum tensor_view view;
     uint64_t limit; /* no write may go past it */
     struct extents written;
     uint64_t cut; /* no bytes from here on come from the base: all are in `written` */
-    /* How often the draft was truncated, because judgements of truncated bytes do not count. */
+    /* Number of truncations; one during a judgement invalidates it. */
     unsigned truncations;
     struct npy npy; /* the header of a NumPy view, unless npy.header is 0 */
     /* Protected by `io`: space in the log for bytes [room.at, room.at + room.len) of the view,
-     * which no judgement has seen. There is no space if room.log is NULL. */
+     * which no judgement has seen. NULL in room.log means no space. */
     struct extent room;
     /* Bytes [sent, run) of that space were written sequentially but not yet sent to the disk. */
     uint64_t sent, run;
@@ -209,11 +210,11 @@ struct draft {
     struct tensor_layout layout;
 };
 
-/* Make a draft whose members are all unset. Returns NULL without memory. */
+/* Make a draft whose members are all unset. Returns NULL if out of memory. */
 struct draft *draft_new(void);
 void draft_free(struct draft *d); /* may be NULL */
 
-/* Change the state of a draft; no other function does. */
+/* Change the state of a draft. Only this function does. */
 void draft_event(struct draft *d, enum draft_event event);
 /* True if there is something to judge. */
 bool draft_is_due(enum draft_state state);
@@ -231,8 +232,8 @@ static inline bool draft_is_helper(const struct draft *d)
 }
 
 /*
- * ---- data in the draft of a view: written bytes that overlay the view's content from when the
- * draft was begun ----
+ * ---- data in the draft of a view: written bytes that overlay the content that the view had when
+ * the draft was begun ----
  *
  *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
  *     r = tensor_draft_write(d, false, off, bytes, n, &e);       ... truncate, allocate, read
@@ -242,10 +243,10 @@ static inline bool draft_is_helper(const struct draft *d)
  *     tensor_edit_free(&edit);
  *     draft_free(d);
  *
- * Bytes are in the model's log: a draft is a list of stretches of the log that overlay the
- * view of the base. Bytes not judged yet are overwritten in place; bytes that are being or have
- * been judged never change: new ones are written elsewhere. Where a draft was truncated and then
- * grew again, it has zeros.
+ * Bytes are in the model's log: a draft is a list of stretches of the log that overlay the view of
+ * the base. Bytes not judged yet are overwritten in place; bytes that are being or have been judged
+ * never change: new ones are written elsewhere. Where a draft was truncated and then grew again, it
+ * holds zeros.
  *
  * Threads: any. One thread at a time judges, until passed() or failed(). Others may read and write
  * in the meantime; their bytes are part of this judgement or the next. `io` is held for one write
@@ -281,8 +282,8 @@ int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
 /* Read up to n bytes at `off`; *got is less at the end. Returns 0, -ENOMEM, -EIO or -errno. */
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-/* Note that the edit was accepted. The draft continues from the base `now`, which includes the edit
- * and to which this takes a reference. Quick; call it before the model can be edited again. */
+/* Note that the edit was accepted. The draft continues from the base `now`, which includes the
+ * edit; takes a reference to it. Call this before the model can be edited again; it is quick. */
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* Note that the edit was not accepted. */
 void tensor_draft_failed(struct draft *d);
@@ -315,10 +316,10 @@ void tensor_round_free(struct tensor_round *round);
 /* Begin a judgement. Returns 0 if no bytes were written, 1 if tensor_draft_end() must follow, or
  * -errno. */
 int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
-/* Judge the whole draft by this header; it no longer shows any bytes of the base. Returns 0 or
+/* Judge the whole draft by this header. It then shows no bytes of the base any more. Returns 0 or
  * -errno. */
 int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy);
-/* Copy bytes [lo, hi) to the log unless they are already in it. Returns 0 or -errno. */
+/* Copy those of bytes [lo, hi) to the log that are not already in it. Returns 0 or -errno. */
 int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);
 /* Read bytes [off, off + n) of the view as judged; bytes past the size are zero. Returns 0, -EIO or
  * -errno. */

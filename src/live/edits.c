@@ -17,12 +17,11 @@
 
 /* ---- types ---- */
 
-/* Models have few lists of inner types, so a process keeps the first ones that it meets until it
- * ends. */
+/* Models have few lists of inner types, so a process keeps this many of them until it ends. */
 #define LISTS_MOST 256
 
 /* Return the text of a list, which equal lists share. Returns NULL if there are too many lists, or
- * without memory. */
+ * if out of memory. */
 static const char *keep_list(struct text list)
 {
     static _Atomic(const char *) kept[LISTS_MOST];
@@ -49,7 +48,7 @@ bool type_by_name(const char *name, size_t n, struct typed *ret)
     return !t.inner.at || ret->inner;
 }
 
-/* Return the type of a value, including those of inner arrays. */
+/* Return the type of a value, including the types of inner arrays. */
 static struct typed type_of_value(const struct gguf_value *v)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
@@ -91,7 +90,7 @@ bool stored_has(const struct live *l, const struct name *x)
     return stored;
 }
 
-/* Return the value that a key has below all pending edits. */
+/* Return the value that a key has in the base, without pending edits. */
 static struct shown base_value(const struct live *l, const char *key, size_t n)
 {
     struct snapshot *g = base_snapshot(l);
@@ -131,7 +130,8 @@ struct typed stored_known_type(const struct live *l, const struct name *x, bool 
     if (shown_value(&s, &v))
         type =
             inner ? type_of_value(&v) : (struct typed){.set = true, .type = v.type, .elem = v.elem};
-    if (type.inner && strchr(type.inner, ',')) /* each inner array has the type of the one before */
+    /* each inner array takes its type from the stored value */
+    if (type.inner && strchr(type.inner, ','))
         type.inner = NULL;
     return type;
 }
@@ -213,8 +213,8 @@ void look_measure(struct shown *s, struct live_attr *ret)
 
 /* ---- by name and number ---- */
 
-/* Return the number of an untouched key of the model below all pending edits, which still has its
- * original rank. The second function returns the key with a number. */
+/* Return the number of an untouched key of the base, which still has its original rank. The second
+ * function returns the key with a number. */
 static uint32_t first_number(const struct snapshot *g, uint32_t kv)
 {
     return g->rank ? (uint32_t)(g->rank[kv] / EDIT_RANK_STEP - 1) : kv;
@@ -239,7 +239,7 @@ bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv,
     const uint64_t rank = g->rank ? g->rank[kv] : edit_first_rank(kv);
     if (rank % EDIT_RANK_STEP || rank > l->names.first * EDIT_RANK_STEP ||
         (g->rank &&
-         /* A restored key has its old rank, too. */
+         /* A restored key also has its old rank. */
          key_of_number(g, first_number(g, kv)) != kv) ||
         names_file(&l->names, first_number(g, kv)))
         return false;
@@ -261,7 +261,7 @@ static struct name *touch(struct live *l, uint32_t kv)
     const struct snapshot *g = base_snapshot(l);
     const struct gguf_kv *k = &snapshot_own(g)->kv[kv];
     const char *key = gguf_key(snapshot_own(g), k);
-    struct name *x = look_untouched(l, g, kv, &number) /* else another name had its place */
+    struct name *x = look_untouched(l, g, kv, &number) /* otherwise another name had its place */
                          ? names_touch(&l->names, number, key, k->key_len)
                          : names_get_key(&l->names, key, k->key_len);
     if (x)
@@ -278,7 +278,7 @@ struct name *look_key(struct live *l, const char *key, size_t n)
     return kv == UINT32_MAX ? x : touch(l, kv);
 }
 
-/* Return the visible key with this name below all pending edits. */
+/* Return the visible key with this name in the base. */
 static uint32_t find_key(const struct live *l, const char *text)
 {
     const struct snapshot *g = base_snapshot(l);
@@ -543,7 +543,7 @@ static int edits_parse(const struct live *l, const struct name *x, const struct 
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
-/* That a key cannot be edited is reported before any other fault. */
+/* If the key cannot be edited, that takes precedence over other errors. */
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -571,7 +571,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     assert(lock_held(&l->lock));
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    assert(s.snap); /* otherwise it has a draft, and type_to_come() sets that's type */
+    assert(s.snap); /* otherwise type_to_come() sets the type of its draft */
     if (strcmp(x->key, "general.alignment") == 0)
         return err_set(e, -EINVAL, "its type cannot be changed");
     shown_text(&s, &text);
@@ -594,7 +594,7 @@ static int edits_restore(struct live *l, struct name *x, const struct shown *val
     size_t n;
     if (!value->snap) {
         int r = now.snap ? edits_remove(l, x, e) : 0;
-        x->typed.set = false; /* its type never counted */
+        x->typed.set = false; /* forget the type of a value that was never stored */
         return r;
     }
     (void)shown_value(value, &v);
@@ -733,8 +733,8 @@ static int fill(struct live *l, struct file *f, bool empty, struct buf *text, st
 
 /*
  * True for a text that ends in a newline and can only be followed by blanks or more lines of an
- * array, so that an error in it cannot go away. A text in brackets counts if it ends with a bracket
- * (a JSON string contains no newline). Never true for arrays of arrays.
+ * array, so that an error in it is final. A text that begins with a bracket must end with one (a
+ * JSON string contains no newline). Never true for arrays of arrays.
  */
 static bool looks_whole(const struct typed *type, const struct buf *text)
 {
@@ -747,7 +747,7 @@ static bool looks_whole(const struct typed *type, const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-/* Parse a text; that of the stored value is always accepted. */
+/* Parse a text. The text of the stored value is always accepted. */
 static int parse(const struct live *l, const struct name *x, const struct buf *text,
                  const struct typed *type, struct err *e)
 {
@@ -797,7 +797,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
     int why = parse(l, x, text, &type, e);
     if (r == 0 && why == -EILSEQ)
         return begins_stored(l, x, text) ? 0 : why;
-    if (r == 0) /* no other errors are final */
+    if (r == 0) /* only these errors are final */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_sys(e, r, "cannot become a value of its type");
 }
@@ -811,9 +811,9 @@ static bool key_may_go_on(struct live *l, const struct name *x, const struct buf
 }
 
 /*
- * Refuse the draft of a key, by DRAFT_REFUSE or DRAFT_LACK. If a program wrote half a text and
- * forked, that half was accepted, because fork(2) and exec(2) also close files. Now that the rest
- * is refused, the value from before the draft returns.
+ * Refuse the draft of a key, with the event DRAFT_REFUSE or DRAFT_LACK. If a program wrote half a
+ * text and forked, that half was accepted, because fork(2) and exec(2) also close files. Now that
+ * the rest is refused, the value from before the draft returns.
  */
 static int refuse(struct live *l, struct file *f, enum draft_event event, const struct err *e)
 {
@@ -953,7 +953,7 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
 }
 
 /* Prepare a write at `off`, or a truncation to `off` bytes. A program that goes past the end of the
- * accepted text has seen the stored text and refers to that. */
+ * accepted text has seen the stored text, so the draft starts over from that. */
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
     bool beyond = f->draft->state == DRAFT_ACCEPTED && off > f->draft->text.len;
@@ -1035,7 +1035,7 @@ int draft_settle(struct live *l, struct file *f)
     draft_event(d, DRAFT_PASS);
     d->accepted |= r > 0;
     d->anew = false;
-    d->typed.set = false; /* the key has the type now */
+    d->typed.set = false; /* the key itself has the type now */
     promise_make(&f->promise, f->of->edit);
     return r;
 }
@@ -1053,8 +1053,8 @@ void draft_leave(struct live *l, struct file *f)
         f->content = d->text;
         d->text = BUF_INIT;
     } else if (is_key(f) && !l->ending && f->draft->state == DRAFT_EMPTIED) {
-        /* At the end of the mount, the daemon releases the files, not the program, so a text that
-         * no flush or fsync has judged is dropped. */
+        /* At the end of the mount, the daemon releases the files instead of the program, so a text
+         * that no flush or fsync has judged is dropped. */
         accept_truncation(l, f);
     } else if (!l->ending && draft_settle(l, f) > 0) { /* only if the process was killed */
         (void)writer_accepted(l, NULL);

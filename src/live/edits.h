@@ -7,8 +7,8 @@
  * A draft belongs to its file and, like an open file, follows it through renames. It becomes the
  * file's value at each flush or fsync after a write. If it was only truncated, it is not an edit
  * until its last writer has closed it: shells close the truncated file once before they write. The
- * file shows its draft from the write or truncation until that is accepted or refused; from then on
- * it shows the stored value, and its writers continue with the draft.
+ * file shows its draft from the write or truncation until the draft is accepted or refused. From
+ * then on it shows the stored value, while its writers continue with the draft.
  *
  * Threads: call all functions with the lock of `struct live` held, unless they say otherwise.
  */
@@ -30,16 +30,16 @@ void type_put(const struct typed *t, struct buf *out);
 bool stored_has(const struct live *l, const struct name *x);
 /* Return the value, with references that shown_free() drops. */
 struct shown stored_value(const struct live *l, const struct name *x);
-/* Return the type that a new value should have, as far as it is known before there is a text.
- * inner: also the types of inner arrays, for which the whole stored value must be read. */
+/* Return the type that a new value should have, as far as it is known without a text. inner: also
+ * the types of inner arrays, for which the whole stored value must be read. */
 struct typed stored_known_type(const struct live *l, const struct name *x, bool inner);
 
-/* Record a refused value in the log and in user.gguf.error. Returns e->code. */
+/* Report a refused value in the log and in user.gguf.error. Returns e->code. */
 int name_refused(struct live *l, struct name *x, const struct err *e);
 /* Hide a name, because a key that the model lacks is visible only while it is being written. */
 void name_hide(struct live *l, struct name *x);
-/* After edits were given up, derive what a name shows from whether the model has the key. x may be
- * NULL. */
+/* After edits were given up, show or hide a name depending on whether the model has its key. x may
+ * be NULL. */
 void name_follow(struct live *l, struct name *x);
 
 /* ---- finding by name and number ---- */
@@ -51,7 +51,7 @@ struct name *look_key(struct live *l, const char *key, size_t n);
 /* Return the file with this number. */
 struct file *look_file(struct live *l, uint32_t number);
 /* For untouched keys of the base: get the number of the key with this name; check whether this
- * number belongs to one; get its entry, as look_attr() does. */
+ * number belongs to one; get its attributes, as look_attr() does. */
 bool look_number(const struct live *l, const char *text, uint32_t *ret);
 bool look_is_first(const struct live *l, uint32_t number);
 struct shown look_first(const struct live *l, uint32_t number, struct live_attr *ret);
@@ -72,8 +72,8 @@ bool look_is_key(const struct live *l, const char *text);
 struct typed look_type(const struct file *f);
 /* Return the value that a key's file shows. */
 struct shown look_shown(const struct live *l, const struct file *f);
-/* Get the file's entry. If the size depends on a value, returns that value, which must be measured
- * without the lock; otherwise sets the size. */
+/* Get the file's attributes. If the size depends on a value, returns that value, which must be
+ * measured without the lock; otherwise sets the size. */
 struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret);
 /* Measure that value and free it. Call without the lock. */
 void look_measure(struct shown *s, struct live_attr *ret);
@@ -109,13 +109,13 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size);
 /* Accept the draft; file->promise has the edit's number. Returns 1 if an edit was made, 0 if there
  * was nothing to do, or -errno. */
 int draft_settle(struct live *l, struct file *f);
-/* True if there is unaccepted content that was written only by handles other than the one being
- * closed. */
+/* True if the draft has written content that has not been accepted. */
 bool draft_is_unjudged(const struct draft *d);
 
 /* True if the file shows the draft, which differs from its key's value but may become it. */
 bool draft_is_shown(const struct draft *d);
-/* Turn a helper's draft into that of key x, with the key's present value. emptied: start over. */
+/* Turn a helper's draft into that of key x, with the key's present value. emptied: start with an
+ * empty text. */
 void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied);
 /* Turn a key's draft into a helper's with this content, which is moved. */
 void draft_to_helper(struct draft *d, struct buf *text);
@@ -123,14 +123,14 @@ void draft_to_helper(struct draft *d, struct buf *text);
 /* Turn a helper into a key's file, or vice versa. The bytes of helpers are counted, including those
  * of a draft as long as its file is a helper. */
 void file_set_kind(struct live *l, struct file *f, enum file_kind kind);
-/* Return the bytes that a file shows, either until they are accepted or refused or because it is a
- * helper. Returns NULL if the file shows its key's value. */
+/* Return the bytes that a file shows because it is a helper or because they are not accepted or
+ * refused yet. Returns NULL if the file shows its key's value. */
 struct buf *file_bytes(struct file *f);
 
 /* ---- edits ---- */
 
-/* True if any key contains a NUL, so that it may equal another key up to the NUL. Any thread may
- * call this. */
+/* True if any key contains a NUL, and thus may equal another key up to the NUL. Any thread may call
+ * this. */
 bool has_nul_names(const struct gguf *g);
 
 /* Make a text the value of a key. Returns 1 if it was accepted, 0 if the key already has it, or
@@ -142,7 +142,7 @@ int edits_rename(struct live *l, struct name *from, struct name *to, struct err 
 int edits_retype(struct live *l, struct name *x, struct typed type, struct err *e);
 /* Remove a key. Returns the same results as edits_accept(). */
 int edits_remove(struct live *l, struct name *x, struct err *e);
-/* Accept the removals that are due. Returns 0, or the error that brought keys back. */
+/* Accept the removals that are due. Returns 0, or the error that kept keys from being removed. */
 int edits_remove_due(struct live *l);
 
 #endif

@@ -27,7 +27,7 @@ struct live_file {
 
 /* ---- open and release ---- */
 
-/* Open a file in a handle. made: no file had this name before. */
+/* Open a file with this handle. made: no file had this name before. */
 static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool made,
                        const struct err *unready)
 {
@@ -98,8 +98,8 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
     return 0;
 }
 
-/* Get the content of a file opened for reading, which is bytes in memory or a value to render. A
- * helper is read unchanged. */
+/* Get the content of a file opened for reading, which is bytes in memory or a value to render. For
+ * a helper, live_read() reads its bytes. */
 static int text_of(const struct live *l, struct file *f, struct live_text *ret)
 {
     const struct buf *bytes = file_bytes(f);
@@ -130,9 +130,9 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     int r = f ? open_locked(l, h, f, flags, false, &unready) : l->names.missing;
     if (r == 0 && !h->writes)
         r = text_of(l, f, text);
-    else if (r == 0) /* not before: this handle may continue with that draft */
+    else if (r == 0) /* only now: this handle may continue with that draft */
         files_end_made(l);
-    if (r < 0 && h->file) /* there was no memory for its text */
+    if (r < 0 && h->file) /* its text could not be read */
         release_locked(l, h);
     lock_drop(&l->lock);
     if (r < 0)
@@ -271,7 +271,7 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return r;
 }
 
-/* Accept the draft. *edit: the edit that has this handle's writes. Returns 0 or -errno. */
+/* Accept the draft. *edit: the edit that contains this handle's writes. Returns 0 or -errno. */
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
     const struct file *f = h->file;
@@ -283,7 +283,7 @@ static int settle(struct live *l, struct live_file *h, uint64_t *edit)
     h->refused = r < 0 ? r : 0;
     h->of = restarts;
     const bool judged = r >= 0 && !draft_is_shown(d); /* else it was only truncated */
-    /* If another file has taken the name, what was written shares the fate of that edit. */
+    /* If another file has taken the name, the written data shares the fate of that edit. */
     const bool replaced = f->kind == FILE_KEY && !file_name(f) && d->state == DRAFT_WRITTEN;
     if (h->fresh && (judged || replaced))
         h->edit = f->promise.edit;
@@ -384,11 +384,12 @@ static void doom(struct live *l, struct name *x)
     if (!stored_has(l, x))
         return;
     name_doom(&l->names, x);
-    newest_touch(l->newest); /* views of the whole no longer show it */
+    newest_touch(l->newest); /* views of the whole model no longer show it */
     writer_later(l, WRITER_SOON);
 }
 
-/* Remove a hidden key whose last copy is gone, because that was intended. key may be NULL. */
+/* Remove a hidden key whose last copy was deleted, because that was meant to delete the key. key
+ * may be NULL. */
 static void lost_backup(struct live *l, struct name *key)
 {
     if (!key)
@@ -456,7 +457,8 @@ static int copy_text(const struct move *m, struct buf *out)
     return buf_error(out);
 }
 
-/* Remove the file of a helper whose name another file is about to take. */
+/* Note that another file is about to take a helper's name: if the helper was a key's backup, the
+ * key is removed. */
 static void replace_helper(const struct move *m)
 {
     if (m->to->file)
@@ -508,8 +510,8 @@ static int key_to_helper(const struct move *m)
     return 0;
 }
 
-/* Refuse a rename. The old value returns, even if the key was moved out of the way (sed -i.bak). If
- * the new name has no file, the old name gets the reason. */
+/* Refuse a rename. The old value reappears, even if the key was moved out of the way (sed -i.bak).
+ * If the new name has no file, the old name gets the reason. */
 static int refused(const struct move *m, const struct err *e)
 {
     name_spare(m->n, m->to);
@@ -562,7 +564,7 @@ static int unwritten_to_key(const struct move *m)
     draft_to_key(m->l, f->draft, m->to, true);
     if (!f->inherited)
         f->draft->typed = f->typed;
-    lost_backup(m->l, f->parked); /* another key: one with a file again is not hidden */
+    lost_backup(m->l, f->parked); /* that of another key: m->to is not hidden any more */
     return 0;
 }
 
@@ -595,7 +597,7 @@ static int helper_to_key(const struct move *m)
     r = accept_helper(m, text, &e);
     if (r < 0)
         return refused(m, &e);
-    struct name *parked = f->parked; /* another key, whose only copy this is */
+    struct name *parked = f->parked; /* another key, of which this was the only copy */
     become_key(m, f, &left, r > 0);
     lost_backup(m->l, parked);
     return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);
@@ -616,7 +618,7 @@ static int key_over_key(const struct move *m)
     if (r < 0)
         return refused(m, &e);
     r = edits_remove(m->l, m->from, &e);
-    if (r < 0) { /* then neither key is to change */
+    if (r < 0) { /* then neither key may change */
         batch_undo(m->l, before);
         name_follow(m->l, m->to);
         return refused(m, &e);
@@ -648,8 +650,7 @@ static int key_to_key(const struct move *m)
     int r = batch_room(m->l);
     if (r < 0)
         return r;
-    bool known =
-        stored_has(m->l, m->to) || (m->to->typed.set && m->to->rank); /* or the key was removed */
+    bool known = stored_has(m->l, m->to) || (m->to->typed.set && m->to->rank); /* or was removed */
     return known ? key_over_key(m) : key_to_new(m);
 }
 
@@ -825,7 +826,7 @@ void live_list_free(struct live_list *list)
 }
 
 /* Return the file of entry *i or of the next entry that still has one. Returns NULL if there are no
- * more entries or, if *i is the index of an entry, that is an untouched key. */
+ * more entries, or if entry *i is an untouched key. */
 static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i)
 {
     for (; *i < list->n; ++*i) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles the files in metadata/ while a model can be written: what programs do with names and open
- * files. live.h explains results, waits and threads.
+ * Handles what programs do with the names and open files in metadata/ while a model can be written.
+ * live.h explains results, waits and threads.
  *
  * A key renamed to a helper (vim's backup) stays in the model: usually it returns under its own
  * name a moment later with a different text, and that is one edit to the same key.
@@ -35,8 +35,8 @@ void live_forget(struct live *l, uint32_t number, uint64_t n);
  * NULL. */
 int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
 
-/* The names in the directory at one moment, whatever files they have once listed: keys in the
- * model's order, then names that are not in a snapshot yet. Initially zero. */
+/* The names in the directory at one moment, even if their files change before they are listed: keys
+ * in the model's order, then names that are not in a snapshot yet. Initially zero. */
 struct live_list {
     uint32_t *ino; /* owned */
     size_t n;
@@ -70,7 +70,7 @@ int live_readlink(struct live *l, uint32_t number, struct buf *out);
 /* The content that a file opened for reading has from then on. */
 struct live_text {
     bool fixed; /* the content is `value` or `bytes`; otherwise use live_read() */
-    /* The value, which the caller renders and frees with shown_free(); without a value, see
+    /* The value, which the caller renders and frees with shown_free(). If it has no value, use
      * `bytes`. */
     struct shown value;
     struct buf bytes; /* owned by the caller */

@@ -138,8 +138,8 @@ void unsaved_lines(const struct buf *notes, struct buf *out)
         buf_printf(out, "%s: %s\n", n.path, n.why);
 }
 
-/* Return the reason why the value given to a name is not in the model, or NULL if it is there or
- * need not be. */
+/* Return the reason why the value given to a name is not in the model, or NULL if nothing is
+ * missing. */
 static const char *why_unsaved(const struct live *l, const struct name *x)
 {
     if (x->error)
@@ -265,7 +265,8 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
     return r;
 }
 
-/* Count the new tensors, and the drafts and helpers of tensors, that end with the mount. */
+/* Count the new tensors, and the drafts and helpers of tensors, that the end of the mount would
+ * discard. */
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.fresh.n;
@@ -404,8 +405,8 @@ static bool type_to_come(const struct live *l, struct file *f, struct typed type
 
 /*
  * True if giving this helper a type makes it a key (cp -a from another mount or from a backup).
- * That is not so if it has the name of a key's backup, or a temporary name of a program that copies
- * attributes (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX).
+ * This excludes names of backups of keys, and temporary names of programs that copy attributes
+ * (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX).
  */
 static bool is_key_by_type(struct live *l, const struct file *f)
 {
@@ -433,7 +434,8 @@ static int accept_content(struct live *l, struct name *x, struct file *f, struct
     return r;
 }
 
-/* True if its close will judge the draft: it was emptied, or not closed since it was written. */
+/* True if the next close will judge the draft: it was emptied, or was written after its last
+ * close. */
 static bool is_to_come(const struct draft *d)
 {
     return d && (d->state == DRAFT_WRITTEN ? !d->closed : d->state != DRAFT_CLEAN);
@@ -543,7 +545,7 @@ static int note_names(struct live *l, struct err *e)
             return err_set(e, -ENOMEM, "no memory for the keys");
         if (!s->gone && s->rank >= l->names.ranks)
             l->names.ranks = s->rank + EDIT_RANK_STEP;
-        if (!s->gone && !s->value) /* the key only moves */
+        if (!s->gone && !s->value) /* only the key's place changes */
             continue;
         if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
@@ -571,7 +573,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     }
     l->names.nul |= has_nul_names(p->keys);
     next->restored = p->rec.number;
-    batch_note(l, NULL, NULL); /* needed even if keys only move */
+    batch_note(l, NULL, NULL); /* needed even if only places change */
     r = note_names(l, e);
     if (r == 0)
         r = batch_freshen(l, e);
@@ -585,7 +587,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     return 1;
 }
 
-/* Record the message for after the write, and the one for the time until then. */
+/* Record the message to show after the write, and the one to show until then. */
 static void say_begun(struct live *l, const struct history_pick *p, const struct gguf *from)
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;

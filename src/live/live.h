@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits a model: handles the files in metadata/ while they can be written, the accepted edits that
- * are not on disk yet, and the thread that writes them.
+ * Edits a model. Handles the files in metadata/ while they can be written, keeps the accepted edits
+ * that are not on disk yet, and writes them.
  *
  *     r = live_open(&newest, &file, &options, &l, &e);
  *     r = live_start(l, history, &e);  before the first edit, and after a fork
@@ -9,12 +9,12 @@
  *     r = live_finish(l);              what is pending is written
  *     live_close(l);
  *
- * The kernel knows a file by its number. docs/editing.md says what a name means, when an edit is
- * accepted, and when it is durable.
+ * The kernel knows a file by its number. docs/editing.md explains what a name means, when an edit
+ * is accepted, and when it is durable.
  *
  * Functions return 0, or -errno as the system call of the same name would, and leave outputs
- * unchanged on failure. A function that takes a wait may return LIVE_PARKED: another thread then
- * calls done() once, later.
+ * unchanged on failure. A function that takes a `struct live_wait` may return LIVE_PARKED; another
+ * thread later calls its done() exactly once.
  *
  * Threads: any. No lock is held while a text is rendered or measured, or while the disk is
  * accessed.
@@ -51,14 +51,14 @@ struct live_options {
  */
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
               struct live **ret);
-/* Add the writer to the pool; call this before the first edit. history: not owned; NULL: no history
- * is kept. */
+/* Add the writer to the pool; call this before the first edit. history: not owned; NULL to keep no
+ * history. */
 int live_start(struct live *l, struct history_job *history, struct err *e);
-/* Start writing pending edits; call this for each of many models before live_finish(). No edit may
- * follow. */
+/* Start writing pending edits. To end many models, call this for each of them before the first
+ * live_finish(). No edit may follow. */
 void live_hurry(struct live *l);
-/* Write pending edits, and end the thread. Returns 0, or the error that lost an edit (it
- * was logged). */
+/* Write pending edits, and stop the writer. Returns 0, or the error that caused the loss of an edit
+ * (already logged). */
 int live_finish(struct live *l);
 /* Drop the drafts that no flush, fsync or release has judged. Call this before releasing files that
  * programs may still have open. */
@@ -77,8 +77,8 @@ void live_close(struct live *l); /* may be NULL */
 /* ---- what did not reach the file ---- */
 
 /*
- * A note is a path in the model (without "metadata/") and a reason, as consecutive NUL-terminated
- * texts, so that notes can outlive the open model (live_recall()).
+ * A note is a path in the model (without "metadata/") and a reason, stored as consecutive
+ * NUL-terminated texts. Notes can outlive the open model (live_recall()).
  *
  *     for (struct note n = {0}; unsaved_next(&notes, &n);) ... n.path, n.why ...
  */
@@ -88,7 +88,7 @@ void live_close(struct live *l); /* may be NULL */
 
 struct note {
     const char *path, *why;
-    size_t next; /* where the next note is */
+    size_t next; /* offset of the next note */
 };
 
 void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
@@ -100,7 +100,7 @@ void unsaved_lines(const struct buf *notes, struct buf *out);
 /* ---- the newest state ---- */
 
 /*
- * Make a snapshot of the accepted edits, unless there is one. whole: for a view of the whole model,
+ * Make a snapshot of the accepted edits, unless one exists. whole: for a view of the whole model,
  * which shows no removed keys or tensors, even if the removal has not been written. *ret: that
  * view, which the caller frees; ret may be NULL.
  */
@@ -121,26 +121,26 @@ void live_refused(struct live *l, struct buf *notes);
 /* Return the number of accepted edits that are not written yet. Does not access the disk. */
 size_t live_accepted(struct live *l);
 
-/* True if no file is open, and dropping the state would lose only notes, and helpers if these may
- * be lost. */
+/* True if dropping the state while no file is open would lose only notes. helpers: losing helpers
+ * is acceptable too. */
 bool live_idle(struct live *l, bool helpers);
 
-/* The next numbers to be given: all later ones are at least these. */
+/* The next numbers to be assigned; they only increase. */
 struct live_given {
     uint32_t snapshots, keys;
 };
 struct live_given live_given(struct live *l);
 
-/* True if there is no edit to write, and this is a file that `l` edits. */
+/* True if no write is in progress, and this is the file that `l` edits. */
 bool live_edits(struct live *l, dev_t dev, ino_t ino);
 
 /* ---- the history ---- */
 
 /*
  * Restore all keys to a state in the history; number 0 means the state before the last edits. This
- * is one edit, written at once in any mode. Returns 0 if the keys are already in that state, -EBUSY
- * (edits have not been written: try again after live_fsync() of the directory), -EOPNOTSUPP (no
- * history is kept), or an error of history_pick(), edit_restore() or edit_plan_make().
+ * is one edit, written at once in any commit mode. Returns 0 if the keys are already in that state,
+ * -EBUSY (edits have not been written: try again after live_fsync() of the directory), -EOPNOTSUPP
+ * (no history is kept), or an error of history_pick(), edit_restore() or edit_plan_make().
  * live_undo_said() reports the result.
  */
 int live_undo(struct live *l, uint64_t number, struct live_wait *w);

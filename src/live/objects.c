@@ -247,8 +247,8 @@ struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t le
     return x;
 }
 
-/* Free a file if nothing refers to it. The name of an original key stays, because the key would
- * count as untouched without it. */
+/* Free a file if nothing refers to it. The file of an original key stays, and so does its name,
+ * because without them the key would count as untouched. */
 void file_reap(struct names *n, struct file *f)
 {
     struct name *x = f->of;
@@ -329,7 +329,7 @@ void names_close(struct names *n)
 
 /* ---- lists ---- */
 
-/* Insert an object that is in no list at the end of one. */
+/* Append an object, which is in no list, to this one. */
 static void enlist(struct object_list *list, struct object *o)
 {
     o->in = list;

@@ -18,7 +18,7 @@
  * A file without a name is an orphan: writes to it are discarded. It is freed when its last handle
  * and lookup are gone.
  *
- * An object has the facts about a tensor beyond those in the model, and is found by its number
+ * An object holds the facts about a tensor that are not in the model. It is found by its number
  * (model/snapshot.h); only tensors that some call has touched have one. A removed tensor keeps its
  * name, and keeps its place for the next tensor with that name.
  *
@@ -100,10 +100,11 @@ struct names {
     struct table by_ino, by_text; /* names */
     struct name *oldest, *newest; /* ends of the list of names, in order of creation */
     size_t n_doomed, n_errors;    /* number of doomed names, and of names with an error */
-    atomic_bool other_doomed;     /* not those that the newest snapshot lacks */
-    uint64_t helper_bytes;        /* number of bytes in all helpers */
-    uint64_t ranks;               /* the rank of the next new key */
-    bool nul;                     /* some key contains a NUL */
+    /* the doomed keys or tensors are not those that the newest snapshot lacks */
+    atomic_bool other_doomed;
+    uint64_t helper_bytes; /* number of bytes in all helpers */
+    uint64_t ranks;        /* the rank of the next new key */
+    bool nul;              /* some key contains a NUL */
     struct {
         struct live_file *file; /* owned; may be NULL */
         struct timespec due;    /* CLOCK_MONOTONIC: when to close it */
@@ -123,24 +124,24 @@ void names_close(struct names *n);
 
 struct name *names_find(const struct names *n, const char *text);
 struct name *names_of_ino(const struct names *n, uint32_t ino);
-/* Swap the st_ino of two names, because a helper's goes with its file. */
+/* Swap the st_ino of two names, because a helper's st_ino moves with its file. */
 void name_swap_inos(struct names *n, struct name *x, struct name *y);
 /* Find a name by its key. */
 struct name *names_find_key(const struct names *n, const char *key, size_t len);
-/* Return the name of a key or helper, creating it if needed. Returns NULL without memory, or if it
- * cannot be a key's name. */
+/* Return the name of a key or helper, creating it if needed. Returns NULL if out of memory, or if
+ * it cannot be a key's name. */
 struct name *names_get(struct names *n, const char *text, bool key);
 /* Return the name of a key, creating it if needed, even if the key is too long for a file name. The
  * name of a helper that has a file stays a helper's. */
 struct name *names_get_key(struct names *n, const char *key, size_t len);
-/* Touch original key number i: make its name and file. Returns NULL without memory. */
+/* Touch original key number i: make its name and file. Returns NULL if out of memory. */
 struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t len);
 /* Free a name if it is not needed any more. */
 void name_reap(struct names *n, struct name *x);
 void name_set_error(struct names *n, struct name *x, const char *why); /* why may be NULL */
 
 /* Point the name to the file, which leaves its previous name. The name's previous file becomes an
- * orphan, but shows the key's value, because a program may have found it by that name. */
+ * orphan but still shows the key's value, because a program may have found it by that name. */
 void name_take(struct names *n, struct name *x, struct file *f);
 /* Detach the name from its file, which is freed if nothing refers to it. */
 void name_leave(struct names *n, struct name *x);
@@ -156,7 +157,7 @@ void name_spare(struct names *n, struct name *x);
 
 /* ---- files ---- */
 
-/* Make a file with a new number for a name without a file. Returns NULL without memory. */
+/* Make a file with a new number for a name without a file. Returns NULL if out of memory. */
 struct file *file_new(struct names *n, struct name *x, enum file_kind kind);
 /* Make a file for a name given as text. */
 struct file *names_make(struct names *n, const char *text, enum file_kind kind);
@@ -165,7 +166,7 @@ static inline struct name *file_name(const struct file *f)
 {
     return f->of->file == f ? f->of : NULL;
 }
-/* Free a file if nothing refers to it any more, and its last name. */
+/* Free a file, and then its last name, if nothing refers to them any more. */
 void file_reap(struct names *n, struct file *f);
 /* Drop a file's bytes, which count towards the limit for helpers. The second function replaces them
  * with `bytes`, which are moved. */
@@ -183,15 +184,16 @@ bool names_have_room(const struct names *n, uint64_t was, uint64_t len);
 
 /* ---- tensors ---- */
 
-/* The number of seconds without another removal after which tensors are removed, and that after
- * which views reappear that were unlinked without their directory. */
+/* In seconds: tensors are removed after OBJECTS_QUIET without another removal; views that were
+ * unlinked without their directory reappear after OBJECTS_VIEWS. */
 #define OBJECTS_QUIET 2
 #define OBJECTS_VIEWS 1
 
 enum object_state {
     OBJECT_STORED, /* the model has it once all accepted edits are applied */
     OBJECT_NEW,    /* a directory was created, but is not a tensor yet (tensors.h) */
-    /* Hidden, but in no change until no tensor has been removed for OBJECTS_QUIET seconds. */
+    /* Hidden. Its removal becomes part of the change after OBJECTS_QUIET seconds without another
+     * one. */
     OBJECT_DOOMED,
     OBJECT_ABSENT, /* removed by the change being collected; final once that is on disk */
     OBJECT_LOST,   /* it was new, but could not be written */
@@ -203,7 +205,7 @@ enum object_event {
     OBJECT_MAKE,   /* its directory was created */
     OBJECT_ADD,    /* it became a tensor */
     OBJECT_DOOM,   /* its directory was removed */
-    OBJECT_REMOVE, /* the edit that removes it was accepted; a new tensor goes at once */
+    OBJECT_REMOVE, /* the edit that removes it was accepted; a new tensor is removed at once */
     OBJECT_BACK,   /* it was not removed after all */
     OBJECT_LOSE,   /* the edit that added it was lost */
     OBJECT_REGAIN, /* another tensor with its name has been added since */
@@ -224,10 +226,10 @@ struct object {
     uint64_t rank; /* ABSENT: the place among the others; 0: no longer known */
     uint32_t number;
     enum object_state state;
-    uint64_t generation; /* FUSE's: how often it has returned after a removal */
+    uint64_t generation; /* for FUSE: how often it has returned after a removal */
     char *error;     /* owned: why the last write was refused, what a new tensor lacks, or NULL */
     int lost;        /* LOST: the reason */
-    unsigned edits;  /* number of edits to its content and to the bytes below it */
+    unsigned edits;  /* number of edits accepted from its views */
     unsigned losses; /* number of accepted edits to it that were dropped */
     struct promise promise;
     struct timespec mtime; /* tv_sec 0: not written in this mount */
@@ -235,8 +237,8 @@ struct object {
      * cache of these may hold content that was not accepted. */
     uint32_t spent;
     uint32_t hidden; /* rows of views that were unlinked */
-    /* CLOCK_MONOTONIC. NEW: when it is judged unless it is written before; DOOMED: when it is removed
-     * unless others are; otherwise when hidden views reappear. */
+    /* CLOCK_MONOTONIC. NEW: when it is judged unless it is written first; DOOMED: when it is
+     * removed unless others are removed first; otherwise when hidden views reappear. */
     struct timespec due;
     struct draft *drafts;         /* drafts of its views and of helpers beside them (views.h) */
     struct object_list *in;       /* its list: objects.doomed, objects.fresh or NULL */
@@ -270,7 +272,8 @@ struct objects {
     const struct object *judging; /* the new tensor being judged, which keeps its drafts */
     struct draft *dead;           /* owned list: drafts to be freed without the lock */
     struct table nodes;           /* all other drafts, by node */
-    struct table shared;          /* handles opened by other nodes than their drafts', by node */
+    /* handles opened through a node other than their draft's, by node */
+    struct table shared;
     /* Versions of tensors. `number` is the tensor's number plus 1, or 0 in an unused entry. */
     struct tensor_id given[OBJECTS_KNOWN];
     uint32_t first_numbers; /* versions below this are numbers of tensors */
@@ -283,9 +286,9 @@ static inline bool objects_untouched(const struct objects *s)
 }
 
 void objects_free(struct objects *s);
-/* Return the object of a tensor, or NULL if there is none. */
+/* Return the object of a tensor, or NULL if it has no object. */
 struct object *object_find(const struct objects *s, uint32_t number);
-/* Return the object of a tensor, creating it if needed. Returns NULL without memory. */
+/* Return the object of a tensor, creating it if needed. Returns NULL if out of memory. */
 struct object *object_get(struct objects *s, uint32_t number);
 /* Return the object with the lowest number that is at least this one, or NULL. */
 struct object *object_from(const struct objects *s, uint64_t number);
@@ -300,8 +303,8 @@ void object_clear_name(struct objects *s, struct object *o);
  * is recorded. */
 void object_set_error(struct objects *s, struct object *o, const char *why);
 
-/* Change the state of an object; no other function does. An object that returns is a different one
- * to the kernel: the removed one stays dead as long as a program is in it. */
+/* Change the state of an object. Only this function does. To the kernel, an object that returns is
+ * a different one: the removed directory stays dead as long as a program is in it. */
 void object_event(struct objects *s, struct object *o, enum object_event event);
 /* Move an object to the end of its list. */
 void object_move_last(struct object *o);

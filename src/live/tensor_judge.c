@@ -183,7 +183,7 @@ static int read_values(const struct tensor_base *b, const struct form *form, uin
         size_t len = (size_t)min_u64(n - done, step - (at - skip));
         quant_extent(t, form->width, at, len, &first, &last);
         r = read_raw(b, first, raw, (size_t)(last - first));
-        /* Offset, among the values, of the first block that is read. */
+        /* Offset within the values of the first block that is read. */
         uint64_t start = first / t->block_bytes * t->block_len * form->width;
         if (r == 0)
             form->read(t, b->big, raw, at - start, len, dst + done);
@@ -225,7 +225,7 @@ void tensor_edit_free(struct tensor_edit *t)
 
 /* ---- texts ---- */
 
-/* Find the text between blanks, which must be one line. */
+/* Remove the blanks around a text, which must be one line. */
 static int take_line(const char *text, size_t n, const uint8_t **ret, size_t *len, struct err *e)
 {
     *ret = (const uint8_t *)text;
@@ -407,7 +407,7 @@ enum {
 /* Sizes and offsets of values are those in the view, after its header; a conversion counts its
  * values as in `f32`. */
 struct job {
-    struct draft *d;                  /* the values or bytes; NULL for a conversion */
+    struct draft *d;                  /* has the values or bytes; NULL for a conversion */
     const struct tensor_round *round; /* the data of `d` to judge */
     const struct tensor_base *base;   /* the tensor so far */
     struct logs *logs;
@@ -433,7 +433,7 @@ struct job {
     size_t n, cap;
 };
 
-/* A thread's memory. */
+/* The buffers of one thread. */
 struct room {
     uint8_t in[TENSOR_STRETCH * 8];
     uint8_t old[TENSOR_STRETCH * 8];
@@ -484,7 +484,7 @@ static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct l
     return r;
 }
 
-/* Add a piece of `raw` for the written bytes; those that come from the base are equal. */
+/* Add pieces of `raw` for the written bytes. Bytes that come from the base need no piece. */
 static int add_written(struct job *j, uint64_t at, uint64_t n)
 {
     struct tensor_piece p;
@@ -856,7 +856,7 @@ static int find_header(struct draft *d, uint64_t size, struct npy *ret, struct e
     return TENSOR_SHORT;
 }
 
-/* True if an array has this shape; one without dimensions counts as a single 1. */
+/* True if an array has this shape. A shape without dimensions counts as one dimension of 1. */
 static bool is_shape(const struct npy *npy, uint32_t n_dims, const uint64_t *dims)
 {
     if (n_dims == 0)
@@ -865,7 +865,7 @@ static bool is_shape(const struct npy *npy, uint32_t n_dims, const uint64_t *dim
 }
 
 /* True if values have moved, so that all must be judged. The layout is compared with that of the
- * base's view while bytes of it are shown, and later with that of the judged bytes. */
+ * base's view as long as its bytes are shown, and then with that of the judged bytes. */
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const struct tensor_base *base = round->base;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Judges the draft of a view of an existing tensor (draft.h), or the directory of a new tensor as a
- * whole. Also reads the views of the tensor as they were before.
+ * whole. Also reads the views of a tensor as they were before the draft.
  *
  * The judge of a view examines the bytes written since the draft last passed. Values are compared
  * with the view of the base, block by block: equal blocks keep their bytes, and the others are
@@ -70,7 +70,7 @@ struct tensor_base {
 };
 
 /*
- * Make the base of tensor i of g and of the store, overlaid by a content. Takes references. `store`
+ * Make the base of tensor i in g and in the store, overlaid by a content. Takes references. `store`
  * is NULL if the content covers all bytes. If the content has a shape of its own, that is used.
  * Returns 0 or -ENOMEM.
  */

@@ -97,7 +97,7 @@ int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
 static bool tensors_left(const struct live *l)
 {
     struct edit_tensor *all = NULL;
-    size_t n = 1; /* for a failure, most probably a lack of memory */
+    size_t n = 1; /* assumed on failure, most likely a lack of memory */
     if (edit_change_tensors(&l->next.change, &all, &n) == 0)
         free(all);
     return n > 0;
@@ -211,8 +211,8 @@ static bool is_due(const struct live *l, const struct object *o)
     return o->dirty && (!o->open || l->writer.stop);
 }
 
-/* Return the time when a tensor is judged that is due, a bit late so that all writes of the same
- * second are judged together. */
+/* Return the time at which a due tensor is judged, rounded up so that all writes of the same second
+ * are judged together. */
 static struct timespec due_at(const struct object *o)
 {
     return (struct timespec){.tv_sec = o->due.tv_sec + 1};
@@ -227,7 +227,7 @@ bool new_tensors_closing(const struct live *l)
     return o;
 }
 
-/* Have the writer look at the new tensors, when this one is due or when all are released. */
+/* Have the writer look at the new tensors when this one is due, and at once if all are released. */
 static void call_writer(struct live *l, const struct object *o)
 {
     const struct timespec due = due_at(o);
@@ -343,7 +343,7 @@ static void new_tensor_take_out(struct live *l, struct object *o, struct draft *
     o->has_type &= d->view != TENSOR_TYPE;
     o->has_shape &= d->view != TENSOR_SHAPE;
     view_drafts_reap(l, o);
-    new_tensor_touch(l, o); /* the view may have been what kept the tensor from being added */
+    new_tensor_touch(l, o); /* the view may have kept the tensor from being added */
 }
 
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
@@ -354,7 +354,7 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
     assert(lock_held(&l->lock));
     int r = is_type ? tensor_type_parse(text, n, &o->type, e)
                     : tensor_shape_parse(text, n, &o->shape, e);
-    if (r == 0 || !d->unlinked) /* not if it is a refused helper, which becomes a helper again */
+    if (r == 0 || !d->unlinked) /* not for a refused helper, which becomes a helper again */
         *(is_type ? &o->has_type : &o->has_shape) = r == 0;
     new_tensor_touch(l, o);
     return r;
@@ -404,7 +404,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     struct edit_tensor t;
     const size_t mark = edit_mark(c);
     int r = 0;
-    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* perhaps one removed a moment ago */
+    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* it may be doomed */
         r = tensor_clear(l, &t, e);
     const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
     const uint64_t rank = placed ? placed->rank : l->objects.ranks;
@@ -464,15 +464,17 @@ static int judge(struct live *l, struct object *o)
     struct err e = {0};
     o->dirty = false;
     int r = check_views(o, &e);
-    const bool reported = r < 0 && !l->objects.now; /* to the program that wrote the view */
+    /* to the program that wrote the view, so not again */
+    const bool reported = r < 0 && !l->objects.now;
     if (r == 0)
         r = judge_views(l, o, &edit, &e);
     const bool again = !l->writer.stop && (o->open || o->dirty); /* a program is still writing it */
-    if (o->state != OBJECT_NEW || again) { /* it was removed, or is judged again when quiet */
+    if (o->state != OBJECT_NEW || again) { /* it was removed, or will be judged again once quiet */
         o->dirty |= again;
         r = 0;
     } else {
-        if (r == TENSOR_CHANGED && (r = check_views(o, &e)) == 0) /* written at the end, perhaps */
+        /* a write may have been refused since */
+        if (r == TENSOR_CHANGED && (r = check_views(o, &e)) == 0)
             r = add(l, o, &edit, &e);
         object_set_error(&l->objects, o, e.code ? e.msg : NULL);
         if (r < 0 && !reported)
@@ -582,7 +584,7 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 
 #define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
-/* Decode the name for a created or renamed directory. Returns 0, -EINVAL or -ENAMETOOLONG. */
+/* Decode the name of a created or renamed directory. Returns 0, -EINVAL or -ENAMETOOLONG. */
 static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n)
 {
     int r = name_decode(file, name, n);

@@ -19,9 +19,11 @@ struct live_folder {
     struct timespec mtime; /* tv_sec 0: not written in this mount */
 };
 
-/* Get the number of the tensor whose directory has this name. Returns -ENOENT if there is none. */
+/* Get the number of the tensor whose directory has this name. Returns -ENOENT if there is no such
+ * tensor. */
 int live_tensor_find(struct live *l, const char *file, uint32_t *number);
-/* Get the number of the tensor that had a version now replaced; very old versions are forgotten. */
+/* Get the number of the tensor that had this version, which was replaced; very old versions are
+ * forgotten. */
 int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number);
 /* Get the facts about a directory, which are all zero if nothing is known. fresh: bring the newest
  * snapshot up to date for this tensor. */
@@ -74,19 +76,20 @@ struct draft;
 struct object;
 
 /* Find the tensor whose directory has this name, even if it is doomed. Returns -ENOENT if there is
- * none. */
+ * no such tensor. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret);
-/* Remove the doomed tensors in the change, until an edit_undo(). If no tensor would be left, all of
- * them return instead. Returns true if any were removed. */
+/* Add the removal of the doomed tensors to the change; edit_undo() takes it back. If no tensor
+ * would be left, adds nothing. Returns true if any were removed. */
 bool tensors_remove_doomed(struct live *l);
-/* Return the tensor's object, or NULL without memory. */
+/* Return the tensor's object, or NULL if out of memory. */
 struct object *tensor_object(struct live *l, uint32_t number);
-/* Record a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns
+/* Report a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns
  * e->code. */
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
 /* Note that an operation on a tensor is now part of the change, like writer_accepted(). */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);
-/* Accept the removals that are due. Returns 0, or the error that brought tensors back. */
+/* Accept the removals that are due. Returns 0, or the error that kept tensors from being
+ * removed. */
 int tensors_remove_due(struct live *l);
 
 /* After edits were dropped, find out from the stored state which tensors exist. */
@@ -107,11 +110,8 @@ void tensors_landed(struct live *l, const struct batch *b);
  */
 
 #define NEW_QUIET 2
-/*
- * For how many milliseconds a sync of a directory waits for closed handles to be released: the
- * kernel sends the release separately, and another thread may receive it. A mapping may delay it
- * further.
- */
+/* Milliseconds that a sync of a directory waits for closed handles to be released: the kernel sends
+ * the release separately, and another thread may receive it. A mapping may delay it further. */
 #define NEW_RELEASE 5000
 
 /* Free the object of a removed new tensor if it has no drafts left. */
@@ -129,11 +129,11 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
 bool new_tensors_closing(const struct live *l);
 /* Return the time at which the next tensor is due to be judged, or NULL. */
 const struct timespec *new_tensors_due_at(const struct live *l);
-/* Return the one to judge next, or NULL. The one being judged, which may have been written since, is
- * skipped. */
+/* Return the new tensor to judge next, or NULL. Skips the one being judged, even if it has been
+ * written since. */
 struct object *new_tensors_due(const struct live *l);
-/* Judge the due tensors, releasing the lock in the meantime. Returns 0, or the error because of
- * which a tensor could not be added. */
+/* Judge the due tensors, releasing the lock in the meantime. Returns 0, or the error that kept a
+ * tensor from being added. */
 int new_tensors_judge(struct live *l);
 
 #endif

@@ -18,7 +18,7 @@
 #include "live/writer.h"
 
 #define VIEW_NO_ROW UINT32_MAX /* the row of helpers */
-/* For how many seconds a draft with only a NumPy header waits for its program. */
+/* How long a draft with only a NumPy header waits for its program, in seconds. */
 #define VIEW_BEGUN 10
 
 static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
@@ -182,8 +182,8 @@ static int refuse(struct live *l, struct draft *d, bool stays, int r, struct err
     return tensor_refused(l, d->object, e);
 }
 
-/* Record a refused write, unless the draft is a helper, which is not judged. It is reported only
- * once, although a full disk refuses each page of a mapping. */
+/* Record a refused write, unless the draft is a helper, which is not judged. The same error is
+ * recorded only once, because a full disk refuses each page of a mapping. */
 static int refused(struct live *l, struct draft *d, int r, struct err *e)
 {
     LOCKED(&l->lock);
@@ -205,7 +205,7 @@ struct round {
     struct live *l;
     struct draft *d;
     bool end;                 /* no more writes will come */
-    time_t told;              /* when progress was last logged; 0 if it has not been */
+    time_t told;              /* when progress was last reported; 0: never */
     struct tensor_base *base; /* for a text: a reference to the tensor's present state */
     struct tensor_edit edit;
     struct err e;
@@ -278,7 +278,7 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     } else if (d->made) {
         lock_take(&o->l->lock);
         r = new_tensor_text(o->l, d, text, n, &o->e);
-        if (r < 0) /* the tensor is not added without this text */
+        if (r < 0) /* while this text is refused, the tensor is not added */
             d->why = o->e;
         lock_drop(&o->l->lock);
     } else if (!is_what_it_has(o, text, n)) {
@@ -358,7 +358,7 @@ static int same(struct round *o)
 {
     struct draft *d = o->d;
     int r = check_base(d, &o->e);
-    if (r < 0) /* lasts, whatever is written to the draft */
+    if (r < 0) /* this lasts, whatever is written to the draft */
         return refuse(o->l, d, true, r, &o->e);
     promise_make(&d->promise, d->object->promise.edit);
     return 0;
@@ -401,7 +401,7 @@ static int prepare(struct round *o)
     LOCKED(&o->l->lock);
     if (draft_is_helper(d))
         return 0;
-    /* The error with which a write was refused, or the new tensor was lost. */
+    /* The error with which a write was refused or the new tensor was lost. */
     int r = d->made && d->object->lost ? d->object->lost : d->why.code;
     const bool wrote = draft_is_due(d->state);
     if (d->replaced)
@@ -443,7 +443,7 @@ int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 
 /* ---- drafts for a view ---- */
 
-/* True if the tensor has changed since the draft was begun, so that it will never be accepted. */
+/* True if the draft will never be accepted, because the tensor has changed since it was begun. */
 static bool is_outdated(const struct draft *d)
 {
     if (d->made || d->replaced)
@@ -519,8 +519,7 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
 
 /* ---- open ---- */
 
-/* Make a handle, which counts as writing the view if it truncates that. Returns NULL without
- * memory. */
+/* Make a handle; O_TRUNC makes it a writing one. Returns NULL if out of memory. */
 static struct live_view *new_handle(struct draft *d, uint32_t node, int flags)
 {
     struct live_view *h = calloc(1, sizeof(*h));
@@ -597,7 +596,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum ten
     struct draft *d = *ret = view_at(l, node, row);
     struct draft *other = d && (d->helper || d->made) ? NULL : find(l, tensor, row, true);
     if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node) > 0)
-        d = *ret = NULL; /* begin another draft */
+        d = *ret = NULL; /* begin a new draft */
     if (d && (is_outdated(d) || (other && other != d)))
         return -ESTALE; /* writes to that draft will never be accepted */
     *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
@@ -711,7 +710,7 @@ static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct draft *d = w->view->d;
     int r = stopped ? -EINTR : view_judge(l, d, false, w);
-    if (r == -EINTR) { /* so the line counts as not written */
+    if (r == -EINTR) { /* the line then counts as not written */
         lock_take(&l->lock);
         const bool all = stopped && !waits_judged_by(l, d, line_asked);
         lock_drop(&l->lock);
@@ -761,7 +760,7 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- closes ---- */
 
-/* Wait as the commit mode requires, after the draft was judged. */
+/* After the draft was judged, wait as the commit mode requires. */
 static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
     note_closed(l, h, true);
@@ -860,7 +859,7 @@ static void drop_handle(struct live *l, struct live_view *h)
     d->handles--;
     const bool begun = d->begun;
     view_reap(l, d);
-    if (begun) /* it may be one of them */
+    if (begun) /* its wait may be over */
         reap_begun(l);
     new_tensor_reap(l, o);
 }

@@ -91,20 +91,20 @@ struct live_view {
 };
 
 /*
- * Judge the draft for the request w, or for none if that is NULL. end: no more writes will come.
+ * Judge the draft for the request w, or for no request if w is NULL. end: no more writes will come.
  * Returns 1 if an edit was made, 0 if not, or -errno, which has been reported. Call without the
  * lock.
  */
 int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
 /* Remove a draft if it is not needed any more. The second function frees the removed drafts; call
- * it without the lock, because closing files may take a while. */
+ * it without the lock, because closing a file may take a while. */
 void view_reap(struct live *l, struct draft *d);
 void views_bury(struct live *l);
 /* Remove the names of the helpers in a directory that is finally gone. */
 void view_helpers_drop(struct live *l, const struct object *o);
 /* Remove all drafts that were begun when the tensor was new and are not needed any more. */
 void view_drafts_reap(struct live *l, const struct object *o);
-/* Return the draft after d, or the first one if that is NULL; NULL at the end. */
+/* Return the draft after d, or the first one if d is NULL; NULL at the end. */
 struct draft *views_each(const struct live *l, const struct draft *d);
 /* At the end of the mount, free all drafts. Call without the lock. */
 void views_close(struct live *l);

@@ -355,7 +355,7 @@ int waits_judge(struct live *l, struct live_view *h,
     const bool over = waits && r != LIVE_PARKED;
     bool rests;
     struct live_wait *next = take_next(l, d, over ? w : NULL, true, &rests);
-    if (next && over) { /* it does not wait for the entries behind it */
+    if (next && over) { /* do not make it wait for the entries behind it */
         w->done(w, r);
         r = LIVE_PARKED;
     }
@@ -372,7 +372,7 @@ void waits_rest(struct live *l)
 
 /* Edits that no request waits for are written after this many seconds without another edit. */
 #define LATER 2
-/* For how many milliseconds the last known free space is relied on. */
+/* How long the last known free space is relied on, in milliseconds. */
 #define ROOM_MS 1000
 
 /* ---- writing ---- */
@@ -384,7 +384,7 @@ struct job {
     struct timespec begin;
     uint64_t reported;  /* when progress was last logged, in seconds */
     bool made;          /* a new store was made */
-    struct view old[3]; /* those of the state on disk, of the batch in flight, and of readers */
+    struct view old[3]; /* the replaced views: on disk, in flight, and of readers */
 };
 
 static uint64_t elapsed_ms(const struct job *b)
@@ -394,7 +394,7 @@ static uint64_t elapsed_ms(const struct job *b)
                       (now.tv_nsec - b->begin.tv_nsec) / 1000000);
 }
 
-/* Record the keys as they are before the edit takes effect. */
+/* Wait until the history has recorded the edit, before it takes effect. */
 static void on_ready(void *arg)
 {
     const struct job *b = arg;
@@ -727,7 +727,7 @@ static int wait_for_batch(struct live *l, struct live_wait *w, bool flies)
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
-    const int lost = promise_kept(p, edit); /* it may be taken back, and later than `settled` */
+    const int lost = promise_kept(p, edit); /* a lost edit may be later than `settled` */
     w->edit = edit;
     return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w, is_in_flight(l, edit)) : 0;
 }
@@ -784,7 +784,7 @@ static bool ask_ready(struct live *l, struct err *e)
         l->room.disk = room;
         l->room.until = when_after(ROOM_MS);
     }
-    /* If the file has been written in the meantime, no other program made that change. */
+    /* If this process has written the file in the meantime, no other program changed it. */
     return idle && e->code == -ESTALE && (is_flying(l) || !edit_id_equal(&l->file->id, &f.id));
 }
 
@@ -796,8 +796,7 @@ void writer_ready(struct live *l, struct err *e)
     lock_drop(&l->lock);
 }
 
-/* In auto mode, wait for an edit if that does not take long, but do not wait for an old file to be
- * freed. */
+/* In auto mode, wait for an edit unless that takes long or an old file is still being freed. */
 static int wait_by_mode(struct live *l, struct live_wait *w)
 {
     const enum live_commit mode = l->opt.commit;
@@ -861,7 +860,7 @@ static bool wants_write(const struct live *l)
            new_tensors_due(l) || (l->writer.stop && writer_has_work(l));
 }
 
-/* Let syncs of directories continue once all writers are released or the time is over. */
+/* Let syncs of directories continue once all writers are released or the time has run out. */
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);

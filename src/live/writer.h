@@ -13,7 +13,7 @@
  *
  * If a draft is idle and judging it is quick, the thread that brings the request does so; otherwise
  * a thread of the pool does, however long it takes. An entry stays in the list during its
- * judgement, so that a signal can end that.
+ * judgement, so that a signal can end the judgement.
  *
  * Threads: call functions with the lock of `struct live` held, unless they say otherwise.
  */
@@ -74,7 +74,7 @@ struct writer {
     bool started, stop;
     bool unmapped;       /* the mapping that readers have is older than the last edit */
     unsigned converting; /* conversions in progress; edits with a `due` time wait for them, too */
-    /* Why edits were lost whose error no request received, or 0; reported once. */
+    /* The error of lost edits that no request has received, or 0; reported once. */
     int failed;
     /* CLOCK_MONOTONIC: the time of the first edit that waits for `due`, and the time at which to
      * write edits that no request waits for. tv_sec is 0 if no edit waits. */
@@ -92,7 +92,7 @@ struct promise {
     int lost;      /* the reason for the loss; 0 if not lost */
 };
 
-/* As the edit of an entry: all edits in its batch. */
+/* As live_wait.edit: all edits in the batch. */
 #define WAITS_ALL UINT64_MAX
 
 /* Record that later writes share the fate of this edit. It has not rewritten the content, so an
@@ -179,7 +179,7 @@ void writer_later(struct live *l, unsigned seconds);
 
 /*
  * Note that a conversion of a tensor begins or ends. Often more conversions follow, and all should
- * become one rewrite, so edits that no request waits for are written LATER seconds after the last
+ * become one rewrite, so edits that no request waits for are written shortly after the last
  * conversion has ended.
  */
 void writer_converts(struct live *l, bool begin);
