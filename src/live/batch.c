@@ -274,7 +274,7 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* Reuse a present table of tensors if it is still right; otherwise make a new one. */
+/* Reuse a present table of tensors if it is still valid; otherwise make a new one. */
 static int make_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
 {
     const struct snapshot *known[] = {base_snapshot(l), l->newest->view.snap};

@@ -85,7 +85,8 @@ struct live {
     uint64_t edits;   /* the number of the last accepted edit */
     uint64_t settled; /* the number of the last edit that is on disk or lost */
     struct {
-        /* The disk of the file with the keys, as last seen; unknown once a write has begun. */
+        /* The disk that holds the file with the keys, as last seen; unknown once a write has
+         * begun. */
         struct edit_disk disk;
         struct timespec until; /* when `disk` expires (CLOCK_MONOTONIC) */
         bool freeing;          /* the space of the last replaced file is not free yet */
@@ -152,7 +153,7 @@ bool batch_is_small(const struct batch *b);
 bool batch_is_slow(const struct live *l);
 /* Remember a version of a tensor: the kernel may still request it after it is replaced. */
 void batch_note_version(struct live *l, struct tensor_id id);
-/* Note that the change has been altered, so that existing snapshots are out of date. */
+/* Note that the change has been altered and existing snapshots are out of date. */
 void batch_touch(struct live *l);
 /* Count the edit to one or two keys as accepted; either may be NULL. */
 void batch_count(struct live *l, struct name *x, struct name *other);

@@ -471,7 +471,8 @@ static int too_long(const struct draft *d, struct err *e)
                    tensor_views[d->view].name, (unsigned long long)d->limit);
 }
 
-/* Check the NumPy header in the first `most` bytes, which must be valid as far as it exists. */
+/* Check the NumPy header in the first `most` bytes, which must be valid as far as it has been
+ * written. */
 static int parse_header(struct draft *d, size_t most, struct err *e)
 {
     uint8_t *head = malloc(NPY_MAX_HEADER);

@@ -100,7 +100,7 @@ enum draft_state {
     DRAFT_MORE,     /* being judged, and written in the meantime */
     DRAFT_SHORT,    /* at its last close, a key's text was not a value but may become one */
     DRAFT_ACCEPTED, /* a key's text is, or was, its value */
-    DRAFT_REFUSED,  /* judged to be an error, and not written since then */
+    DRAFT_REFUSED,  /* judged to be an error, and not written since */
     DRAFT_DROPPED,  /* its last writer is gone; it was not accepted and never will be */
     DRAFT_STATES
 };
@@ -149,10 +149,11 @@ struct draft {
     struct err why;
 
     /* ---- in metadata/ ---- */
-    unsigned restarts;   /* how often a program has started over from the stored value */
-    bool whole;          /* written from the start without a hole, so its beginning can be judged */
-    bool closed;         /* the last call on it was a flush (from close(2)) */
-    bool anew;           /* made for a name without a file whose key is stored; until accepted */
+    unsigned restarts; /* how often a program has started over from the stored value */
+    bool whole;        /* written from the start without a hole, so its beginning can be judged */
+    bool closed;       /* the last call on it was a flush (from close(2)) */
+    /* begun for a name that had no file, even if its key is stored; not accepted yet */
+    bool anew;
     struct typed typed;  /* opened as KEY:TYPE */
     struct shown before; /* the key's value when the draft was begun */
 
@@ -282,8 +283,8 @@ int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
 /* Read up to n bytes at `off`; *got is less at the end. Returns 0, -ENOMEM, -EIO or -errno. */
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-/* Note that the edit was accepted. The draft continues from the base `now`, which includes the
- * edit; takes a reference to it. Call this before the model can be edited again; it is quick. */
+/* Note that the edit was accepted. The draft continues from `now`, a base that includes the edit,
+ * and takes a reference to it. Call this before the model can be edited again; it is quick. */
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* Note that the edit was not accepted. */
 void tensor_draft_failed(struct draft *d);
@@ -316,10 +317,10 @@ void tensor_round_free(struct tensor_round *round);
 /* Begin a judgement. Returns 0 if no bytes were written, 1 if tensor_draft_end() must follow, or
  * -errno. */
 int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
-/* Judge the whole draft by this header. It then shows no bytes of the base any more. Returns 0 or
- * -errno. */
+/* Judge the whole draft by this header. The draft no longer shows any bytes of the base. Returns 0
+ * or -errno. */
 int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy);
-/* Copy those of bytes [lo, hi) to the log that are not already in it. Returns 0 or -errno. */
+/* Copy bytes [lo, hi) to the log, except those that are already in it. Returns 0 or -errno. */
 int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);
 /* Read bytes [off, off + n) of the view as judged; bytes past the size are zero. Returns 0, -EIO or
  * -errno. */

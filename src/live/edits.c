@@ -20,8 +20,8 @@
 /* Models have few lists of inner types, so a process keeps this many of them until it ends. */
 #define LISTS_MOST 256
 
-/* Return the text of a list, which equal lists share. Returns NULL if there are too many lists, or
- * if out of memory. */
+/* Return the text of a list, which equal lists share. Returns NULL if there are too many lists or
+ * too little memory. */
 static const char *keep_list(struct text list)
 {
     static _Atomic(const char *) kept[LISTS_MOST];
@@ -214,7 +214,7 @@ void look_measure(struct shown *s, struct live_attr *ret)
 /* ---- by name and number ---- */
 
 /* Return the number of an untouched key of the base, which still has its original rank. The second
- * function returns the key with a number. */
+ * function returns the key with this number. */
 static uint32_t first_number(const struct snapshot *g, uint32_t kv)
 {
     return g->rank ? (uint32_t)(g->rank[kv] / EDIT_RANK_STEP - 1) : kv;
@@ -490,7 +490,7 @@ static struct typed edits_type(const struct live *l, const struct name *x, const
 }
 
 /* Accept an operation as part of the change. It must be planned first if it moves the tensors, or
- * if the key may equal another one up to a NUL, because the parser detects problems with both. */
+ * if the key may equal another one up to a NUL: parsing the plan detects problems with either. */
 static int accepted(struct live *l, struct name *x, struct name *other, size_t mark, struct err *e)
 {
     bool aligns = strcmp(x->key, "general.alignment") == 0;
@@ -813,7 +813,7 @@ static bool key_may_go_on(struct live *l, const struct name *x, const struct buf
 /*
  * Refuse the draft of a key, with the event DRAFT_REFUSE or DRAFT_LACK. If a program wrote half a
  * text and forked, that half was accepted, because fork(2) and exec(2) also close files. Now that
- * the rest is refused, the value from before the draft returns.
+ * the rest is refused, the value from before the draft is restored.
  */
 static int refuse(struct live *l, struct file *f, enum draft_event event, const struct err *e)
 {
@@ -854,8 +854,8 @@ static void accept_truncation(struct live *l, struct file *f)
 
 /* ---- content ---- */
 
-/* Make the content `len` bytes long, filling with zeros. A helper's bytes count towards the limit
- * for all helpers. */
+/* Make the content `len` bytes long, filling it with zeros. A helper's bytes count towards the
+ * limit for all helpers. */
 static int set_length(struct live *l, const struct file *f, uint64_t len)
 {
     struct buf *b = &f->draft->text;
@@ -927,7 +927,7 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
 }
 
 /*
- * True if the draft has ended although the kernel may not have reported its last release yet. A
+ * True if the draft has ended, even though the kernel may not have reported its last release yet. A
  * program that opens the file begins with the file's content, not with a draft that was accepted or
  * was refused at a close.
  */

@@ -98,8 +98,8 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
     return 0;
 }
 
-/* Get the content of a file opened for reading, which is bytes in memory or a value to render. For
- * a helper, live_read() reads its bytes. */
+/* Get the content of a file opened for reading, which is bytes in memory or a value to render. The
+ * bytes of a helper are read by live_read() instead. */
 static int text_of(const struct live *l, struct file *f, struct live_text *ret)
 {
     const struct buf *bytes = file_bytes(f);
@@ -331,7 +331,7 @@ static int fsync_folder(struct live *l, struct live_wait *w)
     if (l->objects.doomed.n || l->objects.fresh.n)
         objects_sync(&l->objects);
     int r = writer_sync_all(l, w);
-    if (r != LIVE_PARKED || !writer_has_work(l)) /* there is no write to hurry */
+    if (r != LIVE_PARKED || !writer_has_work(l)) /* there is no write to speed up */
         l->objects.now = false;
     return r;
 }
@@ -554,7 +554,7 @@ static int unfinished(const struct move *m)
     return 0;
 }
 
-/* Handle a rename between the open and the first write, as by programs with their own buffer. */
+/* Handle a rename between the open and the first write, as by programs that buffer their output. */
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
@@ -564,7 +564,7 @@ static int unwritten_to_key(const struct move *m)
     draft_to_key(m->l, f->draft, m->to, true);
     if (!f->inherited)
         f->draft->typed = f->typed;
-    lost_backup(m->l, f->parked); /* that of another key: m->to is not hidden any more */
+    lost_backup(m->l, f->parked); /* if it was the backup of another key */
     return 0;
 }
 
@@ -650,7 +650,8 @@ static int key_to_key(const struct move *m)
     int r = batch_room(m->l);
     if (r < 0)
         return r;
-    bool known = stored_has(m->l, m->to) || (m->to->typed.set && m->to->rank); /* or was removed */
+    bool known =
+        stored_has(m->l, m->to) || (m->to->typed.set && m->to->rank); /* or the key was removed */
     return known ? key_over_key(m) : key_to_new(m);
 }
 

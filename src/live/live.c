@@ -253,8 +253,8 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
             *ret = newest_view(l->newest);
         return 0;
     }
-    /* Take the view before another one replaces it, because a write shows removed keys and tensors
-     * again. */
+    /* Take the view with the lock held, before a write replaces it with one that shows removed keys
+     * and tensors again. */
     LOCKED(&l->lock);
     if (whole || !l->objects.doomed.n)
         r = batch_look(l, &e);

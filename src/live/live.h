@@ -6,7 +6,7 @@
  *     r = live_open(&newest, &file, &options, &l, &e);
  *     r = live_start(l, history, &e);  before the first edit, and after a fork
  *     ... any of the other calls, from any threads ...
- *     r = live_finish(l);              what is pending is written
+ *     r = live_finish(l);              writes pending edits
  *     live_close(l);
  *
  * The kernel knows a file by its number. docs/editing.md explains what a name means, when an edit

@@ -329,7 +329,7 @@ void names_close(struct names *n)
 
 /* ---- lists ---- */
 
-/* Append an object, which is in no list, to this one. */
+/* Append an object to a list; it must not be in any list. */
 static void enlist(struct object_list *list, struct object *o)
 {
     o->in = list;

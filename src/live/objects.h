@@ -95,7 +95,7 @@ struct file {
 
 struct names {
     uint32_t first;               /* number of keys in the first snapshot: 0 to first - 1 */
-    uint32_t given;               /* the next number */
+    uint32_t given;               /* the next number to assign */
     struct table by_number;       /* files */
     struct table by_ino, by_text; /* names */
     struct name *oldest, *newest; /* ends of the list of names, in order of creation */
@@ -195,7 +195,7 @@ enum object_state {
     /* Hidden. Its removal becomes part of the change after OBJECTS_QUIET seconds without another
      * one. */
     OBJECT_DOOMED,
-    OBJECT_ABSENT, /* removed by the change being collected; final once that is on disk */
+    OBJECT_ABSENT, /* removed by the change being collected; final once the change is on disk */
     OBJECT_LOST,   /* it was new, but could not be written */
     OBJECT_GONE,   /* it never became a tensor; only its drafts refer to it */
     OBJECT_STATES
@@ -223,7 +223,7 @@ struct object {
     struct link link; /* in objects.by_name, if the object has a name */
     char *name;       /* owned; set if the model lacks the tensor, else NULL */
     size_t name_len;
-    uint64_t rank; /* ABSENT: the place among the others; 0: no longer known */
+    uint64_t rank; /* ABSENT: its place among the tensors; 0: no longer known */
     uint32_t number;
     enum object_state state;
     uint64_t generation; /* for FUSE: how often it has returned after a removal */
@@ -253,7 +253,7 @@ struct object {
     bool dirty;        /* written since it was last judged */
 };
 
-/* How many of the latest replaced versions of tensors are remembered, in case the kernel still
+/* Number of recently replaced versions of tensors that are remembered, in case the kernel still
  * requests them. */
 enum { OBJECTS_KNOWN = 1024 };
 
@@ -299,8 +299,8 @@ struct object *object_named(const struct objects *s, const void *name, size_t n,
 /* Give the object a name. Returns 0 or -ENOMEM. The second function removes its name and place. */
 int object_set_name(struct objects *s, struct object *o, const void *name, size_t n);
 void object_clear_name(struct objects *s, struct object *o);
-/* Record why an edit was refused, or forget the reason if `why` is NULL. Without memory, no reason
- * is recorded. */
+/* Record why an edit was refused, or forget the reason if `why` is NULL. If out of memory, no
+ * reason is recorded. */
 void object_set_error(struct objects *s, struct object *o, const char *why);
 
 /* Change the state of an object. Only this function does. To the kernel, an object that returns is

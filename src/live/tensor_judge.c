@@ -409,7 +409,7 @@ enum {
 struct job {
     struct draft *d;                  /* has the values or bytes; NULL for a conversion */
     const struct tensor_round *round; /* the data of `d` to judge */
-    const struct tensor_base *base;   /* the tensor so far */
+    const struct tensor_base *base;   /* the tensor before the edit */
     struct logs *logs;
     bool whole;                    /* all bytes of the tensor are wanted, not only changes */
     const struct quant_type *type; /* of the result; NULL if bytes are judged, not values */
@@ -829,8 +829,8 @@ int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
 
 /* ---- the result for a draft ---- */
 
-/* Check the length; what: the file, as the subject of the message. Returns 0 if it is right,
- * otherwise a verdict or -EINVAL. */
+/* Check the length. what and name: the subject of the message. Returns 0 if it is right, otherwise
+ * a verdict or -EINVAL. */
 static int check_length(uint64_t has, uint64_t whole, const char *what, const char *name,
                         struct err *e)
 {

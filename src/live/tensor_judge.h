@@ -11,10 +11,10 @@
  * type, all values are judged again. Bytes of `raw` that differ become pieces as they were written
  * to the log; values are encoded into the log.
  *
- * For a new tensor, if `raw` was given, type, shape and `raw` count, and values are ignored.
- * Otherwise the values are encoded from the first of these views that has any: f32.npy, f32,
- * f16.npy, f16, bf16. The type defaults to the view's own, and the shape to that in a NumPy header.
- * Once `raw` has been begun, values are not considered.
+ * Once `raw` of a new tensor has been begun, only type, shape and `raw` count, and values are
+ * ignored. Otherwise the values are encoded from the first of these views that has any: f32.npy,
+ * f32, f16.npy, f16, bf16. The type defaults to the view's own, and the shape to that in a NumPy
+ * header.
  *
  * Threads: any; see draft.h. The drafts of a new tensor must not be written while it is judged.
  */

@@ -118,8 +118,8 @@ void tensors_landed(struct live *l, const struct batch *b);
 void new_tensor_reap(struct live *l, struct object *o);
 /* Note a write or the end of a writable handle. */
 void new_tensor_touch(struct live *l, struct object *o);
-/* Note that a handle was closed (closed), or was written after its close. The second function notes
- * its release, whether it was closed or not. */
+/* Note that a handle was closed or, if `closed` is false, was written after its close. The second
+ * function notes its release. closed: it was closed before. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
 /* Take a text that was written to `type` or `shape`. Returns 0, or -errno with a message. */

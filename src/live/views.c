@@ -383,7 +383,8 @@ static int settle(struct round *o, int r)
             object_set_error(&o->l->objects, d->object, NULL);
         return same(o);
     }
-    if (r == TENSOR_BEGUN && !d->accepted) { /* the program opens it again (numpy's open_memmap) */
+    /* the program will open it again (numpy's open_memmap) */
+    if (r == TENSOR_BEGUN && !d->accepted) {
         d->begun = seconds();
         object_set_error(&o->l->objects, d->object, "of a NumPy array only the header was written");
         return 0;

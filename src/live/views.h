@@ -16,8 +16,8 @@ struct live_view; /* open for writing, or for reading a view that is being writt
 
 /*
  * Open a view for writing. A view is written through the node that shows it, which is shared by all
- * programs that have it open. As long as the view has a draft, each read and the size of its node
- * show that draft. An accepted edit gives the tensor a new version, and later lookups give its
+ * programs that have it open. As long as the view has a draft, its node shows the bytes and the
+ * size of that draft. An accepted edit gives the tensor a new version, and later lookups give its
  * views new nodes; open files continue with their draft.
  *
  * *node: the view's node; if it is IDS_NONE, the tensor is being made, and *node is set. flags:
@@ -32,9 +32,9 @@ int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view
 /* True if a node of a tensor has a draft. *cold is set as above, for a node opened for reading. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
 /*
- * Given the node that shows a view without drafts, replace it with the node of the view's draft if
- * that differs and the view is being written: it has not been closed or synced since it was opened
- * or written, or is not accepted.
+ * Replace *node, which shows the view without drafts, with the node of the view's draft if the view
+ * is being written: it has not been closed or synced since it was opened or written, or it is not
+ * accepted.
  */
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node);
 

@@ -394,7 +394,7 @@ static uint64_t elapsed_ms(const struct job *b)
                       (now.tv_nsec - b->begin.tv_nsec) / 1000000);
 }
 
-/* Wait until the history has recorded the edit, before it takes effect. */
+/* Before the edit takes effect, wait until the history has recorded it. */
 static void on_ready(void *arg)
 {
     const struct job *b = arg;

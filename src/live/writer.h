@@ -9,7 +9,7 @@
  * handles to be released, or until its batch is durable. A view's draft is judged for one request
  * after another: closes, fsyncs, lines of texts, helpers renamed over it, and the release of each
  * handle. The thread that removes an entry under the lock answers it, once, with the outcome of its
- * edit, so no thread that serves requests sleeps for another request.
+ * edit, so no thread that serves requests blocks on another request.
  *
  * If a draft is idle and judging it is quick, the thread that brings the request does so; otherwise
  * a thread of the pool does, however long it takes. An entry stays in the list during its
@@ -84,7 +84,7 @@ struct writer {
 /*
  * Every accepted edit has a number, from a counter in `struct live`. Each open file remembers the
  * last edit that accepted its program's writes. Requests wait for this edit; if it is lost, every
- * later flush and fsync reports that until the content is rewritten.
+ * later flush and fsync reports the loss until the content is rewritten.
  */
 struct promise {
     uint64_t edit; /* the last accepted edit; 0 if there is none */
