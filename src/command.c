@@ -555,7 +555,7 @@ static const struct command {
     {COMMAND_HISTORY, history, 1, false},   {COMMAND_UNDO, undo, 1, false},
 };
 
-/* Return the exit status, once everything has been printed. */
+/* Flush standard output. Returns `status`, or if that fails `trouble`. */
 static int printed(int status, int trouble)
 {
     return fflush(stdout) == 0 ? status
@@ -669,7 +669,7 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
 
 /* ---- a command in a separate process ---- */
 
-/* Milliseconds that a process gets to end once it has nothing more to do. */
+/* Milliseconds in which a process must end once it has nothing more to do. */
 #define PATIENCE 1000
 
 /* Run the command in the child. The child may be unable to end afterwards, and a reader of its

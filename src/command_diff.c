@@ -302,8 +302,8 @@ static void pair_models(struct folders *f)
             add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
 }
 
-/* With --json, print the object for a pair of directories. It is like that for two models, but has
- * "models" instead of "keys" and "tensors". */
+/* With --json, print the object for a pair of directories. It is like the object for two models,
+ * but has "models" instead of "keys" and "tensors". */
 static void json_models(struct folders *f)
 {
     static const char *const only[] = {"only_a", "only_b"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines about errors: see err.h. */
+/* Error lines and names made safe to print: see err.h. */
 #include "base/err.h"
 
 #include <ctype.h>
@@ -89,7 +89,7 @@ void show_all(struct buf *out, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
     for (size_t i = 0, len; i < n; i += len) {
-        size_t run = i; /* added as a whole */
+        size_t run = i; /* end of the bytes that need no escape */
         while (run < n && (len = printable(p + run, n - run)) > 0)
             run += len;
         buf_add(out, p + i, run - i);
@@ -165,7 +165,7 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 
 void nearest_offer(struct nearest *n, const char *candidate, size_t len, size_t which)
 {
-    if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* any letter is close to any other */
+    if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* one letter is close to any other */
         return;
     unsigned d = distance(n->word, n->len, candidate, len);
     if (d > limit(n->len) || (n->found && d >= n->distance))

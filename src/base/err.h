@@ -23,8 +23,9 @@
 struct err {
     int code; /* 0 or -errno */
     char msg[512];
-    /* Length of the place at the start of msg, which ": " and the reason follow; 0 if msg has no
-     * place. */
+    /*
+     * Length of the place at the start of msg, before ": " and the reason; 0 if msg has no place.
+     */
     unsigned where;
 };
 

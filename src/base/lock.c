@@ -25,7 +25,7 @@ void thread_join(const struct thread *t)
     (void)pthread_join(t->id, NULL);
 }
 
-/* The C library also loads libgcc for pthread_cancel(), and keeps it. */
+/* Exiting makes the C library load libgcc, which pthread_cancel() needs, and keep it. */
 static void *end_at_once(void *arg)
 {
     pthread_exit(arg);

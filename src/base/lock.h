@@ -13,8 +13,8 @@
  *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
  *         ;
  *
- * Nothing above base calls pthread_*() or reads a clock itself. tests/sim replaces these functions when it is linked, and
- * decides which thread runs next.
+ * Nothing above base calls pthread_*() or reads a clock itself. tests/sim replaces these functions
+ * when it is linked, and decides which thread runs next.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -136,7 +136,7 @@ static inline void cond_broadcast(struct cond *c)
 }
 
 /* Wait for a condition, at most until a time if one is given, with the lock released. Returns false
- * if the time has come; true may also mean a spurious wakeup. */
+ * on timeout; true may also mean a spurious wakeup. */
 static inline bool lock_wait(struct lock *l, struct cond *c, const struct timespec *until)
 {
     int r = 0;

@@ -322,7 +322,7 @@ static bool take(struct shared *s, uint64_t *unit)
     return *unit < u->n;
 }
 
-/* Returns true if no unit has failed, and the work is not cancelled. */
+/* Return true unless a unit has failed or the work is cancelled. */
 static bool goes_on(struct shared *s)
 {
     LOCKED(&pool.lock);

@@ -60,12 +60,10 @@ void pool_leave(struct pool_job *j);
  * running.
  */
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/*
- * Do the same for a turn that takes long. It neither waits for turns of other jobs nor delays them.
- */
+/* Do the same for a slow turn, which neither waits for turns of other jobs nor delays them. */
 int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 /* Wait until another thread calls pool_tell() on this flag, at most until this time, if one is
- * given. That thread does not touch the flag afterwards. Returns false if the time has come. */
+ * given. That thread does not touch the flag afterwards. Returns false on timeout. */
 bool pool_wait(const atomic_bool *told, const struct timespec *until);
 void pool_tell(atomic_bool *told);
 /* Return the number of processors, which is also the number of threads that compute. It is at most

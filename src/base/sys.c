@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of system calls: see sys.h. In the edit layer, only this file sees errno. */
+/* The table of system calls: see sys.h. The edit layer never sees errno. */
 #include "base/sys.h"
 
 #include <dirent.h>

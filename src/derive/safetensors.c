@@ -22,8 +22,8 @@ enum { PAGE = 4096, LENGTH = 8 /* LENGTH: size of the length before the header *
 
 /* ---- names, and omitted tensors and keys ---- */
 
-/* Return the text itself if it is UTF-8, else a copy in `room` in which offending bytes are
- * replaced: by %XX in tensors' names, by U+FFFD in keys and their texts. */
+/* Return the text itself if it is UTF-8, else a copy in `room` with the offending bytes replaced:
+ * with %XX in tensors' names, with U+FFFD in keys and their texts. */
 static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tensor)
 {
     const uint8_t *p = (const uint8_t *)s;
@@ -61,7 +61,7 @@ static const char *name_of(const struct gguf *g, bool tensor, uint32_t i, size_t
     return tensor ? gguf_name(g, &g->tensor[i]) : gguf_key(g, &g->kv[i]);
 }
 
-/* Omit name i if the index has a name that is shown alike; else add it to the index. */
+/* Omit name i if the index has a name that is shown the same way; else add it to the index. */
 static int omit_double(const struct gguf *g, bool tensor, struct index *seen, uint32_t i,
                        bool *omit)
 {
@@ -85,8 +85,8 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
     return 0;
 }
 
-/* Omit all but the first of the names that are shown alike. The parser refuses equal names, so this
- * can happen only if names must be changed to be shown. */
+/* Of names that are shown the same way, omit all but the first. The parser refuses equal names, so
+ * this can happen only if names must be changed to be shown. */
 static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
 {
     const uint32_t all = tensor ? g->n_tensors : g->n_kv;
@@ -381,7 +381,7 @@ static int measure(struct plan *p, uint64_t *head, uint64_t *data)
 
 struct kept_file {
     struct snapshot_part part;
-    /* the size plus 1; 0: not measured yet; UINT64_MAX: the file is not possible */
+    /* the size plus 1; 0: not measured yet; UINT64_MAX: the file cannot be made */
     _Atomic(uint64_t) size;
     _Atomic(struct image *) image; /* a reference, or NULL */
 };

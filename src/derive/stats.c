@@ -111,7 +111,7 @@ static uint64_t dead(const atomic_uint *word, uint64_t n)
     return ret;
 }
 
-/* Mark the columns of n values in a row; `at` is the first one's column, counted over all matrices.
+/* Mark the columns of n values in a row. `at`: the column of the first, counted over all matrices.
  * Words whose bits are all set are skipped. */
 static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t n)
 {
@@ -128,7 +128,7 @@ static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t 
     }
 }
 
-/* Mark the rows and columns of n values; the first is value number `at`. */
+/* Mark the rows and columns of n values, of which the first has number `at`. */
 static void mark_alive(struct alive *a, const float *x, uint64_t at, size_t n)
 {
     uint64_t row = at / a->columns, column = at % a->columns;

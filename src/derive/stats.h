@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes statistics of a tensor's values, and writes `stats` and the files with a line per tensor.
+ * Computes statistics of a tensor's values, and writes `stats` and the files with a line per
+ * tensor.
  *
  * Values come in stretches, each measured separately. The measurements are joined in the order of
- * the values, so the result does not depend on the number of threads. NaN and infinities are counted
- * and skipped. Sums are in double precision and stable, because the deviation of each stretch is
- * taken from its own mean. A second pass computes what depends on the overall mean and deviation.
+ * the values, so the result does not depend on the number of threads. NaN and infinities are
+ * counted and skipped. Sums are in double precision and stable, because the deviation of each
+ * stretch is taken from its own mean. A second pass computes what depends on the overall mean and
+ * deviation.
  *
  * All functions are pure, except that several threads may set marks in one struct alive at the same
  * time.
@@ -78,8 +80,9 @@ struct alive {
 int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t);
 void alive_free(struct alive *a);
 
-/* Measure n host floats, at most STATS_STRETCH; the first is value number `at`. They may be
- * reordered. */
+/*
+ * Measure n host floats, at most STATS_STRETCH; the first has number `at`. They may be reordered.
+ */
 void spread_add(struct spread *s, struct alive *a, const struct moments *all, float *x, uint64_t at,
                 size_t n);
 void spread_join(struct spread *s, const struct spread *next);
@@ -113,7 +116,9 @@ void table_text(const struct snapshot *g, struct buf *out);
  * They are computed on first use and kept with the snapshot.
  */
 
-/* Number of a snapshot's parts that keep lines; DERIVED_SHA256 and DERIVED_MOMENTS number them. */
+/*
+ * Number of snapshot parts that keep lines; DERIVED_SHA256 and DERIVED_MOMENTS are their indices.
+ */
 enum { LINES_SLOTS = 2 };
 
 struct line_ends {
@@ -122,7 +127,7 @@ struct line_ends {
     uint64_t end[];            /* offset of the end of each tensor's line */
 };
 
-/* Return the lines, or NULL without memory. */
+/* Return the lines, or NULL if out of memory. */
 const struct line_ends *lines_get(struct snapshot *g, enum derived what);
 
 uint64_t lines_size(const struct line_ends *l, const struct snapshot *g);

@@ -21,12 +21,12 @@ typedef void EVP_MD_CTX;
 #include <zlib.h>
 #endif
 
-/* Numbers of bytes hashed and of values measured per unit, which takes some milliseconds. Values
- * are measured in whole stretches. */
+/* Bytes hashed and values measured per unit, which takes a few milliseconds. Values are measured in
+ * whole stretches. */
 #define HASHED ((uint64_t)8 << 20)
 #define MEASURED ((uint64_t)1024 * STATS_STRETCH)
 
-/* Number of values for which each thread has room. */
+/* Number of values that each thread has room for. */
 enum { ROOM = 4096 };
 _Static_assert((int)ROOM >= (int)PICTURE_ROOM && (int)ROOM >= (int)STATS_STRETCH, "room for all");
 
@@ -268,8 +268,8 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
     return p;
 }
 
-/* Return floor(i * n / parts), where part `i` of n things divided into `parts` parts begins,
- * without overflow. */
+/* Return floor(i * n / parts) without overflow: where part i begins when n things are divided into
+ * `parts` parts. */
 static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
 {
     return n / parts * i + n % parts * i / parts;

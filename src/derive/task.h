@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes one result of one tensor, perhaps a picture, in units of some milliseconds. The units of a hash run one
- * after another, all others on several processors (base/pool.h).
+ * Computes a result for a tensor, such as a picture, in units of a few milliseconds. The units of a
+ * hash run one after another, all others on several processors (base/pool.h).
  *
  * Any thread may call these functions; they are pure except for reading the model's files.
  */
@@ -62,7 +62,8 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t);
 /* Return the size of the file in bytes. */
 size_t picture_size(const struct picture *p);
 
-/* A row of pixels is a unit, and units may run in parallel. It reads values [*first, *end). */
+/* Get the values [*first, *end) that row y of the pixels needs. A row is a unit, and units may run
+ * in parallel. */
 void picture_values(const struct picture *p, uint64_t y, uint64_t *first, uint64_t *end);
 
 /*

@@ -15,8 +15,8 @@
 #include "base/pool.h"
 #include "derive/task.h"
 
-/* Number of jobs beyond one per processor: the first for wishes for one tensor, which thus share
- * the processors; the second for small tensors, which never wait for others. */
+/* Jobs allowed beyond one per processor: for wishes for one tensor, which thus share the
+ * processors, and for small tensors, which thus need not wait for large ones. */
 enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 
 /* A tensor up to this size in bytes counts as small, because its result takes little time. */
@@ -204,7 +204,7 @@ static void job_free(struct job *j)
     free(j);
 }
 
-/* Returns true if this wish needs nothing more for the tensor. */
+/* Return true if this wish needs nothing more for the tensor. */
 static bool settled(const struct work *w, const struct want *want, uint32_t i)
 {
     const struct snapshot *g = want->view.snap;
@@ -222,7 +222,7 @@ static bool is_computed(const struct work *w, const struct want *want, uint32_t 
     return j;
 }
 
-/* Returns true if the wish can be answered. */
+/* Return true if the wish can be answered. */
 static bool is_ready(const struct work *w, struct want *want)
 {
     while (want->ready < want->last && settled(w, want, want->ready))
@@ -379,7 +379,7 @@ static bool run(struct pool_job *job, struct timespec *again)
     lock_drop(w->lock);
     job_free(j);
     lock_take(w->lock);
-    while (answer(w)) /* done() may take a long time, so this job still counts */
+    while (answer(w)) /* done() may be slow, so this job still counts */
         ;
     (void)atomic_fetch_sub(&running, 1);
     w->running--;
@@ -458,7 +458,7 @@ void work_stop(struct work *w)
     while (work_interrupt(w, NULL))
         ;
     (void)pool_wait(&w->rests, NULL);
-    lock_take(w->lock); /* the last thread has dropped it */
+    lock_take(w->lock); /* wait until the last thread has dropped it */
     lock_drop(w->lock);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes hashes, moments, statistics and pictures of tensors, which is slow, in the pool.
+ * Computes hashes, moments, statistics and pictures of tensors in the pool, because that is slow.
  *
  *     w = work_new(&lock);
  *     r = work_want(w, &view, DERIVED_SHA256, first, last, &waiter);
@@ -10,18 +10,18 @@
  *     work_free(w);
  *
  * A result is computed only when there is a wish for it, and only once: wishes for the same result
- * wait for one computation, which is a job in the pool and runs to its end. As many jobs run as
+ * wait for one computation, which is a job in the pool and runs to completion. As many jobs run as
  * there are processors, plus one for each other model at work, and some for single and for small
  * tensors, so that a small wish does not wait for a large one. An interrupted wish is only removed;
  * results that were begun are kept, so a program that reads again after a signal continues where it
  * was.
  *
- * Results are kept for as long as the model is open: hashes and moments of all tensors, and the most
- * recently used texts and pictures, up to KEPT_BYTES in all. Failures are not: missing data, a
+ * Results are kept as long as the model is open: hashes and moments of all tensors, and the most
+ * recently used texts and pictures, up to KEPT_BYTES in all. Failures are not kept: missing data, a
  * truncated file or lack of memory makes the waiting wishes fail, and the next wish tries again.
  *
- * Any thread may call these functions. Nothing is computed or read while the lock is held. done() is
- * called without it, by a thread of the pool or in work_interrupt().
+ * Any thread may call these functions. Nothing is computed or read under the lock. done() is called
+ * without it, by a thread of the pool or in work_interrupt().
  */
 #ifndef DERIVE_WORK_H
 #define DERIVE_WORK_H
@@ -45,7 +45,7 @@ struct result {
     struct tensor_id of;
     enum derived what;
     atomic_uint refs;
-    uint64_t used; /* when it was last used, as a number that only rises */
+    uint64_t used; /* time of its last use, as a count of uses */
     struct buf bytes;
 };
 
@@ -76,7 +76,8 @@ struct work;
 
 #define WORK_PARKED 1
 
-/* The lock, which the caller keeps, protects the wishes and results. Returns NULL without memory. */
+/* The lock, which stays the caller's, protects the wishes and results. Returns NULL if out of
+ * memory. */
 struct work *work_new(struct lock *lock);
 /* Stop computing, and answer all waiting and new wishes with -EINTR. */
 void work_stop(struct work *w);
@@ -87,8 +88,7 @@ struct work_waiter {
     const void *request; /* identifies the wish for work_interrupt() */
     void (*done)(void *arg, int result);
     /* Returns true if the request was already signalled. Called with the lock held before the wish
-     * waits, so that no signal is missed that arrives before work_interrupt() can find the request.
-     * May be NULL. */
+     * waits, because work_interrupt() could not find the request until then. May be NULL. */
     bool (*stopped)(void *arg);
     void *arg;
 };
@@ -104,7 +104,7 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
  * waiting and not already being answered. */
 bool work_interrupt(struct work *w, const void *request);
 
-/* Returns true if the result exists for this tensor. All results except hashes need values. */
+/* Return true if the result exists for this tensor. All results except hashes need values. */
 bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what);
 
 /* Return a reference to the kept result of tensor i, or NULL if it is not kept (any more); then
