@@ -146,7 +146,7 @@ _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
 
-/* Offsets of the scales in a type's blocks. `hidden`: a bad scale need not show in any value. */
+/* Offsets of the scales in a type's blocks. `hidden`: a bad scale may leave all values finite. */
 static const struct scales {
     uint8_t kind, n, at[2];
     bool hidden;
@@ -187,7 +187,7 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
     case SPREAD_HALF: /* bits 8 to 15 of the half are in the high nibbles of the last two words */
         return (get_u16(p + 6, big) >> 12 << 12 & 0x7000) == 0x7000 &&
                (get_u16(p + 4, big) & 0xc000) == 0xc000;
-    case E8M0: /* NaN by the OCP specification, but ggml reads it as 2^127 */
+    case E8M0: /* NaN according to the OCP specification, but ggml reads it as 2^127 */
         return p[0] == 0xff;
     case UE4M3: /* NaN, but ggml reads it as 0 */
         for (size_t i = 0; i < s->n; i++)

@@ -11,8 +11,8 @@
 
 #include "check/check.h"
 
-/* Find the N of "blk.N.rest", and where the rest begins. Returns false if the name has a
- * different form. */
+/* Find N in "blk.N.rest", and the offset of "rest". Returns false if the name has a different
+ * form. */
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest);
 /* True if the word is in the list. */
 bool needs_list(const char *list, struct text word);

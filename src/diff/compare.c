@@ -431,7 +431,7 @@ static bool zeros_are_zeros(const struct quant_type *t)
     return true;
 }
 
-/* Return the place of an element's block in the tensor's bytes. */
+/* Return the offset of an element's block in the tensor's bytes. */
 static uint64_t byte_of(const struct quant_type *t, uint64_t element)
 {
     return element / t->block_len * t->block_bytes;
@@ -506,7 +506,7 @@ static struct piece piece_at(const struct pass *w, uint64_t unit)
     return (struct piece){lo, at, min_u64(size, work_of(w, lo) - at)};
 }
 
-/* Skip pieces of pairs whose bytes are known to differ, and holes. */
+/* Skip holes, and pieces of pairs whose bytes are known to differ. */
 static uint64_t next_piece(void *arg, uint64_t unit)
 {
     struct pass *w = arg;

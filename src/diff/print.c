@@ -158,7 +158,7 @@ int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, 
 /* The difference between two arrays with the same element type. */
 struct array_diff {
     uint64_t changed, inserted, removed; /* numbers of elements */
-    uint64_t first_a, first_b; /* places of the first difference, or the counts of elements */
+    uint64_t first_a, first_b; /* indices of the first difference, or the counts of elements */
 };
 
 static uint64_t value_hash(const struct gguf_value *v)
@@ -306,7 +306,7 @@ static void flush(struct out *o, size_t least)
     o->text = BUF_INIT;
 }
 
-/* Return the first side that has the item of the pair. */
+/* Return the first side on which the pair's item exists. */
 static size_t side_of(const struct pair *p)
 {
     return p->no[0] == PAIR_NONE;

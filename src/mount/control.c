@@ -40,7 +40,7 @@
 /* Maximum seconds until the next check for an idle mount. A check is at most a second late. */
 #define IDLE_MOST 3600
 
-/* Why a mount that has left this namespace can no longer be edited. */
+/* The reason why a mount that has left this namespace can no longer be edited. */
 #define LEFT_ALONE "it is unmounted where the daemon is"
 
 enum peer_state { READS, WORKS, ANSWERS, WATCHES };
@@ -91,7 +91,7 @@ static struct {
     struct fuse_session *_Atomic se;
     atomic_int came; /* the first signal received; 0: none so far */
     atomic_int loop; /* id of the thread that runs the session's loop */
-    /* eventfd that wakes the thread that calls signals_kick(); -1: nothing is served */
+    /* eventfd that wakes the thread that calls signals_kick(); -1: not serving */
     atomic_int wake;
 } signals;
 
@@ -117,7 +117,7 @@ bool signals_kick(void)
     return true;
 }
 
-/* Set the handler for each of these signals unless it is ignored, for example under nohup(1).
+/* Set the handler for each of these signals, except those that are ignored, as under nohup(1).
  * `flags` determines what happens to a system call that a signal interrupts. */
 static void handle(int flags)
 {

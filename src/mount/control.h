@@ -14,8 +14,7 @@
  * get answers. A client sends one line:
  *
  *     watch [MAJOR:MINOR:INODE]   send the status, "holds" if the process has locked this file, and
- *                                 "now"; then send what is added to the status until the model is
- *                                 closed
+ *                                 "now"; then send additions to the status until the model is closed
  *     sync                        write the accepted edits
  *     has PLACE                   succeed, without text, if this model exists (shelf_ask())
  *     undo NUMBER PLACE           like --undo; 0 means the last state
@@ -23,8 +22,8 @@
  *     clear PLACE                 like --history=clear
  *
  * A status consists of lines "WORD VALUE", in which paths have octal escapes as in
- * /proc/self/mountinfo; lines are only ever added. The answer to any other request is optional text
- * and a last line "end ERRNO MESSAGE".
+ * /proc/self/mountinfo; lines are only ever added. The answer to any other request consists of
+ * optional text and a last line "end ERRNO MESSAGE".
  *
  * The mount may leave the daemon's mount namespace while another namespace keeps it alive ("gone").
  * Pending edits are then written. Once nothing is open for writing, further edits are refused and

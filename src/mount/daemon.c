@@ -114,7 +114,7 @@ const char *user_name(char dst[PROCESS_NAME_MAX], long uid)
 
 /* ---- locks ---- */
 
-/* Identify an open file of this process. Returns false if that is not possible. */
+/* Identify an open file of this process. Returns false on failure. */
 static bool file_id_of(int fd, struct file_id *ret)
 {
     char path[64], info[PROC_INFO_MAX];

@@ -91,7 +91,7 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
 /* A request whose reply must wait. The tree takes ownership of this struct, and another thread
  * replies. A signal that should stop the waiting program ends only the wait, not the edit. */
 struct parked {
-    struct live_wait wait; /* first member: done() gets its address */
+    struct live_wait wait; /* must come first: done() gets its address */
     fuse_req_t req;
     struct tree_file *file; /* the file of the request's handle, or NULL */
     size_t written;         /* for a write: number of bytes written */
@@ -141,7 +141,7 @@ static void on_signal(fuse_req_t req, void *shelf)
 }
 
 /* Prepare a wait for this request. `file` is the open file that the request is about, or NULL. If
- * there is no memory, answers the request and returns NULL. */
+ * memory runs out, answers the request and returns NULL. */
 static struct parked *park(fuse_req_t req, struct tree_file *file)
 {
     struct parked *p = calloc(1, sizeof(*p));

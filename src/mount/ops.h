@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The FUSE callbacks, and the kernel's handles of open files and directories. Each callback unpacks
+ * The FUSE callbacks, and the kernel's handles for open files and directories. Each callback unpacks
  * a request, calls the shelf, and replies exactly once. The session's user data is a struct mnt;
  * each open file or directory has a struct handle.
  *
@@ -43,8 +43,8 @@ struct handles {
 };
 
 /* Make a handle for an open file or directory, which it then owns. If `writes`, the handle also
- * owns an edit, which lasts as long as the handle is open. If there is no memory, closes the file
- * or directory, ends the edit, and returns NULL. */
+ * owns an edit, which lasts as long as the handle is open. If memory runs out, closes the file or
+ * directory, ends the edit, and returns NULL. */
 struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes);
 void handle_close(struct handles *l, struct handle *h);

@@ -130,7 +130,7 @@ static int take_option(struct mnt_options *o, const char *arg)
         return unknown(o, arg);
     o->help |= help;
     o->version |= version;
-    if (row->id == MOUNT_RW) /* whichever of ro and rw comes last counts */
+    if (row->id == MOUNT_RW) /* the last of ro and rw wins */
         (void)keep(o, MOUNT_RO, NULL);
     const int r = keep(o, row->id, value ? value : row->fallback ? row->fallback : "");
     return r < 0 ? r : row->kind == KIND_FUSE || (row->kind == KIND_FLAG && !help && !version);
@@ -225,8 +225,8 @@ static int check_words(struct mnt_options *o)
     return o->err.code;
 }
 
-/* Parse a number that has only digits and is at most `most`. (scanf(3), and so libfuse, would read
- * "1x" as 1, and 2^32 as 0, which is root.) */
+/* Parse a number that consists only of digits and is at most `most`. (scanf(3), and so libfuse,
+ * would read "1x" as 1, and 2^32 as 0, which is root.) */
 static unsigned number(struct mnt_options *o, enum option_id id, int base, unsigned most)
 {
     char shown[SHOW_MAX], *end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes and removes mounts of ggufs; --list and --unmount. Call mnt_list() and mnt_unmount()
- * before threads are started.
+ * Probes and removes mounts of ggufs, and implements --list and --unmount. Call mnt_list() and
+ * mnt_unmount() before threads are started.
  */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H

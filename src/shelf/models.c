@@ -16,8 +16,8 @@
 
 /* ---- directories and files that have been seen ---- */
 
-/* Add a file or directory. Returns 1 and records *model if it is new, 0 and the recorded *model if
- * it is known, or -ENOMEM. */
+/* Add a file or directory. If it is new, records *model for it and returns 1; otherwise sets *model
+ * to the recorded value and returns 0. On failure, returns -ENOMEM. */
 static int seen_add(struct seen_files *s, const struct stat *st, size_t *model)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -244,7 +244,7 @@ static int walk_top(struct walk *w, const char *path)
         r = walk(w, &v);
     visit_free(&v);
     for (size_t i = 0; r == 0 && i < w->n; i++) {
-        v = w->later[i]; /* copied, because the list may move */
+        v = w->later[i]; /* copied, because the list may be reallocated */
         w->later[i] = (struct visit){0};
         if (stat(v.place.path, &st) == 0)
             r = seen_add(&w->folders, &st, &(size_t){0});

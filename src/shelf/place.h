@@ -41,7 +41,8 @@ struct place {
     bool store; /* it is in a store, so its contents are not edited */
     /* owned; the real path of the directory or, for PLACE_ORG and PLACE_OLLAMA, of the store */
     char *path;
-    const char *sub; /* the organisation; the path below manifests/; else "" */
+    const char *sub; /* PLACE_ORG: the organisation; PLACE_OLLAMA: the path below manifests/;
+                      * else "" */
     /* the real paths, each with its NUL, of the directories whose links led here */
     const char *passed;
     size_t len;     /* total size in bytes of `path`, `sub` and `passed` */

@@ -142,7 +142,7 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
 int reach_again(struct reach *r, const char *path, struct found *ret);
 /* Like reach_again(), but find the directory that contains the file. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
-/* Open a directory or a regular file that was found, for reading. Returns the descriptor or
+/* Open f, which must be a directory or a regular file, for reading. Returns the descriptor or
  * -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);

@@ -492,7 +492,7 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
 }
 
 /* Return the number of the extra file at position i in a model's directory, which lists extra
- * files after the tree's entries, or in its `source` (if `extra` is EXTRA_SOURCE). Returns 0 at
+ * files after the tree's entries, or, if `extra` is EXTRA_SOURCE, in its `source`. Returns 0 at
  * the end. */
 static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
                          char name[TREE_NAME_MAX + 1])

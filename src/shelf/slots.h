@@ -85,7 +85,7 @@ struct slots {
     size_t files_most; /* maximum number of descriptors, beyond which unused models are closed */
     struct pool_job sweep; /* closes idle models */
     bool sweeps;           /* `sweep` has joined the pool */
-    bool stop;             /* nothing is served any more, so everything is closed */
+    bool stop;             /* the mount is no longer served, so everything is closed */
     int failed;            /* error of an edit that was lost when a model was closed */
 };
 

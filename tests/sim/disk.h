@@ -16,7 +16,7 @@
 /* The state that outlives a process, in memory shared by all processes of a story. */
 struct disk_file {
     uint64_t real, number;
-    uint64_t mtime, ctime; /* nanoseconds of sched_now() */
+    uint64_t mtime, ctime; /* in nanoseconds, like sched_now() */
 };
 struct disk_state {
     struct disk_file file[4096];

@@ -12,7 +12,7 @@
  *     --wide     stories also have steps that are new in the simulator
  *     --steps M  only the first M steps of each story
  *     --trace    print each point
- *     --shrink   when a run fails, find the few relevant steps of its story
+ *     --shrink   when a run fails, reduce its story to the relevant steps
  */
 #include <dirent.h>
 #include <errno.h>
