@@ -114,7 +114,7 @@ void gguf_free(struct gguf *g);
 /*
  * For checking: parse a file that gguf_parse() refuses, report each fault in order, and continue
  * as long as the rest can be read. If it returns 0, *ret is what could be parsed:
- *  - a search for a name that occurs twice finds the first,
+ *  - a search for a name that occurs twice finds the first occurrence,
  *  - an invalid alignment is replaced by the default,
  *  - a tensor with invalid dimensions or offset has no elements and no bytes,
  *  - tensors may overlap, be misaligned, and lie where the file has no bytes.

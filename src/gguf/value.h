@@ -129,7 +129,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
  * count or length, writers use u32: such a key has the flag KEY_COUNT here.
  */
 
-#define KEY_MAX 65535 /* in bytes, by the specification */
+#define KEY_MAX 65535 /* in bytes; the specification's limit */
 
 #define KEY_RESERVE "ggufs.reserve" /* holds spaces, into which the header grows (edit/plan.h) */
 #define KEY_SPLIT_PREFIX "split."

@@ -72,9 +72,8 @@ static inline float largest(const float *v, unsigned n)
 }
 
 /*
- * Store n values as integers from 0 to `most`, in a unit in which the largest value is `most`, and
- * store the unit. If `stored` is true, the integers are computed with the stored unit, which is
- * rounded, but not to 0.
+ * Store n values as multiples, from 0 to `most`, of a unit that makes the largest value `most`, and
+ * store the unit. If `stored` is true, use the unit as it is stored: rounded, but not to 0.
  */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)

@@ -4,7 +4,7 @@
  * header; they are compiled once for each kernel set (set.h).
  *
  * A decoder is `FIXED void block_T(const uint8_t *restrict b, float *restrict y)`, which turns the
- * T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over blocks.
+ * T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which defines the loop over blocks.
  * Types made of bit fields are taken apart in vectors (wide.h). Other types, and scales, are
  * handled eight codes at a time, as the bytes of a uint64_t:
  *

@@ -123,7 +123,7 @@ static void add_array(struct buf *out, const struct gguf_value *v, const struct 
     buf_char(out, ']');
 }
 
-/* Recursive, as deep as the arrays are nested; the parser limits that to GGUF_MAX_DEPTH. */
+/* Recurses as deep as arrays are nested, which the parser limits to GGUF_MAX_DEPTH. */
 static void add_value(struct buf *out, const struct gguf_value *v, const struct float_names *names)
 {
     if (v->type == GGUF_ARRAY)

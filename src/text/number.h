@@ -47,14 +47,14 @@ struct integer {
     uint64_t magnitude;
 };
 
-/* Returns 0, -EINVAL (not an integer) or -ERANGE (magnitude above u64). */
+/* Read an integer. Returns 0, -EINVAL (not an integer) or -ERANGE (magnitude above u64). */
 int scan_integer(const uint8_t *p, size_t n, struct integer *ret);
 /* True if the integer type (enum gguf_value_type) can hold it. -0 counts as 0. */
 bool integer_fits(uint32_t type, const struct integer *v);
 
 /*
- * Read a value of any type except string and array. *bits: its bits, in as many low bytes as the
- * type has. Returns 0, -EINVAL (not a value of this type), -ERANGE (out of range) or -ENOMEM.
+ * Read a value of any type except string and array. Sets *bits to its bits, in as many low bytes as
+ * the type has. Returns 0, -EINVAL (not a value of this type), -ERANGE (out of range) or -ENOMEM.
  */
 int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 

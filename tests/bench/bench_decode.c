@@ -70,7 +70,7 @@ static void to_bf16(const struct quant_set *set, struct buffers b, size_t n)
     set->f32_to_bf16(b.from, n, (uint16_t *)(void *)b.to);
 }
 
-/* Run the first pass of statistics, and the second. */
+/* The first pass of statistics, and the second. */
 static void moments(const struct quant_set *set, struct buffers b, size_t n)
 {
     volatile double sink = set->all_finite((const uint8_t *)b.from, n) ? set->sum(b.from, n) : 0;

@@ -20,7 +20,7 @@
 
 enum { ROUNDS = 9, CHUNK = 6144, Q4_K = 12, Q4_K_BYTES = 144, BLOCKS = 466033 };
 
-/* Make a file in memory whose blocks are all zero except for small scales. */
+/* Make a model in memory whose blocks have small scales. */
 static int made(void)
 {
     struct build b;

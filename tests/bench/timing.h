@@ -9,8 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Return the processor time of this process in seconds; other load affects it less than real
- * time. */
+/* Return the CPU time of this process in seconds. Other load affects it less than elapsed time. */
 static inline double now(void)
 {
     struct timespec t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every harness defines LLVMFuzzerTestOneInput(), which takes any bytes and must always return. A
- * broken promise ends the process (FUZZ_CHECK), as a sanitizer does.
+ * Every harness defines LLVMFuzzerTestOneInput(), which must return for any bytes. A failed
+ * FUZZ_CHECK ends the process, as a sanitizer does.
  *
  * A harness is linked with replay.c (a main() that runs files; `meson test`), or, with the option
  * fuzz=true, with libFuzzer.

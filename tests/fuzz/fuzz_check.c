@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a model to check: parses them as far as possible, applies all rules, scans all
- * values, and suggests a name. Also takes the bytes as a file name.
+ * Treats arbitrary bytes as a model to check: parses them as far as possible, applies all rules,
+ * scans all values, and suggests a name. Also treats the bytes as a file name.
  */
 #include "fuzz.h"
 

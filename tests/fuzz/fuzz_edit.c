@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a model, and the last 64 bytes also as a list of edits. If the
- * model can be edited, the new image must parse, have the strict layout, and keep the bytes of
- * every unedited tensor and key.
+ * Treats arbitrary bytes as a model, and the last 64 bytes also as a list of edits. If the model
+ * can be edited, the new image must parse, have the strict layout, and keep the bytes of every
+ * unedited tensor and key.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a state of a model's history: as a whole file, and as the facts in a file with
- * a valid checksum. An accepted state can be restored.
+ * Treats arbitrary bytes as a state of a model's history: as a whole file, and as the facts in a
+ * file with a valid checksum. An accepted state can be restored.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Takes any bytes as an importance matrix: an accepted matrix can be used, and a refusal has a
- * message. */
+/* Treats arbitrary bytes as an importance matrix: an accepted matrix can be used, and a refusal has
+ * a message. */
 #include "fuzz.h"
 
 #include <errno.h>

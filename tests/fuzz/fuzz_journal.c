@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as the journal of an in-place edit, unchanged and with valid checksums, beside a
- * model of zeros. A journal changes no byte outside its rows. Reading through the journal shows
- * the model after the edit, and the edit can then be completed.
+ * Treats arbitrary bytes as the journal of an in-place edit, unchanged and with valid checksums,
+ * beside a model of zeros. A journal changes no byte outside its rows. Reading through the journal
+ * shows the model after the edit, and the edit can then be completed.
  *
  *     0  u8: 1: make the checksums valid    1  u8: size of the model, / 8 KiB
  *     2  u16: number of bytes in the journal after the rest of the input, / 8

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as the files of a split model: two 16-bit lengths, the first file, the second,
- * and the rest (if any) as the third. They are merged if they belong together, and checked as one.
+ * Treats arbitrary bytes as the files of a split model: two 16-bit lengths, the first file, the
+ * second, and the rest (if any) as the third. They are merged if they belong together, and checked
+ * as one.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a name and as a file name: names survive the round trip, and an accepted file
- * name is the only spelling of its name.
+ * Treats arbitrary bytes as a name and as a file name: names survive the round trip, and an
+ * accepted file name is the only spelling of its name.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a model: parses them and, if that succeeds, reads every name, renders every
- * value as text and as JSON, and decodes ranges of every tensor's data.
+ * Treats arbitrary bytes as a model: parses them and, if that succeeds, reads every name, renders
+ * every value as text and as JSON, and decodes ranges of every tensor's data.
  */
 #include "fuzz.h"
 
@@ -56,8 +56,8 @@ static void check_keys(const struct gguf *g)
 typedef void read_fn(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                      size_t n, void *dst);
 
-/* Decode ranges at the beginning, at the end of a block and at the end of the tensor, also to an
- * unaligned buffer. */
+/* Decode ranges at the beginning, at the end of a block and at the end of the tensor, into aligned
+ * and unaligned buffers. */
 static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *data,
                    unsigned width, read_fn *read)
 {

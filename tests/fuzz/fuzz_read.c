@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as a tensor: the first bytes choose its type, byte order and length, and the
- * ranges to read; the rest is its data. Any range of the values must equal the same range of a read
- * of all values. No byte outside the blocks that quant_extent() names may be read.
+ * Treats arbitrary bytes as a tensor: the first bytes choose its type, byte order and length, and
+ * the ranges to read; the rest is its data. Any range of the values must equal the same range of a
+ * read of all values. No byte outside the blocks that quant_extent() names may be read.
  */
 #include "fuzz.h"
 

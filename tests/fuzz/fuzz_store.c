@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as files that stores keep beside models: an Ollama manifest, and a commit and a
- * directory name from a Hugging Face cache. Files that are accepted cannot name a file outside
+ * Treats arbitrary bytes as files that stores keep beside models: an Ollama manifest, and a commit
+ * and a directory name from a Hugging Face cache. Accepted files cannot refer to a file outside
  * their store.
  */
 #include "fuzz.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes any bytes as the text of a value: the first three choose the type, the element type and the
- * byte order; the rest is the text. An accepted text gives a value that the parser reads back, and
- * the value's own text is accepted again and changes no byte. No prefix of an accepted text is
- * refused early.
+ * Treats arbitrary bytes as the text of a value: the first three choose the type, the element type
+ * and the byte order; the rest is the text. An accepted text gives a value that the parser reads
+ * back, and the value's own text is accepted again and changes no byte. No prefix of an accepted
+ * text is refused.
  */
 #include "fuzz.h"
 

@@ -20,7 +20,7 @@ char *__wrap_strndup(const char *s, size_t n);
 char *__wrap_strdup(const char *s);
 void __wrap_free(void *p);
 
-static atomic_uint calls, fail_at; /* calls: since alloc_arm() */
+static atomic_uint calls, fail_at; /* `calls` counts since alloc_arm() */
 static atomic_uint counted;        /* calls since alloc_count() */
 static atomic_bool all_after, failed;
 static bool spoils;
@@ -77,7 +77,7 @@ void alloc_spoil(void)
     spoils = true;
 }
 
-/* Overwrite the beginning of an allocation. Overwriting megabytes would take too long. */
+/* Overwrite the beginning of an allocation. Overwriting all of a large one would take too long. */
 static void spoil(void *p, size_t n)
 {
     if (spoils && p)

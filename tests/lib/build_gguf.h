@@ -30,10 +30,10 @@ struct build {
     struct buf keys;                /* the entries */
     struct buf infos;               /* the tensor infos, offsets relative to the data */
     struct buf data;                /* the data section */
-    size_t word[BUILD_MAX_TENSORS]; /* the position in infos of each offset word */
+    size_t word[BUILD_MAX_TENSORS]; /* positions of the offset words in infos */
     uint64_t n_kv;
     uint64_t n_tensors;
-    size_t value_len_at; /* draft: the position in keys of the last value's length; 0: none */
+    size_t value_len_at; /* draft: position in keys of the last value's length; 0: none */
 };
 
 void build_init(struct build *b, uint8_t version, bool big);

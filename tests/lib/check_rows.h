@@ -26,7 +26,7 @@ struct check_row {
 extern const struct check_row check_rows[];
 extern const size_t n_check_rows;
 
-/* Add the valid model's keys, or its tensors, except one (NULL: all). */
+/* Add all of the valid model's keys, or tensors, except `without` (NULL: no exception). */
 void check_put_keys(struct build *b, const char *without);
 void check_put_tensors(struct build *b, const char *without);
 

@@ -69,7 +69,7 @@ pid_t cu_fork(void)
     return fork();
 }
 
-/* Keep only the tests to run. */
+/* Keep only the tests that GGUFS_ONLY selects. */
 static void choose(CU_TestInfo *tests)
 {
     const char *only = getenv("GGUFS_ONLY");

@@ -38,7 +38,7 @@ static const struct way ways[] = {
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
-/* A kind of edit with a strategy, and the file before and after it. */
+/* A kind of edit, a strategy, and the file before and after the edit. */
 struct edit_case {
     const struct edit_kind *kind;
     const struct way *way;
@@ -77,7 +77,7 @@ static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode 
     fs->clone = c->way->clone;
 }
 
-/* Open the tree. Its edits use this table of system calls. */
+/* Open the tree. Its edits make system calls through fs. */
 static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
 {
     struct tree_options o = {.strategy = c->way->strategy,

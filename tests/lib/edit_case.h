@@ -34,10 +34,10 @@ struct edit_suite {
 /* Defined by the program. */
 extern const struct edit_suite edit_suite;
 
-/* Tests in which each system call, and each allocation (and all after it), fails once. */
+/* Tests that let each system call fail once, and each allocation together with all later ones. */
 void test_fail(void);
 void test_no_memory(void);
-/* Tests in which the process ends, or the power is cut, before each system call. */
+/* Tests that end the process, or cut the power, before each system call. */
 void test_kill(void);
 void test_power(void);
 

@@ -12,7 +12,7 @@
 
 static const struct sys *real = &sys_libc;
 
-/* Return a random number by splitmix64. */
+/* Return the next number of splitmix64. */
 static uint64_t lot(struct faultsys *fs)
 {
     uint64_t z = fs->seed += 0x9E3779B97F4A7C15;
@@ -157,7 +157,7 @@ static bool names(const struct fault_entry *e, const char *name)
     return strcmp(e->from, name) == 0 || (name[0] && strcmp(e->to, name) == 0);
 }
 
-/* True if an earlier change of one of its names has been lost. */
+/* True if an earlier change of one of e's names has been lost. */
 static bool lost_before(const struct fault_entry *e)
 {
     for (const struct fault_entry *p = e->next; p; p = p->next)
@@ -166,7 +166,7 @@ static bool lost_before(const struct fault_entry *e)
     return false;
 }
 
-/* Start with the oldest change, the last in the list. */
+/* Choose which changes are lost, starting with the oldest, which is the last in the list. */
 static void choose_lost(struct faultsys *fs, struct fault_entry *e)
 {
     if (!e)

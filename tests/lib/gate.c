@@ -40,7 +40,7 @@ int munmap(void *at, size_t n)
     return (int)syscall(SYS_munmap, at, n);
 }
 
-/* The name of pread() with 64-bit offsets. */
+/* pread() is compiled to this name where offsets have 64 bits. */
 ssize_t pread64(int fd, void *dst, size_t n, off64_t off)
 {
     pass(getenv("GATE_READ"));

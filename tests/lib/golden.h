@@ -15,7 +15,7 @@ struct golden {
     uint32_t blocks;
     uint32_t n_nan;
     uint64_t raw_hash; /* hash of the bytes generated from the seed */
-    uint64_t f32_hash; /* hash of the floats, little-endian, NaNs made equal */
+    uint64_t f32_hash; /* hash of the floats, little-endian, with all NaNs made equal */
 };
 
 extern const struct golden golden_figures[];
@@ -23,7 +23,7 @@ extern const size_t n_golden;
 
 /* Return the next word of splitmix64. */
 uint64_t golden_word(uint64_t *state);
-/* Fill dst with the first n bytes of splitmix64 from this state. */
+/* Fill dst with the first n bytes that splitmix64 generates from the seed. */
 void golden_bytes(uint8_t *dst, size_t n, uint64_t seed);
 /* Convert host floats to little-endian bytes in place, and each NaN to 0x7fc00000. Returns the
  * number of NaNs. */
@@ -37,7 +37,7 @@ bool golden_check(const struct golden *g, const struct quant_type *t);
 
 /*
  * Compare with vectors/NAME.KIND.{raw,f32} in $GGUFS_SHARED, or in ../shared beside the sources.
- * Returns 1 if equal bit for bit (any NaN equals any NaN), 0 without such a file, -1 if different.
+ * Returns 1 if equal bit for bit (any NaN equals any NaN), -1 if not, 0 if there is no such file.
  */
 int golden_file_check(const struct quant_type *t, const char *kind);
 

@@ -56,7 +56,7 @@ static float wide(uint64_t *state)
 struct group {
     size_t len, number, p, q; /* p, q: positions of the special values */
     int reach;                /* the code of the largest value, or the number of steps */
-    bool one_sided;           /* a type with a minimum */
+    bool one_sided;           /* the type has a minimum */
     unsigned b, c, sign;
     uint32_t fraction;
 };
@@ -289,7 +289,7 @@ const struct golden_weighed golden_weighed[] = {
 };
 const size_t n_golden_weighed = sizeof(golden_weighed) / sizeof(golden_weighed[0]);
 
-/* Return the factor of a column. Some columns have a larger one. */
+/* Return the factor of a column. One column in 64 has a larger factor. */
 static float column_size(uint64_t w)
 {
     const float size = (float)(64 + (w >> 16) % 64) * 0x1p-6f;

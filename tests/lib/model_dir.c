@@ -138,7 +138,7 @@ unsigned files(const struct fixture *x)
     return n;
 }
 
-/* Finish the plan, and the file that it must produce. */
+/* Complete the plan, and build the file that it must produce. */
 static void finish(struct edit *d, const struct edit_change *c, const uint8_t *old, size_t old_n,
                    enum edit_strategy s)
 {
@@ -179,8 +179,8 @@ static struct log *make_draft(size_t n)
 }
 
 /*
- * Make a draft without a name on the file system of setup_tensors(): all of b except its edges, at
- * the same offsets as in the model.
+ * Make an unnamed draft on the file system of setup_tensors(): all of b except its edges, at the
+ * same offsets as in the model.
  */
 static struct tensor_piece make_lent(const struct gguf *g)
 {

@@ -52,7 +52,7 @@ struct edit {
 
 void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                enum edit_strategy s, char letter, size_t n);
-/* Edits to its tensors, in any combination. */
+/* Edits to the model's tensors, in any combination. */
 enum {
     EDIT_BYTES = 1,   /* change ranges of b, from drafts in memory and in a file */
     EDIT_RENAMED = 2, /* rename a to first */
@@ -71,7 +71,7 @@ void edit_done(struct edit *d);
  * old or new. */
 void check_read_through(const struct fixture *x, const struct edit *d);
 
-/* Open the model with the real calls; later calls go through `sys`. */
+/* Open the model with real system calls; later calls go through `sys`. */
 struct edit_file open_model(const struct fixture *x, const struct sys *sys);
 /* Return system calls without faults, and without waiting for the disk. */
 const struct sys *calm(void);

@@ -35,7 +35,7 @@ struct file {
     int name;         /* -1: no name */
     unsigned writers; /* if there are any, `text` is the draft */
     bool dirty;       /* a key's draft was written but not accepted */
-    bool written;     /* the draft was written since it was begun */
+    bool written;     /* the draft has been written to */
     bool typed;       /* opened as KEY:TYPE, and not accepted */
     unsigned type;
     int backup;   /* for a helper, the key whose text it has; -1: none */
@@ -53,7 +53,7 @@ struct plain {
 void plain_init(struct plain *x);
 bool plain_is_key(int name);
 
-/* Create the file of a stored key, or the file of a new name. */
+/* Create the file of a stored key; create the file of a new name. */
 struct file *plain_show(struct plain *x, int name);
 struct file *plain_create(struct plain *x, int name);
 /* Take a name from its file; rename a file. */

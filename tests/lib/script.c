@@ -145,7 +145,7 @@ static unsigned split_words(char *text, char *word[ARGS])
     return n;
 }
 
-/* Remove the last word if it is =ERRNO. */
+/* If the last word is =ERRNO, remove it and return -ERRNO, otherwise 0. */
 static int expected(struct run *r, char *word[ARGS], unsigned *n)
 {
     if (*n < 2 || word[*n - 1][0] != '=')
@@ -165,7 +165,7 @@ static void check_result(struct run *r, int got, int want)
                     want ? strerror(-want) : "success");
 }
 
-/* Run an operation. With & a later operation waits for it. */
+/* Run an operation. If it was marked with &, a later operation waits for it. */
 static void run_op(struct run *r, const struct script_op *op, char **arg, int want, bool later)
 {
     struct waiter own, *w = &own;

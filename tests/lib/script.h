@@ -100,7 +100,7 @@
 #include <stddef.h>
 
 struct script {
-    const char *name; /* the promise that it tests */
+    const char *name; /* promise that the script tests */
     /*
      * Words, or NULL. auto, close, sync: run only in these commit modes (default: all); split: the
      * model has two shards, and with tensors the second has `other`, 9001 dashes; history: states

@@ -199,7 +199,7 @@ static int op_held(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Return the code of an error if it is named, otherwise 0. */
+/* Return the code of the named error, or 0 if name is NULL. */
 static int named(struct run *r, const char *name)
 {
     int code = name ? script_errno(name) : 0;

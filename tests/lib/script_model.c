@@ -309,7 +309,7 @@ void script_copies_fail(int error)
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
-/* True if it waited because copies are held. *error: how the copy should end. */
+/* Wait while copies are held. Returns true if it had to wait. *error: the copy's error, or 0. */
 static bool pass(int *error)
 {
     (void)pthread_mutex_lock(&gate.lock);

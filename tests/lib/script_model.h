@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model of a script: makes it, reads it back, and holds its copies or makes them fail. See
+/* Makes the model of a script, reads it back, and holds its copies or makes them fail. See
  * script.h. */
 #ifndef TESTS_LIB_SCRIPT_MODEL_H
 #define TESTS_LIB_SCRIPT_MODEL_H
@@ -13,7 +13,7 @@ struct script_model {
     struct content other; /* the second shard; bytes is NULL without one */
 };
 
-/* Two shards; big-endian; editable tensors a, c and z of bytes and b of floats. */
+/* Two shards; big-endian; editable tensors (a, c and z of bytes, b of floats); a large model. */
 enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2, SCRIPT_TENSORS = 4, SCRIPT_LARGE = 8 };
 /* Size of the tensor `big` of a large model, which has no z. */
 #define SCRIPT_LARGE_SIZE ((size_t)66 << 20)
@@ -44,7 +44,7 @@ void script_copies_hold(void);
 /* Make the disk report that it has no space. */
 void script_disk_full(bool full);
 void script_copies_go(int error);
-/* Wait for a copy that has stopped. Returns false if none has for a long time. */
+/* Wait for a copy to stop. Returns false if none has stopped for a long time. */
 bool script_copies_held(void);
 /* Make copies fail with this error, or succeed again if it is 0. */
 void script_copies_fail(int error);

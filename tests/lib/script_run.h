@@ -49,10 +49,10 @@ struct script_op {
     const char *name;
     int (*run)(struct run *r, char **arg, struct waiter *w);
     unsigned least, most; /* numbers of arguments */
-    bool rest;            /* one argument: the rest of the line */
+    bool rest;            /* the rest of the line is one argument */
 };
 
-/* All operations, up to one without a name. */
+/* All operations. Each array ends with an entry without a name. */
 extern const struct script_op script_edits[], script_looks[], script_faults[], script_tensors[];
 
 /* Return the code of a named error, or 0 for an unknown name. */
@@ -68,7 +68,7 @@ static inline void script_one(struct run *r, const char *op)
     script_do(r, op, strlen(op));
 }
 
-/* Run an operation given as a format, and note it in the log, unless the script has failed. */
+/* Note an operation, given as a format, in the log, and run it unless the script has failed. */
 void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -79,7 +79,7 @@ int script_finish(struct run *r);
 int script_wait(struct waiter *w, int result);
 int script_wait_here(struct waiter *w, int result);
 
-/* Return the flags that the words after `open` name. */
+/* Return the open(2) flags for the words of `open`. */
 int script_flags(struct run *r, char **word);
 /* Return the node of metadata/. */
 uint64_t script_folder(void);
@@ -90,7 +90,7 @@ struct handle *script_handle(struct run *r, const char *name);
  * script_release() ends the handle. */
 int script_open(struct run *r, const char *name, int flags, struct handle *h);
 void script_release(struct run *r, struct handle *h);
-/* Run printf TEXT > NAME; flags: O_TRUNC or O_APPEND. */
+/* Do what "printf TEXT > NAME" does, or ">>" if flags is O_APPEND, not O_TRUNC. */
 int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w);
 /* Receive the lines of the tree's log; any thread may call this. */
 void script_log(int priority, const char *line);

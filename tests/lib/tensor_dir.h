@@ -43,7 +43,7 @@ void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, 
 /* Return the tensor as it is after an edit to `now`. */
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,
                                      const struct tensor_edit *edit);
-/* Return all bytes of a tensor as stored, or of a view. The caller frees them. */
+/* Return all bytes of a tensor's view. The caller frees them. */
 uint8_t *tensor_dir_bytes(const struct tensor_base *base, enum tensor_view view, size_t *n);
 
 /* Seed of random data. */

@@ -32,16 +32,16 @@ static inline int truncate_node(struct tree *t, uint64_t node, uint64_t size, st
     return r;
 }
 
-/* Run echo TEXT > metadata/NAME with n bytes. NAME may be KEY:TYPE. */
+/* Do what "echo TEXT > metadata/NAME" does, for n bytes. NAME may be KEY:TYPE. */
 int do_write(struct tree *t, const char *name, const void *text, size_t n);
-/* Run echo TEXT >> metadata/NAME. */
+/* Do what "echo TEXT >> metadata/NAME" does. */
 int do_append(struct tree *t, const char *name, const void *text, size_t n);
-/* Run truncate -s 0 metadata/NAME; rm; mv; setfattr -n user.gguf.type -v TYPE. */
+/* Do what truncate -s 0, rm, mv, and setfattr -n user.gguf.type -v TYPE do. */
 int do_truncate(struct tree *t, const char *name);
 int do_unlink(struct tree *t, const char *name);
 int do_rename(struct tree *t, const char *from, const char *to);
 int do_retype(struct tree *t, const char *name, const char *type);
-/* Run sync metadata. */
+/* Do what "sync metadata" does. */
 int do_sync(struct tree *t);
 
 #endif

@@ -28,7 +28,7 @@ int viewfile_open(struct tree *t, const char *tensor, const char *view, int flag
 /* Open the same node again: open("/proc/self/fd/N"). */
 int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *ret);
 int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, size_t n);
-/* Read all n bytes at `off`. Fewer are -ENODATA. */
+/* Read n bytes at `off`. Returns -ENODATA if there are fewer. */
 int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n);
 /* Return the size that fstat reports. */
 uint64_t viewfile_size(const struct viewfile *v);
@@ -39,15 +39,15 @@ void viewfile_release(struct viewfile *v);
 int viewfile_close(struct viewfile *v);
 int viewfile_sync(const struct viewfile *v);
 
-/* Run cp: open with O_TRUNC (and `flags`), write, close. */
+/* Do what cp does: open with O_TRUNC (and `flags`), write, close. */
 int viewfile_put_with(struct tree *t, const char *tensor, const char *view, int flags,
                       const void *bytes, size_t n);
 int viewfile_put(struct tree *t, const char *tensor, const char *view, const void *bytes, size_t n);
-/* Call rename(2) and unlink(2) in a tensor's directory. */
+/* Do what rename(2) and unlink(2) do in a tensor's directory. */
 int viewfile_rename(struct tree *t, const char *tensor, const char *from, const char *to);
 int viewfile_unlink(struct tree *t, const char *tensor, const char *view);
 
-/* Run mkdir, mv and rmdir on a tensor's directory. do_sync() writes pending edits. */
+/* Do what mkdir, mv and rmdir do with a tensor's directory. do_sync() writes pending edits. */
 int do_mkdir_tensor(struct tree *t, const char *name);
 int do_rename_tensor(struct tree *t, const char *from, const char *to);
 int do_rmdir_tensor(struct tree *t, const char *name);
