@@ -48,7 +48,7 @@ static void unpin(struct names *n, struct name *x)
     name_reap(n, x);
 }
 
-/* End a step, which can then no longer be undone. */
+/* End a step, so that it can no longer be undone. */
 static void step_end(struct names *n, struct step *s)
 {
     unpin_file(n, s->file);
@@ -127,7 +127,7 @@ static void add_step(struct live *l, struct name *from, struct name *to)
     f->steps++;
     f->replaced = false;
     if (before && before->steps++ > 0 &&
-        !before->opens) { /* of several saves, only the file of the last one moves back */
+        !before->opens) { /* of several saves, only the last one's file moves back */
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
@@ -172,7 +172,7 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
 
 /*
  * Swap the files of the two names back, unless one of the names has another file now. Handles move
- * with their file. If a later draft was opened by the new name, the file stays there, and a
+ * with their file. If a later draft was opened under the new name, the file stays there, and a
  * helper's name gets a new file instead.
  */
 static void play_back(struct live *l, const struct step *s)
@@ -274,7 +274,7 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* Reuse a present table of tensors if it is still valid; otherwise make a new one. */
+/* Reuse an existing table of tensors if it is still valid; otherwise make a new one. */
 static int make_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
 {
     const struct snapshot *known[] = {base_snapshot(l), l->newest->view.snap};
@@ -364,7 +364,7 @@ int batch_store(struct live *l, struct store **ret)
 
 /* ---- the newest snapshot ---- */
 
-/* Make the newest snapshot from the present change. */
+/* Make the newest snapshot from the current change. */
 static int make_newest(struct live *l, struct err *e)
 {
     struct batch *b = &l->next;
@@ -433,7 +433,7 @@ int batch_look(struct live *l, struct err *e)
     return r;
 }
 
-/* Check that the strategy applies to the present change. */
+/* Check that the strategy applies to the current change. */
 static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
 {
     struct edit_plan p;

@@ -37,7 +37,7 @@
 struct step {
     struct name *from, *to;
     struct file *file, *before; /* before: the file that was replaced, or NULL */
-    /* file->drafts at the time; later ones were opened by the new name */
+    /* file->drafts at the time; later ones were opened under the new name */
     unsigned drafts;
     bool waits;    /* the rename is answered after the write: ignore `drafts` */
     uint64_t edit; /* once this edit is written, the move is final */
@@ -53,7 +53,7 @@ struct batch {
     uint64_t restored; /* for an undo: the number of the state that it restores; else 0 */
     char undone[512];  /* for an undo: the line to report after the write */
     struct buf notes;  /* owned; in flight: the effect on each key and tensor, for the log */
-    struct err why;    /* the reason why the batch was not written; else code 0 */
+    struct err why;    /* why the batch was not written; else code 0 */
     /* In flight: */
     struct view view; /* references: the state being written; no snapshot: not in flight */
     uint64_t last;    /* the number of the last edit */

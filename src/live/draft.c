@@ -302,8 +302,8 @@ bool draft_is_unaccepted(enum draft_state state)
 
 /* ---- read ---- */
 
-/* Read bytes of one stretch from x or, if x is NULL, from the base, where those from `cut` on count
- * as zeros. */
+/* Read bytes of one stretch from x or, if x is NULL, from the base, which reads as zeros from `cut`
+ * on. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {

@@ -30,7 +30,7 @@ struct live_view;
 /*
  * ---- the log of an edited model (model/store.h): an unnamed file beside the model, created when a
  * draft is first written. Its space is freed once nothing needs it any more. After a lot has been
- * written to a log, or when it has become a journal, it is kept only for its present users, and a
+ * written to a log, or when it has become a journal, it is kept only for its current users, and a
  * new one is begun. Threads: any, without the lock ----
  */
 
@@ -40,7 +40,7 @@ struct logs {
     struct log *now;           /* a reference; NULL: no log */
 };
 
-/* Call log_take() on the model's log, to which *ret is a reference. Returns 0, or -errno with a
+/* Call log_take() on the model's log; *ret is a reference to it. Returns 0, or -errno with a
  * message. */
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
               struct err *e);
@@ -69,7 +69,8 @@ struct extents {
 };
 
 void extents_free(struct extents *s);
-/* Put an extent over the existing ones, taking another reference. Returns 0 or -ENOMEM. */
+/* Put an extent over the existing ones, taking another reference to its log. Returns 0 or
+ * -ENOMEM. */
 int extents_put(struct extents *s, const struct extent *x);
 /* Drop all bytes past `size`. */
 void extents_cut(struct extents *s, uint64_t size);
@@ -113,7 +114,7 @@ enum draft_event {
     DRAFT_PASS,      /* the draft was accepted, or does not differ */
     DRAFT_LEAVE,     /* no verdict: the draft is too short so far, or must be judged again */
     DRAFT_LACK,      /* no verdict on a key's text until more is written */
-    DRAFT_REFUSE,    /* an error */
+    DRAFT_REFUSE,    /* the judgement found an error */
     DRAFT_TAKE_BACK, /* a refused write counts as not having happened */
     DRAFT_REOPEN,    /* another program starts over from the stored value */
     DRAFT_DROP,      /* the last writer is gone */
@@ -145,7 +146,7 @@ struct draft {
     /* Some of its content has been accepted since it was begun or got its first writer, and has not
      * been lost. */
     bool accepted;
-    /* The reason why a write was refused, until the draft is rewritten; else code 0. */
+    /* Why a write was refused, until the draft is rewritten; else code 0. */
     struct err why;
 
     /* ---- in metadata/ ---- */
@@ -162,7 +163,7 @@ struct draft {
     struct draft *inside; /* next in object->drafts, or in objects.dead */
     struct link link;     /* in objects.nodes */
     /* Version of the node: the version of the tensor that was shown when the draft was begun. For a
-     * helper or a new tensor, it is taken from the counter for versions. */
+     * helper or a new tensor, it is taken from the version counter. */
     uint32_t node;
     uint32_t row;
     struct object *object; /* the tensor's object, which outlives the draft */
@@ -269,7 +270,7 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
                       struct draft **ret, struct err *e);
 
 /*
- * Write to the draft at `off` or, if `append` is set, at its present end. Returns 0; 1 for a text
+ * Write to the draft at `off` or, if `append` is set, at its current end. Returns 0; 1 for a text
  * whose line is completed by these bytes; -EFBIG (longer than the view can be), -EINVAL (a complete
  * or incomplete NumPy header that cannot become a valid one; a text that has a hole or is too
  * long), -ENOSPC, -ENOMEM, -EIO or -errno. On failure, the content in the range of the write is
@@ -317,8 +318,8 @@ void tensor_round_free(struct tensor_round *round);
 /* Begin a judgement. Returns 0 if no bytes were written, 1 if tensor_draft_end() must follow, or
  * -errno. */
 int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
-/* Judge the whole draft by this header. The draft no longer shows any bytes of the base. Returns 0
- * or -errno. */
+/* From now on, judge the whole draft by this header, and show no bytes of the base. Returns 0 or
+ * -errno. */
 int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy);
 /* Copy bytes [lo, hi) to the log, except those that are already in it. Returns 0 or -errno. */
 int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);

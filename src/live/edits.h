@@ -98,8 +98,8 @@ bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret
 
 /* ---- drafts ---- */
 
-/* Add a writer, creating the draft if needed. unready: the reason why the model cannot be edited at
- * the moment; code 0 if it can. made: the file is new, and is empty whatever value its key has. */
+/* Add a writer, creating the draft if needed. unready: why the model cannot be edited at the
+ * moment; code 0 if it can. made: the file is new, and is empty whatever value its key has. */
 int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
 /* Remove a writer; the last one ends the draft. */
 void draft_leave(struct live *l, struct file *f);
@@ -114,17 +114,17 @@ bool draft_is_unjudged(const struct draft *d);
 
 /* True if the file shows the draft, which differs from its key's value but may become it. */
 bool draft_is_shown(const struct draft *d);
-/* Turn a helper's draft into that of key x, with the key's present value. emptied: start with an
+/* Turn a helper's draft into that of key x, with the key's current value. emptied: start with an
  * empty text. */
 void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied);
 /* Turn a key's draft into a helper's with this content, which is moved. */
 void draft_to_helper(struct draft *d, struct buf *text);
 
 /* Turn a helper into a key's file, or vice versa. The bytes of helpers are counted, including those
- * of a draft as long as its file is a helper. */
+ * of their drafts. */
 void file_set_kind(struct live *l, struct file *f, enum file_kind kind);
-/* Return the bytes that a file shows because it is a helper or because they are not accepted or
- * refused yet. Returns NULL if the file shows its key's value. */
+/* Return the bytes that a file shows because it is a helper or because they have not been accepted
+ * or refused yet. Returns NULL if the file shows its key's value. */
 struct buf *file_bytes(struct file *f);
 
 /* ---- edits ---- */

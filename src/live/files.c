@@ -655,7 +655,8 @@ static int key_to_key(const struct move *m)
     return known ? key_over_key(m) : key_to_new(m);
 }
 
-/* Find out whether a file's new name is a key's. Returns 0, or -EINVAL for an invalid name. */
+/* Find out whether a file's new name is the name of a key. Returns 0, or -EINVAL for an invalid
+ * name. */
 static int classify_target(struct live *l, const char *text, bool *key)
 {
     const struct name *x = names_find(&l->names, text);

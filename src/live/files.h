@@ -31,7 +31,7 @@ struct live_attr {
 int live_lookup(struct live *l, const char *name, struct live_attr *ret);
 /* Drop n references to a number. */
 void live_forget(struct live *l, uint32_t number, uint64_t n);
-/* Get the attributes of a file. f: one of its open files, so that the size written is reported, or
+/* Get the attributes of a file. f: one of its open files, whose written size is then reported, or
  * NULL. */
 int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
 

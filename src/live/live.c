@@ -138,8 +138,7 @@ void unsaved_lines(const struct buf *notes, struct buf *out)
         buf_printf(out, "%s: %s\n", n.path, n.why);
 }
 
-/* Return the reason why the value given to a name is not in the model, or NULL if nothing is
- * missing. */
+/* Return why the value given to a name is not in the model, or NULL if nothing is missing. */
 static const char *why_unsaved(const struct live *l, const struct name *x)
 {
     if (x->error)
@@ -148,8 +147,8 @@ static const char *why_unsaved(const struct live *l, const struct name *x)
     return stray ? LOOK_STRAY : NULL;
 }
 
-/* Return the reason why the bytes written to a tensor are not in the model, or NULL. refused:
- * consider only refused edits. */
+/* Return why the bytes written to a tensor are not in the model, or NULL. refused: consider only
+ * refused edits. */
 static const char *why_not_saved(const struct object *o, bool refused)
 {
     switch (o->state) {
@@ -529,8 +528,8 @@ static int not_idle(struct err *e)
     return err_set(e, -EBUSY, "edits are still being written");
 }
 
-/* Count all keys that the change adds, changes or removes as edited by the last edit. Keys made
- * later get a rank after theirs. Returns 0, -ENOMEM or -EBUSY. */
+/* Mark all keys that the change adds, changes or removes as edited by the last edit. Later keys get
+ * ranks after theirs. Returns 0, -ENOMEM or -EBUSY. */
 static int note_names(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -559,8 +558,8 @@ static int note_names(struct live *l, struct err *e)
 
 /* ---- the edit ---- */
 
-/* Restore a state of the history. Returns 1 if the edit was accepted, 0 if the keys are already in
- * that state, or -errno. Call with the lock held. */
+/* Restore a state from the history. Returns 1 if the edit was accepted, 0 if the keys are already
+ * in that state, or -errno. Call with the lock held. */
 static int restore(struct live *l, const struct history_pick *p, struct err *e)
 {
     struct batch *next = &l->next;

@@ -54,7 +54,7 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
 /* Add the writer to the pool; call this before the first edit. history: not owned; NULL to keep no
  * history. */
 int live_start(struct live *l, struct history_job *history, struct err *e);
-/* Start writing pending edits. To end many models, call this for each of them before the first
+/* Start writing pending edits. To close several models, call this for each of them before the first
  * live_finish(). No edit may follow. */
 void live_hurry(struct live *l);
 /* Write pending edits, and stop the writer. Returns 0, or the error that caused the loss of an edit
@@ -137,11 +137,11 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino);
 /* ---- the history ---- */
 
 /*
- * Restore all keys to a state in the history; number 0 means the state before the last edits. This
- * is one edit, written at once in any commit mode. Returns 0 if the keys are already in that state,
- * -EBUSY (edits have not been written: try again after live_fsync() of the directory), -EOPNOTSUPP
- * (no history is kept), or an error of history_pick(), edit_restore() or edit_plan_make().
- * live_undo_said() reports the result.
+ * Restore all keys to a state from the history; number 0 means the state before the last edits.
+ * This is one edit, written at once in any commit mode. Returns 0 if the keys are already in that
+ * state, -EBUSY (edits have not been written: try again after live_fsync() of the directory),
+ * -EOPNOTSUPP (no history is kept), or an error of history_pick(), edit_restore() or
+ * edit_plan_make(). live_undo_said() reports the result.
  */
 int live_undo(struct live *l, uint64_t number, struct live_wait *w);
 /* Write a line about the last live_undo(), if any. Returns 0 or -ENOMEM. */

@@ -77,7 +77,7 @@ static int set_key(struct name *x, const char *key, size_t len)
     return 0;
 }
 
-/* Make a name; key is NULL for a helper's. */
+/* Make a name; key is NULL for the name of a helper. */
 static struct name *make(struct names *n, const char *text, const char *key, size_t len,
                          uint32_t ino)
 {
@@ -102,8 +102,8 @@ static struct name *make(struct names *n, const char *text, const char *key, siz
     return x;
 }
 
-/* Return a name, making it if needed; key is NULL for a helper's. The name of a helper that has a
- * file stays a helper's. */
+/* Return a name, making it if needed; key is NULL for the name of a helper. The name of a helper
+ * that has a file stays a helper's. */
 static struct name *get(struct names *n, const char *text, const char *key, size_t len)
 {
     struct name *x = names_find(n, text);

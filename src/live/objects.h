@@ -66,7 +66,7 @@ struct name {
     uint64_t edit; /* the number of the last accepted edit to its key */
     char *key;     /* owned: the key; NULL for a helper's name */
     size_t key_len;
-    struct file *backup; /* the helper that has the key's text while the key is hidden */
+    struct file *backup; /* the helper that holds the key's text while the key is hidden */
     bool doomed;         /* unlinked, but the removal is not yet part of the change */
     struct typed typed;  /* the type for a new value; a removed key's former type */
     uint64_t rank;       /* the place among the keys; 0: it never had one */

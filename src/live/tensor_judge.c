@@ -3,7 +3,7 @@
  * Reads tensors as they are before an edit, and judges drafts (tensor_judge.h).
  *
  * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
- * tensor would have (for `raw`, those of the draft), which are compared with the present ones. Runs
+ * tensor would have (for `raw`, those of the draft), which are compared with the current ones. Runs
  * of blocks that differ become pieces, made of the written bytes for `raw`, and of bytes encoded
  * into the log for values. A new tensor, and one that gets another type or number of elements, gets
  * all its bytes in this way.
@@ -420,7 +420,7 @@ struct job {
     const struct quant_importances *weigh; /* imp, or NULL */
     uint64_t head;                         /* bytes of the draft before the first value */
     uint64_t size, unit, block;            /* number of bytes in all, per unit and per block */
-    uint64_t old;       /* bytes below this are compared with present blocks of the same type */
+    uint64_t old;       /* bytes below this are compared with current blocks of the same type */
     unsigned width;     /* bytes per value */
     uint32_t raw_block; /* bytes per stored block */
     struct log *log;    /* a reference: the log that values are encoded into */
@@ -441,7 +441,7 @@ struct room {
 };
 
 /* Set e to a message about an error of quant_write() or quant_convert(); fault->element is counted
- * from the tensor's first one. */
+ * from the tensor's first element. */
 static int report_fault(const struct job *j, int code, const struct quant_fault *fault,
                         struct err *e)
 {

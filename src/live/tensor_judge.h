@@ -70,9 +70,9 @@ struct tensor_base {
 };
 
 /*
- * Make the base of tensor i in g and in the store, overlaid by a content. Takes references. `store`
- * is NULL if the content covers all bytes. If the content has a shape of its own, that is used.
- * Returns 0 or -ENOMEM.
+ * Make the base of tensor i in g and in the store, overlaid by `content`. Takes references. `store`
+ * is NULL if the content covers all bytes. If the content has a shape of its own, that shape is
+ * used. Returns 0 or -ENOMEM.
  */
 int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store,
                      struct tensor_content *content, struct tensor_base **ret);
@@ -189,7 +189,7 @@ struct tensor_new {
  * *ret; TENSOR_SHORT, with a message that says what the tensor lacks ("lacks shape"); or, if it
  * cannot become a tensor as it is, -EINVAL (its views do not fit together, or the shape is
  * impossible), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR or -errno. If a draft of `raw`
- * is used, the edit has its bytes, and the draft continues to show them.
+ * is used, the edit contains its bytes, and the draft continues to show them.
  */
 int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
                      struct tensor_edit *ret, struct err *e);

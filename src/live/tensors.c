@@ -93,7 +93,7 @@ int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
 
 /* ---- due removals ---- */
 
-/* True unless the change leaves the model without any tensor. */
+/* True unless the change leaves the model without tensors. */
 static bool tensors_left(const struct live *l)
 {
     struct edit_tensor *all = NULL;
@@ -227,7 +227,7 @@ bool new_tensors_closing(const struct live *l)
     return o;
 }
 
-/* Have the writer look at the new tensors when this one is due, and at once if all are released. */
+/* Have the writer check the new tensors when this one is due, and at once if all are released. */
 static void call_writer(struct live *l, const struct object *o)
 {
     const struct timespec due = due_at(o);
@@ -440,7 +440,7 @@ static int check_views(const struct object *o, struct err *e)
     return e->code;
 }
 
-/* Judge the views of a new tensor in their present state, releasing the lock in the meantime. */
+/* Judge the views of a new tensor in their current state. Drops and retakes the lock. */
 static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_new t = {.has_type = o->has_type,

@@ -64,8 +64,7 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
 
 /* ---- errors ---- */
 
-/* Append to `out` the reason why the last edit was refused, or nothing. The second function forgets
- * it. */
+/* Append to `out` why the last edit was refused, or nothing. The second function forgets it. */
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out);
 void live_tensor_forgive(struct live *l, uint32_t number);
 
@@ -97,7 +96,7 @@ void tensors_follow(struct live *l);
 /* Note that a batch was not written: its tensors show the reason, drafts begun from the content that
  * it gave them cannot be accepted any more, and the tensors that it added are lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
-/* Note that a batch was written: the tensors that it removed are finally gone. */
+/* Note that a batch was written: the tensors that it removed are gone permanently. */
 void tensors_landed(struct live *l, const struct batch *b);
 
 /*
@@ -132,8 +131,8 @@ const struct timespec *new_tensors_due_at(const struct live *l);
 /* Return the new tensor to judge next, or NULL. Skips the one being judged, even if it has been
  * written since. */
 struct object *new_tensors_due(const struct live *l);
-/* Judge the due tensors, releasing the lock in the meantime. Returns 0, or the error that kept a
- * tensor from being added. */
+/* Judge the due tensors. Drops and retakes the lock. Returns 0, or the error that kept a tensor
+ * from being added. */
 int new_tensors_judge(struct live *l);
 
 #endif

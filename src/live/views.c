@@ -206,7 +206,7 @@ struct round {
     struct draft *d;
     bool end;                 /* no more writes will come */
     time_t told;              /* when progress was last reported; 0: never */
-    struct tensor_base *base; /* for a text: a reference to the tensor's present state */
+    struct tensor_base *base; /* for a text: a reference to the tensor's current state */
     struct tensor_edit edit;
     struct err e;
 };
@@ -290,7 +290,7 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     return r;
 }
 
-/* Check that the draft's base is still the present state. */
+/* Check that the draft's base is still the current state. */
 static int check_base(const struct draft *d, struct err *e)
 {
     if (d->replaced)
@@ -346,7 +346,7 @@ static int accept(struct round *o)
 }
 
 /* Record an error of a judgement. A text keeps it until it is rewritten; an error in data is found
- * again for as long as the data stays. Call with the lock held. */
+ * again as long as the data is unchanged. Call with the lock held. */
 static int report(struct round *o, int r)
 {
     return refuse(o->l, o->d, r != -EINTR && draft_is_text(o->d), r, &o->e);
@@ -395,7 +395,7 @@ static int settle(struct round *o, int r)
 }
 
 /* Prepare a judgement. Returns 1 if there is something to judge, 0 if not, or -errno if the draft
- * was refused. A text will be compared with the tensor's present state. */
+ * was refused. A text will be compared with the tensor's current state. */
 static int prepare(struct round *o)
 {
     struct draft *d = o->d;
@@ -478,7 +478,7 @@ static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     return false;
 }
 
-/* Get the base on which a draft is begun. */
+/* Get the base for a new draft. */
 static int base_of(struct live *l, const struct object *o, enum tensor_view view,
                    struct tensor_base **ret)
 {
@@ -566,7 +566,7 @@ static void note_closed(struct live *l, struct live_view *h, bool closed)
     lock_drop(&l->lock);
 }
 
-/* Return 1 if the node shows the tensor's present state, 0 if it shows an earlier one, or -ESTALE. */
+/* Return 1 if the node shows the tensor's current state, 0 if it shows an earlier one, or -ESTALE. */
 static int is_current(const struct live *l, uint32_t tensor, uint32_t node)
 {
     struct edit_tensor t;

@@ -100,7 +100,7 @@ int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
  * it without the lock, because closing a file may take a while. */
 void view_reap(struct live *l, struct draft *d);
 void views_bury(struct live *l);
-/* Remove the names of the helpers in a directory that is finally gone. */
+/* Remove the names of the helpers in a directory that is gone permanently. */
 void view_helpers_drop(struct live *l, const struct object *o);
 /* Remove all drafts that were begun when the tensor was new and are not needed any more. */
 void view_drafts_reap(struct live *l, const struct object *o);

@@ -271,7 +271,7 @@ static void end_serving(struct live *l)
 }
 
 /* Leave a draft to the pool, which has a thread as long as the live state has jobs in it. Returns
- * false if this failed. Call with the lock held. */
+ * false on failure. Call with the lock held. */
 static bool send(const struct live *l, struct draft *d)
 {
     return l->writer.started && pool_do_beside(&d->job, serve_turn) == 0;
@@ -412,8 +412,8 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-/* Log the outcome of each edit. b: the write, or NULL if there was none. why: the reason why the
- * edits were not written, or NULL if they were. */
+/* Log the outcome of each edit. b: the write, or NULL if there was no write. why: why the edits
+ * were not written, or NULL if they were. */
 static void log_notes(const struct live *l, const struct buf *notes, const struct job *b,
                       const struct err *why)
 {
@@ -464,10 +464,8 @@ static void failed(struct live *l)
     mark(l, &l->flight, &l->flight.why);
 }
 
-/*
- * Make the store of the new file, for readers. If the file cannot be mapped, readers continue with
- * their store, which shows the same bytes; the next edit tries again.
- */
+/* Make a store of the new file for readers. If the file cannot be mapped, readers continue with
+ * their store, which shows the same bytes; the next edit tries again. */
 static void store_written(struct live *l, bool replaced, struct store **ret)
 {
     struct err e = {0};
@@ -532,7 +530,7 @@ static void retire(struct job *job)
         view_free(&job->old[i]);
 }
 
-/* Write the batch in flight, releasing the lock in the meantime. */
+/* Write the batch in flight. Drops and retakes the lock. */
 static int write_flight(struct live *l, struct job *job)
 {
     struct store *s = NULL;
@@ -578,8 +576,8 @@ static void answer_without(struct live *l, int r)
     lock_take(&l->lock);
 }
 
-/* If the batch that ends is an undo, set the message for live_undo_said(). why: the reason why it
- * cannot be planned, or NULL. */
+/* If the batch that ends is an undo, set the message for live_undo_said(). why: why it cannot be
+ * planned, or NULL. */
 static void undo_end(struct live *l, const struct batch *b, const struct err *why)
 {
     assert(lock_held(&l->lock));
@@ -631,8 +629,8 @@ static void note_failure(struct live *l, int r)
         l->writer.failed = r;
 }
 
-/* Make due edits pending, releasing the lock in the meantime. A request that syncs the directory
- * during that time waits for everything that was due when it arrived. */
+/* Make due edits pending. Drops and retakes the lock. A request that syncs the directory during
+ * that time waits for everything that was due when it arrived. */
 static void collect(struct live *l)
 {
     unsigned syncs;
@@ -645,7 +643,7 @@ static void collect(struct live *l)
     l->objects.now = false;
 }
 
-/* Write all pending edits, releasing the lock in the meantime. */
+/* Write all pending edits. Drops and retakes the lock. */
 static void write_pending(struct live *l)
 {
     struct job job;
@@ -764,7 +762,7 @@ bool writer_file(const struct live *l, struct edit_file *ret)
 /*
  * Query the disk. The file may be replaced during the query, so its descriptor is kept open. A
  * write in progress detects problems itself. Returns true if the query must be repeated. Call with
- * the lock held; it is released in the meantime.
+ * the lock held; it is dropped and retaken.
  */
 static bool ask_ready(struct live *l, struct err *e)
 {
