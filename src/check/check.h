@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks models: parses their files as far as possible, applies the rules, which are in tables, and
- * searches the values for NaN and infinity.
+ * Checks models: parses their files as far as possible, applies tables of rules, and searches the
+ * values for NaN and infinity.
  *
  *     struct check_model m = {.g = g, .src = &src, .file = "x-7B-v1.0.gguf", .label = path};
  *     r = check_rules(&m, sink, arg);      sink is called once for each finding

@@ -47,7 +47,7 @@ static size_t number_at(struct text w, size_t from)
 
 /* ---- the name ---- */
 
-/* The specification's expression, except for conditions that a POSIX expression cannot contain: see
+/* The specification's expression, except for conditions that POSIX expressions cannot test: see
  * file_name_parse(). */
 #define BLANK " \t-\r"
 #define PLAIN "[A-Za-z0-9" BLANK "]*"

@@ -141,7 +141,7 @@ static bool left_out(const struct diff_options *o, bool keys, struct text name)
 }
 
 /*
- * Keep the longest run of pairs that are in both models and whose places in B ascend. All other
+ * Keep the longest run of pairs that are in both models and whose positions in B ascend. All other
  * pairs that are in both models have moved. tail[k] is the last pair of the best run of length k +
  * 1; before[i] is the pair before pair i in its run.
  */

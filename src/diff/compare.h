@@ -36,8 +36,8 @@ struct side {
     } * place; /* owned: one per tensor */
 };
 
-/* Open the model at `path`, or the model of the shard at `path`. Returns 0, or -errno with a
- * message. Free the side in either case. */
+/* Open the model at `path`, or the model to which the shard at `path` belongs. Returns 0, or -errno
+ * with a message. Free the side in either case. */
 int side_open(struct side *s, const char *path, const char *label, struct err *e);
 void side_free(struct side *s);
 

@@ -14,7 +14,7 @@
  * get answers. A client sends one line:
  *
  *     watch [MAJOR:MINOR:INODE]   send the status, "holds" if the process has locked this file, and
- *                                 "now"; then send additions to the status until the model is closed
+ *                                 "now"; then send additions to it until the model is closed
  *     sync                        write the accepted edits
  *     has PLACE                   succeed, without text, if this model exists (shelf_ask())
  *     undo NUMBER PLACE           like --undo; 0 means the last state

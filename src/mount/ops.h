@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The FUSE callbacks, and the kernel's handles for open files and directories. Each callback unpacks
- * a request, calls the shelf, and replies exactly once. The session's user data is a struct mnt;
- * each open file or directory has a struct handle.
+ * The FUSE callbacks, and the kernel's handles for open files and directories. Each callback
+ * unpacks a request, calls the shelf, and replies exactly once. The session's user data is a struct
+ * mnt; each open file or directory has a struct handle.
  *
  * The kernel asks for the next stretch of a file when the program begins to use the previous one,
  * and the program waits if the reply is late. So a thread that has answered a read then decodes the

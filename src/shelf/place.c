@@ -183,8 +183,8 @@ static int find_files(struct reach *r, struct item *i)
     return 0;
 }
 
-/* Make an item for a model that may be split. Its files are those that shards_find() finds by this
- * name. Returns 0 or -ENOMEM. */
+/* Make an item for a model that may be split. Its files are those that shards_find() returns for
+ * this name. Returns 0 or -ENOMEM. */
 static int item_model(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, struct item *ret)
 {
@@ -293,7 +293,7 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
     if (strncmp(folder, REPO_PREFIX, strlen(REPO_PREFIX)) != 0 || strlen(folder) > TREE_NAME_MAX)
         return false;
     const char *rest = folder + strlen(REPO_PREFIX), *end = strstr(rest, "--");
-    /* '@' would make the name look like a revision's; names of repositories do not contain it */
+    /* '@' would make the name look like a revision's; repository names do not contain it */
     if (strchr(rest, '@'))
         return false;
     (void)snprintf(org, TREE_NAME_MAX + 1, "%.*s", end ? (int)(end - rest) : 0, rest);

@@ -63,7 +63,7 @@ enum ref_kind {
     REF_TEXT   /* a layer of an ollama model that holds a text; `at` is its digest */
 };
 
-/* How certain it is, from the entry's name and type alone, that an entry is shown. */
+/* How certain it is, from an entry's name and type alone, that the entry is shown. */
 enum ref_sure {
     REF_UNSURE, /* shown only if place_item() returns 0 */
     REF_SURE,   /* shown; may be on another disk */
@@ -156,8 +156,8 @@ int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
 
 /* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/COMMIT/PATH} ---- */
 
-/* Split "models--org--name" into its two parts; org is "" without an organisation. Returns false
- * for any other kind of name. */
+/* Split "models--org--name" into its two parts; org is "" if there is no organisation. Returns
+ * false for any other kind of name. */
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
 /* Number of hexadecimal digits in a commit. */
 #define COMMIT_DIGITS 40

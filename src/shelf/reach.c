@@ -303,11 +303,11 @@ struct walk {
     struct reach *reach;
     struct found at; /* the current directory */
     char *rest;      /* owned; the remaining names */
-    bool foreign;    /* a link was followed that belongs to a user other than the daemon's */
+    bool foreign;    /* a followed link belongs to a user other than the daemon's */
     unsigned links;
 };
 
-/* Get what a walk needs to know about a file, without a request to a file server. */
+/* Get the attributes of a file that a walk needs, without a request to a file server. */
 static int look_at(struct found *f)
 {
     struct statx st;

@@ -525,7 +525,7 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* Get the entry of an item that was found, and count a reference of the kernel to it. Frees the
+/* Get the entry of an item that was found, and count the kernel's reference to it. Frees the
  * item. */
 static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 {

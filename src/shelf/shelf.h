@@ -8,9 +8,9 @@
  *     r = shelf_finish(s);
  *     shelf_close(s);
  *
- * The calls are those of a tree, with the node numbers of the mount. Slot 0 has the directories and
- * texts of the shelf itself (or the model, if it is mounted alone); each other slot is one state of
- * one model's file (slots.h).
+ * The calls are those of a tree, with the node numbers of the mount. Slot 0 holds the directories
+ * and texts of the shelf itself (or the model, if it is mounted alone); each other slot is one
+ * state of one model's file (slots.h).
  *
  * Any thread may call these functions. No lock is held during disk access.
  */
@@ -48,7 +48,7 @@ struct shelf_options {
 };
 
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
-/* Write pending edits. Returns 0, or -errno if an edit was lost, which is logged. */
+/* Write pending edits. Returns 0, or -errno if an edit was lost; the loss is logged. */
 int shelf_finish(struct shelf *s);
 /*
  * Call fn() with a model's tree, which is opened if it is closed. `place` is the path of the

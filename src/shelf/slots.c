@@ -205,7 +205,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     const bool idle = tree_idle(slot->tree, old);
     lock_take(&mount_lock);
     struct tree *t =
-        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* and it is still unused */
+        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* it may be in use again */
     if (t && !s->stop) { /* keep the numbers with which the next tree continues */
         ids_unref(slot->left.ids);
         tree_leave(t, &slot->left);
@@ -444,8 +444,8 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
     lock_drop(&mount_lock);
 }
 
-/* Wait up to a second for a model that is being closed to return its descriptors; its disk may be
- * hung. Returns true if a model has returned them. Call with the lock held; it is released during
+/* Wait up to a second for a model that is being closed to release its descriptors; its disk may be
+ * hung. Returns true if a model has released them. Call with the lock held; it is released during
  * the wait. */
 static bool wait_for_close(struct slots *s)
 {

@@ -4,7 +4,7 @@
  *
  * A slot is a directory, a text of a store, or one state of one model's file (or files). A slot
  * outlives the tree that is opened for its model, so that node numbers stay valid (the next tree
- * continues from them), and so that the edits that `--unmount` must report stay known. It ends when
+ * continues from them), and so that edits that `--unmount` must report are remembered. It ends when
  * the tree is closed, nothing has to be reported, and the kernel has forgotten the slot's nodes.
  * The number of a model's slot is reused only after all other numbers. The number of a directory or
  * text is never reused.
@@ -128,8 +128,8 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* Get the node of an item that was found, and count one more reference of the kernel to it. A new
- * slot takes the item's paths and place. Returns 0 or -ENOMEM. */
+/* Get the node of an item that was found, and count one more of the kernel's references to it. A
+ * new slot takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
 /* Count one more of the kernel's references to a node (whose slot must be in use), or n fewer. */
 void slot_known(struct slot *slot);
