@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files modelled on published security advisories about other GGUF readers, tried in every layer
+/* Files modelled on published security advisories about other GGUF readers, tested in every layer
  * from the parser to the tree. A file is either refused, at a cost proportional to its size, or
  * shown without a name that leads outside the tree. */
 #include "cu_main.h"

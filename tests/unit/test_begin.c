@@ -475,8 +475,8 @@ static void test_notes(void)
     drop_place(&p);
 }
 
-/* A recalled note about a key or tensor is kept until that key or tensor is next written
- * successfully. */
+/* A recalled note about a key or tensor counts as this tree's own until that key or tensor is next
+ * written successfully. */
 static void test_notes_of_tensors(void)
 {
     struct place p = new_place();

@@ -9,7 +9,7 @@
 #include "parsed.h"
 
 /* A key without its architecture prefix. If `every` > 0, the value is an array with one item per
- * layer: `number` for every `every`th layer, `other` for all others. */
+ * layer: `number` for the last of every `every` layers, `other` for the rest. */
 struct key {
     const char *name;
     uint32_t number, every, other;

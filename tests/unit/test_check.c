@@ -30,7 +30,7 @@ static void sink(void *arg, const struct check_finding *f)
 }
 
 /* Each rule applies either to files or to models. Two separate checks therefore report the same
- * findings as one check of both, each of them once. */
+ * findings as one check of both, and each finding only once. */
 static void in_scopes(struct check_model *m, const struct told *all)
 {
     struct told file = {.row = all->row}, whole = {.row = all->row};

@@ -381,7 +381,7 @@ static void test_refused(void)
     teardown(&x);
 }
 
-/* Clones with the real call, if the file system of /tmp supports it. */
+/* Clone with the real system call, if the file system of /tmp supports it. */
 static void test_real_clone(void)
 {
     struct fixture x;
@@ -471,7 +471,7 @@ static int vast(const struct sys *s, int fd, struct statvfs *ret)
     return 0;
 }
 
-/* A free space whose byte count overflows is enough; an unknown free space is not. */
+/* Free space is enough if its byte count overflows, but not if it is unknown. */
 static void test_room(void)
 {
     struct fixture x;

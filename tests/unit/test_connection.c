@@ -71,7 +71,7 @@ static void test_cut(void)
     (void)close(end[1]);
 }
 
-/* Even if a signal arrives during the cut, the connection does not seem to have ended earlier. */
+/* A signal during the cut does not make the connection look as if it had ended before. */
 static void test_cut_at_a_signal(void)
 {
     struct err e = {0};

@@ -184,7 +184,7 @@ static void test_nan(void)
     CU_ASSERT_EQUAL(get_u64(to, false), 0xfff8000000000000);
 }
 
-/* Small integers converted from any type give the same blocks as when encoded. */
+/* Small integers converted from any type give the same blocks as encoding them does. */
 static void test_every_type(void)
 {
     for (size_t i = 0; i < N; i++)

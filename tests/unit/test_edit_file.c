@@ -281,7 +281,7 @@ static void test_ours(void)
     CU_ASSERT_FALSE(edit_is_owned(&st, &model));
 }
 
-/* If names are taken, a hundred names are tried before the call fails. */
+/* If names are taken, a hundred are tried before the call fails. */
 static void test_names_taken(void)
 {
     struct fixture x;

@@ -221,7 +221,7 @@ static void test_integers(void)
     }
 }
 
-/* With a scale of one, Q8_0 rounds to the nearest integer, and halves away from zero. */
+/* With a scale of one, Q8_0 rounds to the nearest integer, halves away from zero. */
 static void test_rounding(void)
 {
     for (int k = -127; k < 127; k++) {

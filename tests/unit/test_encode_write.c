@@ -32,8 +32,8 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, quant_read_bf16},
 };
 
-/* Return how many blocks of a type fit in the buffers. For small blocks, one step processes
- * fewer. */
+/* Return how many blocks of a type fit in the buffers. For small blocks, this is more than one step
+ * processes. */
 static size_t blocks_of(const struct quant_type *t)
 {
     const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
@@ -78,7 +78,7 @@ static void test_write_back(void)
     for_each_view(write_back);
 }
 
-/* A NaN that comes from a block's scale may be written back with different bits, as by a different
+/* A NaN that comes from a block's scale may be written back with different bits, as on a different
  * machine. */
 static void other_nan(const struct quant_type *t, bool big, enum quant_view view)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/map: how far ahead reads of a program reach. */
+/* base/map: how far programs read ahead. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* Return how many bytes are requested beyond the end of a read. The part of the file ends at
- * `stop`. */
+/* Return how many bytes are requested beyond the end of a read. `stop`: the end of that part of the
+ * file. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = far_want(&run, &map, off, n, stop);

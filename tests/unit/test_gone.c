@@ -97,7 +97,7 @@ static void test_cut_behind(void)
     }
     CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
     header_works(&m);
-    /* Once the file has grown again, with other bytes, no handle returns the error any more. */
+    /* Once the file has grown again, with other bytes, no handle still returns the error. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
     content_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/ops: which reads a sequential program causes, and when. */
+/* mount/ops: which reads of a file a sequential reader causes, and when. */
 #include "cu_main.h"
 
 #include <errno.h>

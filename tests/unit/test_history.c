@@ -445,7 +445,7 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 5, 7));
     CU_ASSERT_EQUAL(picks(h, 4, t.b, NULL, true), -ENOENT);
     CU_ASSERT_EQUAL(picks(h, 6, t.b, t.b, true), 0);
-    /* An undo from the command line does not know the mount's limit, and drops only the oldest
+    /* An undo from the command line does not know the mount's limit, so it drops only the oldest
      * state. */
     for (unsigned i = 8; i <= 40; i++)
         edit(&many, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
@@ -544,8 +544,8 @@ static void grow(struct home *x, const char *model, struct gguf *g, int64_t now,
     history_close(&h);
 }
 
-/* All models together keep at most 256 MiB. The oldest state of any model is dropped first, but
- * never a model's only state. */
+/* All models together keep at most 256 MiB. The oldest states are dropped first, whichever model
+ * they belong to, but never the only state of a model. */
 static void test_all_models(void)
 {
     struct three t;

@@ -278,8 +278,8 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool m
     CU_ASSERT_TRUE(landed || same_keys(now, w->keys[1]));
     int r = history_pick(&w->home.h, 0, now, &p, &e);
     const struct gguf *want = landed && kind != JOINED ? w->keys[1] : w->keys[0];
-    /* The edit starts a new state if the state to join could not be read or if, on the real clock,
-     * the test was delayed. */
+    /* The edit starts a new state if the state to join could not be read or, with the real clock,
+     * if the test was delayed. */
     bool own = (may_refuse || way->job) && kind == JOINED && landed;
     bool good = r == 0
                     ? p.fits && (same_keys(p.keys, want) || (own && same_keys(p.keys, w->keys[1])))

@@ -62,7 +62,7 @@ static unsigned entries(const char *folder)
     return n;
 }
 
-/* Each post of this semaphore lets one lock of the directory succeed. */
+/* Each post of this semaphore lets one attempt to lock the directory succeed. */
 static sem_t answers;
 
 static int lock_slowly(const struct sys *s, int fd, int how)
@@ -141,8 +141,7 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
-/* The directory hangs while the model is closed. No call waits long, and no state is lost in the
- * end. */
+/* The directory hangs while the model is closed. No call waits long, and no state is lost. */
 static void test_closed(void)
 {
     struct home x;

@@ -349,7 +349,7 @@ static void test_refused(void)
     close_model(&m);
 }
 
-/* The segment with a byte is found by bisection, even among many. */
+/* The segment that holds a byte is found by bisection, even among many. */
 static void test_many(void)
 {
     static const uint8_t bytes[256] = {1, 2, 3};

@@ -46,7 +46,7 @@ static struct imatrix *finish(struct build *b, const char *why)
     size_t n;
     uint8_t *image = build_finish(b, &n);
     struct imatrix *m = parse(image, n, why);
-    if (!why) /* a truncated file is refused, or is not a matrix */
+    if (!why) /* no truncated file is accepted */
         for (size_t i = 0; i < n - 31; i++) {
             const struct source s = source_mem(image, i);
             struct imatrix *part = NULL;
@@ -239,7 +239,7 @@ static int failing(const struct source *s, uint64_t off, void *dst, size_t n)
     return left && --left == 0 ? -EIO : whole.read(&whole, off, dst, n);
 }
 
-/* Return a file in either format, with one expert and a number of chunks. *n: its size in bytes. */
+/* Return a file in either format, with one expert and a chunk count. *n: its size in bytes. */
 static uint8_t *good(bool list, size_t *n)
 {
     static const float sums[] = {8, 0, 2, 4, 6, 8}, two[] = {2, 4};

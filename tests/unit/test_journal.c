@@ -147,7 +147,8 @@ static void test_done_is_synced(void)
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         edit_file_close(&f);
     }
-    /* Only the syncs of the journal and its directory can fail; that of the model is repeated. */
+    /* A failed sync of the journal or its directory is an error; a failed sync of the model is
+     * repeated. */
     CU_ASSERT_EQUAL(failed, 2);
     end(&w);
 }
@@ -355,7 +356,7 @@ static const struct field {
     uint64_t value;
     const char *line;
 } fields[] = {
-    {16, 8, 1, "neither the old nor the new"}, /* size of the model before the edit */
+    {16, 8, 1, "neither the old nor the new"}, /* the model's sizes before and after the edit */
     {16, 8, UINT64_MAX, outside},
     {24, 8, 0, outside},
     {24, 8, UINT64_MAX, outside},
@@ -910,7 +911,7 @@ static void test_commit(void)
                                    "unfinished without it)");
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(unlinkat(x.dir, "other", 0), 0);
-    /* The journal is a foreign link. */
+    /* A foreign link has the journal's name. */
     CU_ASSERT_EQUAL(renameat(x.dir, JOURNAL, x.dir, "away"), 0);
     CU_ASSERT_EQUAL(symlinkat("away", x.dir, JOURNAL), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);

@@ -37,8 +37,8 @@ static void put_string(struct buf *b, const char *s, size_t n)
     buf_add(b, s, n);
 }
 
-/* One string holds every character of the first plane, except NUL and surrogates, and some
- * characters beyond it. */
+/* One string holds every character of Unicode's first plane, except NUL and surrogates, and some
+ * beyond it. */
 static void test_every_character(void)
 {
     struct buf text = BUF_INIT, payload = BUF_INIT;

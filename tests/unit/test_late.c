@@ -429,7 +429,7 @@ struct worker {
     int wrong;
 };
 
-/* Check that every key exists, with its value before or after a write. */
+/* Check that every key exists, with its value from before or after a write. */
 static int look(struct tree *t)
 {
     static const char *const keys[] = {"general.architecture", "general.name", "a.b"};

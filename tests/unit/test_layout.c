@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/gguf: the position of tensor data in valid files. test_malformed.c has the refused ones. */
+/* gguf/gguf: the position of tensor data in valid files. test_malformed.c tests refused files. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static void test_odd(void)
     odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
 }
 
-/* A tensor without elements may have the offset of another, and does not affect the order. */
+/* A tensor without elements may share the offset of another tensor, and does not affect the
+ * order. */
 static void test_zero_shares(void)
 {
     struct build b;

@@ -82,7 +82,7 @@ static void test_many_keys(void)
     }
     CU_ASSERT_EQUAL(wrong, 0);
     gguf_free(g);
-    /* If the first and the last key have the same name, the message gives both. */
+    /* If the first and the last key have the same name, the message names both. */
     uint8_t *last = image + n - 4 - 4 - strlen("key.199999");
     memcpy(last, "key.199998", 10);
     CU_ASSERT_EQUAL(parse(image, n, &g, &calls, &peak), -EBADMSG);
@@ -107,7 +107,7 @@ static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n
          * a NUL. */
         for (unsigned shift = 0; shift < 18; shift += 6)
             buf_char(&b, (char)('0' + (i >> shift & 63)));
-        buf_uint(&b, 0, 4, false); /* u8, or number of dimensions */
+        buf_uint(&b, 0, 4, false); /* type u8, or zero dimensions */
         if (keys)
             buf_uint(&b, 0, 1, false);
         else /* of unknown type, each tensor at its own offset */
@@ -220,7 +220,7 @@ static void test_no_memory(void)
         alloc_arm(i, true);
         int r = gguf_parse(&s, 0, &g, &e);
         failed = alloc_disarm();
-        /* If memory cannot be shrunk, parsing succeeds nevertheless. */
+        /* Parsing succeeds even if memory cannot be shrunk. */
         CU_ASSERT_TRUE(r == -ENOMEM ? failed : r == 0);
         CU_ASSERT_EQUAL(e.code, r);
         CU_ASSERT_EQUAL(g == NULL, r < 0);

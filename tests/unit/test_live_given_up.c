@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What becomes of names already in use again when an accepted edit to them is dropped, because its
- * write failed or a signal took it back. See script.h for scripts. */
+/* An accepted edit is dropped, because its write failed or a signal took it back, but its names are
+ * already in use again. See script.h for scripts. */
 #include "script.h"
 
 static const struct script scripts[] = {

@@ -55,7 +55,7 @@ static void not_found(const char *file)
 
 static void test_needless(void)
 {
-    not_found("%41"); /* A is not escaped */
+    not_found("%41"); /* an A is never escaped */
     not_found("%2e"); /* hexadecimal digits are upper case */
     not_found("%2f");
     not_found("%2Ea"); /* a dot is escaped only in "." and ".." */
@@ -78,7 +78,7 @@ static void test_needless(void)
     not_found("% 1");
     not_found("%+1");
     not_found("%~");
-    not_found("%~0123456789abcdef"); /* no part of the name precedes the mark */
+    not_found("%~0123456789abcdef"); /* nothing precedes the mark */
 }
 
 /* Set a name to n bytes: c at `at`, 'a' elsewhere. */

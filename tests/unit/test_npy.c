@@ -132,7 +132,7 @@ static void test_refused(void)
     }
 }
 
-/* Bytes that cannot begin a header are refused at the first byte that shows it. */
+/* Bytes that cannot begin a header are refused as soon as that is certain. */
 static void test_early(void)
 {
     struct npy npy;

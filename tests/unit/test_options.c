@@ -132,7 +132,7 @@ static void test_not_passed_on(void)
     model = "/m.gguf";
     (void)finished(&o, list);
     CU_ASSERT_STRING_EQUAL(o.args.argv[2], "noatime");
-    for (int k = 0; k < o.args.argc - 1; k++) { /* the last has the options of all mounts */
+    for (int k = 0; k < o.args.argc - 1; k++) { /* the last one has the options of all mounts */
         CU_ASSERT_PTR_NULL(strchr(o.args.argv[k], ','));
         for (size_t i = 0; i < COUNT(dropped); i++)
             CU_ASSERT_STRING_NOT_EQUAL(o.args.argv[k], dropped[i]);

@@ -116,8 +116,8 @@ static void lists(struct tree *t, const char *want)
     free(names);
 }
 
-/* `some.key` is then refused when created, before any write, and no other edit fails because of
- * it. */
+/* `some.key` cannot be created in this model: it is refused before any write, and no other edit
+ * fails because of it. */
 static void test_equal_up_to_nul(void)
 {
     struct content odd;

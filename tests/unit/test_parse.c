@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf_parse: valid files of every version and layout. test_malformed.c has the refused ones. */
+/* gguf_parse: valid files of every version and layout. test_malformed.c tests refused files. */
 #include "cu_main.h"
 
 #include <stdlib.h>

@@ -384,7 +384,7 @@ static void test_unknown_moves(void)
 
 /* ---- the reserve ---- */
 
-/* Plan one edit, and replace the old image by the new one. */
+/* Plan one edit, and replace the old image with the new one. */
 static void step(struct content *im, const struct edit *d, const struct edit_options *o,
                  struct edit_plan *flags)
 {
@@ -400,7 +400,7 @@ static void step(struct content *im, const struct edit *d, const struct edit_opt
     *im = new;
 }
 
-/* Return the number of spaces in the reserve, which must be the last key and have nothing else; -1:
+/* Return the number of spaces in the reserve, which must be the last key and hold nothing else; -1:
  * no reserve. */
 static int64_t spaces(const struct content *im)
 {

@@ -22,7 +22,7 @@ struct work {
     struct pool_job job;
     pthread_t by[3];
     unsigned turns, most; /* number of turns the job needs */
-    sem_t *begun, *hang;  /* posted and awaited by the first turn; may be NULL */
+    sem_t *begun, *hang;  /* the first turn posts `begun` and waits for `hang`; may be NULL */
     sem_t *over;          /* posted by each turn; may be NULL */
     struct timespec delay;
 };
@@ -161,7 +161,7 @@ static struct timespec in_ms(long ms)
 }
 
 /* Turns run in the order of their times, not of the calls, even if all become due during a turn. If
- * a job is called for two times, the earlier one counts. */
+ * a job is called with two different times, the earlier one counts. */
 static void test_times(void)
 {
     sem_t begun, hang;
@@ -375,8 +375,8 @@ enum { MOST = 5000 };
 struct units_job {
     atomic_uint times[MOST];
     atomic_uint done;
-    uint64_t every;    /* only every so many units have work to do */
-    uint64_t fails;    /* first unit that fails, with -100 - unit; MOST: none fails */
+    uint64_t every;    /* one unit in this many has work to do */
+    uint64_t fails;    /* units from this one on fail with -100 - unit; MOST: none fails */
     atomic_bool *stop; /* set by unit 100 */
     uint64_t progress;
 };

@@ -87,7 +87,7 @@ static void test_golden_files(void)
 struct tensor {
     const struct quant_type *type;
     uint8_t *raw;
-    uint8_t *values; /* little-endian float32, with equal NaNs */
+    uint8_t *values; /* little-endian float32; all NaNs are made equal */
     size_t blocks, size;
 };
 
@@ -123,7 +123,8 @@ static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, 
     return true;
 }
 
-/* Read a range to byte `shift` of an aligned buffer. No byte outside the range may be written. */
+/* Read a range into an aligned buffer, at byte `shift`. No byte outside the range may be
+ * written. */
 static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t shift)
 {
     static _Alignas(8) uint8_t buf[16384];
@@ -213,7 +214,7 @@ static void test_big_endian(void)
     }
 }
 
-/* Return the float32 of a binary16, computed with a double by the definition. */
+/* Return the float32 of a binary16, computed in double precision from the definition. */
 static double f16_value(unsigned h)
 {
     int e = h >> 10 & 31;

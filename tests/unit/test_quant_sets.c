@@ -22,8 +22,8 @@ enum { N_IDS = 43, MOST_BLOCKS = 4096 };
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static float want[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], got[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 
-/* Returns true if every set decodes the first n blocks of `raw` like the generic one, where all
- * NaNs count as equal. */
+/* Returns true if every set decodes the first n blocks of `raw` like the generic one; all NaNs
+ * count as equal. */
 static bool sets_agree(uint32_t id, size_t n)
 {
     const struct quant_type *t = &quant_set_at(0)->types[id];
@@ -299,7 +299,7 @@ static void bins_are(const float *x, size_t n, double mean, double std)
     }
 }
 
-/* Each bin edge and its neighbours are counted right, for means and deviations of all
+/* Each bin edge and its neighbours are counted correctly, for means and deviations of all
  * magnitudes. */
 static void test_bins_edges(void)
 {

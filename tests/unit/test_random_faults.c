@@ -69,8 +69,8 @@ static void check_name(struct random *x, const struct live *l, const struct name
     check(x, !name->backup || name->backup->parked == name, "its backup is another's", name);
 }
 
-/* Return the size of all helpers, named or not, including what keys keep of the time when they were
- * helpers. */
+/* Return the size of all helpers, named or not, plus the bytes that keys still hold from when they
+ * were helpers. */
 static uint64_t helper_bytes(const struct names *n)
 {
     uint64_t sum = 0;

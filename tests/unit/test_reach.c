@@ -8,7 +8,7 @@
 #include "alloc.h"
 #include "shelf/reach.h"
 
-static unsigned events; /* changes of the list; poll() reports each once */
+static unsigned events; /* changes to the list; poll() reports each once */
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 

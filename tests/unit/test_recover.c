@@ -117,7 +117,7 @@ static void symlink_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
 }
 
-/* Replace the journal by a pipe, which no mount may use or wait for. */
+/* Replace the journal with a pipe, which no mount may use or wait for. */
 static void pipe_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -132,7 +132,7 @@ static void folder_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(mkdirat(x->dir, JOURNAL, 0777), 0);
 }
 
-/* Replace the journal by a device without a driver, so that opening it fails. */
+/* Replace the journal with a device without a driver, so that opening it fails. */
 static void device_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls refused on nodes of a read-only tree, of trees in which keys, or also tensors, are
- * editable, and of a split model. */
+/* Calls refused on nodes of a read-only tree, of a tree with editable keys, of one that also has
+ * editable tensors, and of a split model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -132,7 +132,7 @@ static int call_move(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
 }
 
-/* Move a node into tensors/, or, in the next function, into metadata/. */
+/* This function and the next move a node into tensors/ and into metadata/. */
 static int call_move_t(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
@@ -258,9 +258,9 @@ static int call_remove(struct tree *t, uint64_t node, const char *name)
 /* ---- the expected results ---- */
 
 #define CALL(n) #n, call_##n
-/* In the table, stands for long_name. */
+/* In the table, this stands for long_name. */
 #define LONG "LONG"
-/* In the table, stands for numbers that belong to no node. */
+/* In the table, this stands for numbers that belong to no node. */
 #define NONE "NONE"
 #define ROW "ROW"
 

@@ -57,7 +57,7 @@ static struct grant nth(unsigned i)
 }
 #define NTHS (8 * IDS * IDS)
 
-/* Two files, or a file and its directory; a class has all bits of the directory or none. */
+/* Two files, or a file and its directory, in which each class has all permission bits or none. */
 static void test_two(void)
 {
     leaks = shut_out = cases = 0;

@@ -96,7 +96,7 @@ static void test_long(void)
     free(b);
 }
 
-/* Sequences with nothing in common are compared one by one in bounded time. */
+/* Sequences with nothing in common are compared element by element in bounded time. */
 static void test_unlike(void)
 {
     enum { N = 300000, M = 200000 };

@@ -348,7 +348,7 @@ static int make_state(struct newest *n, uint32_t number, unsigned arm)
     struct snapshot *s = NULL;
     struct build b;
     build_shard(&b, &good);
-    build_str(&b, LONG_KEY, ""); /* an index has names that may be too long for a file name */
+    build_str(&b, LONG_KEY, ""); /* names that may be too long for a file name are indexed */
     struct parsed p[2] = {parse_build(&b, 0),
                           parse_shard((struct shard){1, 2, 2, 3, false, "u", false})};
     struct gguf *all[] = {NULL, p[1].g};
@@ -446,7 +446,7 @@ static void test_open(void)
     put_shard("x-00003-of-00003.gguf", wrong);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.tensors.count is 2", 53), 0);
-    /* One model does not fit its name, and one file is not a model. */
+    /* One model does not match its name, and one file is not a model. */
     put_shard("x-00003-of-00003.gguf", second);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.no: is 1", 43), 0);

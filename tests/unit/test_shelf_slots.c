@@ -25,7 +25,7 @@
 #define KEY "metadata/general.name"
 
 static char top[64];
-static atomic_uint compared; /* number of times that paths of models were compared */
+static atomic_uint compared; /* number of comparisons of model paths */
 
 int __real_strcmp(const char *a, const char *b);
 int __wrap_strcmp(const char *a, const char *b);

@@ -143,7 +143,7 @@ static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const c
     free(room);
 }
 
-/* Return the error of both ways of reading. */
+/* Return the error, which must be the same for both ways of reading. */
 static int read_error(const struct store *s, uint32_t i, uint64_t off, size_t n)
 {
     char got[64];
@@ -258,7 +258,7 @@ static void test_over(void)
     check_bytes(s, 2, 0, "STUVWXY", 7);
     CU_ASSERT_PTR_EQUAL(store_mapped(s, 1, 3, 1, &at), t.file[0]);
     CU_ASSERT_EQUAL(at, t.s->place[1].off + 3);
-    CU_ASSERT_PTR_EQUAL(store_mapped(s, 1, 1, 0, &at), t.file[0]); /* no bytes */
+    CU_ASSERT_PTR_EQUAL(store_mapped(s, 1, 1, 0, &at), t.file[0]); /* an empty range */
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 3, 2, &at));
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 0, 2, &at));
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 4, 1, &at));

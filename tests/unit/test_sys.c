@@ -129,7 +129,7 @@ static void test_list(void)
         int fd = make_file(dir, name, "");
         sys_close(real, &fd);
     }
-    for (int again = 0; again < 2; again++) { /* wherever the directory's own offset is */
+    for (int again = 0; again < 2; again++) { /* regardless of the directory's own offset */
         unsigned left = 100;
         CU_ASSERT_EQUAL(real->list(real, dir, count_until, &left), 0);
         CU_ASSERT_EQUAL(left, 95);

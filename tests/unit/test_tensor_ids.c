@@ -17,7 +17,7 @@ enum { F32 = 0, Q8_0 = 8 };
 
 static const struct tree_options read_only = {.read_only = true};
 
-/* Add a tensor made of one letter. */
+/* Add a tensor that has one letter in every byte. */
 static void put(struct build *b, const char *name, uint32_t type, uint64_t n, size_t bytes, char c)
 {
     char data[256];
@@ -108,7 +108,7 @@ static struct tree_file *open_node(const struct tree_image *m, uint64_t node)
     return f;
 }
 
-/* Check that a file consists of `size` bytes c. */
+/* Check that a file has `size` bytes, all of them c. */
 static void reads(struct tree_file *f, size_t size, char c)
 {
     uint8_t scratch[4096], want[4096];

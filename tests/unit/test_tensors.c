@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits of tensors (edit/change.h): each operation, refusals, and random operations that are
- * undone, and committed by each strategy. The reference is a plain list of tensors. */
+/* Tensor edits (edit/change.h): each operation, refusals, and random operations, which are undone,
+ * and committed with each strategy. The reference is a plain list of tensors. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,7 +276,7 @@ static void test_found(void)
     free(image);
 }
 
-/* A tensor added again under its old name gets its old position, but is another tensor. */
+/* A tensor added again under its old name gets its old position, but is a different tensor. */
 static void test_again(void)
 {
     struct fixture x;

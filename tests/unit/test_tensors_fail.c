@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every kind of edit of tensors while calls fail, in the cases of edit_case.h. */
+/* Every kind of tensor edit while calls fail; edit_case.h has the cases. */
 #include "cu_main.h"
 
 #include <errno.h>

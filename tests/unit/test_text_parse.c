@@ -17,8 +17,8 @@ static const struct gguf_format v2_big = {.version = 2, .len_width = 8, .big = t
 static const struct gguf_format *const formats[] = {&v3, &v2_big};
 enum { FORMATS = 2 };
 
-/* Build a payload from parts: 1, 2 and 4 are numbers of so many bytes (unsigned), 8 is a number of
- * eight bytes (uint64_t), s is a string (const char *), and a begins an array (element type and
+/* Build a payload from parts: 1, 2 and 4 are numbers of that many bytes (unsigned), 8 is a number
+ * of eight bytes (uint64_t), s is a string (const char *), and a begins an array (element type and
  * count, both unsigned). */
 static void vput(struct buf *b, const struct gguf_format *fmt, const char *parts, va_list ap)
 {

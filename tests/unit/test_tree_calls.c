@@ -298,7 +298,7 @@ static bool is_stopped(struct live_wait *w)
     return stopped;
 }
 
-/* A read does not wait if its program has already got a signal. */
+/* A read does not wait if its program has already been signalled. */
 static void test_stopped(void)
 {
     struct place p = new_place(5);
@@ -373,7 +373,7 @@ static void test_attributes(void)
     const struct tree_image m = {.t = t};
     CU_ASSERT_EQUAL(image_stat(&m, "tensors").st_mode, S_IFDIR | 0750);
     CU_ASSERT_EQUAL(image_stat(&m, "tensors/t/raw").st_mode, S_IFREG | 0640);
-    /* a helper gets the name of the key that it replaces */
+    /* a helper gets the name of the key it copies */
     CU_ASSERT_EQUAL(do_write(t, ".helper", "text", 4), 0);
     int r = tree_setxattr(t, at(t, "metadata/.helper"), "user.gguf.name", "a.b", 3, tree_wait(&w));
     CU_ASSERT_EQUAL(tree_waited(&w, r), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every kind of edit of keys while calls fail, in the cases of edit_case.h. */
+/* Every kind of key edit while calls fail; edit_case.h has the cases. */
 #include "cu_main.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static int same_length(struct tree *t)
     return do_write(t, "general.name", "NAME\n", 5);
 }
 
-/* Wait for what a call leaves until later. */
+/* Wait for the work that a call postpones. */
 static int then_sync(struct tree *t, int r)
 {
     return r < 0 ? r : do_sync(t);
@@ -66,7 +66,7 @@ static int align(struct tree *t)
     return do_write(t, "general.alignment", "64", 2);
 }
 
-/* Write another name and rename it over the key, as editors do. */
+/* Write a file under another name and rename it over the key, as editors do. */
 static int by_helper(struct tree *t)
 {
     int r = do_write(t, "general.name.tmp", "by a helper", 11);

@@ -137,7 +137,7 @@ static void test_old(void)
 {
     CLEANUP(buf_free) struct buf old = BUF_INIT, other = BUF_INIT, kept = BUF_INIT;
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", NULL, &old, NULL), 0);
-    old.data[old.len - 1] = 9; /* also true */
+    old.data[old.len - 1] = 9; /* this byte also means true */
     struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, old.data);
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", &v, &kept, NULL), 0);
     CU_ASSERT_TRUE(kept.len == old.len && memcmp(kept.data, old.data, old.len) == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts of tensor views: if a close reports a write as failed, it is not accepted later; how the
- * writers of texts see them; interrupted writes. */
+/* Drafts of tensor views: a write that a close reported as failed is not accepted later; texts as
+ * their writers see them; interrupted writes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -285,7 +285,7 @@ static void test_short_reader_stays(void)
     CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDONLY, &reader), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
-    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* what the kernel has cached is the written bytes */
+    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel's cache has the written bytes instead */
     viewfile_release(&v);
     check_not_accepted(&x, old);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);

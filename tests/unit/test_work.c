@@ -41,7 +41,7 @@ int __wrap_thread_start(struct thread *t, void *(*run)(void *arg), void *arg)
     return __real_thread_start(t, run, arg);
 }
 
-static struct lock lock = LOCK_INIT; /* of all struct work */
+static struct lock lock = LOCK_INIT; /* shared by every struct work */
 
 /* ---- models ---- */
 
@@ -52,7 +52,7 @@ struct model {
 };
 
 /* Make tensors of the F32 values 1, 2, 3 ... in an unlinked file: `large` values in the first, 7 in
- * each other. */
+ * each of the others. */
 static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
 {
     struct build b;
@@ -171,8 +171,8 @@ static void test_shared(void)
     model_free(&m);
 }
 
-/* All kinds of results are requested together, each of another tensor. Statistics use moments that
- * were kept. */
+/* All kinds of results are requested together, each for a different tensor. Statistics use moments
+ * that were kept. */
 static void test_kinds(void)
 {
     struct model m = model(3, 100000, 0);
@@ -232,8 +232,8 @@ static bool interrupted(struct work *w, const struct view *v, struct heard *larg
     return ret;
 }
 
-/* A result that was begun is always finished, so that a program that reads again after a signal
- * profits from it. */
+/* Once begun, a result is always finished, so a program that reads again after a signal can use
+ * it. */
 static void test_wanted_again(void)
 {
     struct model m = model(2, 8000000, 0);
