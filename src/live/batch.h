@@ -102,7 +102,7 @@ static inline bool is_flying(const struct live *l)
     return l->flight.view.snap != NULL;
 }
 
-/* Return the view on which an edit made now is based. */
+/* Return the view on which a new edit is based. */
 static inline const struct view *base_view(const struct live *l)
 {
     return is_flying(l) ? &l->flight.view : &l->disk;

@@ -28,10 +28,12 @@ struct object;
 struct live_view;
 
 /*
- * ---- the log of an edited model (model/store.h): an unnamed file beside the model, created when a
- * draft is first written. Its space is freed once nothing needs it any more. After a lot has been
- * written to a log, or when it has become a journal, it is kept only for its current users, and a
- * new one is begun. Threads: any, without the lock ----
+ * ---- the log of an edited model (model/store.h) ----
+ *
+ * It is an unnamed file beside the model, created when a draft is first written. Its space is freed
+ * once nothing needs it any more. After a lot has been written to a log, or when it has become a
+ * journal, it is kept only for its current users, and a new one is begun. Threads: any, without the
+ * lock.
  */
 
 struct logs {
@@ -53,8 +55,12 @@ int logs_failed(int r, struct err *e);
 /* Drop the log if nothing needs it any more. */
 void logs_rest(struct logs *s);
 
-/* ---- bytes written to a view: disjoint stretches of it in ascending order, each in a log or all
- * zeros. One thread at a time may use them ---- */
+/*
+ * ---- bytes written to a view ----
+ *
+ * They are disjoint stretches of the view in ascending order, each in a log or all zeros. One
+ * thread at a time may use them.
+ */
 
 struct extent {
     uint64_t at, len; /* in the view */
@@ -234,8 +240,9 @@ static inline bool draft_is_helper(const struct draft *d)
 }
 
 /*
- * ---- data in the draft of a view: written bytes that overlay the content that the view had when
- * the draft was begun ----
+ * ---- data in the draft of a view ----
+ *
+ * It consists of written bytes that overlay the content that the view had when the draft was begun.
  *
  *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
  *     r = tensor_draft_write(d, false, off, bytes, n, &e);       ... truncate, allocate, read

@@ -331,7 +331,7 @@ static int fsync_folder(struct live *l, struct live_wait *w)
     if (l->objects.doomed.n || l->objects.fresh.n)
         objects_sync(&l->objects);
     int r = writer_sync_all(l, w);
-    if (r != LIVE_PARKED || !writer_has_work(l)) /* there is no write to speed up */
+    if (r != LIVE_PARKED || !writer_has_work(l)) /* no write will follow */
         l->objects.now = false;
     return r;
 }

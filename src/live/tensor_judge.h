@@ -100,8 +100,11 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n);
 
-/* ---- the result of a conversion, or of judging a draft or a new tensor: an operation on a tensor
- * (edit/change.h) ---- */
+/*
+ * ---- the result of a conversion, or of judging a draft or a new tensor ----
+ *
+ * It is an operation on a tensor (edit/change.h).
+ */
 
 enum tensor_verdict {
     TENSOR_SAME,    /* no byte changes */
@@ -123,8 +126,11 @@ struct tensor_edit {
 
 void tensor_edit_free(struct tensor_edit *t);
 
-/* ---- the texts in a tensor's `type` and `shape`: one line, which may end in a newline and blanks
- * ---- */
+/*
+ * ---- the texts in a tensor's `type` and `shape` ----
+ *
+ * Each is one line, which may end in a newline and blanks.
+ */
 
 /* Parse ggml's name for a type, such as "Q8_0", ignoring case. Returns 0, -EINVAL (not a type; the
  * message suggests the nearest one), or -EOPNOTSUPP (a retired or unknown type: "unknown:NNN"). */

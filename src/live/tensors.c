@@ -205,7 +205,8 @@ void tensors_landed(struct live *l, const struct batch *b)
 
 /* ---- tensors to be judged ---- */
 
-/* True if a new tensor was written, and has no writable handle or the mount is ending. */
+/* True if a new tensor that was written can be judged: it has no writable handle, or the mount is
+ * ending. */
 static bool is_due(const struct live *l, const struct object *o)
 {
     return o->dirty && (!o->open || l->writer.stop);

@@ -100,12 +100,14 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 void tensors_landed(struct live *l, const struct batch *b);
 
 /*
- * ---- new tensors: directories created in tensors/ that are not tensors yet (objects.h). Their
- * files are drafts without a base (views.h), which stay when they are closed. The writer's thread
- * judges the directory as a whole (tensor_judge.h) once no program has had a file open for writing
- * for NEW_QUIET seconds, or at fsync of a directory, or at the end of the mount. If it passes, it
- * becomes a tensor of the model with the same number. If a program opens or changes it in the
- * meantime, it is judged again once it is quiet ----
+ * ---- new tensors ----
+ *
+ * Directories created in tensors/ that are not tensors yet (objects.h). Their files are drafts
+ * without a base (views.h), which stay when they are closed. The writer's thread judges a directory
+ * as a whole (tensor_judge.h) once no program has had a file in it open for writing for NEW_QUIET
+ * seconds, or at fsync of a directory, or at the end of the mount. If it passes, it becomes a tensor
+ * of the model with the same number. If a program opens or changes it in the meantime, it is judged
+ * again once it is quiet.
  */
 
 #define NEW_QUIET 2

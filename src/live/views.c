@@ -345,8 +345,8 @@ static int accept(struct round *o)
     return 0;
 }
 
-/* Record an error of a judgement. A text keeps it until it is rewritten; an error in data is found
- * again as long as the data is unchanged. Call with the lock held. */
+/* Record an error from a judgement. A text keeps it until it is rewritten; an error in data is
+ * found again as long as the data is unchanged. Call with the lock held. */
 static int report(struct round *o, int r)
 {
     return refuse(o->l, o->d, r != -EINTR && draft_is_text(o->d), r, &o->e);
