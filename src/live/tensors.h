@@ -64,7 +64,8 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
 
 /* ---- errors ---- */
 
-/* Append to `out` why the last edit was refused, or nothing. The second function forgets it. */
+/* Append to `out` the reason for the last refused edit, or nothing. The second function forgets
+ * it. */
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out);
 void live_tensor_forgive(struct live *l, uint32_t number);
 
