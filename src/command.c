@@ -259,7 +259,7 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
  * 100 columns. */
 enum { NAME_MOST = 40 };
 
-/* Return the label, without `folder` if that is a directory given as the operand. */
+/* Return the label, relative to `folder` if that contains the model. */
 static const char *short_label(const struct model_path *m, const char *folder)
 {
     const char *label = model_label(m);
@@ -438,8 +438,7 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
     (void)fflush(stderr);
 }
 
-/* For a split model in a store, append the name that the file has in the directory that shows the
- * store. */
+/* For a split model in a store, append the file's name in the directory that shows the store. */
 static void add_label(const struct model_path *m, const char *file, struct buf *out)
 {
     const char *slash = strrchr(m->label, '/'), *name = strrchr(file, '/');

@@ -27,7 +27,7 @@ struct command_args {
     int n;          /* number of operands, which the command allows */
 };
 
-/* Print to standard output. `text` may be empty, with no memory allocated. */
+/* Print to standard output. An empty `text` may have NULL data. */
 void command_print(const struct buf *text);
 /* Print "ggufs: NAME: WHY" to standard error, after earlier output. `name` is NULL or already safe
  * to print. Returns `status`. */

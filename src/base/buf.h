@@ -47,8 +47,8 @@ static inline int buf_error(const struct buf *b)
     return b->err;
 }
 
-/* Return the bytes as text that is not NUL-terminated, or the end of that text. Both are NULL if
- * the buf is empty. */
+/* Return the bytes as text, not NUL-terminated; the second function returns the end of the text.
+ * Both return NULL if the buf is empty. */
 static inline const char *buf_text(const struct buf *b)
 {
     return (const char *)b->data;

@@ -137,7 +137,7 @@ struct nearest {
     const char *word;
     size_t len;
     bool found;
-    /* If found: the caller's number for the best candidate, or for the first of several equals. */
+    /* If found: the caller's number for the best candidate; of equally good ones, the first. */
     size_t which;
     unsigned distance; /* if found: how many letters are wrong, missing, extra or swapped */
 };

@@ -28,7 +28,7 @@
 struct lock {
     pthread_mutex_t mutex;
 #ifndef NDEBUG
-    atomic_bool held; /* true: by `holder` */
+    atomic_bool held; /* by `holder` */
     _Atomic(pthread_t) holder;
 #endif
 };
@@ -104,7 +104,7 @@ static inline void lock_leave(struct lock *const *l)
 #define LOCKED(l) \
     __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
-/* A condition that threads wait for while they hold a lock. Times are CLOCK_MONOTONIC (when.h). */
+/* A condition that threads wait for while they hold a lock. Times are those of CLOCK_MONOTONIC. */
 struct cond {
     pthread_cond_t cond;
 };

@@ -179,7 +179,7 @@ void pool_call_at(struct pool_job *j, const struct timespec *when)
         take_out(j);
     if (j->state == POOL_RESTS)
         put(j, when);
-    see_to_it(); /* the clock is checked in any case */
+    see_to_it(); /* let a thread check the clock in any case */
 }
 
 void pool_call(struct pool_job *j)

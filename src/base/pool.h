@@ -86,7 +86,7 @@ struct units_watch {
 struct units {
     uint64_t n;
     /* Runs a unit. Returns 0 or an error. `room` is this thread's memory: as many bytes as the
-     * member `room` says, aligned to 64. */
+     * member `room` says, aligned to 64 bytes. */
     int (*unit)(void *arg, uint64_t unit, void *room);
     /* Returns the first unit from `unit` on that has work to do. NULL: all units have work. */
     uint64_t (*next)(void *arg, uint64_t unit);

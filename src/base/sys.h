@@ -73,8 +73,8 @@ int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64
 /* fsync, repeated after EINTR. */
 int sys_sync(const struct sys *s, int fd);
 
-/* Start writing out the n bytes at `off` (n = 0: all up to the end), so that a later fsync waits
- * for less. This is only a hint and makes nothing durable. */
+/* Start writing out the n bytes at `off` (n = 0: up to the end), so that a later fsync waits for
+ * less. This is only a hint and makes nothing durable. */
 void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 
 /*

@@ -111,8 +111,8 @@ static uint64_t dead(const atomic_uint *word, uint64_t n)
     return ret;
 }
 
-/* Mark the columns of n values in a row. `at`: the column of the first, counted over all matrices.
- * Words whose bits are all set are skipped. */
+/* Mark the columns of n values in a row. `at`: column of the first value, counted over all
+ * matrices. Words whose bits are all set are skipped. */
 static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t n)
 {
     for (size_t i = 0, some; i < n; i += some) {
@@ -349,8 +349,7 @@ void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct 
 
 /* ---- tensors.txt ---- */
 
-/* A role consists of the tensors in all blocks that have the same name apart from the block's
- * number. */
+/* A role is the set of all tensors whose names differ only in the block's number. */
 enum { ROLES_MOST = 256, TYPES_MOST = 8, ROLE_LEN = 64 };
 
 struct role {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes one result of one tensor: see task.h. */
+/* Computes a result for a tensor: see task.h. */
 #include "derive/task.h"
 
 #include <errno.h>

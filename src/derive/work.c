@@ -385,7 +385,7 @@ static bool run(struct pool_job *job, struct timespec *again)
     w->running--;
     do
         start_jobs(w);
-    while (answer(w)); /* wishes whose jobs could not be started */
+    while (answer(w)); /* answer wishes whose jobs could not be started */
     if (--w->threads == 0)
         pool_tell(&w->rests);
     lock_drop(w->lock);

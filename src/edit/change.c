@@ -13,8 +13,8 @@
 
 #define MIN_ALIGNMENT ((uint64_t)8)
 /*
- * The largest number up to which versions are made. The rest are for tensors that other threads
- * begin at the same time.
+ * The highest number for a version. The rest are for tensors that other threads begin at the same
+ * time.
  */
 #define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
@@ -174,7 +174,7 @@ static bool moves(const struct edit_change *c, const struct edit_slot *s)
     return s->gone || data_bytes(c->on.g, s) != base_data(c->on.g, s);
 }
 
-/* Adds a slot's differences from the base to the counts, or removes them. */
+/* Adds a slot's differences from the base to the counts, or subtracts them. */
 static void count(struct edit_change *c, const struct edit_slot *s, bool now)
 {
     const uint64_t sign = now ? 1 : UINT64_MAX; /* modulo 2^64 */
@@ -445,7 +445,7 @@ static int check_tensor(struct name name, struct err *e)
     return 0;
 }
 
-/* Refuses in a split model, where every file states the total number of tensors. */
+/* Refuses the operation in a split model, where every file states the total number of tensors. */
 static int check_not_split(const struct edit_change *c, struct name name, struct err *e)
 {
     static const char key[] = "split.tensors.count";

@@ -200,8 +200,8 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint64_t rank, uint32_t number, struct err *e);
 /*
- * Set a type and shape with pieces that supply all bytes or, without pieces, a shape of the same
- * type and size for the existing bytes (else -EINVAL).
+ * Give a tensor a new type and shape, with pieces that supply all bytes, or, without pieces, a new
+ * shape of the same type and size for the existing bytes (else -EINVAL).
  */
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
@@ -271,7 +271,7 @@ uint64_t edit_keys_id(const struct gguf *g);
  * restored in it.
  */
 uint32_t edit_keys_format(const struct gguf *g);
-/* Return true if the entries of these keys have the same bytes. */
+/* Return true if the entries of these keys are the same byte for byte. */
 bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
 /* Return true for a key that ggufs keeps for itself. */
 bool edit_key_is_own(const struct gguf *g, uint32_t kv);

@@ -252,8 +252,8 @@ static bool has_name(const struct buf *names, const char *name)
 }
 
 /*
- * Copies an attribute, or only reads it if to < 0. If `to` already has it (such as a label set by
- * the system), does not set it, which might not be permitted.
+ * Copies an attribute, or only reads it if to < 0. Does not set an attribute that `to` already has
+ * (such as a label set by the system), because that may not be permitted.
  */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
@@ -975,8 +975,8 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
 }
 
 /*
- * Checks whether a strategy is possible, given the disk, the size of the new file and the size of
- * its part that comes from drafts. Returns 0 or -EOPNOTSUPP.
+ * Checks whether a strategy is possible, given the disk, the size of the new file and how much of
+ * it comes from drafts. Returns 0 or -EOPNOTSUPP.
  */
 static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
                        enum edit_strategy how, uint64_t size, uint64_t changed, struct err *e)

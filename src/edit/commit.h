@@ -217,8 +217,8 @@ int edit_try_new(const struct edit_file *f, struct err *e);
 int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
                      const struct edit_options *o, struct err *e);
 /*
- * Check that there is room for a new file of this size beside the model. what: a description of the
- * file for the message.
+ * Check that there is room for a new file of this size beside the model. what: describes the file
+ * in the message.
  */
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e);
 

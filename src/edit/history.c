@@ -24,7 +24,7 @@
 #define NAMES_SHOWN 5 /* names listed per kind of change; the others are only counted */
 
 #define MAGIC "GGUFSHS5"
-/* Number of u64 in a record. */
+/* Number of u64 fields in a record. */
 enum { NUMBERS = sizeof(struct history_record) / 8 };
 enum { SUM_AT = 8, RECORD_AT = 16, HEAD = RECORD_AT + 8 * NUMBERS, FACT_HEAD = 24, NAME_ROOM = 40 };
 
@@ -518,8 +518,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
 /* ---- the keys of a state ---- */
 
 /*
- * Writes the state's keys, made of the kept keys of `next` in order and the facts' keys in their
- * places.
+ * Writes the state's keys: the kept keys of `next`, in order, and the facts' keys in their places.
  */
 static void merge(const struct gguf *next, const uint8_t *kept, const struct history_fact *f,
                   size_t n, struct buf *b)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The history of a model records what edits changed in its keys, in files in the user's state
- * directory, so that mistakes can be undone.
+ * The history of a model records, in files in the user's state directory, what edits changed in its
+ * keys, so that mistakes can be undone.
  *
  *     r = history_open(&h, &sys_libc, NULL, "/real/path/m.gguf", HISTORY_KEEP, &e);
  *     r = history_record(&h, &edit, &e);         before writing an edit

@@ -20,8 +20,8 @@ enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48,
 #define ROW 32 /* size of a row in the journal */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
 /*
- * The kernel is asked to start writing rows of at least this size to disk at once. Smaller rows
- * share blocks, which would then be written twice.
+ * Writeback of rows of at least this size starts immediately. Smaller rows share blocks, which
+ * would then be written twice.
  */
 #define LARGE ((uint64_t)256 << 10)
 /* How many times a journal that does not fit is checked while another process edits the model. */
@@ -61,7 +61,7 @@ static bool is_units(const struct journal *j, const struct journal_row *row)
     return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
 }
 
-/* Returns the sum of the part of sector i that lies within n bytes, or 0 if none does. */
+/* Returns the sum of the part of sector i that lies within n bytes, or 0 if no part does. */
 static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
 {
     size_t at = i * JOURNAL_SECTOR;
@@ -79,7 +79,7 @@ static size_t old_bytes(const struct journal *j, const struct journal_row *row)
     return (size_t)within_u64(row->at, row->n, j->before);
 }
 
-/* Assigns offsets from `at` on to the parts of the table, and returns the table's end. */
+/* Places the parts of the table, beginning at offset `at`. Returns the table's end. */
 static uint64_t place_table(struct journal *j, uint64_t at)
 {
     for (size_t i = 0; i < j->n; i++) {
@@ -580,8 +580,8 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
 }
 
 /*
- * Reports another user's object with the journal's name, or a journal that has further hard links
- * (in a backup). Returns -ESTALE.
+ * Reports another user's object with the journal's name, or a journal that has other hard links (as
+ * in a backup). Returns -ESTALE.
  */
 static int planted(const char *name, const struct stat *st, const struct stat *model, struct err *e)
 {
@@ -751,7 +751,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
 struct sweep {
     const struct edit_file *f;
     struct stat model;
-    char pattern[NAME_MAX + 1]; /* the name of a temp without its suffix */
+    char pattern[NAME_MAX + 1]; /* a temporary file's name without its suffix */
     size_t prefix;              /* length of pattern */
     unsigned removed;
 };

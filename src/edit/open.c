@@ -152,7 +152,7 @@ static int check_totals(const struct shards *s, size_t *i, struct err *e)
 
 /*
  * Makes the lists, and enters the first file. Names are added only as files are found, because the
- * number of files in a name may be wrong.
+ * count in a file's name may be wrong.
  */
 static int begin_lists(struct shards *s, struct gguf *g)
 {

@@ -128,10 +128,7 @@ int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct 
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e);
 
-/*
- * Return true if files of this format can be edited at all; otherwise the message says why not
- * (-EROFS).
- */
+/* Check that files of this format can be edited at all. Returns 0, or -EROFS with the reason. */
 int edit_allowed(const struct gguf *g, struct err *e);
 
 #endif

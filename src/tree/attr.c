@@ -32,7 +32,7 @@
 enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
 
 /* Return the bits of a file with this ACL. The mode has the mask in place of the group's bits, and
- * a user named in the ACL may be in the group or among all others. */
+ * a user named in the ACL may belong to the group or to the others. */
 static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
 {
     mode_t mask = ALL, group = mode >> 3 & ALL, named = ALL;
@@ -257,7 +257,7 @@ static nlink_t node_links(const struct tree *t, const struct snapshot *g, const 
 {
     if (!node_is_dir(n))
         return 1;
-    /* A count would need a new snapshot for new tensors, so 1 (unknown) is reported. */
+    /* Counting new tensors would need a new snapshot, so 1 (unknown) is reported. */
     if (n->kind == NODE_DIR && tensors_has(t, n))
         return 1;
     if (n->kind == NODE_ROOT)
@@ -546,7 +546,7 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
     return r < 0 ? r : buf_error(out);
 }
 
-/* Set an attribute. Setting one to its present value always succeeds, because cp -a and rsync -X do
+/* Set an attribute. Setting one to its current value always succeeds, because cp -a and rsync -X do
  * that. On tensors these programs set the source's attributes, which are ignored. */
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)

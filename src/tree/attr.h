@@ -78,7 +78,7 @@ struct grant grant_of_real(int fd, const struct stat *st, const char *real, cons
 int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable);
 /* Compute the rights that nodes show. */
 void rights_settle(struct rights *r);
-/* Compute these rights again for the present files, whose descriptors fd() returns. Directories are
+/* Compute these rights again for the current files, whose descriptors fd() returns. Directories are
  * not checked again. Returns true if the result has changed. */
 bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
                   struct lock *lock);

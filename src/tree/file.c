@@ -185,7 +185,7 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     return f;
 }
 
-/* Open a key for reading. A large text takes a while, so it is rendered without a lock. */
+/* Open a key for reading. Rendering a large text takes a while, so no lock is held. */
 static int open_key(struct tree_file *f, int flags)
 {
     struct live_text text = {0};
@@ -207,7 +207,7 @@ static int open_stored(struct tree_file *f, int flags)
 {
     int r = row_open(f, flags);
     r = r == 0 ? tensors_opened(f) : r == -ESTALE ? tensors_join(f) : r;
-    if (r > 0) { /* the kernel's pages are of other content */
+    if (r > 0) { /* the kernel's cached pages hold other content */
         buf_free(&f->text);
         r = row_open(f, flags);
         f->cacheable = false;

@@ -461,7 +461,7 @@ void files_text(const struct about *a, struct buf *out)
 // clang-format off
 #define PIECES(n) .size = n##_size, .read = n##_read
 
-/* A file computed for one tensor, or one with a line per tensor. */
+/* Members of a row: for a file computed for one tensor, and for a file with a line per tensor. */
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
 #define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 

@@ -221,7 +221,7 @@ static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *
     return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, tensor, row);
 }
 
-/* Record the present content of a directory if an edit may change its list. */
+/* Record the current content of a directory if an edit may change its list. */
 static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
@@ -331,7 +331,7 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
 }
 
 /* Get the next entry of a directory other than metadata/. Returns -ESTALE if the entry was removed
- * in the meantime; *cookie is then that of the next. */
+ * in the meantime; *cookie is then that of the next entry. */
 static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                           char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {

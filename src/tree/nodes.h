@@ -54,7 +54,7 @@ struct tree {
     atomic_flag looks;
     long long looked; /* when the rights were last checked, in milliseconds of when_now() */
     bool writable;    /* metadata can be edited */
-    char why[512];    /* why metadata cannot be edited; as long as a line of struct err */
+    char why[512];    /* why metadata cannot be edited; the size of a line in struct err */
     struct edit_options edit;
     atomic_uint open;  /* number of open files and directories */
     uint64_t identity; /* see tree_identity() */
@@ -139,7 +139,7 @@ void tree_keep_views(void *tree, const struct snapshot *next);
 void node_free(struct tree *t);
 /*
  * Count one more of the kernel's references to a node that is not a key. If the node shows the
- * state of the mount, *n becomes the node of the present state. Returns 0, -ENOMEM or -EOVERFLOW.
+ * state of the mount, *n becomes the node of the current state. Returns 0, -ENOMEM or -EOVERFLOW.
  */
 int node_known(struct tree *t, const struct view *v, struct node *n);
 /* Drop `times` of the kernel's references. */

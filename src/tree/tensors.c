@@ -267,7 +267,7 @@ int tensors_opened(struct tree_file *f)
     if (node_was_looked(t, f->held, f->node.row))
         return -ESTALE;
     /* A program that opens the file through /proc/self/fd gets the same node, and so may another
-     * program; the file then shows the tensor's present state. */
+     * program; the file then shows the tensor's current state. */
     CLEANUP(view_free) struct view now = newest_view(&t->newest);
     const uint32_t version = node_id(now.snap, &tensor).version;
     if (version == IDS_NONE || version == f->node.number)
@@ -369,7 +369,7 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
     uint32_t number;
     if (!l || n->kind != NODE_TENSOR_FILE)
         return 0;
-    /* On failure, nothing was written to the tensor. */
+    /* If this fails, nothing was written to the tensor. */
     (void)live_tensor_of_version(l, n->number, &number);
     return live_tensor_fsync(l, number, w);
 }
@@ -406,7 +406,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
     const int row = files_named(FILES_TENSOR, name);
     uint32_t views;
     if (dir->kind != NODE_TENSOR)
-        return -EISDIR; /* as unlink(2) does for a directory */
+        return -EISDIR; /* the error of unlink(2) for a directory */
     int r = begin_editing(t);
     if (r < 0)
         return r;

@@ -44,7 +44,7 @@ bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *re
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
 /*
- * Get the entry of a node that was replaced after the kernel looked it up, with the present
+ * Get the entry of a node that was replaced after the kernel looked it up, with the current
  * attributes of the file: a program that opens the node can be made to look again only once. May
  * return -ESTALE.
  */

@@ -175,7 +175,7 @@ static bool is_stale(struct tree *t, size_t i)
         return false;
     if (i > 0)
         return true;
-    /* An attempt to begin that has ended has set the new state of the file. */
+    /* An attempt to begin editing that has ended has recorded the file's new state. */
     const bool ended = atomic_load(&t->rests) && !atomic_load(&t->live);
     const struct edit_file now = opened(t, 0);
     return ended && now.id.ino == f.id.ino && now.id.size == f.id.size &&

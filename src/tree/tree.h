@@ -63,7 +63,7 @@ struct tree_entry {
     bool fixed;
     bool lasting; /* the attributes of the node will never change, with the same exception */
     bool steady;  /* the attributes shown may be a second old */
-    bool slow;    /* the name's meaning may be a second old, too */
+    bool slow;    /* what the name refers to may also be a second old */
 };
 
 /* Open the model at `path` (symbolic links are followed). A process may fork before the first edit,
@@ -105,7 +105,7 @@ bool tree_is_full(const struct tree_left *l);
 void tree_notes(struct tree *t, struct buf *notes);
 /* Take over the notes that an earlier tree has left. Call before using the tree. */
 void tree_recall(struct tree *t, struct buf *notes);
-/* Return true if this file is being edited, so that the tree holds the writer's lock. */
+/* Return true if this file is being edited, in which case the tree holds the writer's lock. */
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
 /* Return true if another program changed a file of the model. Accesses the disk. */
 bool tree_changed(struct tree *t);
