@@ -76,7 +76,6 @@ static void test_buf(void)
     buf_free(&b);
 }
 
-/* An array grows by several elements at once. */
 static void test_array(void)
 {
     uint16_t *array = NULL;

@@ -201,7 +201,6 @@ static void take_line(int priority, const char *line)
     (void)snprintf(logged, sizeof(logged), "%s", line);
 }
 
-/* Files left by a crash are removed, and their removal is logged. */
 static void test_leftovers(void)
 {
     struct place p = new_place();

@@ -236,7 +236,6 @@ static void test_backup_refused(void)
     }
 }
 
-/* An edit that changes nothing makes no backup. */
 static void test_backup_same(void)
 {
     struct fixture x;

@@ -80,7 +80,6 @@ static void test_not_finite(void)
     CU_ASSERT_EQUAL(moments_absmax(&m), 0);
 }
 
-/* Zeros of either sign are the same value, in any order. */
 static void test_zeros(void)
 {
     float x[][3] = {

@@ -133,7 +133,6 @@ static void test_foreign(void)
     three_free(&t);
 }
 
-/* A failed edit neither adds nor hides a state. */
 static void test_failed(void)
 {
     struct three t;
@@ -740,7 +739,6 @@ static int busy_lock(const struct sys *s, int fd, int how)
     return -EWOULDBLOCK;
 }
 
-/* Clearing waits for a process that holds the lock, but not forever. */
 static void test_clear_waits(void)
 {
     struct three t;
@@ -985,7 +983,6 @@ static void test_folder(void)
     three_free(&t);
 }
 
-/* A link or a file in place of one of our directories is not used. */
 static void test_links(void)
 {
     static const char *const links[] = {"state/ggufs", "state/ggufs/history"};
@@ -1077,7 +1074,6 @@ static void test_folder_removed(void)
     }
 }
 
-/* The directory is removed while a state is being written. */
 static void test_folder_removed_meanwhile(void)
 {
     struct three t;

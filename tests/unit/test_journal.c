@@ -125,7 +125,6 @@ static void test_torn(void)
     }
 }
 
-/* A complete model is synced before the journal is dropped. */
 static void test_done_is_synced(void)
 {
     struct work w;

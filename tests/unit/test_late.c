@@ -395,7 +395,6 @@ static void test_again(void)
     drop_place(&p);
 }
 
-/* Many trees are open at once, each with its own edits. */
 static void test_many(void)
 {
     enum { MANY = 20 };

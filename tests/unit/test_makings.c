@@ -380,7 +380,6 @@ static void add_it(void)
     CU_ASSERT_EQUAL(do_sync(added_in), 0);
 }
 
-/* The directory becomes a tensor while a file in it is looked up. */
 static void test_looked_up(void)
 {
     struct room x;
@@ -403,7 +402,6 @@ static void look_for_first(void *arg)
     CU_ASSERT_EQUAL(lookup(x->t, "tensors/first", "raw"), 0);
 }
 
-/* A tensor that was added is shown while others are judged. */
 static void test_beside_others(void)
 {
     struct room x;

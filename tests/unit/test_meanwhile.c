@@ -164,7 +164,6 @@ static void test_all(void)
                     check_one(all[i], does, where);
 }
 
-/* Hard links may be broken: a link made during the edit keeps the old content. */
 static void test_link_that_may_break(void)
 {
     for (enum where where = FILLED; where <= EXCHANGED; where++) {

@@ -33,7 +33,6 @@ static void test_escape(void)
     }
 }
 
-/* Anything but an escape is left unchanged. */
 static void test_unescape(void)
 {
     static const struct {

@@ -135,7 +135,6 @@ static void test_cut_escape(void)
     CU_ASSERT_TRUE(is_cut(file, 237));
 }
 
-/* The hash covers the whole name and is the same in every process. */
 static void test_hash(void)
 {
     char name[400], a[TREE_NAME_MAX + 1], b[TREE_NAME_MAX + 1];
@@ -179,7 +178,6 @@ static void test_round_trip(void)
     }
 }
 
-/* Any input is either not a file name or the only file name of its name. */
 static void test_one_spelling(void)
 {
     static const char alphabet[] = "%2E.~0Fa%%2";

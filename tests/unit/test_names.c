@@ -145,7 +145,6 @@ static void test_reap(void)
     end(&x);
 }
 
-/* The file of an initial key is never freed. */
 static void test_first_stay(void)
 {
     struct fixture x;

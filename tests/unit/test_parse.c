@@ -225,7 +225,6 @@ static void test_nul_v3(void)
     parsed_free(&p);
 }
 
-/* Unless every string ends in NUL, no NUL is counted. */
 static void test_nul_not_all(void)
 {
     struct build b;
@@ -263,7 +262,6 @@ static void test_odd_names(void)
     parsed_free(&p);
 }
 
-/* Arrays nested as deeply as allowed; the innermost holds bytes. */
 static void test_nested_limit(void)
 {
     struct build b;

@@ -355,7 +355,6 @@ static void test_matrix(void)
             }
 }
 
-/* Tensors of unknown type grow only if padding must follow. */
 static void test_unknown_moves(void)
 {
     struct build b;

@@ -135,7 +135,6 @@ static void test_large_alignment(void)
     }
 }
 
-/* The keys fit in a header, but not along with the reserve. */
 static void test_large_header(void)
 {
     struct build b;

@@ -200,7 +200,6 @@ static void test_times(void)
     (void)sem_destroy(&hang);
 }
 
-/* A turn may request another, later turn. */
 static void test_again_later(void)
 {
     setup(NEVER);

@@ -149,7 +149,6 @@ static void test_equal_bytes(void)
         }
 }
 
-/* Kernel sets agree on every kind of value and any number of blocks. */
 static void test_encode_values(void)
 {
     for (uint32_t id = 0; id < N_IDS; id++)

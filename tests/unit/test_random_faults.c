@@ -300,7 +300,6 @@ static void step_and_wait(struct random *x)
         run(x, "interrupt");
 }
 
-/* Begin a write and hold it. */
 static void begin_write(struct random *x)
 {
     run(x, "hold");

@@ -174,7 +174,6 @@ static void test_tensors(void)
     }
 }
 
-/* `offset` is the position of `raw` in the file. */
 static void test_offset(void)
 {
     static const char *const tensors[] = {"w", "q", "s", "new"};

@@ -17,7 +17,6 @@
 #include "model_dir.h"
 #include "put_journal.h"
 
-/* A recovery can be interrupted at any call and then repeated. */
 static void test_recover_again(void)
 {
     for (unsigned n = 1, hit = 1; hit; n++) {
@@ -335,8 +334,6 @@ static void test_read_beside_editor(void)
         ;
 }
 
-/* While another process is editing, the message does not suggest removing a journal that does not
- * fit. */
 static void test_held_by_editor(void)
 {
     struct fixture x;
@@ -423,8 +420,6 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* Whatever the length of a model's name, the names of our files beside it fit, and differ from
- * those of other models. */
 static void test_names(void)
 {
     char name[NAME_MAX + 1], other[NAME_MAX + 1], a[NAME_MAX + 1], b[NAME_MAX + 1];

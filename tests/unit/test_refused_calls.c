@@ -52,7 +52,6 @@ static struct tree *open_kind(int kind, struct place *p)
     return image_tree(p->model, &o);
 }
 
-/* A name too long for a file. */
 static char long_name[TREE_NAME_MAX + 2];
 
 /* ---- calls on a node, with a name in it or the name of an attribute ---- */
@@ -121,7 +120,6 @@ static int call_rename_long(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, node, long_name, 0);
 }
 
-/* Rename with RENAME_EXCHANGE. */
 static int call_exchange(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, node, "x.y", 2);

@@ -221,7 +221,6 @@ static void test_alignment(void)
     between(&now, &was);
 }
 
-/* Only the order of keys differs. */
 static void test_order(void)
 {
     static const char *const keys[] = {"a.a", "a.b", "a.c", "a.d", "a.e", "a.f"};
@@ -258,7 +257,6 @@ static void test_other_format(void)
     version_free(&now);
 }
 
-/* Only keys that differ count as changes. */
 static void test_count(void)
 {
     CLEANUP(edit_change_free) struct edit_change c, d;

@@ -75,7 +75,6 @@ static void test_two(void)
     CU_ASSERT_TRUE(cases > 200000);
 }
 
-/* Common cases. */
 static void test_plain(void)
 {
     struct right of[] = {{.shown = {7, 8, 0664}}, {.shown = {7, 8, 0644}}, {.shown = {7, 8, 0600}}};

@@ -508,7 +508,6 @@ static void test_not_split(void)
     shards_free(&s);
 }
 
-/* The store has the tensors of all files, in the order of the merged model. */
 static void test_store(void)
 {
     struct err e = {0};
@@ -572,7 +571,6 @@ static int sibling(const char *path, struct err *e)
     return r;
 }
 
-/* Fail each allocation once. */
 static void test_no_memory(void)
 {
     int (*const calls[])(const char *path, struct err *e) = {whole, whole, recover, sibling};

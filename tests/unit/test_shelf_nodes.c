@@ -128,7 +128,6 @@ static void test_models(void)
     teardown();
 }
 
-/* Models appear, are examined, and disappear. */
 static void test_many(void)
 {
     char name[32];

@@ -87,7 +87,6 @@ static void test_parser(void)
     }
 }
 
-/* Only the beginning of a long file is examined. */
 static void test_long(void)
 {
     static uint8_t bytes[2 * SNIFF_BYTES];

@@ -276,7 +276,6 @@ static void test_random_few(void)
     each_draft(33);
 }
 
-/* A large draft is written while it is judged. */
 static void test_large(void)
 {
     static const uint64_t dims[] = {512, 1501}; /* 3 MB */

@@ -139,7 +139,6 @@ static void test_places(void)
     free(bytes);
 }
 
-/* For any type, values written back unchanged through any view change no byte. */
 static void test_write_back(void)
 {
     for (uint32_t id = 0; quant_find(id); id++)

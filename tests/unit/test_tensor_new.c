@@ -334,7 +334,6 @@ static void convert(struct tensor_dir *x, uint32_t to)
     free(want);
 }
 
-/* Tensors of all types are converted to all types, in both byte orders. */
 static void test_convert(void)
 {
     for (uint32_t from = 0; quant_find(from); from++)

@@ -259,7 +259,6 @@ static void test_cut_below_draft(void)
     end_cut(&x);
 }
 
-/* All tensors are written before any is read. */
 static void test_many(void)
 {
     enum { MANY = 40, LEN = 5000 };

@@ -450,7 +450,6 @@ static void test_nested_unchanged(void)
     changes(GGUF_ARRAY, GGUF_ARRAY, nested, "[1, 256]\n[\"x\"]\n", nested_other);
 }
 
-/* An old value of another type does not affect how the text is parsed. */
 static void test_retype(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;

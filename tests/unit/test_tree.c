@@ -333,7 +333,6 @@ static void test_missing(void)
     image_close(&m);
 }
 
-/* Node numbers that were never issued are refused. */
 static void test_bad_nodes(void)
 {
     const uint64_t nodes[] = {0,

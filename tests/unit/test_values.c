@@ -158,7 +158,6 @@ static void test_pieces(void)
     free(bytes);
 }
 
-/* The file is truncated during the scan. */
 static void test_cut_later(void)
 {
     struct map m;

@@ -192,7 +192,6 @@ static void test_release(void)
     }
 }
 
-/* A later close or fsync judges again, and reports the new result. */
 static void test_again(void)
 {
     for (int sync = 0; sync < 2; sync++) {

@@ -345,7 +345,6 @@ static void test_stopped(void)
     model_free(&m);
 }
 
-/* At the end, all waiting requests are answered. */
 static void test_stop(void)
 {
     struct model m = model(2, 8000000, 0);
