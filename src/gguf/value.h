@@ -131,7 +131,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
 
 #define KEY_MAX 65535 /* in bytes; the specification's limit */
 
-#define KEY_RESERVE "ggufs.reserve" /* holds spaces, into which the header grows (edit/plan.h) */
+#define KEY_RESERVE "ggufs.reserve" /* spaces that give the header room to grow (edit/plan.h) */
 #define KEY_SPLIT_PREFIX "split."
 
 enum key_flags {
@@ -144,7 +144,7 @@ struct key_row {
     /* Segments separated by dots. [arch]: an architecture; {i}: a number; {name}: any segment. */
     const char *pattern;
     uint8_t type;  /* enum gguf_value_type */
-    uint8_t elem;  /* element type of an array, also of one that a flag allows */
+    uint8_t elem;  /* element type of an array, including one that a flag allows */
     uint8_t flags; /* set of enum key_flags */
 };
 

@@ -148,7 +148,7 @@ struct source mapped_source(struct mapped *m);
 
 struct store {
     atomic_uint refs;
-    struct mapped **file; /* owned references, in the order of shards */
+    struct mapped **file; /* owned references, in shard order */
     size_t files;
     struct place_in_store *place; /* owned: one per tensor, in the order of the model */
     size_t n;                     /* number of tensors */
@@ -157,7 +157,7 @@ struct store {
 struct place_in_store {
     uint64_t off; /* offset of the tensor's data in the file */
     uint32_t file;
-    uint32_t shard;              /* the model's file to which the tensor belongs */
+    uint32_t shard;              /* the shard that the tensor belongs to */
     struct tensor_content *over; /* a reference: bytes that replace the file's; or NULL */
 };
 

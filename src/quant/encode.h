@@ -43,8 +43,8 @@ bool quant_can_encode(const struct quant_type *t, bool big);
  *     -EDOM         the type cannot hold a NaN or an infinity among the values
  *     -ERANGE       an integer type cannot hold a value exactly (-0 becomes 0), or a value
  *                   would become infinite, by itself or through the scale its block needs
- *     -EOPNOTSUPP   there is no encoder (!quant_can_encode()), so that such a tensor can only be
- *                   written through `raw`; or the encoder needs importances (QUANT_NEEDS)
+ *     -EOPNOTSUPP   there is no encoder (!quant_can_encode()), so the tensor can only be written
+ *                   through `raw`; or the encoder needs importances (QUANT_NEEDS)
  *
  * On failure dst is undefined, and *fault names an element of the first block that cannot be
  * stored: the first value that is not finite (-EDOM), or the first one with the largest magnitude

@@ -191,7 +191,7 @@ struct unit_costs {
     struct part_costs low, high;
 };
 
-/* Find the least costs, even and odd, among all points with this second half. */
+/* Find the lowest costs, even and odd, among all points with this second half. */
 FIXED void run_costs(struct point_form f, const struct point_book *book, const struct unit_costs *c,
                      unsigned h, floats ret[2])
 {

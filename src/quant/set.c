@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels of a set that do not handle blocks of several elements (those for plain elements, and
- * those that measure floats), and the set's table of types: see set.h and types.h.
+ * A set's table of types, and its kernels for plain elements and for measuring floats: see set.h
+ * and types.h.
  *
  * Plain elements: F32, F16, BF16, F64, I8, I16, I32 and I64. A block is one element. Integers
  * and F64 are converted with a single rounding to nearest even (I64 is not converted via double,
@@ -27,8 +27,8 @@
 
 /*
  * A conversion between float and double keeps a NaN's sign and the upper bits of its fraction, and
- * makes it quiet. Most machines do this by themselves, but RISC-V turns every NaN into the same
- * one.
+ * makes it quiet. Most machines do this by themselves, but RISC-V makes every NaN the
+ * canonical one.
  */
 #ifdef __riscv
 enum { CONVERTS_NAN = 0 };

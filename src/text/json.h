@@ -19,9 +19,9 @@
 void json_string(struct buf *out, const void *bytes, size_t n);
 
 /*
- * json_value() appends a value as strict JSON, in which floats that are not finite are strings such
- * as "NaN". json_line_value() appends a value for a line of metadata/KEY, in which they are the
- * bare words NaN, Infinity and -Infinity.
+ * json_value() appends a value as strict JSON, with non-finite floats as strings such as "NaN".
+ * json_line_value() appends a value for a line of metadata/KEY, with non-finite floats as the bare
+ * words NaN, Infinity and -Infinity.
  */
 void json_value(struct buf *out, const struct gguf_value *v);
 void json_line_value(struct buf *out, const struct gguf_value *v);

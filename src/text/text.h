@@ -95,7 +95,7 @@ int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t 
 
 /*
  * Choose the type of a new value. row: the key's row, or NULL. A count is u64 if it does not fit
- * u32; where a key may have one value per layer, a text of several lines or in brackets is an
+ * into u32; where a key may have one value per layer, a text of several lines or in brackets is an
  * array.
  *
  * Without a row the text alone decides: true or false is bool; an integer is the first of u32, i32,

@@ -6,7 +6,7 @@
  *
  * It reads one block after another, with a pause of MICROSECONDS (default 500) between them, until
  * standard input ends. The files are opened with O_DIRECT, so each read of a mounted file reaches
- * its server, whatever is in the page cache. Prints one line: the number of reads, then the median,
+ * its server, regardless of the page cache. Prints one line: the number of reads, then the median,
  * the 99th and the 99.9th percentile and the longest, in milliseconds.
  */
 #include <errno.h>

@@ -16,7 +16,7 @@
  *        mount's own cache, but not that of the model file, which is a different file
  *   -w   warm: an untimed turn comes first for each file, as it always does without -c
  *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it.
- *        In a virtual machine whose host takes back free memory, the first use of a page costs
+ *        In a virtual machine whose host reclaims free memory, the first use of a page costs
  *        several times as much as later ones. With -t, the kernel takes the pages of its cache
  *        from memory that the machine already has
  */

@@ -27,8 +27,8 @@ struct build {
     uint64_t alignment;             /* 32, or 64 in the first draft; no key is written for it */
     uint8_t pad_byte;               /* value of the bytes in gaps and padding; 0 by default */
     bool no_tail;                   /* omit the padding after the last byte of data */
-    struct buf keys;                /* the entries */
-    struct buf infos;               /* the tensor infos, offsets relative to the data */
+    struct buf keys;                /* the keys' entries */
+    struct buf infos;               /* the tensor infos, with offsets relative to the data */
     struct buf data;                /* the data section */
     size_t word[BUILD_MAX_TENSORS]; /* positions of the offset words in infos */
     uint64_t n_kv;

@@ -5,7 +5,7 @@
  *     counted FILE MOUNTPOINT LOG         in the foreground
  *
  * MOUNTPOINT/model.gguf shows FILE, read-only. Each read request, including the kernel's own
- * for mapped pages and read-ahead, appends a line "OFFSET SIZE" to LOG. Between opens the kernel
+ * for mapped pages and read-ahead, appends a line "OFFSET SIZE" to LOG. Across opens the kernel
  * caches only pages.
  */
 #define FUSE_USE_VERSION 312

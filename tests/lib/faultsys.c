@@ -48,7 +48,7 @@ static size_t shorten(const struct sys *s, size_t n)
     return self(s)->brief && n > SHORT_MAX ? SHORT_MAX : n;
 }
 
-/* The table. */
+/* ---- the table ---- */
 
 #define FAULT(name)              \
     int failed;                  \

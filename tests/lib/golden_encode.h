@@ -23,7 +23,7 @@ struct golden_encode {
     uint32_t blocks;
     uint64_t f32_hash; /* hash of the values, little-endian */
     uint64_t raw_hash; /* hash of the blocks */
-    double error;      /* error of the reference, relative to the values; 0 if only bits count */
+    double error;      /* relative error of the reference; 0 if only the hash counts */
 };
 
 extern const struct golden_encode golden_encodes[];

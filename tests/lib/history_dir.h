@@ -23,7 +23,7 @@ void home_setup(struct home *x);
 void home_teardown(struct home *x);
 /* Open another history in this directory, possibly of another model. */
 int open_history(const struct home *x, struct history *h, const char *model, unsigned keep);
-/* Return the number of files in the directory of states. */
+/* Return the number of files in the history's directory. */
 unsigned home_files(const struct home *x);
 
 /* Make a model without tensors whose key `text` has this value. The caller calls gguf_free(). */

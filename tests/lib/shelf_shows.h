@@ -18,8 +18,8 @@ struct line {
     const char *what, *name, *text;
 };
 
-/* Compare the content of the directory `below` of shelf_top with `want`. strict: see struct reach.
- * */
+/* Compare the content of the directory `below` of shelf_top with `want`. strict: see struct
+ * reach. */
 void check_below(const char *below, bool strict, const struct line *lines, size_t n,
                  const char *want);
 

@@ -18,7 +18,7 @@
 struct tensor_dir {
     char path[64];
     int dir;
-    struct faultsys fs; /* after tensor_dir_fault() */
+    struct faultsys fs; /* used after tensor_dir_fault() */
     struct edit_file f; /* only directory and name are set */
     struct gguf *g;
     struct store *store;
@@ -26,18 +26,18 @@ struct tensor_dir {
     uint8_t *raw;             /* bytes of the tensor */
     size_t n;
     struct logs logs; /* logs of drafts */
-    struct lock lock; /* protects them */
+    struct lock lock; /* protects `logs` */
 };
 
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
                      uint32_t n_dims, const uint8_t *raw);
 void tensor_dir_free(struct tensor_dir *x);
-/* Send calls through x->fs from now on. It counts for one thread only, so use tensors of one unit
+/* Send calls through x->fs from now on. Its count needs a single thread, so use tensors of one unit
  * of work. */
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
 /* Encode n small whole numbers as this type. The caller frees the result. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
-/* Make a little-endian model whose tensor has such numbers as its values. */
+/* Make a little-endian model whose tensor has the values of tensor_dir_encode(). */
 void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims);
 
 /* Return the tensor as it is after an edit to `now`. */

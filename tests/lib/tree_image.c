@@ -121,7 +121,7 @@ static void on_done(struct live_wait *w, int result)
     (void)sem_post(&p->done);
 }
 
-/* Read, and read again each time that a result had to be computed. */
+/* Read, and repeat the read whenever a result had to be computed first. */
 static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct reply *reply)
 {
     struct waiting p = {.wait = {.done = on_done, .request = &p}};

@@ -27,8 +27,7 @@ struct tree_image {
 
 /* Finish the build and open it. Failure is fatal. */
 struct tree_image image_open(struct build *b, const struct tree_options *o);
-/* Open a file of n bytes as a tree. Returns the result of tree_open(); *m is set only if that is 0.
- * */
+/* Open a file of n bytes as a tree. Returns the result of tree_open(), and sets *m if it is 0. */
 int image_try(const void *bytes, size_t n, const struct tree_options *o, struct tree_image *m,
               struct err *e);
 void image_close(struct tree_image *m);
