@@ -194,7 +194,8 @@ static void rule_padding(struct checker *c)
 
 /* ---- tensors ---- */
 
-/* Limits on names and dimensions, in bytes for names; ggml has room for 63 bytes and a NUL. */
+/* Limits on the bytes of a name and on the number of dimensions; ggml has room for 63 bytes and a
+ * NUL. */
 enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };
 
 static void rule_tensor_name(struct checker *c, const struct gguf_tensor *t)

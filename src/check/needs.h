@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keys and tensors that llama.cpp (August 2026) requires, by architecture, found by loading
- * models with it.
+ * The keys and tensors that llama.cpp (August 2026) requires, by architecture, determined by
+ * loading models with it.
  *
  * Lists are words separated by single blanks. The names of tensors end in ".weight" unless they end
  * in ".bias"; a "~" at the end means neither. Everything is constant.
@@ -16,7 +16,7 @@
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest);
 /* True if the word is in the list. */
 bool needs_list(const char *list, struct text word);
-/* True if the tables have this architecture. */
+/* True if the tables contain this architecture. */
 bool needs_know(struct text arch);
 /* True if the tables apply to the tensors of this model. */
 bool needs_apply(const struct gguf *g);

@@ -76,7 +76,7 @@ static void bits_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%.2f", 8 * bytes / n);
 }
 
-/* Return the size of a mix of types, which is the last letter of "Q4_K_M". */
+/* Return the size of a mix of types, given by the last letter of a name such as "Q4_K_M". */
 static const char *mix_size(const char *name, size_t n)
 {
     if (n < 4 || memcmp(name + n - 4, "_K_", 3) != 0)
@@ -370,7 +370,7 @@ static bool has_window(const struct layers *l, uint64_t i)
     return l->period > 1 && i % l->period != (l->first ? 0 : l->period - 1);
 }
 
-/* Add the bytes of a token in one layer. */
+/* Add the bytes that a token takes in one layer. */
 static bool add_layer(const struct layers *l, uint64_t i, uint64_t *ret)
 {
     bool window = has_window(l, i);
@@ -448,7 +448,7 @@ static const struct special {
 struct token {
     bool has;
     uint64_t id;
-    struct text text; /* at is NULL if the vocabulary has no such token */
+    struct text text; /* `at` is NULL if the vocabulary has no such token */
 };
 
 /* Find the ids and texts of the special tokens that the model names, in one pass over the

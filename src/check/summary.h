@@ -50,7 +50,7 @@ uint64_t summary_missing(const struct gguf *g);
  * only keys.
  */
 struct cache {
-    uint64_t token; /* bytes of a token in all layers */
+    uint64_t token; /* bytes per token, in all layers together */
     uint64_t whole; /* bytes for the whole context; 0: the keys do not determine it */
 };
 

@@ -338,7 +338,7 @@ static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, 
         if (r < 0)
             return r;
     }
-    /* B's bytes, which are whole blocks, in A's byte order */
+    /* convert B's bytes, which are whole blocks, to A's byte order */
     if (w->d->side[0]->g->fmt.big != w->d->side[1]->g->fmt.big && type && type->block_len)
         quant_swap(type, m->bytes[1], n / type->block_bytes);
     if (memcmp(m->bytes[0], m->bytes[1], n) != 0) {
@@ -400,7 +400,7 @@ static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float va
     for (size_t k = 0; k < 2; k++)
         if (!quant_is_wide(s[k].type))
             floats_read(s[k].type, s[k].big, s[k].data, i, n, values[k]);
-    /* Only little-endian floats can be checked quickly. In all other cases each value is
+    /* Only little-endian floats can be checked quickly. In all other cases, each value is
      * checked. */
     if (HOST_BIG || quant_is_wide(s[0].type) || quant_is_wide(s[1].type) ||
         !quant_all_finite((const uint8_t *)values[0], n) ||

@@ -227,7 +227,7 @@ static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
     int r = of_a && of_b ? sequence_diff(of_a, (size_t)i.left, of_b, (size_t)k.left, &h) : -ENOMEM;
     for (size_t n = 0; n < h.n; n++)
         add_hunk(ret, &h.of[n]);
-    if (r == 0 && h.n > 0) { /* an insertion among equal elements may be found at a later place */
+    if (r == 0 && h.n > 0) { /* an insertion among equal elements may be found later */
         ret->first_a = first + h.of[0].a;
         ret->first_b = first + h.of[0].b;
     }
@@ -473,7 +473,7 @@ static void add_change(struct out *o, const struct gguf_value *a, const struct g
     char type[2][GGUF_TYPE_NAME_MAX];
     bool retyped = strcmp(gguf_type_name(a, type[0]), gguf_type_name(b, type[1])) != 0;
     bool small = max_u64(a->count, b->count) <= WHOLE_MOST && a->elem != GGUF_ARRAY &&
-                 a->elem != GGUF_STRING; /* both have the same elements, unless retyped */
+                 a->elem != GGUF_STRING; /* both have the same element type, unless retyped */
     bool arrays = a->type == GGUF_ARRAY && !retyped && !small;
     if (!retyped && (is_long(a) || is_long(b))) {
         end_line(o);

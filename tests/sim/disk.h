@@ -21,7 +21,7 @@ struct disk_file {
 struct disk_state {
     struct disk_file file[4096];
     uint64_t n;
-    unsigned hits; /* number of errors returned */
+    unsigned hits; /* number of faults so far */
     /* The unsynced changes of a killed process. */
     struct fault_write *writes;
     struct fault_entry *entries;
@@ -40,7 +40,7 @@ void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigne
 /* Records that the process is being killed. Its unsynced changes may still be lost. */
 void disk_leave(const char *folder);
 
-/* Makes calls whose name begins with `call` ("" for any) fail with the error, `times` times,
+/* Makes calls whose name begins with `call` ("" for any) fail with `error`, `times` times,
  * beginning with the n-th such call from now on. */
 void disk_fail(const char *call, unsigned n, int error, unsigned times);
 /* Sets the free space in bytes. */
@@ -49,7 +49,7 @@ void disk_room(uint64_t bytes);
 void disk_brief(bool brief);
 /* Makes some calls take `ms` milliseconds. */
 void disk_slow(unsigned ms);
-/* Ends all faults, and frees plenty of space. */
+/* Ends all faults, and makes plenty of space available. */
 void disk_mend(void);
 /* Loses some of the unsynced changes. */
 void disk_cut(uint64_t seed);

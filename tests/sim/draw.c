@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Draws random stories (story.h) from what programs do to save files. */
+/* Draws random stories (story.h), built from what programs do to save files. */
 #include <errno.h>
 #include <string.h>
 

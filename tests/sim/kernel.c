@@ -537,8 +537,8 @@ static void step_open(struct program *p, const struct step *s)
 
 /* ---- write ---- */
 
-/* Returns TOKEN_OTHER's bit if the tensor is, or was, perhaps not F32: its bytes are then not its
- * values. */
+/* Returns TOKEN_OTHER's bit if the tensor may be, or may have been, of a type other than F32: its
+ * bytes are then not its values. Otherwise returns 0. */
 static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 {
     const int name = o->name >= 0 ? o->name : o->old_name;
@@ -1058,7 +1058,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     /* The rename has judged the text: a close judges the file only if it is written again. */
     const bool judged = changes == from->changes && !(from->content & BIT(TOKEN_EMPTY)) &&
                         !from->writing && !k->w->disk.hits;
-    /* If a key has no value because its edit was lost, the target may get any. */
+    /* If a key has no value because its edit was lost, the target may get any value. */
     bool valued =
         !is_key(from->name) ||
         !(oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) & BIT(TOKEN_ABSENT));
@@ -1195,12 +1195,12 @@ static void step_sync(struct program *p)
 /* Reads the values of the keys in the file. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
-/* Records that an undo is on the disk: keys that nothing else has changed since then have the
+/* Records that an undo is on the disk: keys that nothing else has changed since it began have the
  * file's values. */
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];
-    uint32_t judged = 0; /* keys that may have been written since then */
+    uint32_t judged = 0; /* keys that may have been written since it began */
     for (unsigned i = 0; i < k->objects; i++) {
         const struct object *o = &k->object[i];
         const bool may = o->dirty || o->emptied || o->writing || o->moving || is_judged(o);
@@ -1359,7 +1359,7 @@ static uint64_t drafts(const struct kernel *k, int name)
     return may;
 }
 
-/* Returns whether a file of this name is open: if so, it is listed even without a value. */
+/* Returns whether a file with this name is open: if so, it is listed even without a value. */
 static bool is_open(const struct kernel *k, int name)
 {
     bool is = k->creating[name];

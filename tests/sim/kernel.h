@@ -101,11 +101,11 @@ struct kernel {
     struct program program[ACTORS];
     unsigned busy; /* number of calls in progress */
     struct made_tensor {
-        bool may;         /* there may be a new tensor that is not in the model yet */
-        bool whole;       /* it is complete unless its k->changes has grown */
-        unsigned changes; /* value of its k->changes at that time */
-        int of[3];        /* its assignments in progress */
-        unsigned open;    /* number of handles not yet released */
+        bool may;   /* there may be a new tensor that is not in the model yet */
+        bool whole; /* it was complete when its k->changes equalled `changes` */
+        unsigned changes;
+        int of[3];     /* its assignments in progress */
+        unsigned open; /* number of handles not yet released */
     } made[REGS];
     unsigned changes[REGS]; /* number of changes to a tensor's name, type, shape or completeness */
     struct {

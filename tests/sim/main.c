@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs stories, in an order of events that follows from a seed: see scheduler.h, disk.h, kernel.h,
+ * Runs stories, in an order of events determined by a seed: see scheduler.h, disk.h, kernel.h,
  * oracle.h.
  *
  *     sim --seconds S [--from N]   stories of fresh seeds, or of seeds from N on, for S seconds
  *                                  (times GGUFS_SOAK)
  *     sim --seed N [--runs M]      the story of a seed, and of the following ones
- *     sim --story FILE [--seed N] [--runs M]   a story, with other orders of events
+ *     sim --story FILE [--seed N] [--runs M]   a story, with different orders of events
  *     sim --found DIR [--seconds S]            all stories in a directory first
  *
  *     --wide     stories also have steps that are new in the simulator
@@ -304,7 +304,7 @@ static void prepare(void)
         perror(world->folder);
         exit(2);
     }
-    /* On one processor the thread that passes the token wakes the next one fastest. */
+    /* On one processor, the thread that passes the token wakes the next one fastest. */
     CPU_ZERO(&first);
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
         for (size_t i = 0, skip = (size_t)getpid() % (size_t)CPU_COUNT(&cpus); i < CPU_SETSIZE; i++)

@@ -25,7 +25,7 @@ enum { ASSIGNS = 1500 };
 /* How an assignment ended. */
 enum outcome {
     FAILED,   /* it was not made */
-    PERHAPS,  /* it may have been made, or not */
+    PERHAPS,  /* it may or may not have been made */
     HIDDEN,   /* it is shown, but may never be written: the key may come back */
     ACCEPTED, /* it is shown, and may be on the disk */
     DURABLE,  /* it is on the disk */
@@ -34,7 +34,7 @@ enum outcome {
 struct assign {
     unsigned reg;
     uint64_t mask;
-    uint64_t start, end; /* end is UINT64_MAX while it is in progress */
+    uint64_t start, end; /* `end` is UINT64_MAX while it is in progress */
     /* times from which it is certainly shown, and on the disk; or UINT64_MAX */
     uint64_t sure[2];
     uint64_t dead; /* when it failed */
@@ -67,10 +67,10 @@ void oracle_all_durable(struct oracle *o, uint64_t since);
 uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk);
 /* Returns all values that the register may ever have had. */
 uint64_t oracle_ever(const struct oracle *o, unsigned reg);
-/* Returns whether the register was assigned since then, or is being assigned. */
+/* Returns whether the register has been assigned since that time, or is being assigned. */
 bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since);
-/* Returns whether nothing else has been assigned to its register since it began, and no removal may
- * follow. */
+/* Returns whether nothing else has been assigned to the assignment's register since it began, and
+ * no removal may follow. */
 bool oracle_alone(const struct oracle *o, unsigned i);
 /* Writes the assignments of a register, for a report. */
 void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n);

@@ -390,7 +390,7 @@ static void alter(bool replace)
     run_path(world, path);
     run_journal(world, journal);
     (void)snprintf(beside, sizeof(beside), "%s.new", path);
-    do /* until the change gives the file a new time */
+    do /* wait until a change gives the file a new time */
         sched_pass(5);
     while (!disk_is_old(path));
     uint8_t *bytes = disk_read(path, &n);
@@ -411,7 +411,7 @@ static void alter(bool replace)
     __real_free(bytes);
 }
 
-/* Checks that the model still has what another program wrote. */
+/* Checks that the model still holds what another program wrote. */
 static void check_altered(void)
 {
     char path[128];
@@ -603,7 +603,7 @@ _Noreturn void run_story(struct world *w)
     if (w->story.split)
         check_second();
     disk_now();
-    /* While a thread ends, /proc may list one more descriptor. */
+    /* While a thread is ending, /proc may list one more descriptor. */
     int left = 1;
     for (unsigned i = 0; i < 1000 && left; i++, (void)sched_yield())
         left = count_fds() - fds;

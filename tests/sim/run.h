@@ -42,7 +42,7 @@ void run_path(const struct world *w, char dst[128]);
 void run_journal(const struct world *w, char dst[128]);
 /* Plays w->story, then ends the run's process. */
 _Noreturn void run_story(struct world *w);
-/* Opens the model after a crash, in a new process, and looks at it. */
+/* Opens the model after a crash, in a new process, and checks it. */
 _Noreturn void run_recovered(struct world *w);
 
 #endif

@@ -17,7 +17,7 @@
 
 enum {
     TASKS = 256,
-    TICK = 20000,      /* maximum nanoseconds at a point */
+    TICK = 20000,      /* maximum nanoseconds that pass at a point */
     ENDLESS = 3000000, /* maximum number of points in a run */
     DATE = 1700000000, /* the starting time in seconds */
 };
@@ -44,7 +44,7 @@ static struct task task[TASKS];
 static unsigned n_tasks, n_done;
 static _Thread_local struct task *self;
 static uint64_t state_now, clock_ns, steps, trace, jumps;
-static uint32_t one_in; /* one in this many points switches threads */
+static uint32_t one_in; /* threads are switched at one in this many points */
 static bool ranked;
 static uint64_t change_at[4]; /* points at which a rank changes */
 bool sched_trace;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs one thread at a time, chosen at random: threads are real, but only the one with the token
- * runs. At each lock, wait, start and end of a thread and at each system call of the table (disk.h)
- * the token may pass to another thread. Time is virtual: it advances a little at each of these
- * points, and jumps when all threads wait.
+ * runs. At each lock, wait, start and end of a thread and at each system call of the table
+ * (disk.h), the token may pass to another thread. Time is virtual: it advances a little at each of
+ * these points, and jumps when all threads wait.
  *
- * The program is linked with -Wl,--wrap for the functions of pthreads and clocks that base calls
+ * The program is linked with -Wl,--wrap for the pthread and clock functions that base calls
  * (meson.build). Everything follows from the seed.
  *
  *     sched_begin(seed);               the caller has the token

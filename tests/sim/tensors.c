@@ -277,7 +277,7 @@ static int look_once(struct program *p, int name, const char *view, struct tree_
     return r;
 }
 
-/* Looks up the path, and again if a part of it has disappeared in the meantime. */
+/* Looks up the path, and tries again if a part of it has disappeared in the meantime. */
 static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
 {
     int r = look_once(p, name, view, ret);
@@ -381,7 +381,7 @@ static void step_form(struct program *p, const struct step *s)
         if (!(k->program[i].names_of & bit(s->name)))
             continue;
         alone = false;
-        if (k->program[i].judges) /* in a different type the same bytes are different values */
+        if (k->program[i].judges) /* in a different type, the same bytes are different values */
             oracle_widen(of(k), (unsigned)k->program[i].judges - 1, BIT(TOKEN_OTHER));
     }
     enter(p, s->name, 0, is_type ? mask : 0, is_type ? 0 : mask);
@@ -426,7 +426,7 @@ static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
     return HEAD + tensors_bytes(0, token, dst + HEAD);
 }
 
-/* Views in the orders in which programs write them. The type in the last order is invalid, and is
+/* Views in the orders in which programs write them. The type in the last order is invalid, so it is
  * refused. */
 enum { ORDERS = 7, NO_TYPE = 6 };
 
@@ -500,7 +500,7 @@ static void step_add(struct program *p, const struct step *s)
     kernel_expect(p, "mkdir", r, r == -EEXIST);
     for (unsigned i = 0; i < 4 && orders[order][i] && r == 0; i++)
         r = put_view(p, s, dir.node, orders[order][i]);
-    /* without its type it was complete for a while: an F32 */
+    /* without a valid type, it was complete for a while, as F32 */
     if (order == NO_TYPE && sched_now() - begun >= QUIET)
         widen_made(k, s->name, 0, BIT(TOKEN_FIRST), 0);
     kernel_expect(p, "a new tensor", r,

@@ -3,7 +3,7 @@
  * Does to tensors what programs do besides writing their views: conversions, shapes, new tensors,
  * files beside views, rm -r.
  *
- * A complete new tensor is added at a quiet moment, which no answer reports: its assignments stay
+ * A complete new tensor is added at a quiet moment. No answer reports this, so its assignments stay
  * in progress until the answer to a sync that began after it was complete.
  */
 #ifndef TESTS_SIM_TENSORS_H
