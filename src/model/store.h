@@ -150,7 +150,7 @@ struct store {
     atomic_uint refs;
     struct mapped **file; /* owned references, in shard order */
     size_t files;
-    struct place_in_store *place; /* owned: one per tensor, in the order of the model */
+    struct place_in_store *place; /* owned: one per tensor, in the model's order */
     size_t n;                     /* number of tensors */
 };
 
@@ -280,7 +280,7 @@ struct image {
     struct source *file; /* owned array; a file whose read is NULL reads as zeros */
     size_t files, cap_files;
     const struct gguf *g; /* the model that has the tensors; NULL: no tensors */
-    void *own;            /* owned: memory of segments; or NULL */
+    void *own;            /* owned: memory that segments use; or NULL */
     uint8_t count[8];     /* the header's key count without the reserve */
 };
 

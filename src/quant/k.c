@@ -193,8 +193,8 @@ FIXED void choose_integers(struct min_form f, float most, const float *restrict 
     }
 }
 
-/* Search for scales and encode, for the types with minima: 256 values in runs of f.n, with scales
- * up to `most`. d and dmin point into the block. */
+/* For types with minima: search for scales, and encode 256 values in runs of f.n, with scales up to
+ * `most`. d and dmin point into the block. */
 FIXED bool take_min(struct min_form f, float most, const float *restrict x,
                     const float *restrict weight, uint8_t *d, uint8_t *dmin, struct min_scales *ret,
                     uint8_t code[256])

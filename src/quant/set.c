@@ -403,7 +403,7 @@ FIXED bytes equal(bytes a, bytes b)
 /*
  * Count the occurrences of each of the COUNTED numbers that start at `first` in the n vectors at
  * `bin`, and add the counts to `count`. Comparing each value with each number is faster than
- * counting in memory, and takes the same time for all values.
+ * counting in memory, and its time does not depend on the values.
  */
 static void count_numbers(const uint8_t *bin, size_t n, unsigned first, uint64_t *count)
 {

@@ -49,7 +49,7 @@ struct integer {
 
 /* Read an integer. Returns 0, -EINVAL (not an integer) or -ERANGE (magnitude above u64). */
 int scan_integer(const uint8_t *p, size_t n, struct integer *ret);
-/* True if the integer type (enum gguf_value_type) can hold it. -0 counts as 0. */
+/* True if the integer type (enum gguf_value_type) can hold *v. -0 counts as 0. */
 bool integer_fits(uint32_t type, const struct integer *v);
 
 /*
