@@ -49,7 +49,7 @@ const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
 /* Room for a name that is part of a line (longer ones end in "..."). */
 #define SHOW_MAX 160
 const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
-/* Append the same to a buf, whatever its length. */
+/* Append the same text to a buf, without truncating it. */
 struct buf;
 void show_all(struct buf *out, const void *bytes, size_t n);
 
@@ -79,7 +79,8 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    /* The second byte excludes overlong forms (e0, f0), surrogates (ed) and > U+10FFFF (f4). */
+    /* The second byte excludes overlong forms (e0, f0), surrogates (ed) and all above U+10FFFF
+     * (f4). */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;

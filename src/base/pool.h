@@ -72,9 +72,7 @@ unsigned pool_processors(void);
 
 /* ---- units ---- */
 
-/*
- * How to watch and cancel long work. If all members are zero, it is neither watched nor cancelled.
- */
+/* How to watch and cancel work. If all members are zero, it is neither watched nor cancelled. */
 struct units_watch {
     const atomic_bool *cancel; /* true: end early */
     /* Reports that `done` of `all` units are finished. The thread that called units_run() calls

@@ -308,7 +308,7 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
     return buf_error(w->out);
 }
 
-/* Write the header without its padding. *data gets the size of all tensors in bytes. */
+/* Write the header without its padding. Sets *data to the size of all tensors in bytes. */
 static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 {
     struct writing w = {p, out, 0};

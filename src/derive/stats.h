@@ -102,8 +102,8 @@ void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct 
 
 /*
  * Write the columns NAME, TYPE, SHAPE (in NumPy's order), BYTES, SHARE and, for a split model, the
- * number of the SHARD. No column has an offset, which would depend on other tensors' sizes, so that
- * two models can be compared. A line follows for each role, the set of all tensors whose names
+ * number of the SHARD. No column has an offset, which depends on other tensors' sizes and would
+ * hinder comparing two models. A line follows for each role, the set of all tensors whose names
  * differ only in the block's number. Names are made safe to print. A name longer than
  * TABLE_NAME_MOST pushes the rest of its line to the right.
  */

@@ -129,7 +129,7 @@ struct want {
     uint32_t start; /* all tensors before this one have been started */
     uint32_t last;
     int err;
-    /* done() is being called; until it returns, the results that were waited for stay kept */
+    /* done() is being called; until it returns, the results that were waited for are kept */
     bool answered;
     struct work_waiter waiter;
 };

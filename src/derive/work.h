@@ -4,7 +4,7 @@
  *
  *     w = work_new(&lock);
  *     r = work_want(w, &view, DERIVED_SHA256, first, last, &waiter);
- *     0: all of it is kept; WORK_PARKED: waiter.done(arg, result) is called later; or -errno
+ *     0: all results are kept; WORK_PARKED: waiter.done(arg, result) is called later; or -errno
  *     x = work_result(w, &view, i, DERIVED_SHA256);   once it is kept
  *     work_interrupt(w, request);                     done(arg, -EINTR), if it still waits
  *     work_free(w);
@@ -13,7 +13,7 @@
  * wait for one computation, which is a job in the pool and runs to completion. As many jobs run as
  * there are processors, plus one for each other model at work, and some for single and for small
  * tensors, so that a small wish does not wait for a large one. An interrupted wish is only removed;
- * results that were begun are kept, so a program that reads again after a signal continues where it
+ * the jobs that it started run on, so a program that reads again after a signal continues where it
  * was.
  *
  * Results are kept as long as the model is open: hashes and moments of all tensors, and the most
@@ -95,8 +95,8 @@ struct work_waiter {
 
 /*
  * Wish for the results of tensors [first, last) in the view, except tensors without values if
- * values are needed. Hashes and moments that a waiter waited for stay kept until its done()
- * returns, whatever wishes arrive in the meantime.
+ * values are needed. Hashes and moments that a waiter waited for are kept until its done() returns,
+ * whatever wishes arrive in the meantime.
  */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
               uint32_t last, const struct work_waiter *waiter);

@@ -637,7 +637,7 @@ static int unmade(int r, struct name name, const char *why, struct err *e)
                         : 0;
 }
 
-/* Makes a content that covers all bytes of a shape. */
+/* Makes content that covers all bytes of a shape. */
 static int make_whole(struct name name, const struct tensor_shape *shape,
                       const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
                       struct err *e)
@@ -678,7 +678,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     return end_with(c, s, k, e);
 }
 
-/* Makes a content with another shape for the existing bytes. */
+/* Makes content with another shape for the existing bytes. */
 static int reshape(const struct edit_change *c, const struct edit_tensor *t,
                    const struct tensor_shape *shape, struct tensor_content **ret, struct err *e)
 {

@@ -155,8 +155,8 @@ struct recorded_edit {
 int history_record(struct history *h, const struct recorded_edit *edit, struct err *e);
 /*
  * Record that the last edit has reached the file. Does nothing unless `planned` is the
- * edit_keys_id() after that edit. Without this call, the model's keys show it at the next edit or
- * look at the states, unless another program changes them first. Returns 0 or -errno.
+ * edit_keys_id() after that edit. Without this call, the next edit or look-up of a state finds this
+ * out from the model's keys, unless another program changes them first. Returns 0 or -errno.
  */
 int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e);
 

@@ -122,8 +122,8 @@ void edit_plan_free(struct edit_plan *p);
  */
 int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e);
 /*
- * Check the same without a plan, in time independent of the number of keys. Returns 1 if a plan is
- * required to know.
+ * Check the same without a plan, in time independent of the number of keys. Returns 1 if only a
+ * plan can decide this.
  */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e);

@@ -4,7 +4,7 @@
  * that no call has to check the kind. The kinds are
  *
  *     a text, rendered when the file is opened
- *     a content read piecewise (files.h), perhaps from results that a read may have to wait for
+ *     content read piecewise (files.h), perhaps from results that a read may have to wait for
  *     a draft, read and written: of a file in metadata/ or of a view of a tensor
  *
  * Files outside any tree have kinds of their own (shelf/shelf.c).
@@ -56,8 +56,8 @@ struct tree_file {
 
 /* Open a file with the flags of open(2). */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
-/* Make a file without content, which has only a node. It can be truncated; release it with
- * tree_release(). t may be NULL. Returns NULL if out of memory. */
+/* Make a file that has a node but no content. It can be truncated; release it with tree_release().
+ * t may be NULL. Returns NULL if out of memory. */
 struct tree_file *tree_file_new(struct tree *t, uint64_t node);
 int tree_release(struct tree_file *f);
 /* Return true if the kernel's cached pages of the file are right. If the model's file was

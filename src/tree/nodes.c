@@ -137,7 +137,7 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
 }
 
 /* Release the data that no open file needs any more; once the kernel's last reference is gone,
- * release all of it. *ret gets the references that the caller must drop. */
+ * release all of it. Moves to *ret the references that the caller must drop. */
 static void reap(struct tree *t, struct held *h, struct view *ret)
 {
     if (h->opens)

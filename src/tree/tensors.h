@@ -34,7 +34,7 @@ struct live *tensors_live(const struct tree *t);
 /* Get the facts about the tensor that a node belongs to. */
 void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n,
                    struct live_folder *ret);
-/* Return true for the directory of a new tensor; *views gets the rows that it has. */
+/* Return true for the directory of a new tensor, and set *views to the rows that it has. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 
 /* Get the entry of a node that no snapshot has: the directory of a new tensor, an ignored view in
