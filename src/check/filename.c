@@ -47,8 +47,8 @@ static size_t number_at(struct text w, size_t from)
 
 /* ---- the name ---- */
 
-/* The specification's expression, except for conditions that POSIX expressions cannot test: see
- * file_name_parse(). */
+/* The specification's regular expression, without the conditions that POSIX expressions cannot
+ * test: see file_name_parse(). */
 #define BLANK " \t-\r"
 #define PLAIN "[A-Za-z0-9" BLANK "]*"
 #define NUMBER "[0-9]+(\\.[0-9]+)?"

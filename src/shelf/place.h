@@ -118,7 +118,7 @@ struct item {
 /* Get the top of the shelf. Returns 0 or -ENOMEM. */
 int place_top(const struct reach *r, struct place *ret);
 void place_free(struct place *p);
-/* Returns true if both places show the same entries, and the same links are followed below them. */
+/* Returns true if both places show the same entries, and follow the same links below them. */
 bool place_same(const struct place *a, const struct place *b);
 
 /* List the entries that a place shows now, or may show. Returns 0, -ENOENT (it was removed) or

@@ -698,7 +698,7 @@ int slots_finish(struct slots *s)
     lock_take(&mount_lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
-            /* start now: trees write their edits one after another, except for slow ones */
+            /* start writing now, so that no tree waits for the trees before it */
             tree_hurry(slot->tree);
         if (!slot->busy)
             (void)begin_to_close(slot);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A story says what programs do in a run, and what happens to the disk and the mount. Each actor
- * does its steps in order; the scheduler chooses which actor continues. As text a step is a line:
+ * performs its steps in order; the scheduler chooses which actor continues. In text form, each step
+ * is a line:
  *
  *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
  *     A write 1 17              the text of token 17, at the beginning
