@@ -201,10 +201,10 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
 struct piece {
     const struct quant_type *type;
     bool big;
-    const uint8_t *data; /* data of the tensor */
-    uint64_t first;      /* index of the first element, a multiple of the block's length */
-    uint64_t n;          /* number of elements */
-    float *room;         /* room for CHUNK floats */
+    const uint8_t *data;
+    uint64_t first; /* index of the first element, a multiple of the block's length */
+    uint64_t n;     /* number of elements */
+    float *room;    /* room for CHUNK floats */
     struct scan_result found;
 };
 

@@ -137,7 +137,7 @@ struct checker {
     enum check_severity last;
     check_sink *sink;
     void *arg;
-    char where[SHOW_MAX + 64]; /* the last place returned */
+    char where[SHOW_MAX + 64]; /* the place last returned by at_key() or a similar function */
 };
 
 /* Report a finding about a place, which is printed unchanged. Strings among the format's arguments

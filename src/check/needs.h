@@ -23,7 +23,6 @@ bool needs_apply(const struct gguf *g);
 /* Return the model's first block, which is not 0 in a file that has only blocks for predicting
  * tokens. */
 uint64_t needs_first_block(const struct gguf *g);
-/* The rule about required keys. */
 void rule_required(struct checker *c);
 
 #endif

@@ -56,20 +56,20 @@ struct object {
     uint64_t seen;           /* mask of its possible values since it last had no writer */
     uint64_t ever;           /* mask of the values that it may ever have had */
     bool dirty;              /* part of its content has not been accepted yet */
-    bool writing;            /* a write is in progress */
-    bool emptied;            /* it was truncated and has not been written since */
-    uint64_t gone_at;        /* when its tensor was renamed or removed */
-    bool leaves;             /* its tensor is being renamed or removed */
-    bool moved;              /* it was renamed */
-    bool doubt;              /* it may have been judged since it was written */
-    uint8_t pages;           /* mask of the pages of its mapping that are not yet written */
-    unsigned stored, at;     /* the token in those pages; `changes` when it was stored */
-    struct handle *mapped;   /* the handle that mapped it */
-    unsigned judged;         /* number of flushes and syncs that have begun or ended */
-    bool unsure;             /* it may have been renamed */
-    int last;                /* the last accepted assignment, or -1 */
-    int going[8];            /* 1 + the assignments of its content by calls in progress; or 0 */
-    struct lock lock;        /* the kernel's inode lock */
+    bool writing;
+    bool emptied;          /* it was truncated and has not been written since */
+    uint64_t gone_at;      /* when its tensor was renamed or removed */
+    bool leaves;           /* its tensor is being renamed or removed */
+    bool moved;            /* it was renamed */
+    bool doubt;            /* it may have been judged since it was written */
+    uint8_t pages;         /* mask of the pages of its mapping that are not yet written */
+    unsigned stored, at;   /* the token in those pages; `changes` when it was stored */
+    struct handle *mapped; /* the handle that mapped it */
+    unsigned judged;       /* number of flushes and syncs that have begun or ended */
+    bool unsure;           /* it may have been renamed */
+    int last;              /* the last accepted assignment, or -1 */
+    int going[8];          /* 1 + the assignments of its content by calls in progress; or 0 */
+    struct lock lock;      /* the kernel's inode lock */
 };
 
 struct kernel {
