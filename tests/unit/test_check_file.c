@@ -141,8 +141,8 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* If an allocation fails, the model is reported as unusable, or as clean, as without the
- * failure. */
+/* If an allocation fails, the model is reported as unusable or, as it would be otherwise, as
+ * clean. */
 static void test_memory(void)
 {
     struct fixture x;

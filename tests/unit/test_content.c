@@ -85,7 +85,7 @@ static void test_taken(void)
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 5, &at), 0);
     CU_ASSERT_EQUAL(at, LOG_ROOM + 5);
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 3 * LOG_ROOM + 5, &at), 0);
-    CU_ASSERT_EQUAL(at, 2 * LOG_ROOM + 5); /* right after the bytes before */
+    CU_ASSERT_EQUAL(at, 2 * LOG_ROOM + 5); /* right after the previous bytes */
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 4, &at), 0);
     CU_ASSERT_EQUAL(at, 4 * LOG_ROOM + 4);
     CU_ASSERT_EQUAL(log_take(log, 1, 0, &at), 0);

@@ -14,7 +14,7 @@
 #include "quant/quant.h"
 #include "quant/types.h"
 
-/* N exceeds the elements that one step converts; AT is an element of the second step. */
+/* N is more elements than one step converts; AT is an element of the second step. */
 enum { N = 2048, AT = 1500 };
 
 static uint8_t from[N * 8], to[N * 8], want[N * 8];

@@ -185,7 +185,7 @@ static void test_refuse_one(void)
     for_each_view(refuse_one);
 }
 
-/* Each 16-bit pattern of F16 or BF16 is unchanged by a view of the same format. */
+/* Each 16-bit pattern of F16 or BF16 is kept unchanged by a view of the same format. */
 static void test_same_format(void)
 {
     static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];

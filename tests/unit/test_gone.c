@@ -129,7 +129,7 @@ static void test_partial(void)
     image_close(&whole);
 }
 
-/* The maximum number of elements has the largest sizes that can be shown. */
+/* The maximum number of elements gives the largest sizes that can be shown. */
 static void test_huge(void)
 {
     struct build b;

@@ -89,7 +89,7 @@ int __wrap_fuse_reply_err(fuse_req_t req, int err)
 
 /* ---- tests ---- */
 
-/* Read the whole file sequentially through one handle. reads[i]: reads of the file so far after
+/* Read the whole file sequentially through one handle. reads[i]: number of reads of the file after
  * piece i. */
 static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {

@@ -433,7 +433,7 @@ struct head {
 };
 
 static const struct head heads[] = {
-    /* Rows hold whole units, except at the end of the model, in order and with gaps. */
+    /* Rows are in order, may have gaps, and hold whole units except at the end of the model. */
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, U}}, 0, ""},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, 3 * U + 100}}, 0, ""},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{2 * U, U + 100}}, 0, ""},
@@ -482,7 +482,7 @@ static const struct head heads[] = {
     {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
 };
 
-/* Write a journal of new bytes that are all ones, beside a model of zeros. */
+/* Beside a model of zeros, write a journal whose new bytes are all ones. */
 static void put_head(const struct fixture *x, const struct head *h)
 {
     static uint8_t ones[U * 17];

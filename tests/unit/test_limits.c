@@ -191,7 +191,7 @@ static void test_too_many(void)
                                                 "limit of 16777216"
                                               : "number of keys at byte 16: 16777217 is over the "
                                                 "limit of 16777216");
-        /* A count smaller by one is accepted; parsing then fails at the second entry. */
+        /* The limit itself is accepted; parsing then fails at the second entry. */
         put_u64(head + at, GGUF_MAX_ITEMS, false);
         CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, at == 8 ? "tensor 1" : "key 0"));

@@ -291,7 +291,7 @@ static void test_bf16_narrowing(void)
                  {0x3f808001, 0x3f81},
                  {0x3f818000, 0x3f82}, /* tie, odd, rounds up */
                  {0x3f817fff, 0x3f81},
-                 {0x00008000, 0x0000}, /* subnormals round alike */
+                 {0x00008000, 0x0000}, /* subnormals round the same way */
                  {0x00018000, 0x0002},
                  {0x7f7f7fff, 0x7f7f},
                  {0x7f7f8000, 0x7f80}, /* overflow */

@@ -242,7 +242,7 @@ static void op_rename(struct random *x, int from)
 static void check_shown(struct random *x)
 {
     char text[8];
-    unsigned n = 5; /* keys that the model begins with */
+    unsigned n = 5; /* the model's original keys */
     for (int i = 0; i < NAMES; i++) {
         n += x->p.at[i] != NULL;
         if (x->p.at[i])

@@ -59,7 +59,7 @@ struct tamper {
     void (*do_it)(const struct fixture *x, struct edit_file *f);
     int code;     /* result of the recovery */
     bool read;    /* the journal is not ours, so it does not prevent reading */
-    bool applied; /* whether the model then has the new content or the old one */
+    bool applied; /* true: the model then has the new content; false: the old one */
     bool stays;   /* the journal is still there */
 };
 

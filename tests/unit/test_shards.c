@@ -531,7 +531,7 @@ static void test_store(void)
     drop_folder();
 }
 
-/* Take all steps from a name to the model made of its files. */
+/* Go through all steps from a file name to the merged model. */
 static int whole(const char *path, struct err *e)
 {
     struct shards s;

@@ -157,8 +157,7 @@ static void test_hub_collisions(void)
           "  name/ store\n"
           "    m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
           FILE("org/x.gguf"), FILE("models--org--name/snapshots/" C1 "/m.gguf"));
-    /* A directory that has the name under which a repository's revision would be shown is not a
-     * repository. */
+    /* A directory named like a shown revision of a repository is not a repository itself. */
     SHOWS("",
           "models--o--a@" C1 "/\n"
           "  snapshots/\n    " C2 "/\n"

@@ -267,7 +267,7 @@ static void end_model(struct reach *r, struct place *p)
     shelf_top_remove();
 }
 
-/* If a manifest has the maximum number of models of a kind, each name is made once, and only the
+/* If a manifest has the maximum number of models of one kind, each name is made once, and only the
  * requested model is examined. */
 static void test_many_layers(void)
 {
@@ -474,7 +474,7 @@ static void test_no_manifests(void)
 
 /* ---- split models ---- */
 
-/* The name claims the maximum number of files. Beside the few that exist are names that just look
+/* The name claims the maximum number of files. Beside the few that exist are names that only look
  * similar. The lookup always ends, and opens exactly the existing files. */
 static void test_names_like_shards(void)
 {

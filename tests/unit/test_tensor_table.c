@@ -313,7 +313,7 @@ static int write_at(struct room *x, uint64_t at, const char *byte, unsigned n)
     return viewfile_close(&v);
 }
 
-/* The disk fails from each call in turn until the edit has failed. The tree then shows the content
+/* From each call in turn, the disk fails until the edit has failed. The tree then shows the content
  * of the journal, and the next edit completes the journal's edit. */
 static void test_unfinished(void)
 {

@@ -342,8 +342,8 @@ static void test_unchanged(void)
     changes(GGUF_STRING, 0, two_lines, "a\n\n", two_lines);
 }
 
-/* A text equal to that of the old string except for a missing newline is a new string, and is
- * refused because it is not UTF-8. */
+/* A text that lacks just the final newline of the old string is a new string, and is refused
+ * because it is not UTF-8. */
 static void test_changed_bytes(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;

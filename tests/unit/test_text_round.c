@@ -73,7 +73,7 @@ static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t 
 {
     if (type == GGUF_STRING)
         random_string(b, fmt);
-    else if (type == GGUF_ARRAY) /* the innermost arrays have no arrays */
+    else if (type == GGUF_ARRAY) /* the innermost arrays do not contain arrays */
         random_array(b, fmt, depth < 3 ? (uint32_t)rnd(GGUF_VALUE_TYPES) : (uint32_t)GGUF_I16,
                      depth + 1);
     else

@@ -117,7 +117,8 @@ static void test_no_names(void)
     }
 }
 
-/* Values that do not fit a given inner type are refused. Otherwise, inner types are inferred. */
+/* Values that do not fit a given inner type are refused. If no inner type is given, it is
+ * inferred. */
 static void test_refused(void)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;

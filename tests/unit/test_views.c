@@ -565,7 +565,7 @@ static void test_asked_at_the_end(void)
     end(&x);
 }
 
-/* Thread that closes a view. Returns NULL on success. */
+/* Thread function that closes a view. Returns NULL on success. */
 static void *close_one(void *v)
 {
     return viewfile_flush(v) == 0 ? NULL : v;

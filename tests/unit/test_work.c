@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computing results of tensors: requests that are shared, are interrupted, or fail. */
+/* Computing results for tensors: requests that are shared, are interrupted, or fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -191,7 +191,7 @@ static void test_kinds(void)
     model_free(&m);
 }
 
-/* An interrupted request is answered at once, and in the end all waiting requests are. */
+/* An interrupted request is answered at once; every waiting request is answered in the end. */
 static void test_interrupt(void)
 {
     enum { WISHES = 8 };
@@ -290,7 +290,7 @@ static void read_moments(void *arg, int result)
     hear(&r->heard, result);
 }
 
-/* Results of two states of the same tensors are requested together. Each request finds all its
+/* Results for two states of the same tensors are requested together. Each request finds all its
  * results when it is answered. */
 static void test_states(void)
 {
