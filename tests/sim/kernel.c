@@ -1200,7 +1200,7 @@ static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];
-    uint32_t judged = 0; /* keys that may have been written since it began */
+    uint32_t judged = 0; /* keys that may have been written since the undo began */
     for (unsigned i = 0; i < k->objects; i++) {
         const struct object *o = &k->object[i];
         const bool may = o->dirty || o->emptied || o->writing || o->moving || is_judged(o);
