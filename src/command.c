@@ -214,7 +214,6 @@ static int history(const struct command_args *a)
 
 /* ---- --info ---- */
 
-/* Find all models that the operands name. */
 static int find_models(const struct command_args *a, struct models *ret)
 {
     int r = 0;

@@ -43,7 +43,6 @@ static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tens
     return (const char *)room->data;
 }
 
-/* Add n bytes as a JSON string. */
 static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
 {
     CLEANUP(buf_free) struct buf room = BUF_INIT;
@@ -54,7 +53,6 @@ static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
         json_string(out, shown, n);
 }
 
-/* Return the name of tensor or key i. */
 static const char *name_of(const struct gguf *g, bool tensor, uint32_t i, size_t *n)
 {
     *n = tensor ? g->tensor[i].name_len : g->kv[i].key_len;

@@ -367,7 +367,6 @@ static bool answer(struct work *w)
     return true;
 }
 
-/* Run a job in a turn of the pool. */
 static bool run(struct pool_job *job, struct timespec *again)
 {
     struct job *j = (struct job *)job;

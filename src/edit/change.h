@@ -102,7 +102,7 @@ struct edit_slot {
     uint64_t rank;
     struct edit_value *value;       /* for a key: a reference; NULL: the base's value */
     struct tensor_content *content; /* for a tensor: a reference; NULL: the base's */
-    struct tensor_id id;            /* for a tensor: its id */
+    struct tensor_id id;            /* for a tensor */
     size_t name_len;
     char name[]; /* followed by a NUL */
 };
@@ -200,8 +200,8 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint64_t rank, uint32_t number, struct err *e);
 /*
- * Give a tensor a new type and shape, with pieces that supply all bytes, or, without pieces, a new
- * shape of the same type and size for the existing bytes (else -EINVAL).
+ * Change a tensor's type and shape. The pieces must supply all bytes. Without pieces the bytes
+ * stay, and type and size must stay the same (else -EINVAL).
  */
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,

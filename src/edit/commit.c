@@ -728,7 +728,7 @@ static void adopt(struct edit_file *f, struct temp *t, int *old)
     *t = TEMP_INIT;
 }
 
-/* Leaves the new file where it is. f keeps its own file. */
+/* Leaves the new file in place. f keeps its old file open. */
 static void let_go(const struct edit_file *f, struct temp *t)
 {
     sys_close(f->sys, &t->fd);

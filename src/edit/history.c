@@ -255,7 +255,6 @@ static int by_model(const void *a, const void *b)
                               : (x->number < y->number ? -1 : x->number > y->number);
 }
 
-/* Lists the files in the open directory. */
 static int list_files(struct listing *l, struct err *e)
 {
     int r = l->h->sys->list(l->h->sys, l->h->dir, list_one, l);
@@ -1061,7 +1060,7 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
     return 0;
 }
 
-/* Logs the first of several failures. */
+/* Logs a failure, but only the first of several in a row. */
 static void say(struct history_job *j, const struct err *e)
 {
     if (e->code && !j->said)

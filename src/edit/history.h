@@ -61,7 +61,7 @@
 #define HISTORY_KEEP_SAME UINT_MAX
 #define HISTORY_BYTES_MAX ((uint64_t)256 << 20)
 #define HISTORY_PATIENCE 2000 /* longest wait of history_clear() for another process, in ms */
-#define HISTORY_JOIN 10       /* seconds after an edit in which the next one joins its state */
+#define HISTORY_JOIN 10       /* seconds after an edit within which the next one joins its state */
 
 struct history {
     const struct sys *sys;
@@ -143,7 +143,7 @@ struct recorded_edit {
     struct gguf *before, *after;
     uint64_t restored; /* for an undo, the state that it restores; else 0 */
     int64_t now;       /* seconds since 1970 */
-    int64_t ended;     /* the end of the edit before, if known; else 0 */
+    int64_t ended;     /* the end of the previous edit, if known; else 0 */
 };
 
 /*

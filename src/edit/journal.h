@@ -69,7 +69,7 @@ enum journal_state {
 
 struct journal_row {
     uint64_t at, n; /* range of the model */
-    uint64_t src;   /* offset in the journal of its new bytes */
+    uint64_t src;   /* offset of its new bytes in the journal */
     uint64_t sum;
     uint64_t table; /* offset in the journal of its part of the table */
 };

@@ -45,7 +45,7 @@ struct grant {
 
 /* A file of the model. */
 struct right {
-    struct stat st;   /* changes if the rights may have changed */
+    struct stat st;   /* compared to notice that the rights may have changed */
     struct grant way; /* granted by the directories on the way to it */
     /* rights of the nodes made from it alone: its tensors; for the first file, also the root and
      * the keys */

@@ -224,7 +224,7 @@ static int take_file(struct tree *t, struct err *e)
     return r == -EWOULDBLOCK ? -EBUSY : r;
 }
 
-/* Begin editing. Only one thread does so at a time. */
+/* Begin editing, in one thread at a time. */
 static int begin(struct tree *t, struct err *e)
 {
     int r = t->locked ? 0 : take_file(t, e);
