@@ -14,7 +14,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Bytes that every file costs, for minimal tables and a thread. */
+/* Memory that any file takes, for minimal tables and a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */

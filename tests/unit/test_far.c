@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/map: how far programs read ahead. */
+/* base/map: how far data is read ahead for programs. */
 #include "cu_main.h"
 
 #include <stdlib.h>

@@ -323,7 +323,7 @@ static const struct script scripts[] = {
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
 
-    /* At its end, the daemon drops drafts that no flush, fsync or release has judged. */
+    /* When the daemon ends, it drops drafts that no flush, fsync or release has judged. */
     {"a draft that is open at the end is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
      "write C '5'",

@@ -76,7 +76,7 @@ struct room {
     struct viewfile open;
 };
 
-/* Write the text, then a zero after it, so that the judge makes system calls. */
+/* Write the text, a hole and a zero, so that the judge makes system calls. */
 static void put_raw(struct viewfile *v, const char *text)
 {
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 0, text, strlen(text)), 0);

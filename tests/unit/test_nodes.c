@@ -69,7 +69,7 @@ static size_t count(const struct table *t)
     return n;
 }
 
-/* Until an entry is removed, its number finds it, whatever else is in the table. */
+/* An entry is found by number until it is removed, whatever else the table holds. */
 static void test_table(void)
 {
     static struct thing all[MANY];

@@ -123,7 +123,7 @@ static void test_shard_fails(void)
     setup(&x);
     for (unsigned i = 0; i < FILES; i++)
         interrupt(&x, names[i]);
-    /* One journal is for another file, and one is a hard link to another file. */
+    /* One journal belongs to another file; the other is a hard link to a different file. */
     CU_ASSERT_EQUAL(renameat(x.dir, journals[1], x.dir, journals[0]), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, journals[1], 0), 0);
     CU_ASSERT_EQUAL(recover(&x, names[0], &got, &e), -ESTALE);

@@ -18,7 +18,7 @@ static unsigned draw(unsigned n)
     return (unsigned)(state >> 33) % n;
 }
 
-/* Return the length of the longest common subsequence, from the textbook table. */
+/* Return the length of the longest common subsequence, computed with the textbook table. */
 static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
 {
     size_t best[MOST + 1][MOST + 1] = {{0}};

@@ -160,7 +160,7 @@ static void test_strings(void)
     gives(GGUF_STRING, 0, "\xe4\xb8\xad\xf0\x9f\x98\x80\n", "s", "\xe4\xb8\xad\xf0\x9f\x98\x80");
 }
 
-/* A text of 1 GiB and two bytes is refused before it is read. Its bytes do not exist. */
+/* A text of 1 GiB and two bytes, all of them inaccessible, is refused before it is read. */
 static void test_too_big(void)
 {
     size_t n = ((size_t)1 << 30) + 2;

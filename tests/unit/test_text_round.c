@@ -216,7 +216,7 @@ static void test_prefix_hope(void)
 }
 
 /* Each write checks the beginning of the text. Of a long text, here of blanks, only the first 4096
- * bytes are read; the others do not exist. */
+ * bytes are read; the rest is inaccessible. */
 static void test_long_beginning(void)
 {
     const struct {
