@@ -982,7 +982,7 @@ struct history_job {
     atomic_uint users;   /* the owner, and a turn; the last frees it */
     atomic_bool idle;    /* no turn is pending; else the turn uses the next four members */
     struct history h;
-    struct recorded_edit edit; /* with references; without: record the end of `planned` */
+    struct recorded_edit edit; /* holds references; no keys: record the end of `planned` */
     uint64_t planned;          /* edit_keys_id() after the edit */
     struct err err;            /* why the edit was not recorded */
     struct err why;            /* why there is no history */
