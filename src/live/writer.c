@@ -52,10 +52,9 @@ static void add(struct live *l, struct live_wait *w, enum live_needs needs)
     w->next = NULL;
     *s->end = w;
     s->end = &w->next;
-    if (s->watched || !w->stopped || !l->writer.started)
+    if (!w->stopped || !l->writer.started)
         return;
     const struct timespec first = when_after(WATCH_MS);
-    s->watched = true;
     pool_call_at(&s->watch, &first);
 }
 
@@ -132,7 +131,7 @@ static bool watch(struct pool_job *j, struct timespec *again)
     struct live *l = (struct live *)((char *)j - offsetof(struct live, waits.watch));
     lock_take(&l->lock);
     struct live_wait *stopped = stop(&l->waits, is_stopped, NULL);
-    const bool more = l->waits.watched = l->waits.first;
+    const bool more = l->waits.first;
     lock_drop(&l->lock);
     answer_stopped(l, stopped);
     *again = when_after(WATCH_MS);

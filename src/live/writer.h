@@ -63,7 +63,6 @@ void live_interrupt(struct live *l, const void *request);
 struct waits {
     struct live_wait *first, **end; /* not owned */
     struct pool_job watch;          /* checks for signals to the waiting programs */
-    bool watched;                   /* `watch` is running */
     unsigned judged;                /* number of drafts being served */
     struct cond rest;               /* signalled when no draft is being served */
 };

@@ -13,6 +13,10 @@ static const struct script scripts[] = {
      "=EFBIG; tlist . 'a b c z n'; tfile " MODEL "; terror n 'long'; tput n/raw abcd; fsync;"
      "ttext n/raw abcd",
      MODEL "n:I8:4=abcd "},
+    {"nor if its type and shape are written after them", "tensors",
+     "tmkdir n; topen A n/raw creat w; write A abcd 0; write A x " FAR " =EFBIG; release A;"
+     "tput n/type I8; tput n/shape 4; fsync =EFBIG; tlist . 'a b c z n'; tfile " MODEL,
+     MODEL},
     {"values that were refused do not count beside raw", "tensors",
      "tmkdir n; topen A n/f32 creat w; write A x " FAR " =EFBIG; release A; tput n/raw abcd;"
      "tput n/type I8; tput n/shape 4; fsync; ttext n/raw abcd",
