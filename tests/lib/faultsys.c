@@ -2,6 +2,7 @@
 /* Makes system calls fail at a chosen call: see faultsys.h. */
 #include "faultlog.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -62,6 +63,7 @@ static void note_name(const struct sys *s, int dir, const char *name)
 
 static int f_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
+    assert(flags & O_CLOEXEC);
     FAULT("openat");
     note_name(s, dir, name);
     self(s)->loose |= !(flags & O_NOFOLLOW) || !(flags & O_CREAT) != !(flags & O_EXCL);

@@ -3,6 +3,7 @@
 #include "disk.h"
 
 #include <dirent.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -330,6 +331,7 @@ void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigne
 static int d_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
     (void)s;
+    assert(flags & O_CLOEXEC);
     CALL(flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? "create" : "openat");
     int fd = UNDER->openat(UNDER, dir, name, flags, mode);
     if (fd >= 0 && flags & O_CREAT)
