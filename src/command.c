@@ -118,7 +118,7 @@ static int recover(const struct command_args *a)
 }
 
 /*
- * Requests that concern the history of the keys. For a mounted model the daemon carries them out.
+ * Commands about the history of the keys. For a mounted model, the daemon carries them out.
  */
 
 static void done(const char *operand, const char *what, size_t n)
@@ -254,8 +254,7 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
     return r;
 }
 
-/* Longer names push the rest of their lines to the right; everything else fits into a terminal with
- * 100 columns. */
+/* Longer names push the rest of their lines to the right; everything else fits in 100 columns. */
 enum { NAME_MOST = 40 };
 
 /* Return the label, relative to `folder` if that contains the model. */
@@ -301,8 +300,8 @@ static int table(const struct models *all, const char *folder, struct buf *out)
     return buf_error(&lines) ? buf_error(&lines) : r;
 }
 
-/* Add a model's object. If the model cannot be read, the object contains the reason, and -errno is
- * returned. */
+/* Add the object for a model. If the model cannot be read, the object contains the reason, and the
+ * function returns -errno. */
 static int add_json(struct json *j, const struct model_path *m)
 {
     struct summary s;
@@ -412,7 +411,7 @@ static int take_ignored(const struct command_args *a, struct buf *list)
     return 0;
 }
 
-static const int bar_width = 40; /* of the bar that draw_bar() draws */
+static const int bar_width = 40;
 
 static void clear_bar(struct check *c)
 {
@@ -553,7 +552,7 @@ static const struct command {
     {COMMAND_HISTORY, history, 1, false},   {COMMAND_UNDO, undo, 1, false},
 };
 
-/* Flush standard output. Returns `status`, or if that fails `trouble`. */
+/* Flush standard output. Returns `status`, or `trouble` if that fails. */
 static int printed(int status, int trouble)
 {
     return fflush(stdout) == 0 ? status

@@ -275,7 +275,7 @@ static void add_pair(struct folders *f, const struct model_path *a, const struct
     f->status = worse(f->status, compare_models(f->job, path, label, true));
 }
 
-/* Get the next name in either list, and from each list the model of that name or NULL. Returns
+/* Get the next name in either list, and the model of that name from each list, or NULL. Returns
  * false at the end. */
 static bool next_pair(const struct folders *f, size_t at[2], const struct model_path *ret[2])
 {

@@ -42,7 +42,7 @@ int err_prefix(struct err *e, int code, const char *fmt, ...) __attribute__((for
 /*
  * Make n bytes safe to print. Printable ASCII and valid UTF-8 outside the C1 controls are copied;
  * any other byte becomes \xNN. A result that does not fit in `room` bytes (at least 8) ends in
- * "...". Escaping an escaped text again changes nothing. Returns dst, NUL-terminated.
+ * "...". Escaping escaped text again changes nothing. Returns dst, NUL-terminated.
  */
 const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
 
@@ -97,7 +97,7 @@ static inline size_t utf8_run(const void *bytes, size_t n)
     return i;
 }
 
-/* Return the number of terminal columns of a text: continuation bytes do not count. */
+/* Return the number of terminal columns that the text takes. Continuation bytes do not count. */
 static inline size_t utf8_columns(const uint8_t *p, size_t n)
 {
     size_t ret = 0;
@@ -138,7 +138,8 @@ struct nearest {
     const char *word;
     size_t len;
     bool found;
-    /* If found: the caller's number for the best candidate; of equally good ones, the first. */
+    /* If found: the caller's number for the best candidate, or for the first of equally good
+     * candidates. */
     size_t which;
     unsigned distance; /* if found: how many letters are wrong, missing, extra or swapped */
 };

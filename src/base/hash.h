@@ -22,8 +22,8 @@
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
-/* Return the hash of a number. It must be one that this program chose, so that an attacker cannot
- * choose numbers that collide. */
+/* Return the hash of a number that this program chose. An attacker could choose numbers that
+ * collide. */
 static inline uint64_t hash_number(uint64_t number)
 {
     return ((number ^ number >> 32) + 1) * 0x9e3779b97f4a7c15u >> 32;

@@ -162,7 +162,7 @@ void thread_join(const struct thread *t);
 /* Load the library that pthread_cancel() needs while files can still be opened; pthread_cancel()
  * aborts the process if it cannot load it. */
 void thread_load_cancel(void);
-/* Name the calling thread, in at most 15 bytes. A thread otherwise has its creator's name. */
+/* Name the calling thread, in at most 15 bytes. By default, a thread has its creator's name. */
 void thread_name(const char *name);
 
 struct once {

@@ -21,7 +21,7 @@ struct map {
     int fd;              /* not owned */
     const uint8_t *data; /* NULL when size is 0 */
     uint64_t size;       /* bytes mapped */
-    uint64_t own;        /* how many of them are the file's own; others may be mapped after them */
+    uint64_t own;        /* bytes of the file itself; others may be mapped after them */
 };
 
 /* Map the first `size` bytes of fd, read-only and shared. Returns 0, or the -errno of mmap(2). */
@@ -61,8 +61,8 @@ int map_guard_init(void);
 
 /*
  * Return true if the file system's type shows that the file is served by another machine or by a
- * process that may be in touch with one (NFS, SMB, 9p, Ceph, FUSE and others), or if that type
- * cannot be found.
+ * process that may contact one (NFS, SMB, 9p, Ceph, FUSE and others), or if that type cannot be
+ * found.
  */
 bool far_file(int fd);
 /* Make reads of fd fetch exactly what pread(2) asks for or, if `exact` is false, as much as the
@@ -72,8 +72,8 @@ void far_exact(int fd, bool exact);
 /* The state of a mapping that is read in order. Where threads overtake each other, less is fetched
  * ahead. */
 struct far_run {
-    atomic_uint_least64_t next; /* the furthest end of a read */
-    atomic_uint_least64_t have; /* number of bytes read in order up to there */
+    atomic_uint_least64_t next; /* the highest end of any read so far */
+    atomic_uint_least64_t have; /* number of bytes read in order up to `next` */
     atomic_uint_least64_t upto; /* the end of the requested bytes */
 };
 

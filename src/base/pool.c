@@ -121,7 +121,8 @@ static void take_turn(struct pool_job *j, const struct timespec *now)
     cond_broadcast(&pool.done);
 }
 
-/* Return the time until which a due turn must wait for other turns, or NULL if it need not wait. */
+/* Return the time until which a turn that is due must wait for other turns, or NULL if it need not
+ * wait. */
 static const struct timespec *held_until(const struct pool_job *j, const struct timespec *now)
 {
     const struct turn *t = j->beside ? NULL : pool.turns;
@@ -179,7 +180,7 @@ void pool_call_at(struct pool_job *j, const struct timespec *when)
         take_out(j);
     if (j->state == POOL_RESTS)
         put(j, when);
-    see_to_it(); /* let a thread check the clock in any case */
+    see_to_it(); /* let a thread check the clock either way */
 }
 
 void pool_call(struct pool_job *j)
@@ -263,7 +264,7 @@ unsigned pool_processors(void)
 struct shared {
     struct units *u;
     const struct units_watch *watch;
-    _Atomic(uint64_t) next; /* the first unit that is not taken */
+    _Atomic(uint64_t) next; /* the first unit that has not been taken */
     uint64_t done;
     uint64_t reported; /* units done at the last call of progress() */
     uint64_t failed;   /* if err: the first unit that failed */

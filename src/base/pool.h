@@ -51,8 +51,8 @@ struct pool_job {
 int pool_join(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 void pool_call(struct pool_job *j);
 void pool_call_at(struct pool_job *j, const struct timespec *when);
-/* Wait for the job's due turns, which run before those of other jobs. Afterwards the job has no
- * more turns. */
+/* Wait for the job's turns that are due, which run before those of other jobs. Afterwards the job
+ * has no more turns. */
 void pool_leave(struct pool_job *j);
 /*
  * Run one turn of a job that has not joined. The pool does not touch the job after its turn has
@@ -62,8 +62,8 @@ void pool_leave(struct pool_job *j);
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 /* Do the same for a slow turn, which neither waits for turns of other jobs nor delays them. */
 int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Wait until another thread calls pool_tell() on this flag, at most until this time, if one is
- * given. That thread does not touch the flag afterwards. Returns false on timeout. */
+/* Wait until another thread calls pool_tell() on this flag, but not beyond the time `until`, which
+ * may be NULL. That thread does not touch the flag afterwards. Returns false on timeout. */
 bool pool_wait(const atomic_bool *told, const struct timespec *until);
 void pool_tell(atomic_bool *told);
 /* Return the number of processors, which is also the number of threads that compute. It is at most

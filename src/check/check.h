@@ -6,8 +6,8 @@
  *     struct check_model m = {.g = g, .src = &src, .file = "x-7B-v1.0.gguf", .label = path};
  *     r = check_rules(&m, sink, arg);      sink is called once for each finding
  *
- * A rule is a row {id, scope, function}. Each rule reports at most CHECK_MOST findings, then the
- * number of those left out.
+ * A rule is a row {id, scope, function}. Each rule reports at most CHECK_MOST findings, then how
+ * many it left out.
  *
  * Severity: an error makes readers refuse or misread the file, or violates a "must" of the
  * specification. A warning violates the wording of the specification, or stops some readers. A note
@@ -53,7 +53,7 @@ struct check_model {
     const char *file;         /* file name without directories; NULL: no name */
     const char *label;        /* name of the file in findings */
     enum check_scope scope;
-    size_t shards;        /* number of files of a split model whose files fit together; else 0 */
+    size_t shards;        /* number of files of a split model, if they fit together; else 0 */
     bool faults_reported; /* the parser's findings were already reported */
     bool interrupted;     /* report that an interrupted edit was applied in memory */
     /* Maximum number of padding bytes to read, counted in whole pages. A note is reported if

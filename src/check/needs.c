@@ -70,8 +70,8 @@ bool needs_know(struct text arch)
     return false;
 }
 
-/* The tables do not apply to a vocabulary without tensors, which is also a model, or to a shard,
- * which has only some of the tensors. */
+/* The tables do not apply to a model that has only a vocabulary, or to a shard, which has only some
+ * of the tensors. */
 bool needs_apply(const struct gguf *g)
 {
     return g->n_tensors && !fact_shard(g) && fact_is_model(g) &&
@@ -170,7 +170,7 @@ static bool is_there(const struct looked *b, const char *word, size_t n)
     return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
 }
 
-/* True if the word's tensor is part of a tensor that a writer has fused. */
+/* True if the word's tensor was fused into another tensor. */
 static bool is_fused(const struct looked *b, struct text word)
 {
     static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
@@ -285,7 +285,7 @@ static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
     return block + ahead < count && (block + 1) % interval != 0;
 }
 
-/* A block without any tensor is left to the rule about blocks. */
+/* The rule about blocks covers a block without any tensor. */
 static void look_blocks(struct checker *c, const struct need_tensors *row, uint64_t first,
                         uint64_t count)
 {
@@ -441,8 +441,8 @@ static bool product(const struct layer *t, char a, char b, uint64_t *ret)
     return length(t, a, &x) && length(t, b, &y) && mul_u64(x, y, ret);
 }
 
-/* Get the value of a letter: that of its key, or the default that readers assume. Returns false
- * if the value is unknown. */
+/* Get the value of a letter: the value of its key, or the default that readers assume. Returns
+ * false if the value is unknown. */
 static bool length(const struct layer *t, char letter, uint64_t *ret)
 {
     bool has = stored(t, letter, ret);
@@ -599,7 +599,7 @@ static const struct need_shape *row_of(struct text arch, const char *name)
     return row;
 }
 
-/* Weights of some types have a tensor with their scale; stacked experts have one scale each. */
+/* Weights of some types have a separate tensor for their scale; each stacked expert has its own. */
 static const struct need_shape *scale_row(const char *name)
 {
     static const struct need_shape one = {"", "1", NULL}, each = {"", "X", NULL};

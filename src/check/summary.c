@@ -28,7 +28,7 @@ struct fact {
     const char *label;  /* NULL: only in JSON */
     const char *member; /* name in the JSON object; NULL: only as a line */
     /*
-     * The source, if no function is set: `key`, which holds a text or, if it begins with a dot, a
+     * The source, if no function is set: `key`, which holds a string or, if it begins with a dot, a
      * number of the architecture; `named`, several keys up to a NULL; or a field of struct gguf.
      */
     const char *key;

@@ -26,7 +26,7 @@ void summary_text(const struct summary *s, struct buf *out);
 /* Append "4.2 GiB", or plain bytes below 1 KiB. */
 void summary_size(struct buf *out, uint64_t bytes);
 
-/* Add a member to an object for each fact. */
+/* Add a member for each fact to an object. */
 void summary_json(const struct summary *s, struct json *j);
 
 /* The columns of a table of models, and a model's cells ("-" without a value), each after a tab. */

@@ -6,8 +6,8 @@
  * Values come in stretches, each measured separately. The measurements are joined in the order of
  * the values, so the result does not depend on the number of threads. NaN and infinities are
  * counted and skipped. Sums are in double precision and stable, because the deviation of each
- * stretch is taken from its own mean. A second pass computes what depends on the overall mean and
- * deviation.
+ * stretch is taken from its own mean. A second pass computes the results that depend on the overall
+ * mean and deviation.
  *
  * All functions are pure, except that several threads may set marks in one struct alive at the same
  * time.
@@ -56,13 +56,13 @@ enum { STATS_STRETCH = 4096 };
 void moments_add(struct moments *m, float *x, size_t n);
 /* Join the measurements of the values that follow to *m. */
 void moments_join(struct moments *m, const struct moments *next);
-/* Return the largest magnitude of a finite value, or 0 if there are none. */
+/* Return the largest magnitude among the finite values, or 0 if there are none. */
 float moments_absmax(const struct moments *m);
 
 /* Results of the second pass. */
 struct spread {
     uint64_t count[QUANT_BINS];
-    /* number of the first value of the largest magnitude, counted from 1; 0: none yet */
+    /* number of the first value with the largest magnitude, counted from 1; 0: none yet */
     uint64_t first;
     double fourth; /* sum of the fourth powers of the distances from the mean */
 };

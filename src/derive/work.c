@@ -15,8 +15,8 @@
 #include "base/pool.h"
 #include "derive/task.h"
 
-/* Jobs allowed beyond one per processor: for wishes for one tensor, which thus share the
- * processors, and for small tensors, which thus need not wait for large ones. */
+/* Jobs allowed beyond one per processor: for wishes for one tensor, so that they share the
+ * processors, and for small tensors, so that they need not wait for large ones. */
 enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 
 /* A tensor up to this size in bytes counts as small, because its result takes little time. */

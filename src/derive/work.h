@@ -76,7 +76,7 @@ struct work;
 
 #define WORK_PARKED 1
 
-/* The lock, which stays the caller's, protects the wishes and results. Returns NULL if out of
+/* The lock remains the caller's and protects the wishes and results. Returns NULL if out of
  * memory. */
 struct work *work_new(struct lock *lock);
 /* Stop computing, and answer all waiting and new wishes with -EINTR. */
@@ -88,7 +88,7 @@ struct work_waiter {
     const void *request; /* identifies the wish for work_interrupt() */
     void (*done)(void *arg, int result);
     /* Returns true if the request was already signalled. Called with the lock held before the wish
-     * waits, because work_interrupt() could not find the request until then. May be NULL. */
+     * begins to wait, because until then work_interrupt() cannot find the request. May be NULL. */
     bool (*stopped)(void *arg);
     void *arg;
 };
@@ -96,7 +96,7 @@ struct work_waiter {
 /*
  * Wish for the results of tensors [first, last) in the view, except tensors without values if
  * values are needed. Hashes and moments that a waiter waited for are kept until its done() returns,
- * whatever wishes arrive in the meantime.
+ * even if other wishes arrive before that.
  */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
               uint32_t last, const struct work_waiter *waiter);
@@ -107,8 +107,8 @@ bool work_interrupt(struct work *w, const void *request);
 /* Return true if the result exists for this tensor. All results except hashes need values. */
 bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what);
 
-/* Return a reference to the kept result of tensor i, or NULL if it is not kept (any more); then
- * wish for it. */
+/* Return a reference to the kept result of tensor i, or NULL if it is not or no longer kept; wish
+ * for it in that case. */
 struct result *work_result(struct work *w, const struct view *v, uint32_t i, enum derived what);
 
 #endif

@@ -30,7 +30,7 @@ static void keep(void *arg, size_t i, struct model_file *m)
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
 }
 
-/* Find the place of each tensor. The model's tensors are those of its files, one after another. */
+/* Find the place of each tensor. The model's tensors are numbered file by file. */
 static int place_all(struct side *s, const struct gguf *first)
 {
     size_t n = 0;
@@ -613,7 +613,7 @@ static int same_bytes(const struct side *a, uint32_t i, const struct side *b, ui
     return 0;
 }
 
-/* Index the tensors that only side k has by a hash of their sampled bytes. The index holds the
+/* Index, by a hash of their sampled bytes, the tensors that only side k has. The index holds the
  * numbers of pairs. *n becomes the number of these tensors. */
 static int gather(const struct diff *d, size_t k, struct index *lonely, size_t *n, struct room *m)
 {

@@ -3,16 +3,16 @@
  * Compares two models: pairs their keys and their tensors by name, and compares each pair.
  *
  * Values of keys are compared by meaning: the files' byte order, version and length fields do not
- * matter. Pairs are in the order of A, followed by those that only B has. The smallest possible
+ * matter. Pairs are in the order of A, followed by the pairs that only B has. The smallest possible
  * number of pairs counts as moved.
  *
  * Tensors of the same type and shape are compared as bytes, even if the models differ in order,
- * alignment, byte order or split. If type or bytes differ but the shape is the same, the values
- * are compared in double precision, on all processors: those of `f32`, or for F64, I32 and I64 the
- * stored ones. Positions where either value is not finite are counted separately.
+ * alignment, byte order or split. If type or bytes differ but the shape is the same, the values are
+ * compared in double precision, on all processors: the values of `f32` or, for F64, I32 and I64,
+ * the stored values. Positions where either value is not finite are counted separately.
  *
- * No file is mapped: reads go to the threads' own memory, under 1 MiB each. Holes are not read.
- * Any thread may call these functions.
+ * No file is mapped: reads go to the threads' own memory, under 1 MiB each. Holes are not read. Any
+ * thread may call these functions.
  */
 #ifndef DIFF_COMPARE_H
 #define DIFF_COMPARE_H

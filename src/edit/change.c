@@ -221,9 +221,9 @@ static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t 
 
 /*
  * Begins an operation, which changes a copy of a slot and puts the copy in the slot's place with
- * slot_end(). Copies the slot that slot_find() finds. If there is none yet, makes one for an object
- * of the base or, with this rank, for a new object. `to`: the new name. Returns NULL if out of
- * memory.
+ * slot_end(). Copies the slot that slot_find() finds. If there is no slot yet, makes one for an
+ * object of the base or, with this rank, for a new object. `to`: the new name. Returns NULL if out
+ * of memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
                                     struct name name, struct name to, uint64_t rank)

@@ -23,8 +23,8 @@
  * another, and undoing it puts the old slot back.
  *
  * An operation that fails changes nothing. It fails if the key or tensor does not exist (-ENOENT),
- * a new name is taken (-EEXIST), the header would exceed GGUF_MAX_HEADER (-EFBIG), or there is no
- * memory (-ENOMEM). Values are not inspected, because the plan parses the resulting header. Also
+ * a new name is taken (-EEXIST), the header would exceed GGUF_MAX_HEADER (-EFBIG), or memory runs
+ * out (-ENOMEM). Values are not inspected, because the plan parses the resulting header. Also
  * refused are
  *  - for keys: changing ggufs' own, `split.*` and `ggufs.reserve` (-EPERM); removing or renaming
  *    general.architecture (-EPERM); setting general.alignment to anything but a u32 that is a power
@@ -107,7 +107,7 @@ struct edit_slot {
     char name[]; /* followed by a NUL */
 };
 
-/* What undoes one operation: the slot that `at` held before it. */
+/* The undo of one operation: the slot that `at` held before it. */
 struct edit_undo {
     uint32_t at;
     struct edit_slot *was; /* owned; NULL: there was no slot */
@@ -134,7 +134,7 @@ struct edit_change {
     size_t n_undo, cap_undo;
     uint64_t bytes;  /* size of the new header without reserve and padding */
     uint64_t data;   /* size of tensor data, with the base's padding */
-    uint64_t fresh;  /* the part of it that comes from drafts */
+    uint64_t fresh;  /* number of these bytes that come from drafts */
     size_t moves;    /* number of tensors removed, resized, or added before others */
     uint64_t serial; /* serial of the last operation */
 };
@@ -231,7 +231,7 @@ void edit_undo(struct edit_change *c, size_t mark);
 void edit_keep(struct edit_change *c, size_t mark);
 
 /*
- * Release the values and contents once a plan has taken them over. The change keeps only its names.
+ * Release the values and contents after the plan has been made. The change keeps only its names.
  */
 void edit_change_drop_values(struct edit_change *c);
 

@@ -21,8 +21,9 @@
 /* ---- the model's file ---- */
 
 /*
- * How often a model may be replaced while it is being opened. Where inode numbers change by
- * themselves, the model always seems to be replaced, and opening it would never end.
+ * How often a model may be replaced while it is being opened. On a file system whose inode numbers
+ * change spontaneously, the model always seems to have been replaced, and opening it would never
+ * end.
  */
 #define OPEN_TRIES 100
 
@@ -744,9 +745,9 @@ static bool is_named(const struct edit_file *f, const char *name, const struct t
 }
 
 /*
- * T3. Undoes the exchange. If this displaces another file, which replaced the new one in the
- * meantime, that file is put back. If the exchange fails, renames the old file over the new one,
- * because recovery would remove a file with a temp's name. If nothing works, the new file stays.
+ * T3. Undoes the exchange. If this displaces another file, which has since replaced the new one,
+ * that file is put back. If the exchange fails, renames the old file over the new one, because
+ * recovery would remove a file with a temp's name. If nothing works, the new file stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
 {

@@ -25,7 +25,7 @@
  *      bytes change.
  *  C3. 0 is returned only when the new state is durable: the file is synced, then its directory.
  *  C4. On failure the model is the old one, bit for bit, f is unchanged (for inplace its mtime may
- *      differ), and no file of ours is left. There are three exceptions:
+ *      differ), and none of our files is left. There are three exceptions:
  *      - The new file could not be taken back. This takes two failures of the medium or, if the
  *        file system has no exchange, one while syncing the directory. Readers keep f.fd, and edits
  *        fail with -ESTALE until the model is reopened.
@@ -169,7 +169,7 @@ struct edit_result {
     bool unfinished; /* the edit failed but counts as done: C4 */
 };
 
-/* What is known of the disk before an edit. */
+/* What is known about the disk before an edit. */
 struct edit_disk {
     bool known;          /* everything except `clone` was determined */
     bool linked, backup; /* the model has other hard links; a backup must still be made */

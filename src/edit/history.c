@@ -362,7 +362,7 @@ void history_states_free(struct history_states *f)
     *f = HISTORY_STATES_INIT;
 }
 
-/* Loads and appends a state, unless its file was removed meanwhile. */
+/* Loads and appends a state, unless its file has been removed. */
 static int add_state(struct history *h, uint64_t number, struct history_states *f, struct err *e)
 {
     struct history_state s = {0};
@@ -612,7 +612,7 @@ static void walk_end(struct walk *w)
 }
 
 /*
- * Goes to the next older state whose edits reached the file, but not beyond state `to`. Returns 1,
+ * Moves to the next older state whose edits reached the file, but not beyond state `to`. Returns 1,
  * 0 if there is no such state, or an error from history_before().
  */
 static int walk_on(struct walk *w, size_t to, struct err *e)
@@ -672,7 +672,7 @@ static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n,
     buf_add(b, bytes, n);
 }
 
-/* Adds a fact: the state's entry of a key that changed, moved or was removed. */
+/* Adds a fact: the state's entry for a key that changed, moved or was removed. */
 static void note(struct adding *a, uint32_t i)
 {
     const struct gguf_kv *kv = &a->base->kv[i];
@@ -1018,7 +1018,7 @@ static bool turn(struct pool_job *job, struct timespec *again)
     return false;
 }
 
-/* Starts a turn, which takes over the edit's references. */
+/* Starts a turn, which takes ownership of the edit's references. */
 static int start(struct history_job *j, const struct recorded_edit *edit, struct err *e)
 {
     j->edit = *edit;

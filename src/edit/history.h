@@ -241,7 +241,8 @@ void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *
 void history_job_wait(struct history_job *j);
 void history_job_end(struct history_job *j, bool landed);
 /*
- * Record the end of the last edit, waiting at most 2 * HISTORY_WAIT. No edit may be made meanwhile.
+ * Record the end of the last edit, waiting at most 2 * HISTORY_WAIT. No edit may begin during the
+ * call.
  */
 void history_job_settle(struct history_job *j);
 

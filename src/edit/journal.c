@@ -758,8 +758,8 @@ struct sweep {
 
 /*
  * Removes one of our files if it is not locked, which means that its writer has ended. The file may
- * have other hard links: an edit that breaks them leaves them to the old file. Files of other users
- * are not even opened.
+ * have other hard links, because an edit that breaks them leaves them on the old file. Files of
+ * other users are not even opened.
  */
 static int sweep_one(void *arg, const char *name)
 {

@@ -15,7 +15,8 @@
 /* How many times parsing is tried while another process keeps editing the model in place. */
 #define PARSE_TRIES 100
 
-/* Opens a directory. Search permission suffices for a single file. */
+/* Opens a directory. If it is not listable, opens it with O_PATH, which is enough for a single
+ * file. */
 static int open_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -37,7 +38,7 @@ int model_find(const char *path, struct model_file *m, struct err *e)
         return sniff_folder(e);
     char *slash = strrchr(m->real, '/');
     m->name = slash + 1;
-    *slash = '\0'; /* temporarily cuts the path to the directory's */
+    *slash = '\0'; /* temporarily shortens the path to the directory's */
     m->dir = open_folder(slash == m->real ? "/" : m->real);
     *slash = '/';
     return m->dir >= 0 ? 0 : err_sys(e, m->dir, "cannot open its directory");

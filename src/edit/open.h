@@ -37,7 +37,7 @@ struct model_file {
 int model_find(const char *path, struct model_file *m, struct err *e);
 /*
  * Open the file if necessary, look for a journal, set m->src, and parse the model. Parses it again
- * if another process edits it in place in the meantime. flags: as for gguf_parse(). Returns 0,
+ * if another process edited it in place during the parse. flags: as for gguf_parse(). Returns 0,
  * -ESTALE or -EBUSY as for edit_overlay(), or -errno; m->src.read is NULL if parsing was not
  * reached.
  */

@@ -747,10 +747,10 @@ static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
 }
 
 /*
- * Index item i by its name up to the first NUL. Refuse a name that equals an earlier one up to
- * there, and a key with a NUL that equals a standardized key up to there. Many readers compare C
- * strings: to them, `general.alignment` followed by a NUL would move the data; to others, it would
- * not.
+ * Index item i by its name up to the first NUL. Refuse a name that equals an earlier name up to
+ * that point, and a key with a NUL that equals a standardized key up to the NUL. Many readers
+ * compare C strings: to them, `general.alignment` followed by a NUL would move the data; to others,
+ * it would not.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {

@@ -135,7 +135,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
 #define KEY_SPLIT_PREFIX "split."
 
 enum key_flags {
-    KEY_COUNT = 1 << 0,     /* u32; too large a new value becomes u64, which readers refuse */
+    KEY_COUNT = 1 << 0,     /* u32; a value too large for it becomes u64, which readers refuse */
     KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one per layer */
     KEY_SIGN = 1 << 2,      /* u32 and i32 are both in use */
 };

@@ -144,8 +144,8 @@ static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)
     return i < b->n_step;
 }
 
-/* Move a file from one name to another. If this edit has already moved the file there, the earlier
- * step stays the one to play back. */
+/* Move a file from one name to another. If this edit has already moved the file there, that earlier
+ * step is still the one to play back. */
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
     struct file *f = from->file;
@@ -213,7 +213,7 @@ static void keep_sizes(const struct snapshot *old, struct snapshot *now)
     }
 }
 
-/* Replace the newest snapshot and store, taking over both references. */
+/* Replace the newest snapshot and store, taking ownership of both references. */
 static void adopt(struct live *l, struct snapshot *g, struct store *s)
 {
     keep_sizes(l->newest->view.snap, g);
@@ -236,7 +236,7 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
 }
 
 /* Make a snapshot like another one, but with this content of the first file and without ids and
- * ranks of tensors. Takes over the ranks of the keys in the first file. */
+ * ranks of tensors. Takes ownership of the ranks of the keys in the first file. */
 static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
                          struct err *e)

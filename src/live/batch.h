@@ -6,7 +6,7 @@
  * changed names along with it. They collect in `next`. The writer's thread takes `next` as a whole
  * (it is then in flight), writes it without holding the lock, and answers the waiting requests.
  * Edits accepted in the meantime collect in a new `next`, which is based on the batch in flight. A
- * snapshot of a batch is made when a request needs one or when the batch is written. In the end a
+ * snapshot of a batch is made when a request needs one or when the batch is written. Eventually a
  * batch becomes the state on disk, or is taken back or dropped.
  *
  *  M4. Steps record how each batch has changed names since the state on disk. Once a batch is

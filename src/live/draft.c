@@ -158,8 +158,8 @@ static void join(struct extents *s, size_t i)
     s->n--;
 }
 
-/* Replace bytes [lo, hi) with this extent, taking over its reference, or with nothing if n is 0.
- * The list must have room for two more extents. */
+/* Replace bytes [lo, hi) with this extent, taking ownership of its reference, or with nothing if n
+ * is 0. The list must have room for two more extents. */
 static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
                     size_t n)
 {
@@ -694,7 +694,7 @@ void tensor_round_free(struct tensor_round *round)
     free(round->fresh.of);
 }
 
-/* Take all bytes written so far for a judgement; they never change from now on. Call with `io`
+/* Take all bytes written so far for a judgement; they do not change afterwards. Call with `io`
  * held. */
 static int take_round(struct draft *d, struct tensor_round *ret)
 {

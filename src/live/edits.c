@@ -952,8 +952,8 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
     return 0;
 }
 
-/* Prepare a write at `off`, or a truncation to `off` bytes. A program that goes past the end of the
- * accepted text has seen the stored text, so the draft starts over from that. */
+/* Prepare a write at `off`, or a truncation to `off` bytes. A program that writes or truncates past
+ * the end of the accepted text has seen the stored text, so the draft starts over from that. */
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
     bool beyond = f->draft->state == DRAFT_ACCEPTED && off > f->draft->text.len;

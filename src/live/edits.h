@@ -44,8 +44,8 @@ void name_follow(struct live *l, struct name *x);
 
 /* ---- finding by name and number ---- */
 
-/* Return a name, even that of an untouched key, or NULL, with the reason in live.names.missing. The
- * same holds for the following functions. */
+/* Return a name, including that of an untouched key, or NULL with the reason in live.names.missing.
+ * The same holds for the following functions. */
 struct name *look_name(struct live *l, const char *text);
 struct name *look_key(struct live *l, const char *key, size_t n);
 /* Return the file with this number. */

@@ -597,7 +597,7 @@ static int helper_to_key(const struct move *m)
     r = accept_helper(m, text, &e);
     if (r < 0)
         return refused(m, &e);
-    struct name *parked = f->parked; /* another key, of which this was the only copy */
+    struct name *parked = f->parked; /* another key, whose only copy this was */
     become_key(m, f, &left, r > 0);
     lost_backup(m->l, parked);
     return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);

@@ -67,8 +67,8 @@ void live_abandon(struct live *l);
  * dropped because it is not a key. Call this after live_finish(). */
 void live_unsaved(struct live *l, struct buf *notes);
 /*
- * Take over the notes of an earlier instance for the same model, as if those edits had been made
- * here. Call this before the first edit. Notes that do not apply here stay in `notes`. Returns 0 or
+ * Adopt the notes of an earlier instance for the same model, as if those edits had been made here.
+ * Call this before the first edit. Notes that do not apply here stay in `notes`. Returns 0 or
  * -ENOMEM.
  */
 int live_recall(struct live *l, struct buf *notes);

@@ -471,7 +471,7 @@ static int report_fault(const struct job *j, int code, const struct quant_fault 
 
 /* ---- pieces ---- */
 
-/* Add a piece, taking over the reference to the log. */
+/* Add a piece, taking ownership of the reference to the log. */
 static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
 {
     lock_take(units_lock());

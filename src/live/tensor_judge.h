@@ -12,7 +12,7 @@
  * to the log; values are encoded into the log.
  *
  * Once `raw` of a new tensor has been begun, only type, shape and `raw` count, and values are
- * ignored. Otherwise the values are encoded from the first of these views that has any: f32.npy,
+ * ignored. Otherwise the values are encoded from the first of these views that has values: f32.npy,
  * f32, f16.npy, f16, bf16. The type defaults to the view's own, and the shape to that in a NumPy
  * header.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes, renames and removes tensors (tensors.h). */
+/* Creates, renames and removes tensors (tensors.h). */
 #include "live/tensors.h"
 
 #include <assert.h>
@@ -212,8 +212,8 @@ static bool is_due(const struct live *l, const struct object *o)
     return o->dirty && (!o->open || l->writer.stop);
 }
 
-/* Return the time at which a due tensor is judged, rounded up so that all writes of the same second
- * are judged together. */
+/* Return the time at which a new tensor is due to be judged, rounded up so that all writes of the
+ * same second are judged together. */
 static struct timespec due_at(const struct object *o)
 {
     return (struct timespec){.tv_sec = o->due.tv_sec + 1};

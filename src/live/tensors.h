@@ -134,8 +134,8 @@ const struct timespec *new_tensors_due_at(const struct live *l);
 /* Return the new tensor to judge next, or NULL. Skips the one being judged, even if it has been
  * written since. */
 struct object *new_tensors_due(const struct live *l);
-/* Judge the due tensors. Drops and retakes the lock. Returns 0, or the error that kept a tensor
- * from being added. */
+/* Judge the tensors that are due. Drops and retakes the lock. Returns 0, or the error that kept a
+ * tensor from being added. */
 int new_tensors_judge(struct live *l);
 
 #endif

@@ -269,7 +269,7 @@ static void end_serving(struct live *l)
     lock_drop(&l->lock);
 }
 
-/* Leave a draft to the pool, which has a thread as long as the live state has jobs in it. Returns
+/* Hand a draft to the pool, which has a thread as long as the live state has jobs in it. Returns
  * false on failure. Call with the lock held. */
 static bool send(const struct live *l, struct draft *d)
 {
@@ -279,7 +279,7 @@ static bool send(const struct live *l, struct draft *d)
 /*
  * Take the next entry that waits for a draft. If there is no entry to judge here, returns NULL, and
  * sets *rests if end_serving() must still be called. over: the entry that was just judged and must
- * be answered, or NULL. here: leave slow entries to the pool.
+ * be answered, or NULL. here: hand slow entries to the pool.
  */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
                                    bool here, bool *rests)
@@ -502,8 +502,8 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
     return r;
 }
 
-/* Note that the batch is on disk. s: its store, which this takes over; NULL if the store could not
- * be made or is unchanged. */
+/* Note that the batch is on disk. s: a reference to its store, which this function takes; NULL if
+ * the store could not be made or is unchanged. */
 static void landed(struct live *l, struct job *job, struct store *s)
 {
     struct store *now = NULL;
@@ -628,8 +628,8 @@ static void note_failure(struct live *l, int r)
         l->writer.failed = r;
 }
 
-/* Make due edits pending. Drops and retakes the lock. A request that syncs the directory during
- * that time waits for everything that was due when it arrived. */
+/* Make the edits that are due pending. Drops and retakes the lock. A request that syncs the
+ * directory during that time waits for everything that was due when it arrived. */
 static void collect(struct live *l)
 {
     unsigned syncs;

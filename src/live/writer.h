@@ -132,10 +132,11 @@ static inline int promise_kept(const struct promise *p, uint64_t edit)
 void waits_rest(struct live *l);
 
 /*
- * Have `ask` called for a handle, which must exist until then. `ask` returns 0, -errno, or
- * LIVE_PARKED if it has passed w on; stopped: a signal has ended the wait before the work began, so
- * `ask` must not do it. If w has no done(), no thread waits, and `ask` may free w. Returns the
- * result of `ask`, or LIVE_PARKED. Call without the lock.
+ * Queue a judgement of a handle's draft, which `ask` carries out in this call or in another thread;
+ * the handle must exist until then. If `stopped` is set, a signal ended the wait before the work
+ * began, and `ask` must not do the work. `ask` returns 0, -errno, or LIVE_PARKED if it has passed w
+ * on. If w has no done(), no thread waits, and `ask` may free w. Returns the result of `ask`, or
+ * LIVE_PARKED. Call without the lock.
  */
 int waits_judge(struct live *l, struct live_view *h,
                 int (*ask)(struct live *l, struct live_wait *w, bool stopped), struct live_wait *w);

@@ -171,12 +171,14 @@ struct snapshot {
     uint64_t *rank;             /* owned: ranks of snapshot_own()'s keys; NULL: edit_first_rank() */
     uint64_t *tensor_rank;      /* owned: ranks of its tensors, likewise */
     bool journal;               /* an interrupted edit was applied in memory */
-    struct index long_names[2]; /* by file name: tensors, and keys, whose file names may be cut */
+    struct index long_names[2]; /* by file name: the tensors and the keys whose file names may be
+                                 * cut */
     _Atomic(uint64_t) *key_size;               /* owned: size of each key's text + 1; 0: unknown */
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
 
-/* Make a snapshot of a parsed model, taking over the model on success. Returns 0 or -ENOMEM. */
+/* Make a snapshot of a parsed model, taking ownership of the model on success. Returns 0 or
+ * -ENOMEM. */
 int snapshot_make(struct gguf *g, uint32_t number, const struct timespec *mtime,
                   struct snapshot **ret);
 struct snapshot *snapshot_ref(struct snapshot *g);
@@ -272,7 +274,7 @@ struct timespec newest_changed(struct newest *n);
 
 /*
  * Make a snapshot of a model from its first file and, if the model is split, from the other files
- * in `all` (all[0] is not used). Takes over the reference to `first` even on failure.
+ * in `all` (all[0] is not used). Takes ownership of the reference to `first` even on failure.
  */
 int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *all,
                 uint32_t number, const struct timespec *mtime, struct snapshot **ret,
@@ -284,7 +286,7 @@ int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *
 int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e);
 
-/* Replace the newest view, taking over both references. Returns the old view. */
+/* Replace the newest view, taking ownership of both references. Returns the old view. */
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
 /* Drop the first snapshot's file. Call once the file is replaced or its tensors have changed. */
 void newest_drop_file(struct newest *n);

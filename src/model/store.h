@@ -201,7 +201,7 @@ bool store_cut(const struct store *s);
 /* ---- forms ---- */
 
 struct form {
-    unsigned width;    /* bytes per value; 0: those of an element of the tensor's type */
+    unsigned width;    /* bytes per value; 0: the size of an element of the tensor's type */
     uint32_t same;     /* the ggml type whose little-endian data already has this form */
     const char *descr; /* NumPy's name for the form, or NULL */
     void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
@@ -308,7 +308,7 @@ int image_end(struct image *im);
 void image_add_header(struct image *im, const struct gguf *g);
 /* Return true if the header has a reserve to hide. */
 bool image_hides(const struct gguf *g);
-/* Return how much earlier, in bytes, the data starts in the model as shown than in the file. */
+/* Return how many bytes earlier the data starts in the model as shown than in the file. */
 uint64_t image_cut(const struct gguf *g);
 /* Make the image of a model as it is shown: header, tensors, and zeros between them. */
 int image_of_model(const struct gguf *g, struct image **ret);

@@ -95,7 +95,7 @@ struct daemon {
     uid_t uid;
     char name[64];   /* name of its socket */
     int fd;          /* owned: socket on which its status arrives */
-    bool now;        /* the whole status as of the request has arrived */
+    bool now;        /* "now" has arrived: the status is complete as of the request */
     size_t heard;    /* bytes received */
     struct buf part; /* received text not yet processed */
     struct daemon_status status;

@@ -362,7 +362,7 @@ static void set_readahead(dev_t dev, unsigned kib)
 
 /* ---- the mount ---- */
 
-/* Make the session and mount it. After that, any signal ends the session cleanly. */
+/* Create the session and mount it. After that, any signal ends the session cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512], shown[SHOW_MAX];

@@ -444,8 +444,8 @@ static void say_writing(void *arg)
     say_waiting(arg, "is still writing edits");
 }
 
-/* Have pending edits written before the unmount, so that an error can still be reported. Returns
- * -EPIPE if the daemon was killed. */
+/* Ask the daemon to write pending edits before the unmount, so that an error can still be reported.
+ * Returns -EPIPE if the daemon was killed. */
 static int write_pending(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;

@@ -143,8 +143,8 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
 }
 
 /*
- * Encode those of n blocks that have changed, adjacent ones in one run. `shown` holds the old
- * blocks' values as the view shows them. Without an encoder, the first value that differs is at
+ * Encode the changed blocks among n blocks, one run of adjacent blocks at a time. `shown` holds the
+ * old blocks' values as the view shows them. Without an encoder, the first value that differs is at
  * fault.
  */
 static int write_changed(const struct target *to, size_t first, const uint8_t *shown,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Searches, made by encoders, for the scale (and minimum) of a group of values.
+ * Encoders' searches for the scale (and minimum) of a group of values.
  *
  * The largest value divided by the largest code is not the best scale: a slightly smaller or larger
  * scale puts the other values closer to codes. So several ways to round the group are tried. For

@@ -163,7 +163,7 @@ void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size
 
 /* ---- streams ---- */
 
-/* What decoding a tensor's blocks needs. */
+/* The data needed to decode a tensor's blocks. */
 struct blocks {
     const struct quant_type *type;
     bool big;

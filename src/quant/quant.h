@@ -82,8 +82,8 @@ void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, u
 
 /*
  * Read a stream like quant_read_f32(), but of values narrowed to little-endian binary16 or
- * bfloat16. The float32 value is rounded to nearest, ties to even. Too large a value becomes
- * infinite; a NaN stays a NaN. Elements stored in the same format are copied bit for bit.
+ * bfloat16. The float32 value is rounded to nearest, ties to even. A value that is too large
+ * becomes infinite; a NaN stays a NaN. Elements stored in the same format are copied bit for bit.
  */
 void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                     size_t n, void *dst);

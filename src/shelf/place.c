@@ -126,8 +126,8 @@ int item_folder(const struct reach *r, const struct place *p, enum place_kind ki
     return 0;
 }
 
-/* Make an item for the file `name`, a model or a text, in the directory `dir`. The file need not
- * exist. Returns 0 or -ENOMEM. */
+/* Make an item for the file `name`, a model or a text file, in the directory `dir`. The file need
+ * not exist. Returns 0 or -ENOMEM. */
 static int item_file(struct reach *r, const struct place *p, const struct found *dir,
                      const char *name, enum item_kind kind, struct item *ret)
 {
@@ -457,8 +457,8 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* If the name is that of a file of a split model, return the number of the model's files; otherwise
- * 0. */
+/* Return the number of files of the split model that this name belongs to, or 0 if it does not
+ * belong to one. */
 static size_t shards_of(const struct names *names, size_t i)
 {
     const uint8_t type = names->name[i].type;
@@ -743,7 +743,8 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
     return e;
 }
 
-/* List the namespaces of a host or, if `host` is "", all hosts. Leaves out the one at `except`. */
+/* List the namespaces of a host or, if `host` is "", of all hosts. Leaves out the namespace at
+ * `except`. */
 static int list_folders(struct reach *r, const struct found *dir, const char *host,
                         const char *except, struct listing *ret)
 {
@@ -763,8 +764,8 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
     return e == -ENOENT ? 0 : e;
 }
 
-/* List the layers of a model. A text is shown only if it exists; a model is shown even if something
- * is wrong with it. */
+/* List the layers of a model. A text file is shown only if it exists; a model is shown even if
+ * something is wrong with it. */
 static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
                     struct listing *ret)
 {

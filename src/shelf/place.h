@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Decides what a shelf shows: directories ("places") with entries, each of which stands for a
- * directory, a model, or a small text of a store. Nothing is cached except the names in directories
- * (reach.h) and, with these names, a listing that depends on them alone.
+ * directory, a model, or a small text file in a store. Nothing is cached except the names in
+ * directories (reach.h) and, with these names, a listing that depends on them alone.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
@@ -10,8 +10,8 @@
  *     r = place_find(&reach, &top, "x.gguf", &item);     one name of that listing
  *     r = place_item(&reach, &top, &list.entry[i].ref, &item);     what an entry stands for
  *
- * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes the names.
- * For some of its entries, only place_item() decides whether they are shown: it looks at the files,
+ * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes the names. For
+ * some of its entries, only place_item() decides whether they are shown: it looks at the files,
  * which may be on another disk.
  *
  * Any thread may call these functions. The content of files is not trusted.
@@ -60,7 +60,7 @@ enum ref_kind {
     /* a host, a namespace, or a model with its tag; `at` is the path below manifests/ */
     REF_OLLAMA,
     REF_LAYER, /* a layer of an ollama model that holds a model; `at` is its digest */
-    REF_TEXT   /* a layer of an ollama model that holds a text; `at` is its digest */
+    REF_TEXT   /* a layer of an ollama model that holds text; `at` is its digest */
 };
 
 /* How certain it is, from an entry's name and type alone, that the entry is shown. */
@@ -87,7 +87,8 @@ struct listing {
     size_t n, cap;
     bool wide;              /* it depends on more than the names in the place's directory */
     bool store;             /* as in struct place */
-    const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
+    const struct names *of; /* a reference to the names that own the entries and their texts, or
+                             * NULL */
 };
 
 #define LISTING_INIT ((struct listing){0})

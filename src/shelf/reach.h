@@ -62,7 +62,7 @@ bool mount_is_fuse(const struct mount *m);
 /* Returns true if the type is that of ggufs. A mount made with -o subtype= has a different type. */
 bool mount_is_ggufs(const struct mount *m);
 
-/* Load the mounts visible to a process; pid 0 is this process. Free ms in any case. */
+/* Load the mounts visible to a process; pid 0 is this process. Free ms even on failure. */
 int mounts_load(struct mounts *ms, long pid);
 void mounts_free(struct mounts *ms);
 /* Returns true if a mount is of the file system `dev` and is on `at` or has this source (either may

@@ -421,7 +421,7 @@ static struct tree_entry plain_entry(uint64_t node, mode_t type, const struct st
                                         .st_ctim = st->st_mtim}};
 }
 
-/* Get the entry of a directory, a text, or a model's directory. */
+/* Get the entry for a directory, a text file, or a model's directory. */
 static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
 {
     CLEANUP(slot_leave) struct use u = {0};
@@ -525,7 +525,7 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* Get the entry of an item that was found, and count the kernel's reference to it. Frees the
+/* Get the entry for an item that was found, and count the kernel's reference to it. Frees the
  * item. */
 static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 {
@@ -857,7 +857,7 @@ static void close_own(struct tree_file *f)
 static const struct file_ops file_own = {.read = read_own, .release = close_own};
 static const struct file_ops file_error = {.read = file_read_text};
 
-/* Open a text of a store. Its content is that of the file itself. */
+/* Open a text file in a store. Its content is read from the file itself. */
 static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
 {
     CLEANUP(reach_close) struct found found = FOUND_NONE;

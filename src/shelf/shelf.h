@@ -8,9 +8,9 @@
  *     r = shelf_finish(s);
  *     shelf_close(s);
  *
- * The calls are those of a tree, with the node numbers of the mount. Slot 0 holds the directories
- * and texts of the shelf itself (or the model, if it is mounted alone); each other slot is one
- * state of one model's file (slots.h).
+ * The calls are those of a tree, with the node numbers of the mount. Slot 0 holds the shelf's own
+ * directories and text files (or the model, if it is mounted alone); each other slot is one state
+ * of one model's file (slots.h).
  *
  * Any thread may call these functions. No lock is held during disk access.
  */
@@ -31,12 +31,12 @@ struct use {
 
 /* A node of a mount, as seen by the calls. */
 struct at {
-    /* the slot's own node: a directory or text, or the directory of the model that contains the
-     * node */
+    /* the slot's own node: a directory or text file, or the directory of the model that contains
+     * the node */
     uint64_t node;
     uint64_t local; /* the node's number in the slot; if in_tree, also its number in the tree */
     bool in_tree;   /* the node is in a model's tree; otherwise, it is one of the following three */
-    bool own;       /* a directory or text of the shelf itself */
+    bool own;       /* a directory or text file of the shelf itself */
     bool model;     /* a model's directory, in a mount of a directory of models */
     uint32_t extra; /* number of an extra file in such a directory; 0: not one */
     struct use use;
@@ -116,7 +116,7 @@ int shelf_release(struct tree_file *f);
 /*
  * Begin to use the tree that contains a node, opening the tree if it is closed. The node's number
  * in the tree is ret->local. Returns 0, -errno if the tree cannot be opened, or `otherwise` for a
- * node outside any tree. Call shelf_leave() in any case.
+ * node outside any tree. Call shelf_leave() even on failure.
  */
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
 void shelf_leave(struct at *at);

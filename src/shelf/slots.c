@@ -79,7 +79,7 @@ static void slots_drop(struct slots *s, struct slot *slot)
 }
 
 /* Return a number for a new slot, or 0 if all numbers are in use. A model gets the number that has
- * been free for the longest time; a directory or text gets one that was never used. */
+ * been free for the longest time; a directory or text file gets one that was never used. */
 static uint64_t free_node(struct slots *s, enum item_kind kind)
 {
     if (kind != ITEM_MODEL)

@@ -2,12 +2,12 @@
 /*
  * The slots of a shelf; private to the shelf.
  *
- * A slot is a directory, a text of a store, or one state of one model's file (or files). A slot
- * outlives the tree that is opened for its model, so that node numbers stay valid (the next tree
- * continues from them), and so that edits that `--unmount` must report are remembered. It ends when
- * the tree is closed, nothing has to be reported, and the kernel has forgotten the slot's nodes.
- * The number of a model's slot is reused only after all other numbers. The number of a directory or
- * text is never reused.
+ * A slot is a directory, a text file in a store, or one state of one model's file (or files). A
+ * slot outlives the tree that is opened for its model, so that node numbers stay valid (the next
+ * tree continues from them), and so that edits that `--unmount` must report are remembered. It ends
+ * when the tree is closed, nothing has to be reported, and the kernel has forgotten the slot's
+ * nodes. The number of a model's slot is reused only after all other numbers. The number of a
+ * directory or text file is never reused.
  *
  * Members marked as protected are protected by mount_lock; all other members are constant.
  */
@@ -80,7 +80,7 @@ struct slots {
     struct cond done;             /* signalled when a slot is no longer busy or used */
     struct table by_node, by_key; /* by_key has a slot for each state of the file at a path */
     uint32_t last;                /* number of the slot last given to a model */
-    uint32_t last_other;          /* number last given to a directory or text */
+    uint32_t last_other;          /* number last given to a directory or text file */
     struct slot *first, *end;     /* the open slots, the least recently used first */
     size_t files_most; /* maximum number of descriptors, beyond which unused models are closed */
     struct pool_job sweep; /* closes idle models */

@@ -600,7 +600,7 @@ struct beside {
 
 static void beside_next(struct beside *b)
 {
-    b->current = gguf_next(&b->walk, &b->item); /* at the end, the item stays the last one */
+    b->current = gguf_next(&b->walk, &b->item); /* at the end, the item remains the last one */
     b->any |= b->current;
 }
 
