@@ -983,8 +983,6 @@ void shown_text(const struct shown *s, struct buf *out)
 
 uint64_t shown_size(const struct shown *s)
 {
-    if (!s->snap)
-        return 0;
     _Atomic(uint64_t) *cache = s->value ? &s->value->cached : &s->snap->key_size[s->kv];
     uint64_t known = atomic_load_explicit(cache, memory_order_relaxed);
     if (known)

@@ -298,7 +298,7 @@ bool shown_value(const struct shown *s, struct gguf_value *ret);
 const uint8_t *shown_bytes(const struct shown *s, size_t *n);
 /* Return true if the value has this type and these bytes. */
 bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
-/* Return the size of the value's text. It is measured once per value. */
+/* Return the size of the text of a value, which must exist. It is measured once per value. */
 uint64_t shown_size(const struct shown *s);
 void shown_text(const struct shown *s, struct buf *out);
 

@@ -2,6 +2,7 @@
 /* Records what edits changed in a model's keys: see history.h, whose invariants are cited here. */
 #include "edit/history.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -570,7 +571,7 @@ int history_before(const struct history_state *s, const struct gguf *next, struc
     struct source src = source_mem(b.data, b.len);
     struct gguf *g = NULL;
     int r = gguf_parse(&src, 0, &g, NULL);
-    if (r == 0 && g->n_tensors == 0 && g->head_len == b.len) {
+    if (r == 0 && g->head_len == b.len) {
         *ret = g;
         return 0;
     }
@@ -717,7 +718,8 @@ static void compare(struct adding *to, const struct gguf *b, const struct gguf *
             k++;
         } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed or noted */
             note(to, i++);
-        } else if (k < b->n_kv && (here == UINT32_MAX || here < i)) { /* added, or already noted */
+        } else if (here == UINT32_MAX || here < i) { /* added, or already noted */
+            assert(k < b->n_kv);
             const struct gguf_kv *kv = &b->kv[k++];
             if (here == UINT32_MAX && (!but || find(but, b, k - 1) == UINT32_MAX))
                 put_fact(&to->facts, UINT64_MAX, gguf_key(b, kv), kv->key_len, 0, kv->key_len);
@@ -843,15 +845,15 @@ static void name_keys(const char *what, const struct gguf *of, const struct gguf
     *any |= n > 0;
 }
 
-/* Returns true if the keys that both have are in a different order. */
+/* Returns true if the keys, of which both have the same, are in a different order. */
 static bool moved(const struct gguf *from, const struct gguf *to)
 {
     uint32_t last = 0;
     for (uint32_t i = skip_own(to, 0); i < to->n_kv; i = skip_own(to, i + 1)) {
         const uint32_t k = find(from, to, i);
-        if (k != UINT32_MAX && k < last)
+        if (k < last)
             return true;
-        last = k == UINT32_MAX ? last : k;
+        last = k;
     }
     return false;
 }
@@ -965,7 +967,7 @@ int history_pick(struct history *h, uint64_t number, struct gguf *now, struct hi
     while (r == 1 && number);
     if (r == 0 && number == 0)
         r = no_state(&f, 0, e);
-    else if (r == 1 && number == 0 && !w.fits)
+    else if (r == 1 && !w.fits)
         r = not_fitting(&f, e);
     if (r >= 0) {
         *ret = (struct history_pick){f.of[number ? i : w.i].rec, gguf_ref(w.keys), w.fits};

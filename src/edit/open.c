@@ -109,8 +109,6 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
         return err_set(e, -ENOMEM, "no memory");
     }
     int r = model_find(path, &m, e);
-    if (r == 0 && o && o->found)
-        r = o->found(o->arg, &m, e);
     if (r == 0)
         r = take(s, i, &m, flags, e);
     if (r == 0 && o)

@@ -44,13 +44,8 @@ int model_find(const char *path, struct model_file *m, struct err *e);
 int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e);
 void model_free(struct model_file *m);
 
-/* Hooks for opening the files of a split model for writing. */
+/* A hook for a caller that keeps the files of a split model. */
 struct model_opener {
-    /*
-     * Called before each file is read, unless NULL; may open m->file. Opening fails if this returns
-     * -errno, with a message.
-     */
-    int (*found)(void *arg, struct model_file *m, struct err *e);
     /* Called when file number i has been read. Takes ownership of m. */
     void (*keep)(void *arg, size_t i, struct model_file *m);
     void *arg;
@@ -58,7 +53,7 @@ struct model_opener {
 
 /*
  * Open and check all files of a split model except the first, whose content is g. parse_flags: as
- * for gguf_parse(). o: NULL for reading only. Returns 0, or -EBADMSG, -ENOENT, -ENODATA or another
+ * for gguf_parse(). o: may be NULL. Returns 0, or -EBADMSG, -ENOENT, -ENODATA or another
  * -errno with a message that names the file.
  */
 int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,

@@ -398,7 +398,7 @@ static void judge(const struct layout *d)
     p->copied += moved;
     p->clonable = moved == 0 || moved < cloned;
     uint64_t n = g->head_len;
-    p->same = (p->inplace || (g->n_tensors == 0 && d->n == 0)) && p->changed == 0 &&
+    p->same = (p->inplace || g->n_tensors == 0) && p->changed == 0 &&
               p->image->size == g->file_size && memcmp(p->head.data, g->head, (size_t)n) == 0;
 }
 
@@ -534,7 +534,7 @@ static int applies(enum edit_strategy how, bool inplace, bool clonable, struct e
 
 int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e)
 {
-    return applies(how, p->inplace || p->same, p->clonable || p->same, e);
+    return applies(how, p->inplace || p->same, p->clonable, e);
 }
 
 /*

@@ -240,7 +240,7 @@ bool tree_cached_right(const struct tree_file *f)
 
 bool tree_ahead(const struct tree_file *f)
 {
-    return f->decodes && !(f->held && atomic_load(&f->held->written) >> f->node.row & 1);
+    return f->decodes && !(atomic_load(&f->held->written) >> f->node.row & 1);
 }
 
 int tree_release(struct tree_file *f)

@@ -151,7 +151,7 @@ static void keep_shard(void *arg, size_t i, struct model_file *m)
 /* Open the other files of a split model for reading; g is the header of its first file. */
 static int open_shards(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
-    const struct model_opener opener = {NULL, keep_shard, t};
+    const struct model_opener opener = {keep_shard, t};
     t->others = calloc(t->shards.n, sizeof(*t->others));
     return t->others ? model_open_shards(&t->shards, g, flags, &opener, e)
                      : err_set(e, -ENOMEM, "no memory");
