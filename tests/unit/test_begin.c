@@ -365,6 +365,7 @@ static void test_history(void)
     o.read_only = true;
     t = image_tree(p.model, &o);
     undoes(t, 0, -EROFS, "read-only");
+    CU_ASSERT_EQUAL(tree_begin_undo(t, 0, NULL), -EROFS);
     states_are(t, -EROFS, "read-only");
     CU_ASSERT_EQUAL(tree_forget_states(t), -EROFS);
     CU_ASSERT_EQUAL(tree_sync(t), 0);
@@ -374,6 +375,47 @@ static void test_history(void)
     CU_ASSERT_EQUAL(tree_history_clear(t, &n, &e), -ENOENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot be written"));
     CU_ASSERT_EQUAL(tree_retire(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    home_teardown(&x);
+}
+
+/* Without a command's state directory there are no states to show or to forget. */
+static void test_no_state_home(void)
+{
+    struct err e = {0};
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    struct place p = new_place();
+    const bool root = geteuid() == 0;
+    size_t n = 0;
+    struct tree *t = image_tree(p.model, &plain);
+    CU_ASSERT_EQUAL(fchmod(p.dir, 0711), 0);
+    CU_ASSERT_EQUAL(chmod(p.model, 0666), 0);
+    (void)unsetenv("XDG_STATE_HOME");
+    (void)unsetenv("HOME");
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root always has a directory */
+    CU_ASSERT_EQUAL(tree_history(t, &out, &e), -ENOENT);
+    CU_ASSERT_STRING_EQUAL(e.msg, "neither XDG_STATE_HOME nor HOME is set");
+    CU_ASSERT_EQUAL(tree_history_clear(t, &n, &e), -ENOENT);
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* If edits that were accepted cannot be written, nothing is undone. */
+static void test_undo_unsaved(void)
+{
+    struct home x;
+    struct place p = new_place();
+    struct tree_options o = plain;
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    o.history = 20;
+    o.commit = LIVE_COMMIT_SYNC;
+    struct tree *t = image_tree(p.model, &o);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{5, 6}, {7, 8}}, 0), 0);
+    undoes(t, 0, -ESTALE, "edits before it could not be written");
     tree_close(t);
     drop_place(&p);
     home_teardown(&x);
@@ -748,6 +790,8 @@ static CU_TestInfo tests[] = {
     {"a process that ends releases the lock", test_waits},
     {"another tree releases the lock", test_other_tree},
     {"the history", test_history},
+    {"no state directory", test_no_state_home},
+    {"an undo after edits that cannot be written", test_undo_unsaved},
     {"no history", test_no_history},
     {"edits that are not written", test_waiting},
     {"backups", test_backups},

@@ -184,6 +184,30 @@ static void test_rows(void)
     free(image);
 }
 
+/* The last key that had a name is found among any number of other keys. */
+static void test_many(void)
+{
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    for (int removed = 0; removed < 2; removed++) {
+        CLEANUP(edit_change_free) struct edit_change c;
+        CLEANUP(buf_free) struct buf now = BUF_INIT;
+        char op[16];
+        edit_change_init(&c, &(struct edit_base){.g = g});
+        CU_ASSERT_EQUAL(add_ops(&c, removed ? "- a;> c a;- a" : "- a;> c a", NULL), 0);
+        for (int i = 0; i < 100; i++) {
+            (void)snprintf(op, sizeof(op), "= more.%d", i);
+            CU_ASSERT_EQUAL(add_op(&c, op, NULL), 0);
+        }
+        CU_ASSERT_EQUAL(add_op(&c, removed ? "= a" : "> a x", NULL), 0);
+        spell_change(&c, &now);
+        const char *want = removed ? "b a=9 " REST " more" : "b x* " REST " more";
+        CU_ASSERT_EQUAL(strncmp((const char *)now.data, want, strlen(want)), 0);
+    }
+    gguf_free(g);
+    free(image);
+}
+
 static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t width,
                          uint64_t *ret)
 {
@@ -354,6 +378,7 @@ static CU_TestInfo tests[] = {
     {"a header that would be too large", test_too_large},
     {"how much differs", test_count},
     {"operations keep places, and invalid ones are refused", test_rows},
+    {"a name that two keys had, among many keys", test_many},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},
     {"operations can be taken back", test_undo},

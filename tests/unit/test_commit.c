@@ -190,8 +190,30 @@ static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
     return fs.hit;
 }
 
+/* Only the first edit makes a backup, and needs room for it. */
+static void backup_once(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct edit_result res;
+    struct edit_disk disk;
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 10);
+    d.o.backup = "~";
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(edit_look(&f, &d.o, &disk, NULL), 0);
+    CU_ASSERT_TRUE(disk.backup);
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
+    CU_ASSERT_EQUAL(edit_look(&f, &d.o, &disk, NULL), 0);
+    CU_ASSERT_FALSE(disk.backup);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
 static void test_backup(void)
 {
+    backup_once();
     for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY; s++)
         for (int clones = s == EDIT_REFLINK; clones < 2; clones++)
             for (unsigned n = 1; check_backup(n, s, clones); n++)
@@ -440,10 +462,22 @@ static void test_clone_refused(void)
         clone_refused(errors[i]);
 }
 
+static ssize_t copies_nothing(const struct sys *s, int from, uint64_t src, int to, uint64_t at,
+                              size_t n)
+{
+    (void)s;
+    (void)from;
+    (void)src;
+    (void)to;
+    (void)at;
+    (void)n;
+    return 0;
+}
+
 /* If the kernel cannot copy between files, the bytes are read and written. */
 static void test_no_range(void)
 {
-    static const int errors[] = {-EXDEV, -ENOSYS, -EOPNOTSUPP, -EINVAL, -EPERM};
+    static const int errors[] = {-EXDEV, -ENOSYS, -EOPNOTSUPP, -EINVAL, -EPERM, 0};
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
         struct fixture x;
         struct edit d;
@@ -452,6 +486,8 @@ static void test_no_range(void)
         setup_with(&x, 0);
         faultsys_init(&fs, FAULT_NONE, 0, 0);
         fs.no_range = errors[i];
+        if (errors[i] == 0)
+            fs.sys.copy_range = copies_nothing;
         make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 10);
         struct edit_file f = open_model(&x, &fs.sys);
         CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);

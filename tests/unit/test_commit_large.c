@@ -100,6 +100,54 @@ static void test_holes(void)
     teardown(&x);
 }
 
+/* A tensor that ends with a hole comes before one that is removed, and another one. */
+static void test_hole_at_end(void)
+{
+    enum { BLOCK = 4096 };
+    static uint8_t data[3 * BLOCK];
+    struct fixture x;
+    struct build b;
+    struct source s;
+    struct stat st;
+    struct edit_result res;
+    const struct edit_options o = {.strategy = EDIT_COPY};
+    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    setup(&x);
+    gguf_free(x.g);
+    build_init(&b, 3, false);
+    b.alignment = BLOCK;
+    build_u32(&b, "general.alignment", BLOCK);
+    memset(data, 'd', sizeof(data));
+    memset(data + BLOCK, 0, BLOCK);
+    build_tensor(&b, "a", I8, SHAPE(2 * BLOCK), data, 2 * BLOCK);
+    build_tensor(&b, "b", I8, SHAPE(BLOCK), data, BLOCK);
+    build_tensor(&b, "c", I8, SHAPE(BLOCK), data, BLOCK);
+    free(x.old);
+    x.old = build_finish(&b, &x.old_n);
+    put_file(x.dir, NAME, x.old, x.old_n);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL_FATAL(source_fd(f.fd, &s, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x.g, NULL), 0);
+    CU_ASSERT_EQUAL(fallocate(f.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                              (off_t)x.g->data_off + BLOCK, BLOCK),
+                    0);
+    CU_ASSERT_EQUAL(edit_file_note(&f, NULL), 0);
+    edit_change_init(&c, &(struct edit_base){.g = x.g});
+    CU_ASSERT_EQUAL(edit_tensor_remove(&c, "b", 1, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, NULL, &res, NULL), 0);
+    (void)close(res.old_fd);
+    uint8_t got[sizeof(data)];
+    CU_ASSERT_EQUAL(fstat(f.fd, &st), 0);
+    CU_ASSERT_EQUAL((uint64_t)st.st_size, p.next->data_off + sizeof(data));
+    CU_ASSERT_EQUAL(sys_read_all(&sys_libc, f.fd, got, sizeof(got), p.next->data_off), 0);
+    CU_ASSERT_EQUAL(memcmp(got, data, sizeof(got)), 0);
+    CU_ASSERT_TRUE((uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
 /* Error of the first search for data in the file; later searches succeed. */
 static int data_error;
 
@@ -231,6 +279,7 @@ static void test_much_in_place(void)
 
 static CU_TestInfo tests[] = {
     {"holes stay holes, and a copy reports progress", test_holes},
+    {"a hole at the end of a tensor", test_hole_at_end},
     {"a file system that cannot search for data", test_no_data},
     {"a large model is edited in place", test_large},
     {"many bytes of a tensor are replaced in place", test_much_in_place},

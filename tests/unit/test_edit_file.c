@@ -96,16 +96,20 @@ static void test_own_copy(void)
         bool write;
         int error;
         bool said;
-    } rows[] = {{0444, true, -EACCES, true},
-                {0644, true, -EACCES, false},
-                {0444, true, -EROFS, false},
-                {0444, false, -EACCES, false}};
+        uid_t other; /* 0: the file is this user's */
+    } rows[] = {{0444, true, -EACCES, true, 0},
+                {0644, true, -EACCES, false, 0},
+                {0444, true, -EROFS, false, 0},
+                {0444, false, -EACCES, false, 0},
+                {0444, true, -EACCES, false, 12345}};
     struct fixture x;
     struct faultsys fs;
     struct edit_file f;
     setup(&x);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct err e = {0};
+        if (rows[i].other && fchownat(x.dir, NAME, rows[i].other, (gid_t)-1, 0) < 0)
+            continue; /* only root may give a file away */
         CU_ASSERT_EQUAL(fchmodat(x.dir, NAME, rows[i].mode, 0), 0);
         faultsys_init(&fs, FAULT_FAIL, 2, rows[i].error);
         CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, rows[i].write, &e), rows[i].error);
@@ -127,6 +131,14 @@ static void gone(void *arg)
 {
     const struct fixture *x = arg;
     CU_ASSERT_EQUAL(unlinkat(x->dir, NAME, 0), 0);
+}
+
+/* Put a pipe in the model's place. */
+static void pipe_model(void *arg)
+{
+    const struct fixture *x = arg;
+    gone(arg);
+    CU_ASSERT_EQUAL(mkfifoat(x->dir, NAME, 0600), 0);
 }
 
 static void test_replaced(void)
@@ -152,6 +164,12 @@ static void test_replaced(void)
     CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e), -ENOENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot open the model"));
     put_file(x.dir, NAME, x.old, x.old_n);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.before = "openat";
+    fs.hook = pipe_model;
+    fs.arg = &x;
+    CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e), -EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "is not a regular file"));
     teardown(&x);
 }
 
@@ -261,6 +279,8 @@ static void test_side_name(void)
 
 static void test_ours(void)
 {
+    const bool root = geteuid() == 0; /* to root, a file of root is its own */
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0);
     const uid_t me = geteuid(), other = me + 1, third = me + 2;
     struct stat model = {.st_uid = other}, st = {.st_mode = S_IFREG | 0600, .st_nlink = 1};
     st.st_uid = me;
@@ -279,6 +299,7 @@ static void test_ours(void)
     st.st_mode = S_IFIFO | 0600;
     CU_ASSERT_FALSE(edit_is_ours(&st, &model));
     CU_ASSERT_FALSE(edit_is_owned(&st, &model));
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
 }
 
 /* If names are taken, a hundred are tried before the call fails. */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +262,22 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
+/* The keys of a state come back even if another program has removed all keys. */
+static void test_none_left(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    const struct list of[] = {{2, {0, 1}, {0, 0}}, {2, {0, 1}, {0, 1}}, {0}, {1, {1}, {0}}};
+    struct gguf *g[4];
+    for (size_t i = 0; i < 4; i++)
+        g[i] = model_of(&of[i], false);
+    edit(h, g[0], g[1], 1000, 0);
+    CU_ASSERT_EQUAL(picks(h, 1, g[2], g[3], false), 0);
+    for (size_t i = 0; i < 4; i++)
+        gguf_free(g[i]);
+    three_free(&t);
+}
+
 /* A key that the state lacks is listed only once, however many edits that join the state change
  * it. */
 static void test_join_new_key(void)
@@ -433,6 +450,14 @@ static void test_too_large(void)
 
 /* ---- limits ---- */
 
+static int no_unlink(const struct sys *s, int dir, const char *name)
+{
+    (void)s;
+    (void)dir;
+    (void)name;
+    return -EROFS;
+}
+
 static void test_keep(void)
 {
     struct three t;
@@ -452,6 +477,17 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 11, 40));
     edit(h, t.a, t.b, 5000, 0);
     CU_ASSERT_TRUE(numbers_are(h, 12, 41));
+    /* States that cannot be removed stay until they can. */
+    struct faultsys fs;
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.unlinkat = no_unlink;
+    h->sys = &fs.sys;
+    h->keep = 3;
+    edit(h, t.b, t.a, 6000, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 12, 42));
+    h->sys = calm();
+    edit(h, t.a, t.b, 7000, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 41, 43));
     history_close(&many);
     three_free(&t);
 }
@@ -577,10 +613,35 @@ static void in_folder(const struct home *x, uint64_t hash, uint64_t number, char
                    (unsigned long long)number);
 }
 
+/* Give a file of the history this size. */
+static void resize(const struct home *x, const char *path, uint64_t n)
+{
+    int fd = openat(x->dir, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)n), 0);
+    (void)close(fd);
+}
+
+/* Other models' last states stay even if they alone are over the limit. */
+static void test_last_states(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    char path[96];
+    edit(h, t.a, t.b, 100, 0);
+    for (uint64_t hash = 1; hash <= 2; hash++) {
+        in_folder(&t.x, hash, 1, path);
+        resize(&t.x, path, HISTORY_BYTES_MAX);
+    }
+    edit(h, t.b, t.c, 200, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 2, 2));
+    CU_ASSERT_EQUAL(home_files(&t.x), 3);
+    three_free(&t);
+}
+
 /* If the name belongs to anything but our own regular file, it is neither read nor written. */
 static void test_planted(void)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root gives the last one away */
         struct three t;
         struct err e = {0};
         struct history_pick p;
@@ -594,6 +655,7 @@ static void test_planted(void)
         int r = i == 0   ? symlinkat("/etc/passwd", t.x.dir, path)
                 : i == 1 ? mkfifoat(t.x.dir, path, 0600)
                 : i == 2 ? mkdirat(t.x.dir, path, 0700)
+                : i == 4 ? fchownat(t.x.dir, path, 12345, 12345, 0)
                          : linkat(t.x.dir, path, t.x.dir, more, 0);
         CU_ASSERT_EQUAL(r, 0);
         CU_ASSERT_EQUAL(history_pick(h, 1, t.b, &p, &e), -EPERM);
@@ -603,13 +665,29 @@ static void test_planted(void)
     }
 }
 
+/* A file over the limit is not read. */
+static void test_too_large_file(void)
+{
+    struct three t;
+    struct err e = {0};
+    struct history_pick p;
+    struct history *h = three_setup(&t);
+    char path[96];
+    edit(h, t.a, t.b, 100, 0);
+    in_folder(&t.x, 0, 1, path);
+    resize(&t.x, path, HISTORY_BYTES_MAX + 1);
+    CU_ASSERT_EQUAL(history_pick(h, 1, t.b, &p, &e), -EFBIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "a file in it is too large"));
+    three_free(&t);
+}
+
 /* A state of another model is stored under this model's name. */
-static void test_of_another(void)
+static void of_another(const char *model)
 {
     struct three t;
     struct history other, *h = three_setup(&t);
     char from[96], to[96];
-    CU_ASSERT_EQUAL(open_history(&t.x, &other, "/other/m.gguf", 20), 0);
+    CU_ASSERT_EQUAL(open_history(&t.x, &other, model, 20), 0);
     edit(&other, t.a, t.b, 100, 0);
     in_folder(&t.x, other.hash, 1, from);
     in_folder(&t.x, 0, 1, to);
@@ -617,6 +695,12 @@ static void test_of_another(void)
     CU_ASSERT_EQUAL(picks(h, 1, t.b, NULL, true), -ESTALE);
     history_close(&other);
     three_free(&t);
+}
+
+static void test_of_another(void)
+{
+    of_another("/other/m.gguf");
+    of_another("/others/m.gguf"); /* as long as this model's path */
 }
 
 /* Any truncation and any flipped bit is noticed. */
@@ -676,7 +760,80 @@ static void test_damaged(void)
     CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
     CU_ASSERT_TRUE(f.n == 1 && f.damaged == 1 && f.last == 2);
     history_states_free(&f);
+    /* An empty file is damaged, too. */
+    resize(&t.x, path, 0);
+    CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
+    CU_ASSERT_TRUE(f.n == 1 && f.damaged == 1 && f.last == 2);
+    history_states_free(&f);
     three_free(&t);
+}
+
+static void remove_state(void *arg)
+{
+    char path[96];
+    in_folder(arg, 0, 1, path);
+    CU_ASSERT_EQUAL(unlinkat(((const struct home *)arg)->dir, path, 0), 0);
+}
+
+/* A file that another process removes while the files are read counts as missing. */
+static void test_removed_meanwhile(void)
+{
+    struct three t;
+    struct faultsys fs;
+    struct history *h = three_setup(&t);
+    struct history_states f;
+    edit(h, t.a, t.b, 1000, 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.before = "fstatat";
+    fs.skip = 1; /* the call that lists the file */
+    fs.hook = remove_state;
+    fs.arg = &t.x;
+    h->sys = &fs.sys;
+    CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
+    CU_ASSERT_TRUE(f.n == 0 && f.damaged == 0 && f.last == 1);
+    history_states_free(&f);
+    h->sys = calm();
+    three_free(&t);
+}
+
+/* The sum of a file is right, but its facts do not lead to the keys whose id it states. An undo then
+ * needs the state's number, and no edit joins the state. */
+static void test_untrue(void)
+{
+    enum { SUM_AT = 8, RECORD = 16, BEFORE = RECORD + offsetof(struct history_record, before) };
+    struct three t;
+    struct history *h = three_setup(&t);
+    struct history_states f;
+    char path[96];
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL_FATAL(history_load(h, &f, NULL), 0);
+    uint8_t *p = f.of[0].bytes.data;
+    const size_t n = f.of[0].bytes.len;
+    put_u64(p + BEFORE, 1, false);
+    put_u64(p + SUM_AT, xxh64(0, p + RECORD, n - RECORD), false);
+    in_folder(&t.x, 0, 1, path);
+    put_file(t.x.dir, path, p, n);
+    history_states_free(&f);
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, NULL, false), -ESTALE);
+    CU_ASSERT_EQUAL(picks(h, 1, t.b, t.a, false), 0);
+    edit(h, t.b, t.c, 1001, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
+    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
+    three_free(&t);
+}
+
+static struct gguf *one_key(uint8_t version, uint32_t value)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    size_t n;
+    build_init(&b, version, false);
+    build_u32(&b, "key", value);
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    free(image);
+    return g;
 }
 
 /* Reconstructed keys are parsed, because content with valid checksums may still be invalid. */
@@ -693,6 +850,27 @@ static void test_not_keys(void)
     CU_ASSERT_EQUAL(history_before(&f.of[0], t.b, &g, &e), -EBADMSG);
     f.of[0].rec.format ^= 1;
     CU_ASSERT_EQUAL(history_before(&f.of[0], t.b, &g, &e), -EINVAL);
+    f.of[0].rec.format ^= 1;
+    struct gguf *first = one_key(1, 0); /* a model of the first version of GGUF */
+    CU_ASSERT_EQUAL(history_before(&f.of[0], first, &g, &e), -EINVAL);
+    gguf_free(first);
+    history_states_free(&f);
+    /* A byte follows the last key. */
+    struct gguf *from = one_key(3, 0), *to = one_key(3, 1);
+    uint8_t more[64] = {0};
+    edit(h, from, to, 2000, 0);
+    CU_ASSERT_EQUAL_FATAL(history_load(h, &f, &e), 0);
+    struct history_fact *last = &f.of[1].fact[0];
+    memcpy(more, last->bytes, last->n);
+    last->bytes = more;
+    last->n++;
+    CU_ASSERT_EQUAL(history_before(&f.of[1], to, &g, &e), -EBADMSG);
+    last->n--;
+    CU_ASSERT_EQUAL(history_before(&f.of[1], to, &g, &e), 0);
+    CU_ASSERT_TRUE(same_keys(g, from));
+    gguf_free(g);
+    gguf_free(from);
+    gguf_free(to);
     history_states_free(&f);
     three_free(&t);
 }
@@ -771,7 +949,7 @@ static void test_not_facts(void)
         size_t at, width; /* at: counted from the end of the path */
         uint64_t value;
     } rows[] = {{8, 8, 1 << 20},   /* length of a fact */
-                {8, 8, 1},         /* so short that the rest cannot hold another head */
+                {8, 8, 24},        /* so short that the rest cannot hold another head */
                 {16, 4, 1 << 20},  /* start of its key */
                 {20, 4, 1 << 20}}; /* length of its key */
     static const char path[] = "/models/m.gguf";
@@ -863,6 +1041,9 @@ static void test_text(void)
     CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
     CU_ASSERT_EQUAL(text.len, 0);
     edit(h, t.a, t.b, 1000000000, 0);
+    /* Another program has taken back the edit, so that an undo would change nothing. */
+    CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
+    CU_ASSERT_EQUAL(text.len, 0);
     edit(h, t.b, t.c, 1100000000, 0);
     edit(h, t.c, t.b, 1200000000, 2);
     CU_ASSERT_EQUAL(history_text(h, t.b, &text, &e), 0);
@@ -875,6 +1056,19 @@ static void test_text(void)
     CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
     buf_char(&text, '\0');
     CU_ASSERT_PTR_NOT_NULL(strstr(buf_text(&text), "text (also by another program)\n"));
+    three_free(&t);
+}
+
+/* A time that no calendar has is left out. */
+static void test_no_date(void)
+{
+    struct three t;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct history *h = three_setup(&t);
+    edit(h, t.a, t.b, INT64_MAX, 0);
+    CU_ASSERT_EQUAL(history_text(h, t.b, &text, NULL), 0);
+    buf_char(&text, '\0');
+    CU_ASSERT_STRING_EQUAL(buf_text(&text), "1\t\tchanged text\n");
     three_free(&t);
 }
 
@@ -1007,6 +1201,84 @@ static void test_links(void)
     }
 }
 
+/* A directory of another user is not used, except that a directory of root may be the parent of all
+ * others. */
+static void test_other_users(void)
+{
+    static const char *const given[] = {"state", "state/ggufs", "state/ggufs/history"};
+    if (geteuid() != 0)
+        return; /* only root may give a directory away */
+    for (size_t i = 0; i < 3; i++) {
+        struct three t;
+        struct err e = {0};
+        struct history again, *h = three_setup(&t);
+        CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state", 0700), 0);
+        if (i > 0)
+            edit(h, t.a, t.b, 1000, 0);
+        CU_ASSERT_EQUAL(fchownat(t.x.dir, given[i], 12345, 12345, 0), 0);
+        CU_ASSERT_EQUAL(open_history(&t.x, &again, "/models/m.gguf", 20), 0);
+        CU_ASSERT_EQUAL(save(&again, t.b, t.a, 1000, 0, &e), -EPERM);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "belongs to another user"));
+        CU_ASSERT_EQUAL(home_files(&t.x), i > 0);
+        history_close(&again);
+        three_free(&t);
+    }
+    struct three t;
+    struct history *h = three_setup(&t);
+    CU_ASSERT_EQUAL(fchmod(t.x.dir, 0711), 0);
+    CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state", 0700), 0);
+    CU_ASSERT_EQUAL(fchmodat(t.x.dir, "state", 0777, 0), 0);
+    CU_ASSERT_EQUAL_FATAL(seteuid(65534), 0);
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
+    CU_ASSERT_EQUAL_FATAL(seteuid(0), 0);
+    three_free(&t);
+}
+
+static void make_state(void *arg)
+{
+    CU_ASSERT_EQUAL(mkdirat(((const struct home *)arg)->dir, "state", 0700), 0);
+}
+
+static int no_folder(const struct sys *s, int dir, const char *name, mode_t mode)
+{
+    (void)s;
+    (void)dir;
+    (void)name;
+    (void)mode;
+    return -EROFS;
+}
+
+/* A home that another process makes at the same time is used. One that would have to be made in the
+ * root directory, or whose link leads to itself, is refused. */
+static void test_odd_homes(void)
+{
+    struct three t;
+    struct faultsys fs;
+    struct err e = {0};
+    struct history h, *made = three_setup(&t);
+    char path[128];
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.before = "mkdirat";
+    fs.hook = make_state;
+    fs.arg = &t.x;
+    made->sys = &fs.sys;
+    edit(made, t.a, t.b, 1000, 0);
+    CU_ASSERT_PTR_NULL(fs.before);
+    made->sys = calm();
+    fs.sys.mkdirat = no_folder;
+    CU_ASSERT_EQUAL(history_open(&h, &fs.sys, "/ggufs-none/state", "/m", 20, &e), 0);
+    CU_ASSERT_EQUAL(save(&h, t.a, t.b, 1, 0, &e), -EROFS);
+    history_close(&h);
+    CU_ASSERT_EQUAL(symlinkat("loop", t.x.dir, "loop"), 0);
+    (void)snprintf(path, sizeof(path), "%s/loop", t.x.path);
+    CU_ASSERT_EQUAL(history_open(&h, calm(), path, "/m", 20, &e), 0);
+    CU_ASSERT_EQUAL(save(&h, t.a, t.b, 1, 0, &e), -ELOOP);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "it, or a directory above it, is not a directory"));
+    history_close(&h);
+    three_free(&t);
+}
+
 /* A missing home directory is created along with its missing parents. Any of the calls may fail. */
 static void test_missing(void)
 {
@@ -1095,6 +1367,7 @@ static CU_TestInfo tests[] = {
     {"failed edits are not states", test_failed},
     {"failed edits with a single state", test_failed_one},
     {"edits that join a state", test_join},
+    {"a model without keys", test_none_left},
     {"a new key that is changed again", test_join_new_key},
     {"random edits: the keys of each state", test_random},
     {"only the difference is stored, and once", test_small},
@@ -1104,20 +1377,27 @@ static CU_TestInfo tests[] = {
     {"thousands of edits stay within the limits", test_many},
     {"numbers continue after a clear", test_clear},
     {"all models together stay within the limit", test_all_models},
+    {"last states over the limit stay", test_last_states},
     {"planted objects are not used", test_planted},
+    {"a file that is too large", test_too_large_file},
     {"a history of another model is refused", test_of_another},
     {"every damaged bit is noticed", test_damage},
     {"a history that is damaged", test_damaged},
+    {"a state that is removed while it is read", test_removed_meanwhile},
+    {"facts that are not true", test_untrue},
     {"contents that are not keys", test_not_keys},
     {"a directory that cannot be locked", test_no_lock},
     {"clearing waits for another process", test_clear_waits},
     {"facts that do not fit", test_not_facts},
     {"requests while something fails", test_asked_faults},
     {"a history as text", test_text},
+    {"a time that no calendar has", test_no_date},
     {"differences in words", test_describe},
     {"the directory of a user's state", test_home},
     {"the directory is private to the user", test_folder},
     {"links in place of our directories are not followed", test_links},
+    {"directories of other users", test_other_users},
+    {"homes that are unusual", test_odd_homes},
     {"a missing home", test_missing},
     {"a directory that is removed", test_folder_removed},
     {"a directory that is removed during an edit", test_folder_removed_meanwhile},

@@ -198,6 +198,49 @@ static void test_no_home(void)
     gguf_free(two);
 }
 
+static bool no_threads;
+int __real_pool_do_beside(struct pool_job *j,
+                          bool (*turn)(struct pool_job *j, struct timespec *again));
+int __wrap_pool_do_beside(struct pool_job *j,
+                          bool (*turn)(struct pool_job *j, struct timespec *again));
+
+int __wrap_pool_do_beside(struct pool_job *j,
+                          bool (*turn)(struct pool_job *j, struct timespec *again))
+{
+    return no_threads ? -EAGAIN : __real_pool_do_beside(j, turn);
+}
+
+/* If no thread can be started, an edit is made without its state, and no call waits. */
+static void test_no_threads(void)
+{
+    struct home x;
+    struct history h;
+    struct err e = {0};
+    char state[80];
+    home_setup(&x);
+    (void)snprintf(state, sizeof(state), "%s/state", x.path);
+    (void)setenv("XDG_STATE_HOME", state, 1);
+    logged[0] = '\0';
+    struct gguf *one = keys_of("one"), *two = keys_of("two");
+    struct history_job *k = make(&sys_libc);
+    no_threads = true;
+    edit(k, one, two);
+    CU_ASSERT_EQUAL(times("not kept: cannot start a thread: Resource temporarily"), 1);
+    CU_ASSERT_EQUAL(history_job_look(k, &h, &e), -EAGAIN);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot start a thread"));
+    CU_ASSERT_EQUAL(home_files(&x), 0);
+    no_threads = false;
+    edit_when_kept(k, two, one);
+    no_threads = true; /* the end of the edit is not recorded either */
+    history_job_close(k);
+    no_threads = false;
+    CU_ASSERT_EQUAL(times("\n"), 1);
+    CU_ASSERT_EQUAL(home_files(&x), 1);
+    gguf_free(one);
+    gguf_free(two);
+    home_teardown(&x);
+}
+
 static void *do_nothing(void *arg)
 {
     return arg;
@@ -237,6 +280,7 @@ static CU_TestInfo tests[] = {
     {"a state directory that hangs", test_hangs},
     {"a state directory that hangs while the model is closed", test_closed},
     {"no state directory", test_no_home},
+    {"no threads", test_no_threads},
     CU_TEST_INFO_NULL,
 };
 

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "build_gguf.h"
+#include "changes.h"
 #include "cu_main.h"
 #include "edit/journal.h"
 #include "faultsys.h"
@@ -369,7 +370,8 @@ static const struct field {
     {REST + 16, 8, 65537, outside},
     {REST + 16, 8, 1 << 20, outside},
     {REST + 16, 8, (uint64_t)-65536, outside},
-    {REST + 24, 8, 1, NULL}, /* checksum of a row */
+    {REST + 16, 8, (uint64_t)-512, outside}, /* its end would be at most 0, modulo 2^64 */
+    {REST + 24, 8, 1, NULL},                 /* checksum of a row */
     {8, 4, NAME_LEN - 1, NULL},
     {8, 4, UINT32_MAX, NULL},
     {32, 8, 0, NULL},
@@ -643,6 +645,22 @@ static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_str
     estimated_on((struct edit_disk){.clone = clone, .used = g->file_size}, g, s, n, want, needed);
 }
 
+/* Check how an edit would be written that moves data, so that only a plan shows what applies. */
+static void moved(enum edit_clone clone, const struct gguf *g, enum edit_strategy want)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    const struct edit_options o = EDIT_OPTIONS_INIT;
+    const struct edit_disk disk = {.clone = clone};
+    enum edit_strategy got = EDIT_AUTO;
+    uint8_t alignment[4];
+    put_u32(alignment, 64, false);
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    CU_ASSERT_EQUAL(set_bytes(&c, "general.alignment", 17, GGUF_U32, alignment, 4, EDIT_LAST, NULL),
+                    0);
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0);
+    CU_ASSERT_EQUAL(got, want);
+}
+
 /* The model is sparse, has another hard link, or must first be backed up. */
 static void test_room(void)
 {
@@ -687,6 +705,8 @@ static void test_bounds(void)
               g->head_len + g->file_size - g->data_off); /* without padding */
     estimated(EDIT_CLONE_NO, g, EDIT_INPLACE, 26 * mib, EDIT_INPLACE, 52 * mib);
     estimated(EDIT_CLONE_YES, g, EDIT_AUTO, 26 * mib, EDIT_REFLINK, 26 * mib);
+    moved(EDIT_CLONE_NO, g, EDIT_COPY);
+    moved(EDIT_CLONE_YES, g, EDIT_REFLINK);
     edit_file_close(&f);
     gguf_free(g);
     g = make_large(&x, (uint64_t)300 << 30, &f);
@@ -750,7 +770,8 @@ static void test_pieces(void)
 static void test_mapped(void)
 {
     enum { SIZE = 2 * U };
-    struct journal_row row[] = {{.at = U, .n = 3 * U, .src = 0},
+    struct journal_row row[] = {{.at = 0, .n = U, .src = JOURNAL_SECTOR}, /* not a whole unit */
+                                {.at = U, .n = 3 * U, .src = 0},
                                 {.at = SIZE, .n = U, .src = 3 * U}};
     static uint8_t bytes[4 * U];
     uint8_t *pages = mmap(NULL, 4 * U, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -759,7 +780,7 @@ static void test_mapped(void)
     memset(pages, 'm', 4 * U);
     memset(bytes, 'j', sizeof(bytes));
     CU_ASSERT_EQUAL(pwrite(fd, bytes, sizeof(bytes), 0), (ssize_t)sizeof(bytes));
-    struct edit_overlay o = {.journal = {.fd = -1, .row = row, .n = 2, .before = U + 7}};
+    struct edit_overlay o = {.journal = {.fd = -1, .row = row, .n = 3, .before = U + 7}};
     struct map m = {.fd = -1, .data = pages, .size = SIZE};
     CU_ASSERT_EQUAL(edit_overlay_map(&o, &m, NULL), -EBADF);
     o.journal.fd = fd;
@@ -926,9 +947,37 @@ static void test_commit(void)
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), 0);
     CU_ASSERT_TRUE(is_new(&x, &d));
     CU_ASSERT_EQUAL(files(&x), 1);
+    /* The journal of this file's own unfinished edit was removed by another program. */
+    f.unfinished = true;
+    CU_ASSERT_EQUAL(commit(&f, &other, &(struct edit_result){0}, &e), -ESTALE);
+    CU_ASSERT_STRING_EQUAL(e.msg, "the journal of an unfinished edit is gone");
+    CU_ASSERT_TRUE(is_new(&x, &d));
     edit_file_close(&f);
     edit_done(&d);
     edit_done(&other);
+    teardown(&x);
+}
+
+static int late_unlink(const struct sys *s, int dir, const char *name)
+{
+    (void)s;
+    const int r = sys_libc.unlinkat(&sys_libc, dir, name);
+    return r < 0 ? r : -EIO;
+}
+
+/* The call that removes a journal fails after it has removed the name. */
+static void test_removed_late(void)
+{
+    struct fixture x;
+    struct faultsys fs;
+    setup(&x);
+    put_file(x.dir, JOURNAL, "x", 1);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.unlinkat = late_unlink;
+    struct edit_file f = open_model(&x, &fs.sys);
+    CU_ASSERT_EQUAL(journal_remove(&f), 0);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    edit_file_close(&f);
     teardown(&x);
 }
 
@@ -951,6 +1000,7 @@ static CU_TestInfo tests[] = {
     {"ACLs give no access to a journal", test_acl},
     {"access to a journal when a call fails", test_cannot_be_given},
     {"an edit of a model that has a journal", test_commit},
+    {"a journal that is removed by a call that fails", test_removed_late},
     CU_TEST_INFO_NULL,
 };
 

@@ -19,7 +19,7 @@
 #define KEPT "user.kept"
 #define ADDED "user.added"
 
-enum what { MODE, OWNER, ADD, REMOVE, LINK };
+enum what { MODE, OWNER, GROUP, ADD, REMOVE, LINK };
 enum where { FILLED, SYNCED, EXCHANGED, RENAMED };
 
 static const char *const calls[][EDIT_COPY + 1] = {
@@ -65,11 +65,18 @@ static void visit(void *arg)
         CU_ASSERT_EQUAL(fchmod(v->fd, v->visits & 1 ? 0600 : 0604), 0);
     if (v->does == OWNER)
         CU_ASSERT_EQUAL(fchown(v->fd, 12345, 54321), 0);
+    if (v->does == GROUP)
+        CU_ASSERT_EQUAL(fchown(v->fd, (uid_t)-1, 54321), 0);
     if (v->does == ADD || v->does == REMOVE)
         change_attribute(v->fd, v->does == ADD);
     if (v->does == LINK)
         CU_ASSERT_EQUAL(linkat(v->x->dir, NAME, v->x->dir, "other", 0), 0);
     v->fs->before = v->again;
+}
+
+static bool has_new_group(enum what does)
+{
+    return does == OWNER || does == GROUP;
 }
 
 /* Check that the model, whether old or new, has the attributes set by the visitor. */
@@ -81,7 +88,7 @@ static void check_attributes(const struct visitor *v)
     CU_ASSERT_EQUAL_FATAL(fstat(fd, &st), 0);
     CU_ASSERT_EQUAL(st.st_mode & 07777, v->does == MODE ? v->visits & 1 ? 0600 : 0604 : 0640);
     CU_ASSERT_EQUAL(st.st_uid, v->does == OWNER ? 12345 : geteuid());
-    CU_ASSERT_EQUAL(st.st_gid, v->does == OWNER ? 54321 : getegid());
+    CU_ASSERT_EQUAL(st.st_gid, has_new_group(v->does) ? 54321 : getegid());
     bool kept = v->does != REMOVE && !no_attributes;
     CU_ASSERT_EQUAL(fgetxattr(fd, KEPT, value, sizeof(value)), kept ? 3 : -1);
     CU_ASSERT_EQUAL(fgetxattr(fd, ADDED, value, sizeof(value)), v->does == ADD ? 3 : -1);
@@ -124,7 +131,7 @@ static int expected(enum what does, enum where where)
         return 0;
     if (does == LINK)
         return -EMLINK;
-    return where == EXCHANGED && (does == MODE || does == OWNER) ? -EBUSY : 0;
+    return where == EXCHANGED && (does == MODE || has_new_group(does)) ? -EBUSY : 0;
 }
 
 static void check_one(enum edit_strategy how, enum what does, enum where where)
@@ -151,7 +158,7 @@ static void check_one(enum edit_strategy how, enum what does, enum where where)
 
 static bool can_do(enum what does)
 {
-    return does == OWNER ? geteuid() == 0 : !no_attributes || (does != ADD && does != REMOVE);
+    return has_new_group(does) ? geteuid() == 0 : !no_attributes || (does != ADD && does != REMOVE);
 }
 
 static void test_all(void)

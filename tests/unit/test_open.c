@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "edit/open.h"
+#include "faultsys.h"
 #include "model_dir.h"
 #include "put_journal.h"
 
@@ -152,6 +153,63 @@ static void test_shard_missing(void)
     teardown(&x);
 }
 
+/* A file that seems to change with each look at it. */
+static int fickle(const struct sys *s, int fd, struct stat *ret)
+{
+    static long times;
+    (void)s;
+    const int r = sys_libc.fstat(&sys_libc, fd, ret);
+    ret->st_mtim.tv_nsec = times++;
+    return r;
+}
+
+static void touch(void *arg)
+{
+    CU_ASSERT_EQUAL(utimensat(((const struct fixture *)arg)->dir, NAME,
+                              (struct timespec[2]){{5, 6}, {7, 8}}, 0),
+                    0);
+}
+
+/* A model that changes while it is parsed is parsed again, but not forever. A journal of a later
+ * version prevents that. */
+static void test_parsed(void)
+{
+    struct fixture x;
+    struct faultsys fs;
+    struct model_file m;
+    struct err e = {0};
+    char path[128];
+    setup(&x);
+    (void)snprintf(path, sizeof(path), "%s/%s", x.path, NAME);
+    for (int i = 0; i < 4; i++) {
+        struct gguf *g = NULL;
+        CU_ASSERT_EQUAL_FATAL(model_find(path, &m, &e), 0);
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        CU_ASSERT_EQUAL_FATAL(edit_file_open(&m.file, &fs.sys, m.dir, m.name, false, &e), 0);
+        if (i == 1) {
+            fs.at = fs.calls + 5; /* after the calls that look for a journal */
+            fs.hook = touch;
+            fs.arg = &x;
+        }
+        if (i == 2)
+            fs.sys.fstat = fickle;
+        if (i == 3)
+            put_file(x.dir, JOURNAL, "GGUFSJN9", 8);
+        const unsigned before = fs.calls;
+        CU_ASSERT_EQUAL(model_parse(&m, 0, &g, i < 3 ? &e : NULL), i < 3 ? 0 : -ESTALE);
+        CU_ASSERT_EQUAL(g != NULL, i < 3);
+        const unsigned calls = fs.calls - before;
+        CU_ASSERT_TRUE(i == 0 ? calls == 6 : i == 1 ? calls == 12 : i == 2 ? calls == 300 : true);
+        if (i == 3) {
+            CU_ASSERT_EQUAL(model_parse(&m, 0, &g, &e), -ESTALE);
+            CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "by a later version of ggufs"));
+        }
+        gguf_free(g);
+        model_free(&m);
+    }
+    teardown(&x);
+}
+
 /* The directory may be entered but not listed. */
 static void test_folder(void)
 {
@@ -186,6 +244,7 @@ static CU_TestInfo tests[] = {
     {"all files of a split model are recovered", test_shards},
     {"files after one that cannot be recovered", test_shard_fails},
     {"no file after a missing one", test_shard_missing},
+    {"a model that changes while it is parsed", test_parsed},
     {"a directory that may not be listed", test_folder},
     CU_TEST_INFO_NULL,
 };

@@ -13,7 +13,7 @@
 #include "edit/plan.h"
 #include "gguf/value.h"
 
-enum { F32 = 0, I8 = 24, UNKNOWN = 200 };
+enum { F32 = 0, RETIRED = 4, I8 = 24, UNKNOWN = 200 };
 
 struct content {
     uint8_t *bytes;
@@ -91,6 +91,13 @@ static void put_unknown_last(struct build *b)
     b->no_tail = true;
 }
 
+static void put_retired_last(struct build *b)
+{
+    build_tensor(b, "one", F32, SHAPE(5), NULL, 20);
+    build_tensor(b, "odd", RETIRED, SHAPE(9), NULL, 11);
+    b->no_tail = true;
+}
+
 static void put_nothing(struct build *b)
 {
     (void)b;
@@ -104,11 +111,17 @@ struct layout {
 };
 
 static const struct layout layouts[] = {
-    {"regular", put_regular, 0, true},     {"empty tensor", put_empty_tensor, 0, true},
-    {"gaps", put_gaps, 0, false},          {"reversed", put_reversed, 0, false},
-    {"no tail", put_no_tail, 0, false},    {"trailing", put_regular, 77, false},
-    {"unknown", put_unknown, 0, true},     {"unknown last", put_unknown_last, 0, true},
-    {"no tensors", put_nothing, 0, false}, {"no tensors, trailing", put_nothing, 9, false},
+    {"regular", put_regular, 0, true},
+    {"empty tensor", put_empty_tensor, 0, true},
+    {"gaps", put_gaps, 0, false},
+    {"reversed", put_reversed, 0, false},
+    {"no tail", put_no_tail, 0, false},
+    {"trailing", put_regular, 77, false},
+    {"unknown", put_unknown, 0, true},
+    {"unknown last", put_unknown_last, 0, true},
+    {"no tensors", put_nothing, 0, false},
+    {"no tensors, trailing", put_nothing, 9, false},
+    {"retired last", put_retired_last, 0, true},
 };
 
 static void make_model(struct content *im, const struct layout *l, uint8_t version, bool big,
@@ -241,7 +254,8 @@ static void check_data(const struct content *old, const struct content *new, con
     CU_ASSERT_TRUE(zero);
     /* Bytes after an unknown tensor would become part of it, so it is not padded if it is last. */
     uint32_t n = new->g->n_tensors;
-    bool bare = n && new->g->tensor[n - 1].type_id == UNKNOWN &&new->n % a;
+    const uint32_t type = n ? new->g->tensor[n - 1].type_id : F32;
+    bool bare = (type == UNKNOWN || type == RETIRED) && new->n % a;
     unsigned fine = GGUF_ANOMALY_UNKNOWN | (bare ? (unsigned)GGUF_ANOMALY_NO_TAIL : 0);
     CU_ASSERT_EQUAL(new->g->anomalies & ~fine, 0);
     CU_ASSERT_TRUE(new->g->n_tensors > 0 || new->n == new->g->head_len);
@@ -512,6 +526,36 @@ static void test_same(void)
     step(&im, &(struct edit){'=', "text", 6}, &o, &f);
     CU_ASSERT_TRUE(f.same);
     image_free(&im);
+    /* Without tensors, such an edit is possible in place as well. */
+    make_model(&im, &layouts[8], 3, false, 32);
+    step(&im, &(struct edit){'=', "text", 6}, &o, &f);
+    CU_ASSERT_EQUAL(edit_plan_applies(&f, EDIT_INPLACE, NULL), -EOPNOTSUPP);
+    step(&im, &(struct edit){'=', "text", 6}, &o, &f);
+    CU_ASSERT_TRUE(f.same && !f.inplace);
+    CU_ASSERT_EQUAL(edit_plan_applies(&f, EDIT_INPLACE, NULL), 0);
+    image_free(&im);
+}
+
+/* Bytes are not written in place if the padding after the last tensor is missing. */
+static void test_no_tail(void)
+{
+    static const unsigned of[] = {0, 7};
+    for (size_t i = 0; i < 2; i++) {
+        CLEANUP(edit_change_free) struct edit_change c;
+        CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+        struct edit_options o = EDIT_OPTIONS_INIT;
+        struct content im;
+        make_model(&im, &layouts[of[i]], 3, false, 32);
+        struct log *d = memory_draft("abcd", 4);
+        const struct tensor_piece piece = {0, 4, 0, d};
+        edit_change_init(&c, &(struct edit_base){.g = im.g});
+        CU_ASSERT_EQUAL(edit_tensor_write(&c, "one", 3, &piece, 1, NULL), 0);
+        CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
+        CU_ASSERT_EQUAL(p.changed, 4);
+        CU_ASSERT_EQUAL(p.inplace, i == 0);
+        log_unref(d);
+        image_free(&im);
+    }
 }
 
 static CU_TestInfo tests[] = {
@@ -522,6 +566,7 @@ static CU_TestInfo tests[] = {
     {"a reserve is used up to its last byte", test_reserve_edge},
     {"an automatic reserve is for large files", test_reserve_auto},
     {"an edit that changes nothing is recognised", test_same},
+    {"a model without padding at its end", test_no_tail},
     CU_TEST_INFO_NULL,
 };
 

@@ -188,6 +188,18 @@ static void test_auto(void)
     CU_ASSERT_TRUE(r.spaces >= 3000 && r.spaces < 3000 + BLOCK);
     edit_plan_free(&r.p);
     model_free(&m);
+    /* A key of that name that is not a text counts as an empty reserve. */
+    m = make(100, 0, "");
+    struct source s = source_mem(m.bytes, (size_t)m.g->file_size);
+    const uint32_t i = gguf_find_key(m.g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
+    put_u32(m.bytes + m.g->kv[i].val_off - 4, GGUF_U64, false);
+    gguf_free(m.g);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &m.g, NULL), 0);
+    r = edit(m.g, 100, o);
+    CU_ASSERT_TRUE(r.has && r.spaces < BLOCK);
+    CU_ASSERT_EQUAL(r.p.next->kv[r.p.next->n_kv - 1].type, GGUF_STRING);
+    edit_plan_free(&r.p);
+    model_free(&m);
 }
 
 static CU_TestInfo tests[] = {

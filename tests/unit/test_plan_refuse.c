@@ -108,8 +108,12 @@ static void test_large_alignment(void)
     static const struct {
         uint32_t old, new; /* `new` 0: another key is set */
         int code;
-    } cases[] = {
-        {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EINVAL}};
+        uint64_t reserve;
+    } cases[] = {{1 << 20, 0, 0, EDIT_RESERVE_AUTO},
+                 {1 << 21, 0, -EFBIG, EDIT_RESERVE_AUTO},
+                 {1 << 21, 64, 0, EDIT_RESERVE_AUTO},
+                 {1 << 21, 64, 0, 100},
+                 {1 << 21, 1 << 21, -EINVAL, EDIT_RESERVE_AUTO}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct build b;
         size_t n;
@@ -118,6 +122,7 @@ static void test_large_alignment(void)
         struct edit_options o = EDIT_OPTIONS_INIT;
         CLEANUP(edit_change_free) struct edit_change c;
         CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+        o.reserve = cases[i].reserve;
         build_init(&b, 3, false);
         b.alignment = cases[i].old;
         build_u32(&b, "general.alignment", cases[i].old);
@@ -130,6 +135,8 @@ static void test_large_alignment(void)
         edit_change_init(&c, &(struct edit_base){.g = g});
         int r = set_bytes(&c, key, strlen(key), GGUF_U32, value, 4, EDIT_LAST, NULL);
         CU_ASSERT_EQUAL(r < 0 ? r : edit_plan_make(&c, &o, &p, NULL), cases[i].code);
+        if (cases[i].new == 64) /* the padding of 2 MiB is gone, and did not become a reserve */
+            CU_ASSERT_TRUE(p.next->data_off < 65536);
         gguf_free(g);
         free(bytes);
     }

@@ -365,6 +365,7 @@ static void test_sweep(void)
         "." NAME ".ggufs-abc12.", NAME ".ggufs-abc123",      ".other.gguf.ggufs-abc123",
         "." NAME ".ggufs-locked",
     };
+    static const char model[] = "." NAME ".ggufs-mymode"; /* another name of the model itself */
     enum { KEEP = sizeof(keep) / sizeof(keep[0]) };
     struct fixture x;
     struct edit_recovered found;
@@ -378,7 +379,9 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(mkfifoat(x.dir, "." NAME ".ggufs-apipe1", 0666), 0);
     int fd = openat(x.dir, keep[KEEP - 1], O_RDONLY | O_CLOEXEC);
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
+    CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, model, 0), 0);
     struct edit_file f = open_model(&x, calm());
+    edit_file_unlock(&f);
     bool root = geteuid() == 0;
     if (root) { /* files of a user that is neither this process's user nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);
@@ -388,10 +391,107 @@ static void test_sweep(void)
     /* The hard link is removed, too; its file keeps its other name. */
     CU_ASSERT_EQUAL(found.removed, 3);
     CU_ASSERT_FALSE(found.finished || found.dropped);
-    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2 + root);
+    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 3 + root);
+    CU_ASSERT_EQUAL(faccessat(x.dir, model, F_OK, 0), 0);
     CU_ASSERT_TRUE(is_old(&x));
     (void)close(fd);
     edit_file_close(&f);
+    teardown(&x);
+}
+
+#define TEMP "." NAME ".ggufs-abc123"
+
+/* A file that cannot be swept stays, and the recovery succeeds. */
+static void test_sweep_faults(void)
+{
+    for (unsigned n = 1, hit = 1; hit; n++)
+        for (enum fault_mode mode = FAULT_FAIL; mode <= FAULT_BROKEN; mode++) {
+            struct fixture x;
+            struct faultsys fs;
+            struct edit_recovered found;
+            setup_with(&x, 0);
+            put_file(x.dir, TEMP, "x", 1);
+            struct edit_file f = open_model(&x, calm());
+            faultsys_init(&fs, mode, n, -EIO);
+            f.sys = &fs.sys;
+            int r = edit_recover(&f, &found, NULL);
+            hit = fs.hit;
+            CU_ASSERT_TRUE(r == 0 || (hit && r == -EIO));
+            CU_ASSERT_EQUAL(files(&x), 2 - found.removed);
+            CU_ASSERT_TRUE(hit || found.removed == 1);
+            CU_ASSERT_TRUE(is_old(&x));
+            edit_file_close(&f);
+            teardown(&x);
+        }
+}
+
+static void pipe_temp(void *arg)
+{
+    const struct fixture *x = arg;
+    CU_ASSERT_EQUAL(unlinkat(x->dir, TEMP, 0), 0);
+    CU_ASSERT_EQUAL(mkfifoat(x->dir, TEMP, 0666), 0);
+}
+
+static void link_too(void *arg)
+{
+    link_journal(arg, NULL);
+}
+
+/* A file of ours is replaced, or gets another name, just before it is opened. */
+static void test_replaced_meanwhile(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_recovered found;
+    struct err e = {0};
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    put_file(x.dir, TEMP, "x", 1);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.before = "openat";
+    fs.hook = pipe_temp;
+    fs.arg = &x;
+    struct edit_file f = open_model(&x, &fs.sys);
+    CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
+    CU_ASSERT_TRUE(found.removed == 0 && files(&x) == 2);
+    CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
+    fs.before = "openat";
+    fs.hook = link_too;
+    CU_ASSERT_EQUAL(edit_recover(&f, &found, &e), -ESTALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "has other hard links and is left alone"));
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(files(&x), 4);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
+/* A model that has lost its name has no journal, even if there is one of its former name. An overlay
+ * holds as long as nothing else can be found out. */
+static void test_unnamed(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
+    CU_ASSERT_EQUAL(unlinkat(x.dir, NAME, 0), 0);
+    CU_ASSERT_EQUAL(edit_overlay(&f, &o, NULL), 0);
+    CU_ASSERT_FALSE(edit_overlay_changes(&o));
+    CU_ASSERT_TRUE(edit_overlay_holds(&o, &f));
+    CU_ASSERT_EQUAL(futimens(f.fd, (struct timespec[2]){{5, 6}, {7, 8}}), 0);
+    CU_ASSERT_FALSE(edit_overlay_holds(&o, &f));
+    faultsys_init(&fs, FAULT_FAIL, 1, -EIO);
+    f.sys = &fs.sys;
+    CU_ASSERT_TRUE(edit_overlay_holds(&o, &f));
+    edit_overlay_free(&o);
+    edit_file_close(&f);
+    edit_done(&d);
+    put_file(x.dir, NAME, x.old, x.old_n);
     teardown(&x);
 }
 
@@ -445,6 +545,9 @@ static CU_TestInfo tests[] = {
     {"a model is read while another process edits it in place", test_read_beside_editor},
     {"while the model is edited, no line suggests removing a journal", test_held_by_editor},
     {"only our own files are swept", test_sweep},
+    {"a sweep while a call fails", test_sweep_faults},
+    {"files that are replaced just before they are opened", test_replaced_meanwhile},
+    {"a model without a name", test_unnamed},
     {"only one process writes", test_open},
     {"names beside the model fit and differ", test_names},
     CU_TEST_INFO_NULL,

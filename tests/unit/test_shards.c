@@ -90,6 +90,7 @@ static void test_names(void)
         {"x_00001-of-00002.gguf", 0},
         {"x-00001-of-00002.ggu", 0},
         {"x-00001-of-00002.gguf2", 0},
+        {"x-00001-of-00002.ggml", 0},
         {"-00001-of-00002.gguf", 0},
         {"dir/-00001-of-00002.gguf", 0},
         {"x.gguf", 0},

@@ -177,6 +177,7 @@ static void test_refused(void)
         -EEXIST);
     REFUSED(edit_tensor_remove(&c, "no", 2, &e), -ENOENT);
     REFUSED(edit_tensor_add(&c, a, n, &one, &p, 1, EDIT_LAST, 0, &e), -EEXIST);
+    REFUSED(edit_tensor_add(&c, "", 0, &one, &p, 1, EDIT_LAST, 0, &e), -EINVAL);
     REFUSED(edit_tensor_add(&c, "new", 3, &zero, &p, 1, EDIT_LAST, 0, &e), -EINVAL);
     REFUSED(edit_tensor_add(&c, "new", 3, &five, &p, 1, EDIT_LAST, 0, &e), -EINVAL);
     REFUSED(edit_tensor_add(&c, "new", 3, &none, &p, 1, EDIT_LAST, 0, &e), -EINVAL);
