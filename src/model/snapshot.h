@@ -171,8 +171,7 @@ struct snapshot {
     uint64_t *rank;             /* owned: ranks of snapshot_own()'s keys; NULL: edit_first_rank() */
     uint64_t *tensor_rank;      /* owned: ranks of its tensors, likewise */
     bool journal;               /* an interrupted edit was applied in memory */
-    struct index long_names[2]; /* by file name: the tensors and the keys whose file names may be
-                                 * cut */
+    struct index long_names[2]; /* by file name: tensors and keys whose file names may be cut */
     _Atomic(uint64_t) *key_size;               /* owned: size of each key's text + 1; 0: unknown */
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };

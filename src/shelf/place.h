@@ -87,8 +87,7 @@ struct listing {
     size_t n, cap;
     bool wide;              /* it depends on more than the names in the place's directory */
     bool store;             /* as in struct place */
-    const struct names *of; /* a reference to the names that own the entries and their texts, or
-                             * NULL */
+    const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
 };
 
 #define LISTING_INIT ((struct listing){0})

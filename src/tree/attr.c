@@ -347,7 +347,7 @@ static bool node_lasting(const struct tree *t, const struct node *n)
            (n->kind == NODE_TENSOR_FILE && !node_has(n, ROW_MOVES));
 }
 
-/* Get the entry of any node, whose facts are in `a`. */
+/* Get the entry for any node, whose facts are in `a`. */
 static void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                           const struct live_attr *a, struct tree_entry *ret)
 {
@@ -470,8 +470,8 @@ static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
     return 0;
 }
 
-/* Find the subject of a node's attributes; free it in any case. A tensor needs a fresh snapshot,
- * because user.gguf.offset changes with edits that are not in one yet. */
+/* Find the subject of a node's attributes; free it even on failure. A tensor needs a fresh
+ * snapshot, because edits that are not in a snapshot yet may have changed user.gguf.offset. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     uint32_t views;

@@ -95,9 +95,9 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 
 /* ---- private to this layer ---- */
 
-/* Get the entry of a node that is not a key. Measures views of the whole. */
+/* Get the entry for a node that is not a key. Measures views of the whole. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
-/* Get the entry of a file in metadata/; f is an open file of the key, or NULL. */
+/* Get the entry for a file in metadata/; f is an open file of the key, or NULL. */
 void key_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
 int key_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret);
 /* Set only the numbers and the type, which is enough for a plain listing. */

@@ -3,7 +3,7 @@
  * An open file of the tree. Its kind is a table of functions, chosen when the file is opened, so
  * that no call has to check the kind. The kinds are
  *
- *     a text, rendered when the file is opened
+ *     text rendered when the file is opened
  *     content read piecewise (files.h), perhaps from results that a read may have to wait for
  *     a draft, read and written: of a file in metadata/ or of a view of a tensor
  *
@@ -79,7 +79,7 @@ int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 void tree_reply_done(struct reply *r);
 /* The kind of a file that has a draft. */
 extern const struct file_ops file_draft;
-/* Read from a rendered text. */
+/* Read from rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 
 /* Write to a file. w may be NULL unless it `converts`. */

@@ -416,7 +416,7 @@ static void check_text(const struct about *a, struct buf *out)
     end_findings(check_rules(&whole, finding_line, out), s->name[0], out);
 }
 
-/* A text kept with its snapshot. */
+/* Text kept with its snapshot. */
 struct kept_text {
     struct snapshot_part part; /* must come first */
     struct buf text;

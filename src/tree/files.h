@@ -58,7 +58,7 @@ enum files_views {
 
 struct row;
 
-/* The subject of a call to a row's functions. */
+/* The argument of a row's functions: the view and, in a tensor's directory, the tensor. */
 struct about {
     const struct view *v;
     const struct row *row;

@@ -14,7 +14,7 @@ struct tree_dir {
     struct tree *t;
     uint64_t node;
     bool keys;             /* the directory is metadata/ */
-    struct live_list list; /* for metadata/: its content when the directory was opened */
+    struct live_list list; /* for metadata/: its entries when the directory was opened */
     /* for tensors/: a reference to the snapshot whose tensors are listed; otherwise NULL */
     struct snapshot *snap;
 };
@@ -202,8 +202,9 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
     return ino_of(&n);
 }
 
-/* Get the name of entry *i, or else of the next listed one, of a directory other than metadata/.
- * Returns its node number, or 0 at the end. Sets *i to the number of that entry. */
+/* In a directory other than metadata/, get the name of entry *i or, if it is not listed, of the
+ * next listed entry. Returns the entry's node number, or 0 at the end. Sets *i to the number of
+ * that entry. */
 static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -221,7 +222,7 @@ static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *
     return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, tensor, row);
 }
 
-/* Record the current content of a directory if an edit may change its list. */
+/* Record the current entries of a directory if an edit may change the list. */
 static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
@@ -281,7 +282,7 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && open_list(t, d) < 0) /* after a rewind, record the content again */
+    if (at == 0 && open_list(t, d) < 0) /* after a rewind, record the entries again */
         return -ENOMEM;
     if (!attrs) {
         brief_entry(ino, ino, S_IFDIR, ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds, lists, creates, removes and renames the contents of a tree's directories. */
+/* Finds, lists, creates, removes and renames the entries in a tree's directories. */
 #ifndef TREE_FOLDER_H
 #define TREE_FOLDER_H
 

@@ -106,7 +106,7 @@ uint64_t node_inode(const struct snapshot *g, const struct node *n);
 const struct row *node_row(const struct node *n);
 /* Return true if the node is a row with one of these flags. */
 bool node_has(const struct node *n, unsigned flags);
-/* Return the subject for calls to the functions of the node's row in a view. */
+/* Return the argument for the functions of the node's row in this view. */
 struct about node_about(const struct view *v, const struct node *n);
 /* Return 0 if the node exists, -ESTALE if it once did, or -ENOENT. For keys, key_attr() checks
  * this. */

@@ -34,7 +34,7 @@ bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
 
 /* ---- nodes that no snapshot has ---- */
 
-/* Turn the entry of tensors/ into that of n, a node that no snapshot has. */
+/* Turn the entry for tensors/ into one for n, a node that no snapshot has. */
 static void stand_in(const struct node *n, struct tree_entry *ret)
 {
     ret->node = ret->attr.st_ino = ino_of(n);
@@ -47,7 +47,7 @@ static void stand_in(const struct node *n, struct tree_entry *ret)
     ret->attr.st_nlink = 1;
 }
 
-/* Make the entry of a new tensor's directory, or of an ignored view in it. */
+/* Make the entry for a new tensor's directory, or for an ignored view in it. */
 static bool making_entry(struct tree *t, struct live *l, const struct node *n,
                          struct tree_entry *ret)
 {
@@ -63,8 +63,8 @@ static bool making_entry(struct tree *t, struct live *l, const struct node *n,
     return true;
 }
 
-/* Make the entry of a draft's node. Programs that have the draft open can continue after the tensor
- * was removed. */
+/* Make the entry for a draft's node. Programs that have the draft open can continue after the
+ * tensor was removed. */
 static bool draft_entry(struct tree *t, struct live *l, const struct node *n,
                         struct tree_entry *ret)
 {

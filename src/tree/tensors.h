@@ -37,19 +37,19 @@ void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *
 /* Return true for the directory of a new tensor, and set *views to the rows that it has. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 
-/* Get the entry of a node that no snapshot has: the directory of a new tensor, an ignored view in
+/* Get the entry for a node that no snapshot has: the directory of a new tensor, an ignored view in
  * it, or a draft. Returns false for any other node. */
 bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* Get the entry of any node in tensors/. */
+/* Get the entry for any node in tensors/. */
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
 /*
- * Get the entry of a node that was replaced after the kernel looked it up, with the current
+ * Get the entry for a node that was replaced after the kernel looked it up, with the current
  * attributes of the file: a program that opens the node can be made to look again only once. May
  * return -ESTALE.
  */
 int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* Look up, in a tensor's directory, a file that no snapshot has. Returns 1 if found, 0 if the name
+/* In a tensor's directory, look up a file that is in no snapshot. Returns 1 if found, 0 if the name
  * is a view of a tensor in the model, or -errno. */
 int tensors_lookup(struct tree *t, const struct node *dir, const char *name,
                    struct tree_entry *ret);

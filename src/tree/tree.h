@@ -103,7 +103,7 @@ void tree_leave(struct tree *t, struct tree_left *ret);
 bool tree_is_full(const struct tree_left *l);
 /* Append the notes (live/live.h) of edits that did not reach the file, for the next tree. */
 void tree_notes(struct tree *t, struct buf *notes);
-/* Take over the notes that an earlier tree has left. Call before using the tree. */
+/* Adopt the notes that an earlier tree left. Call before using the tree. */
 void tree_recall(struct tree *t, struct buf *notes);
 /* Return true if this file is being edited, in which case the tree holds the writer's lock. */
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads files in turns and prints how long each turn took: the stopwatch of scripts/bench.
+ * Reads files in turn and prints how long each turn took: the stopwatch of scripts/bench.
  *
  *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] [-w] [-t N] FILE...
  *
  * A FILE may be several paths joined by commas: they are read at the same time, each by its own
  * process. A round reads each FILE once, in an order that rotates by one from round to round, so
- * that a slow moment of the machine and the place in the order affect all files alike. Prints a
+ * that neither a slow moment of the machine nor the position in a round favours one file. Prints a
  * line for each turn: round, number of the FILE (from 0), seconds.
  *
  *   -b   bytes per read(2), always into the same buffer (default 1 MiB)

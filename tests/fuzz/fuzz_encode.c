@@ -112,7 +112,8 @@ static void check_unchanged(struct tensor *t)
     FUZZ_CHECK(memcmp(same, t->raw, t->n * t->type->block_bytes) == 0);
 }
 
-/* Convert the blocks to a different type. Integers that fit F64 must come back unchanged. */
+/* Convert the blocks to a different type. Integers that fit F64 must survive the round trip
+ * unchanged. */
 static void check_convert(struct tensor *t, uint32_t id)
 {
     static uint8_t made[STREAM_ROOM * 2], other[STREAM_ROOM * 2], back[RAW_ROOM];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Treats arbitrary bytes as a text that a program writes to a tensor's `type` or `shape`, and as
- * the header of a NumPy array: accepted bytes can belong to a tensor, and none of their prefixes is
+ * Treats arbitrary bytes as text that a program writes to a tensor's `type` or `shape`, and as the
+ * header of a NumPy array: accepted bytes can belong to a tensor, and none of their prefixes is
  * refused.
  */
 #include "fuzz.h"

@@ -10,8 +10,8 @@
 #include "quant/encode.h"
 
 /*
- * Kinds of values: uniform over an interval; like weights; of any size; prone to errors of
- * rounding, clamping and scales (all zeros, ties, maxima of either sign, scales at the limits of
+ * Kinds of values: uniform over an interval; like weights; of any size; prone to errors in
+ * rounding, clamping and scaling (all zeros, ties, maxima of either sign, scales at the limits of
  * binary16); tiny; like weights with some larger columns.
  */
 enum golden_kind { UNIFORM, GAUSSIAN, WIDE, EDGES, TINY, N_KINDS, OUTLIERS = N_KINDS };
@@ -29,7 +29,7 @@ struct golden_encode {
 extern const struct golden_encode golden_encodes[];
 extern const size_t n_golden_encodes;
 
-/* Generate n values of a kind, for the type of this id (n must be a whole number of blocks). */
+/* Generate n values of a kind, for the type with this id (n must be a whole number of blocks). */
 void golden_values(float *dst, size_t n, uint32_t id, enum golden_kind kind, uint64_t seed);
 
 /* Golden results for tensors with importances for their columns. */

@@ -281,8 +281,8 @@ static int op_edits(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Check the bytes that helpers hold, including those that are now a key's text and may have to go
- * back. */
+/* Check the bytes that helpers hold, including those that are now a key's text and may have to
+ * become helpers' bytes again. */
 static int op_helpers(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;

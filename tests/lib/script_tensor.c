@@ -30,7 +30,7 @@ static int parent_of(struct run *r, const char *path, uint64_t *dir, const char 
     return got;
 }
 
-/* Find a path; if a node on it is stale, walk it once more, as the kernel does. */
+/* Find a path; if a node on it is stale, walk it again, as the kernel does. */
 static int find(struct run *r, const char *path, struct tree_entry *e)
 {
     uint64_t dir;
@@ -46,7 +46,7 @@ static int find(struct run *r, const char *path, struct tree_entry *e)
     return got;
 }
 
-/* Open a path; if its node is stale, look it up once more, as the kernel does. */
+/* Open a path; if its node is stale, look it up again, as the kernel does. */
 static int open_tensor(struct run *r, const char *path, int flags, struct handle *h)
 {
     struct tree_entry e;

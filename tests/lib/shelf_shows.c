@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks the content of a directory of models: see shelf_shows.h. */
+/* Checks the contents of a directory of models: see shelf_shows.h. */
 #include "shelf_shows.h"
 
 #include "cu_main.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Describes the content of a directory of models as text: a line for each entry, which must also be
- * found by its name alone. The directory is built from lines ("file", "link", "fifo", "dir") as in
- * shelf_top_add().
+ * Describes the contents of a directory of models as text: a line for each entry, which must also
+ * be found by its name alone. The directory is built from lines ("file", "link", "fifo", "dir") as
+ * in shelf_top_add().
  *
  *     SHOWS("in", "m.gguf out/m.gguf\n", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
  *
@@ -18,7 +18,7 @@ struct line {
     const char *what, *name, *text;
 };
 
-/* Compare the content of the directory `below` of shelf_top with `want`. strict: see struct
+/* Compare the contents of the directory `below` of shelf_top with `want`. strict: see struct
  * reach. */
 void check_below(const char *below, bool strict, const struct line *lines, size_t n,
                  const char *want);

@@ -93,7 +93,7 @@ struct stat image_stat(const struct tree_image *m, const char *path)
 {
     struct tree_entry e = {0};
     int r = tree_getattr(m->t, image_node(m, path), NULL, &e);
-    if (r == -ESTALE) /* like the kernel, look the name up once more */
+    if (r == -ESTALE) /* like the kernel, look the name up again */
         r = tree_getattr(m->t, image_node(m, path), NULL, &e);
     CU_ASSERT_EQUAL(r, 0);
     return e.attr;
@@ -146,7 +146,7 @@ ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, 
     struct reply r = {.scratch = malloc(n)};
     ssize_t got = -ESTALE;
     for (int tries = 0; got == -ESTALE && tries < 2;
-         tries++) { /* like the kernel, look the name up once more */
+         tries++) { /* like the kernel, look the name up again */
         uint64_t node = image_node(m, path);
         got = node ? tree_open_file(m->t, node, O_RDONLY, &f) : -ENOENT;
     }

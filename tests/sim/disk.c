@@ -279,7 +279,7 @@ static int open_number(int dir, uint64_t ino)
     return fd;
 }
 
-/* Takes over the unsynced changes of a killed process. Files without a name have nothing to
+/* Inherits the unsynced changes of a killed process. Files without a name have nothing to
  * lose. */
 static void inherit(const char *folder)
 {

@@ -129,7 +129,7 @@ enum outcome kernel_failed(const struct kernel *k, int r)
 
 /* ---- nodes ---- */
 
-/* Records an assignment, still in progress, of the file's content. */
+/* Records an assignment to the file's content that is still in progress. */
 static void goes_on(struct object *o, int made)
 {
     for (unsigned i = 0; i < 8 && made >= 0; i++)
@@ -822,8 +822,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
-    /* A refused key gets back its value from before the draft, though part of the draft may have
-     * been accepted. */
+    /* A refused key gets back its value from before the draft, even though part of the draft may
+     * have been accepted. */
     if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
@@ -1411,7 +1411,7 @@ static void step_read(struct program *p, const struct step *s)
         if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
         may = oracle_ever(of(k), s->name) |
-              /* a file removed in the meantime shows some value, but not an empty text */
+              /* a file removed in the meantime may show any value, but is never empty */
               draft;
         if (h->o->name < 0 && token == TOKEN_EMPTY && !(may & BIT(token)) && !h->floats &&
             !k->rough)

@@ -209,7 +209,7 @@ static void say_where(void)
     backtrace_symbols_fd(at, backtrace(at, 40), 2);
 }
 
-/* Has each waiting thread report where it waits, then fails the run. */
+/* Makes each waiting thread report where it waits, then fails the run. */
 static _Noreturn void stuck(void)
 {
     struct task *me = self;

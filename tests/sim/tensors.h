@@ -19,8 +19,8 @@ void tensors_list(struct program *p);
 void tensors_written(struct kernel *k, int name, uint64_t mask);
 
 /*
- * Begins and ends a rename or, if `next` is -1, a removal: types and shapes move with the tensor,
- * and so do steps in progress that reach it by the number of its directory.
+ * Begins and ends a rename or, if `next` is -1, a removal. Types and shapes move with the tensor.
+ * So do steps in progress that reach it through the inode number of its directory.
  */
 struct tensor_move {
     int from, next;

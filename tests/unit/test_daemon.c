@@ -241,7 +241,7 @@ static void test_requests(void)
     buf_free(&said);
 }
 
-/* What a foreign program might answer. */
+/* Answers that a foreign program might give. */
 static void test_foreign(void)
 {
     static const char text[] = "at /mnt\npid x\ndevice 1\nnonsense\n\nlost\nserving\nended";

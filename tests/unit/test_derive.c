@@ -21,7 +21,8 @@ static uint32_t draw(uint32_t *state)
     return *state >> 8;
 }
 
-/* Return the moments of n floats, added in stretches of the given length, which must not matter. */
+/* Return the moments of n floats, added in stretches of the given length. The length must not
+ * matter. */
 static struct moments measured(const float *x, size_t n, size_t stretch)
 {
     static float room[STATS_STRETCH];

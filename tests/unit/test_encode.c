@@ -235,7 +235,7 @@ static void test_rounding(void)
     }
 }
 
-/* Return the code whose value times d is nearest to x; of equally near ones, the first. */
+/* Return the code whose value times d is nearest to x, or the first of several such codes. */
 static unsigned nearest_code(float x, float d)
 {
     static const float table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * quant: encoding values with importances. Errors are compared with those of ggml's quantisers, and
- * unusual importances are tried.
+ * quant: encoding values with importances. Compares errors with those of ggml's quantisers, and
+ * tries unusual importances.
  */
 #include "cu_main.h"
 

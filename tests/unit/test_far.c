@@ -57,7 +57,7 @@ static void test_bounds(void)
     /* A single read requests only its own range, wherever it is. */
     CU_ASSERT_EQUAL(beyond(900 * M, 16 * K, 999 * M), 0);
     CU_ASSERT_EQUAL(beyond(300 * M, 3 * M, 999 * M), 0);
-    /* Sequential reads request at most as many bytes ahead as they have read, and at most 2 MiB. */
+    /* Sequential reads prefetch no more bytes than they have read, and at most 2 MiB. */
     uint64_t more = in_order(400 * M, 256 * K, 999 * M);
     CU_ASSERT_TRUE(more > 0 && more <= 256 * K);
     more = in_order(100 * M, 30 * M, 999 * M);

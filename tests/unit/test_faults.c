@@ -295,7 +295,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
         fs.seed = seed;
         struct edit_file f = open_model(&x, &fs.sys);
         int r = edit_commit(&f, &d.p, &d.o, NULL, &res, NULL);
-        /* C3: an edit reported as made is not lost. */
+        /* C3: an edit that was reported as successful is not lost. */
         if (mode == FAULT_POWER)
             faultsys_power_cut(&fs);
         _exit(r == 0 ? 0 : 1);

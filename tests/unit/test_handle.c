@@ -9,7 +9,7 @@
 
 enum { PIECE = 100, PIECES = 16 };
 
-/* A file of which some pieces are mapped. */
+/* A file, some pieces of which are mapped. */
 struct shown_file {
     struct tree_file file;   /* must come first */
     uint64_t mapped, copied; /* pieces [mapped, copied) are mapped */

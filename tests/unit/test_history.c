@@ -753,7 +753,7 @@ static void test_damaged(void)
     CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
     CU_ASSERT_TRUE(f.n == 2 && f.damaged == 1 && f.last == 3);
     history_states_free(&f);
-    /* A state stored under another number counts as damaged, too. */
+    /* A state stored under another number also counts as damaged. */
     char from[96];
     in_folder(&t.x, 0, 3, from);
     CU_ASSERT_EQUAL(renameat(t.x.dir, from, t.x.dir, path), 0);

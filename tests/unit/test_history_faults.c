@@ -249,8 +249,8 @@ static int run(struct world *w, const struct way *way, enum kind kind, const str
     return done;
 }
 
-/* After another edit, earlier edits have left no file, either beside the model or in the
- * history. */
+/* Check that another edit succeeds and that earlier edits have left no file, either beside the
+ * model or in the history. */
 static void check_rest(struct world *w, struct gguf *now)
 {
     CU_ASSERT_EQUAL(files(&w->x), 1);

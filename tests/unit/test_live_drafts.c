@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts in metadata/: texts refused by a write, texts left to the close, and the room shared by
- * all helpers. See script.h for scripts. */
+/* Drafts in metadata/: text that the write refuses, text that only the close judges, and the space
+ * shared by all helpers. See script.h for scripts. */
 #include "script.h"
 
 /* A text that can no longer become a value for `key`, so the write is refused. */

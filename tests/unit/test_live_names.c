@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names in metadata/ that are removed, renamed, taken by helpers and given back, also while their
+/* Names in metadata/ that are removed, renamed, taken by helpers and given back, even while their
  * files are open. See script.h for scripts. */
 #include "script.h"
 

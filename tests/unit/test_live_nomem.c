@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts of edits in which each allocation fails in turn. An edit may fail or succeed, but in the
- * end the model is valid, no file is left beside it, and it can be edited again. */
+/* Scripts of edits in which each allocation fails in turn. An edit may fail or succeed, but
+ * afterwards the model is valid, no file is left beside it, and it can be edited again. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -44,7 +44,7 @@ static void test_meant(void)
         CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
 }
 
-/* No word is near to one that exceeds the maximum length. */
+/* No word is close to a word that exceeds the maximum length. */
 static void test_long(void)
 {
     char word[1000];

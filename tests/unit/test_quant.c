@@ -68,7 +68,7 @@ static void test_golden(void)
     CU_ASSERT_EQUAL(n_golden, 4 * 35);
 }
 
-/* Files of quantised and of random values are compared where available. */
+/* Compare with the golden files of quantised and random values, if available. */
 static void test_golden_files(void)
 {
     size_t files = 0;

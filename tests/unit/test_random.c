@@ -96,7 +96,7 @@ static void op_write(struct random *x, int h)
     x->p.wrote[h] = true;
 }
 
-/* Close of a handle that has not written, while another one has: skip. */
+/* A handle that has not written is closed while another handle has written: skip. */
 static void op_flush(struct random *x, int h)
 {
     if (plain_is_of_others(&x->p, h))
@@ -161,7 +161,7 @@ static void key_to_key(struct random *x, int from, int to)
     /* A key without a value, renamed over another file: skip. */
     if (!a->stored && (b->stored || x->p.at[to]))
         return;
-    /* The target would show its old value until the renamed key has one: skip. */
+    /* Until the renamed key has a value, the target would show its old one: skip. */
     if (b->removed && !a->stored)
         op_sync(x);
     run(x, "mv %s %s", plain_names[from], plain_names[to]);

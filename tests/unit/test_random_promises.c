@@ -2,9 +2,9 @@
 /* Two or three programs write, close, fsync and rename their own keys and tensors, in random commit
  * modes, while writes are held or fail at random. "0 is a promise": if a call that makes an edit
  * durable returned 0, the edit is in the file. If it returned an error, the edit is not in the
- * file, because no program gets the error of another program's edit. A program that waits does
- * nothing else. No text is written twice. A run is drawn from its seed. If it fails, it prints the
- * seed and its operations; GGUFS_SEED=N in the environment repeats just that run. */
+ * file, because no program gets an error caused by another program's edit. A program that waits
+ * does nothing else. No text is written twice. A run is drawn from its seed. If it fails, it prints
+ * the seed and its operations; GGUFS_SEED=N in the environment repeats just that run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

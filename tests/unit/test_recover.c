@@ -357,7 +357,7 @@ static void test_held_by_editor(void)
     teardown(&x);
 }
 
-/* T4: files of ours are removed only if they are not locked. */
+/* T4: our files are removed only if they are not locked. */
 static void test_sweep(void)
 {
     static const char *const keep[] = {
@@ -388,7 +388,7 @@ static void test_sweep(void)
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
     CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-    /* The hard link is removed, too; its file keeps its other name. */
+    /* The hard link is also removed; its file keeps its other name. */
     CU_ASSERT_EQUAL(found.removed, 3);
     CU_ASSERT_FALSE(found.finished || found.dropped);
     CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 3 + root);

@@ -37,7 +37,7 @@ static void version_free(struct version *v)
     free(v->rank);
 }
 
-/* Make keys with unusual bytes, nested arrays, and ggufs' own keys among them. */
+/* Make a model whose keys have unusual bytes and nested arrays and include ggufs' own. */
 static struct version first(bool big, unsigned alignment)
 {
     struct version v = {0};

@@ -151,7 +151,7 @@ static void test_many(void)
 /* ---- places with several names ---- */
 
 /* A directory reached through a link keeps the restrictions of the directories that contain it,
- * whether it is looked up directly before or after that. Its content is the same under both
+ * whether it is looked up directly before or after that. It has the same entries under both
  * names. */
 static void check_linked_folder(bool linked_first)
 {
@@ -181,7 +181,7 @@ static void test_linked_folder(void)
 }
 
 /* A blob is reached through a link to its directory, and through its own store. It has two nodes,
- * as a model and as a text. */
+ * as a model and as a text file. */
 static void test_linked_blobs(void)
 {
     static const char *const words[] = {"model", "system"};

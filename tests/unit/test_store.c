@@ -43,7 +43,7 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* A hole before data reads as zeros. Once the file is truncated, the hole is missing, too. */
+/* A hole before data reads as zeros. Once the file is truncated, the hole is also missing. */
 static void test_hole(void)
 {
     enum { HOLE = 3 * (64 << 10) };

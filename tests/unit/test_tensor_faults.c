@@ -327,7 +327,7 @@ static void *write_on(void *arg)
     return NULL;
 }
 
-/* Bytes written during a judgement belong to it or to the next one; in the end, none is missing. */
+/* Bytes written during a judgement belong to it or to the next one; none is lost. */
 static void test_meanwhile(void)
 {
     struct tensor_dir x;

@@ -138,7 +138,7 @@ static void make(struct room *x, const char *name, bool whole)
 
 /* ---- removed, but not yet written ---- */
 
-/* Return whether a view of the model contains a text. */
+/* Return whether a view of the model contains this text. */
 static bool has(struct room *x, const char *view, const char *text)
 {
     const struct tree_image m = {.t = x->t};

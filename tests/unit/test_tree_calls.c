@@ -319,7 +319,7 @@ static void test_stopped(void)
     end(t, &p);
 }
 
-/* A tensor without values has a line, too. */
+/* A tensor without values also has a line. */
 static void test_lines(void)
 {
     struct place p = new_place(5);

@@ -115,7 +115,7 @@ static void test_told(void)
 }
 
 /* The kernel may forget a file before it sends the last release, because the two come from
- * different queues. An address sanitizer detects whether the file is freed too early. */
+ * different queues. AddressSanitizer catches a file that is freed too early. */
 static void test_forgotten(void)
 {
     struct place p;

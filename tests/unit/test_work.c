@@ -191,7 +191,7 @@ static void test_kinds(void)
     model_free(&m);
 }
 
-/* An interrupted request is answered at once; every waiting request is answered in the end. */
+/* An interrupted request is answered at once; every waiting request is eventually answered. */
 static void test_interrupt(void)
 {
     enum { WISHES = 8 };
