@@ -189,8 +189,10 @@ static void play_back(struct live *l, const struct step *s)
         return;
     name_take(&l->names, from, f);
     file_set_kind(l, f, from->key ? FILE_KEY : FILE_HELPER);
-    if (s->before && !file_name(s->before))
+    if (s->before) {
+        assert(!file_name(s->before)); /* it gets a name again only here */
         name_take(&l->names, s->to, s->before);
+    }
 }
 
 static void play_all_back(struct live *l, const struct batch *b)
@@ -456,7 +458,7 @@ static int check_strategy(struct live *l, struct err *e)
         return 0;
     if (how == EDIT_REFLINK && l->room.disk.clone == EDIT_CLONE_NO)
         return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
-    int r = edit_change_is_empty(&l->next.change) ? 0 : check_applies(l, how, e);
+    int r = check_applies(l, how, e);
     const size_t mark = edit_mark(&l->next.change);
     if (r == 0 && tensors_remove_doomed(l)) {
         r = check_applies(l, how, e);
@@ -468,11 +470,9 @@ static int check_strategy(struct live *l, struct err *e)
 int batch_check(struct live *l, struct err *e)
 {
     enum edit_strategy how;
-    int r = 0;
     assert(lock_held(&l->lock));
     l->room.disk.known = l->room.disk.known && !when_past(&l->room.until, 0);
-    if (!edit_change_is_empty(&l->next.change))
-        r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
+    int r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
     return r < 0 ? r : check_strategy(l, e);
 }
 

@@ -302,16 +302,15 @@ bool draft_is_unaccepted(enum draft_state state)
 
 /* ---- read ---- */
 
-/* Read bytes of one stretch from x or, if x is NULL, from the base, which reads as zeros from `cut`
- * on. */
+/* Read bytes of one stretch from x or, if x is NULL, from the base. Each byte from `cut` on is in an
+ * extent. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
     if (x)
         return extent_read(x, off, dst, n);
-    size_t there = (size_t)within_u64(off, n, cut);
-    memset(dst + there, 0, n - there);
-    return there ? tensor_view_read(base, view, off, dst, there) : 0;
+    assert(off + n <= cut);
+    return tensor_view_read(base, view, off, dst, n);
 }
 
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)
@@ -364,9 +363,8 @@ int tensor_round_piece(const struct draft *d, const struct tensor_round *round, 
     const struct extent *x;
     uint64_t len = extents_stretch(&round->shown, off, n, &x);
     *ret = (struct tensor_piece){.at = off, .len = len};
-    if (!x && off < round->cut)
-        ret->len = min_u64(len, round->cut - off);
-    else if (!x || !x->log)
+    assert(x || off + len <= round->cut);
+    if (x && !x->log)
         return logs_take_zeros(d->logs, len, &ret->log, &ret->src, e);
     if (x) {
         ret->src = x->src + (off - x->at);

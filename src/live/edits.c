@@ -577,7 +577,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     shown_text(&s, &text);
     if (buf_error(&text))
         return no_memory(e);
-    if (x->file && x->file->draft) /* it was opened as KEY:TYPE, which is outdated now */
+    if (x->file->draft) /* it was opened as KEY:TYPE, which is outdated now */
         x->file->draft->typed.set = false;
     x->typed = type;
     int r = edits_accept(l, x, &text, e);
@@ -691,7 +691,8 @@ struct buf *file_bytes(struct file *f)
 void file_set_kind(struct live *l, struct file *f, enum file_kind kind)
 {
     size_t n = f->draft ? f->draft->text.len : 0;
-    if (f->kind == FILE_HELPER && kind == FILE_KEY)
+    assert(f->kind != FILE_HELPER || kind == FILE_KEY);
+    if (f->kind == FILE_HELPER)
         l->names.helper_bytes -= n;
     if (f->kind == FILE_KEY && kind == FILE_HELPER)
         l->names.helper_bytes += n;

@@ -316,9 +316,8 @@ struct live_counts live_count(struct live *l)
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
-    bool kept = l->objects.fresh.n || accepted(l);
-    for (const struct draft *d = views_each(l, NULL); d && !kept; d = views_each(l, d))
-        kept = draft_is_helper(d) && !helpers;
+    /* A draft that no file has open is a helper's, or waits for its program. */
+    bool kept = l->objects.fresh.n || accepted(l) || (!helpers && views_each(l, NULL));
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;
     return !kept;
@@ -536,8 +535,7 @@ static int note_names(struct live *l, struct err *e)
     char shown[SHOW_MAX];
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = c->slot[i];
-        if (s->kind != EDIT_KEY)
-            continue;
+        assert(s->kind == EDIT_KEY);
         struct name *x = look_key(l, s->name, s->name_len);
         x = x ? x : names_get_key(&l->names, s->name, s->name_len);
         if (!x)

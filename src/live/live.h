@@ -121,8 +121,8 @@ void live_refused(struct live *l, struct buf *notes);
 /* Return the number of accepted edits that are not written yet. Does not access the disk. */
 size_t live_accepted(struct live *l);
 
-/* True if dropping the state while no file is open would lose only notes. helpers: losing helpers
- * is acceptable too. */
+/* True if dropping the state while no file is open would lose only notes. helpers: losing helpers,
+ * and NumPy headers without values, is acceptable too. */
 bool live_idle(struct live *l, bool helpers);
 
 /* The next numbers to be assigned; they only increase. */

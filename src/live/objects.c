@@ -498,8 +498,6 @@ void object_event(struct objects *s, struct object *o, enum object_event event)
     assert(to != NEVER);
     if (to == OBJECT_DOOMED)
         o->due = when_after(1000 * OBJECTS_QUIET);
-    if (to == o->state)
-        return;
     unlist(o);
     s->n_errors -= counts(o);
     o->state = to;

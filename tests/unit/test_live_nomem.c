@@ -30,7 +30,11 @@ static const char *const ways[] = {
     "ttruncate z/f32 4; tmvnew a n; tmv n a; trm a/f32; tput a/f32 12345678; topen A a/raw rw; "
     "write A Z 1; fsync A;"
     "close A; fsync",
-    "mknod m.k; put m.k 4; open A a.name rw; trunc A 0; write A 'two'; fsync A; close A; forgive "
+    "topen A z/raw rw trunc; trunc A 1; write A 1 0; write A 2 2; write A 3 4; write A 4 6; write "
+    "A 5 "
+    "8; write A 6 10; write A 7 12; write A 8 14; close A; type a.other f32; fsync",
+    "mknod m.k; put m.k 4; open A a.name rw; trunc A 5000; trunc A 0; write A 'two'; fsync A; "
+    "close A; forgive "
     "a.name; fsync",
     /* Scripts with a history. */
     "put a.name two; put b.new 5; rm a.count; fsync; undo; undo; undo 1",

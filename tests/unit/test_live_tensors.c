@@ -237,8 +237,8 @@ static const struct script scripts[] = {
      "b/type F32",
      A B C},
     {"room: fallocate", "tensors",
-     "topen A a/raw w; allocate A 0 8; allocate A 0 9 =EFBIG; allocate A 0 9 keep =EFBIG; allocate "
-     "A 4 4 keep; write A X 1; close A;"
+     "topen A a/raw w; allocate A 0 8; allocate A 0 9 =EFBIG; allocate A 0 9 keep =EFBIG; "
+     "allocate A 18446744073709551615 2 =EFBIG; allocate A 4 4 keep; write A X 1; close A;"
      "topen A a/raw r; allocate A 0 8 =EOPNOTSUPP; close A; topen A a/type w; allocate A 0 8; "
      "close A",
      "a:I8:8=aXcdefgh " B C},
@@ -488,6 +488,31 @@ static const struct script scripts[] = {
      "trmdir b; fsync; tmv c b; tmv b d; tmkdir b; tput b/type I8; tput b/shape 1; tput b/raw x;"
      "fsync; tlist . 'a d z b'; tgone 'x%~0123456789abcdef'",
      A "d:I8:4=wxyz " Z "b:I8:1=x "},
+    {"a tensor that is removed before its new type is closed", "tensors",
+     "topen A b/type rw trunc; write A F16; trmdir b; fsync; flush A =ENOENT; close A =ENOENT",
+     A C},
+    {"an array of which in the end only the header is left is refused, and the last values stay",
+     "tensors",
+     "topen A b/f32.npy rw trunc; tnpy A '2, 3' '7 8 9 1 2 3'; flush A; trunc A 128; "
+     "tnpy A '2, 3' ''; close A; terror b 'it is too short'; tvalues b/f32 '7 8 9 1 2 3'",
+     A BA "7,8,9,1,2,3 " C},
+    {"values before their header", "tensors",
+     "topen A z/f32.npy w trunc; write A xxxx 70000; flush A =EINVAL; close A =EINVAL;"
+     "terror z 'its NumPy header is not whole'; ttext z/raw '.{20000}'",
+     A B C},
+    {"a reader of an earlier state syncs after the last writer has closed", "tensors auto close",
+     "topen A a/raw rw; write A X; flush A; tnote A; tnode R r; write A Y 1; close A; fsync R;"
+     "read R XYcdefgh; close R; fsync",
+     "a:I8:8=XYcdefgh " B C},
+    {"a draft that was dropped is not written by a node of an earlier state", "tensors auto close",
+     "topen A a/raw rw; write A X; flush A; tnote A; tnode R r; trunc A 2; write A Y 1;"
+     "close A =EINVAL; tnode B w =ESTALE; close R; ttext a/raw Xbcdefgh",
+     "a:I8:8=Xbcdefgh " B C},
+    {"a header alone waits for as long as a program reads it", "tensors",
+     "topen A b/f32.npy rw; tpoke A 128 '9'; flush A; tnote A; tnode R r; close A; tnode A rw;"
+     "trunc A 0; tnpy A '2, 3' ''; close A; terror b 'only the header'; later 11; tnode A rw;"
+     "tpoke A 128 '6 5 4 3 2 1'; close A; close R",
+     A BA "6,5,4,3,2,1 " C},
     {"a header alone waits for ten seconds", "tensors",
      "topen A b/f32.npy rw trunc; tnpy A '3, 2' ''; close A; terror b 'only the header'; ttext "
      "b/shape '2 3\n'; later 9; topen A b/f32.npy rw; close A; terror b 'only the header'; later "

@@ -90,6 +90,12 @@ static const struct script scripts[] = {
      "rm a.list; reopen; undo; put b.new '5'; rm a.list; rm b.new; fsync; put b.new '6'; fsync;"
      "put a.list '[4]'; list a.name a.count a.other a.list b.new",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=4 b.new:u32=6 "},
+    {"a refused draft whose accepted part an undo took back changes nothing", "history close",
+     "open A general.file_type w creat; write A 5; flush A; open B a.count rw; write B 9; flush B;"
+     "undo; write A x; flush A =EINVAL; write B x; flush B =EINVAL; close A =EINVAL; close B "
+     "=EINVAL;"
+     "text a.count '7\n'; gone general.file_type",
+     UNCHANGED},
     {"a draft whose accepted part an undo took back is refused", "history close",
      "open A general.file_type w creat; write A 5; flush A; open B a.count rw; write B 9; flush B;"
      "undo; undo; write A x =EINVAL; flush A =EINVAL; write B x;"

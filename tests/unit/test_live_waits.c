@@ -18,6 +18,11 @@ static const struct script scripts[] = {
      "put .c two; put .d two; hold; & mv .c a.name; held; & mv .d a.name; interrupt; go; wait;"
      "wait =EINTR",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a key that steps aside and comes back while its rename is written", "close",
+     "put .c two; hold; & mv .c a.name; held; mv a.name a.name~; & mv a.name~ a.name; go; wait; "
+     "wait;"
+     "text a.name 'two\n'; gone .c a.name~",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"no room for an edit: it is refused, each later fsync and close says so, other edits stay",
      "sync",
      "put a.name two; full; open A a.count w trunc; open B a.count w; write A 9; flush A =ENOSPC; "
@@ -53,6 +58,9 @@ static const struct script scripts[] = {
      "put a.name two; put .c 12; hold; & fsync; held; mv .c a.count; go EIO; wait =EIO;"
      "text a.name 'one\n'; text .c 12; text a.count '7\n'; fsync; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"no room for a rename: a tensor that was removed before stays removed", "tensors sync",
+     "trmdir b; tmv a b; full; tmv c x =ENOSPC; full no; tlist . 'b c z'; fsync; tlist . 'b c z'",
+     "b:I8:8=abcdefgh c:I8:4=wxyz z:I8:20000=.{20000} "},
     {"no room for the bytes of one tensor: those of another tensor stay", "tensors sync",
      "tput c/raw WXYZ; topen A a/raw w; write A X; full; topen B a/raw w; flush A =ENOSPC;"
      "terror a 'are free'; release A; release B; ttext a/raw abcdefgh; ttext c/raw WXYZ; full no; "

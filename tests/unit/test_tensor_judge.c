@@ -325,8 +325,8 @@ static void test_npy_scalar(void)
         uint64_t dims[2];
         uint32_t n_dims;
         bool shaped;
-    } rows[] = {{{1, 0}, 1, false}, {{1, 1}, 2, true}};
-    for (size_t i = 0; i < 2; i++) {
+    } rows[] = {{{1, 0}, 1, false}, {{1, 1}, 2, true}, {{5, 0}, 1, true}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct tensor_dir x;
         struct tensor_edit edit = TENSOR_EDIT_INIT;
         uint8_t bytes[256];
@@ -393,6 +393,31 @@ static void test_npy_in_place(void)
     tensor_base_unref(now);
     draft_free(d);
     tensor_dir_free(&x);
+}
+
+/* A header of the same shape moves the values if it has another length, or type. */
+static void test_npy_moved(void)
+{
+    static const struct {
+        size_t head;
+        unsigned width;
+        const char *dict;
+    } rows[] = {{192, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"},
+                {128, 2, "{'descr':'<f2','fortran_order':False,'shape':(100,96)}"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct tensor_dir x;
+        uint8_t head[192];
+        tensor_dir_sane(&x, F32, SHAPE(96, 100));
+        struct draft *d = draft(&x, TENSOR_F32_NPY);
+        header(head, rows[i].head, rows[i].dict);
+        cut(d, rows[i].head + (uint64_t)9600 * rows[i].width);
+        put(d, 0, head, rows[i].head);
+        struct tensor_base *now = accepted(&x, d);
+        same_values(d, now, rows[i].head, rows[i].width);
+        tensor_base_unref(now);
+        draft_free(d);
+        tensor_dir_free(&x);
+    }
 }
 
 /* If just the header is overwritten after values were accepted, all values change. */
@@ -475,6 +500,7 @@ static CU_TestInfo tests[] = {
     {"NumPy: the same number of values in a different shape", test_npy_reshape},
     {"NumPy: no dimensions", test_npy_scalar},
     {"NumPy: a header in place", test_npy_in_place},
+    {"NumPy: another header of the same shape", test_npy_moved},
     {"NumPy: a header in place, again", test_npy_header_again},
     {"NumPy: refused", test_npy_refused},
     CU_TEST_INFO_NULL,

@@ -200,6 +200,28 @@ static void test_sparse_raw(void)
     }
 }
 
+/* The disk is full when a hole in `raw` is stored. */
+static void test_sparse_full(void)
+{
+    struct making m;
+    bool hit = true;
+    for (unsigned n = 1; hit; n++) {
+        struct tensor_edit edit = TENSOR_EDIT_INIT;
+        making_begin(&m, false);
+        give(&m, TENSOR_RAW, "x", 1);
+        give_type(&m, "I8");
+        give_shape(&m, "5000");
+        CU_ASSERT_EQUAL(tensor_draft_truncate(m.t.draft[TENSOR_RAW], 0, NULL), 0);
+        CU_ASSERT_EQUAL(tensor_draft_truncate(m.t.draft[TENSOR_RAW], 5000, NULL), 0);
+        tensor_dir_fault(&m.x, FAULT_BROKEN, n, -ENOSPC);
+        int r = tensor_new_judge(&m.t, NULL, &edit, NULL);
+        hit = m.x.fs.hit;
+        CU_ASSERT_EQUAL(r, hit ? -ENOSPC : TENSOR_CHANGED);
+        tensor_edit_free(&edit);
+        making_end(&m);
+    }
+}
+
 static void test_raw_refused(void)
 {
     struct making m;
@@ -463,6 +485,37 @@ static void test_convert_importances(void)
     CU_ASSERT_EQUAL(tensor_convert(x.base, Q4_K_ID, &x.logs, NULL, &edit, &e), -EINVAL);
     CU_ASSERT_EQUAL(tensor_convert(x.base, F16_ID, &x.logs, NULL, &edit, &e), TENSOR_CHANGED);
     tensor_edit_free(&edit);
+    struct draft *d;
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.logs, x.base, TENSOR_RAW, &d, &e), 0);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "raw!", 4, &e), 0);
+    CU_ASSERT_EQUAL(tensor_draft_judge(d, NULL, &edit, &e), TENSOR_CHANGED);
+    tensor_edit_free(&edit);
+    draft_free(d);
+    tensor_dir_free(&x);
+}
+
+/* Types whose values are unknown, perhaps only in big-endian files, and more dimensions than a new
+ * shape may have. */
+static void test_convert_unreadable(void)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct tensor_dir x;
+    struct err e = {0};
+    unsigned n = 0;
+    for (uint32_t from = 0; quant_find(from); from++) {
+        if (quant_find(from)->block_len == 0 || quant_has_values(quant_find(from), true))
+            continue;
+        tensor_dir_make(&x, from, true, SHAPE(256, 2), NULL);
+        CU_ASSERT_EQUAL(tensor_convert(x.base, F16_ID, &x.logs, NULL, &edit, &e), -EOPNOTSUPP);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot be read"));
+        tensor_dir_free(&x);
+        n++;
+    }
+    CU_ASSERT_TRUE(n > 0);
+    tensor_dir_make(&x, F32_ID, false, SHAPE(2), NULL);
+    while (x.base->n_dims < 5)
+        x.base->dims[x.base->n_dims++] = 1;
+    CU_ASSERT_EQUAL(tensor_convert(x.base, F16_ID, &x.logs, NULL, &edit, &e), -EINVAL);
     tensor_dir_free(&x);
 }
 
@@ -489,6 +542,7 @@ static void test_convert_refused(void)
 static CU_TestInfo tests[] = {
     {"raw, type and shape in any order", test_raw},
     {"raw with holes, in memory or a file", test_sparse_raw},
+    {"raw with holes on a full disk", test_sparse_full},
     {"raw: missing files, sizes that do not fit", test_raw_refused},
     {"NumPy arrays", test_npy},
     {"values", test_values},
@@ -497,6 +551,7 @@ static CU_TestInfo tests[] = {
     {"conversions of values that float32 cannot hold", test_convert_exact},
     {"conversions: progress and an early end", test_convert_watched},
     {"conversion: importances of columns", test_convert_importances},
+    {"conversions of values that cannot be read", test_convert_unreadable},
     {"conversions: refused", test_convert_refused},
     CU_TEST_INFO_NULL,
 };

@@ -47,6 +47,7 @@ static void test_type(void)
         {"Q8_0\nx", -EINVAL, "more than one line"},
         {"x", -EINVAL, "not a type"},
         {"x\x1b[0m\n", -EINVAL, "\\x1b"},
+        {"a long name", -EINVAL, "not a type"},
         {"unknown:", -EINVAL, "not a type"},
         {"unknown:77", -EOPNOTSUPP, "unknown:77"},
         {"unknown:77\n", -EOPNOTSUPP, "unknown:77"},
@@ -168,6 +169,8 @@ static void test_reshape(void)
     b = (struct tensor_base){.exists = true, .n_elem = 1};
     s = (struct tensor_shape){.n_dims = 1, .dims = {1}};
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_SAME);
+    s = (struct tensor_shape){.n_dims = 2, .dims = {1, 1}};
+    CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_CHANGED);
     b.type = 200;
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), -EOPNOTSUPP);
 }
