@@ -330,8 +330,8 @@ static int json(const struct models *all, struct buf *out)
     return r;
 }
 
-/* Print the facts as a text for each model, a table for directories, or a JSON array. The exit
- * status is 0, 1 if a model could not be read, or 2 if the command was misused. */
+/* Print the facts as text for each model, a table for directories, or a JSON array. The exit status
+ * is 0, 1 if a model could not be read, or 2 if the command was misused. */
 static int info(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;

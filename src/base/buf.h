@@ -3,7 +3,7 @@
  * Growable byte buffers with a sticky error, and the cleanup attribute.
  *
  * A writer appends without checking each result and calls buf_error() once at the end. In measure
- * mode nothing is stored and only `len` advances, so the code that writes a text also measures it,
+ * mode nothing is stored and only `len` advances, so the code that writes text also measures it,
  * and the two cannot disagree.
  *
  *     CLEANUP(buf_free) struct buf b = BUF_INIT;      struct buf m = BUF_MEASURE;

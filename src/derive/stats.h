@@ -145,8 +145,8 @@ static inline uint64_t lines_begin(const struct line_ends *l, uint32_t i)
 
 /*
  * Write a line of `hashes` in the format of gguf-hash: "sha256 HASH FILE:TENSOR\n", with names made
- * safe to print. FILE is the name of the model's file, or in a split model that of the file with
- * the tensor.
+ * safe to print. FILE is the name of the model's file, or, in a split model, of the shard with the
+ * tensor.
  */
 void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct buf *out);
 

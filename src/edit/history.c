@@ -845,7 +845,7 @@ static void name_keys(const char *what, const struct gguf *of, const struct gguf
     *any |= n > 0;
 }
 
-/* Returns true if the keys, of which both have the same, are in a different order. */
+/* Returns true if both have the same keys, but in a different order. */
 static bool moved(const struct gguf *from, const struct gguf *to)
 {
     uint32_t last = 0;

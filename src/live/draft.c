@@ -384,7 +384,7 @@ static void drop_room(struct draft *d)
 /*
  * Reserve space for bytes [off, off + n), aligned as in the model. If the view's length is limited,
  * reserve space for the whole view, so that contiguous bytes of the view are contiguous in the log;
- * otherwise only for these bytes, because those of the next write usually follow them.
+ * otherwise only for these bytes, because the next write usually continues after them.
  */
 static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A draft holds the bytes that programs write to a key, a view of a tensor or a helper file, until
- * they are judged. All writing handles share it. In metadata/ it holds a text (edits.h); for a
- * view of a tensor, or a helper beside one (views.h), it holds stretches of the log that overlay
- * the view's content.
+ * they are judged. All writing handles share it. In metadata/ it holds text (edits.h); for a view
+ * of a tensor, or a helper beside one (views.h), it holds stretches of the log that overlay the
+ * view's content.
  *
  * Locks: unless marked otherwise, members are protected by the lock of `struct live`. A view's
  * draft is judged without holding that lock, for one request at a time (writer.h). `io` is held
@@ -38,7 +38,7 @@ struct live_view;
 
 struct logs {
     const struct edit_file *f; /* not owned; only its constant members are used */
-    struct lock *lock;         /* not owned: that of the live state, which protects `now` */
+    struct lock *lock;         /* not owned: the lock of the live state, which protects `now` */
     struct log *now;           /* a reference; NULL: no log */
 };
 

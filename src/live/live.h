@@ -16,8 +16,7 @@
  * unchanged on failure. A function that takes a `struct live_wait` may return LIVE_PARKED; another
  * thread later calls its done() exactly once.
  *
- * Threads: any. No lock is held while a text is rendered or measured, or while the disk is
- * accessed.
+ * Threads: any. No lock is held while text is rendered or measured, or while the disk is accessed.
  */
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
@@ -78,7 +77,7 @@ void live_close(struct live *l); /* may be NULL */
 
 /*
  * A note is a path in the model (without "metadata/") and a reason, stored as consecutive
- * NUL-terminated texts. Notes can outlive the open model (live_recall()).
+ * NUL-terminated strings. Notes can outlive the open model (live_recall()).
  *
  *     for (struct note n = {0}; unsaved_next(&notes, &n);) ... n.path, n.why ...
  */

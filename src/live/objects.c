@@ -478,7 +478,7 @@ static const enum object_state states[OBJECT_STATES][OBJECT_EVENTS] = {
 };
 // clang-format on
 
-/* True if the object's error is that of an edit and is counted. */
+/* True if the object's error comes from an edit and is counted. */
 static bool counts(const struct object *o)
 {
     return o->error && (o->state == OBJECT_STORED || o->state == OBJECT_DOOMED);

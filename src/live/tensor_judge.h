@@ -48,7 +48,7 @@ enum tensor_view {
 
 /*
  * A base is a tensor before an edit, with the content of its views. Its bytes come from a store,
- * overlaid by pieces of drafts that were accepted and perhaps not written yet. A tensor that does
+ * overlaid by pieces of drafts that were accepted but may not be written yet. A tensor that does
  * not exist yet has a base without bytes.
  *
  * If the pieces are later written in place, the store gives the same bytes: a base never changes

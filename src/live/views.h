@@ -20,10 +20,10 @@ struct live_view; /* open for writing, or for reading a view that is being writt
  * size of that draft. An accepted edit gives the tensor a new version, and later lookups give its
  * views new nodes; open files continue with their draft.
  *
- * *node: the view's node; if it is IDS_NONE, the tensor is being made, and *node is set. flags:
- * those of open(2). *cold: all pages of the view that the kernel has cached are stale. Returns
- * -EBUSY if another view of the tensor has unaccepted writes, or -ESTALE if the state that the
- * draft was begun from is gone.
+ * *node: the view's node; if it is IDS_NONE, the tensor is being made, and *node is set. flags: as
+ * for open(2). *cold: all pages of the view that the kernel has cached are stale. Returns -EBUSY if
+ * another view of the tensor has unaccepted writes, or -ESTALE if the state that the draft was
+ * begun from is gone.
  */
 int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
                    uint32_t *node, struct live_view **ret, bool *cold);

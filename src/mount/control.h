@@ -53,7 +53,7 @@ uint64_t control_place(const char *mountpoint);
 #define CONTROL_LINE_MAX ((size_t)20 << 10)
 
 struct control;
-/* The texts must stay valid until control_leave(). */
+/* The strings must stay valid until control_leave(). */
 struct control_facts {
     const char *at;        /* the mount point; its real path if known */
     const char *model;     /* the model's real path */

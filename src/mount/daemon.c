@@ -230,8 +230,8 @@ bool stops_thread(pid_t thread)
 
 /* ---- the status ---- */
 
-/* The first words of status lines, and what each introduces: a flag, a text, a line to append, or a
- * new state. */
+/* The first words of status lines, and what each introduces: a flag, a string, a line to append, or
+ * a new state. */
 static const struct status_word {
     const char *word;
     enum { IS_SO, TEXT, LINE, STATE } kind;

@@ -74,7 +74,8 @@ enum daemon_state {
     DAEMON_CLOSED
 };
 
-/* The status as received. Its texts are not trusted and must be escaped before they are printed. */
+/* The status as received. Its strings are not trusted and must be escaped before they are
+ * printed. */
 struct daemon_status {
     enum daemon_state state;
     bool holds; /* the daemon has locked the file passed to daemons_find() */

@@ -245,7 +245,7 @@ static void guard(int from, const char *mountpoint)
 
 /*
  * Start the process for -o auto_unmount, which removes the dead mount if the daemon is killed. (The
- * one that libfuse offers looks at the dead mount as root. Root may not access the mount of an
+ * process that libfuse offers looks at the dead mount as root. Root may not access the mount of an
  * ordinary user, so that process leaves it mounted.) The new process holds one end of a socket.
  * When the daemon's end *ret is closed, no matter how the daemon ends, the new process checks the
  * mount point, which must be an absolute path. Call this before any thread is started or much

@@ -11,7 +11,7 @@
  * The search returns the scale of the best codes. The encoder rounds it to a scale that the block
  * can store, and computes the codes again. Without importances, the results equal those of ggml's
  * quantisers, to the last bit. Importances replace the weights, and the stored scales are fitted
- * once more to all codes.
+ * again to all codes.
  *
  * Sums over a group are named after their factors: w is a weight, x a value, l a code; xl is the
  * sum of w * x * l, and so on.

@@ -245,7 +245,7 @@ static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
     return true;
 }
 
-/* Fit d to all codes once more, then the scales to d, and the codes to both. */
+/* Fit d to all codes again, then the scales to d, and the codes to both. */
 FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, float most,
                         const float *restrict x, const float *restrict w, uint8_t code[256])
 {

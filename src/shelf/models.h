@@ -24,7 +24,7 @@
 #include "base/err.h"
 
 struct model_path {
-    char *path;    /* owned; path of the file to open; for a split model, that of its first file */
+    char *path;    /* owned; path of the file to open (the first file of a split model) */
     char *label;   /* owned; the model's name in a store; NULL: the path is its name */
     char *tags;    /* owned; other ollama tags of the same model: "latest, 8b"; or NULL */
     size_t shards; /* number of files of a split model; 0: not split */
@@ -59,7 +59,7 @@ struct models {
 
 /* Add the models at `path`. If there are none, adds the path itself. Returns 0 or -ENOMEM. */
 int models_add(struct models *m, const char *path);
-/* Add a model, taking ownership of its texts even on failure. Returns 0 or -ENOMEM. */
+/* Add a model, taking ownership of its strings even on failure. Returns 0 or -ENOMEM. */
 int models_put(struct models *m, struct model_path *new);
 void models_free(struct models *m);
 

@@ -177,7 +177,7 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1]);
 /* A layer that the mount shows. */
 struct layer {
     const char *name;               /* "model", "template", ... */
-    bool model;                     /* true: a model; false: a text */
+    bool model;                     /* true: it holds a model; false: it holds text */
     char digest[DIGEST_DIGITS + 1]; /* SHA-256, in hexadecimal digits */
 };
 

@@ -33,7 +33,7 @@
 
 /* ---- the kernel's list of mounts (/proc/PID/mountinfo); reading it accesses no mount ---- */
 
-/* A mount. The texts point into the parsed line and are not trusted. */
+/* A mount. The strings point into the parsed line and are not trusted. */
 struct mount {
     long id, parent;
     dev_t dev; /* device of the file system */

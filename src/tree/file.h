@@ -4,7 +4,7 @@
  * that no call has to check the kind. The kinds are
  *
  *     text rendered when the file is opened
- *     content read piecewise (files.h), perhaps from results that a read may have to wait for
+ *     content read piecewise (files.h), some of it from results that a read may have to wait for
  *     a draft, read and written: of a file in metadata/ or of a view of a tensor
  *
  * Files outside any tree have kinds of their own (shelf/shelf.c).

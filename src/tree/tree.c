@@ -167,7 +167,7 @@ static struct edit_file opened(struct tree *t, size_t i)
 }
 
 /* Return true if a file changed. A change that may come from this tree itself, because editing has
- * begun or begins in the meantime, does not count. */
+ * begun or is beginning, does not count. */
 static bool is_stale(struct tree *t, size_t i)
 {
     const struct edit_file f = opened(t, i);
@@ -310,8 +310,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     return 0;
 }
 
-/* Parse the model's file. Its header may be that of an interrupted edit, found in the edit's
- * journal. */
+/* Parse the model's file. The header may come from the journal of an interrupted edit. */
 static int parse_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;

@@ -31,7 +31,8 @@ static void sink(void *arg, const struct check_finding *f)
     printable(f->what);
 }
 
-/* A tensor of the merged model must equal that of its shard, and follow all earlier tensors. */
+/* A tensor of the merged model must equal the tensor in its shard, and follow all earlier
+ * tensors. */
 static void same(const struct gguf *m, const struct gguf_tensor *a, const struct gguf *g,
                  const struct gguf_tensor *b, uint64_t *end)
 {

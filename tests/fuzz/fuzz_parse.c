@@ -14,7 +14,7 @@
 #include "text/name.h"
 #include "text/text.h"
 
-/* Check that a text has its measured size. */
+/* Check that the text has its measured size. */
 static void render(void (*write)(struct buf *out, const struct gguf_value *v),
                    const struct gguf_value *v)
 {

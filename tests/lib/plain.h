@@ -60,7 +60,7 @@ struct file *plain_create(struct plain *x, int name);
 void plain_orphan(struct plain *x, int name);
 void plain_move(struct plain *x, int from, int to);
 void plain_drop(struct plain *x, int key);
-/* Store a text as the value of a key, with the type that `typed` was opened with, if any. */
+/* Store text as the value of a key, with the type that `typed` was opened with, if any. */
 void plain_store(struct plain *x, int key, const char *text, const struct file *typed);
 
 /* Return the text that a read of this name gives; it may be in dst. */

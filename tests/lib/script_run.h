@@ -61,7 +61,7 @@ int script_errno(const char *name);
 /* Make the test fail, and end the script. */
 void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Run one operation, a text of n bytes. */
+/* Run one operation, a string of n bytes. */
 void script_do(struct run *r, const char *text, size_t n);
 static inline void script_one(struct run *r, const char *op)
 {

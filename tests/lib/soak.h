@@ -22,7 +22,7 @@ uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed));
 /* Draw a number below n. The state must not be 0; equal states give equal numbers. */
 unsigned soak_draw(uint64_t *state, unsigned n);
 
-/* Add n to the figure `what`, a text that must outlive the call. */
+/* Add n to the figure `what`, a string that must outlive the call. */
 void soak_count(const char *what, uint64_t n);
 void soak_print(void);
 

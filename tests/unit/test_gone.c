@@ -47,7 +47,7 @@ static size_t offset_of(const struct tree_image *m, const char *path)
     return off;
 }
 
-/* The header, texts and listings are readable without the data. */
+/* The header, text files and listings are readable without the data. */
 static void header_works(const struct tree_image *m)
 {
     uint8_t byte[8];

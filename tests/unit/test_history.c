@@ -760,7 +760,7 @@ static void test_damaged(void)
     CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
     CU_ASSERT_TRUE(f.n == 1 && f.damaged == 1 && f.last == 2);
     history_states_free(&f);
-    /* An empty file is damaged, too. */
+    /* An empty file also counts as damaged. */
     resize(&t.x, path, 0);
     CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
     CU_ASSERT_TRUE(f.n == 1 && f.damaged == 1 && f.last == 2);

@@ -27,7 +27,7 @@ static void model_free(struct model *m)
     free(m->bytes);
 }
 
-/* Make a model with a text of n bytes, optionally an alignment and a reserve, and two tensors. */
+/* Make a model with a string of n bytes, optionally an alignment and a reserve, and two tensors. */
 static struct model make(size_t n, uint32_t align, const char *spaces)
 {
     struct model m = {0};
@@ -188,7 +188,7 @@ static void test_auto(void)
     CU_ASSERT_TRUE(r.spaces >= 3000 && r.spaces < 3000 + BLOCK);
     edit_plan_free(&r.p);
     model_free(&m);
-    /* A key of that name that is not a text counts as an empty reserve. */
+    /* A key of that name that is not a string counts as an empty reserve. */
     m = make(100, 0, "");
     struct source s = source_mem(m.bytes, (size_t)m.g->file_size);
     const uint32_t i = gguf_find_key(m.g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);

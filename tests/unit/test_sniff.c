@@ -93,7 +93,7 @@ static void test_long(void)
     const struct sniffed *s = sniff_bytes(bytes, sizeof(bytes), 1 << 30);
     CU_ASSERT_TRUE(s && strstr(s->what, "zeros"));
     memset(bytes, 'a', sizeof(bytes));
-    /* Only short texts are recognised. */
+    /* Only short text files are recognised. */
     CU_ASSERT_PTR_NULL(sniff_bytes(bytes, sizeof(bytes), sizeof(bytes)));
 }
 
