@@ -436,7 +436,8 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
     (void)fflush(stderr);
 }
 
-/* For a split model in a store, append the file's name in the directory that shows the store. */
+/* For a split model in a store, append the name that the file has in the directory that shows the
+ * store. */
 static void add_label(const struct model_path *m, const char *file, struct buf *out)
 {
     const char *slash = strrchr(m->label, '/'), *name = strrchr(file, '/');
@@ -666,7 +667,7 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
 
 /* ---- a command in a separate process ---- */
 
-/* Milliseconds in which a process must end once it has nothing more to do. */
+/* Milliseconds within which a process must end once it has nothing more to do. */
 #define PATIENCE 1000
 
 /* Run the command in the child. The child may be unable to end afterwards, and a reader of its

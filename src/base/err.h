@@ -79,15 +79,15 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    /* The second byte excludes overlong forms (e0, f0), surrogates (ed) and all above U+10FFFF
-     * (f4). */
+    /* The second byte excludes overlong forms (e0, f0), surrogates (ed) and everything above
+     * U+10FFFF (f4). */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;
     return len;
 }
 
-/* Return how many of the n bytes at p, from the first on, are valid UTF-8. */
+/* Return how many bytes at the start of the n bytes at p are valid UTF-8. */
 static inline size_t utf8_run(const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;

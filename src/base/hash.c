@@ -59,7 +59,7 @@ static void make_key(void)
 {
     if (getrandom(process_key, sizeof(process_key), GRND_NONBLOCK) == sizeof(process_key))
         return;
-    /* Without entropy (early in the boot), the clock and the stack's random address still differ
+    /* Without entropy (early during boot), the clock and the stack's random address still differ
      * each time. */
     struct timespec now = when_now();
     process_key[0] = (uint64_t)now.tv_nsec;

@@ -50,10 +50,10 @@ int map_guard_init(void);
  * ---- files on other machines ----
  *
  * When a page is touched, the kernel also fetches the readahead around it, which may be many MiB.
- * Where the bytes have to travel, the mapping is therefore marked as read at random, and the pages
- * that a read needs are requested before they are touched. So only requested bytes are read, in
- * large pieces, and ahead of programs that read in order. For local disks the kernel's default is
- * kept.
+ * Where the bytes come over a network, the mapping is therefore marked as read at random, and the
+ * pages that a read needs are requested before they are touched. So only requested bytes are read,
+ * in large pieces, and ahead of programs that read in order. For local disks the kernel's default
+ * is kept.
  */
 
 /* Limit on the bytes fetched ahead. */
@@ -69,7 +69,7 @@ bool far_file(int fd);
  * kernel chooses. */
 void far_exact(int fd, bool exact);
 
-/* The state of a mapping that is read in order. Where threads overtake each other, less is fetched
+/* The state of a mapping that is read in order. If threads overtake each other, less is fetched
  * ahead. */
 struct far_run {
     atomic_uint_least64_t next; /* the highest end of any read so far */

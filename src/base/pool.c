@@ -34,7 +34,7 @@ static struct {
     struct cond done;              /* a turn or a thread has ended */
     struct pool_job *first, *last; /* waiting jobs, ordered by their times */
     struct turn *turns;            /* turns that count, latest first */
-    /* The numbers of threads, of threads running a turn, and of jobs that have joined. */
+    /* Numbers of threads, of threads running a turn, and of jobs that have joined. */
     unsigned threads, busy, jobs;
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The threads of the process that do not serve requests. They run the turns of jobs, and the units
- * that a piece of work consists of.
+ * of a piece of work.
  *
  *     r = pool_join(&x->job, turn);        after any fork, since the first job starts a thread
  *     pool_call(&x->job);                  a turn, queued after others
@@ -62,8 +62,9 @@ void pool_leave(struct pool_job *j);
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 /* Do the same for a slow turn, which neither waits for turns of other jobs nor delays them. */
 int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Wait until another thread calls pool_tell() on this flag, but not beyond the time `until`, which
- * may be NULL. That thread does not touch the flag afterwards. Returns false on timeout. */
+/* Wait until another thread calls pool_tell() on this flag, but no longer than until the time
+ * `until` (NULL: forever). That thread does not touch the flag afterwards. Returns false on
+ * timeout. */
 bool pool_wait(const atomic_bool *told, const struct timespec *until);
 void pool_tell(atomic_bool *told);
 /* Return the number of processors, which is also the number of threads that compute. It is at most

@@ -198,7 +198,7 @@ void sys_close(const struct sys *s, int *fd)
 
 /* ---- by another thread ---- */
 
-/* Limit on the ranges that are queued or being written; any more would only be written later. */
+/* Limit on the ranges that are queued or being written; more of them would only wait. */
 #define WRITE_OUT_MOST 8
 
 static atomic_uint waiting;

@@ -92,7 +92,7 @@ int sys_sync_dir(const struct sys *s, int dir);
 /* Close *fd unless it is -1, and set it to -1. For files whose writes are already synced. */
 void sys_close(const struct sys *s, int *fd);
 
-/* ---- paths as texts; nothing is looked up ---- */
+/* ---- paths as strings; nothing is looked up ---- */
 
 /* Return the last component of a path. */
 static inline const char *path_name(const char *path)

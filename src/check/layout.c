@@ -121,8 +121,8 @@ static void rule_trailing(struct checker *c)
 }
 
 /*
- * Return the first byte at or after `at` that is not in a hole of the file, at most `last`. A
- * sparse file of a few blocks can claim exabytes of zeros between two tensors.
+ * Return the first byte from `at` to `last` that is not in a hole of the file, or `last`. A sparse
+ * file of a few blocks can claim exabytes of zeros between two tensors.
  */
 static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
 {

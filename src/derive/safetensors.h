@@ -4,7 +4,7 @@
  *
  *     u64       length of the header, at most SAFETENSORS_HEADER_MOST
  *     header    {"__metadata__": {text: text, ...}, NAME: {"dtype", "shape", "data_offsets"}, ...},
- *               then spaces up to a multiple of 4096 of the file
+ *               then spaces up to the next multiple of 4096 in the file
  *     data      tensors without gaps, the largest element types first, so that each is aligned
  *
  * Names that are not UTF-8 have %XX for the offending bytes. Tensors without values, a tensor named

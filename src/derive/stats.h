@@ -92,8 +92,8 @@ void spread_join(struct spread *s, const struct spread *next);
 void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 const struct spread *s, const struct alive *a, struct buf *out);
 
-/* Write the head of `stats.tsv`, and the line of a tensor, whose length does not depend on the
- * moments (NULL for a type without values): blanks after the last field fill the line. */
+/* Write the head of `stats.tsv`, and the line of a tensor (moments NULL: its type has no values).
+ * Blanks after the last field make all lines of a tensor equally long, whatever its moments. */
 void stats_head(struct buf *out);
 void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 struct buf *out);

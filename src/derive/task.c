@@ -268,7 +268,7 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
     return p;
 }
 
-/* Return floor(i * n / parts) without overflow: where part i begins when n things are divided into
+/* Return floor(i * n / parts) without overflow: the start of part i when n items are divided into
  * `parts` parts. */
 static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
 {
@@ -394,7 +394,7 @@ static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
     return ret;
 }
 
-/* Return the 99.9th percentile of the pixels above 0; 0 if there are no such pixels; -1 without
+/* Return the 99.9th percentile of the pixels above 0; 0 if there are no such pixels; -1 if out of
  * memory. */
 static double brightest(const float *pixel, size_t n)
 {

@@ -107,8 +107,8 @@ bool work_interrupt(struct work *w, const void *request);
 /* Return true if the result exists for this tensor. All results except hashes need values. */
 bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what);
 
-/* Return a reference to the kept result of tensor i, or NULL if it is not or no longer kept; wish
- * for it in that case. */
+/* Return a reference to the kept result of tensor i, or NULL if it is not kept, in which case the
+ * caller must wish for it. */
 struct result *work_result(struct work *w, const struct view *v, uint32_t i, enum derived what);
 
 #endif

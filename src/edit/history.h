@@ -26,7 +26,7 @@
  * others go where the facts say.
  *
  * Invariants:
- *  H1. All that is kept about an edit is durable before the edit is written.
+ *  H1. Everything kept about an edit is durable before the edit is written.
  *  H2. The numbers of a model's states increase and are never reused.
  *  H3. A model keeps its last `keep` states, but at least two (for HISTORY_KEEP_SAME, as many as it
  *      had). A state whose edit was not written counts. All models together keep at most

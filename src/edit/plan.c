@@ -101,8 +101,8 @@ static bool reserve_in_use(const struct layout *d)
 }
 
 /*
- * Returns the requested size of the reserve. A small file keeps the size of its reserve, although
- * without a reserve it would not get one.
+ * Returns the requested size of the reserve. A small file keeps the size of an existing reserve,
+ * but does not get a new one.
  */
 static uint64_t wanted_reserve(const struct layout *d)
 {
@@ -137,7 +137,7 @@ static bool wants_inplace(const struct layout *d)
 
 /* Where the data must begin, modulo the block, for old bytes to be clonable. */
 struct lean {
-    uint64_t *weight; /* old bytes, indexed by multiple of the alignment below the block */
+    uint64_t *weight; /* number of old bytes for each multiple of the alignment below the block */
     uint64_t best;    /* the place with the largest weight, in bytes */
 };
 

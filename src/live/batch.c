@@ -237,7 +237,7 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* Make a snapshot like another one, but with this content of the first file and without ids and
+/* Make a snapshot like `like`, but with this content of the first file, and without the ids and
  * ranks of tensors. Takes ownership of the ranks of the keys in the first file. */
 static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,

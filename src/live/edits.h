@@ -38,7 +38,7 @@ struct typed stored_known_type(const struct live *l, const struct name *x, bool 
 int name_refused(struct live *l, struct name *x, const struct err *e);
 /* Hide a name, because a key that the model lacks is visible only while it is being written. */
 void name_hide(struct live *l, struct name *x);
-/* After edits were given up, show or hide a name depending on whether the model has its key. x may
+/* After edits were dropped, show or hide a name depending on whether the model has its key. x may
  * be NULL. */
 void name_follow(struct live *l, struct name *x);
 

@@ -18,8 +18,8 @@ struct live_file {
     struct file *file;
     bool writes;   /* the handle is a writer of the draft */
     bool append;   /* each write goes to the end of the file */
-    bool wrote;    /* this handle wrote a part of the draft */
-    bool fresh;    /* this handle wrote a part of the draft since its last flush */
+    bool wrote;    /* this handle wrote part of the draft */
+    bool fresh;    /* this handle wrote part of the draft since its last flush */
     uint64_t edit; /* the edit that accepted its writes (writer.h) */
     int refused;   /* 0, or the error of its last flush or fsync, until it writes again */
     unsigned of;   /* draft->restarts at the time of `refused` */

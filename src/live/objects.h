@@ -100,7 +100,7 @@ struct names {
     struct table by_ino, by_text; /* names */
     struct name *oldest, *newest; /* ends of the list of names, in order of creation */
     size_t n_doomed, n_errors;    /* number of doomed names, and of names with an error */
-    /* the doomed keys or tensors are not those that the newest snapshot lacks */
+    /* the doomed keys or tensors may differ from those that the newest snapshot lacks */
     atomic_bool other_doomed;
     uint64_t helper_bytes; /* number of bytes in all helpers */
     uint64_t ranks;        /* the rank of the next new key */

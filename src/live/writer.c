@@ -371,7 +371,7 @@ void waits_rest(struct live *l)
 
 /* Edits that no request waits for are written after this many seconds without another edit. */
 #define LATER 2
-/* How long the last known free space is relied on, in milliseconds. */
+/* Milliseconds for which the last known free space is trusted. */
 #define ROOM_MS 1000
 
 /* ---- writing ---- */

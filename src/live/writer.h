@@ -72,7 +72,7 @@ struct writer {
     struct pool_job job;
     bool started, stop;
     bool unmapped;       /* the mapping that readers have is older than the last edit */
-    unsigned converting; /* conversions in progress; edits with a `due` time wait for them, too */
+    unsigned converting; /* conversions in progress; edits with a `due` time also wait for them */
     /* The error of lost edits that no request has received, or 0; reported once. */
     int failed;
     /* CLOCK_MONOTONIC: the time of the first edit that waits for `due`, and the time at which to
@@ -91,7 +91,7 @@ struct promise {
     int lost;      /* the reason for the loss; 0 if not lost */
 };
 
-/* As live_wait.edit: all edits in the batch. */
+/* In live_wait.edit: all edits in the batch. */
 #define WAITS_ALL UINT64_MAX
 
 /* Record that later writes share the fate of this edit. It has not rewritten the content, so an

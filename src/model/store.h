@@ -131,7 +131,7 @@ struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
 /*
  * Announce that bytes [off, off + n) are about to be read through the mapping, as part of a range
- * that ends at `end`. Reads work without this too, but page by page if the file is on another
+ * that ends at `end`. Reads also work without this, but page by page if the file is on another
  * machine (base/map.h).
  */
 static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint64_t end)

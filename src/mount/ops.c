@@ -386,7 +386,7 @@ static void begin(struct handle *h, size_t size)
 }
 
 /* Read and answer now. Returns true if this thread must then read ahead. That is unnecessary after
- * an answer from a mapping, because the next answer usually comes from a mapping too. */
+ * an answer from a mapping, because the next answer usually also comes from a mapping. */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;

@@ -213,8 +213,8 @@ int quant_write(const struct quant_type *t, bool big, enum quant_view view, cons
 /*
  * ---- from one type to another ----
  *
- * Float32 can hold every value of most types, but not of the wide types: I32, I64 and F64. If the
- * target can hold values that float32 cannot, values of wide types are converted one by one.
+ * Float32 can hold every value of most types, but not those of the wide types: I32, I64 and F64. If
+ * the target can hold values that float32 cannot, values of wide types are converted one by one.
  */
 
 struct conversion {

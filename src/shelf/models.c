@@ -231,8 +231,8 @@ static int walk(struct walk *w, const struct visit *v)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Walk the directory at `path`, and then the directories reached by links, except those visited in
- * the meantime. */
+/* Walk the directory at `path`, and then the directories reached by links, except those already
+ * visited. */
 static int walk_top(struct walk *w, const char *path)
 {
     struct visit v = {.label = strdup(path)};

@@ -899,7 +899,7 @@ static int folder_list(struct reach *r, const struct place *p, const struct foun
     return e;
 }
 
-/* ---- the content of a directory ---- */
+/* ---- the entries of a directory ---- */
 
 /* Returns true if a hidden directory is a store. Other hidden directories are not shown. */
 static bool is_store(struct reach *r, const struct found *f)

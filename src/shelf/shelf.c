@@ -775,7 +775,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
         return r;
     }
     if (*cookie < 2 && !d->tree) {
-        /* after a rewind, load the current content */
+        /* after a rewind, load the current entries */
         if (*cookie == 0 && d->at.own && (r = load(d)) < 0)
             return r;
         dot(d, (*cookie)++, name, ret);

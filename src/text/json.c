@@ -19,7 +19,7 @@ static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-I
 
 /*
  * Set the high bit of each byte of w that is below n (n <= 128) or over 127. Bytes above such a
- * byte may get the bit too.
+ * byte may also get the bit.
  */
 static inline uint64_t any_below_or_high(uint64_t w, uint8_t n)
 {

@@ -195,8 +195,8 @@ static int no_unlink(const struct sys *s, int dir, const char *name)
     return -EIO;
 }
 
-/* If the journal of a refused edit keeps its name, either the edit is not made later, or the
- * message says that it may be. */
+/* If the journal of a refused edit keeps its name, either the edit is never made, or the message
+ * says that it may still be made. */
 static void test_refused(void)
 {
     unsigned said = 0, synced = 0;

@@ -214,7 +214,7 @@ static void test_big_endian(void)
     }
 }
 
-/* Return the float32 of a binary16, computed in double precision from the definition. */
+/* Return the value of a binary16, computed in double precision from the definition. */
 static double f16_value(unsigned h)
 {
     int e = h >> 10 & 31;

@@ -215,8 +215,8 @@ static void test_prefix_hope(void)
     hopeless(GGUF_ARRAY, GGUF_STRING, "[\"", 0);
 }
 
-/* Each write checks the beginning of the text. Of a long text, here of blanks, only the first 4096
- * bytes are read; the rest is inaccessible. */
+/* Each write checks the beginning of the text. Only the first 4096 bytes of a long text (here,
+ * blanks) are read; the rest is inaccessible. */
 static void test_long_beginning(void)
 {
     const struct {
