@@ -49,7 +49,7 @@ static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
     return (mode & 0700) | (group & named) << 3 | (mode & named);
 }
 
-/* Return the bits of a file. If it has no ACL, they are those of the mode. */
+/* Return the bits of a file. Without an ACL, these are the bits of the mode. */
 static mode_t bits_of(const char *path, mode_t mode)
 {
     uint8_t acl[ACL_LARGEST];

@@ -23,14 +23,14 @@ struct tree_file;
  *     if (rights_again(&r, fd, arg, &lock)) ...           the rights have changed
  *     free(r.of);
  *
- * A node made from several files that share an owner and group has these, and a class of callers
- * gets a bit if every file grants it. If owners or groups differ, the daemon's user is the owner,
- * and other classes get only what every file grants to everyone. Named users and groups in an ACL
- * count as classes that anyone but the owner may belong to.
+ * A node made from several files that share an owner and group has that owner and group, and a
+ * class of callers gets a bit if every file grants it. If owners or groups differ, the daemon's
+ * user is the owner, and other classes get only what every file grants to everyone. Named users and
+ * groups in an ACL count as classes that anyone but the owner may belong to.
  *
  * A file reached by a link grants nothing to callers who could not search the directories that
  * really contain it. Directories that also lead to the link are skipped, because a mount shows the
- * content of its directory wherever it is.
+ * entries of its directory wherever it is.
  *
  * Only one thread may change a struct rights, and only under the lock that readers take.
  */

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Make call n (from 1) fail and, if `rest` is set, all later calls too. If n is 0, no call
+/* Make call n (from 1) fail and, if `rest` is set, also all later calls. If n is 0, no call
  * fails. */
 void alloc_arm(unsigned n, bool rest);
 /* Let allocations succeed again. Returns true if one has failed since alloc_arm(). */

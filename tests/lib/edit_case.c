@@ -178,7 +178,7 @@ static void each_case(void (*test)(const struct edit_case *c))
 
 /* ---- failing calls ---- */
 
-/* Check the state after an edit in which a call failed and which returned r. */
+/* Check the state after an edit that returned r and in which a call failed. */
 static void check_failed(const struct place *p, struct tree *t, struct faultsys *fs,
                          const struct edit_case *c, const char *when, int r)
 {

@@ -13,7 +13,7 @@
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
  * FAULT_EXIT): each sector written since the last fsync of its file is randomly kept or lost, as is
  * each change to the directory since its last fsync, in any order, except that after a lost change
- * all later changes of the same name are lost too. A rename (or exchange) changes both names in
+ * all later changes of the same name are also lost. A rename (or exchange) changes both names in
  * one step. `seed` determines what is lost.
  *
  * fsync itself is only noted: waiting for the disk would test nothing, and there are many calls.

@@ -380,7 +380,7 @@ static void test_history(void)
     home_teardown(&x);
 }
 
-/* Without a command's state directory there are no states to show or to forget. */
+/* Without a state directory, a command has no states to show or forget. */
 static void test_no_state_home(void)
 {
     struct err e = {0};
@@ -402,7 +402,7 @@ static void test_no_state_home(void)
     drop_place(&p);
 }
 
-/* If edits that were accepted cannot be written, nothing is undone. */
+/* If accepted edits cannot be written, nothing is undone. */
 static void test_undo_unsaved(void)
 {
     struct home x;
@@ -550,7 +550,7 @@ static void test_notes_of_tensors(void)
     drop_place(&p);
 }
 
-/* ---- numbers that the next tree takes over ---- */
+/* ---- numbers that the next tree inherits ---- */
 
 static void test_before(void)
 {

@@ -100,7 +100,7 @@ static void test_holes(void)
     teardown(&x);
 }
 
-/* A tensor that ends with a hole comes before one that is removed, and another one. */
+/* A tensor that ends in a hole precedes a tensor that is removed and one that stays. */
 static void test_hole_at_end(void)
 {
     enum { BLOCK = 4096 };

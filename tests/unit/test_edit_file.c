@@ -96,7 +96,7 @@ static void test_own_copy(void)
         bool write;
         int error;
         bool said;
-        uid_t other; /* 0: the file is this user's */
+        uid_t other; /* 0: this user owns the file */
     } rows[] = {{0444, true, -EACCES, true, 0},
                 {0644, true, -EACCES, false, 0},
                 {0444, true, -EROFS, false, 0},
@@ -109,7 +109,7 @@ static void test_own_copy(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct err e = {0};
         if (rows[i].other && fchownat(x.dir, NAME, rows[i].other, (gid_t)-1, 0) < 0)
-            continue; /* only root may give a file away */
+            continue; /* only root may change a file's owner */
         CU_ASSERT_EQUAL(fchmodat(x.dir, NAME, rows[i].mode, 0), 0);
         faultsys_init(&fs, FAULT_FAIL, 2, rows[i].error);
         CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, rows[i].write, &e), rows[i].error);
@@ -279,7 +279,7 @@ static void test_side_name(void)
 
 static void test_ours(void)
 {
-    const bool root = geteuid() == 0; /* to root, a file of root is its own */
+    const bool root = geteuid() == 0; /* root itself owns the files of root */
     CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0);
     const uid_t me = geteuid(), other = me + 1, third = me + 2;
     struct stat model = {.st_uid = other}, st = {.st_mode = S_IFREG | 0600, .st_nlink = 1};

@@ -262,7 +262,7 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
-/* The keys of a state come back even if another program has removed all keys. */
+/* An undo restores a state's keys even if another program has removed all keys. */
 static void test_none_left(void)
 {
     struct three t;
@@ -477,7 +477,7 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 11, 40));
     edit(h, t.a, t.b, 5000, 0);
     CU_ASSERT_TRUE(numbers_are(h, 12, 41));
-    /* States that cannot be removed stay until they can. */
+    /* States that cannot be removed stay until they can be. */
     struct faultsys fs;
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.sys.unlinkat = no_unlink;
@@ -613,7 +613,7 @@ static void in_folder(const struct home *x, uint64_t hash, uint64_t number, char
                    (unsigned long long)number);
 }
 
-/* Give a file of the history this size. */
+/* Set the size of a file in the history. */
 static void resize(const struct home *x, const char *path, uint64_t n)
 {
     int fd = openat(x->dir, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -641,7 +641,8 @@ static void test_last_states(void)
 /* If the name belongs to anything but our own regular file, it is neither read nor written. */
 static void test_planted(void)
 {
-    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root gives the last one away */
+    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root changes the owner of the last
+                                                          * one */
         struct three t;
         struct err e = {0};
         struct history_pick p;
@@ -796,8 +797,8 @@ static void test_removed_meanwhile(void)
     three_free(&t);
 }
 
-/* The sum of a file is right, but its facts do not lead to the keys whose id it states. An undo then
- * needs the state's number, and no edit joins the state. */
+/* The checksum of a file is right, but its facts do not yield the keys whose id it states. An undo
+ * then needs the state's number, and no edit joins the state. */
 static void test_untrue(void)
 {
     enum { SUM_AT = 8, RECORD = 16, BEFORE = RECORD + offsetof(struct history_record, before) };
@@ -1041,7 +1042,7 @@ static void test_text(void)
     CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
     CU_ASSERT_EQUAL(text.len, 0);
     edit(h, t.a, t.b, 1000000000, 0);
-    /* Another program has taken back the edit, so that an undo would change nothing. */
+    /* Another program has reverted the edit, so an undo would change nothing. */
     CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
     CU_ASSERT_EQUAL(text.len, 0);
     edit(h, t.b, t.c, 1100000000, 0);
@@ -1059,7 +1060,7 @@ static void test_text(void)
     three_free(&t);
 }
 
-/* A time that no calendar has is left out. */
+/* A time outside the calendar's range is omitted. */
 static void test_no_date(void)
 {
     struct three t;
@@ -1201,13 +1202,13 @@ static void test_links(void)
     }
 }
 
-/* A directory of another user is not used, except that a directory of root may be the parent of all
- * others. */
+/* A directory that belongs to another user is not used, but the parent of all the others may belong
+ * to root. */
 static void test_other_users(void)
 {
     static const char *const given[] = {"state", "state/ggufs", "state/ggufs/history"};
     if (geteuid() != 0)
-        return; /* only root may give a directory away */
+        return; /* only root may change a directory's owner */
     for (size_t i = 0; i < 3; i++) {
         struct three t;
         struct err e = {0};
@@ -1249,8 +1250,8 @@ static int no_folder(const struct sys *s, int dir, const char *name, mode_t mode
     return -EROFS;
 }
 
-/* A home that another process makes at the same time is used. One that would have to be made in the
- * root directory, or whose link leads to itself, is refused. */
+/* A home that another process creates at the same time is used. A home that would have to be
+ * created in the root directory, or that is a link to itself, is refused. */
 static void test_odd_homes(void)
 {
     struct three t;

@@ -645,7 +645,8 @@ static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_str
     estimated_on((struct edit_disk){.clone = clone, .used = g->file_size}, g, s, n, want, needed);
 }
 
-/* Check how an edit would be written that moves data, so that only a plan shows what applies. */
+/* Check how an edit that moves data would be written; only a plan can tell which strategies
+ * apply. */
 static void moved(enum edit_clone clone, const struct gguf *g, enum edit_strategy want)
 {
     CLEANUP(edit_change_free) struct edit_change c;

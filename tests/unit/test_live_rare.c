@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that programs seldom make: for keys that are hidden, names that another program has just
- * made, and texts that are not UTF-8; signals to requests that wait behind another; a strategy that
- * the disk does not have.
+ * Calls that programs seldom make: on hidden keys, on names that another program has just created,
+ * and with text that is not UTF-8. Also signals to requests that wait behind another, and a
+ * strategy that the disk does not support.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "tree/file.h"
 #include "tree/nodes.h"
 
-/* Begin a run, with a helper, so that the model is edited. */
+/* Begin a run, and create a helper, so that the model is being edited. */
 static struct live *begin(struct run *r, unsigned how, enum edit_strategy strategy)
 {
     static const struct script s = {"seldom calls", NULL, "", ""};
@@ -42,9 +42,9 @@ static void end(struct run *r)
     script_model_drop(&r->m);
 }
 
-/* ---- keys that are hidden ---- */
+/* ---- hidden keys ---- */
 
-/* A file handle of the kernel may have the number of such a key. */
+/* The kernel's file handles may contain the number of such a key. */
 static void test_own_by_number(void)
 {
     struct run r;
@@ -108,9 +108,9 @@ static void test_made_since(void)
     end(&r);
 }
 
-/* ---- a text that is not UTF-8 ---- */
+/* ---- text that is not UTF-8 ---- */
 
-/* The text of a stored value is accepted, though it is written line by line. */
+/* The text of a stored value is accepted, even if it is written line by line. */
 static void test_not_utf8(void)
 {
     static const struct script s = {"not UTF-8", NULL, "", ""};
@@ -134,7 +134,7 @@ static void test_not_utf8(void)
     end(&r);
 }
 
-/* ---- a strategy that the disk does not have ---- */
+/* ---- a strategy that the disk does not support ---- */
 
 static void test_no_clones(void)
 {
@@ -149,7 +149,7 @@ static void test_no_clones(void)
 
 /* ---- what is refused ---- */
 
-/* Tensors that were lost, or are not whole yet, were not refused. */
+/* Lost or incomplete tensors do not count as refused. */
 static void test_refused(void)
 {
     struct run r;
@@ -251,7 +251,8 @@ static int judge_and_rename(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* A thread that answers requests leaves a rename, whose judgement may take long, to the pool. */
+/* A thread that answers requests hands a rename to the pool, because judging it may take a
+ * while. */
 static void test_rename_behind(void)
 {
     struct run r;

@@ -153,7 +153,7 @@ static void test_shard_missing(void)
     teardown(&x);
 }
 
-/* A file that seems to change with each look at it. */
+/* A file that appears to change each time it is examined. */
 static int fickle(const struct sys *s, int fd, struct stat *ret)
 {
     static long times;
@@ -171,7 +171,7 @@ static void touch(void *arg)
 }
 
 /* A model that changes while it is parsed is parsed again, but not forever. A journal of a later
- * version prevents that. */
+ * version prevents parsing. */
 static void test_parsed(void)
 {
     struct fixture x;

@@ -437,7 +437,7 @@ static void link_too(void *arg)
     link_journal(arg, NULL);
 }
 
-/* A file of ours is replaced, or gets another name, just before it is opened. */
+/* One of our files is replaced, or gets another name, just before it is opened. */
 static void test_replaced_meanwhile(void)
 {
     struct fixture x;
@@ -467,8 +467,8 @@ static void test_replaced_meanwhile(void)
     teardown(&x);
 }
 
-/* A model that has lost its name has no journal, even if there is one of its former name. An overlay
- * holds as long as nothing else can be found out. */
+/* A model that has lost its name has no journal, even if one exists under its former name. An
+ * overlay counts as valid until the opposite is found. */
 static void test_unnamed(void)
 {
     struct fixture x;

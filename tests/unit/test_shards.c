@@ -239,7 +239,8 @@ static void test_forms(void)
     }
 }
 
-/* A shard by its keys but not by its name is refused, and the message suggests the right name. */
+/* A file that is a shard by its keys but not by its name is refused, and the message suggests the
+ * right name. */
 static void test_single(void)
 {
     struct err e = {0};

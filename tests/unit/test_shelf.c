@@ -314,7 +314,7 @@ static void test_strict(void)
     struct item i;
     char link[4096], in[4096];
     if (geteuid() != 0)
-        return; /* only root can make links of other users */
+        return; /* only root can create links that belong to other users */
     shelf_top_make();
     for (size_t n = 0; n < sizeof(lines) / sizeof(lines[0]); n++)
         shelf_top_add(lines[n].what, lines[n].name, lines[n].text);

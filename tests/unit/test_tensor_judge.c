@@ -395,7 +395,7 @@ static void test_npy_in_place(void)
     tensor_dir_free(&x);
 }
 
-/* A header of the same shape moves the values if it has another length, or type. */
+/* A header with the same shape but another length or type moves the values. */
 static void test_npy_moved(void)
 {
     static const struct {

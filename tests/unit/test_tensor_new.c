@@ -494,7 +494,7 @@ static void test_convert_importances(void)
     tensor_dir_free(&x);
 }
 
-/* Types whose values are unknown, perhaps only in big-endian files, and more dimensions than a new
+/* Types whose values are unknown (some only in big-endian files), and more dimensions than a new
  * shape may have. */
 static void test_convert_unreadable(void)
 {
