@@ -641,8 +641,7 @@ static void test_last_states(void)
 /* If the name belongs to anything but our own regular file, it is neither read nor written. */
 static void test_planted(void)
 {
-    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root changes the owner of the last
-                                                          * one */
+    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root changes the last one's owner */
         struct three t;
         struct err e = {0};
         struct history_pick p;

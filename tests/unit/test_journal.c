@@ -645,8 +645,7 @@ static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_str
     estimated_on((struct edit_disk){.clone = clone, .used = g->file_size}, g, s, n, want, needed);
 }
 
-/* Check how an edit that moves data would be written; only a plan can tell which strategies
- * apply. */
+/* Check how an edit that moves data would be written; only a plan shows which strategies apply. */
 static void moved(enum edit_clone clone, const struct gguf *g, enum edit_strategy want)
 {
     CLEANUP(edit_change_free) struct edit_change c;

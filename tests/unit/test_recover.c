@@ -468,7 +468,7 @@ static void test_replaced_meanwhile(void)
 }
 
 /* A model that has lost its name has no journal, even if one exists under its former name. An
- * overlay counts as valid until the opposite is found. */
+ * overlay counts as valid unless a change is detected. */
 static void test_unnamed(void)
 {
     struct fixture x;
