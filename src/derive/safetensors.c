@@ -83,8 +83,8 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
     return 0;
 }
 
-/* Among names that are shown alike, omit all but the first. The parser refuses equal names, so
- * names can only be alike if they must be changed to be shown. */
+/* Among names that are shown in the same way, omit all but the first. The parser refuses equal
+ * names, so this can happen only to names that change when they are shown. */
 static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
 {
     const uint32_t all = tensor ? g->n_tensors : g->n_kv;

@@ -678,7 +678,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     return end_with(c, s, k, e);
 }
 
-/* Makes content with another shape for the existing bytes. */
+/* Makes content with a different shape for the existing bytes. */
 static int reshape(const struct edit_change *c, const struct edit_tensor *t,
                    const struct tensor_shape *shape, struct tensor_content **ret, struct err *e)
 {

@@ -166,7 +166,7 @@ int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint
  * Restore all keys of an earlier state, as the only operation of a change. They regain their order,
  * exact bytes and types, even where a manual edit would be refused (architecture, alignment,
  * names); ggufs' own keys stay as they are in the base. This can be undone like other operations.
- * Returns 0, -EINVAL (`keys` has another byte order or layout), -EFBIG or -ENOMEM.
+ * Returns 0, -EINVAL (`keys` has a different byte order or layout), -EFBIG or -ENOMEM.
  */
 int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e);
 

@@ -137,8 +137,8 @@ bool edit_is_ours(const struct stat *st, const struct stat *model);
 int edit_unnamed(const struct edit_file *f, struct err *e);
 
 /*
- * Give `to`, a file of ours, exactly the attributes of `from`, whose stat is st. Returns 0, -EPERM
- * (something cannot be reproduced), -ENOSPC, -EDQUOT, -EIO or -ENOMEM.
+ * Give `to`, one of our files, exactly the attributes of `from`, whose stat is st. Returns 0,
+ * -EPERM (something cannot be reproduced), -ENOSPC, -EDQUOT, -EIO or -ENOMEM.
  */
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e);
 

@@ -90,7 +90,7 @@ static int failed(const struct history *h, int r, const char *what, struct err *
 }
 
 /*
- * Checks that a directory of ours belongs to this user and grants other users none of the
+ * Checks that one of our directories belongs to this user and grants other users none of the
  * permissions in `others`.
  */
 static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
@@ -108,7 +108,7 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
 
 /*
  * Opens the directory `name` in `dir`, and closes `dir`. With `make`, creates it if it is missing
- * and this user or root owns `dir`. others: for a directory of ours, the permissions that others
+ * and this user or root owns `dir`. others: for one of our directories, the permissions that others
  * must not have. Returns the descriptor or -errno.
  */
 static int step(const struct history *h, int dir, const char *name, bool make, mode_t others,

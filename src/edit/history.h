@@ -130,7 +130,7 @@ int history_parse(struct history_state *s, const char *model, struct err *e);
 void history_state_free(struct history_state *s);
 
 /*
- * Derive the keys of a state from those of the next one. Returns 0, -EBADMSG, -EINVAL (another
+ * Derive the keys of a state from those of the next one. Returns 0, -EBADMSG, -EINVAL (a different
  * format) or -ENOMEM.
  */
 int history_before(const struct history_state *s, const struct gguf *next, struct gguf **ret,

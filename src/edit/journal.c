@@ -131,7 +131,7 @@ static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, u
 
 /*
  * Adds rows for a segment of the log that has become the journal. Whole units stay in place if they
- * are aligned alike in the log and in the model.
+ * have the same alignment in the log and in the model.
  */
 static int add_lent(struct journal *j, const struct segment *s)
 {

@@ -76,7 +76,7 @@ struct journal_row {
 
 struct journal {
     enum journal_state state;
-    bool begun;            /* REDO: some sector is already new */
+    bool begun;            /* REDO: at least one sector is already new */
     bool live;             /* REDO: a process is still making the edit (journal_load()) */
     const struct sys *sys; /* NULL: nothing is open */
     int fd;                /* owned */
@@ -136,8 +136,8 @@ struct journal_seen {
 /*
  * Find the model's journal and judge it. Since another process may be editing the model, a journal
  * that does not fit is checked again until it stays the same and no process holds the lock. *seen:
- * the identities before that; seen may be NULL. Returns 0, with a message in *e for PLANTED,
- * -ESTALE (J3), -EBUSY (another process keeps editing the model) or -errno.
+ * the identities as they were before that; seen may be NULL. Returns 0, with a message in *e for
+ * PLANTED, -ESTALE (J3), -EBUSY (another process keeps editing the model) or -errno.
  */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e);

@@ -357,7 +357,7 @@ static int make_image(const struct layout *d)
 }
 
 /*
- * Returns true if some tensor is shorter than before, so that old bytes lie where the new file has
+ * Returns true if any tensor is shorter than before, so that old bytes lie where the new file has
  * padding.
  */
 static bool shrinks(const struct layout *d)

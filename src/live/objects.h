@@ -19,7 +19,7 @@
  * and lookup are gone.
  *
  * An object holds the facts about a tensor that are not in the model. It is found by its number
- * (model/snapshot.h); only tensors that some call has touched have one. A removed tensor keeps its
+ * (model/snapshot.h); only tensors that a call has touched have one. A removed tensor keeps its
  * name, and keeps its place for the next tensor with that name.
  *
  * Threads: all members are protected by the lock of `struct live`.
@@ -104,7 +104,7 @@ struct names {
     atomic_bool other_doomed;
     uint64_t helper_bytes; /* number of bytes in all helpers */
     uint64_t ranks;        /* the rank of the next new key */
-    bool nul;              /* some key contains a NUL */
+    bool nul;              /* at least one key contains a NUL */
     struct {
         struct live_file *file; /* owned; may be NULL */
         struct timespec due;    /* CLOCK_MONOTONIC: when to close it */

@@ -5,8 +5,8 @@
  * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
  * tensor would have (for `raw`, the draft's bytes), which are compared with the current ones. Runs
  * of blocks that differ become pieces, made of the written bytes for `raw`, and of bytes encoded
- * into the log for values. A new tensor, and one that gets another type or number of elements, gets
- * all its bytes in this way.
+ * into the log for values. A new tensor, and one whose type or number of elements changes, gets all
+ * its bytes in this way.
  */
 #include "live/tensor_judge.h"
 
@@ -755,7 +755,7 @@ static void take_values(struct job *j, const struct quant_type *type, unsigned w
 }
 
 /* Make the job for a round. npy: the draft's header, or NULL if there is none. shape: the shape of
- * a tensor that is new or gets another number of elements; else NULL. */
+ * a tensor that is new or whose number of elements changes; else NULL. */
 static struct job make_job(struct draft *d, const struct tensor_round *round, const struct npy *npy,
                            const struct tensor_shape *shape)
 {

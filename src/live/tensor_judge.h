@@ -145,8 +145,8 @@ void tensor_text(const struct tensor_base *base, enum tensor_view view, struct b
 /*
  * Change the shape of a tensor, keeping its type and number of elements. *shape has the dims as
  * parsed, and gets the type. Returns TENSOR_SAME (0) if the tensor already has that shape,
- * TENSOR_CHANGED (1), -EINVAL (another number of elements, or rows that are not whole blocks) or
- * -EOPNOTSUPP (an unknown type).
+ * TENSOR_CHANGED (1), -EINVAL (a different number of elements, or rows that are not whole blocks)
+ * or -EOPNOTSUPP (an unknown type).
  */
 int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e);
 

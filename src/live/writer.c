@@ -793,7 +793,7 @@ void writer_ready(struct live *l, struct err *e)
     lock_drop(&l->lock);
 }
 
-/* In auto mode, wait for an edit unless that takes long or an old file is still being freed. */
+/* In auto mode, wait for an edit unless that takes a while or an old file is still being freed. */
 static int wait_by_mode(struct live *l, struct live_wait *w)
 {
     const enum live_commit mode = l->opt.commit;

@@ -59,7 +59,8 @@ bool mount_has(const char *options, const char *name);
 /* Return the number after NAME= in a list of options, or -1 if the list lacks that option. */
 long mount_number(const char *options, const char *name);
 bool mount_is_fuse(const struct mount *m);
-/* Returns true if the type is that of ggufs. A mount made with -o subtype= has a different type. */
+/* Returns true if the mount's type is that of ggufs. A mount made with -o subtype= has a different
+ * type. */
 bool mount_is_ggufs(const struct mount *m);
 
 /* Load the mounts visible to a process; pid 0 is this process. Free ms even on failure. */

@@ -247,9 +247,9 @@ static const struct type_node *make_nodes(struct text list, struct type_node **n
 }
 
 /*
- * Parse the inner types in a list from type_name_get(). This is done once, however many arrays use
- * the types. Sets *ret to the first node, or to NULL if the list is empty; free(*ret) frees all
- * nodes.
+ * Parse the inner types in a list from type_name_get(). This is done once, no matter how many
+ * arrays use the types. Sets *ret to the first node, or to NULL if the list is empty; free(*ret)
+ * frees all nodes.
  */
 static int type_nodes(struct text list, struct type_node **ret)
 {

@@ -85,7 +85,7 @@ int text_parse(const struct gguf_format *fmt, const struct type_name *t, const u
 
 /*
  * Check the first n bytes of a text that is still being written. Returns 0, or the error that
- * text_parse() would return however the text continues. It misses some such errors, but never
+ * text_parse() would return no matter how the text continues. It misses some such errors, but never
  * refuses a text that may become valid (strings are not checked, because they may equal the old
  * value). It reads the first line of an array, and at most 4096 bytes.
  */

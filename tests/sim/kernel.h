@@ -140,7 +140,7 @@ enum outcome kernel_failed(const struct kernel *k, int r);
 /* Records that drafts of a tensor may have these values, and may be judged. moving: 1 if a move of
  * the drafts begins now, -1 if it ends now, otherwise 0. */
 void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving);
-/* Returns whether some program is truncating a view of the tensor. */
+/* Returns whether any program is truncating a view of the tensor. */
 bool kernel_cuts(const struct kernel *k, int name);
 bool is_key(int name);
 bool is_tensor(int name);

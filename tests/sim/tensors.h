@@ -36,7 +36,7 @@ void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, i
 uint32_t tensors_whole(const struct kernel *k);
 /* Records that these tensors are in the model, except those touched since then. */
 void tensors_added(struct kernel *k, uint32_t whole);
-/* Returns whether some new tensor may be incomplete. */
+/* Returns whether any new tensor may be incomplete. */
 bool tensors_unsettled(const struct kernel *k);
 
 /* Return the token for the type or shape of a tensor in a model. */

@@ -180,7 +180,7 @@ static void test_join(void)
     CU_ASSERT_TRUE(numbers_are(h, 1, 3));
     edit(h, t.a, t.b, 1021, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 4));
-    /* The previous edit took long. */
+    /* The previous edit took a long time. */
     const struct recorded_edit late = {t.b, t.c, 0, 1050, 1045};
     CU_ASSERT_EQUAL(history_record(h, &late, NULL), 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 4));
@@ -278,8 +278,8 @@ static void test_none_left(void)
     three_free(&t);
 }
 
-/* A key that the state lacks is listed only once, however many edits that join the state change
- * it. */
+/* A key that the state lacks is listed only once, no matter how many edits that join the state
+ * change it. */
 static void test_join_new_key(void)
 {
     struct three t;

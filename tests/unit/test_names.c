@@ -181,7 +181,7 @@ static void test_doomed(void)
     end(&x);
 }
 
-/* Names are found however many there are, and leave nothing behind when removed. */
+/* Names are found no matter how many there are, and leave nothing behind when they are removed. */
 static void test_many(void)
 {
     enum { MANY = 500 };

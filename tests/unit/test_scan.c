@@ -120,7 +120,7 @@ static void test_floats(void)
     all_bad(ROWS(bad));
 }
 
-/* The text is longer than the buffer for usual numbers. */
+/* The text is longer than the buffer for ordinary numbers. */
 static void test_long_float(void)
 {
     char s[1000];

@@ -268,7 +268,7 @@ static size_t most_in_a_bucket(const struct table *t)
     return ret;
 }
 
-/* A lookup costs the same however many other models are open. */
+/* A lookup costs the same no matter how many other models are open. */
 static void test_lookup_among_open(void)
 {
     struct tree_file *file[MANY];

@@ -73,7 +73,7 @@ static void test_kinds(void)
     }
 }
 
-/* The parser gives what it recognised as the reason for refusing the first field. */
+/* If the parser recognises the file, its error for the first field says what the file is. */
 static void test_parser(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

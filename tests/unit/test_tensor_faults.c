@@ -133,7 +133,7 @@ static void convert(struct tensor_dir *x, int *ret)
     tensor_edit_free(&edit);
 }
 
-/* Write a NumPy array of another shape. */
+/* Write a NumPy array of a different shape. */
 static void save(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;

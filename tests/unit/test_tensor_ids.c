@@ -35,7 +35,8 @@ static void put_first(struct build *b)
     put(b, "name", F32, 2, 8, 'm');
 }
 
-/* "gone" is removed, "changed" gets another type, "name" is renamed and moved, "added" is new. */
+/* "gone" is removed, "changed" gets a different type, "name" is renamed and moved, "added" is
+ * new. */
 static void put_second(struct build *b)
 {
     build_init(b, 3, false);

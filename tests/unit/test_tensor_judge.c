@@ -254,7 +254,7 @@ static size_t array(uint8_t *dst, const char *descr, const uint64_t *dims, uint3
     return len + 4 * n;
 }
 
-/* numpy.save() writes another shape and flushes after the header. */
+/* numpy.save() writes a different shape and flushes after the header. */
 static void test_npy_shape(void)
 {
     static uint8_t bytes[65536], old[65536];
@@ -287,7 +287,7 @@ static void test_npy_shape(void)
     free(raw);
 }
 
-/* The same number of values gets another shape. Then a value is written in place, as memmap
+/* The same number of values gets a different shape. Then a value is written in place, as memmap
  * does. */
 static void test_npy_reshape(void)
 {
@@ -317,8 +317,8 @@ static void test_npy_reshape(void)
     tensor_dir_free(&x);
 }
 
-/* For a tensor without dimensions, NumPy uses an array of one value, which does not count as
- * another shape. */
+/* For a tensor without dimensions, NumPy uses an array of one value, which does not count as a
+ * different shape. */
 static void test_npy_scalar(void)
 {
     static const struct {
@@ -373,8 +373,8 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     free(values);
 }
 
-/* Overwrite only the header, without truncating: with a longer header, one of another type, and one
- * of another shape. */
+/* Overwrite only the header, without truncating: with a longer header, one with a different type,
+ * and one with a different shape. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
@@ -395,7 +395,7 @@ static void test_npy_in_place(void)
     tensor_dir_free(&x);
 }
 
-/* A header with the same shape but another length or type moves the values. */
+/* A header with the same shape but a different length or type moves the values. */
 static void test_npy_moved(void)
 {
     static const struct {

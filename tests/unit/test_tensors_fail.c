@@ -54,7 +54,7 @@ static int replace_values(struct tree *t)
     return viewfile_put(t, "c", "f32", values, sizeof(values));
 }
 
-/* Save an array of another shape, and thus of another length. */
+/* Save an array of a different shape, and thus of a different length. */
 static int save(struct tree *t)
 {
     static const char text[] = "{'descr':'<f4','fortran_order':False,'shape':(3,64)}";
