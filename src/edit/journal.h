@@ -193,7 +193,7 @@ static inline bool edit_overlay_changes(const struct edit_overlay *o)
 {
     return o->journal.n > 0;
 }
-/* Return true if it changes anything and no process is making the edit any more. */
+/* Return true if it changes anything and no process is still making the edit. */
 static inline bool edit_overlay_interrupted(const struct edit_overlay *o)
 {
     return o->journal.n > 0 && !o->journal.live;

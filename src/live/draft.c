@@ -20,7 +20,7 @@
 
 /* ---- the log ---- */
 
-/* A log with at least this many bytes is not extended any more. */
+/* A log with at least this many bytes is no longer extended. */
 #define LARGE ((uint64_t)1 << 30)
 /* Limit on a log's length including holes; file systems allow files of 16 TiB or more. */
 #define LONG ((uint64_t)1 << 36)

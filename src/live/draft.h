@@ -52,7 +52,7 @@ int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, 
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
 /* Set e to a message about r, an error from logs_put(). Returns r. */
 int logs_failed(int r, struct err *e);
-/* Drop the log if nothing needs it any more. */
+/* Drop the log if nothing needs it. */
 void logs_rest(struct logs *s);
 
 /*

@@ -136,7 +136,7 @@ struct name *names_get(struct names *n, const char *text, bool key);
 struct name *names_get_key(struct names *n, const char *key, size_t len);
 /* Touch original key number i: make its name and file. Returns NULL if out of memory. */
 struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t len);
-/* Free a name if it is not needed any more. */
+/* Free a name if it is no longer needed. */
 void name_reap(struct names *n, struct name *x);
 void name_set_error(struct names *n, struct name *x, const char *why); /* why may be NULL */
 
@@ -166,7 +166,7 @@ static inline struct name *file_name(const struct file *f)
 {
     return f->of->file == f ? f->of : NULL;
 }
-/* Free a file, and then its last name, if nothing refers to them any more. */
+/* Free a file, and then its last name, if nothing refers to them. */
 void file_reap(struct names *n, struct file *f);
 /* Drop a file's bytes, which count towards the limit for helpers. The second function replaces them
  * with `bytes`, which are moved. */

@@ -94,8 +94,8 @@ int tensors_remove_due(struct live *l);
 
 /* After edits were dropped, find out from the stored state which tensors exist. */
 void tensors_follow(struct live *l);
-/* Note that a batch was not written: its tensors show the reason, drafts begun from the content that
- * it gave them cannot be accepted any more, and the tensors that it added are lost. */
+/* Note that a batch was not written: its tensors show the reason, drafts begun from the content
+ * that it gave them can no longer be accepted, and the tensors that it added are lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 /* Note that a batch was written: the tensors that it removed are gone permanently. */
 void tensors_landed(struct live *l, const struct batch *b);

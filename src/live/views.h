@@ -96,13 +96,13 @@ struct live_view {
  * lock.
  */
 int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
-/* Remove a draft if it is not needed any more. The second function frees the removed drafts; call
- * it without the lock, because closing a file may take a while. */
+/* Remove a draft if it is no longer needed. The second function frees the removed drafts; call it
+ * without the lock, because closing a file may take a while. */
 void view_reap(struct live *l, struct draft *d);
 void views_bury(struct live *l);
 /* Remove the names of the helpers in a directory that is gone permanently. */
 void view_helpers_drop(struct live *l, const struct object *o);
-/* Remove all drafts that were begun when the tensor was new and are not needed any more. */
+/* Remove all drafts that were begun when the tensor was new and are no longer needed. */
 void view_drafts_reap(struct live *l, const struct object *o);
 /* Return the draft after d, or the first one if d is NULL; NULL at the end. */
 struct draft *views_each(const struct live *l, const struct draft *d);

@@ -238,7 +238,7 @@ static bool is_quick(const struct live_view *h, const struct live_wait *w)
            (!draft_is_helper(d) && d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
-/* Note that no entry waits for a draft any more. Call with the lock held. */
+/* Note that no entry is waiting for a draft. Call with the lock held. */
 static void rest(struct live *l, struct draft *d)
 {
     struct object *o = d->object;
@@ -522,7 +522,7 @@ static void landed(struct live *l, struct job *job, struct store *s)
         newest_drop_file(l->newest);
 }
 
-/* Release the views that are not needed any more. */
+/* Release the views that are no longer needed. */
 static void retire(struct job *job)
 {
     for (size_t i = 0; i < COUNT(job->old); i++)

@@ -128,7 +128,7 @@ static inline int promise_kept(const struct promise *p, uint64_t edit)
 
 /* ---- waits ---- */
 
-/* Wait until no draft is being served any more. Call without the lock. */
+/* Wait until no draft is being served. Call without the lock. */
 void waits_rest(struct live *l);
 
 /*

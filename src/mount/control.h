@@ -29,7 +29,7 @@
  * Pending edits are then written. Once nothing is open for writing, further edits are refused and
  * the model's lock is released ("free"; until then "held").
  *
- * One thread answers the clients, unmounts a mount that nobody uses (`-o idle=`), and interrupts
+ * One thread answers the clients, unmounts a mount that is not in use (`-o idle=`), and interrupts
  * the session's loop after a signal. Long tasks run in other threads. Only one thread may call
  * these functions, unless stated otherwise.
  */

@@ -30,8 +30,8 @@
 
 /* Seconds to wait before printing a message about the wait. */
 #define LINE_AFTER 1
-/* Number of retries for a busy mount that no process is seen to use, and the milliseconds between
- * two tries. */
+/* Number of retries for a busy mount that no visible process uses, and the milliseconds between two
+ * tries. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
 /* Milliseconds between two checks of a daemon that should end. */
@@ -372,7 +372,7 @@ struct target {
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
     bool said;            /* the wait has been reported */
-    struct timespec gone; /* when the daemon was first seen to outlive the mount; 0: not yet */
+    struct timespec gone; /* when the daemon was first found to outlive the mount; 0: not yet */
 };
 
 /* Find a daemon that is still writing and whose mount was at `path`. Root also trusts daemons of
@@ -459,7 +459,7 @@ static int write_pending(struct target *t, struct err *e)
                : r;
 }
 
-/* Try for a while to unmount a busy mount, but stop if something other than ggufs is seen to use
+/* Try for a while to unmount a busy mount, but stop if something other than ggufs is found to use
  * it. Returns 0 if the mount is gone. */
 static int busy(const struct target *t, struct err *e)
 {

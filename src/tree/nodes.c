@@ -136,7 +136,7 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
     return h;
 }
 
-/* Release the data that no open file needs any more; once the kernel's last reference is gone,
+/* Release the data that open files no longer need; once the kernel's last reference is gone,
  * release all of it. Moves to *ret the references that the caller must drop. */
 static void reap(struct tree *t, struct held *h, struct view *ret)
 {

@@ -75,7 +75,8 @@ void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
 void script_start(struct run *r);
 int script_finish(struct run *r);
 
-/* Wait for the operation, if need be, and return its final result. _here: `w` can be used again. */
+/* Wait for the operation, if necessary, and return its final result. _here: `w` can be used
+ * again. */
 int script_wait(struct waiter *w, int result);
 int script_wait_here(struct waiter *w, int result);
 

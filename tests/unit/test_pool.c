@@ -233,7 +233,7 @@ static bool run_once(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A job that nobody waits for frees itself. */
+/* A job that no thread waits for frees itself. */
 static void test_loose(void)
 {
     sem_t begun, hang, done;

@@ -180,8 +180,8 @@ static void test_names_and_nodes(void)
     image_close(&m);
 }
 
-/* Open files keep the bytes with which they were opened, and nothing else keeps the old file of the
- * model. */
+/* Open files keep the bytes that they had when they were opened, and nothing else keeps the old
+ * file of the model. */
 static void test_open_files(void)
 {
     struct tree_image m = first();
