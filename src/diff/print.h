@@ -31,7 +31,7 @@ struct hunk {
 };
 
 struct hunks {
-    struct hunk *of; /* owned; in order, none adjacent to another */
+    struct hunk *of; /* owned; in order, no two adjacent */
     size_t n, cap;
 };
 

@@ -198,7 +198,7 @@ bool edit_is_ours(const struct stat *st, const struct stat *model)
 
 /* ---- attributes ---- */
 
-/* Returns an error of the medium unchanged, and any other error as -EPERM. */
+/* Returns an error that comes from the medium unchanged, and any other error as -EPERM. */
 static int not_reproduced(struct err *e, int r, const char *what, const char *name)
 {
     bool medium = r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
@@ -570,7 +570,7 @@ static int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* Removes the name again after the close if a store that caches open files brought it back. */
+/* Removes the name again if a store that caches open files restored it at the close. */
 static void temp_abandon(const struct edit_file *f, struct temp *t)
 {
     struct stat st;

@@ -324,8 +324,8 @@ void history_state_free(struct history_state *s)
 
 /*
  * H4. Loads the state with this number. Stats the file first, because opening a device may have
- * side effects. Returns -ENOENT if it does not exist, otherwise as history_load() and
- * history_parse() do.
+ * side effects. Returns -ENOENT if it does not exist, otherwise the same results as history_load()
+ * and history_parse().
  */
 static int load_state(struct history *h, uint64_t number, struct history_state *s, struct err *e)
 {

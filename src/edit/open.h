@@ -60,8 +60,8 @@ int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
                       const struct model_opener *o, struct err *e);
 
 /*
- * Finish or undo an edit of the model at `path` that a crash interrupted. Returns as edit_recover()
- * does.
+ * Finish or undo an edit of the model at `path` that a crash interrupted. Returns the same results
+ * as edit_recover().
  */
 int model_recover(const char *path, struct edit_recovered *ret, struct err *e);
 

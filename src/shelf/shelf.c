@@ -491,9 +491,8 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
     return 0;
 }
 
-/* Return the number of the extra file at position i in a model's directory, which lists extra
- * files after the tree's entries, or, if `extra` is EXTRA_SOURCE, in its `source`. Returns 0 at
- * the end. */
+/* Return the number of the extra file at position i, or 0 at the end. If `extra` is EXTRA_SOURCE,
+ * the file is in `source`; otherwise it is in the model's directory, after the tree's entries. */
 static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
                          char name[TREE_NAME_MAX + 1])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the contents of the virtual files; the table of these files is at the end: see files.h. */
+/* Produces the contents of the virtual files, whose table is at the end: see files.h. */
 #include "tree/files.h"
 
 #include <assert.h>

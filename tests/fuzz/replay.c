@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The file's bytes are in memory of exactly their size, so a sanitizer detects reads beyond
+/* The file's bytes are in an allocation of exactly their size, so a sanitizer detects reads beyond
  * them. */
 static int run_file(const char *path, size_t size)
 {

@@ -100,7 +100,7 @@ static int op_tmoved(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Open by node, as through /proc/self/fd, where the kernel looks up no name. */
+/* Open by node, as through /proc/self/fd, for which the kernel looks up no name. */
 static int op_tnode(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = &r->handle[(arg[0][0] - 'A') % HANDLES];

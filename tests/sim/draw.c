@@ -252,7 +252,7 @@ static void look(unsigned a)
 static void anything(unsigned a)
 {
     static const uint8_t on_slots[] = {W_CLOSE, W_CLOSE, W_FORK, W_FSYNC, W_CUT};
-    /* one draw per expression, because the compiler chooses the order within one */
+    /* one draw per expression, because the order within one is unspecified */
     unsigned slot = draw(3), flags;
     switch (draw(8)) {
     case 0:

@@ -141,7 +141,7 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* If an allocation fails, the model is reported as unusable or, as it would be otherwise, as
+/* If an allocation fails, the model is reported either as unusable or, as without the failure, as
  * clean. */
 static void test_memory(void)
 {

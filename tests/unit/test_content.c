@@ -134,7 +134,8 @@ static uint64_t draw(uint64_t n)
     return seed % n;
 }
 
-/* Draw random pieces in ascending order, some adjacent and some continuing each other. */
+/* Draw random pieces in ascending order, some of them adjacent and some continuing the one
+ * before. */
 static size_t draw_pieces(struct log *const logs[2], struct tensor_piece *ret)
 {
     size_t n = 0;

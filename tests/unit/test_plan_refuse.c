@@ -92,7 +92,7 @@ static void test_refused_values(void)
             struct build b;
             build_init(&b, 3, false);
             build_u32(&b, "key", 1);
-            if (more % 2) /* too short a value would swallow the bytes of this key */
+            if (more % 2) /* a value that is too short would swallow the bytes of this key */
                 build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
             if (more < 2)
                 put_regular(&b);

@@ -229,8 +229,7 @@ static void test_empty_behind(void)
     parsed_free(&p);
 }
 
-/* Bytes of drafts overlay those in the file, including the bytes of a tensor that has no bytes in
- * the file. */
+/* Bytes of drafts overlay those in the file, even for a tensor that has no bytes in the file. */
 static void test_over(void)
 {
     struct two t = make_two();
