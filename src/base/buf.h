@@ -74,7 +74,7 @@ void buf_free(struct buf *b);
 /*
  * Make room for element number n in an allocated array, whose capacity at least doubles when it
  * grows. `array` is the address of the pointer to it, *cap its capacity in elements of `size`
- * bytes. Returns 0, or -ENOMEM without any change.
+ * bytes. Returns 0, or -ENOMEM with nothing changed.
  */
 int array_grow(void *array, size_t *cap, size_t n, size_t size);
 

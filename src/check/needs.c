@@ -285,7 +285,7 @@ static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
     return block + ahead < count && (block + 1) % interval != 0;
 }
 
-/* The rule about blocks covers a block without any tensor. */
+/* The rule about blocks covers blocks without tensors. */
 static void look_blocks(struct checker *c, const struct need_tensors *row, uint64_t first,
                         uint64_t count)
 {

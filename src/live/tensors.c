@@ -654,7 +654,7 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 
 /* ---- removal ---- */
 
-/* Try a removal, to learn at once whether it is possible. With a requested strategy, it may be
+/* Try a removal, to find out at once whether it is possible. With a requested strategy, it may be
  * possible only together with the doomed tensors. */
 static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e)
 {

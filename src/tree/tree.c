@@ -192,7 +192,7 @@ bool tree_changed(struct tree *t)
 
 /* ---- the beginning of editing ---- */
 
-/* Find out, once the model has been parsed, whether it can be edited. */
+/* Find out whether the model, which has been parsed, can be edited. */
 static void find_out_writable(struct tree *t)
 {
     struct err why = {0};

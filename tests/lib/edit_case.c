@@ -141,8 +141,8 @@ static void stop(const struct place *p, struct tree *t)
     CU_ASSERT_EQUAL(files_in(p), 1);
 }
 
-/* Make the edit without faults, to learn what the file becomes. Returns false if the strategy does
- * not apply to this kind. */
+/* Make the edit without faults, to determine what the file becomes. Returns false if the strategy
+ * does not apply to this kind. */
 static bool try_case(struct edit_case *c)
 {
     struct place p;
