@@ -128,10 +128,10 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* Get the node of an item that was found, and count one more of the kernel's references to it. A
- * new slot takes the item's paths and place. Returns 0 or -ENOMEM. */
+/* Get the node of an item that was found, and count one more kernel reference to it. A new slot
+ * takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* Count one more of the kernel's references to a node (whose slot must be in use), or n fewer. */
+/* Count one more kernel reference to a node (whose slot must be in use), or drop n of them. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 

@@ -138,8 +138,8 @@ void tree_keep_views(void *tree, const struct snapshot *next);
 /* Free everything held. */
 void node_free(struct tree *t);
 /*
- * Count one more of the kernel's references to a node that is not a key. If the node shows the
- * state of the mount, *n becomes the node of the current state. Returns 0, -ENOMEM or -EOVERFLOW.
+ * Count one more kernel reference to a node that is not a key. If the node shows the state of the
+ * mount, *n becomes the node of the current state. Returns 0, -ENOMEM or -EOVERFLOW.
  */
 int node_known(struct tree *t, const struct view *v, struct node *n);
 /* Drop `times` of the kernel's references. */

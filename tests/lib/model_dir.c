@@ -318,7 +318,7 @@ const struct sys *calm(void)
     return &fs.sys;
 }
 
-/* Check that another edit to the current file, without faults, works. */
+/* Check that another edit to the current file succeeds if there are no faults. */
 void check_next(struct fixture *x, struct edit_file *f)
 {
     size_t n;

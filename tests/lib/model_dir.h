@@ -83,7 +83,7 @@ bool is_old(const struct fixture *x);
 bool is_new(const struct fixture *x, const struct edit *d);
 /* True if any process holds the model's lock. */
 bool is_locked(const struct fixture *x);
-/* Check that another edit to the current file, without faults, works and leaves no other file
+/* Check that another edit to the current file, without faults, succeeds and leaves no other file
  * behind. */
 void check_next(struct fixture *x, struct edit_file *f);
 

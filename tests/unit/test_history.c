@@ -477,7 +477,7 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 11, 40));
     edit(h, t.a, t.b, 5000, 0);
     CU_ASSERT_TRUE(numbers_are(h, 12, 41));
-    /* States that cannot be removed stay until they can be. */
+    /* States that cannot be removed stay until removing them succeeds. */
     struct faultsys fs;
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.sys.unlinkat = no_unlink;

@@ -141,7 +141,7 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
-/* The directory hangs while the model is closed. No call waits long, and no state is lost. */
+/* The directory hangs while the model is closed. No call waits for long, and no state is lost. */
 static void test_closed(void)
 {
     struct home x;
