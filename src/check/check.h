@@ -56,8 +56,8 @@ struct check_model {
     size_t shards;        /* number of files of a split model, if they fit together; else 0 */
     bool faults_reported; /* the parser's findings were already reported */
     bool interrupted;     /* report that an interrupted edit was applied in memory */
-    /* Maximum number of padding bytes to read, counted in whole pages. A note is reported if
-     * there are more. 0 means no limit. */
+    /* Maximum number of padding bytes to read, rounded up to whole pages. If there are more, a
+     * note is reported. 0 means no limit. */
     uint64_t padding_most;
 };
 

@@ -117,8 +117,8 @@ static bool is_one_of(const char *name, size_t n, const char *const *list)
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;
-    /* Owned: whether each tensor is omitted because it has no values, or is named like the metadata
-     * or an earlier tensor. */
+    /* Owned: whether each tensor is omitted because it has no values, or has the same name as the
+     * metadata or an earlier tensor. */
     bool *tensor;
     /* Owned: whether each key is omitted because it is an array, hidden, or named like another
      * entry in the metadata. */

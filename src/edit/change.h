@@ -132,7 +132,7 @@ struct edit_change {
     struct edit_slot **slot_of; /* owned: by number in the base, keys before tensors; or NULL */
     struct edit_undo *undo;     /* owned: all operations since edit_keep() */
     size_t n_undo, cap_undo;
-    uint64_t bytes;  /* size of the new header without reserve and padding */
+    uint64_t bytes;  /* size of the new header, without reserve or padding */
     uint64_t data;   /* size of tensor data, with the base's padding */
     uint64_t fresh;  /* number of these bytes that come from drafts */
     size_t moves;    /* number of tensors removed, resized, or added before others */
@@ -267,8 +267,8 @@ int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, s
  */
 uint64_t edit_keys_id(const struct gguf *g);
 /*
- * Return the format of entries: byte order and widths. Only keys of a model's own format can be
- * restored in it.
+ * Return the format of entries: byte order and widths. Keys can only be restored to a model of the
+ * same format.
  */
 uint32_t edit_keys_format(const struct gguf *g);
 /* Return true if the entries of these keys are the same byte for byte. */

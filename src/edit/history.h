@@ -60,7 +60,7 @@
  */
 #define HISTORY_KEEP_SAME UINT_MAX
 #define HISTORY_BYTES_MAX ((uint64_t)256 << 20)
-#define HISTORY_PATIENCE 2000 /* longest wait of history_clear() for another process, in ms */
+#define HISTORY_PATIENCE 2000 /* longest that history_clear() waits for another process, in ms */
 #define HISTORY_JOIN 10       /* seconds after an edit within which the next one joins its state */
 
 struct history {
@@ -232,8 +232,8 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 
 /*
  * Announce an edit that changes the file's content from `before` to `after`. restored: for an undo,
- * the state that it restores, else 0. Waits at most HISTORY_WAIT if an earlier edit, which did not
- * wait, is still being recorded.
+ * the state that it restores, else 0. If an earlier edit is still being recorded, waits for it, at
+ * most HISTORY_WAIT.
  */
 void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *after,
                        uint64_t restored);

@@ -153,7 +153,7 @@ bool batch_is_small(const struct batch *b);
 bool batch_is_slow(const struct live *l);
 /* Remember a version of a tensor: the kernel may still request it after it is replaced. */
 void batch_note_version(struct live *l, struct tensor_id id);
-/* Note that the change has been altered and existing snapshots are out of date. */
+/* Record that the change has been altered and existing snapshots are out of date. */
 void batch_touch(struct live *l);
 /* Count the edit to one or two keys as accepted; either may be NULL. */
 void batch_count(struct live *l, struct name *x, struct name *other);

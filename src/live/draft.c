@@ -409,7 +409,7 @@ static void release_log(void *log)
     log_unref(log);
 }
 
-/* Note that bytes [off, end) of the reserved space were written. Send long sequential runs to the
+/* Record that bytes [off, end) of the reserved space were written. Send long sequential runs to the
  * disk early, before a commit waits for them. */
 static void note_run(struct draft *d, uint64_t off, uint64_t end)
 {

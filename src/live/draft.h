@@ -291,10 +291,10 @@ int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
 /* Read up to n bytes at `off`; *got is less at the end. Returns 0, -ENOMEM, -EIO or -errno. */
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-/* Note that the edit was accepted. The draft continues from `now`, a base that includes the edit,
+/* Record that the edit was accepted. The draft continues from `now`, a base that includes the edit,
  * and takes a reference to it. Call this before the model can be edited again; it is quick. */
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
-/* Note that the edit was not accepted. */
+/* Record that the edit was not accepted. */
 void tensor_draft_failed(struct draft *d);
 /* Take back a line that a signal has stopped. judged: it was stopped during its judgement. all: it
  * was stopped before that, and no other line waits. */

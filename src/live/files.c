@@ -457,7 +457,7 @@ static int copy_text(const struct move *m, struct buf *out)
     return buf_error(out);
 }
 
-/* Note that another file is about to take a helper's name: if the helper was a key's backup, the
+/* Record that another file is about to take a helper's name: if the helper was a key's backup, the
  * key is removed. */
 static void replace_helper(const struct move *m)
 {

@@ -382,7 +382,7 @@ const struct timespec *new_tensors_due_at(const struct live *l)
     return o ? &at : NULL;
 }
 
-/* Note that the name is in use again: lost tensors with this name are no longer reported, and the
+/* Record that the name is in use again: lost tensors with this name are no longer reported, and the
  * places of removed ones are forgotten. */
 static void name_taken(struct live *l, const struct object *o)
 {

@@ -86,7 +86,7 @@ struct object *tensor_object(struct live *l, uint32_t number);
 /* Report a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns
  * e->code. */
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
-/* Note that an operation on a tensor is now part of the change, like writer_accepted(). */
+/* Record that an operation on a tensor is now part of the change, like writer_accepted(). */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);
 /* Accept the removals that are due. Returns 0, or the error that kept tensors from being
  * removed. */
@@ -94,10 +94,10 @@ int tensors_remove_due(struct live *l);
 
 /* After edits were dropped, find out from the stored state which tensors exist. */
 void tensors_follow(struct live *l);
-/* Note that a batch was not written: its tensors show the reason, drafts begun from the content
+/* Record that a batch was not written: its tensors show the reason, drafts begun from the content
  * that it gave them can no longer be accepted, and the tensors that it added are lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
-/* Note that a batch was written: the tensors that it removed are gone permanently. */
+/* Record that a batch was written: the tensors it removed are permanently gone. */
 void tensors_landed(struct live *l, const struct batch *b);
 
 /*
@@ -120,7 +120,7 @@ void tensors_landed(struct live *l, const struct batch *b);
 void new_tensor_reap(struct live *l, struct object *o);
 /* Note a write or the end of a writable handle. */
 void new_tensor_touch(struct live *l, struct object *o);
-/* Note that a handle was closed or, if `closed` is false, was written after its close. The second
+/* Record that a handle was closed or, if `closed` is false, was written after its close. The second
  * function notes its release. closed: it was closed before. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);

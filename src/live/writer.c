@@ -238,7 +238,7 @@ static bool is_quick(const struct live_view *h, const struct live_wait *w)
            (!draft_is_helper(d) && d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
-/* Note that no entry is waiting for a draft. Call with the lock held. */
+/* Record that no entry is waiting for a draft. Call with the lock held. */
 static void rest(struct live *l, struct draft *d)
 {
     struct object *o = d->object;
@@ -259,7 +259,7 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* Note that a draft is idle again and all requests that waited for it are answered. The end of the
+/* Record that a draft is idle again and all requests that waited for it are answered. The end of the
  * mount waits for this. */
 static void end_serving(struct live *l)
 {
@@ -502,7 +502,7 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
     return r;
 }
 
-/* Note that the batch is on disk. s: a reference to its store, which this function takes; NULL if
+/* Record that the batch is on disk. s: a reference to its store, which this function takes; NULL if
  * the store could not be made or is unchanged. */
 static void landed(struct live *l, struct job *job, struct store *s)
 {

@@ -178,7 +178,7 @@ void writer_later(struct live *l, unsigned seconds);
 #define WRITER_LATEST 10
 
 /*
- * Note that a conversion of a tensor begins or ends. Often more conversions follow, and all should
+ * Record that a conversion of a tensor begins or ends. Often more conversions follow, and all should
  * become one rewrite, so edits that no request waits for are written shortly after the last
  * conversion has ended.
  */

@@ -29,8 +29,8 @@
 #include "shelf/reach.h"
 #include "mount/unmount.h"
 
-/* Maximum number of checks of a mount point, where dead mounts may be stacked, and the milliseconds
- * between two checks. */
+/* How often a mount point, where dead mounts may be stacked, is checked at most, and the milliseconds
+ * between checks. */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 

@@ -459,8 +459,8 @@ static int write_pending(struct target *t, struct err *e)
                : r;
 }
 
-/* Try for a while to unmount a busy mount, but stop if something other than ggufs is found to use
- * it. Returns 0 if the mount is gone. */
+/* Try for a while to unmount a busy mount, but stop if something other than ggufs turns out to be
+ * using it. Returns 0 if the mount is gone. */
 static int busy(const struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf users = BUF_INIT;

@@ -244,8 +244,8 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 
 /*
  * Write the scales and minima of LANES groups to ret, starting at group `at`, and the codes to
- * `codes`. The first try takes the range as it is. The form's tries follow, in which the range
- * begins at the low of the best try so far.
+ * `codes`. The first try uses the range as is. The form's tries follow; each begins its range at
+ * the low of the best try so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, const float *weight,
                    struct min_fits *ret, unsigned at, uint8_t *codes)

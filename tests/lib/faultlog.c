@@ -114,7 +114,7 @@ static void forget_entries(struct faultsys *fs)
     }
 }
 
-/* Note that the directory was synced. */
+/* Record that the directory was synced. */
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced)
 {
     for (struct fault_entry **at = &fs->entries; *at;) {

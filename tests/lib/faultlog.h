@@ -28,12 +28,12 @@ struct fault_entry {
     char kept[64];
 };
 
-/* Note that n bytes at `off` will be written or, if n is 0, that the file will be truncated. */
+/* Record that n bytes at `off` will be written or, if n is 0, that the file will be truncated. */
 void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n);
 struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to);
-/* Note that a file or a directory was synced. */
+/* Record that a file or a directory was synced. */
 void fault_synced(struct faultsys *fs, uint64_t ino);
-/* Note that an fsync of the file failed. Its pages can still be read and count as clean, but are
+/* Record that an fsync of the file failed. Its pages can still be read and count as clean, but are
  * not on the disk. A later fsync writes only the pages that were written again. */
 void fault_not_synced(struct faultsys *fs, uint64_t ino);
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced);

@@ -54,7 +54,7 @@ struct faultsys {
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
     bool clone;       /* clone ranges, by copying, with the usual restrictions */
     bool no_exchange; /* rename does not support RENAME_EXCHANGE */
-    bool full;        /* the file system has no free block */
+    bool full;        /* the file system has no free blocks */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */
     /* Calls that a store other than a disk may lack: the error that each always returns, or 0. */

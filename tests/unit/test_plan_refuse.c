@@ -135,7 +135,7 @@ static void test_large_alignment(void)
         edit_change_init(&c, &(struct edit_base){.g = g});
         int r = set_bytes(&c, key, strlen(key), GGUF_U32, value, 4, EDIT_LAST, NULL);
         CU_ASSERT_EQUAL(r < 0 ? r : edit_plan_make(&c, &o, &p, NULL), cases[i].code);
-        if (cases[i].new == 64) /* the padding of 2 MiB is gone, and did not become a reserve */
+        if (cases[i].new == 64) /* the 2 MiB of padding are gone, and did not become a reserve */
             CU_ASSERT_TRUE(p.next->data_off < 65536);
         gguf_free(g);
         free(bytes);

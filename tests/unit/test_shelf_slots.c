@@ -345,7 +345,7 @@ static void wait_until_closed(void)
     lock_drop(&mount_lock);
 }
 
-/* Let a minute pass, so that the next opening of a model closes all others. */
+/* Let a minute pass, so that the next model opened closes all others. */
 static void grow_old(uint64_t node)
 {
     lock_take(&mount_lock);
