@@ -763,6 +763,7 @@ static void test_fails(void)
     o.late = true;
     o.history = 3;
     home_setup(&home);
+    (void)setenv("XDG_STATE_HOME", home.path, 1);
     for (size_t i = 0; i < 3; i++) {
         struct tree *t = image_tree(p.model, &o);
         failing = steps[i];
