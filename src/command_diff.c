@@ -82,13 +82,6 @@ static int take_options(struct job *j, const struct command_args *a)
 
 /* ---- one pair of models ---- */
 
-static void clear_line(struct job *j)
-{
-    if (j->percent >= 0)
-        (void)fputs("\r\033[K", stderr);
-    j->percent = -1;
-}
-
 static void progress(void *arg, uint64_t done, uint64_t total)
 {
     struct job *j = arg;
@@ -117,7 +110,9 @@ static int compare(struct job *j, struct diff *d)
 {
     struct err e = {0};
     int r = diff_compare(d, &e);
-    clear_line(j);
+    if (j->percent >= 0) /* clear the line of progress() */
+        (void)fputs("\r\033[K", stderr);
+    j->percent = -1;
     if (r < 0)
         return command_failed(NULL, e.msg, TROUBLE);
     return diff_is_same(d) ? SAME : DIFFERENT;
@@ -372,17 +367,13 @@ static int compare_operands(struct job *j)
     return r;
 }
 
-static bool wants_colours(void)
-{
-    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
-}
-
 int command_diff(const struct command_args *a)
 {
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
     struct job j = {.operand = {a->operand[0], a->operand[1]},
                     .opt = {.keys = true, .tensors = true, .tolerance = -1},
-                    .colours = wants_colours(),
+                    .colours = isatty(STDOUT_FILENO) && !(none && *none) && term &&
+                               strcmp(term, "dumb") != 0,
                     .percent = -1};
     j.opt.ignore = calloc(a->n_options + 1, sizeof(*j.opt.ignore));
     if (!j.opt.ignore)

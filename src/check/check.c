@@ -287,19 +287,6 @@ static bool scannable(const struct gguf *g, uint64_t size, const struct gguf_ten
            type->id != I32_ID && type->id != I64_ID;
 }
 
-/* Add the result of a piece; the pieces of a tensor may finish in any order. */
-static void add_piece(struct work *w, uint32_t tensor, const struct scan_result *f)
-{
-    struct scan_result *r = &w->found[tensor];
-    LOCKED(units_lock());
-    bool had = r->nan || r->inf || r->scales, has = f->nan || f->inf || f->scales;
-    if (has)
-        r->first = had ? min_u64(r->first, f->first) : f->first;
-    r->nan += f->nan;
-    r->inf += f->inf;
-    r->scales += f->scales;
-}
-
 static int scan_unit(void *arg, uint64_t unit, void *room)
 {
     struct work *w = arg;
@@ -314,9 +301,19 @@ static int scan_unit(void *arg, uint64_t unit, void *room)
                       .room = room};
     p.n = min_u64(PIECE, t->n_elem - p.first);
     int r = map_guard(scan_piece, &p);
-    if (r == 0)
-        add_piece(w, i, &p.found);
-    return r;
+    if (r < 0)
+        return r;
+    /* Add the result; the pieces of a tensor may finish in any order. */
+    const struct scan_result *f = &p.found;
+    struct scan_result *all = &w->found[i];
+    LOCKED(units_lock());
+    bool had = all->nan || all->inf || all->scales, has = f->nan || f->inf || f->scales;
+    if (has)
+        all->first = had ? min_u64(all->first, f->first) : f->first;
+    all->nan += f->nan;
+    all->inf += f->inf;
+    all->scales += f->scales;
+    return 0;
 }
 
 int scan_run(const struct gguf *g, const struct map *map, const struct units_watch *watch,
@@ -473,19 +470,6 @@ static void load(struct job *j, size_t i, const char *path)
     free(own);
 }
 
-/* Report file i if it does not fit the others. tensors: number in all files, or NULL if unknown. */
-static void check_part(struct job *j, size_t i, const uint64_t *tensors)
-{
-    const struct part *p = &j->part[i];
-    const struct gguf *first = j->part[0].g ? j->part[0].g : p->g;
-    struct err e = {0};
-    int r = merge_check(first, p->g, i, j->n, &e);
-    if (r == 0 && tensors)
-        r = merge_check_total(p->g, *tensors, &e);
-    if (r < 0)
-        unusable(j, &j->set, p->m.path, &e);
-}
-
 static void check_extra(struct job *j, const char *path)
 {
     struct err e = {0};
@@ -511,9 +495,16 @@ static void check_set(struct job *j, const char *path)
         all = all && j->part[i].g && !j->part[i].faults;
         tensors += all ? j->part[i].g->n_tensors : 0;
     }
-    for (size_t i = 0; i < j->n; i++)
-        if (j->part[i].g)
-            check_part(j, i, all ? &tensors : NULL);
+    for (size_t i = 0; i < j->n; i++) {
+        const struct part *p = &j->part[i];
+        const struct gguf *first = j->part[0].g ? j->part[0].g : p->g;
+        struct err e = {0};
+        int r = p->g ? merge_check(first, p->g, i, j->n, &e) : 0;
+        if (r == 0 && all)
+            r = merge_check_total(p->g, tensors, &e);
+        if (r < 0)
+            unusable(j, &j->set, p->m.path, &e);
+    }
     check_extra(j, path);
     j->set.label = path;
     report_rest(&j->set);

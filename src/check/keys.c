@@ -36,26 +36,21 @@ static void rule_key_syntax(struct checker *c, struct text key, const struct ggu
                "is not a key: ASCII segments with single dots between");
 }
 
-static const char *wanted_type(const struct key_row *row, char dst[64])
-{
-    const char *name = gguf_types[row->type].name, *elem = gguf_types[row->elem].name;
-    if (row->type == GGUF_ARRAY)
-        (void)snprintf(dst, 64, "array[%s]", elem);
-    else
-        (void)snprintf(dst, 64, "%s%s%s%s%s", name, row->flags & KEY_SIGN ? " or i32" : "",
-                       row->flags & KEY_PER_LAYER ? ", or array[" : "",
-                       row->flags & KEY_PER_LAYER ? elem : "",
-                       row->flags & KEY_PER_LAYER ? "]" : "");
-    return dst;
-}
-
 static void rule_key_type(struct checker *c, struct text key, const struct gguf_value *v)
 {
     char name[GGUF_TYPE_NAME_MAX], want[64];
     const struct key_row *row = key_find(key.at, key.len);
-    if (row && !key_type_fits(row, v->type, v->elem))
-        report(c, CHECK_ERROR, at_key(c, c->at), "is %s, must be %s", gguf_type_name(v, name),
-               wanted_type(row, want));
+    if (!row || key_type_fits(row, v->type, v->elem))
+        return;
+    const char *elem = gguf_types[row->elem].name;
+    const bool per_layer = row->flags & KEY_PER_LAYER;
+    if (row->type == GGUF_ARRAY)
+        (void)snprintf(want, sizeof(want), "array[%s]", elem);
+    else
+        (void)snprintf(want, sizeof(want), "%s%s%s%s%s", gguf_types[row->type].name,
+                       row->flags & KEY_SIGN ? " or i32" : "", per_layer ? ", or array[" : "",
+                       per_layer ? elem : "", per_layer ? "]" : "");
+    report(c, CHECK_ERROR, at_key(c, c->at), "is %s, must be %s", gguf_type_name(v, name), want);
 }
 
 /* ---- values ---- */
@@ -332,14 +327,6 @@ static const char pres[] =
     "talkie tekken tiny_aya trillion ufakzeka viking whitespace youtu";
 // clang-format on
 
-static void check_pre(struct checker *c, struct text pre)
-{
-    char shown[SHOW_MAX];
-    if (pre.at && pre.len && !needs_list(pres, pre) && needs_know(c->arch))
-        report(c, CHECK_ERROR, "key 'tokenizer.ggml.pre'",
-               "'%s' is not a pre-tokenizer that is known", show(shown, pre.at, pre.len));
-}
-
 static int by_text(const void *a, const void *b)
 {
     const struct text *x = a, *y = b;
@@ -397,9 +384,11 @@ static void rule_tokenizer(struct checker *c)
     else if (!has && !text_is(model, "rwkv"))
         report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.tokens is missing");
     if (text_is(model, "gpt2")) {
-        check_pre(c, fact_text(c->g, "tokenizer.ggml.pre"));
-        if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) &&
-            !text_is(fact_text(c->g, "tokenizer.ggml.pre"), "kimi-k2"))
+        const struct text pre = fact_text(c->g, "tokenizer.ggml.pre");
+        if (pre.at && pre.len && !needs_list(pres, pre) && needs_know(c->arch))
+            report(c, CHECK_ERROR, "key 'tokenizer.ggml.pre'",
+                   "'%s' is not a pre-tokenizer that is known", show(shown, pre.at, pre.len));
+        if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) && !text_is(pre, "kimi-k2"))
             report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.merges is missing");
     }
     if (has && tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING)

@@ -386,14 +386,6 @@ static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
 }
 
 /* Add n values, starting at element `at` of the tensor, which is element `i` of the stretches. */
-static void add_slowly(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
-                       uint64_t i, size_t n, uint64_t at)
-{
-    for (size_t k = 0; k < n; k++)
-        add_pair(d, value_at(&s[0], values[0], k, i + k), value_at(&s[1], values[1], k, i + k),
-                 at + k);
-}
-
 static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
                       uint64_t i, size_t n, uint64_t at)
 {
@@ -405,7 +397,9 @@ static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float va
     if (HOST_BIG || quant_is_wide(s[0].type) || quant_is_wide(s[1].type) ||
         !quant_all_finite((const uint8_t *)values[0], n) ||
         !quant_all_finite((const uint8_t *)values[1], n)) {
-        add_slowly(d, s, values, i, n, at);
+        for (size_t k = 0; k < n; k++)
+            add_pair(d, value_at(&s[0], values[0], k, i + k), value_at(&s[1], values[1], k, i + k),
+                     at + k);
         return;
     }
     double before = d->sum.max;

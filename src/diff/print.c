@@ -188,24 +188,6 @@ static uint64_t *hashes(struct gguf_walk w, uint64_t n)
     return ret;
 }
 
-static void add_hunk(struct array_diff *d, const struct hunk *h)
-{
-    size_t both = h->n_a < h->n_b ? h->n_a : h->n_b;
-    d->changed += both;
-    d->removed += h->n_a - both;
-    d->inserted += h->n_b - both;
-}
-
-/* Compare the elements index by index. */
-static void compare_by_place(struct gguf_walk a, struct gguf_walk b, struct array_diff *d)
-{
-    struct gguf_value x, y;
-    while (a.left && b.left && gguf_next(&a, &x) && gguf_next(&b, &y))
-        d->changed += !value_same(&x, &y);
-    d->removed += a.left;
-    d->inserted += b.left;
-}
-
 static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
                          struct array_diff *ret)
 {
@@ -218,15 +200,22 @@ static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
         if (!value_same(&x, &y))
             break;
     ret->first_a = ret->first_b = first;
-    if (max_u64(i.left, k.left) > KEYS_SEARCHED) {
-        compare_by_place(i, k, ret);
+    if (max_u64(i.left, k.left) > KEYS_SEARCHED) { /* compare index by index */
+        while (i.left && k.left && gguf_next(&i, &x) && gguf_next(&k, &y))
+            ret->changed += !value_same(&x, &y);
+        ret->removed = i.left;
+        ret->inserted = k.left;
         return 0;
     }
     struct hunks h = {0};
     uint64_t *of_a = hashes(i, i.left), *of_b = hashes(k, k.left);
     int r = of_a && of_b ? sequence_diff(of_a, (size_t)i.left, of_b, (size_t)k.left, &h) : -ENOMEM;
-    for (size_t n = 0; n < h.n; n++)
-        add_hunk(ret, &h.of[n]);
+    for (size_t n = 0; n < h.n; n++) {
+        const size_t n_a = h.of[n].n_a, n_b = h.of[n].n_b, both = n_a < n_b ? n_a : n_b;
+        ret->changed += both;
+        ret->removed += n_a - both;
+        ret->inserted += n_b - both;
+    }
     if (r == 0 && h.n > 0) { /* an insertion among equal elements may be found later */
         ret->first_a = first + h.of[0].a;
         ret->first_b = first + h.of[0].b;
@@ -346,16 +335,11 @@ static void end_line(struct out *o)
     flush(o, PART);
 }
 
-static void add_shown(struct buf *out, const void *bytes, size_t n, size_t most)
-{
-    char room[4 * NAME_MOST + VALUE_MOST];
-    buf_str(out, show_in(room, most < sizeof(room) ? most : sizeof(room), bytes, n));
-}
-
 /* Add a value on one line, cut if it is long. */
 static void add_value(struct buf *out, const struct gguf_value *v)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
+    char shown[VALUE_MOST];
     if (v->type == GGUF_ARRAY && (v->count > WHOLE_MOST || v->elem == GGUF_ARRAY)) {
         buf_printf(out, "%" PRIu64 " elements", v->count);
         return;
@@ -367,7 +351,7 @@ static void add_value(struct buf *out, const struct gguf_value *v)
     if (buf_error(&text))
         out->err = out->err ? out->err : buf_error(&text);
     else
-        add_shown(out, text.data, text.len, VALUE_MOST);
+        buf_str(out, show_in(shown, sizeof(shown), text.data, text.len));
 }
 
 static bool is_long(const struct gguf_value *v)

@@ -123,12 +123,6 @@ static inline floats choose(words mask, floats yes, floats no)
     return (floats)((mask & (words)yes) | (~mask & (words)no));
 }
 
-/* Set all bits in lanes whose byte is not 0. */
-static inline words flags_at(const uint8_t *p)
-{
-    return bytes_at(p) != 0;
-}
-
 static inline float lane_of(const floats *v, unsigned i)
 {
     float ret;
@@ -259,7 +253,7 @@ FIXED void find_points(struct point_form f, const struct point_book *book, struc
 {
     struct unit_costs c;
     for (unsigned u = 0; u < 256 / f.n; u += WIDE) {
-        const words way = flags_at(b->way + u);
+        const words way = bytes_at(b->way + u) != 0;
         const floats shift = choose(way, all_wide(-POINT_SHIFT), all_wide(POINT_SHIFT));
         floats best = all_wide(FLT_MAX), run[2];
         words at = {0};
@@ -591,16 +585,6 @@ static inline void put_IQ1_S(const struct point_block *p, const uint8_t d[2], ui
 }
 POINT_ENCODER(IQ1_S, iq1s_form)
 
-static inline float iq1_m_d(const uint8_t *scales)
-{
-    unsigned d = 0;
-    for (unsigned k = 0; k < 4; k++)
-        d |= (unsigned)(get_u16(scales + 2 * k, false) >> 12) << 4 * k;
-    uint8_t half[2];
-    put_u16(half, (uint16_t)d, false);
-    return half_at(half);
-}
-
 /* Return the four scales in a word w, one per byte. */
 static inline uint32_t iq1_m_fields(unsigned w)
 {
@@ -609,7 +593,12 @@ static inline uint32_t iq1_m_fields(unsigned w)
 
 static inline void iq1_m_scales(float scale[16], const uint8_t *scales)
 {
-    const float d = iq1_m_d(scales);
+    unsigned bits = 0; /* of d */
+    for (unsigned k = 0; k < 4; k++)
+        bits |= (unsigned)(get_u16(scales + 2 * k, false) >> 12) << 4 * k;
+    uint8_t half[2];
+    put_u16(half, (uint16_t)bits, false);
+    const float d = half_at(half);
     for (unsigned h = 0; h < 16; h += 8) {
         const uint8_t *two = scales + h / 2;
         const uint64_t s = iq1_m_fields(get_u16(two, false)) |
@@ -678,18 +667,13 @@ static_assert(IQ2XXS_GROUPS + 8 * 8 == IQ2_XXS_BYTES, "IQ2_XXS");
 static_assert(IQ2XS_SCALES + 8 == IQ2_XS_BYTES, "IQ2_XS");
 static_assert(IQ2S_SCALES + 8 == IQ2_S_BYTES, "IQ2_S");
 
-static inline float iq2_scale(float d, unsigned s)
-{
-    return (d * (0.5f + (float)(int)s)) * 0.25f;
-}
-
 FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t g = 0; g < 8; g++) {
         const uint8_t *index = b + IQ2XXS_GROUPS + 8 * g;
         uint32_t a = get_u32(index + 4, false);
-        float scale = iq2_scale(d, a >> 28);
+        float scale = (d * (0.5f + (float)(int)(a >> 28))) * 0.25f;
         for (size_t l = 0; l < 4; l++) {
             const unsigned minus = even_signs(a >> 7 * l & 127);
             put8_signed(y + 32 * g + 8 * l, iq2xxs_grid[index[l]], minus, scale);

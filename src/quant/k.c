@@ -63,14 +63,6 @@ struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
 
-static inline float largest(const float *v, unsigned n)
-{
-    float top = 0;
-    for (unsigned i = 0; i < n; i++)
-        top = v[i] > top ? v[i] : top;
-    return top;
-}
-
 /*
  * Store n values as multiples, from 0 to `most`, of a unit that makes the largest value `most`, and
  * store the unit. If `stored` is true, use the unit as it is stored: rounded, but not to 0.
@@ -78,7 +70,9 @@ static inline float largest(const float *v, unsigned n)
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)
 {
-    const float top = largest(v, n);
+    float top = 0;
+    for (unsigned i = 0; i < n; i++)
+        top = v[i] > top ? v[i] : top;
     float k = top > 0 ? most / top : 0;
     const bool ok = put_half(unit, stored ? at_least_half(top / most) : top / most);
     if (stored && top > 0)

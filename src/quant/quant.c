@@ -225,16 +225,6 @@ struct stream {
     fill_fn *fill;
 };
 
-/* Read bytes [skip, skip + n) of the values of the blocks at src, via the stack. */
-static void read_part(struct stream s, struct blocks in, const uint8_t *src, size_t skip, size_t n,
-                      uint8_t *dst)
-{
-    float room[VALUE_ROOM];
-    const size_t per_block = s.width * in.type->block_len;
-    s.fill(in, src, (skip + n + per_block - 1) / per_block, room);
-    memcpy(dst, (const uint8_t *)room + skip, n);
-}
-
 static void read_stream(struct stream s, struct blocks in, const uint8_t *data, uint64_t off,
                         size_t n, uint8_t *dst)
 {
@@ -247,10 +237,12 @@ static void read_stream(struct stream s, struct blocks in, const uint8_t *data, 
         size_t done = n / per_block * per_block; /* decode whole blocks straight to dst */
         if (aligned && skip == 0 && done > 0) {
             s.fill(in, src, done / per_block, dst);
-        } else {
+        } else { /* decode via the stack */
+            float room[VALUE_ROOM];
             size_t end = aligned ? per_block : at_once;
             done = n < end - skip ? n : end - skip;
-            read_part(s, in, src, skip, done, dst);
+            s.fill(in, src, (skip + done + per_block - 1) / per_block, room);
+            memcpy(dst, (const uint8_t *)room + skip, done);
         }
         src += (skip + done) / per_block * in.type->block_bytes;
         dst += done;

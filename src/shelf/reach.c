@@ -523,15 +523,6 @@ uint8_t names_type(const struct names *n, const char *text)
     return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
 }
 
-/* Set the type of ggufs mount points to DT_UNKNOWN. */
-static void bar_mounts(const struct buf *mounts, struct names *n)
-{
-    const char *p = buf_text(mounts), *end = buf_text_end(mounts);
-    for (size_t i; p < end; p += strlen(p) + 1)
-        if ((i = names_from(n, p)) < n->n && strcmp(name_at(n, i), p) == 0)
-            n->name[i].type = DT_UNKNOWN;
-}
-
 static int add_name(struct reach *r, const struct found *dir, const struct dirent *d,
                     struct names *n)
 {
@@ -665,7 +656,11 @@ static int load(struct reach *r, const struct found *dir, const struct buf *moun
     int e = read_names(r, dir, fd, n);
     if (e < 0)
         return e;
-    bar_mounts(mounts, n);
+    /* Set the type of ggufs mount points to DT_UNKNOWN. */
+    const char *p = buf_text(mounts), *end = buf_text_end(mounts);
+    for (size_t i; p < end; p += strlen(p) + 1)
+        if ((i = names_from(n, p)) < n->n && strcmp(name_at(n, i), p) == 0)
+            n->name[i].type = DT_UNKNOWN;
     if (settled || n->far)
         keep(r, n);
     return 0;

@@ -458,13 +458,6 @@ static bool wait_for_close(struct slots *s)
     return o.n < before;
 }
 
-/* Wait for descriptors before a model is opened, because many models may be opened in a row. */
-static void wait_for_room(struct slots *s)
-{
-    while (slots_opened(s).files > s->files_most && wait_for_close(s))
-        ;
-}
-
 /* Close the least recently used model to free its descriptors. Returns false if no model was
  * closed. */
 static bool make_room(struct slots *s)
@@ -563,7 +556,9 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     const struct timespec later = when_after(SLOT_SWEEP * 1000);
     int r;
     slot->busy = true;
-    wait_for_room(s);
+    /* Wait for descriptors, because many models may be opened in a row. */
+    while (slots_opened(s).files > s->files_most && wait_for_close(s))
+        ;
     do {
         lock_drop(&mount_lock);
         r = open_tree(s, slot, &t, &why);

@@ -19,17 +19,12 @@ static bool plain(uint8_t c)
     return c >= 0x20 && c != 0x7f && c != '%' && c != '/';
 }
 
-static bool is_dots(const uint8_t *p, size_t n)
-{
-    return (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.');
-}
-
 static const char hex[] = "0123456789ABCDEF";
 
 /* Encode as many bytes of the name as fit, each of them in full. Returns their number. */
 static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, size_t room)
 {
-    bool dots = is_dots(p, n);
+    bool dots = (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.');
     size_t i = 0;
     for (*at = 0; i < n; i++) {
         bool escape = dots || !plain(p[i]);

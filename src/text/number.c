@@ -101,14 +101,6 @@ static double scale10(double x, int k)
     return k < 0 ? x / pow10_exact[-k] : x * pow10_exact[k];
 }
 
-/* Return a k for which x * 10^k is between 5 * 10^7 and 10^9. 0.30103 is log10(2). */
-static int scale_of(double x)
-{
-    int e2;
-    (void)frexp(x, &e2);
-    return 8 - (int)floor(e2 * 0.30103);
-}
-
 /* The error of three roundings of a number below 10^9 is at most 10^9 * 3 * 2^-53, or 3.4e-7. */
 #define SCALE_ERROR 1e-6
 
@@ -137,7 +129,10 @@ static struct interval scaled_interval(double x, int k)
  * affect the result. */
 static bool fast_digits(double x, struct decimal *d)
 {
-    int k = scale_of(x);
+    int e2;
+    (void)frexp(x, &e2);
+    /* x * 10^k is between 5 * 10^7 and 10^9. 0.30103 is log10(2). */
+    int k = 8 - (int)floor(e2 * 0.30103);
     struct interval t = scaled_interval(x, k);
     if (near(t.low, rint(t.low)) || near(t.high, rint(t.high)))
         return false;
@@ -485,19 +480,6 @@ bool scan_begins_word(const uint8_t *p, size_t n)
     return begins("nan", p + sign, n - sign) || begins("infinity", p + sign, n - sign);
 }
 
-/* Write the number without a point, which depends on the locale: 1.25e3 becomes 125e1. */
-static void join(const struct parts *t, char *s)
-{
-    if (t->minus)
-        *s++ = '-';
-    memcpy(s, t->whole, t->n_whole);
-    s += t->n_whole;
-    if (t->n_frac)
-        memcpy(s, t->frac, t->n_frac);
-    s += t->n_frac;
-    (void)sprintf(s, "e%lld", (long long)(t->exp - (int64_t)t->n_frac));
-}
-
 static int decimal_value(uint32_t type, const struct parts *t, double *ret)
 {
     enum { EXTRA = 24 }; /* sign, e, 14 digits with their sign, NUL */
@@ -505,23 +487,19 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
     size_t need = t->n_whole + t->n_frac + EXTRA;
     if (need > sizeof(small) && !(s = malloc(need)))
         return -ENOMEM;
-    join(t, s);
+    /* Write the number without a point, which depends on the locale: 1.25e3 becomes 125e1. */
+    char *at = s;
+    if (t->minus)
+        *at++ = '-';
+    memcpy(at, t->whole, t->n_whole);
+    at += t->n_whole;
+    if (t->n_frac)
+        memcpy(at, t->frac, t->n_frac);
+    (void)sprintf(at + t->n_frac, "e%lld", (long long)(t->exp - (int64_t)t->n_frac));
     *ret = type == GGUF_F32 ? (double)strtof(s, NULL) : strtod(s, NULL);
     if (s != small)
         free(s);
     return isinf(*ret) ? -ERANGE : 0;
-}
-
-/* Return the bits of v in a type whose range includes it. */
-static uint64_t float_bits(uint32_t type, double v)
-{
-    uint64_t bits;
-    /* On RISC-V, a conversion drops the sign of a NaN. */
-    float f = copysignf((float)v, signbit(v) ? -1.0F : 1.0F);
-    uint32_t low;
-    memcpy(&low, &f, sizeof(low));
-    memcpy(&bits, &v, sizeof(bits));
-    return type == GGUF_F32 ? low : bits;
 }
 
 static int float_value(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits)
@@ -533,7 +511,14 @@ static int float_value(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits
         if (r < 0)
             return r;
     }
-    *bits = float_bits(type, v);
+    memcpy(bits, &v, sizeof(*bits));
+    if (type == GGUF_F32) {
+        /* On RISC-V, a conversion drops the sign of a NaN. */
+        float f = copysignf((float)v, signbit(v) ? -1.0F : 1.0F);
+        uint32_t low;
+        memcpy(&low, &f, sizeof(low));
+        *bits = low;
+    }
     return 0;
 }
 

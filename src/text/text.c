@@ -355,23 +355,18 @@ static bool shape_type(const struct shape *s, uint32_t *elem)
     return false;
 }
 
-static void add_integer(struct shape *s, const struct integer *v)
-{
-    uint64_t *most = v->minus ? &s->max_negative : &s->max;
-    *most = max_u64(*most, v->magnitude);
-    s->minus_zero |= v->minus && v->magnitude == 0;
-    s->kinds |= SHAPE_INTEGER;
-}
-
 /* Add a value with the text `word`. Returns false if the word is not a JSON value. */
 static bool shape_add_word(struct shape *s, const uint8_t *word, size_t n)
 {
     struct integer v;
     uint64_t bits;
     int r = scan_integer(word, n, &v);
-    if (r == 0)
-        add_integer(s, &v);
-    else if (r == -ERANGE) {
+    if (r == 0) {
+        uint64_t *most = v.minus ? &s->max_negative : &s->max;
+        *most = max_u64(*most, v.magnitude);
+        s->minus_zero |= v.minus && v.magnitude == 0;
+        s->kinds |= SHAPE_INTEGER;
+    } else if (r == -ERANGE) {
         s->huge = true;
         s->kinds |= SHAPE_INTEGER;
     } else if (scan_is_float(word, n)) {
@@ -598,12 +593,6 @@ struct beside {
     bool any, current;
 };
 
-static void beside_next(struct beside *b)
-{
-    b->current = gguf_next(&b->walk, &b->item); /* at the end, the item remains the last one */
-    b->any |= b->current;
-}
-
 static int parse_items(struct parse *p, struct items *it, uint32_t elem,
                        const struct type_node *inner, const struct gguf_value *old, unsigned depth);
 
@@ -673,7 +662,8 @@ static int parse_items(struct parse *p, struct items *it, uint32_t elem,
     size_t count_at = p->out->len;
     buf_zero(p->out, p->fmt->len_width);
     for (; (r = items_next(it)) > 0; count++) {
-        beside_next(&b);
+        b.current = gguf_next(&b.walk, &b.item); /* at the end, the item remains the last one */
+        b.any |= b.current;
         if ((r = parse_item(p, elem, &types, &b, depth)) < 0)
             return r;
         if (p->out->len - p->start > GGUF_MAX_STRING)
@@ -831,29 +821,22 @@ static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
     return s.kinds == 0;
 }
 
-static void infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem)
-{
-    struct shape s = {0};
-    *elem = GGUF_STRING;
-    *type = GGUF_STRING;
-    scan_trim(&text, &n);
-    if (n && *text == '[')
-        *type = infer_array(text, n, elem) ? GGUF_ARRAY : GGUF_STRING;
-    else if (shape_add_word(&s, text, n) && !s.huge)
-        (void)shape_type(&s, type);
-}
-
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem)
 {
     struct integer v;
+    struct shape s = {0};
+    scan_trim(&text, &n);
     if (!row) {
-        infer(text, n, type, elem);
+        *type = *elem = GGUF_STRING;
+        if (n && *text == '[')
+            *type = infer_array(text, n, elem) ? GGUF_ARRAY : GGUF_STRING;
+        else if (shape_add_word(&s, text, n) && !s.huge)
+            (void)shape_type(&s, type);
         return;
     }
     *type = row->type;
     *elem = row->elem;
-    scan_trim(&text, &n);
     if ((row->flags & KEY_PER_LAYER) && n && (*text == '[' || memchr(text, '\n', n)))
         *type = GGUF_ARRAY;
     else if ((row->flags & KEY_COUNT) && scan_integer(text, n, &v) == 0 &&
