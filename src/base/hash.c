@@ -107,23 +107,17 @@ static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
     return xx_merge(xx_merge(xx_merge(xx_merge(h, a), b), c), d);
 }
 
-/* Process the n bytes after the last whole stripe. */
-static uint64_t xx_rest(uint64_t h, const uint8_t *p, size_t n)
+uint64_t xxh64(uint64_t seed, const void *bytes, size_t n)
 {
-    for (; n >= 8; p += 8, n -= 8)
+    const uint8_t *p = bytes;
+    uint64_t h = (n < STRIPE ? seed + XX5 : xx_stripes(seed, p, n)) + n;
+    p += n / STRIPE * STRIPE;
+    for (n %= STRIPE; n >= 8; p += 8, n -= 8)
         h = rotl(h ^ xx_round(0, get_u64(p, false)), 27) * XX1 + XX4;
     for (; n >= 4; p += 4, n -= 4)
         h = rotl(h ^ get_u32(p, false) * XX1, 23) * XX2 + XX3;
     for (; n; p++, n--)
         h = rotl(h ^ *p * XX5, 11) * XX1;
-    return h;
-}
-
-uint64_t xxh64(uint64_t seed, const void *bytes, size_t n)
-{
-    const uint8_t *p = bytes;
-    uint64_t h = n < STRIPE ? seed + XX5 : xx_stripes(seed, p, n);
-    h = xx_rest(h + n, p + n / STRIPE * STRIPE, n % STRIPE);
     h = (h ^ h >> 33) * XX2;
     h = (h ^ h >> 29) * XX3;
     return h ^ h >> 32;

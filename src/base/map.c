@@ -153,17 +153,13 @@ void far_init(const struct map *m)
         (void)madvise((void *)(uintptr_t)m->data, (size_t)m->size, MADV_RANDOM);
 }
 
-static bool continues(uint64_t next, uint64_t off)
-{
-    return (off > next ? off - next : next - off) <= SLACK;
-}
-
 uint64_t far_want(struct far_run *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end)
 {
     if (off > m->size || n > m->size - off)
         return off;
     uint64_t next = atomic_load(&r->next), upto = atomic_load(&r->upto), ask = off + n;
-    uint64_t have = continues(next, off) ? atomic_load(&r->have) : 0;
+    bool continues = (off > next ? off - next : next - off) <= SLACK;
+    uint64_t have = continues ? atomic_load(&r->have) : 0;
     uint64_t ahead = min_u64(have, FAR_AHEAD);
     if (have == 0)
         next = upto = off;

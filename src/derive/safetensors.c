@@ -248,19 +248,6 @@ static void add_entry(const struct plan *p, uint32_t i, struct buf *out)
         add_omitted(p, out);
 }
 
-static void add_metadata(const struct plan *p, struct buf *out)
-{
-    buf_str(out, "{\"__metadata__\":{\"format\":\"pt\"");
-    for (uint32_t i = 0; i <= p->g->gguf->n_kv; i++) {
-        struct buf m = BUF_MEASURE;
-        if (p->limit != UINT64_MAX)
-            add_entry(p, i, &m);
-        if (m.len <= p->limit)
-            add_entry(p, i, out);
-    }
-    buf_char(out, '}');
-}
-
 /* ---- tensors ---- */
 
 /* Call add() for each tensor, in the order of the data. */
@@ -310,7 +297,15 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
 static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 {
     struct writing w = {p, out, 0};
-    add_metadata(p, out);
+    buf_str(out, "{\"__metadata__\":{\"format\":\"pt\"");
+    for (uint32_t i = 0; i <= p->g->gguf->n_kv; i++) {
+        struct buf m = BUF_MEASURE;
+        if (p->limit != UINT64_MAX)
+            add_entry(p, i, &m);
+        if (m.len <= p->limit)
+            add_entry(p, i, out);
+    }
+    buf_char(out, '}');
     int r = each_tensor(p, add_tensor, &w);
     buf_char(out, '}');
     *data = w.at;
@@ -404,18 +399,6 @@ static struct kept_file *kept_file(struct snapshot *g, enum safetensors_as as)
     return (struct kept_file *)snapshot_add_part(g, slot, &f->part);
 }
 
-static int measure_file(struct snapshot *g, enum safetensors_as as, uint64_t *ret)
-{
-    CLEANUP(plan_free) struct plan p = {0};
-    uint64_t head, data;
-    int r = plan_make(g, as, &p);
-    if (r == 0)
-        r = measure(&p, &head, &data);
-    if (r == 0 && (!add_u64(data_begin(head), data, ret) || *ret > INT64_MAX))
-        r = -EFBIG;
-    return r;
-}
-
 int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret)
 {
     struct kept_file *f = kept_file(g, as);
@@ -425,7 +408,13 @@ int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret)
         *ret = known - 1;
         return r;
     }
-    r = measure_file(g, as, ret);
+    CLEANUP(plan_free) struct plan p = {0};
+    uint64_t head, data;
+    r = plan_make(g, as, &p);
+    if (r == 0)
+        r = measure(&p, &head, &data);
+    if (r == 0 && (!add_u64(data_begin(head), data, ret) || *ret > INT64_MAX))
+        r = -EFBIG;
     if (r == 0 || r == -EFBIG)
         atomic_store(&f->size, r < 0 ? UINT64_MAX : *ret + 1);
     return r;

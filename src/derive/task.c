@@ -425,15 +425,6 @@ static void colour(uint8_t dst[3], float v, double most)
     }
 }
 
-static void paint(const struct picture *p, const float *pixel, double most, uint8_t *dst)
-{
-    for (uint32_t y = 0; y < p->height; y++) {
-        *dst++ = 0;
-        for (uint32_t x = 0; x < p->width; x++, dst += 3)
-            colour(dst, *pixel++, most);
-    }
-}
-
 /* Begin a chunk with n bytes of data. Returns the offset of the data. */
 static size_t chunk_begin(struct buf *out, const char *type, size_t n)
 {
@@ -473,7 +464,11 @@ void picture_png(const struct picture *p, const float *pixel, struct buf *out)
         out->err = -ENOMEM;
         return;
     }
-    paint(p, pixel, most, at);
+    for (uint32_t y = 0; y < p->height; y++) {
+        *at++ = 0;
+        for (uint32_t x = 0; x < p->width; x++, at += 3)
+            colour(at, *pixel++, most);
+    }
     buf_add(out, "\x89PNG\r\n\x1a\n", SIGNATURE);
     size_t begin = chunk_begin(out, "IHDR", HEADER);
     buf_uint(out, p->width, 4, true);

@@ -853,13 +853,6 @@ struct at {
     uint32_t next; /* the base's first key with a higher rank */
 };
 
-static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
-{
-    at->rank = rank;
-    while (at->next < c->on.g->n_kv && base_rank(c, EDIT_KEY, at->next) <= rank)
-        at->next++;
-}
-
 /*
  * Chooses a rank after the last key and before the base's next key, leaving room for `left` keys.
  * Its lowest bit is set, unlike that of an original key's rank. After a great many undos there may
@@ -898,8 +891,11 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
     uint32_t old = gguf_find_key(c->on.g, name.p, name.n);
     bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->on.g, old, keys, k);
     bool stays = exists && base_rank(c, EDIT_KEY, old) > at->rank;
-    if (stays)
-        pass(c, at, base_rank(c, EDIT_KEY, old));
+    if (stays) {
+        at->rank = base_rank(c, EDIT_KEY, old);
+        while (at->next < c->on.g->n_kv && base_rank(c, EDIT_KEY, at->next) <= at->rank)
+            at->next++;
+    }
     if (stays && same)
         return 0;
     uint64_t rank = stays ? at->rank : rank_here(c, at, keys->n_kv - k);

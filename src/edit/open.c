@@ -15,16 +15,6 @@
 /* How many times parsing is tried while another process keeps editing the model in place. */
 #define PARSE_TRIES 100
 
-/* Opens a directory. If it is not listable, opens it with O_PATH, which is enough for a single
- * file. */
-static int open_folder(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 && errno == EACCES)
-        fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
 int model_find(const char *path, struct model_file *m, struct err *e)
 {
     struct stat st;
@@ -39,17 +29,13 @@ int model_find(const char *path, struct model_file *m, struct err *e)
     char *slash = strrchr(m->real, '/');
     m->name = slash + 1;
     *slash = '\0'; /* temporarily shortens the path to the directory's */
-    m->dir = open_folder(slash == m->real ? "/" : m->real);
+    const char *dir = slash == m->real ? "/" : m->real;
+    m->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (m->dir < 0 && errno == EACCES) /* it is not listable, but O_PATH is enough for one file */
+        m->dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int r = m->dir < 0 ? -errno : 0;
     *slash = '/';
-    return m->dir >= 0 ? 0 : err_sys(e, m->dir, "cannot open its directory");
-}
-
-static int look(struct model_file *m, struct err *e)
-{
-    edit_overlay_free(&m->overlay);
-    m->src = (struct source){0};
-    int r = edit_overlay(&m->file, &m->overlay, e);
-    return r < 0 ? r : edit_overlay_source(&m->overlay, &m->file, &m->src, e);
+    return err_sys(e, r, "cannot open its directory");
 }
 
 int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e)
@@ -65,7 +51,11 @@ int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct 
         why = (struct err){0};
         gguf_free(*ret);
         *ret = NULL;
-        r = look(m, &why);
+        edit_overlay_free(&m->overlay);
+        m->src = (struct source){0};
+        r = edit_overlay(&m->file, &m->overlay, &why);
+        if (r == 0)
+            r = edit_overlay_source(&m->overlay, &m->file, &m->src, &why);
         if (r < 0)
             break;
         r = gguf_parse(&m->src, flags, ret, &why);
@@ -89,15 +79,6 @@ void model_free(struct model_file *m)
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
 }
 
-/* Parses file i and maps it with its overlay. */
-static int take(struct shards *s, size_t i, struct model_file *m, unsigned flags, struct err *e)
-{
-    int r = model_parse(m, flags, &s->g[i], e);
-    if (r == 0)
-        r = mapped_open(m->file.fd, m->src.size, &s->file[i], e);
-    return r == 0 ? edit_overlay_map(&m->overlay, &s->file[i]->map, e) : r;
-}
-
 static int open_shard(struct shards *s, size_t i, unsigned flags, const struct model_opener *o,
                       struct err *e)
 {
@@ -110,7 +91,11 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
     }
     int r = model_find(path, &m, e);
     if (r == 0)
-        r = take(s, i, &m, flags, e);
+        r = model_parse(&m, flags, &s->g[i], e);
+    if (r == 0)
+        r = mapped_open(m.file.fd, m.src.size, &s->file[i], e);
+    if (r == 0)
+        r = edit_overlay_map(&m.overlay, &s->file[i]->map, e);
     if (r == 0 && o)
         o->keep(o->arg, i, &m);
     else

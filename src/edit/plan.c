@@ -141,29 +141,23 @@ struct lean {
     uint64_t best;    /* the place with the largest weight, in bytes */
 };
 
-/* Returns how many bytes of a tensor are old. */
-static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
-{
-    uint64_t n = info_size(d, t);
-    for (size_t i = 0; t->content && i < t->content->n; i++)
-        n -= t->content->piece[i].len;
-    return n;
-}
-
 /* Weighs each place where the data could begin by how many old bytes could then be cloned. */
 static void weigh(const struct layout *d, struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment, at = 0;
     for (size_t i = 0; i < d->n; i++) {
-        uint64_t kept = kept_bytes(d, &d->info[i]);
-        uint64_t old = kept ? d->g->tensor[d->info[i].old].off : 0;
+        const struct edit_tensor *t = &d->info[i];
+        uint64_t kept = info_size(d, t); /* its old bytes */
+        for (size_t k = 0; t->content && k < t->content->n; k++)
+            kept -= t->content->piece[k].len;
+        uint64_t old = kept ? d->g->tensor[t->old].off : 0;
         if ((old - at) % align == 0) {
             uint64_t lean = (old - at) & (block - 1);
             l->weight[lean / align] += kept;
             if (l->weight[lean / align] > l->weight[l->best / align])
                 l->best = lean;
         }
-        at = round_up(at + info_size(d, &d->info[i]), align);
+        at = round_up(at + info_size(d, t), align);
     }
 }
 

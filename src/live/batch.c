@@ -48,21 +48,18 @@ static void unpin(struct names *n, struct name *x)
     name_reap(n, x);
 }
 
-/* End a step, so that it can no longer be undone. */
-static void step_end(struct names *n, struct step *s)
-{
-    unpin_file(n, s->file);
-    if (s->before)
-        unpin_file(n, s->before);
-    unpin(n, s->from);
-    unpin(n, s->to);
-}
-
 void batch_end_steps(struct live *l, struct batch *b)
 {
+    struct names *n = &l->names;
     assert(lock_held(&l->lock));
-    for (size_t i = 0; i < b->n_step; i++)
-        step_end(&l->names, &b->step[i]);
+    for (size_t i = 0; i < b->n_step; i++) {
+        const struct step *s = &b->step[i];
+        unpin_file(n, s->file);
+        if (s->before)
+            unpin_file(n, s->before);
+        unpin(n, s->from);
+        unpin(n, s->to);
+    }
     b->n_step = 0;
 }
 
@@ -94,19 +91,9 @@ void batch_touch(struct live *l)
     atomic_store(&l->shown.stale, true);
 }
 
-void batch_count(struct live *l, struct name *x, struct name *other)
+void batch_note(struct live *l)
 {
-    assert(lock_held(&l->lock));
     l->edits++;
-    if (x)
-        x->edit = l->edits;
-    if (other)
-        other->edit = l->edits;
-}
-
-void batch_note(struct live *l, struct name *x, struct name *other)
-{
-    batch_count(l, x, other);
     batch_touch(l);
 }
 
@@ -193,12 +180,6 @@ static void play_back(struct live *l, const struct step *s)
         assert(!file_name(s->before)); /* it gets a name again only here */
         name_take(&l->names, s->to, s->before);
     }
-}
-
-static void play_all_back(struct live *l, const struct batch *b)
-{
-    for (size_t i = b->n_step; i-- > 0;)
-        play_back(l, &b->step[i]);
 }
 
 /* ---- snapshots ---- */
@@ -493,15 +474,6 @@ bool batch_is_slow(const struct live *l)
     return how == EDIT_COPY;
 }
 
-/* Update the names in the steps, deriving their values from the stored keys. */
-static void follow_steps(struct live *l, const struct batch *b)
-{
-    for (size_t i = 0; i < b->n_step; i++) {
-        name_follow(l, b->step[i].from);
-        name_follow(l, b->step[i].to);
-    }
-}
-
 /* ---- after a failure ---- */
 
 void batch_follow(struct live *l, const struct edit_change *c)
@@ -586,12 +558,16 @@ void batch_drop(struct live *l, struct batch *failed)
     batch_begin(l);
     l->next.number = old.number;
     for (size_t i = 0; i < n; i++)
-        play_all_back(l, lost[i]);
+        for (size_t k = lost[i]->n_step; k-- > 0;)
+            play_back(l, &lost[i]->step[k]);
     adopt_base(l);
     tensors_follow(l);
     for (size_t i = 0; i < n; i++) {
         batch_follow(l, &lost[i]->change);
-        follow_steps(l, lost[i]);
+        for (size_t k = 0; k < lost[i]->n_step; k++) {
+            name_follow(l, lost[i]->step[k].from);
+            name_follow(l, lost[i]->step[k].to);
+        }
     }
     batch_end_steps(l, &old);
     batch_free(&old);

@@ -155,10 +155,8 @@ bool batch_is_slow(const struct live *l);
 void batch_note_version(struct live *l, struct tensor_id id);
 /* Record that the change has been altered and existing snapshots are out of date. */
 void batch_touch(struct live *l);
-/* Count the edit to one or two keys as accepted; either may be NULL. */
-void batch_count(struct live *l, struct name *x, struct name *other);
-/* Do the same, and note that the edit is now part of the change. */
-void batch_note(struct live *l, struct name *x, struct name *other);
+/* Do the same, and count the edit as accepted. */
+void batch_note(struct live *l);
 /* Take back everything added to the change since edit_mark(), even if already planned or shown. */
 void batch_undo(struct live *l, size_t mark);
 /* Update all names that a change affects, deriving their content from the stored keys. */

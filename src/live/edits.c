@@ -73,21 +73,11 @@ void type_put(const struct typed *t, struct buf *out)
 
 /* ---- stored values ---- */
 
-/* Return the slot of a key if an edit has touched it, else NULL. *stored: whether the model has the
- * key. */
-static const struct edit_slot *slot_of(const struct live *l, const struct name *x, bool *stored)
-{
-    const struct edit_slot *s = NULL;
-    *stored = x->key && edit_find(&l->next.change, x->key, x->key_len, &s);
-    return s;
-}
-
 bool stored_has(const struct live *l, const struct name *x)
 {
-    bool stored;
+    const struct edit_slot *s;
     assert(lock_held(&l->lock));
-    (void)slot_of(l, x, &stored);
-    return stored;
+    return x->key && edit_find(&l->next.change, x->key, x->key_len, &s);
 }
 
 /* Return the value that a key has in the base, without pending edits. */
@@ -100,10 +90,9 @@ static struct shown base_value(const struct live *l, const char *key, size_t n)
 
 struct shown stored_value(const struct live *l, const struct name *x)
 {
-    bool stored;
-    const struct edit_slot *s = slot_of(l, x, &stored);
+    const struct edit_slot *s;
     assert(lock_held(&l->lock));
-    if (!stored)
+    if (!x->key || !edit_find(&l->next.change, x->key, x->key_len, &s))
         return SHOWN_NONE;
     if (!s)
         return base_value(l, x->key, x->key_len);
@@ -139,9 +128,9 @@ struct typed stored_known_type(const struct live *l, const struct name *x, bool 
 static uint64_t stored_rank(const struct live *l, const struct name *x)
 {
     assert(lock_held(&l->lock));
-    bool stored;
-    const struct edit_slot *s = slot_of(l, x, &stored);
+    const struct edit_slot *s;
     const struct snapshot *base = base_snapshot(l);
+    (void)edit_find(&l->next.change, x->key, x->key_len, &s);
     if (s)
         return s->rank;
     uint32_t kv = gguf_find_key(snapshot_own(base), x->key, x->key_len);
@@ -502,7 +491,9 @@ static int accepted(struct live *l, struct name *x, struct name *other, size_t m
         edit_undo(&l->next.change, mark);
         return r;
     }
-    batch_count(l, x, other);
+    x->edit = ++l->edits;
+    if (other)
+        other->edit = l->edits;
     return 1;
 }
 
@@ -714,22 +705,6 @@ static int check_room(const struct live *l, const struct file *f, uint64_t n)
     return n > TEXT_MAX ? -EFBIG : 0;
 }
 
-/* Get the initial content of a draft, and the value to restore on failure. empty: no content is
- * needed. */
-static int fill(struct live *l, struct file *f, bool empty, struct buf *text, struct shown *before)
-{
-    if (f->kind == FILE_HELPER) {
-        *text = f->content;
-        f->content = BUF_INIT;
-    }
-    if (!is_key(f))
-        return 0;
-    *before = stored_value(l, f->of);
-    if (!empty)
-        shown_text(before, text);
-    return buf_error(text);
-}
-
 /* ---- a key's text ---- */
 
 /*
@@ -746,18 +721,6 @@ static bool looks_whole(const struct typed *type, const struct buf *text)
         return false;
     scan_trim(&p, &n);
     return n > 0 && (*p != '[' || p[n - 1] == ']');
-}
-
-/* Parse a text. The text of the stored value is always accepted. */
-static int parse(const struct live *l, const struct name *x, const struct buf *text,
-                 const struct typed *type, struct err *e)
-{
-    CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    int r = edits_parse(l, x, text, type, &payload, e);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    return edit_check_value(l->newest->view.snap->gguf, x->key, x->key_len, type->type,
-                            payload.data, payload.len, e);
 }
 
 /* True if the text shown for the stored value begins with these bytes. That text is always
@@ -779,6 +742,7 @@ static bool begins_stored(const struct live *l, const struct name *x, const stru
 static int key_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
                        struct err *e)
 {
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
     const struct buf *text = &d->text;
     struct typed type = stored_known_type(l, x, false);
     bool known = type.set;
@@ -795,20 +759,15 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
         return 0;
     if (known)
         type = edits_type(l, x, text);
-    int why = parse(l, x, text, &type, e);
+    int why = edits_parse(l, x, text, &type, &payload, e);
+    if (why == 0) /* the text of the stored value is always accepted */
+        why = edit_check_value(l->newest->view.snap->gguf, x->key, x->key_len, type.type,
+                               payload.data, payload.len, e);
     if (r == 0 && why == -EILSEQ)
         return begins_stored(l, x, text) ? 0 : why;
     if (r == 0) /* only these errors are final */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_sys(e, r, "cannot become a value of its type");
-}
-
-/* True if the text ends within a line, so that more may follow. */
-static bool key_may_go_on(struct live *l, const struct name *x, const struct buf *text)
-{
-    struct typed type = stored_known_type(l, x, false);
-    bool open = type.set && text->len && !looks_whole(&type, text);
-    return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
 }
 
 /*
@@ -883,13 +842,23 @@ static void empty(struct live *l, struct file *f)
 
 /* ---- begin ---- */
 
-/* Start over from the stored value. */
+/* Start over from the stored value, which is restored on failure, or from a helper's content.
+ * truncate: a stored value's text is not needed. */
 static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft;
     struct buf text = BUF_INIT;
     struct shown before = SHOWN_NONE;
-    int r = fill(l, f, truncate, &text, &before);
+    int r = 0;
+    if (f->kind == FILE_HELPER) {
+        text = f->content;
+        f->content = BUF_INIT;
+    } else if (is_key(f)) {
+        before = stored_value(l, f->of);
+        if (!truncate)
+            shown_text(&before, &text);
+        r = buf_error(&text);
+    }
     if (r < 0) {
         buf_free(&text);
         shown_free(&before);
@@ -1030,7 +999,10 @@ int draft_settle(struct live *l, struct file *f)
         return d->why.code;
     int r = edits_accept(l, f->of, &d->text, &e);
     if (r < 0) {
-        const bool lacks = r == -EINVAL && key_may_go_on(l, f->of, &d->text);
+        const struct buf *text = &d->text;
+        const struct typed type = stored_known_type(l, f->of, false);
+        const bool lacks = r == -EINVAL && type.set && text->len && !looks_whole(&type, text) &&
+                           text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
         return refuse(l, f, lacks ? DRAFT_LACK : DRAFT_REFUSE, &e);
     }
     draft_event(d, DRAFT_PASS);

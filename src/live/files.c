@@ -271,8 +271,9 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return r;
 }
 
-/* Accept the draft. *edit: the edit that contains this handle's writes. Returns 0 or -errno. */
-static int settle(struct live *l, struct live_file *h, uint64_t *edit)
+/* Accept the draft; h->edit is then the edit that contains this handle's writes. Returns 0 or
+ * -errno. */
+static int settle(struct live *l, struct live_file *h)
 {
     const struct file *f = h->file;
     const struct draft *d = f->draft;
@@ -288,15 +289,7 @@ static int settle(struct live *l, struct live_file *h, uint64_t *edit)
     if (h->fresh && (judged || replaced))
         h->edit = f->promise.edit;
     h->fresh &= !judged;
-    *edit = h->edit;
     return r < 0 ? r : 0;
-}
-
-static int settle_and_wait(struct live *l, struct live_file *h, struct live_wait *w)
-{
-    uint64_t edit;
-    int r = settle(l, h, &edit);
-    return r < 0 ? r : writer_flush(l, &h->file->promise, edit, w);
 }
 
 /* The writes of other handles may be half a text, so those handles flush them themselves. */
@@ -308,7 +301,8 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
     if (!h->wrote && draft_is_unjudged(h->file->draft))
         return 0;
     h->file->draft->closed = true;
-    return settle_and_wait(l, h, w);
+    int r = settle(l, h);
+    return r < 0 ? r : writer_flush(l, &h->file->promise, h->edit, w);
 }
 
 /* Sync a file. If no write through this handle was accepted, sync the key's edits, whichever handle
@@ -316,8 +310,8 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 {
     const struct name *x = file_name(h->file);
-    uint64_t edit = 0;
-    int r = h->writes ? settle(l, h, &edit) : 0;
+    int r = h->writes ? settle(l, h) : 0;
+    uint64_t edit = h->edit;
     if (!edit)
         edit = x && x->key ? x->edit : h->file->promise.edit;
     return r < 0 ? r : writer_sync(l, &h->file->promise, edit, w);
@@ -353,7 +347,9 @@ static int truncate_number(struct live *l, uint32_t number, uint64_t size,
     r = draft_truncate(l, own.file, size);
     own.fresh = true;
     if (r == 0)
-        r = settle_and_wait(l, &own, w);
+        r = settle(l, &own);
+    if (r == 0)
+        r = writer_flush(l, &own.file->promise, own.edit, w);
     release_locked(l, &own);
     return r;
 }
@@ -406,17 +402,6 @@ static void unlink_helper(struct live *l, struct name *x)
     name_leave(&l->names, x);
 }
 
-static int unlink_key(struct live *l, struct name *x, const struct err *unready)
-{
-    if (stays(x))
-        return -EPERM;
-    if (unready->code)
-        return name_refused(l, x, unready);
-    doom(l, x);
-    name_leave(&l->names, x);
-    return 0;
-}
-
 int live_unlink(struct live *l, const char *text)
 {
     struct err unready;
@@ -425,9 +410,17 @@ int live_unlink(struct live *l, const char *text)
     struct file *f = look_find_typed(l, text);
     if (!f)
         return l->names.missing;
-    if (f->kind == FILE_KEY)
-        return unlink_key(l, f->of, &unready);
-    unlink_helper(l, f->of);
+    struct name *x = f->of;
+    if (f->kind != FILE_KEY) {
+        unlink_helper(l, x);
+        return 0;
+    }
+    if (stays(x))
+        return -EPERM;
+    if (unready.code)
+        return name_refused(l, x, &unready);
+    doom(l, x);
+    name_leave(&l->names, x);
     return 0;
 }
 
@@ -524,20 +517,6 @@ static int refused(const struct move *m, const struct err *e)
     return e->code;
 }
 
-/* Accept the helper's bytes as the key's value, with the helper's type if it has one. */
-static int accept_helper(const struct move *m, const struct buf *text, struct err *e)
-{
-    const struct file *f = m->from->file;
-    struct typed before = m->to->typed;
-    bool knows = before.set || stored_has(m->l, m->to);
-    if (f->typed.set && !(f->inherited && knows))
-        m->to->typed = f->typed;
-    int r = edits_accept(m->l, m->to, text, e);
-    if (r < 0)
-        m->to->typed = before;
-    return r;
-}
-
 /* Give the name to an open file that has no value yet: bytes written to it will become the value of
  * that name. */
 static int unfinished(const struct move *m)
@@ -568,23 +547,13 @@ static int unwritten_to_key(const struct move *m)
     return 0;
 }
 
-/* Make the helper's file the key's file. left: its bytes if it is being written. */
-static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
-{
-    if (is_edit) /* the mtime moves along, because gedit compares it at the next save */
-        m->to->mtime = m->from->mtime;
-    if (f->draft) {
-        draft_to_key(m->l, f->draft, m->to, false);
-        file_set_content(m->n, f, left);
-    }
-    batch_move(m->l, m->from, m->to);
-}
-
-/* Make the helper's bytes the key's value, as for sed -i, rsync and some editors. */
+/* Make the helper's bytes the key's value, with the helper's type if it has one, and its file the
+ * key's file, as for sed -i, rsync and some editors. */
 static int helper_to_key(const struct move *m)
 {
-    CLEANUP(buf_free) struct buf left = BUF_INIT;
+    CLEANUP(buf_free) struct buf left = BUF_INIT; /* the helper's bytes if it is being written */
     struct file *f = m->from->file;
+    const struct typed before = m->to->typed;
     struct err e = {0};
     if (f->draft && f->draft->text.len == 0 && !f->draft->closed)
         return unwritten_to_key(m);
@@ -594,11 +563,22 @@ static int helper_to_key(const struct move *m)
     int r = buf_error(&left) < 0 ? buf_error(&left) : batch_room(m->l);
     if (r < 0)
         return r;
-    r = accept_helper(m, text, &e);
-    if (r < 0)
+    const bool knows = before.set || stored_has(m->l, m->to);
+    if (f->typed.set && !(f->inherited && knows))
+        m->to->typed = f->typed;
+    r = edits_accept(m->l, m->to, text, &e);
+    if (r < 0) {
+        m->to->typed = before;
         return refused(m, &e);
+    }
     struct name *parked = f->parked; /* another key, whose only copy this was */
-    become_key(m, f, &left, r > 0);
+    if (r > 0) /* the mtime moves along, because gedit compares it at the next save */
+        m->to->mtime = m->from->mtime;
+    if (f->draft) {
+        draft_to_key(m->l, f->draft, m->to, false);
+        file_set_content(m->n, f, &left);
+    }
+    batch_move(m->l, m->from, m->to);
     lost_backup(m->l, parked);
     return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);
 }

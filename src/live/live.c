@@ -570,7 +570,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     }
     l->names.nul |= has_nul_names(p->keys);
     next->restored = p->rec.number;
-    batch_note(l, NULL, NULL); /* needed even if only places change */
+    batch_note(l); /* needed even if only places change */
     r = note_names(l, e);
     if (r == 0)
         r = batch_freshen(l, e);

@@ -84,7 +84,7 @@ int tensor_refused(struct live *l, struct object *o, const struct err *e)
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
-    batch_note(l, NULL, NULL);
+    batch_note(l);
     promise_make(&o->promise, l->edits);
     o->mtime = when_date();
     object_set_error(&l->objects, o, NULL);
@@ -136,7 +136,7 @@ int tensors_remove_due(struct live *l)
     if (r == 0)
         r = batch_check(l, &e);
     if (r == 0)
-        batch_note(l, NULL, NULL);
+        batch_note(l);
     else
         edit_undo(c, mark);
     while ((o = s->doomed.first)) {
@@ -338,15 +338,6 @@ void new_tensor_released(struct live *l, struct object *o, bool closed)
         new_tensor_touch(l, o);
 }
 
-static void new_tensor_take_out(struct live *l, struct object *o, struct draft *d)
-{
-    d->unlinked = true;
-    o->has_type &= d->view != TENSOR_TYPE;
-    o->has_shape &= d->view != TENSOR_SHAPE;
-    view_drafts_reap(l, o);
-    new_tensor_touch(l, o); /* the view may have kept the tensor from being added */
-}
-
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e)
 {
@@ -424,7 +415,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     name_taken(l, o);
     object_event(s, o, OBJECT_ADD);
     o->mtime = when_date();
-    batch_note(l, NULL, NULL);
+    batch_note(l);
     promise_make(&o->promise, l->edits);
     return 0;
 }
@@ -808,7 +799,12 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     if (!d && !(o && o->aside & bit))
         return -ENOENT;
     o->aside &= ~bit;
-    if (d)
-        new_tensor_take_out(l, o, d);
+    if (!d)
+        return 0;
+    d->unlinked = true;
+    o->has_type &= d->view != TENSOR_TYPE;
+    o->has_shape &= d->view != TENSOR_SHAPE;
+    view_drafts_reap(l, o);
+    new_tensor_touch(l, o); /* the view may have kept the tensor from being added */
     return 0;
 }

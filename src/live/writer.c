@@ -149,16 +149,6 @@ const struct timespec *waits_released_at(const struct live *l)
     return w ? &w->until : NULL;
 }
 
-static void waits_released(struct live *l, uint64_t batch)
-{
-    assert(lock_held(&l->lock));
-    for (struct live_wait *w = l->waits.first; w; w = w->next)
-        if (w->needs == LIVE_RELEASED) {
-            w->needs = LIVE_DURABLE;
-            w->batch = batch;
-        }
-}
-
 static bool waits_for(const struct live *l, uint64_t batch)
 {
     const struct live_wait *w = l->waits.first;
@@ -529,20 +519,6 @@ static void retire(struct job *job)
         view_free(&job->old[i]);
 }
 
-/* Write the batch in flight. Drops and retakes the lock. */
-static int write_flight(struct live *l, struct job *job)
-{
-    struct store *s = NULL;
-    job->begin = when_now();
-    lock_drop(&l->lock);
-    int r = carry_out(l, job, &s);
-    log_notes(l, &l->flight.notes, job, r < 0 ? &l->flight.why : NULL);
-    lock_take(&l->lock);
-    if (r == 0 || job->result.unfinished)
-        landed(l, job, s);
-    return r;
-}
-
 /* Take the planned batch, which is then in flight. */
 static void take(struct live *l, struct job *job)
 {
@@ -585,15 +561,6 @@ static void undo_end(struct live *l, const struct batch *b, const struct err *wh
     (void)snprintf(l->undo, sizeof(l->undo), "%s", why ? why->msg : b->undone);
     if (!why)
         live_log(l, LOG_NOTICE, "undo, %s", l->undo);
-}
-
-/* Drop accepted edits that cannot be planned. */
-static void give_up(struct live *l, const struct err *e)
-{
-    report_lost(l, e);
-    undo_end(l, &l->next, e);
-    batch_drop(l, NULL);
-    answer_without(l, e->code);
 }
 
 /* End the batch, and answer waiting requests. An unfinished batch is on disk in the journal, so no
@@ -646,6 +613,7 @@ static void collect(struct live *l)
 static void write_pending(struct live *l)
 {
     struct job job;
+    struct store *s = NULL;
     struct err e = {0};
     collect(l);
     if (edit_change_is_empty(&l->next.change)) {
@@ -653,12 +621,21 @@ static void write_pending(struct live *l)
         return;
     }
     int r = batch_freshen(l, &e);
-    if (r < 0) {
-        give_up(l, &e);
+    if (r < 0) { /* the accepted edits cannot be planned */
+        report_lost(l, &e);
+        undo_end(l, &l->next, &e);
+        batch_drop(l, NULL);
+        answer_without(l, e.code);
         return;
     }
     take(l, &job);
-    r = write_flight(l, &job);
+    job.begin = when_now();
+    lock_drop(&l->lock);
+    r = carry_out(l, &job, &s);
+    log_notes(l, &l->flight.notes, &job, r < 0 ? &l->flight.why : NULL);
+    lock_take(&l->lock);
+    if (r == 0 || job.result.unfinished)
+        landed(l, &job, s);
     finish(l, &job, r);
 }
 
@@ -864,7 +841,11 @@ static void begin_syncs(struct live *l)
     if (!until || (new_tensors_closing(l) && !l->writer.stop && !when_past(until, 0)))
         return;
     objects_sync(&l->objects);
-    waits_released(l, l->next.number);
+    for (struct live_wait *w = l->waits.first; w; w = w->next)
+        if (w->needs == LIVE_RELEASED) {
+            w->needs = LIVE_DURABLE;
+            w->batch = l->next.number;
+        }
 }
 
 /* Write one batch. */

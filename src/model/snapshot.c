@@ -229,28 +229,23 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
     return n;
 }
 
-/* Copies a tensor info, but with a new offset at its end. */
-static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
-{
-    uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
-    uint64_t begin = g->tensor[i].info_off;
-    buf_add(out, g->head + begin, (size_t)(end - begin - 8));
-    buf_uint(out, off, 8, g->fmt.big);
-}
-
 /* Maximum size of a data section: a multiple of every alignment, with room left for a header. */
 #define LARGEST_DATA (((uint64_t)1 << 63) - ((uint64_t)8 << 30))
 
-/* Writes all tensor infos. *ret: size of the data section in bytes. */
+/* Copies all tensor infos, but with a new offset at the end of each. *ret: size of the data section in bytes. */
 static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
 {
     uint64_t off = 0;
     for (size_t k = 0; k < n; k++)
         for (uint32_t i = 0; i < shard[k]->n_tensors; i++) {
-            put_info(out, shard[k], i, off);
-            if (shard[k]->tensor[i].nbytes > LARGEST_DATA - off)
+            const struct gguf *g = shard[k];
+            const struct gguf_tensor *t = &g->tensor[i];
+            uint64_t end = i + 1 < g->n_tensors ? t[1].info_off : g->head_len;
+            buf_add(out, g->head + t->info_off, (size_t)(end - t->info_off - 8));
+            buf_uint(out, off, 8, g->fmt.big);
+            if (t->nbytes > LARGEST_DATA - off)
                 return -EBADMSG;
-            off = round_up(off + shard[k]->tensor[i].nbytes, shard[0]->alignment);
+            off = round_up(off + t->nbytes, shard[0]->alignment);
         }
     *ret = off;
     return 0;

@@ -140,16 +140,6 @@ static void append(struct tensor_content *k, struct tensor_piece p)
     k->piece[k->n++] = p;
 }
 
-/* Appends the part of an old piece that lies in [lo, hi). */
-static void append_part(struct tensor_content *k, const struct tensor_piece *p, uint64_t lo,
-                        uint64_t hi)
-{
-    lo = max_u64(lo, p->at);
-    hi = min_u64(hi, p->at + p->len);
-    if (lo < hi)
-        append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
-}
-
 /* Merges the new pieces with the uncovered parts of the old ones. Both lists are in order. */
 static void merge(struct tensor_content *k, const struct tensor_content *old,
                   const struct tensor_piece *piece, size_t n)
@@ -159,8 +149,11 @@ static void merge(struct tensor_content *k, const struct tensor_content *old,
     for (size_t i = 0; i <= n; i++) {
         uint64_t upto = i < n ? piece[i].at : k->nbytes;
         while (o < last && old->piece[o].at < upto) {
-            append_part(k, &old->piece[o], at, upto);
-            if (old->piece[o].at + old->piece[o].len > upto)
+            const struct tensor_piece *p = &old->piece[o];
+            uint64_t lo = max_u64(at, p->at), hi = min_u64(upto, p->at + p->len);
+            if (lo < hi)
+                append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
+            if (p->at + p->len > upto)
                 break;
             o++;
         }
@@ -466,11 +459,6 @@ const struct form form_f16 = {2, 1, "<f2", quant_read_f16};
 const struct form form_bf16 = {2, 30, NULL, quant_read_bf16};
 const struct form form_stored = {0, UINT32_MAX, NULL, read_swapped};
 
-static unsigned width_of(const struct form *f, const struct quant_type *type)
-{
-    return f->width ? f->width : type->block_bytes;
-}
-
 bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t)
 {
     return g->fmt.big || (f->width && t->type_id != f->same);
@@ -502,7 +490,7 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
               uint64_t off, void *dst, size_t n)
 {
     const struct quant_type *type = gguf_type(&g->tensor[i]);
-    const unsigned width = width_of(f, type);
+    const unsigned width = f->width ? f->width : type->block_bytes;
     uint64_t first, last;
     quant_extent(type, width, off, n, &first, &last);
     uint8_t *room;

@@ -128,12 +128,6 @@ int tree_undo_said(struct tree *t, struct buf *out)
     return live_undo_said(t->meta, out);
 }
 
-static int undo_once(struct tree *t, uint64_t number)
-{
-    struct waiting x = {.wait = {.done = on_done}};
-    return wait_end(&x, tree_begin_undo(t, number, &x.wait));
-}
-
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 {
     CLEANUP(buf_free) struct buf line = BUF_INIT;
@@ -145,10 +139,11 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
     r = -EBUSY;
     /* Other programs may make edits in the meantime. */
     for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
+        struct waiting x = {.wait = {.done = on_done}};
         r = tree_sync(t);
         if (r < 0)
             return err_sys(e, r, "edits before it could not be written");
-        r = undo_once(t, number);
+        r = wait_end(&x, tree_begin_undo(t, number, &x.wait));
     }
     (void)tree_undo_said(t, &line);
     if (r < 0)

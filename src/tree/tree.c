@@ -346,14 +346,6 @@ static int find_model(struct tree *t, const char *path, struct err *e)
     return r;
 }
 
-/* Return the real path of the directory that contains the file named by a path, or NULL if it is
- * gone. */
-static char *real_folder(const char *path, char room[PATH_MAX])
-{
-    (void)snprintf(room, PATH_MAX, "%.*s.", (int)(path_name(path) - path), path);
-    return realpath(room, NULL);
-}
-
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
 {
     uint64_t all[] = {identity,
@@ -371,7 +363,8 @@ static int add_rights(struct tree *t, size_t i)
     char room[PATH_MAX], *name = shards_path(&t->shards, i);
     if (!name)
         return -ENOMEM;
-    char *real = real_folder(name, room);
+    (void)snprintf(room, sizeof(room), "%.*s.", (int)(path_name(name) - name), name);
+    char *real = realpath(room, NULL); /* of the file's directory; NULL if it is gone */
     const char *base = t->opt.base ? t->opt.base : real ? real : "";
     const int fd = t->newest.view.store->file[i]->fd;
     int r = rights_add(&t->rights, fd, name, base, i == 0 && t->writable);
@@ -391,17 +384,6 @@ static int find_rights(struct tree *t, struct err *e)
     if (r == 0)
         rights_settle(&t->rights);
     return err_sys(e, r, "cannot find out its access rights");
-}
-
-static int open_model(struct tree *t, const char *path, struct err *e)
-{
-    (void)map_guard_init();
-    int r = find_model(t, path, e);
-    if (r == 0)
-        r = open_first(t, e);
-    if (r == 0)
-        r = parse_file(t, e);
-    return r < 0 ? r : find_rights(t, e);
 }
 
 /* Make a tree with nothing opened. Returns NULL if out of memory. */
@@ -432,7 +414,14 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
     struct tree *t = tree_new(o);
     if (!t)
         return err_set(e, -ENOMEM, "no memory");
-    int r = open_model(t, path, e);
+    (void)map_guard_init();
+    int r = find_model(t, path, e);
+    if (r == 0)
+        r = open_first(t, e);
+    if (r == 0)
+        r = parse_file(t, e);
+    if (r == 0)
+        r = find_rights(t, e);
     const struct live_options live = {.commit = o->commit,
                                       .edit = t->edit,
                                       .tensors = t->opt.tensors,
@@ -673,16 +662,6 @@ uint64_t tree_look(struct tree *t)
     return t->rights.hash;
 }
 
-/* Call a function for the nodes of one tensor. */
-static void tensor_nodes(const struct snapshot *g, uint32_t i, void (*call)(void *, uint64_t),
-                         void *arg)
-{
-    const struct tensor_id id = ids_of(g->ids, i);
-    call(arg, ino_tensor(id.number));
-    for (uint32_t row = 0; row < files_count(FILES_TENSOR); row++)
-        call(arg, ino_tensor_file(id.version, row));
-}
-
 void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg)
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
@@ -699,6 +678,10 @@ void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *ar
     }
     for (uint32_t i = 0; i < keys; i++)
         call(arg, ino_key(t->keys + i));
-    for (uint32_t i = 0; i < g->gguf->n_tensors; i++)
-        tensor_nodes(g, i, call, arg);
+    for (uint32_t i = 0; i < g->gguf->n_tensors; i++) {
+        const struct tensor_id id = ids_of(g->ids, i);
+        call(arg, ino_tensor(id.number));
+        for (uint32_t row = 0; row < files_count(FILES_TENSOR); row++)
+            call(arg, ino_tensor_file(id.version, row));
+    }
 }
