@@ -251,7 +251,7 @@ static void test_check(void)
 static CU_TestInfo tests[] = {
     {"attributes are copied", test_copy},
     {"attributes that cannot be set fail the copy", test_refused},
-    {"attributes are read", test_check},
+    {"attributes that cannot be read prevent an edit", test_check},
     CU_TEST_INFO_NULL,
 };
 

@@ -212,16 +212,16 @@ static void test_table(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"bytes in both orders, unaligned", test_bytes},
+    {"unaligned bytes are read and written in both orders", test_bytes},
     {"arithmetic that overflows is refused", test_checked},
     {"a measured text has the size of the written one", test_buf},
     {"an array grows by several elements", test_array},
-    {"lines become columns", test_table},
+    {"lines with tabs become aligned columns", test_table},
     {"names are printed without control bytes", test_show},
-    {"errors carry a line and a prefix", test_err},
+    {"errors carry a message and a prefix", test_err},
     {"siphash equals its reference vectors", test_siphash},
     {"xxh64 equals its reference", test_xxh64},
-    {"the index finds what was put in and nothing else", test_index},
+    {"the index finds what was inserted and nothing else", test_index},
     {"a page that is gone gives EIO every time", test_map_guard},
     CU_TEST_INFO_NULL,
 };

@@ -91,7 +91,7 @@ static void test_odd(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"every version, byte order and early layout parses", test_layouts},
+    {"every version, byte order and early layout can be parsed", test_layouts},
     {"an irregular layout is built as requested", test_odd},
     CU_TEST_INFO_NULL,
 };

@@ -257,7 +257,7 @@ static void test_by_hand(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"published models, computed by hand", test_by_hand},
+    {"cache sizes of published models equal those computed by hand", test_by_hand},
     CU_TEST_INFO_NULL,
 };
 

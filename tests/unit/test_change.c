@@ -374,15 +374,15 @@ static void test_count(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"values that are dropped", test_drop_values},
-    {"a header that would be too large", test_too_large},
-    {"how much differs", test_count},
-    {"operations keep places, and invalid ones are refused", test_rows},
-    {"a name that two keys had, among many keys", test_many},
+    {"dropping the values of a change keeps its keys", test_drop_values},
+    {"a change that would make the header too large is undone", test_too_large},
+    {"differences from the model are counted up to a limit", test_count},
+    {"operations keep places; invalid ones are refused", test_rows},
+    {"the last key that had a name is found among many keys", test_many},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},
-    {"operations can be taken back", test_undo},
-    {"a value that was replaced is freed", test_replaced},
+    {"operations can be undone", test_undo},
+    {"a replaced value is freed", test_replaced},
     CU_TEST_INFO_NULL,
 };
 

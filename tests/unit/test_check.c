@@ -105,8 +105,8 @@ static void test_each_rule(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a good model, and models that each break one rule", test_rows},
-    {"each rule has a model that breaks it and one that keeps it", test_each_rule},
+    {"a good model passes, and a model that breaks a rule is reported", test_rows},
+    {"every rule has a model that breaks it and one that keeps it", test_each_rule},
     CU_TEST_INFO_NULL,
 };
 

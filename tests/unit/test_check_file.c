@@ -165,9 +165,9 @@ static void test_memory(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"an interrupted edit", test_journal},
+    {"an interrupted edit counts as written and is reported", test_journal},
     {"tensor bytes in a journal are shown", test_patch_read},
-    {"failing allocations", test_memory},
+    {"an allocation that fails gives no wrong report", test_memory},
     CU_TEST_INFO_NULL,
 };
 

@@ -278,9 +278,9 @@ static void test_much_in_place(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"holes stay holes, and a copy reports progress", test_holes},
-    {"a hole at the end of a tensor", test_hole_at_end},
-    {"a file system that cannot search for data", test_no_data},
+    {"holes are kept, and a copy reports its progress", test_holes},
+    {"a hole at the end of a tensor is kept", test_hole_at_end},
+    {"a file system that cannot search for data is copied whole", test_no_data},
     {"a large model is edited in place", test_large},
     {"many bytes of a tensor are replaced in place", test_much_in_place},
     CU_TEST_INFO_NULL,

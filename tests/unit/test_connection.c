@@ -117,10 +117,10 @@ static void test_none_left(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"the end of a connection", test_cut},
-    {"a signal at the end of the connection", test_cut_at_a_signal},
-    {"a connection that had ended before", test_ended_before},
-    {"no spare descriptor", test_none_left},
+    {"the other end notices that the connection is cut", test_cut},
+    {"a signal during the cut does not make it look like an earlier end", test_cut_at_a_signal},
+    {"a connection that the kernel has ended cannot be cut", test_ended_before},
+    {"without a spare descriptor the mount fails", test_none_left},
     CU_TEST_INFO_NULL,
 };
 

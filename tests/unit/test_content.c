@@ -287,13 +287,13 @@ static void test_refused(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"the bytes of a shape, or why it cannot be", test_shapes},
-    {"space of a log is taken at its end, with the phase", test_taken},
-    {"a pipe is not a log", test_no_log},
-    {"random pieces over earlier ones, compared with an array of bytes", test_random},
+    {"the size of a shape is computed, or its fault named", test_shapes},
+    {"log space is taken at the end, at the requested phase", test_taken},
+    {"a pipe cannot be a log", test_no_log},
+    {"random pieces over earlier ones give the bytes of a plain array", test_random},
     {"without content, all bytes are those of the base", test_base},
-    {"content that covers the whole tensor", test_whole},
-    {"pieces that are refused", test_refused},
+    {"content may cover the whole tensor", test_whole},
+    {"invalid pieces are refused", test_refused},
     CU_TEST_INFO_NULL,
 };
 

@@ -205,10 +205,10 @@ static void test_every_type(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"values that the new type holds are kept", test_held},
-    {"values that it does not hold are named", test_refused},
-    {"the first of several such values is named", test_first},
-    {"NaN", test_nan},
+    {"values that the new type can hold are kept", test_held},
+    {"values that the new type cannot hold are named", test_refused},
+    {"the first of several values that do not fit is named", test_first},
+    {"a NaN stays a NaN of the same sign", test_nan},
     {"small numbers convert to every type", test_every_type},
     CU_TEST_INFO_NULL,
 };

@@ -258,11 +258,11 @@ static void test_foreign(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"states", test_states},
-    {"lost edits beyond the bound", test_many_lost},
-    {"a client that sends nonsense", test_hostile_client},
-    {"requests when no mount is served", test_requests},
-    {"answers of another program", test_foreign},
+    {"the states of a daemon are read in turn", test_states},
+    {"a long list of lost edits ends with a count", test_many_lost},
+    {"a client that sends nonsense does not disturb others", test_hostile_client},
+    {"requests are refused when no mount is served", test_requests},
+    {"malformed answers of another program are ignored", test_foreign},
     CU_TEST_INFO_NULL,
 };
 

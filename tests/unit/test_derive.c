@@ -311,16 +311,16 @@ static void test_kept_most(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"moments do not depend on stretches", test_moments},
+    {"moments do not depend on the lengths of stretches", test_moments},
     {"NaN and infinities are counted and left out", test_not_finite},
     {"zeros of either sign are one value", test_zeros},
-    {"dead rows and columns, and the first of several largest values", test_spread},
-    {"a text has the announced size for any numbers", test_text_size},
-    {"rows of a picture", test_picture_rows},
-    {"values of pixels", test_picture_pixels},
-    {"results are kept by state", test_kept},
-    {"states that are needed are kept", test_states},
-    {"the most recently used is kept", test_kept_most},
+    {"dead rows and columns, and the first of several equal maxima, are found", test_spread},
+    {"a text has the announced size for all numbers", test_text_size},
+    {"the rows of a picture are contiguous and cover all values", test_picture_rows},
+    {"pixels have the mean squares of their values", test_picture_pixels},
+    {"results are kept for each state", test_kept},
+    {"results are kept for every state still needed", test_states},
+    {"the most recently used result is kept", test_kept_most},
     CU_TEST_INFO_NULL,
 };
 

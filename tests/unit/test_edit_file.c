@@ -330,16 +330,16 @@ static void test_names_taken(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"files that are opened, and files that are not", test_open},
-    {"calls that fail while one is opened", test_open_faults},
-    {"a model that is replaced while it is opened", test_replaced},
-    {"a model that changed", test_fresh},
-    {"a copy that its owner may not write", test_own_copy},
-    {"a model that is being changed", test_unfinished},
-    {"identities", test_id},
-    {"names beside a model", test_side_name},
-    {"files that are ours", test_ours},
-    {"names that are taken", test_names_taken},
+    {"regular files are opened, and others are refused", test_open},
+    {"opening fails cleanly at any call", test_open_faults},
+    {"a model is replaced while it is opened", test_replaced},
+    {"a model changed by another program is noticed", test_fresh},
+    {"the error for a read-only copy says what to do", test_own_copy},
+    {"during an edit in place, the file is accepted in any state", test_unfinished},
+    {"files that differ in any field are different", test_id},
+    {"names beside the model are built from its name", test_side_name},
+    {"only files that ggufs made count as its own", test_ours},
+    {"a hundred names are tried before the call fails", test_names_taken},
     CU_TEST_INFO_NULL,
 };
 

@@ -361,17 +361,17 @@ static void test_big_endian(void)
 
 static CU_TestInfo tests[] = {
     {"every kernel set encodes to the golden data", test_golden},
-    {"types in which values can be stored", test_can_encode},
+    {"the types in which values can be stored", test_can_encode},
     {"NaN and infinity are refused, and the first is named", test_not_finite},
     {"floats hold NaN and infinity", test_floats_not_finite},
-    {"values at the limit of the scales", test_scale_range},
-    {"minimum and maximum at the limit of the scales", test_range_range},
+    {"values at the limit of the scales are stored, larger ones refused", test_scale_range},
+    {"minima and maxima at the limit of the scales", test_range_range},
     {"integers hold exact values only", test_integers},
     {"halves are rounded away from zero", test_rounding},
     {"4-bit floats get the nearest code", test_nearest_codes},
-    {"scales without an inverse", test_tiny_scales},
-    {"searches at any size of values", test_search_sizes},
-    {"blocks of a big-endian file", test_big_endian},
+    {"values whose scale has no inverse become zero", test_tiny_scales},
+    {"searches succeed for values of every magnitude", test_search_sizes},
+    {"big-endian blocks have the bytes of each field reversed", test_big_endian},
     CU_TEST_INFO_NULL,
 };
 

@@ -289,15 +289,15 @@ static void test_by_rows(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"errors compared with the reference", test_table},
-    {"errors of other values", test_other_seeds},
-    {"the same bytes on all machines", test_same_bytes},
-    {"importances of any size", test_sizes_of_importances},
-    {"importances that are all equal", test_equal_importances},
-    {"a group without importance", test_group_of_no_importance},
-    {"a group of zeros", test_group_of_zeros},
-    {"values of any size", test_sizes_of_values},
-    {"tiny values", test_tiny_values},
+    {"errors are close to the reference's", test_table},
+    {"errors of other random values are as small", test_other_seeds},
+    {"all machines produce the same bytes", test_same_bytes},
+    {"only the ratios of importances matter", test_sizes_of_importances},
+    {"importances that are all equal do not matter", test_equal_importances},
+    {"a group without importance is still close to its values", test_group_of_no_importance},
+    {"a group of zeros does not disturb its neighbours", test_group_of_zeros},
+    {"values of every magnitude are encoded", test_sizes_of_values},
+    {"tiny values are better than zeros", test_tiny_values},
     {"rows and matrices have their own importances", test_by_rows},
     CU_TEST_INFO_NULL,
 };

@@ -208,7 +208,7 @@ static CU_TestInfo tests[] = {
     {"a NaN that comes from a scale equals any NaN", test_other_nan},
     {"changing a value changes only its block", test_change_some},
     {"a value that cannot be stored is named", test_refuse_one},
-    {"values in the format of the type are stored as they are", test_same_format},
+    {"values in the format of the type are stored unchanged", test_same_format},
     CU_TEST_INFO_NULL,
 };
 

@@ -312,18 +312,18 @@ static void test_type_name(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"values of layers", test_layers},
-    {"numbers and texts by key", test_uint},
-    {"keys of the architecture, and the vocabulary", test_arch},
-    {"long architecture names", test_long_arch},
-    {"shards of a split model", test_shard},
-    {"models by general.type", test_is_model},
-    {"parameters, of all experts and of one", test_params},
-    {"labels of sizes", test_labels},
-    {"the shares of types", test_shares},
-    {"more types than there is room for", test_many_shares},
-    {"names of general.file_type", test_file_type},
-    {"names of types", test_type_name},
+    {"a key has one value for all layers or one for each", test_layers},
+    {"numbers and texts are found by key", test_uint},
+    {"keys of the architecture and the size of the vocabulary are found", test_arch},
+    {"keys of architectures with long names are found up to 256 bytes", test_long_arch},
+    {"shards of a split model are recognised", test_shard},
+    {"a model is recognised by general.type", test_is_model},
+    {"parameters are counted in all experts and in one", test_params},
+    {"counts of parameters are rounded to labels", test_labels},
+    {"types are listed with their shares of the bytes", test_shares},
+    {"types beyond the length of the list are omitted", test_many_shares},
+    {"general.file_type has its names", test_file_type},
+    {"types are shown by name, unknown ones by number", test_type_name},
     CU_TEST_INFO_NULL,
 };
 

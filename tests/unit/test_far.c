@@ -96,10 +96,10 @@ static void test_overtaking(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"readahead is at most as long as the data read", test_bounds},
-    {"readahead ends with the part that is read", test_part},
-    {"random reads do not count as reads in order", test_random},
-    {"requests overtake each other", test_overtaking},
+    {"readahead is no longer than the data already read", test_bounds},
+    {"readahead stops at the end of the part that is read", test_part},
+    {"random reads do not count as sequential", test_random},
+    {"requests that overtake each other still count as sequential", test_overtaking},
     CU_TEST_INFO_NULL,
 };
 

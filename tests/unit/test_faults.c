@@ -454,13 +454,13 @@ static void test_pairs(void)
 
 static CU_TestInfo tests[] = {
     {"each strategy makes the planned file", test_ways},
-    {"any call that fails leaves only the old file", test_fail},
+    {"if any call fails, only the old file remains", test_fail},
     {"a medium that stays broken leaves a recoverable file", test_broken},
-    {"only a file that can no longer be written stays", test_frozen},
+    {"an edit whose header could never be written is not recovered", test_frozen},
     {"reads and writes may be short", test_short},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
-    {"a power cut during two edits keeps a finished first one", test_pairs},
+    {"a power cut during a second edit keeps the finished first one", test_pairs},
     CU_TEST_INFO_NULL,
 };
 

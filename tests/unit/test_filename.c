@@ -212,13 +212,13 @@ static void test_hashes(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"names that follow the convention", test_good},
-    {"names that do not follow the convention", test_bad},
-    {"size labels parsed", test_sizes},
-    {"size labels generated", test_labels},
-    {"size labels compared with parameters", test_fits},
-    {"suggested names", test_suggest},
-    {"names that are a hash", test_hashes},
+    {"names that follow the convention are parsed", test_good},
+    {"names that do not follow the convention are refused", test_bad},
+    {"size labels are parsed", test_sizes},
+    {"size labels are generated", test_labels},
+    {"size labels are compared with the number of parameters", test_fits},
+    {"a name is suggested from the keys", test_suggest},
+    {"names that are a hash are recognised", test_hashes},
     CU_TEST_INFO_NULL,
 };
 

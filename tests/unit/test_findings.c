@@ -193,11 +193,11 @@ static void test_faults(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"findings of one rule are limited", test_many},
-    {"tokens are looked up for as many templates as published models have", test_templates},
-    {"padding is read up to a limit", test_padding},
-    {"keys that architectures require", test_required},
-    {"the parser continues after faults, and reports each", test_faults},
+    {"the findings of one rule are limited", test_many},
+    {"tokens are looked up for a limited number of templates", test_templates},
+    {"padding is read only up to a limit", test_padding},
+    {"missing required keys of each architecture are counted", test_required},
+    {"the parser continues after a fault, and reports every one", test_faults},
     CU_TEST_INFO_NULL,
 };
 

@@ -153,8 +153,8 @@ static void test_huge(void)
 
 static CU_TestInfo tests[] = {
     {"a file truncated while the tree is open gives EIO, and other reads succeed", test_cut_behind},
-    {"an incomplete download", test_partial},
-    {"the maximum number of values", test_huge},
+    {"an incomplete download is shown only on request", test_partial},
+    {"a tensor with the maximum number of values shows its sizes", test_huge},
     CU_TEST_INFO_NULL,
 };
 

@@ -131,9 +131,9 @@ static void test_mapped_in_part(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"reads ahead of a program", test_ahead},
-    {"pieces in a mapping", test_mapped},
-    {"some pieces in a mapping", test_mapped_in_part},
+    {"one piece is read ahead of a sequential reader", test_ahead},
+    {"pieces in a mapping are not read ahead", test_mapped},
+    {"reading ahead resumes after pieces in a mapping", test_mapped_in_part},
     CU_TEST_INFO_NULL,
 };
 

@@ -414,10 +414,10 @@ static void test_power(void)
 
 static CU_TestInfo tests[] = {
     {"an edit, a joined edit and an undo are recorded", test_calm},
-    {"any call that fails: the right keys, or a refusal", test_fail},
-    {"any allocation that fails: the right keys, or a refusal", test_memory},
-    {"a kill at any call: the right keys", test_kill},
-    {"a power cut at any call: the right keys", test_power},
+    {"if any call fails, the keys are right or refused", test_fail},
+    {"if any allocation fails, the keys are right or refused", test_memory},
+    {"a kill at any call leaves the right keys", test_kill},
+    {"a power cut at any call leaves the right keys", test_power},
     CU_TEST_INFO_NULL,
 };
 

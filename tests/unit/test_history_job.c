@@ -276,11 +276,11 @@ static void test_rests(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"all states are written", test_rests},
-    {"a state directory that hangs", test_hangs},
-    {"a state directory that hangs while the model is closed", test_closed},
-    {"no state directory", test_no_home},
-    {"no threads", test_no_threads},
+    {"no thread or open directory remains once all states are written", test_rests},
+    {"only one edit waits for a state directory that hangs", test_hangs},
+    {"a model is closed while its state directory hangs", test_closed},
+    {"a missing state directory is logged once", test_no_home},
+    {"without a thread, an edit is made but its state is not kept", test_no_threads},
     CU_TEST_INFO_NULL,
 };
 

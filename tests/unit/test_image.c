@@ -402,19 +402,19 @@ static void test_no_file(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"no memory", test_no_memory},
-    {"no memory for a file", test_no_file},
-    {"a regular model", test_model},
-    {"an image without the reserve", test_reserve},
-    {"an image without the reserve or tensors", test_reserve_alone},
-    {"a reserve's key in version 1", test_reserve_of_version_1},
-    {"tensors in a different order", test_order},
-    {"a tensor without values", test_unknown},
-    {"missing bytes", test_missing},
-    {"values in a 16-bit form", test_values},
-    {"files, joined segments", test_files},
-    {"refused images", test_refused},
-    {"many segments", test_many},
+    {"an allocation for a model's image fails", test_no_memory},
+    {"an allocation for the image's files fails", test_no_file},
+    {"the image of a regular model is the model", test_model},
+    {"an image omits the reserve", test_reserve},
+    {"an image without tensors omits the reserve", test_reserve_alone},
+    {"a key named like the reserve stays in version 1", test_reserve_of_version_1},
+    {"only tensors without elements may be out of order", test_order},
+    {"a tensor of unknown type has no values", test_unknown},
+    {"bytes missing from the file are missing from the image", test_missing},
+    {"values are shown in a 16-bit form", test_values},
+    {"adjacent segments of a file are joined", test_files},
+    {"invalid images are refused", test_refused},
+    {"a byte is found among many segments", test_many},
     CU_TEST_INFO_NULL,
 };
 

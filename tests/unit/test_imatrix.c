@@ -307,13 +307,13 @@ static void test_open(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"reads and allocations that fail", test_failures},
-    {"files opened", test_open},
-    {"GGUF files of either byte order", test_gguf},
-    {"GGUF files that are refused", test_gguf_refused},
-    {"lists", test_list},
-    {"lists that are refused", test_list_refused},
-    {"rows and the dimensions of tensors", test_fit},
+    {"reads and allocations fail in turn", test_failures},
+    {"files are opened, or refused with a reason", test_open},
+    {"GGUF files of either byte order are read", test_gguf},
+    {"bad GGUF files are refused", test_gguf_refused},
+    {"files in the older list format are read", test_list},
+    {"bad lists are refused", test_list_refused},
+    {"rows fit tensors whose dimensions match", test_fit},
     CU_TEST_INFO_NULL,
 };
 

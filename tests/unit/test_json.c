@@ -102,8 +102,8 @@ static void test_not_finite(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"every character survives", test_every_character},
-    {"floats survive", test_numbers},
+    {"every character survives a round trip", test_every_character},
+    {"floats survive a round trip", test_numbers},
     {"values that are not finite are strings", test_not_finite},
     CU_TEST_INFO_NULL,
 };

@@ -147,12 +147,12 @@ static void test_length(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"standardized keys have their types", test_types},
+    {"standardized keys have standard types", test_types},
     {"other keys have no standard type", test_unknown},
-    {"every row is found, and only by its own keys", test_table},
-    {"the types that a row accepts", test_fits},
-    {"valid names of keys", test_syntax},
-    {"a key's length is limited", test_length},
+    {"every row is found, and only under its own keys", test_table},
+    {"a row accepts only its types", test_fits},
+    {"only valid key names are accepted", test_syntax},
+    {"the length of a key is limited", test_length},
     CU_TEST_INFO_NULL,
 };
 

@@ -504,17 +504,17 @@ static void test_threads(void)
 
 static CU_TestInfo tests[] = {
     {"the first edit takes the lock", test_first_edit},
-    {"calls that begin editing", test_what_begins},
-    {"another process holds the lock", test_busy},
-    {"the model has changed", test_changed},
-    {"open files at the first edit", test_meanwhile},
-    {"a journal", test_journal},
+    {"only calls that edit begin editing", test_what_begins},
+    {"edits are refused while another process holds the lock", test_busy},
+    {"a model that was replaced is not edited", test_changed},
+    {"files that are open stay readable after the first edit", test_meanwhile},
+    {"the first edit applies a journal, which reads already include", test_journal},
     {"a first edit that applies a journal and then fails", test_journal_then_failure},
-    {"read-only", test_read_only},
-    {"idle", test_idle},
-    {"opened again", test_again},
-    {"many trees", test_many},
-    {"threads", test_threads},
+    {"a read-only tree never takes the lock", test_read_only},
+    {"a tree is not idle while a file is open or an edit is pending", test_idle},
+    {"a reopened tree knows the numbers of its predecessor", test_again},
+    {"many trees are edited at once", test_many},
+    {"two threads make the first edits while others read", test_threads},
     CU_TEST_INFO_NULL,
 };
 

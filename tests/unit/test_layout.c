@@ -109,9 +109,9 @@ static void test_partial(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"gaps, order, missing tail and trailing bytes are noted", test_odd},
-    {"tensors without elements share a place", test_zero_shares},
-    {"alignments from 1 to 65536", test_alignments},
+    {"gaps, order, a missing tail and trailing bytes are noted", test_odd},
+    {"tensors without elements may share an offset", test_zero_shares},
+    {"alignments from 1 to 65536 are accepted", test_alignments},
     {"an incomplete download is shown on request", test_partial},
     CU_TEST_INFO_NULL,
 };

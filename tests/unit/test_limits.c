@@ -233,12 +233,12 @@ static void test_no_memory(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"300000 strings take no allocations of their own", test_strings},
-    {"200000 keys are found; duplicate names are refused", test_many_keys},
-    {"the smallest entries cost a small multiple", test_smallest},
-    {"false claims of the file cost no memory", test_claims},
+    {"300,000 strings need no allocations of their own", test_strings},
+    {"200,000 keys are found, and duplicate names are refused", test_many_keys},
+    {"the smallest entries cost a small multiple of their bytes", test_smallest},
+    {"false claims in a file cost no memory", test_claims},
     {"more keys or tensors than the limit are refused", test_too_many},
-    {"without memory, parsing fails cleanly", test_no_memory},
+    {"parsing fails cleanly without memory", test_no_memory},
     CU_TEST_INFO_NULL,
 };
 

@@ -8,7 +8,7 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static const struct script scripts[] = {
-    {"nothing is done", NULL,
+    {"a model that nobody edits stays as it is", NULL,
      "list a.name a.count a.other a.list; text a.name 'one\n'; text a.list '1\n2\n3\n';"
      "stat a.count 2; typed a.list array[i32]; shown " UNCHANGED "; file " UNCHANGED "; fsync",
      UNCHANGED},
@@ -31,41 +31,41 @@ static const struct script scripts[] = {
      "open A a.name rw; write A 'X' 1; close A; text a.name 'oXe\n'; open A a.count w;"
      "write A '9' 1; close A",
      "a.name:string=oXe a.count:u32=79 " A_OTHER A_LIST},
-    {"a text in pieces is judged when it is complete", NULL,
+    {"a text written in pieces is judged once it is complete", NULL,
      "open A a.count w trunc; write A '1'; write A '2'; write A '3\n'; close A;"
      "open A a.list w trunc; write A '[1,'; write A ' 2'; write A ']'; close A",
      A_NAME "a.count:u32=123 " A_OTHER "a.list:array[i32]=1,2 "},
-    {"an append by a shell", NULL, "add a.list '4\n5\n'; add a.name 'more'",
+    {"a shell appends to a key", NULL, "add a.list '4\n5\n'; add a.name 'more'",
      "a.name:string=one,more " A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4,5 "},
     {"writing the same text again changes nothing", "sync",
      "put a.name 'one\n'; put a.count ' 7\r\n'; put a.list '[1, 2, 3]'; alter; fsync; restore",
      UNCHANGED},
-    {"fsync makes it durable, and the program goes on writing", NULL,
+    {"fsync makes a write durable, and the program can go on writing", NULL,
      "open A a.name w trunc; write A 'new'; fsync A; file a.name:string=new " A_COUNT A_OTHER A_LIST
      "; write A ' and more'; close A; fsync; text a.name 'new and more\n'",
      "a.name:string=new and more " A_COUNT A_OTHER A_LIST},
-    {"truncated by the program before it writes", NULL,
+    {"a program truncates a key before it writes", NULL,
      "open A a.name w; trunc A 0; write A 'new'; close A; truncate a.list 2",
      "a.name:string=new " A_COUNT A_OTHER "a.list:array[i32]=1 "},
-    {"ftruncate cuts and the close accepts", NULL,
+    {"ftruncate shortens a text, and the close accepts it", NULL,
      "open A a.name rw; trunc A 2; read A 'on'; close A; text a.name 'on\n'",
      "a.name:string=on " A_COUNT A_OTHER A_LIST},
-    {"a text that is written from its end", NULL,
+    {"a text may be written from its end", NULL,
      "open A a.count w trunc; write A '3\n' 2; write A '12' 0; close A; open B a.name w trunc;"
      "write B 'b' 1; write B 'a' 0; close B",
      "a.name:string=ab a.count:u32=123 " A_OTHER A_LIST},
     {"a hole in a number is refused", NULL,
      "open A a.count w trunc; write A '5' 2; close A =EINVAL; text a.count '7\n'", UNCHANGED},
-    {"written, truncated, written again", NULL,
+    {"a program writes, truncates and writes again", NULL,
      "open A a.count w trunc; write A '1'; trunc A 0; flush A; good a.count; write A '5' 0;"
      "close A",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
-    {"texts over 1 GiB", NULL,
+    {"texts over 1 GiB are refused", NULL,
      "open A a.name rw; trunc A 1073741825 =EFBIG; read A 'one\n'; close A; open A a.name rw;"
      "write A 'x' 1073741824 =EFBIG; close A =EFBIG; open B .x rw creat; write B 'x';"
      "trunc B 1073741825 =ENOSPC; write B 'x' 1073741824 =ENOSPC; read B 'x'; close B",
      UNCHANGED},
-    {"attributes of keys and helpers", NULL,
+    {"keys and helpers have the documented attributes", NULL,
      "attrs a.name 'user.gguf.name user.gguf.type'; attr a.name user.gguf.name a.name;"
      "put .x 'x'; attrs .x ''; type .x u8; attrs .x user.gguf.type; put a.count 'x' =EINVAL;"
      "attrs a.count 'user.gguf.name user.gguf.type user.gguf.error'; open A a.new:u8 w creat;"
@@ -77,16 +77,16 @@ static const struct script scripts[] = {
      "open A a.name w trunc; flush A; text a.name ''; shown " UNCHANGED "; release A;"
      "open A a.list w trunc; close A; open A a.count w trunc; close A; text a.count '7\n'; fsync",
      "a.name:string= " A_COUNT A_OTHER "a.list:array[i32]= "},
-    {"a truncation by name is one", NULL,
+    {"truncate(2) by name is a mere truncation", NULL,
      "truncate a.name 0; truncate a.count 0; text a.name '\n'; text a.count '7\n'",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
     {"a truncation followed by data is a write", NULL, "truncate a.name 0; put a.name 'new'; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
-    {"a shell's new file: a string, or nothing where its type has no empty value", NULL,
+    {"an empty new file is an empty string, or is dropped if its type has no empty value", NULL,
      "open A a.new w creat trunc; close A; text a.new '\n'; open A llama.context_length w creat;"
      "close A; gone llama.context_length; fsync",
      UNCHANGED "a.new:string= "},
-    {"a new key is created when it is closed", NULL,
+    {"a new key is created when its file is closed", NULL,
      "open A a.new w creat excl; list a.name a.count a.other a.list a.new; shown " UNCHANGED
      "; write A '5'; close A; typed a.new u32; open A a.new w creat excl =EEXIST",
      UNCHANGED "a.new:u32=5 "},
@@ -100,7 +100,7 @@ static const struct script scripts[] = {
      "open A a.list w append; open B a.list w append; write A '4\n'; write B '5\n';"
      "write A '6\n'; close A; close B",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4,5,6 "},
-    {"a reader keeps what it opened; the next reader sees the new text", NULL,
+    {"a reader keeps the text it opened; the next reader sees the new text", NULL,
      "open R a.name r; read R 'one\n'; put a.name 'new'; open S a.name r; read S 'new\n';"
      "close R; close S",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
@@ -111,7 +111,7 @@ static const struct script scripts[] = {
      "open A a.count w trunc; open B a.count rw; write A '-'; flush B; close B; trunc A 0;"
      "write A '5' 0; close A; good a.count",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
-    {"a fork closes too: each close accepts what is written so far", NULL,
+    {"a close in a forked child accepts what has been written so far", NULL,
      "open A a.name w trunc; flush A; write A 'a'; flush A; write A 'b'; flush A;"
      "text a.name 'ab\n'; write A 'c'; close A",
      "a.name:string=abc " A_COUNT A_OTHER A_LIST},
@@ -122,29 +122,29 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A 'abc'; flush A; open B a.name w append; write B 'd';"
      "close B; text a.name 'abc\nd\n'; release A",
      "a.name:string=abc,d " A_COUNT A_OTHER A_LIST},
-    {"a write beyond the end of an accepted text appends to the stored text", NULL,
+    {"a write past the end of an accepted text appends to the stored text", NULL,
      "open A a.name w trunc; write A 'abc'; flush A; write A 'd' 4; close A;"
      "text a.name 'abc\nd\n'",
      "a.name:string=abc,d " A_COUNT A_OTHER A_LIST},
-    {"an empty file under two writers, one of them silent", NULL,
+    {"an empty file with two writers, one of which writes nothing", NULL,
      "open A a.name w trunc; open B a.name w; close A; text a.name ''; close B; text a.name '\n'",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
 
     /* ---- refusals ---- */
-    {"a bad text is refused by the write that contains all of it", NULL,
+    {"a bad text is refused by the write that completes it", NULL,
      "open A a.count w trunc; write A 'seven\n' =EINVAL; close A =EINVAL; refused a.count;"
      "text a.count '7\n'; put a.count '8'; good a.count",
      A_NAME "a.count:u32=8 " A_OTHER A_LIST},
-    {"a bad text in pieces is refused by the close", NULL,
+    {"a bad text written in pieces is refused by the close", NULL,
      "open A a.list w trunc; write A '[1'; write A ', 2'; close A =EINVAL; refused a.list;"
      "text a.list '1\n2\n3\n'",
      UNCHANGED},
-    {"out of range, not UTF-8, not of the type", NULL,
+    {"values out of range, not UTF-8 or of the wrong type are refused", NULL,
      "put a.count '4294967296' =ERANGE; put a.count '-1' =ERANGE; put a.new '\xff\xfe' =EILSEQ;"
      "put a.list '1\nx\n' =EINVAL; put a.count '1.5' =EINVAL; gone a.new; refused a.count;"
      "refused a.list",
      UNCHANGED},
-    {"what follows a refused write changes nothing", NULL,
+    {"writes after a refused write change nothing", NULL,
      "open A a.count w trunc; write A 'x' =EINVAL; write A '5' 0; close A =EINVAL; fsync",
      UNCHANGED},
     {"a truncation restarts a refused draft", NULL,
@@ -162,63 +162,64 @@ static const struct script scripts[] = {
      "put a.new:u8 '256' =ERANGE; gone a.new; open A llama.context_length w creat; write A 'x';"
      "close A =EINVAL; gone llama.context_length; put a.new:u8 '255'",
      UNCHANGED "a.new:u8=255 "},
-    {"what another handle wrote in between is not put back", NULL,
+    {"a refused draft does not undo what another handle wrote in between", NULL,
      "open A a.count w trunc; write A '12'; flush A; put a.count '9'; open B a.count w append;"
      "write B 'x' =EINVAL; close B =EINVAL; text a.count '9\n'; release A; text a.count '9\n';"
      "fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a write beyond the stored text is not a whole text: the close refuses it", NULL,
+    {"a close refuses a write past the end of the stored text", NULL,
      "open A a.count w; write A 'x\n' 2; close A =EINVAL; open A a.count w trunc; write A '1';"
      "flush A; open B a.count w; write B 'x\n' 2; release A; close B =EINVAL; text a.count '1\n';"
      "put a.count '7'; open A a.count rw; mv a.count .x; mv .x a.count; write A 'x\n' 2;"
      "close A =EINVAL; text a.count '7\n';",
      UNCHANGED},
-    {"truncated, renamed to a helper and back before it is written", NULL,
+    {"a key that is truncated, renamed to a helper and back, and then written", NULL,
      "open A a.count w trunc; mv a.count .x; mv .x a.count; write A 'x\n' =EINVAL;"
      "close A =EINVAL; text a.count '7\n'; open A a.count w trunc; mv a.count .x; mv .x a.count;"
      "write A '9'; close A; text a.count '9\n'; gone .x",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a text that was extended is not a whole text; a shortened one is", NULL,
+    {"an extended text is not a whole text; a shortened one is", NULL,
      "open A a.count w trunc; trunc A 3; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
      "write A '1'; trunc A 1; write A 'x' =EINVAL; close A =EINVAL; open A a.count w trunc;"
      "write A '12'; trunc A 1; write A 'x' 1 =EINVAL; close A =EINVAL; text a.count '7\n'",
      UNCHANGED},
-    {"a type that was set after a close that changed nothing is not put back", NULL,
+    {"a refused draft does not undo a type set after a close that changed nothing", NULL,
      "open A a.count w trunc; write A '7'; flush A; type a.count u64; write A 'x' =EINVAL;"
      "close A =EINVAL; text a.count '7\n'; typed a.count u64",
      A_NAME "a.count:u64=7 " A_OTHER A_LIST},
-    {"a handle whose write was refused does not truncate either", NULL,
+    {"a handle whose write was refused leaves no truncation either", NULL,
      "open A a.list w trunc; write A 'x' =EINVAL; release A; text a.list '1\n2\n3\n'", UNCHANGED},
-    {"the reason can be forgotten, and no other attribute", NULL,
+    {"user.gguf.error can be removed, and no other attribute", NULL,
      "forgive a.count user.gguf.type =EPERM; forgive a.count user.other =ENODATA;"
      "put a.count 'x' =EINVAL; refused a.count; forgive a.count; good a.count;"
      "forgive a.count =ENODATA",
      UNCHANGED},
-    {"only what one program may write", NULL,
+    {"keys that only ggufs may write, and invalid names, are refused", NULL,
      "put split.count '1' =EPERM; put ggufs.reserve ' ' =EPERM; put a..b 'x' =EINVAL;"
      "put 'a.b c' 'x' =EINVAL; open A a.name r; write A 'x' =EBADF; close A",
      UNCHANGED},
 
     /* ---- types ---- */
-    {"KEY:TYPE makes a key of that type", NULL,
+    {"KEY:TYPE creates a key of that type", NULL,
      "put a.new:u8 '1'; typed a.new u8; put a.tags:array[string] '\"x\"\n'; text a.new:u8 '1\n';"
      "list a.name a.count a.other a.list a.new a.tags",
      UNCHANGED "a.new:u8=1 a.tags:array[string]=\"x\" "},
-    {"KEY:TYPE of an existing key gives it the type; if refused, it keeps its own", NULL,
+    {"KEY:TYPE changes the type of an existing key, unless the text is refused", NULL,
      "put a.count:u8 '300' =ERANGE; put a.count '300'; typed a.count u32; put a.count:u64 '1';"
      "typed a.count u64; put a.count '5000000000'",
      A_NAME "a.count:u64=5000000000 " A_OTHER A_LIST},
-    {"a type by its attribute, if the value fits", NULL,
+    {"a type set by its attribute is accepted if the value fits", NULL,
      "type a.count u64; type a.other f32; type a.name u8 =EINVAL; type a.list array[u8];"
      "type a.list u8 =EINVAL; type a.count nonsense =EINVAL; text a.other '8\n'; refused a.name",
      A_NAME "a.count:u64=7 a.other:f32=8 a.list:array[u8]=1,2,3 "},
-    {"a helper that is given a type stays one if its name cannot be a key's", NULL,
+    {"setting the type of a helper whose name cannot be a key's leaves it a helper", NULL,
      "put .y '5'; mv .y split.count~; type split.count~ u32; text split.count~ '5'; put .x~ '5'; "
      "type .x~ u32;"
      "text .x~ '5'; put tmpx~ '5'; type tmpx~ u32; text tmpx~ '5'; fsync; text split.count~ '5';"
      "attrs tmpx~ user.gguf.type; attrs .x~ user.gguf.type",
      UNCHANGED},
-    {"a name that is not a key becomes one when its type is set: written, or being written", NULL,
+    {"setting the type of a file with a helper's name makes it a key, even while it is written",
+     NULL,
      "put foo '5'; type foo u8; typed foo u8; text foo '5\n'; put x~ 'abc'; type x~ u32 =EINVAL;"
      "text x~ 'abc'; refused x~; open A bar w creat; write A '6'; type bar u16; write A '7'; close "
      "A;"
@@ -226,24 +227,24 @@ static const struct script scripts[] = {
      "=EINVAL;"
      "gone baz; fsync; list a.name a.count a.other a.list foo bar x~",
      UNCHANGED "foo:u8=5 bar:u16=67 "},
-    {"a type that is set while the key is written is that of its text", NULL,
+    {"a type set while a key is being written applies to its text", NULL,
      "open A a.new w creat; write A '1'; type a.new u64; close A; open A a.count w trunc;"
      "write A '9'; type a.count f64; write A '.5'; close A",
      A_NAME "a.count:f64=9.5 " A_OTHER A_LIST "a.new:u64=1 "},
-    {"tar: made, given its type, then written", NULL,
+    {"tar creates a key, sets its type and then writes it", NULL,
      "mknod a.new; type a.new u64; open A a.new w; write A '1'; close A; mknod a.made;"
      "type a.made array[u8]; fsync; list a.name a.count a.other a.list a.new a.made",
      UNCHANGED "a.new:u64=1 a.made:array[u8]= "},
-    {"the type of a new key is that of its text", NULL,
+    {"the type of a new key is inferred from its text", NULL,
      "put a.a 'true'; put a.b '-1'; put a.c '1e3'; put a.d '[\"x\", \"y\"]';"
      "put a.e '[1, \"x\"]'; put a.f '18446744073709551615'; put a.g 'v1'",
      UNCHANGED "a.a:bool=true a.b:i32=-1 a.c:f32=1000 a.d:array[string]=\"x\",\"y\" "
                "a.e:string=[1, \"x\"] a.f:u64=18446744073709551615 a.g:string=v1 "},
-    {"the type of a standardized key is the table's", NULL,
+    {"a standardized key gets its type from the table", NULL,
      "put llama.context_length '4096'; put llama.rope.freq_base '10000'; put general.name '5'",
      UNCHANGED
      "llama.context_length:u32=4096 llama.rope.freq_base:f32=10000 general.name:string=5 "},
-    {"an alignment moves the tensors, and its removal moves them back", NULL,
+    {"setting an alignment moves the tensors, and removing it moves them back", NULL,
      "put general.alignment '64'; typed general.alignment u32; fsync; shown " UNCHANGED
      "general.alignment:u32=64; put general.alignment '48' =EINVAL;"
      "type general.alignment u64 =EINVAL; mv general.alignment a.x =EINVAL;"
@@ -251,7 +252,7 @@ static const struct script scripts[] = {
      "put general.alignment '32'",
      UNCHANGED "general.alignment:u32=32 "},
 
-    {"names that are swapped after a failing edit: no key is lost", "sync",
+    {"names swapped after an edit that fails: no key is lost", "sync",
      "mv a.name a.x; hold; & fsync; held; mv a.count a.y; mv a.other a.name; mv a.y a.other; go "
      "EIO;"
      "wait =EIO; text a.other '8\n'; text a.count '7\n'; fsync",
@@ -262,159 +263,158 @@ static const struct script scripts[] = {
      "put split.count '5' =EPERM; mv a.count a.amount; type a.amount u64; reopen;"
      "list a.name a.amount a.list a.new",
      "a.name:string=new a.amount:u64=7 " A_LIST "a.new:u32=5 "},
-    {"an alignment of a split model", "split",
+    {"the alignment of a split model can be set", "split",
      "put general.alignment '64'; fsync; text general.alignment '64\n'",
      UNCHANGED "general.alignment:u32=64 "},
 
     /* ---- the end of the mount ---- */
-    {"what is pending is written at the end", "sync",
+    {"pending edits are written at the end of the mount", "sync",
      "put a.name 'new'; rm a.count; mv a.other a.moved; file " UNCHANGED
      "; reopen; list a.name a.moved a.list",
      "a.name:string=new a.moved:u32=8 " A_LIST},
-    {"helpers that are left do not become keys", NULL,
+    {"helpers that remain at the end do not become keys", NULL,
      "put foo 'x'; put .hidden 'y'; put a.name~ 'z'; link .#a.name 'user@host'; fsync; reopen;"
      "list a.name a.count a.other a.list",
      UNCHANGED},
-    {"several edits in one mount", NULL,
+    {"one mount writes several edits", NULL,
      "put a.name 'two'; put a.name 'three'; fsync; put a.name 'four'; put a.count '9';"
      "put a.name 'five'; text a.name 'five\n'; fsync; put a.count '10'",
      "a.name:string=five a.count:u32=10 " A_OTHER A_LIST},
 
     /* If a draft is refused after part of it was accepted, the old value comes back. */
-    {"refused after a fork had closed: the old value is back", NULL,
+    {"a text refused after an earlier close: the old value comes back", NULL,
      "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED
      "; release A; text a.count '7\n'; fsync",
      UNCHANGED},
-    {"refused by a write after an accepted part", NULL,
+    {"a write refused after part of the text was accepted restores the old value", NULL,
      "open A a.count w trunc; write A '12'; flush A; fsync A; write A 'x\n' =EINVAL;"
      "close A =EINVAL; text a.count '7\n'; fsync",
      UNCHANGED},
-    {"refused by a close after an accepted part", NULL,
+    {"a close refused after part of the text was accepted restores the old value", NULL,
      "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A 'x\n';"
      "flush A =EINVAL; text a.list '1\n2\n3\n'; write A '6\n'; close A =EINVAL; fsync",
      UNCHANGED},
-    {"a new key that is refused after an accepted part does not exist", NULL,
+    {"a new key whose text is refused after part of it was accepted does not exist", NULL,
      "open A a.new:u8 w creat; write A '25'; flush A; text a.new '25\n'; write A '6' =ERANGE;"
      "close A =ERANGE; gone a.new; fsync",
      UNCHANGED},
 
-    {"what is not UTF-8 is refused by the write", NULL,
+    {"text that is not UTF-8 is refused by the write", NULL,
      "open A a.name w trunc; write A 'caf\xe9\n' =EILSEQ; close A =EILSEQ; text a.name 'one\n';"
      "open A a.list w trunc; write A '1\n'; close A; put a.new:array[string] '\"a\xff\"\n' =EILSEQ;"
      "fsync",
      "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=1 "},
 
     /* A child forked by another thread closes the file in the middle of a text. */
-    {"a text that is not finished at a close may go on", NULL,
+    {"a text that is incomplete at a close can be continued", NULL,
      "open A a.list w trunc; open B a.list w; write A '[4,'; flush A =EINVAL; flush B;"
      "text a.list '1\n2\n3\n'; write A ' 5]'; close A; close B; text a.list '4\n5\n'; fsync",
      "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=4,5 "},
-    {"a text that is not finished at the last close is dropped", NULL,
+    {"a text that is incomplete at the last close is dropped", NULL,
      "open A a.list w trunc; write A '[4,'; close A =EINVAL; text a.list '1\n2\n3\n';"
      "refused a.list; put a.count '12'; add a.list '4\n'; text a.list '1\n2\n3\n4\n'; fsync",
      "a.name:string=one a.count:u32=12 " A_OTHER "a.list:array[i32]=1,2,3,4 "},
-    {"a program that opens a key whose unfinished text was refused begins from what is stored",
-     NULL,
+    {"the next writer after a refused incomplete text begins from what is stored", NULL,
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; open B a.list w append; write B '4\n';"
      "close B; text a.list '1\n2\n3\n4\n'; release A; text a.list '1\n2\n3\n4\n'; fsync",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4 "},
-    {"an unfinished text after an accepted part: the value from before is back", NULL,
+    {"an incomplete text after an accepted part restores the value from before", NULL,
      "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A '6 6';"
      "flush A =EINVAL; text a.list '1\n2\n3\n'; release A; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
-    {"an unfinished text that cannot become valid is refused", NULL,
+    {"an incomplete text that cannot become valid is refused", NULL,
      "open A a.list w trunc; write A '4\n5'; flush A; write A ',\n'; flush A =EINVAL;"
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
 
     /* When the daemon ends, it drops drafts that no flush, fsync or release has judged. */
-    {"a draft that is open at the end is dropped", NULL,
+    {"a draft that is still open at the end of the mount is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
      "write C '5'",
      UNCHANGED},
-    {"what came after the last close is dropped at the end", NULL,
+    {"writes after the last close are dropped at the end of the mount", NULL,
      "open A a.name w trunc; write A 'new'; flush A; write A ' and more'",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
 
     /* Pending edits to the same key replace each other. */
-    {"a key that is written often takes the memory of one value", "sync",
+    {"a key that is written often uses the memory of one value", "sync",
      "many a.name 200 100000; heap 4000; many a.new 100 100000; heap 5000; put a.name 'new';"
      "put a.new 'x'; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST "a.new:string=x "},
-    {"20,000 keys made and removed one by one", "sync", "fill 20000; fsync; empty 20000; fsync",
-     UNCHANGED},
+    {"20,000 keys are created and removed one by one", "sync",
+     "fill 20000; fsync; empty 20000; fsync", UNCHANGED},
     /* Names with a type. */
     {"a name with a type is a key, whatever its form", NULL,
      "put foo '5'; type foo u8; fsync; reopen; typed foo u8", UNCHANGED "foo:u8=5 "},
-    {"a backup of a key stays one when it is given a type; without a key it becomes one", NULL,
+    {"a key's backup stays a backup when its type is set; without the key it becomes a key", NULL,
      "put a.name~ 'x'; type a.name~ string; put b.old~ '5'; type b.old~ u8; put #b '6';"
      "type #b u8; put tmpabc123 '7'; type tmpabc123 u8; put .b '8'; type .b u8; fsync; reopen;"
      "list a.name a.count a.other a.list b.old~ #b",
      UNCHANGED "b.old~:u8=5 #b:u8=6 "},
-    {"a backup has no type of its own; its key gets the type back", NULL,
+    {"a backup has no type of its own, but its key gets the type back", NULL,
      "mv a.count a.count~; attrs a.count~ ''; mv a.count~ a.count; typed a.count u32; fsync",
      UNCHANGED},
-    {"truncate(2) of a file that is not open", "close",
+    {"truncate(2) changes a file that is not open", "close",
      "put a.new 'false'; truncate a.new 2 =EINVAL; text a.new 'false\n'; refused a.new;"
      "truncate a.name 2; file a.name:string=on " A_COUNT A_OTHER A_LIST "a.new:bool=false ;"
      "truncate a.list 0; truncate a.count 0; text a.list ''",
      "a.name:string=on " A_COUNT A_OTHER "a.list:array[i32]= a.new:bool=false "},
-    {"a character in two writes", NULL,
+    {"one UTF-8 character may be split over two writes", NULL,
      "open A a.name w trunc; write A '\xc3'; write A '\xa9\n'; close A; text a.name '\xc3\xa9\n';"
      "open A a.name w trunc; write A '\xc3\n' =EILSEQ; close A =EILSEQ; fsync",
      "a.name:string=\xc3\xa9 " A_COUNT A_OTHER A_LIST},
-    {"a wrong array of arrays is refused by its close", NULL,
+    {"a bad array of arrays is refused by the close", NULL,
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; open A a.deep w trunc; write A '[4]]\n';"
      "close A =EINVAL; text a.deep '[1, 2]\n[3]\n'; fsync",
      UNCHANGED "a.deep:array[array]=[1, 2],[3] "},
-    {"a helper has the types of inner arrays that it is given", "auto",
+    {"a helper keeps the types of inner arrays that are set on it", "auto",
      "put .x 'x'; type .x array[array[u8]]; typed .x array[array[u8]]; type .x array[array[u16]];"
      "typed .x array[array[u16]]; type .x array[u8]; typed .x array[u8]; type .x array[array[u8]];"
      "typed .x array[array[u8]]",
      UNCHANGED},
-    {"the types of inner arrays", NULL,
+    {"inner arrays keep their types", NULL,
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; typed a.deep array[array[u8]];"
      "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"
      "typed a.deep array[array[u8]]",
      UNCHANGED "a.deep:array[array]=[4] "},
-    {"inner arrays of several types; one that is added has the type of the one before", NULL,
+    {"an added inner array gets the type of the one before it", NULL,
      "put 'a.deep:array[array[u8],array[u16]]' '[1]\n[300]\n'; put a.deep '[2]\n[301]\n[302]\n';"
      "typed a.deep array[array[u8],array[u16]*2]; fsync",
      UNCHANGED "a.deep:array[array]=[2],[301],[302] "},
-    {"KEY:TYPE is found while KEY has the type, or is to get it", NULL,
+    {"KEY:TYPE exists while KEY has that type or is about to get it", NULL,
      "put a.tags:array[u8] '[1, 2]'; text a.tags:array[u8] '1\n2\n'; gone a.tags:array[i8];"
      "gone a.tags:u8; open A a.new:u8 w creat; size A 0; stat a.new:u8 0; gone a.new:u16; close A;"
      "gone a.new:u8 a.new; put .h x; type .h u8; text .h:u8 x; gone .h:u16;"
      "type .h array[u8]; text .h:array[u8] x; gone .h:array[i8]; fsync",
      UNCHANGED "a.tags:array[u8]=1,2 "},
-    {"a key is given a different type between two writes of a program", NULL,
+    {"a key's type is changed between two writes of a program", NULL,
      "open A a.count rw; write A 9; flush A; type a.count u64; write A 1; close A; typed a.count "
      "u64;"
      "fsync",
      A_NAME "a.count:u64=91 " A_OTHER A_LIST},
-    {"a helper is given a type: one without a dot becomes a key, the copy of a key does not", NULL,
+    {"setting a type makes a helper without a dot a key, but not the copy of a key", NULL,
      "put 4913 5; type 4913 u8; put a.count.bak 5; type a.count.bak u8; fsync; text a.count.bak 5;"
      "reopen; gone a.count.bak; typed 4913 u8",
      UNCHANGED "4913:u8=5 "},
     {"an empty helper that was closed once empties the key that it is renamed over", NULL,
      "open T .t w creat; flush T; mv .t a.name; text a.name '\n'; close T; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
-    {"texts that are refused immediately, and writes that change nothing", NULL,
+    {"bad texts are refused immediately, and equal ones change nothing", NULL,
      "put a.count '  \n' =EINVAL; put a.count '99999999999\n' =ERANGE; "
      "put a.new:f32 1; put a.new '1e999\n' =ERANGE; put a.list '[99999999999]\n' =ERANGE; open A "
      "a.name rw;"
      "write A ''; trunc A 4; close A; put a.name ''; open A a.name w trunc; close A;"
      "truncate a.name 2000000000 =EFBIG; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST "a.new:f32=1 "},
-    {"a write of no bytes", NULL,
+    {"a write of zero bytes to a truncated file makes its text empty", NULL,
      "open A a.name w trunc; write A ''; close A; text a.name '\n'; open A a.count w trunc;"
      "write A ''; close A =EINVAL; text a.count '7\n'; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
-    {"a program goes on past the end of a key that was removed", NULL,
+    {"a program can write past the end of a key that was removed", NULL,
      "open A a.name rw; write A two; flush A; rm a.name; write A x 9; close A; gone a.name; fsync",
      A_COUNT A_OTHER A_LIST},
-    {"what is a link, and what is not", NULL,
+    {"only links can be read as links", NULL,
      "link .l target; open A .l rw creat =ELOOP; readlink .l target; readlink a.name x =EINVAL;"
      "rm .l",
      UNCHANGED},

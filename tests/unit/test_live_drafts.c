@@ -64,32 +64,32 @@ static const struct script scripts[] = {
      "open A a.count w trunc; write A 5; flush A; type a.count u8; write A 6 0; flush A; fail EIO;"
      "fsync =EIO; fail; write A 300 0; close A; typed a.count u32; fsync",
      A_NAME "a.count:u32=300 " A_OTHER A_LIST},
-    {"a bool", "auto",
+    {"a bool is judged as it is written", "auto",
      "put a.new:bool 'true'; open A a.new w trunc; write A 'f'; write A 'alse\n'; close A;"
      "open A a.new w trunc; write A 'f\n' =EINVAL; close A =EINVAL;"
      "open A a.new w trunc; write A 'fx' =EINVAL; close A =EINVAL; text a.new 'false\n'",
      UNCHANGED "a.new:bool=false "},
-    {"a float", "auto",
+    {"a float is judged as it is written", "auto",
      "put a.new:f32 '1'; open A a.new w trunc; write A '-i'; write A 'nf\n'; close A;"
      "open A a.new w trunc; write A '1e\n' =EINVAL; close A =EINVAL;"
      "open A a.new w trunc; write A '1e'; write A '1'; close A; text a.new '10\n'",
      UNCHANGED "a.new:f32=10 "},
 
     /* ---- room for helpers (1 GiB) ---- */
-    {"a helper counts by its bytes, however it was written", "auto",
+    {"a helper counts by its bytes, however they were written", "auto",
      "open A .x rw creat;" GROW(3) GROW(6) GROW(9) GROW10(1) GROW10(2) GROW10(3) GROW10(4) GROW10(5)
          GROW10(6) GROW10(7) "size A 79000001; close A; rm .x",
      UNCHANGED},
-    {"a helper that is removed gives its room back", "auto",
+    {"removing a helper frees its room", "auto",
      FOUR(COMES_AND_GOES) FOUR(COMES_AND_GOES) FOUR(COMES_AND_GOES) "gone .x", UNCHANGED},
-    {"a helper that is truncated gives its room back", "auto",
+    {"truncating a helper frees its room", "auto",
      FOUR(COMES "truncate .x 0;") FOUR(COMES "truncate .x 0;")
          FOUR(COMES "truncate .x 0;") "stat .x 0",
      UNCHANGED},
-    {"a helper that is replaced by another gives its room back", "auto",
+    {"replacing a helper with another frees its room", "auto",
      FOUR(COMES "mv .x .y;") FOUR(COMES "mv .x .y;") FOUR(COMES "mv .x .y;") "stat .y 100000000",
      UNCHANGED},
-    {"all helpers share the room", "auto",
+    {"all helpers share one limit", "auto",
      COMES "open B .y rw creat; trunc B 1000000000 =ENOSPC; write B 'x' 1000000000 =ENOSPC;"
            "trunc B 5; size B 5; close B; stat .x 100000000",
      UNCHANGED},

@@ -9,10 +9,10 @@
         "helper " name, "auto", "put " name " '7'; text " name " '7'; rm " name "; quiet", \
             UNCHANGED                                                                      \
     }
-#define STRAY(name)                                                                         \
-    {                                                                                       \
-        "no key " name, "auto", "put " name " '7'; logged '" name ": not saved'; rm " name, \
-            UNCHANGED                                                                       \
+#define STRAY(name)                                                                             \
+    {                                                                                           \
+        "not a key: " name, "auto", "put " name " '7'; logged '" name ": not saved'; rm " name, \
+            UNCHANGED                                                                           \
     }
 #define KEY(name)                                                                          \
     {                                                                                      \
@@ -115,12 +115,12 @@ static const struct script scripts[] = {
      "open A a.count:u8 w creat excl =EEXIST; open A a.new:u8 w creat excl; write A 5; close A;"
      "typed a.count u32; fsync",
      UNCHANGED "a.new:u8=5 "},
-    {"a helper with a type", "auto",
+    {"a helper created with a type in its name is found without it", "auto",
      "put .x:u8 'y'; text .x 'y'; gone .x:u8; list a.name a.count "
      "a.other a.list .x",
      UNCHANGED},
     STRAY(":u8"),
-    {"KEY:TYPE is the key while it has the type", "auto",
+    {"KEY:TYPE exists while the key has that type", "auto",
      "put a.count:u32 '9'; text a.count:u32 '9\n'; gone a.count:u64; put a.count:u64 '10';"
      "gone a.count:u32; typed a.count u64; list a.name a.count a.other a.list; fsync",
      A_NAME "a.count:u64=10 " A_OTHER A_LIST},
@@ -130,11 +130,11 @@ static const struct script scripts[] = {
      "a.flag;"
      "text a.flag '2\n'; fsync",
      UNCHANGED "a.flag:u8=2 "},
-    {"a handle that reads a helper does not write it, and its close does nothing", NULL,
+    {"a handle that reads a helper cannot write it, and its close does nothing", NULL,
      "put .x hi; open A .x r; flush A; read A hi; write A x =EBADF; trunc A 1; read A h; close A;"
      "text .x h; fsync",
      UNCHANGED},
-    {"links are not opened, nor names that are gone for writing", NULL,
+    {"links cannot be opened, nor can removed names be opened for writing", NULL,
      "link .l target; open A .l r =ELOOP; open A .l w =ELOOP; rm .l; open A a.name r; tnote A;"
      "rm a.name; tnode B w =ESTALE; tnode B r; close B; fsync;"
      "tnode B r =ESTALE; close A",
@@ -150,12 +150,12 @@ static const struct script scripts[] = {
      "release B; open C a.other w trunc; release C; text a.name 'two\n'; text a.count '7\n';"
      "text a.other '8\n'; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a name that no key can have stays a helper's when it is given a type", NULL,
+    {"setting the type of a helper with a name that no key can have leaves it a helper", NULL,
      "put foo%zz 5; type foo%zz u8; text foo%zz 5; gone foo; fsync; rm foo%zz", UNCHANGED},
-    {"a helper with the key's own text: its reader goes on", NULL,
+    {"a helper with the key's own text is renamed over it while it is read", NULL,
      "put .c 7; open R .c r; mv .c a.count; gone .c; read R 7; text a.count '7\n'; close R; fsync",
      UNCHANGED},
-    {"a helper that is open and is given a type keeps its content", NULL,
+    {"an open helper keeps its content when it gets a type", NULL,
      "open A foo w creat; write A 5; flush A; type foo u8; text foo '5\n'; typed foo u8; write A 6;"
      "close A; text foo '56\n'; put bar 7; open B bar rw; type bar u16; text bar '7\n'; close B;"
      "text bar '7\n'; put baz 8; open C baz w append; type baz u32; write C 9; close C;"
@@ -166,11 +166,11 @@ static const struct script scripts[] = {
      "5;"
      "close F; close R; fsync",
      UNCHANGED "foo:u8=56 bar:u16=7 baz:u32=89 qux:i8=1 tux:i16=2 rad:u8=3 raw:u8=4 ran:u8=5 "},
-    {"an open helper that does not fit the type it is given stays a helper", NULL,
+    {"an open helper that does not fit the type set on it stays a helper", NULL,
      "open A foo w creat; write A 500; flush A; type foo u8 =ERANGE; text foo 500; write A 1;"
      "close A; text foo 5001; type foo u16; text foo '5001\n'; fsync",
      UNCHANGED "foo:u16=5001 "},
-    {"a helper over a removed key, which is given a type before its first write", NULL,
+    {"a helper renamed over a removed key gets a type before its first write", NULL,
      "rm a.count; open U .u w creat; mv .u a.count; type a.count f32; shown " UNCHANGED
      "; write U 1.5; close U; typed a.count f32; fsync",
      A_NAME "a.count:f32=1.5 " A_OTHER A_LIST},

@@ -6,30 +6,30 @@
 #define BIG "big:I8:69206016=.{69206016} "
 
 static const struct script scripts[] = {
-    {"a large model is written later", "tensors large auto",
+    {"an edit of a large model is written later", "tensors large auto",
      "still; put a.name two; file " UNCHANGED
      "; text a.name 'two\n'; put a.count 9; hold; & fsync; held;"
      "put a.other 10; tput c/raw WXYZ; tmv a d; text a.other '10\n'; ttext c/raw WXYZ; go; wait; "
      "file "
      "a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST "; fsync; put a.count x =EINVAL",
      "d:I8:8=abcdefgh " B "c:I8:4=WXYZ " BIG},
-    {"a large model is written automatically after a while", "tensors large auto",
+    {"an edit of a large model is written automatically after a while", "tensors large auto",
      "put a.name two; later 20; hold; put a.count 9; put a.other 10; held; text a.other '10\n'; go;"
      "fsync; file a.name:string=two a.count:u32=9 a.other:u32=10 " A_LIST,
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},
-    {"a large model: many parts", "tensors large sync",
+    {"a large model of many parts is written", "tensors large sync",
      "topen A big/raw rw; tdots A 264 262144; close A; tdotted big/raw 264 262144; fsync; topen A "
      "big/raw w;"
      "write A . 0; close A; ttext a/raw abcdefgh; trmdir big",
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz "},
-    {"a large model that another program has changed", "tensors large auto",
+    {"a large model that another program changed is not written", "tensors large auto",
      "put a.name two; fsync; edits same; alter; edits changed; put a.name three =ESTALE; tput "
      "c/raw WXYZ =ESTALE; restore;"
      "text a.name 'two\n'; ttext c/raw wxyz; put a.name four; tput c/raw 1234; fail EIO; fsync "
      "=EIO;"
      "text a.name 'two\n'; ttext c/raw wxyz; fail",
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},
-    {"a large model in place: waited for", "tensors large inplace auto",
+    {"a close waits for an edit in place of a large model", "tensors large inplace auto",
      "put a.name two; file a.name:string=two " A_COUNT A_OTHER A_LIST
      "; tput a/raw 12345678; tfile "
      "a:I8:8=12345678 " B "c:I8:4=wxyz " BIG "; edits same; put a.name one; put a.name one",

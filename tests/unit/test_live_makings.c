@@ -13,29 +13,29 @@ static const struct script scripts[] = {
      "=EFBIG; tlist . 'a b c z n'; tfile " MODEL "; terror n 'long'; tput n/raw abcd; fsync;"
      "ttext n/raw abcd",
      MODEL "n:I8:4=abcd "},
-    {"nor if its type and shape are written after them", "tensors",
+    {"a tensor with refused bytes is not added, even if its type and shape come later", "tensors",
      "tmkdir n; topen A n/raw creat w; write A abcd 0; write A x " FAR " =EFBIG; release A;"
      "tput n/type I8; tput n/shape 4; fsync =EFBIG; tlist . 'a b c z n'; tfile " MODEL,
      MODEL},
-    {"values that were refused do not count beside raw", "tensors",
+    {"refused values do not count if raw is written", "tensors",
      "tmkdir n; topen A n/f32 creat w; write A x " FAR " =EFBIG; release A; tput n/raw abcd;"
      "tput n/type I8; tput n/shape 4; fsync; ttext n/raw abcd",
      MODEL "n:I8:4=abcd "},
-    {"a view that was refused is removed: the other views make the tensor", "tensors",
+    {"once a refused view is removed, the other views make the tensor", "tensors",
      "tmkdir n; topen A n/f32.npy creat rw trunc; tnpy A 2 '1 2'; close A; topen A n/f32 creat w;"
      "write A x " FAR " =EFBIG; release A; fsync =EFBIG; terror n 'long'; trm n/f32; fsync;"
      "tvalues n/f32 '1 2'",
      MODEL "n:F32:2=1,2 "},
-    {"fsync waits until a closed handle is released, which the kernel does by itself", "tensors",
+    {"fsync waits until the kernel releases a closed handle", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; & fsync;"
      "& fsync; release A; wait; wait; tfile " MODEL "n:I8:1=x ",
      MODEL "n:I8:1=x "},
-    {"but not for long: a mapping is released when it is gone", "tensors",
+    {"fsync does not wait long for a release, which a mapping can delay", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; still; "
      "& fsync;"
      "later 6; put a.name two; wait; tfile " MODEL "; release A; fsync",
      MODEL "n:I8:1=x "},
-    {"nor at the end of the mount", "tensors",
+    {"fsync does not wait for a release at the end of the mount", "tensors",
      "still; tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A;"
      "& fsync; hurry; wait; tfile " MODEL "n:I8:1=x ; release A",
      MODEL "n:I8:1=x "},
@@ -43,23 +43,23 @@ static const struct script scripts[] = {
      "tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw xy; topen R n/raw r; trm n/raw;"
      "tfloats n/f32 '65 66'; fsync; ttext n/raw AB; read R xy; close R",
      MODEL "n:I8:2=AB "},
-    {"a reader of a new tensor that is lost is told so by fsync", "tensors sync",
+    {"fsync reports to a reader that its new tensor was lost", "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; topen R n/raw r; fail EIO; fsync "
      "=EIO;"
      "fsync R =EIO; fail; fsync R =EIO; close R; tgone n",
      MODEL},
-    {"what a new tensor lacks is named at the end", "tensors",
+    {"what a new tensor lacks is reported at the end of the mount", "tensors",
      "tmkdir n; tput n/type I8; fsync; unsaved 'tensors/n: a new tensor: lacks shape, and raw or "
      "values;'; topen A n/f32.npy creat w; write A '\x93"
      "NUM'; close A; fsync;"
      "terror n 'its NumPy header is not whole'",
      MODEL},
-    {"a view that is still being written is not waited for, and a signal ends the wait", "tensors",
+    {"fsync does not wait for a view that is still being written; a signal ends a wait", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; write A "
      "y 0;"
      "fsync; flush A; & fsync; interrupt; wait =EINTR; release A; fsync",
      MODEL "n:I8:1=y "},
-    {"a new tensor keeps its place when it is edited, and renamed", "tensors",
+    {"a new tensor keeps its place when it is edited and renamed", "tensors",
      "tmkdir m; tput m/type I8; tput m/shape 1; tput m/raw x; tmkdir n; tput n/type I8; tput "
      "n/shape 1;"
      "tput n/raw y; fsync; tput m/raw z; fsync; tlist . 'a b c z m n'; tput a/raw 12345678; tmv m "
@@ -72,12 +72,13 @@ static const struct script scripts[] = {
      "release B;"
      "release A; fsync",
      MODEL "m:I8:1=x n:I8:1=y "},
-    {"nor at the end of the mount, and that is logged once", "tensors close",
+    {"a new tensor refused at the end of the mount is logged once", "tensors close",
      "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4;"
      "write A x " FAR " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
      "terror n 'long'; finish",
      MODEL},
-    {"what is lost with its write is named at the end, unless it is made again", "tensors sync",
+    {"a new tensor lost in a failed write is reported at the end, unless it is made again",
+     "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; tmkdir m; tput m/type I8; tput "
      "m/shape 1; tput m/raw 1; unsaved 'tensors/n: a new tensor: nothing was written;tensors/m: a "
      "new tensor: nothing was written;'; fail EIO; fsync =EIO; tlist . 'a b c z'; unsaved "
@@ -86,7 +87,7 @@ static const struct script scripts[] = {
      "unsaved 'tensors/m: cannot copy the tensors: Input/output error;'; trmdir n; tput n/raw 3 "
      "=ENOENT; fsync; unsaved 'tensors/m: cannot copy the tensors: Input/output error;'",
      MODEL},
-    {"edits lost because another program changed the model are named", "tensors sync",
+    {"edits lost because another program changed the model are reported", "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; alter; fsync =ESTALE; tlist . 'a b c "
      "z'; unsaved 'tensors/n: the model changed behind the mount: it was written by another "
      "program;'; restore",

@@ -5,30 +5,30 @@
 
 static const struct script scripts[] = {
     /* ---- types and places of removed keys ---- */
-    {"a key that was removed comes back by a rename: with its type and place, at any time", NULL,
+    {"a key removed and then made again by a rename keeps its type and place", NULL,
      "rm a.count; mv a.other a.count; fsync; typed a.count u32; list a.name a.count a.list; type "
      "a.count u64;"
      "fsync; put a.other 5; rm a.count; fsync; mv a.other a.count; fsync; typed a.count u64;"
      "list a.name a.count a.list",
      A_NAME "a.count:u64=5 " A_LIST},
-    {"a value that does not fit its type is refused", NULL,
+    {"a rename to a removed key whose type the value does not fit is refused", NULL,
      "rm a.count; fsync; mv a.name a.count =EINVAL; text a.name 'one\n'; gone a.count",
      A_NAME A_OTHER A_LIST},
-    {"a removal that is not written, and again", NULL,
+    {"a removal that fails is repeated, and the key comes back with its type", NULL,
      "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; rm a.count; fsync; put "
      "a.count 5; fsync",
      A_NAME "a.count:u64=5 " A_OTHER A_LIST},
-    {"a removal that is not written, and the key created again with a different type", "sync",
+    {"a removal fails, and the key is created again with a different type", "sync",
      "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; type a.count u8; fsync; put "
      "a.count 5; fsync",
      A_NAME "a.count:u8=5 " A_OTHER A_LIST},
-    {"a key created under another's old name does not take its place", NULL,
+    {"a key created under another key's old name does not take its place", NULL,
      "mv a.count a.number; put a.count 5; fsync; put a.number 6; fsync; list a.name a.number "
      "a.other a.list a.count;"
      "put a.count 7; fsync; list a.name a.number a.other a.list a.count",
      A_NAME "a.number:u32=6 " A_OTHER A_LIST "a.count:u32=7 "},
     /* ---- removals ---- */
-    {"a removed key is gone from the views of the model before the removal is written", NULL,
+    {"a removed key disappears from all views before the removal is written", NULL,
      "still; rm a.count; shown " A_NAME A_OTHER A_LIST "; file " UNCHANGED
      "; list a.name a.other a.list; rm a.list;"
      "shown " A_NAME A_OTHER "; put a.list x =EINVAL; shown " A_NAME A_OTHER A_LIST
@@ -36,7 +36,7 @@ static const struct script scripts[] = {
      "; rm a.name; mv a.other a.number; shown a.count:u32=9 a.number:u32=8 " A_LIST
      "; fsync; shown a.count:u32=9 a.number:u32=8 " A_LIST,
      "a.count:u32=9 a.number:u32=8 " A_LIST},
-    {"the same while a write goes on, and fails", "sync",
+    {"a removed key stays hidden from all views while another write runs and fails", "sync",
      "still; put a.name two; hold; & fsync; held; rm a.count; shown a.name:string=two " A_OTHER
          A_LIST "; go EIO;"
      "wait =EIO; shown " A_NAME A_OTHER A_LIST "; gone a.count; fsync",
@@ -48,32 +48,32 @@ static const struct script scripts[] = {
     {"a removal is written with the next edit of another key", "auto close",
      "rm a.count; put a.name 'new'; file a.name:string=new " A_OTHER A_LIST,
      "a.name:string=new " A_OTHER A_LIST},
-    {"all that can be removed", NULL,
+    {"all keys except the architecture can be removed", NULL,
      "rm a.name; rm a.count; rm a.other; rm a.list; list; fsync; list; shown ", ""},
-    {"a key that comes back immediately has its type and place", NULL,
+    {"a key created again immediately keeps its type and place", NULL,
      "rm a.count; put a.count '5'; typed a.count u32; list a.name a.count a.other a.list; fsync",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
-    {"a key that comes back later in the mount has its type and place", NULL,
+    {"a key created again later in the mount keeps its type and place", NULL,
      "type a.count u64; rm a.count; fsync; put a.count '5'; typed a.count u64; fsync;"
      "list a.name a.count a.other a.list",
      A_NAME "a.count:u64=5 " A_OTHER A_LIST},
-    {"a key that comes back in a later mount is a new one", NULL,
+    {"a key created again in a later mount is a new key", NULL,
      "rm a.count; reopen; put a.count '-5'; typed a.count i32",
      A_NAME A_OTHER A_LIST "a.count:i32=-5 "},
-    {"the first and the last come back", NULL,
+    {"the first and the last key are removed and created again", NULL,
      "rm a.name; rm a.list; fsync; put a.list '9'; put a.name 'new'; fsync",
      "a.name:string=new " A_COUNT A_OTHER "a.list:array[i32]=9 "},
-    {"all keys come back in a different order, one by one", NULL,
+    {"all keys are removed and created again in a different order, one by one", NULL,
      "rm a.list; fsync; rm a.name; fsync; rm a.other; fsync; rm a.count; fsync; put a.count '7';"
      "fsync; put a.list '[1,2,3]'; fsync; put a.name 'one'; fsync; put a.other '8'; fsync",
      UNCHANGED},
-    {"keys come back before they were written, and a new one stays last", NULL,
+    {"keys created again before their removal is written precede a new key", NULL,
      "rm a.count; rm a.name; put a.new '5'; put a.other '18'; put a.name 'new';"
      "put a.count '17'; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST "a.new:u32=5 "},
-    {"removed, come back, removed", NULL, "rm a.count; put a.count '5'; rm a.count; fsync",
-     A_NAME A_OTHER A_LIST},
-    {"a new key that is removed before it has a value was never there", NULL,
+    {"a key is removed, created again and removed", NULL,
+     "rm a.count; put a.count '5'; rm a.count; fsync", A_NAME A_OTHER A_LIST},
+    {"a new key that is removed before it has a value never existed", NULL,
      "open A a.new w creat; rm a.new; write A 'x'; close A; gone a.new; fsync", UNCHANGED},
     {"writes to a removed key are discarded", NULL,
      "open A a.name rw trunc; write A 'lost'; rm a.name; read A 'lost'; write A ' too';"
@@ -83,174 +83,174 @@ static const struct script scripts[] = {
      "open A .x rw creat; write A 'one'; rm .x; gone .x; write A 'two'; read A 'onetwo';"
      "close A; put .x 'other'; text .x 'other'",
      UNCHANGED},
-    {"a key whose new value was refused after its removal is back", NULL,
+    {"a key whose removal is pending comes back if its new text is refused", NULL,
      "rm a.count; put a.count 'x' =EINVAL; text a.count '7\n'; fsync; rm a.count; fsync;"
      "put a.count 'x' =EINVAL; gone a.count; fsync",
      A_NAME A_OTHER A_LIST},
 
     /* ---- renames between keys ---- */
-    {"a renamed key keeps place, type and value", NULL,
+    {"a renamed key keeps its place, type and value", NULL,
      "mv a.count a.amount; gone a.count; text a.amount '7\n'; typed a.amount u32;"
      "list a.name a.amount a.other a.list; fsync; mv a.amount a.count; mv a.count a.amount",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
-    {"a key renamed over a key: the target keeps place and type and takes the value", NULL,
+    {"a key renamed over another gives it its value, but not its type or place", NULL,
      "type a.other u64; mv a.count a.other; gone a.count; text a.other '7\n'; typed a.other u64;"
      "fsync; mv a.other a.name; text a.name '7\n'",
      "a.name:string=7 " A_LIST},
-    {"a key renamed over a key that it does not fit stays", NULL,
+    {"renaming a key over one whose type it does not fit is refused", NULL,
      "mv a.name a.count =EINVAL; text a.name 'one\n'; text a.count '7\n'; refused a.count;"
      "list a.name a.count a.other a.list; fsync",
      UNCHANGED},
-    {"invalid names", NULL,
+    {"renames to and from invalid names are refused", NULL,
      "mv a.count a..b =EINVAL; mv a.count split.x =EPERM; mv a.gone a.x =ENOENT;"
      "mvnew a.count a.other =EEXIST; mvnew a.count a.amount; mv a.amount a.amount",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
-    {"a hundred keys come and go", NULL,
+    {"a hundred keys are created and removed", NULL,
      "fill 100; files 105; reopen; rm a.count; empty 100; files 4; fsync; fill 20; empty 20",
      A_NAME A_OTHER A_LIST},
-    {"a name that a key gave up keeps its type for the key that comes", NULL,
+    {"a name that a key gave up keeps its type for the next key", NULL,
      "mv a.count a.amount; put a.count 'x' =EINVAL; gone a.count; put a.count '5';"
      "typed a.count u32; fsync; rm a.amount; fsync",
      A_NAME A_OTHER A_LIST "a.count:u32=5 "},
-    {"a key that is often renamed and removed takes no memory", "sync",
+    {"a key that is often renamed and then removed uses no memory", "sync",
      "many a.name 1 100000; back a.name a.title 100; heap 4000; rm a.name; fsync",
      A_COUNT A_OTHER A_LIST},
-    {"three keys in a circle: places stay, names go", NULL,
+    {"swapping the names of two keys through a third name keeps their places", NULL,
      "mv a.count a.x; mv a.other a.count; mv a.x a.other; fsync; text a.count '8\n';"
      "text a.other '7\n'",
      A_NAME "a.other:u32=7 a.count:u32=8 " A_LIST},
 
     /* ---- while the files are open ---- */
-    {"a draft follows its key", NULL,
+    {"a draft follows its renamed key", NULL,
      "open A a.name rw trunc; write A 'new'; mv a.name a.title; gone a.name; text a.title 'new';"
      "write A ' title'; close A; text a.title 'new title\n'; fsync",
      "a.title:string=new title " A_COUNT A_OTHER A_LIST},
-    {"a draft follows its key over another, whose own draft is discarded", NULL,
+    {"a draft follows its key over another key, whose own draft is discarded", NULL,
      "open A a.count w trunc; write A '9'; open B a.other w trunc; write B '10';"
      "mv a.count a.other; close B; text a.other '9'; close A; text a.other '9\n'; gone a.count;"
      "fsync",
      A_NAME "a.other:u32=9 " A_LIST},
-    {"a new key that is renamed before its close", NULL,
+    {"a new key is renamed before its close", NULL,
      "open A a.new w creat; write A '5'; mv a.new a.newer; write A '6'; close A; gone a.new;"
      "text a.newer '56\n'; open B a.x w creat; write B '9'; mv a.x a.count; close B; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST "a.newer:u32=56 "},
-    {"a helper that is renamed before its last write", NULL,
+    {"a helper is renamed over a key before its last write", NULL,
      "open T .t w creat; write T '1'; mv .t a.count; text a.count '1\n'; write T '2'; close T;"
      "text a.count '12\n'; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"a helper that is renamed before its first write", NULL,
+    {"a helper is renamed over a key before its first write", NULL,
      "open T .t w creat; mv .t a.count; text a.count ''; write T '12'; close T;"
      "text a.count '12\n'; fsync; open U .u w creat; mv .u a.name; close U",
      "a.name:string= a.count:u32=12 " A_OTHER A_LIST},
-    {"a key that becomes a helper while it is open, and a key again", NULL,
+    {"an open key becomes a helper, and a key again", NULL,
      "open A a.name rw trunc; write A 'new'; mv a.name .n; write A 'er'; text .n 'newer';"
      "flush A; gone a.name; mv .n a.name; text a.name 'newer\n'; close A; fsync",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
-    {"a backup keeps its text while the key is written", NULL,
+    {"a backup keeps its text while the key is written again", NULL,
      "open A a.name r; mv a.name a.name~; put a.name 'new'; read A 'one\n';"
      "text a.name~ 'one\n'; close A; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
 
-    {"a reader keeps what it reads under another name", NULL,
+    {"a reader keeps its text while the key is renamed", NULL,
      "open R a.name r; mv a.name a.title; read R 'one\n'; size R 4; mv a.title .x; size R 4;"
      "read R 'one\n'; mv .x a.title; close R",
      "a.title:string=one " A_COUNT A_OTHER A_LIST},
 
     /* ---- helpers ---- */
-    {"a key that is kept by its backup is back at the end", NULL,
+    {"a key that exists only as a backup comes back at the end of the mount", NULL,
      "mv a.count a.count~; fsync; gone a.count; list a.name a.other a.list a.count~; reopen;"
      "list a.name a.count a.other a.list",
      UNCHANGED},
-    {"a key whose backup is removed is removed", NULL,
+    {"removing a key's backup removes the key", NULL,
      "mv a.count a.count~; rm a.count~; gone a.count; fsync", A_NAME A_OTHER A_LIST},
-    {"a backup that is renamed stays a backup", NULL,
+    {"a renamed backup is still a backup", NULL,
      "mv a.count a.count~; mv a.count~ .b; rm .b; fsync", A_NAME A_OTHER A_LIST},
-    {"the removal of an older backup does not remove the key", NULL,
+    {"removing an older backup does not remove the key", NULL,
      "mv a.count a.count~; put a.count '9'; mv a.count a.count.bak; rm a.count~; fsync;"
      "gone a.count; reopen; text a.count '9\n'",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a backup that comes back is the key", NULL,
+    {"a backup renamed back is the key", NULL,
      "mv a.count a.count~; mv a.count~ a.count; text a.count '7\n'; typed a.count u32;"
      "list a.name a.count a.other a.list; fsync",
      UNCHANGED},
-    {"a helper over a helper", NULL,
+    {"a helper or a key is renamed over a helper", NULL,
      "put .x 'x'; put .y 'y'; mv .x .y; gone .x; text .y 'x'; mv a.name .y; text .y 'one\n';"
      "mv .y a.name; fsync",
      UNCHANGED},
-    {"a helper over a key that was removed is that key", NULL,
+    {"a helper renamed over a removed key becomes that key", NULL,
      "rm a.count; put .c '9'; mv .c a.count; typed a.count u32; fsync; rm a.count; fsync;"
      "put .c '10'; mv .c a.count; typed a.count u32; fsync",
      A_NAME "a.count:u32=10 " A_OTHER A_LIST},
-    {"a helper with a type that is renamed before its first write", NULL,
+    {"a helper with a type is renamed before its first write", NULL,
      "open T .t w creat; type .t u64; mv .t a.new; write T '5'; close T; typed a.new u64;"
      "open U .u w creat; type .u array[u8]; mv .u a.tags; write U '[1, 2]'; close U;"
      "open V .v w creat; type .v f32; mv .v a.count; write V '1.5'; close V",
      A_NAME "a.count:f32=1.5 " A_OTHER A_LIST "a.new:u64=5 a.tags:array[u8]=1,2 "},
-    {"a helper to a new name, without and with a type", NULL,
+    {"a helper, with or without a type, becomes a new key", NULL,
      "put .x '5'; mv .x a.new; put .y '5'; type .y u64; mv .y a.newer; fsync",
      UNCHANGED "a.new:u32=5 a.newer:u64=5 "},
     {"only a name of no known form is logged as not saved", NULL,
      "put .x 'x'; put 4913 'x'; put a.name~ 'x'; put sedA1b2C3 'x'; rm 4913; quiet; put foo 'x';"
      "logged foo",
      UNCHANGED},
-    {"times: a key's own moves when it is written, and comes with a helper", NULL,
+    {"st_mtime changes when a key is written, and moves with a helper", NULL,
      "time noted a.count; time same a.other; put a.name 'new'; type a.list array[u8];"
      "time same a.count; fsync; time same a.count; put a.count '8'; time moved a.count;"
      "put .c '9'; time noted .c; mv .c a.count; time same a.count; mv a.count a.count~;"
      "time same a.count~; fsync",
      "a.name:string=new a.count:u32=9 " A_OTHER "a.list:array[u8]=1,2,3 "},
-    {"which names are helpers", NULL,
+    {"names of helpers are recognised", NULL,
      "put a.count.bak 'x'; put a.count.Ab12Cd 'x'; put 4913 'x'; put tmpab_12cd 'x';"
      "put foo 'x'; put a.gone.bak 'x'; fsync; reopen;"
      "list a.name a.count a.other a.list a.gone.bak",
      UNCHANGED "a.gone.bak:string=x "},
-    {"a link does not become a key", NULL,
+    {"a link cannot become a key", NULL,
      "link .#a.name user@host; mv .#a.name a.x =EPERM; mv .#a.name .l; rm .l; link a.l x =EPERM",
      UNCHANGED},
-    {"a helper's draft is its own when it is opened again", NULL,
+    {"a helper has its own draft when it is opened again", NULL,
      "open A .x rw creat; write A 'abc'; open B .x w append; write B 'd'; close A;"
      "text .x 'abcd'; close B; text .x 'abcd'; open C .x w trunc; close C; text .x ''",
      UNCHANGED},
 
     /* A key counts as removed if it was renamed to a backup that was then lost. */
-    {"two keys over one backup, and its removal: both are removed", NULL,
+    {"removing a backup made of two keys removes both", NULL,
      "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; list a.other a.list; fsync;"
      "shown " A_OTHER A_LIST "; put a.count '9'; fsync",
      "a.count:u32=9 " A_OTHER A_LIST},
-    {"a key whose backup is replaced by a helper is removed", NULL,
+    {"replacing a key's backup with a helper removes the key", NULL,
      "put .x 'x'; mv a.count a.count~; mv .x a.count~; fsync; gone a.count; rm a.count~; reopen;"
      "gone a.count",
      A_NAME A_OTHER A_LIST},
-    {"the architecture cannot lose its backup: it is back", NULL,
+    {"general.architecture comes back if its backup is overwritten", NULL,
      "mv general.architecture b~; mv a.count b~; text general.architecture 'test\n'; fsync;"
      "rm b~; fsync",
      A_NAME A_OTHER A_LIST},
 
     /* Removed keys return to their own positions, in any order. */
-    {"three keys come back in a different order", NULL,
+    {"three removed keys are created again in a different order", NULL,
      "rm a.name; rm a.count; rm a.other; fsync; put a.other '18'; put a.count '17';"
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
 
-    {"a key that gets a new name by way of a helper keeps its type", NULL,
+    {"a key renamed through a helper keeps its type", NULL,
      "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
      A_NAME A_OTHER A_LIST "a.amount:u64=7 "},
-    {"a string that looks like a number, by way of a helper", NULL,
+    {"a string that looks like a number stays a string when renamed through a helper", NULL,
      "put a.name '5'; mv a.name a.name~; mv a.name~ a.title; typed a.title string; fsync",
      A_COUNT A_OTHER A_LIST "a.title:string=5 "},
-    {"a key that replaces another by way of a helper: the other's type", NULL,
+    {"a key that replaces another through a helper gets the other's type", NULL,
      "mv a.count .x; mv .x a.name; typed a.name string; gone a.count; fsync",
      "a.name:string=7 " A_OTHER A_LIST},
 
-    {"a helper whose rename is lost by a later fsync is back", "sync",
+    {"a helper whose rename is lost in a later fsync is back", "sync",
      "put .c '12'; mv .c a.count; gone .c; fail EIO; fsync =EIO; fail; text .c '12';"
      "text a.count '7\n'; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"a removed helper that is still open does not keep its name from a key", NULL,
+    {"a removed helper that is still open does not prevent a key from taking its name", NULL,
      "open N a.new w creat; open H a.new.bak w creat; rm a.new.bak; rm a.new; close N;"
      "mv a.count a.new.bak; write H x; close H; typed a.new.bak u32; text a.new.bak '7\n'; fsync",
      A_NAME "a.new.bak:u32=7 " A_OTHER A_LIST},
-    {"names that are not in the model at the end", NULL,
+    {"names that are not saved are reported at the end of the mount", NULL,
      "put a.count x =EINVAL; put stray x; put .hidden x; put a.name~ x; link .l somewhere;"
      "rm a.list; unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name: these have "
      "a dot, as "
@@ -259,7 +259,7 @@ static const struct script scripts[] = {
      "readlink a.count x =EINVAL; readlink none x =ENOENT; link a.name x =EEXIST; type .l u8 "
      "=EPERM",
      A_NAME A_COUNT A_OTHER},
-    {"a new file that has its type before its text", NULL,
+    {"a new file gets its type before its text", NULL,
      "open A b.new w creat; type b.new u32; write A 5; close A; typed b.new u32; open A c.new w "
      "creat;"
      "type c.new u8; write A 300 =ERANGE; close A =ERANGE; gone c.new; put b.two~ 7; "

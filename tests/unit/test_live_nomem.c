@@ -199,7 +199,7 @@ static void test_counted(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"an allocation that fails", test_each},
+    {"an allocation that fails leaves the model valid and editable", test_each},
     {"a file that cannot be opened again leaves no memory", test_reopened},
     {"an edit that was refused does not count", test_counted},
     CU_TEST_INFO_NULL,

@@ -271,14 +271,14 @@ static void test_rename_behind(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"keys that are kept by the program itself, by their numbers", test_own_by_number},
+    {"keys reserved for ggufs cannot be opened by their numbers", test_own_by_number},
     {"the reserve has no file", test_reserve},
-    {"a name that another program has made", test_made_since},
+    {"another program has made a file of the same name", test_made_since},
     {"a stored text that is not UTF-8", test_not_utf8},
-    {"clones of ranges on a disk without them", test_no_clones},
-    {"the list of what was refused", test_refused},
+    {"range clones are not used on a disk without them", test_no_clones},
+    {"only refused edits are in the list of refused edits", test_refused},
     {"signals to requests that wait for a judgement", test_stopped},
-    {"a rename behind a judgement", test_rename_behind},
+    {"a rename waits for a judgement", test_rename_behind},
     CU_TEST_INFO_NULL,
 };
 

@@ -11,93 +11,92 @@
 #define BYTES_60 "012345678901234567890123456789012345678901234567890123456789"
 
 static const struct script scripts[] = {
-    {"mv: a tensor has its new name, and its bytes", "tensors",
+    {"mv renames a tensor and keeps its bytes", "tensors",
      "tlist . 'a b c z'; tmv a d; tlist . 'd b c z'; ttext d/raw 'abcdefgh'; tgone a; fsync;"
      "tfile d:I8:8=abcdefgh " B C "; tmv d a; tmv b b; tmv d e =ENOENT; tmv a b =ENOTEMPTY;"
      "tmvnew a b =EEXIST; tmvnew a a =EEXIST; tmv a % =EINVAL; tmv a x%zz =EINVAL; tmv none x "
      "=ENOENT; tmv a b/x =EPERM; tmv a/raw a/x =EPERM",
      A B C},
-    {"rm -r: gone immediately, and from the file at fsync", "tensors",
+    {"rm -r hides a tensor immediately, and fsync removes it from the file", "tensors",
      "trm a/raw; tgone a/raw; trm a/raw =ENOENT; trm a/none =ENOENT; trmdir a; tlist . 'b c z';"
      "tgone a; trmdir a =ENOENT; trm a =EISDIR; trmdir b/raw =ENOTDIR; fsync; tfile " B C
      "; reopen; tlist . 'b c z'",
      B C},
-    {"the last tensor stays", "tensors",
+    {"the last tensor cannot be removed", "tensors",
      "trmdir a; trmdir b; trmdir c; trmdir z; tlist . ''; fsync =EPERM; tlist . 'a b c z';"
      "terror a 'the model would have no tensor left'; tforgive a; terror a x =ENODATA",
      A B C},
-    {"fsync of the directory that waits for a write in progress hurries no later removal",
-     "tensors close",
+    {"fsync of the directory does not hurry a removal that comes after it", "tensors close",
      "open H a.name w trunc; write H two; hold; & flush H; held; tmkdir n; & fsync; go; wait; wait;"
      "release H; trmdir b; put a.count 9; tfile " A B C "; trmdir n; fsync; tfile " A C,
      A C},
-    {"what was removed comes back at its place", "tensors",
+    {"a removed tensor that is made again gets its place back", "tensors",
      "trmdir b; fsync; tfile " A C "; tmkdir b; tput b/type F32; tput b/shape '2 3';"
      "tfloats b/f32 '1 2 3 4 5 6'; fsync; tfile " A B C,
      A B C},
-    {"bytes of the same length", "tensors",
+    {"raw bytes of the same length can be written", "tensors",
      "tput a/raw ABCDEFGH; ttext a/raw ABCDEFGH; fsync; tfile a:I8:8=ABCDEFGH " B C
      "; tput a/raw abcdefgh; tput a/raw abc =EINVAL; terror a 'it has 3 of 8 bytes'; ttext a/raw "
      "abcdefgh;"
      "tput a/raw abcdefghi =EFBIG; ttext a/raw abcdefgh",
      A B C},
-    {"dd: some bytes in the middle", "tensors",
+    {"dd writes some bytes in the middle", "tensors",
      "topen A a/raw rw; write A XY 2; read A abXYefgh; ttext a/raw abXYefgh; tvalues "
      "a/f32 '97 98 99 100 101 102 103 104'; close A; tvalues a/f32 '97 98 88 89 101 102 103 104'; "
      "ttext a/raw abXYefgh; topen A a/raw w; write A Z 7; flush A; write A Q 0; close A",
      "a:I8:8=QbXYefgZ " B C},
-    {"values, of floats and of bytes", "tensors",
+    {"values of floats and of bytes can be written", "tensors",
      "tfloats b/f32 '9 8 7 6 5 4'; tvalues b/f32 '9 8 7 6 5 4'; tvalues b/raw '9 8 7 6 5 4';"
      "tfloats c/f32 '65 66 67 68'; ttext c/raw ABCD; tfloats c/f32 '65.5 66 67 68' =ERANGE;"
      "tfloats c/f32 '65 66 67 128' =ERANGE; ttext c/raw ABCD; fsync",
      A BA "9,8,7,6,5,4 c:I8:4=ABCD " Z},
-    {"an .npy: only values", "tensors",
+    {"a program writes some values of an .npy in place", "tensors",
      "topen A b/f32.npy rw; tpoke A 128 '3 1'; tpoke A 148 '7'; close A; tvalues b/f32 '3 1 3 4 5 "
      "7'",
      A BA "3,1,3,4,5,7 " C},
-    {"echo TYPE > type, SHAPE > shape", "tensors",
+    {"echo changes a type or shape", "tensors",
      "tput b/type 'F16\n'; ttext b/type 'F16\n'; tvalues b/f32 '1 2 3 4 5 6'; tstat b/raw 12;"
      "tput b/type F32; tput b/shape '6\n'; ttext b/shape '6\n'; tput b/shape '5\n' =EINVAL;"
      "tput b/shape 'x\n' =EINVAL; tput b/type 'none\n' =EINVAL; terror b 'none'; tput b/shape '3 "
      "2'",
      A "b:F32:3x2=1,2,3,4,5,6 " C},
-    {"a type is converted when its line is whole", "tensors",
+    {"a type is converted once its line is complete", "tensors",
      "topen A b/type w trunc; write A F; write A 16; write A '\n'; ttext b/type 'F16\n'; close A;"
      "topen A b/type w trunc; close A; ttext b/type 'F16\n'; topen A b/type rw; write A XX;"
      "close A =EINVAL; tput b/type F32",
      A B C},
-    {"a new tensor: mkdir, type, shape, raw", "tensors",
+    {"a new tensor is made with mkdir, type, shape and raw", "tensors",
      "tmkdir n; tmkdir n =EEXIST; tmkdir a =EEXIST; tmkdir a/x =EPERM; tlist . 'a b c z n';"
      "tlist n ''; terror n 'it is not whole yet'; tput n/type I8; tput n/shape 3; tlist n 'type "
      "shape';"
      "fsync; terror n 'raw'; tput n/raw 123; fsync; tfile " A B C
      "n:I8:3=123 ; ttext n/raw 123; ttext n/shape '3\n'",
      A B C "n:I8:3=123 "},
-    {"a new tensor, by numpy alone", "tensors",
+    {"a new tensor is made from f32 and a shape", "tensors",
      "tmkdir n; topen A n/f32 creat w; tpoke A 0 '1 2'; close A; tput n/shape 2; fsync",
      A B C "n:F32:2=1,2 "},
-    {"a new tensor that is renamed, and one that is removed", "tensors",
+    {"one new tensor is renamed, and one is removed", "tensors",
      "tmkdir n; tmkdir m; tmv n k; tlist . 'a b c z k m'; tput k/type I8; tput k/raw x; trm k/raw;"
      "tgone k/raw; trm k/raw =ENOENT; tput k/raw yz; tput k/shape 2; trmdir m; fsync",
      A B C "k:I8:2=yz "},
-    {"another view of the tensor is busy", "tensors",
+    {"a view cannot be written while another view of the tensor is", "tensors",
      "topen A a/raw rw; write A X; topen B a/f32 w =EBUSY; topen B a/raw w; write B Y 1; close B;"
      "close A; topen B a/f32 w; close B",
      "a:I8:8=XYcdefgh " B C},
-    {"rsync: a helper beside the view, renamed over it", "tensors",
+    {"rsync renames a helper over the view", "tensors",
      "topen A a/.raw.x1 creat excl w; write A 12345678; tlist a "
      "'type shape raw f32 f32.npy offset .raw.x1'; close A; ttext a/.raw.x1 12345678;"
      "tmv a/.raw.x1 a/raw; ttext a/raw 12345678; tgone a/.raw.x1; tput a/.h x; tmv a/.h a/.k; trm "
      "a/.k;"
      "tmv a/.k a/raw =ENOENT; tput a/.h 1; tmv a/.h a/raw =EINVAL; ttext a/.h 1; trm a/.h",
      "a:I8:8=12345678 " B C},
-    {"a helper renamed over a view before its bytes are written", "tensors",
+    {"a helper is renamed over a view before its bytes are written", "tensors",
      "topen A a/.raw.t creat excl w; write A 1234; tmv a/.raw.t a/raw; tgone a/.raw.t;"
      "ttext a/raw 1234; size A 4; write A 5678; ttext a/raw 12345678; close A;"
      "ttext a/raw 12345678; fsync; tfile a:I8:8=12345678 " B C "; "
      "topen A b/.t creat w; tmv b/.t b/type; write A 'F16\n'; ttext b/type 'F16\n'; close A; fsync",
      "a:I8:8=12345678 b:F16:2x3=12 " C},
-    {"a helper that is renamed over a view can still be written by all its handles", "tensors",
+    {"a helper renamed over a view can still be written by all its handles", "tensors",
      "topen A a/.h creat rw; write A 12345678; topen B a/.h w append; flush A; flush B;"
      "tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h xy; write A X 0; read A X2345678;"
      "ttext a/raw X2345678; tvalues a/f32 '49 50 51 52 53 54 55 56'; flush A; ttext a/raw "
@@ -109,58 +108,58 @@ static const struct script scripts[] = {
      "topen A a/.h creat w; write A 12; flush A; tmv a/.h a/raw =EINVAL; ttext a/.h 12;"
      "ttext a/raw abcdefgh; write A 345678; close A; ttext a/.h 12345678; tmv a/.h a/raw",
      "a:I8:8=12345678 " B C},
-    {"a helper over a view is refused by its close", "tensors",
+    {"a helper renamed over a view is refused by its close", "tensors",
      "topen A a/.h creat w; write A 12; tmv a/.h a/raw; flush A =EINVAL; fsync A =EINVAL;"
      "close A =EINVAL; ttext a/raw abcdefgh; tput a/raw ABCDEFGH",
      "a:I8:8=ABCDEFGH " B C},
-    {"a helper over a view that another program writes: it keeps what it has open", "tensors",
+    {"a program that writes a view still reads its own bytes once a helper replaces it", "tensors",
      "topen B a/raw rw; write B X; topen A a/.h creat w; write A 1234; tmv a/.h a/raw; read B "
      "Xbcdefgh;"
      "write A 5678; close A; write B Y; close B =ESTALE",
      "a:I8:8=12345678 " B C},
-    {"writes to a view that a helper has replaced are discarded", "tensors",
+    {"writes to a view that a helper replaced are discarded", "tensors",
      "topen B a/raw rw; write B X; topen A a/.h creat w; write A 1234; tmv a/.h a/raw;"
      "close B =ESTALE; write A 5678; close A",
      "a:I8:8=12345678 " B C},
-    {"a helper that is too short is refused, and is a helper again", "tensors",
+    {"a helper that is too short for the view is refused, and stays a helper", "tensors",
      "tput a/.h 1; tmv a/.h a/raw =EINVAL; terror a 'it has 1 of 8 bytes'; ttext a/.h 1", A B C},
-    {"a refused rename over the type of a new tensor leaves the type as it was", "tensors",
+    {"a refused rename over the type of a new tensor leaves its type", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw 1234; tput n/.t bogus;"
      "tmv n/.t n/type =EINVAL; fsync",
      A B C "n:I8:4=1234 "},
-    {"a helper over a view of a new tensor, whose bytes come later", "tensors",
+    {"a helper renamed over a view of a new tensor gets its bytes later", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw abcd; topen A n/.h creat w;"
      "tmv n/.h n/raw; write A 12; fsync; tgone n/.h; write A 34; close A; fsync",
      A B C "n:I8:4=1234 "},
-    {"a helper that was never closed, renamed over a view, is not an edit yet", "tensors",
+    {"a helper renamed over a view before any close is not an edit yet", "tensors",
      "topen A a/.h creat w; write A 12345678; tmv a/.h a/raw; finish", A B C},
-    {"a helper is not replaced by RENAME_NOREPLACE", "tensors",
+    {"RENAME_NOREPLACE does not replace a helper", "tensors",
      "tput a/.h 1; tput a/.k 2; tmvnew a/.h a/.k =EEXIST; ttext a/.k 2; ttext a/.h 1;"
      "tmvnew a/.h a/.l; ttext a/.l 1; tmvnew a/.l a/.l =EEXIST; tmkdir n; tput n/.h 1;"
      "tput n/.k 2; tmvnew n/.h n/.k =EEXIST; trmdir n",
      A B C},
-    {"two programs look again, each for its own", "tensors",
+    {"two programs write one view, each at its own offset", "tensors",
      "topen A a/raw rw; topen B a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
      "a:I8:8=XYcdefgh " B C},
-    {"truncate and write again", "tensors",
+    {"a view is truncated and written again", "tensors",
      "topen A a/raw w trunc; write A 12345678; close A; topen A a/raw w; trunc A 4; close A;"
      "ttext a/raw 12345678; ttruncate a/raw 8; ttruncate a/raw 4; ttruncate a/raw 9 =EFBIG",
      "a:I8:8=12345678 " B C},
-    {"a key and a tensor in one edit", "tensors",
+    {"a key and a tensor are written in one edit", "tensors",
      "put a.name two; tput a/raw ABCDEFGH; tmv c k; fsync; shown a.name:string=two a.count:u32=7 "
      "a.other:u32=8 a.list:array[i32]=1,2,3 ",
      "a:I8:8=ABCDEFGH " B "k:I8:4=wxyz " Z},
-    {"in place: bytes that other programs read change", "tensors inplace",
+    {"in place: readers see the changed bytes", "tensors inplace",
      "topen A a/raw r; topen B b/f32 r; tput a/raw ABCDEFGH; fsync; read A ABCDEFGH;"
      "tfloats b/f32 '6 5 4 3 2 1'; fsync; ttext a/raw ABCDEFGH; close A; close B",
      "a:I8:8=ABCDEFGH " BA "6,5,4,3,2,1 " C},
-    {"a copy that fails: all as before", "tensors close",
+    {"a failed copy leaves everything as before", "tensors close",
      "fail EIO; tput a/raw ABCDEFGH =EIO; ttext a/raw abcdefgh; tmv a d =EIO; tlist . 'a b c z';"
      "fail; tput a/raw 12345678",
      "a:I8:8=12345678 " B C},
     /* ---- parts of a tensor that has several pages ---- */
-    {"parts of a tensor, before and after they are written", "tensors",
+    {"parts of a tensor are read before and after they are written", "tensors",
      "topen A z/raw rw; write A one 4095; write A two 8190; write A X 0; write A Y 19999; flush A;"
      "ttext z/raw 'X.{4094}one.{4092}two.{11806}Y'; write A Z 12288; close A;"
      "ttext z/raw 'X.{4094}one.{4092}two.{4095}Z.{7710}Y'; topen A z/f32 rw; tpoke A 4 '65 66'; "
@@ -168,12 +167,12 @@ static const struct script scripts[] = {
      "ttext z/raw 'XAB.{4092}one.{4092}two.{4095}Z.{7710}Y'; fsync; topen A z/raw w; write A @ 5; "
      "close A; ttext z/raw 'XAB..@.{4089}one.{4092}two.{4095}Z.{7710}Y'",
      A B "c:I8:4=wxyz z:I8:20000=XAB..@.{4089}one.{4092}two.{4095}Z.{7710}Y "},
-    {"parts of a tensor that has a new name and shape", "tensors",
+    {"parts of a renamed and reshaped tensor are written", "tensors",
      "put a.name two; topen A z/raw rw; write A one 10; close A; tmv z y; tput y/shape '2 10000';"
      "ttext y/raw '.{10}one.{19987}'; topen A y/raw rw; write A two 13; close A; fsync;"
      "ttext y/raw '.{10}onetwo.{19984}'",
      A B "c:I8:4=wxyz y:I8:2x10000=.{10}onetwo.{19984} "},
-    {"in place: parts that other programs still read", "tensors inplace",
+    {"in place: parts of a tensor are written while other programs read it", "tensors inplace",
      "topen A z/raw r; topen B z/raw w; write B one 4095; close B; fsync; ttext z/raw "
      "'.{4095}one.{15902}'; topen C z/raw r; topen B z/raw w; write B 1 0; write B 2 19999; close "
      "B;"
@@ -184,7 +183,7 @@ static const struct script scripts[] = {
      "tput b/type F16 =EOPNOTSUPP; ttext b/type 'F32\n'; put a.name two; fsync; tmkdir n;"
      "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z n'",
      A B C},
-    {"in place: an edit that moves data is refused alone, and takes no other edit with it",
+    {"in place: an edit that moves data is refused without affecting other edits",
      "tensors inplace",
      "put a.count 9; put a.name 'much longer than what it was before all of this' =EOPNOTSUPP; "
      "refused a.name; good "
@@ -195,14 +194,14 @@ static const struct script scripts[] = {
      "=EOPNOTSUPP; fsync; tput a/raw 12345678; rm a.list; put a.other 10; fsync =EOPNOTSUPP; fsync;"
      "list a.name a.count a.other a.list; refused a.list; text a.other '10\n'",
      "a:I8:8=12345678 " B "c:I8:4=WXYZ " Z},
-    {"too many parts to map one by one", "tensors sync",
+    {"a tensor with more parts than can be mapped one by one", "tensors sync",
      "topen A z/raw w; tdots A 255 70; close A; tdotted z/raw 255 70; topen A z/raw w; tdots A 285 "
      "70;"
      "close A; tdotted z/raw 285 70; mv a.name a.nom; tdotted z/raw 285 70; fsync; tdotted z/raw "
      "285 70;"
      "tput z/raw x =EINVAL; tdotted z/raw 285 70; trmdir z",
      A B "c:I8:4=wxyz "},
-    {"in place: parts over what was kept for readers", "tensors inplace sync",
+    {"in place: parts are written over bytes kept for readers", "tensors inplace sync",
      "topen A z/raw r; topen B z/raw w; write B one 4095; close B; fsync; topen C z/raw r;"
      "topen B z/raw w; write B two 5; close B; ttext z/raw '.....two.{4087}one.{15902}'; fsync;"
      "topen B z/raw w; write B 3 0; write B 4 19999; close B; ttext z/raw "
@@ -210,7 +209,7 @@ static const struct script scripts[] = {
      "fsync; close A; close C; ttext z/raw '3....two.{4087}one.{15901}4'; mv a.nom a.name",
      A B "c:I8:4=wxyz z:I8:20000=3....two.{4087}one.{15901}4 "},
     /* ---- edits that are refused at the end ---- */
-    {"what was accepted stays when the rest is refused", "tensors",
+    {"an accepted part stays when the rest is refused", "tensors",
      "topen A c/f32 rw; tpoke A 0 '65 66'; flush A; ttext c/raw AByz; tpoke A 8 '1.5'; close A "
      "=ERANGE;"
      "ttext c/raw AByz; terror c '1.5'; tput c/raw wxyz; topen A z/f32 w; tpoke A 0 '65'; tpoke A "
@@ -219,14 +218,14 @@ static const struct script scripts[] = {
      "ttext z/raw 'A.{9999}B.{9999}'; tpoke A 80 '1000'; close A =ERANGE;"
      "ttext z/raw 'A.{9999}B.{9999}'",
      A B "c:I8:4=wxyz z:I8:20000=A.{9999}B.{9999} "},
-    {"an .npy of a different shape, and one that is refused after it", "tensors",
+    {"an .npy of a different shape is accepted, and one with bad values is refused", "tensors",
      "topen A b/f32.npy rw trunc; tnpy A '3, 1' '7 8 9'; close A; tvalues b/f32 '7 8 9';"
      "ttext b/shape '3 1\n'; topen A c/f32.npy rw trunc; tnpy A '2, 3' '1 2 3 4 5 6'; flush A;"
      "ttext c/shape '2 3\n'; tpoke A 128 '0.5'; close A =ERANGE; ttext c/shape '2 3\n';"
      "tput c/raw ABCDEF",
      A "b:F32:3x1=7,8,9 c:I8:2x3=ABCDEF " Z},
     /* ---- texts ---- */
-    {"texts: appended, read while they are written, too long", "tensors",
+    {"texts are appended to, read during a write, and refused if too long", "tensors",
      "topen A b/type rw trunc; write A F1; read A F1; size A 2; write A 6; trunc A 2; trunc A 9 "
      "=EINVAL;"
      "write A 'X\n' 2 =EINVAL; read A 'F1X\n'; close A =EINVAL; topen A b/type rw; write A 'F16\n' "
@@ -236,28 +235,28 @@ static const struct script scripts[] = {
      "close A =EINVAL; topen A b/type w append trunc; write A F3; write A '2\n'; close A; tput "
      "b/type F32",
      A B C},
-    {"room: fallocate", "tensors",
+    {"fallocate succeeds within the size of a view", "tensors",
      "topen A a/raw w; allocate A 0 8; allocate A 0 9 =EFBIG; allocate A 0 9 keep =EFBIG; "
      "allocate A 18446744073709551615 2 =EFBIG; allocate A 4 4 keep; write A X 1; close A;"
      "topen A a/raw r; allocate A 0 8 =EOPNOTSUPP; close A; topen A a/type w; allocate A 0 8; "
      "close A",
      "a:I8:8=aXcdefgh " B C},
-    {"fsync of a handle writes what it has", "tensors",
+    {"fsync of a handle writes what it has accepted", "tensors",
      "topen A a/raw w; write A X; fsync A; tfile a:I8:8=Xbcdefgh " B C
      "; write A Y 1; fsync A; close A;"
      "topen A c/f32 w; tpoke A 0 '0.5'; fsync A =ERANGE; close A =ERANGE; topen A b/type w trunc;"
      "write A F1; fsync A =EINVAL; trunc A 0; write A 'F16\n' 0; fsync A; close A; tput b/type F32",
      "a:I8:8=XYcdefgh " B C},
     /* ---- new tensors ---- */
-    {"a new tensor with the name of one just removed", "tensors",
+    {"a new tensor takes the name of one just removed", "tensors",
      "trmdir a; tmkdir a; tlist . 'b c z a'; tput a/type I8; tput a/shape 8; tput a/raw 12345678;"
      "fsync; tlist . 'a b c z'; trmdir c; tmv a c; tlist . 'c b z'; fsync",
      "c:I8:8=12345678 " B Z},
-    {"a tensor renamed over one that is new and removed", "tensors",
+    {"a tensor is renamed over a new tensor that was removed", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw xy; later 3; ttext n/raw xy; trmdir n;"
      "tmv c n; tlist . 'a b n z'; fsync",
      A B "n:I8:4=wxyz " Z},
-    {"a new tensor: views that are ignored, and what is wrong", "tensors",
+    {"ignored views of a new tensor do not count, and errors are named", "tensors",
      "tmkdir n; tput n/offset 5; tput n/raw 12; tfloats n/f32 '1 2'; tput n/none x; tput n/type "
      "none =EINVAL;"
      "terror n none; tput n/type I8; tput n/shape 'a =EINVAL' =EINVAL; tput n/shape 3; fsync; "
@@ -265,7 +264,7 @@ static const struct script scripts[] = {
      "tmkdir x%zz =EINVAL; tmkdir 'x%00y' =EINVAL; tmkdir "
      "'0123456789012345678901234567890123456789012345678901234567890123456789' =ENAMETOOLONG",
      A B C "n:I8:2=12 "},
-    {"names of new tensors: 63 bytes, without a NUL", "tensors",
+    {"names of new tensors have at most 63 bytes and no NUL", "tensors",
      "tmkdir n; tmkdir m; tmv n % =EINVAL; tmv n 'x%00y' =EINVAL; tmv n x%zz =EINVAL;"
      "tmv n " BYTES_60 "0123 =ENAMETOOLONG; tmv n " BYTES_60 BYTES_60 BYTES_60 BYTES_60
      "0123456789abcdef =ENAMETOOLONG; tmv n " BYTES_60
@@ -275,49 +274,47 @@ static const struct script scripts[] = {
      "012'; tgone n; tmv m n; tgone m; trmdir " BYTES_60 "210; trmdir " BYTES_60 "012; trmdir n;"
      "tlist . 'a b c z'; fsync",
      A B C},
-    {"a reader of a new tensor goes on when that is one of the model, and nobody writes to it",
-     "tensors",
+    {"a reader of a new tensor can go on once the tensor is in the model", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 3; tput n/raw 123; topen A n/raw r; tnote A; fsync;"
      "read A 123; size A 3; tnode B w =ESTALE; tnode B r; read B 123; close B; tput n/raw 456;"
      "read A 123; ttext n/raw 456; close A",
      A B C "n:I8:3=456 "},
-    {"a new tensor whose name is taken keeps its bytes, and is added under a different name",
-     "tensors",
+    {"a new tensor whose name is taken keeps its bytes, and can be renamed", "tensors",
      "trmdir a; trmdir b; trmdir c; trmdir z; tmkdir a; tput a/type I8; tput a/shape 3;"
      "topen A a/raw creat w; write A 123; fsync =EPERM; topen B a/raw r; close A; fsync =EEXIST;"
      "read B 123; tmv a n; terror n 'already exists'; fsync; ttext n/raw 123; read B 123; close B;"
      "ttext a/raw abcdefgh",
      A B C "n:I8:3=123 "},
-    {"a new tensor that is left unfinished", "tensors",
+    {"an unfinished new tensor is dropped", "tensors",
      "tmkdir n; tput n/type I8; unsaved 'tensors/n: a new tensor: nothing was written;'; fsync",
      A B C},
-    {"two new tensors, edited before they are written", "tensors",
+    {"two new tensors are edited before they are written", "tensors",
      "tmkdir n; tput n/type I8; tput n/raw 12; tput n/shape 2; tmkdir m; tput m/shape 1; tfloats "
      "m/f32 5;"
      "put a.name two; fsync; ttext n/raw 12; tput n/raw 34; topen A m/f32 w; tpoke A 0 6; close A;"
      "tmv n k; tmv m l; tput l/type F16; ttext k/raw 34; tvalues l/f32 6; trmdir k; fsync",
      A B C "l:F16:1=2 "},
     /* ---- files that are not closed ---- */
-    {"what no close has judged is dropped at the end", "tensors",
+    {"what no close has judged is dropped at the end of the mount", "tensors",
      "topen A a/raw w; write A X; topen B b/type w; tmkdir n; topen C n/raw creat w; write C 1; "
      "finish",
      A B C},
-    {"an edit that was refused is not saved", "tensors",
+    {"a refused edit is reported as not saved", "tensors",
      "tput c/raw x =EINVAL; unsaved 'tensors/c: it has 1 of 4 bytes;'; tforgive c; unsaved; tput "
      "c/raw x =EINVAL",
      A B C},
-    {"a tensor that is removed while it is written", "tensors",
+    {"a tensor is removed while it is written", "tensors",
      "topen A a/raw w; write A X; trmdir a; fsync; close A =ENOENT; topen A b/raw w; write A XXXX; "
      "trmdir b;"
      "close A; fsync",
      C},
-    {"a helper is written, appended and cut, and left", "tensors",
+    {"a helper is written, appended to, truncated and left", "tensors",
      "topen A a/.h creat rw; write A one 5; size A 8; trunc A 6; write A xy 0; close A; tadd a/.h "
      "!;"
      "tstat a/.h 7; tput a/.i 12345678; tmvnew a/.h a/.k; tmv a/.k a/.i; tmvnew a/.i a/raw =EEXIST;"
      "tmv a/raw a/.k =EPERM; tmv a/.i b/.i =EPERM; topen B a/.i creat excl w =EEXIST; tstat a/.i 7",
      A B C},
-    {"a helper over a hidden view, and over one that is busy", "tensors",
+    {"a helper is renamed over a hidden view, and refused over a busy one", "tensors",
      "tput a/.h 12345678; trm a/raw; tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h 1; trm a/raw;"
      "tmv a/.h a/raw =EINVAL; ttext a/raw 12345678; tput a/raw 87654321; topen A a/f32 w; tpoke A "
      "0 '65';"
@@ -328,65 +325,64 @@ static const struct script scripts[] = {
      "tput a/offset 5; tput a/stats x; trm a/offset; tput a/offset 7; ttruncate a/offset 0;"
      "topen A a/offset w; write A x; allocate A 0 5; fsync A; close A",
      A B C},
-    {"programs that never open what they looked up", "tensors",
+    {"programs look up views that they never open", "tensors",
      "topen A a/raw r; close A; topen A a/raw rw; topen B a/raw rw; write A 1 0; write "
      "B 2 1;"
      "close A; close B; topen A c/raw w; topen B c/raw w; topen C z/raw w; write C x; "
      "close C;"
      "close A; close B; topen A a/raw w; topen B c/raw w; close A; close B",
      "a:I8:8=12cdefgh " B "c:I8:4=wxyz z:I8:20000=x.{19999} "},
-    {"a split model: its keys alone", "tensors split",
+    {"only the keys of a split model can be edited", "tensors split",
      "tlist . 'a b c z other'; tmv other o =EROFS; trmdir a =EROFS; tmkdir n =EROFS;"
      "topen A a/raw w =EROFS; terror a 'merge it first'; put a.name two; fsync; ttext a/raw "
      "abcdefgh",
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz " Z "other:I8:9001=-{9001} "},
-    {"an edit of one tensor that fails, while another one is written", "tensors sync",
+    {"an edit of one tensor fails while another tensor is written", "tensors sync",
      "tput a/raw 12345678; topen D b/raw rw; tpoke D 0 '9'; fail EIO; fsync =EIO; fail;"
      "ttext a/raw abcdefgh; close D; tvalues b/raw '9 2 3 4 5 6'; fsync",
      "a:I8:8=abcdefgh b:F32:2x3=9,2,3,4,5,6 c:I8:4=wxyz " Z},
     /* ---- access by nodes ---- */
-    {"opened again by its descriptor", "tensors",
+    {"a view is opened again through its descriptor", "tensors",
      "topen A a/raw r; tnote A; tnode B rw; write B X; read A Xbcdefgh; close B;"
      "ttext a/raw Xbcdefgh; size A 8; read A abcdefgh; tnode B w; write B Y 1; read A XYcdefgh;"
      "ttext a/raw XYcdefgh; tvalues a/f32 '88 98 99 100 101 102 103 104'; close B;"
      "close A; ttext a/raw XYcdefgh; tnode A r =ESTALE",
      "a:I8:8=XYcdefgh " B C},
-    {"a draft that has ended, by its node", "tensors",
+    {"a view is opened by the node of a draft that has ended", "tensors",
      "topen A a/raw w; tnote A; tnode B w; write B X; write A Y 1; close A; close B; tnode A w; "
      "write A Z 2;"
      "topen B c/raw w; write B 1; close B; close A; trmdir a; tnode A w; write A 1; close A",
      B "c:I8:4=1xyz " Z},
-    {"a helper that has ended, and a draft that has another in its place, by their nodes",
-     "tensors",
+    {"nodes of a helper that has ended and of a replaced draft are refused", "tensors",
      "tput a/.h 12; topen A a/.h r; tnote A; trm a/.h; read A 12; close A; tnode B r =ESTALE;"
      "topen A a/raw w; write A X; tnote A; close A; topen B a/raw w; tnode C r =ESTALE;"
      "tnode C w; write C Y 1; tnode D r; read D XYcdefgh; close D; close C; close B; tnode C r "
      "=ESTALE",
      "a:I8:8=XYcdefgh " B C},
-    {"a lookup shows a draft by an older node, which is opened once the draft has ended", "tensors",
+    {"a node that a lookup found before its draft ended can be opened", "tensors",
      "topen R a/raw r; topen A a/raw rw; write A X; flush A; write A Y 1; tstat a/raw 8; tnote A; "
      "close A;"
      "tnode B r =ESTALE; topen B a/raw r; read B XYcdefgh; close B; tnode B r; read B XYcdefgh; "
      "close B; close R",
      "a:I8:8=XYcdefgh " B C},
-    {"a node is opened for writing while another view is written", "tensors",
+    {"a node is opened for writing while another view is being written", "tensors",
      "topen A a/raw rw; tnote A; topen B a/raw r; tnode C r;"
      "close C; close B; close A; topen A a/f32 rw; tpoke A 0 '65';"
      "tnode C w =EBUSY; tnode C r; close C; close A; tnode C w; write C B; close C",
      "a:I8:8=Bbcdefgh " B C},
-    {"helpers that become views of a new tensor", "tensors",
+    {"helpers become views of a new tensor", "tensors",
      "tmkdir n; tput n/.t I8; tmv n/.t n/type; tput n/.s 3; tmv n/.s n/shape; tput n/.r 123;"
      "tmv n/.r n/raw; tput n/.f xxxx; tmv n/.f n/f32; tgone n/.f; tput n/.o 1; tmv n/.o n/offset;"
      "fsync; ttext n/raw 123; tmkdir m; tput m/.t I9; tmv m/.t m/type =EINVAL; ttext m/.t I9;"
      "terror m 'not a type'; trmdir m",
      "a:I8:8=abcdefgh " B C "n:I8:3=123 "},
-    {"a tensor that another file has edited since it was opened", "tensors",
+    {"a write to a tensor that another file edited since the open is refused", "tensors",
      "topen A a/raw w; tput a/shape '2 4'; write A X; close A =ESTALE; terror a 'edited by another "
      "file';"
      "topen A a/f32 w; topen B a/raw w; write B Y; close B; tpoke A 4 '65'; close A =ESTALE;"
      "ttext a/raw Ybcdefgh",
      "a:I8:2x4=Ybcdefgh " B C},
-    {"a new tensor that is removed while it is written", "tensors",
+    {"a new tensor is removed while it is written", "tensors",
      "tmkdir n; topen A n/raw creat w; write A 1; fsync A; topen B n/type creat w; write B I; "
      "trmdir n;"
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 2; write A 3 1; close A; close B "
@@ -394,50 +390,51 @@ static const struct script scripts[] = {
      "ttext n/raw 2; topen A n/raw r; read A 2; close A",
      A B C "n:I8:1=2 "},
     /* ---- failures ---- */
-    {"a file that is open while an earlier write fails", "tensors sync",
+    {"a file that is open while an earlier write fails gets the error", "tensors sync",
      "tput a/raw 12345678; hold; & fsync; held; topen A a/f32 rw; tpoke A 0 '65'; go EIO; wait "
      "=EIO;"
      "close A =EIO; terror a 'failed'; ttext a/raw abcdefgh",
      A B C},
-    {"edits that follow one that fails", "tensors sync",
+    {"edits that follow a failed edit are lost", "tensors sync",
      "tput a/raw 12345678; hold; & fsync; held; tput c/raw WXYZ; tmv a d; tput b/shape 6; go EIO; "
      "wait =EIO;"
      "tlist . 'a b c z'; ttext a/raw abcdefgh; ttext c/raw wxyz; terror a 'cannot copy the "
      "tensors'; terror c 'the edit before it failed'; fsync",
      A B C},
-    {"a part over one that in the end was not written is a new version", "tensors sync",
+    {"a part written over one that was lost is a new version", "tensors sync",
      "topen A z/raw w; write A one 0; close A; hold; & fsync; held; topen A z/raw w;"
      "write A two 10000; close A; ttext z/raw 'one.{9997}two.{9997}'; topen A z/raw r; tnote A; "
      "close A;"
      "go EIO; wait =EIO; tmoved z/raw; ttext z/raw '.{20000}'; fsync",
      A B C},
-    {"names that are swapped after a failing edit: no tensor is lost", "tensors sync",
+    {"names swapped after an edit that fails: no tensor is lost", "tensors sync",
      "tmv a x; hold; & fsync; held; tmv b y; tmv c a; tmv y c; go EIO; wait =EIO;"
      "tlist . 'a b c z'; ttext c/raw wxyz; fsync",
      A B C},
-    {"bytes over bytes whose write fails", "tensors sync",
+    {"bytes written over bytes whose write fails are lost", "tensors sync",
      "topen A a/raw w; write A 1; flush A; hold; & fsync; held; write A 2 1; flush A; go EIO; wait "
      "=EIO;"
      "ttext a/raw abcdefgh; terror a 'cannot copy'; flush A =EIO; fsync A =EIO; write A 3 2; flush "
      "A =EIO;"
      "close A =EIO; ttext a/raw abcdefgh; topen A a/raw w; write A 4; close A; fsync",
      "a:I8:8=4bcdefgh " B C},
-    {"a failure is repeated: NumPy closes a duplicate first, flush() is called again", "tensors",
+    {"a failure is reported again: NumPy closes a duplicate first, and flush() is repeated",
+     "tensors",
      "topen A a/raw rw; write A 1; fail EIO; fsync A =EIO; fail; fsync A =EIO; flush A =EIO; flush "
      "A =EIO;"
      "close A =EIO; ttext a/raw abcdefgh; fsync",
      A B C},
-    {"also for a lost text, until it is written again", "tensors",
+    {"the failure of a lost text is reported again until it is written again", "tensors",
      "topen A a/shape rw trunc; write A '2 4\n'; fail EIO; fsync A =EIO; fail; flush A =EIO; trunc "
      "A 0;"
      "write A '4 2\n' 0; fsync A; close A; fsync",
      "a:I8:4x2=abcdefgh " B C},
-    {"two programs: one does not see the failure of the other's tensor", "tensors sync",
+    {"a program does not see the failure of another program's tensor", "tensors sync",
      "topen A a/raw w; write A 1; fsync A; topen C c/raw w; write C 2; flush C; fail EIO; fsync C "
      "=EIO;"
      "fail; fsync A; close A; close C =EIO; fsync",
      "a:I8:8=1bcdefgh " B C},
-    {"fsync of a file that is only read (sync FILE)", "tensors sync",
+    {"fsync of a file that is only read (sync FILE) writes its tensor", "tensors sync",
      "tput c/raw WXYZ; topen A a/raw r; fsync A; tfile " A B C
      "; close A; topen A c/raw r; fsync A;"
      "tfile " A B "c:I8:4=WXYZ " Z
@@ -449,66 +446,66 @@ static const struct script scripts[] = {
      "fsync A;"
      "close A; tlist . 'a b c z n'",
      A B C},
-    {"a removal and a new tensor whose write fails", "tensors close",
+    {"a removal and a new tensor fail, and are undone", "tensors close",
      "fail EIO; trmdir a; fsync =EIO; tlist . 'a b c z'; tmkdir n; tput n/shape 1; tfloats n/f32 1;"
      "fsync =EIO; tlist . 'a b c z'; fail; fsync",
      A B C},
-    {"edits of what was new in a failing write are lost", "tensors sync",
+    {"edits of a key and a tensor that were new in a failed write are lost", "tensors sync",
      "put b.new 5; tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; hold; & fsync; held;"
      "mv b.new b.other; tmv n m; tput c/raw WXYZ; go EIO; wait =EIO; gone b.new; gone b.other;"
      "tlist . 'a b c z'; ttext c/raw wxyz; logged 'not written: the edit before it failed'; fsync",
      A B C},
     /* ---- rare cases ---- */
-    {"views that are ignored: written, read, synced", "tensors",
+    {"views that are ignored can be written, read and synced", "tensors",
      "topen A a/offset rw; write A 5; trunc A 0; allocate A 0 8; read A ''; flush A; fsync A; "
      "close "
      "A; trm a/offset; topen A a/offset creat rw; write A 5; close A",
      A B C},
-    {"a helper is closed twice, synced, renamed to itself and over another", "tensors",
+    {"a helper is closed twice, synced, and renamed to itself and over another", "tensors",
      "topen A a/.h creat w; write A 12; flush A; flush A; fsync A; write A 3; close A; ttext a/.h "
      "123; tmv a/.h a/.h; ttext a/.h 123; tput a/.k x; tmv a/.h a/.k; ttext a/.k 123; tgone a/.h; "
      "tput a/.l y; trm a/.k; tgone a/.k; trm a/.l",
      A B C},
-    {"helpers that are longer than the view, and NumPy arrays", "tensors",
+    {"helpers longer than the view are refused, and NumPy arrays are accepted", "tensors",
      "tput a/.h 123456789; tmv a/.h a/raw =EFBIG; ttext a/.h 123456789; topen A b/.n creat w; tnpy "
      "A '3, 2' '6 5 4 3 2 1'; close A; tmv b/.n b/f32.npy; tput b/.n x; tmv b/.n b/f32.npy =EINVAL;"
      "ttext b/.n x",
      A "b:F32:3x2=6,5,4,3,2,1 " C},
-    {"writes that are refused in a row", "tensors",
+    {"writes are refused one after another", "tensors",
      "topen A a/raw w; write A x 8 =EFBIG; write A x 8 =EFBIG; close A =EFBIG; topen A b/shape w "
      "trunc; write A 2 5 =EINVAL; write A 2 5 =EINVAL; write A 2 5000 =EINVAL; terror b 'longer'; "
      "trunc A 0; write A '6\n' 0; close A; topen A b/type w; write A '' 0; close A",
      A "b:F32:6=1,2,3,4,5,6 " C},
-    {"what a new tensor does not have", "tensors",
+    {"files that a new tensor lacks do not exist", "tensors",
      "tmkdir n; tgone n/raw; tgone n/none; trm n/raw =ENOENT; tput n/offset 1; trm n/offset; trm "
      "n/offset =ENOENT; tput n/type I8; tforgive n; terror n 'not whole yet'; trm n/type; tput "
      "n/shape 1; tput n/raw x; trm n/shape; fsync; terror n 'lacks'; trmdir n",
      A B C},
-    {"a name that another tensor gets while its own is forgotten", "tensors",
+    {"a tensor takes the name of one that was removed", "tensors",
      "trmdir b; fsync; tmv c b; tmv b d; tmkdir b; tput b/type I8; tput b/shape 1; tput b/raw x;"
      "fsync; tlist . 'a d z b'; tgone 'x%~0123456789abcdef'",
      A "d:I8:4=wxyz " Z "b:I8:1=x "},
-    {"a tensor that is removed before its new type is closed", "tensors",
+    {"a tensor is removed before its new type is closed", "tensors",
      "topen A b/type rw trunc; write A F16; trmdir b; fsync; flush A =ENOENT; close A =ENOENT",
      A C},
-    {"an array of which in the end only the header is left is refused, and the last values stay",
-     "tensors",
+    {"an array cut to its header alone is refused, and the last values stay", "tensors",
      "topen A b/f32.npy rw trunc; tnpy A '2, 3' '7 8 9 1 2 3'; flush A; trunc A 128; "
      "tnpy A '2, 3' ''; close A; terror b 'it is too short'; tvalues b/f32 '7 8 9 1 2 3'",
      A BA "7,8,9,1,2,3 " C},
-    {"values before their header", "tensors",
+    {"values are refused if their header is missing", "tensors",
      "topen A z/f32.npy w trunc; write A xxxx 70000; flush A =EINVAL; close A =EINVAL;"
      "terror z 'its NumPy header is not whole'; ttext z/raw '.{20000}'",
      A B C},
-    {"a reader of an earlier state syncs after the last writer has closed", "tensors auto close",
+    {"a reader of an earlier state calls fsync after the last writer has closed",
+     "tensors auto close",
      "topen A a/raw rw; write A X; flush A; tnote A; tnode R r; write A Y 1; close A; fsync R;"
      "read R XYcdefgh; close R; fsync",
      "a:I8:8=XYcdefgh " B C},
-    {"a draft that was dropped is not written by a node of an earlier state", "tensors auto close",
+    {"a dropped draft cannot be written through a node of an earlier state", "tensors auto close",
      "topen A a/raw rw; write A X; flush A; tnote A; tnode R r; trunc A 2; write A Y 1;"
      "close A =EINVAL; tnode B w =ESTALE; close R; ttext a/raw Xbcdefgh",
      "a:I8:8=Xbcdefgh " B C},
-    {"a header alone waits for as long as a program reads it", "tensors",
+    {"a header alone waits as long as a program reads it", "tensors",
      "topen A b/f32.npy rw; tpoke A 128 '9'; flush A; tnote A; tnode R r; close A; tnode A rw;"
      "trunc A 0; tnpy A '2, 3' ''; close A; terror b 'only the header'; later 11; tnode A rw;"
      "tpoke A 128 '6 5 4 3 2 1'; close A; close R",
@@ -518,12 +515,12 @@ static const struct script scripts[] = {
      "b/shape '2 3\n'; later 9; topen A b/f32.npy rw; close A; terror b 'only the header'; later "
      "11; tvalues b/f32 '1 2 3 4 5 6'; topen A b/f32.npy rw; tpoke A 128 '9'; close A",
      A BA "9,2,3,4,5,6 " C},
-    {"a draft that is dropped, and another one at the same node", "tensors",
+    {"a draft is dropped, and the next one at the same node is accepted", "tensors",
      "topen A a/raw r; topen B a/raw w trunc; write B 12; close B =EINVAL; ttext a/raw abcdefgh; "
      "topen B a/raw w; write B X; close B; close A",
      "a:I8:8=Xbcdefgh " B C},
-    {"hurry: written before the end", "tensors", "tput a/raw 12345678; hurry; finish",
-     "a:I8:8=12345678 " B C},
+    {"pending edits are written as soon as the end is announced", "tensors",
+     "tput a/raw 12345678; hurry; finish", "a:I8:8=12345678 " B C},
 };
 
 SCRIPTS_MAIN("live_tensors", scripts)

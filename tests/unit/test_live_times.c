@@ -9,36 +9,36 @@
 #define BIG "big:I8:69206016=.{69206016} "
 
 static const struct script scripts[] = {
-    {"views that were unlinked are back after a second", "tensors",
+    {"views that were unlinked come back after a second", "tensors",
      "still; trm a/raw; tgone a/raw; trm a/raw =ENOENT; later 1; ttext a/raw abcdefgh; trm a/raw;"
      "trm a/f32; tgone a/raw; tgone a/f32; later 1; ttext a/raw abcdefgh; tstat a/f32 32; trm "
      "a/f32;"
      "ttext a/raw abcdefgh; tgone a/f32",
      A B C Z},
-    {"a removed tensor waits for quiet, not for fsync of a file", "tensors",
+    {"a removal waits for a pause, not for fsync of a file", "tensors",
      "still; trmdir c; tgone c/raw; open A a.name w trunc; write A two; fsync A; close A;"
      "tfile " A B C Z "; later 2; open A a.name w trunc; write A 2; close A; fsync; tfile " A B Z,
      A B Z},
-    {"a header alone waits for its program", "tensors",
+    {"a NumPy header alone waits for its program to go on", "tensors",
      "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A;"
      "terror b 'of a NumPy array only the header was written'; later 10; topen A b/f32.npy rw;"
      "size A 128; tpoke A 128 '6 5 4 3 2 1'; close A; tvalues b/f32 '6 5 4 3 2 1'",
      A "b:F32:2x3=6,5,4,3,2,1 " C Z},
-    {"its readers see only the header; another view is unchanged", "tensors",
+    {"readers of the view see only the header; another view is unchanged", "tensors",
      "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; tstat b/f32.npy 128;"
      "tvalues b/f32 '1 2 3 4 5 6'; later 11; tstat b/f32.npy 152; tvalues b/f32.npy '1 2 3 4 5 6'",
      A B C Z},
-    {"but not for longer", "tensors",
+    {"a NumPy header alone waits for at most ten seconds", "tensors",
      "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; later 11; topen B b/f32.npy rw;"
      "size B 152; tpoke B 128 '9'; close B; tvalues b/f32 '9 2 3 4 5 6'",
      A "b:F32:2x3=9,2,3,4,5,6 " C Z},
-    {"many that waited too long", "tensors",
+    {"two views whose headers waited too long are both dropped", "tensors",
      "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; topen A a/f32.npy w trunc;"
      "tnpy A '8,' ''; close A; later 11; topen A c/f32.npy w trunc; tnpy A '4,' ''; close A;"
      "topen A a/f32.npy r; size A 160; close A; topen A c/f32.npy rw; size A 128;"
      "tpoke A 128 '1 2 3 4'; close A; tvalues c/f32 '1 2 3 4'",
      A B "c:I8:4=\1\2\3\4 " Z},
-    {"a reader that stays longer than a header waits", "tensors",
+    {"a reader outlasts the wait of a header", "tensors",
      "still; topen A a/f32.npy rw trunc; tnpy A '8,' ''; tnote A; tnode B r; close A; later 11;"
      "size B 160; close B; topen B a/f32.npy rw; size B 160; tpoke B 128 '65'; close B",
      "a:I8:8=Abcdefgh " B C Z},
@@ -46,11 +46,12 @@ static const struct script scripts[] = {
      "still; open A a.name w trunc; mknod a.new; type a.new u64; later 9; write A two; fsync A;"
      "list a.name a.count a.other a.list a.new; later 1; write A s; fsync A; gone a.new; close A",
      "a.name:string=twos " A_COUNT A_OTHER A_LIST},
-    {"edits without a waiting request wait for the end of a conversion", "tensors large auto",
+    {"edits without a waiting request are not written before a conversion ends",
+     "tensors large auto",
      "still; tput a/type 'F32\n'; converts 60; tfile " A B C BIG "; put a.name two; later 1; "
      "converts 9; tfile " A B C BIG "; later 2; fsync",
      "a:F32:8=97,98,99,100,101,102,103,104 " B C BIG},
-    {"the progress of a conversion, and of a copy", "tensors large auto",
+    {"the progress of a conversion and of a copy is logged", "tensors large auto",
      "hasty; tput big/type 'F16\n'; logged 'encoding '; put a.name two; fsync;"
      "logged 'copying: 128 of 132 MiB'",
      A B C "big:F16:69206016=138412032 "},

@@ -173,9 +173,9 @@ static void test_replaced(void)
 
 static CU_TestInfo tests[] = {
     {"a key is opened while an edit replaces the file", test_replaced},
-    {"a signal to one of two that wait for an edit", test_signal},
-    {"a close comes while another one is judged", test_behind},
-    {"a release comes just before the end", test_release_at_the_end},
+    {"a signal interrupts one of two requests that wait for an edit", test_signal},
+    {"a close comes while another close is judged", test_behind},
+    {"a release comes just before the end of the mount", test_release_at_the_end},
     CU_TEST_INFO_NULL,
 };
 

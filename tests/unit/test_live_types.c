@@ -91,8 +91,8 @@ static void test_writes(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"an attribute is made without the lock", test_attribute},
-    {"a draft determines the type once for each value", test_writes},
+    {"an attribute is computed without the lock", test_attribute},
+    {"a draft determines its type once for each value", test_writes},
     CU_TEST_INFO_NULL,
 };
 

@@ -4,99 +4,100 @@
 #include "script.h"
 
 static const struct script scripts[] = {
-    {"an undo takes back the last edits; a second undo takes back the first",
-     "history auto close sync",
+    {"an undo reverts the last edits; a second undo reverts the first", "history auto close sync",
      "put a.name 'two'; put a.count '9'; fsync; undo; text a.name 'one\n'; text a.count '7\n';"
      "file " UNCHANGED "; said 'back to state 1: changed a.name'; undo; text a.name 'two\n';"
      "text a.count '9\n'; said 'back to state 2'",
      "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
-    {"keys that were removed, made, renamed and given a type", "history auto close sync",
+    {"an undo restores keys that were removed, created, renamed or given a type",
+     "history auto close sync",
      "rm a.name; put b.new '5'; mv a.count a.amount; type a.other u64; fsync;"
      "list a.amount a.other a.list b.new; undo; list a.name a.count a.other a.list;"
      "typed a.other u32; typed a.count u32; gone a.amount; gone b.new; put a.count '10'; fsync;"
      "typed a.count u32",
      A_NAME "a.count:u32=10 " A_OTHER A_LIST},
-    {"keys come back to their places, and later keys follow them", "history close",
+    {"restored keys return to their places, and later keys follow them", "history close",
      "put b.one '1'; put b.two '2'; undo; put b.x '3'; undo 2;"
      "list a.name a.count a.other a.list b.one b.two; put b.four '4';"
      "list a.name a.count a.other a.list b.one b.two b.four; rm b.one; fsync; put b.one '5';"
      "list a.name a.count a.other a.list b.one b.two b.four; undo; undo",
      UNCHANGED "b.one:u32=5 b.two:u32=2 b.four:u32=4 "},
-    {"they keep these places when they are edited", "history close",
+    {"restored keys keep their places when they are edited", "history close",
      "put b.one '1'; rm a.name; rm a.count; fsync; reopen; undo; list a.name a.count a.other "
      "a.list; put a.name 'two';"
      "list a.name a.count a.other a.list; reopen; put a.name 'three'; list a.name a.count a.other "
      "a.list",
      "a.name:string=three " A_COUNT A_OTHER A_LIST},
-    {"an open file shows the value that came back", "history close",
+    {"an open file keeps its text; the name shows the restored value", "history close",
      "put a.name 'two'; open A a.name r; undo; text a.name 'one\n'; read A 'two\n'; close A;"
      "time noted a.count; undo; time same a.count; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"the reason of a refusal is gone after an undo that changes the key", "history close",
+    {"an undo that changes a key removes its user.gguf.error", "history close",
      "put a.name 'two'; put a.count 'x' =EINVAL; rm a.other; fsync; refused a.count; undo;"
      "refused a.count; undo; forgive a.count; put a.count '9'; put a.count 'x' =EINVAL;"
      "refused a.count; undo; good a.count; time noted a.count; undo; time moved a.count",
      "a.name:string=two a.count:u32=9 " A_LIST},
-    {"the keys are already those of that state", "history close",
+    {"an undo to the current state changes nothing", "history close",
      "put a.name 'two'; undo; said 'back to state 1'; undo 1; said 'are those of state 1 already';"
      "file " UNCHANGED "; put a.name 'three'; undo 2; said 'back to state 2'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a key that comes back has its type, and no other", "history close",
+    {"a restored key has its type, and no other", "history close",
      "rm a.count; fsync; undo; gone a.count:u8; text a.count '7\n'", UNCHANGED},
-    {"there is nothing to undo, and no such state", "history auto close sync",
+    {"an undo without an earlier state, or to an unknown one, is refused",
+     "history auto close sync",
      "undo =ENOENT; put a.name 'two'; fsync; undo 7 =ENOENT; said '7'; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"no history is kept", NULL,
+    {"an undo without a history is refused", NULL,
      "undo =EOPNOTSUPP; said 'no history is kept'; states =EOPNOTSUPP; clear =EOPNOTSUPP",
      UNCHANGED},
-    {"the states are listed, and forgotten", "history close",
+    {"the states can be listed and cleared", "history close",
      "states; put a.name 'two'; states 'a.name'; clear; states; undo =ENOENT; put a.name 'three';"
      "states 'a.name'; undo; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"not while edits are pending or being written", "history sync",
+    {"an undo is refused while edits are pending or being written", "history sync",
      "put a.name 'two'; undo =EBUSY; said 'still being written'; fsync; put a.name 'three';"
      "hold; & fsync; held; undo =EBUSY; go; wait; rm a.count; undo =EBUSY; fsync; undo",
      UNCHANGED},
-    {"not over a helper of that name", "history close",
+    {"an undo is refused if a helper has the name of a key", "history close",
      "put b.key.bak '1'; undo; reopen; put b.key '2'; put b.key.bak 'x'; undo 2 =EBUSY;"
      "said 'b.key.bak: a helper file has the name of this key'; text b.key '2\n';"
      "text b.key.bak 'x'; list a.name a.count a.other a.list b.key b.key.bak; put b.key '3';"
      "rm b.key.bak; undo 2; gone b.key; text b.key.bak '1\n'",
      UNCHANGED "b.key.bak:u32=1 "},
-    {"a signal ends the wait for it", "history close",
+    {"a signal ends the wait for an undo, which continues", "history close",
      "put a.name 'two'; put b.new '5'; hold; & undo; held; text a.name 'one\n'; gone b.new;"
      "said 'it is not written yet'; interrupt; wait =EINTR; go; fsync; said 'back to state 1';"
      "text a.name 'one\n'; gone b.new; list a.name a.count a.other a.list",
      UNCHANGED},
-    {"one that cannot be written changes nothing", "history auto close sync",
+    {"an undo that cannot be written changes nothing", "history auto close sync",
      "put a.name 'two'; rm a.count; fsync; fail EIO; undo =EIO;"
      "said 'Input/output error'; text a.name 'two\n'; gone a.count; refused a.name; fail; list "
      "a.name a.other a.list; fsync; undo; good a.name",
      UNCHANGED},
-    {"edits made while it is written build on it", "history sync",
+    {"edits made while an undo is written build on it", "history sync",
      "put a.name 'two'; put a.count '9'; fsync; hold; & undo; held; put a.count '11'; go; wait;"
      "text a.name 'one\n'; text a.count '11\n'; fsync",
      A_NAME "a.count:u32=11 " A_OTHER A_LIST},
-    {"keys that only move are not changed", "history close",
+    {"an undo that only moves keys does not change them", "history close",
      "rm a.name; reopen; put a.name 'one'; list a.count a.other a.list a.name;"
      "put a.count x =EINVAL; time noted a.count; undo 1; said 'back to state 1: changed the order';"
      "list a.name a.count a.other a.list; time same a.count; refused a.count",
      UNCHANGED},
-    {"a key that comes back has the type that it had then", "history close",
+    {"a restored key has the type that it had then", "history close",
      "type a.count u64; later 11; rm a.count; fsync; undo 1; typed a.count u32; put a.count 9; "
      "typed a.count u32",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a key that comes back last has its place from then on", "history close",
+    {"a restored last key keeps its place from then on", "history close",
      "rm a.list; reopen; undo; put b.new '5'; rm a.list; rm b.new; fsync; put b.new '6'; fsync;"
      "put a.list '[4]'; list a.name a.count a.other a.list b.new",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=4 b.new:u32=6 "},
-    {"a refused draft whose accepted part an undo took back changes nothing", "history close",
+    {"a draft whose accepted part was undone is dropped when it is refused", "history close",
      "open A general.file_type w creat; write A 5; flush A; open B a.count rw; write B 9; flush B;"
      "undo; write A x; flush A =EINVAL; write B x; flush B =EINVAL; close A =EINVAL; close B "
      "=EINVAL;"
      "text a.count '7\n'; gone general.file_type",
      UNCHANGED},
-    {"a draft whose accepted part an undo took back is refused", "history close",
+    {"a draft whose accepted part was undone and redone is refused", "history close",
      "open A general.file_type w creat; write A 5; flush A; open B a.count rw; write B 9; flush B;"
      "undo; undo; write A x =EINVAL; flush A =EINVAL; write B x;"
      "flush B =EINVAL; close A =EINVAL; close B =EINVAL; text a.count '7\n'; gone "

@@ -3,42 +3,41 @@
 #include "script.h"
 
 static const struct script scripts[] = {
-    {"a signal to a request that waits for a write begun by other programs", "sync",
+    {"a signal interrupts a request that waits for a write begun by another program", "sync",
      "put a.name two; hold; & fsync; held; & fsync; interrupt; go; wait; wait =EINTR; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a signal to the request that began a write that other programs wait for", "close",
+    {"a signal interrupts the request that began a write, but not one that waits for it", "close",
      "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first;"
      "wait =EINTR; go; wait; release A; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a signal to a request that waits for the next write", "sync",
+    {"a signal interrupts a request that waits for the next write", "sync",
      "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
      "wait =EINTR; text a.count '9\n'; fsync",
      "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
-    {"a rename over a key that is about to have that value waits for it", "close",
+    {"a rename over a key that is about to get the same value waits for it", "close",
      "put .c two; put .d two; hold; & mv .c a.name; held; & mv .d a.name; interrupt; go; wait;"
      "wait =EINTR",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a key that steps aside and comes back while its rename is written", "close",
+    {"a key is moved aside and back while the rename that replaced it is written", "close",
      "put .c two; hold; & mv .c a.name; held; mv a.name a.name~; & mv a.name~ a.name; go; wait; "
      "wait;"
      "text a.name 'two\n'; gone .c a.name~",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"no room for an edit: it is refused, each later fsync and close says so, other edits stay",
-     "sync",
+    {"no room for an edit: every later fsync and close reports it, and other edits stay", "sync",
      "put a.name two; full; open A a.count w trunc; open B a.count w; write A 9; flush A =ENOSPC; "
      "refused a.count;"
      "fsync A =ENOSPC; flush A =ENOSPC; fsync B =ENOSPC; close B; close A =ENOSPC; good a.name;"
      "text a.name 'two\n'; text a.count '7\n'; full no; put a.other 10; fsync",
      "a.name:string=two " A_COUNT "a.other:u32=10 " A_LIST},
-    {"a close that is refused: its duplicate too, when another program has opened the file",
+    {"no room for an edit: the close of a duplicate fails too, even if the key is opened again",
      "close",
      "full; open B a.name w trunc; write B two; flush B =ENOSPC; open C a.name w; flush B =ENOSPC;"
      "fsync B =ENOSPC; close C; later 2; full no; write B two 0; flush B; close B",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"there is room when it is written", "sync",
+    {"an edit succeeds if there is room by the time it is written", "sync",
      "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"no room for a removal: the key is back", "close",
+    {"no room for a removal: the key comes back", "close",
      "full; open A a.name w; rm a.list; fsync =ENOSPC; refused a.list; close A; full no; put "
      "a.name two",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
@@ -50,18 +49,18 @@ static const struct script scripts[] = {
      "full; mv a.count a.amount =ENOSPC; refused a.count; text a.count '7\n'; gone a.amount;"
      "full no; mv a.name a.title; fsync",
      "a.title:string=one " A_COUNT A_OTHER A_LIST},
-    {"no room for a helper that is renamed over a key: it stays", "sync",
+    {"no room for a rename: a helper renamed over a key stays a helper", "sync",
      "put .c 12; full; mv .c a.count =ENOSPC; text .c 12; text a.count '7\n'; refused a.count;"
      "full no; mv .c a.count; good a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"a helper that was renamed while a write that fails went on", "sync",
+    {"a helper renamed during a write that fails stays a helper", "sync",
      "put a.name two; put .c 12; hold; & fsync; held; mv .c a.count; go EIO; wait =EIO;"
      "text a.name 'one\n'; text .c 12; text a.count '7\n'; fsync; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"no room for a rename: a tensor that was removed before stays removed", "tensors sync",
+    {"no room for a rename: a tensor removed earlier stays removed", "tensors sync",
      "trmdir b; tmv a b; full; tmv c x =ENOSPC; full no; tlist . 'b c z'; fsync; tlist . 'b c z'",
      "b:I8:8=abcdefgh c:I8:4=wxyz z:I8:20000=.{20000} "},
-    {"no room for the bytes of one tensor: those of another tensor stay", "tensors sync",
+    {"no room for the bytes of one tensor: the bytes of another stay", "tensors sync",
      "tput c/raw WXYZ; topen A a/raw w; write A X; full; topen B a/raw w; flush A =ENOSPC;"
      "terror a 'are free'; release A; release B; ttext a/raw abcdefgh; ttext c/raw WXYZ; full no; "
      "fsync",

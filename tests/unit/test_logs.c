@@ -179,9 +179,9 @@ static void test_extents(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a log is shared as long as it is needed", test_shared},
-    {"a log that is large, long or a journal is not extended", test_given_up},
-    {"random extents, compared with an array of bytes", test_extents},
+    {"a log is shared for as long as it is needed", test_shared},
+    {"a log that is too large, too long or a journal is not extended", test_given_up},
+    {"random extents give the bytes of a plain array", test_extents},
     CU_TEST_INFO_NULL,
 };
 

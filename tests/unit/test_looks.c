@@ -124,7 +124,7 @@ static void test_begins_meanwhile(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"all files are checked", test_all},
+    {"all files are checked until one has changed", test_all},
     {"editing begins during a check", test_begins_meanwhile},
     CU_TEST_INFO_NULL,
 };

@@ -346,9 +346,9 @@ static void test_first_looks(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"everything in a tree is read", test_looks},
-    {"a model is opened", test_opens},
-    {"everything is looked at for the first time", test_first_looks},
+    {"an allocation fails while everything in a tree is read", test_looks},
+    {"an allocation fails while a model is opened", test_opens},
+    {"an allocation fails while a tree is read for the first time", test_first_looks},
     CU_TEST_INFO_NULL,
 };
 

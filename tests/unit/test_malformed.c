@@ -468,8 +468,8 @@ static void test_draft(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"each check refuses, and names the byte", test_cases},
-    {"a file truncated anywhere is refused", test_cuts},
+    {"each check names the byte at which it refuses a file", test_cases},
+    {"a file truncated at any byte is refused", test_cuts},
     {"redundant fields of the first draft must agree", test_draft},
     CU_TEST_INFO_NULL,
 };

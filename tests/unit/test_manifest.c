@@ -73,8 +73,8 @@ static void test_manifest_limits(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"manifests", test_manifests},
-    {"limits of manifests", test_manifest_limits},
+    {"no accepted manifest leads out of the store", test_manifests},
+    {"manifests have at most the maximum number of layers", test_manifest_limits},
     CU_TEST_INFO_NULL,
 };
 

@@ -225,10 +225,10 @@ static void test_cannot_be_given(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"changes during a copy are not undone", test_all},
+    {"changes made during a copy are not undone", test_all},
     {"a hard link made during a copy may be broken", test_link_that_may_break},
     {"a model whose mode keeps changing is left alone", test_again_and_again},
-    {"if an attribute cannot be set, the edit is refused", test_cannot_be_given},
+    {"an edit is refused if an attribute cannot be set", test_cannot_be_given},
     CU_TEST_INFO_NULL,
 };
 

@@ -154,9 +154,9 @@ static void test_summary(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"models of a directory, failing allocations", test_models},
-    {"a header without a mount, failing allocations", test_header},
-    {"a summary, as text and as JSON", test_summary},
+    {"an allocation fails while the models of a directory are listed", test_models},
+    {"an allocation fails while a header is read without a mount", test_header},
+    {"a summary is printed as text and as JSON", test_summary},
     CU_TEST_INFO_NULL,
 };
 

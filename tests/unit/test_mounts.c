@@ -181,12 +181,12 @@ static void test_daemon_starts(void)
 
 static CU_TestInfo tests[] = {
     {"paths are escaped and unescaped", test_escape},
-    {"a sequence that is not an escape stays", test_unescape},
-    {"a line is parsed", test_parse},
-    {"lines that do not parse", test_parse_nonsense},
-    {"the list of this process", test_load},
-    {"the daemon of a mount", test_daemon_of},
-    {"a starting daemon", test_daemon_starts},
+    {"a sequence that is not an escape is left as it is", test_unescape},
+    {"a line of the mount table is parsed", test_parse},
+    {"malformed lines of the mount table are refused", test_parse_nonsense},
+    {"the mount table of this process is read", test_load},
+    {"a mount's daemon is found by more than its number", test_daemon_of},
+    {"the daemon of a mount is found before it registers", test_daemon_starts},
     CU_TEST_INFO_NULL,
 };
 

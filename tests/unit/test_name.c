@@ -209,12 +209,12 @@ static void test_too_long(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"examples, encoded and decoded", test_table},
-    {"a needless escape is not found", test_needless},
-    {"over 255 bytes a name is cut and hashed", test_long},
-    {"an escape is never cut in two", test_cut_escape},
+    {"examples are encoded and decoded", test_table},
+    {"a name with a needless escape is not found", test_needless},
+    {"a name over 255 bytes is truncated and hashed", test_long},
+    {"an escape is never split", test_cut_escape},
     {"the hash covers the whole name and is fixed", test_hash},
-    {"all bytes survive", test_round_trip},
+    {"all bytes survive a round trip", test_round_trip},
     {"a file name is the only spelling of its name", test_one_spelling},
     {"file names over 255 bytes are not found", test_too_long},
     CU_TEST_INFO_NULL,

@@ -205,13 +205,13 @@ static void test_many(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"names, files and numbers of the initial keys", test_numbers},
-    {"names by their keys", test_by_key},
+    {"initial keys have names, files and numbers", test_numbers},
+    {"names are found by their keys", test_by_key},
     {"a file takes a name", test_take},
-    {"an unreferenced file is freed", test_reap},
+    {"a file is freed once nothing refers to it", test_reap},
     {"the file of an initial key stays", test_first_stay},
-    {"keys that are hidden", test_doomed},
-    {"many names", test_many},
+    {"keys can be hidden and shown again", test_doomed},
+    {"many names are found and removed", test_many},
     CU_TEST_INFO_NULL,
 };
 

@@ -58,8 +58,8 @@ static void test_long(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"the intended word", test_meant},
-    {"long words", test_long},
+    {"the intended word is suggested", test_meant},
+    {"a word that is too long is close to none", test_long},
     CU_TEST_INFO_NULL,
 };
 

@@ -132,7 +132,7 @@ static void test_state(void)
 static CU_TestInfo tests[] = {
     {"each number belongs to one node", test_numbers},
     {"entries of a table are found", test_table},
-    {"the state of the mount as text", test_state},
+    {"the state of the mount is shown as text", test_state},
     CU_TEST_INFO_NULL,
 };
 

@@ -181,9 +181,9 @@ static void test_written(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"headers that are accepted", test_taken},
-    {"headers that are refused", test_refused},
-    {"refused early", test_early},
+    {"valid headers are accepted", test_taken},
+    {"unsupported headers are refused", test_refused},
+    {"a bad header is refused as soon as it is recognised", test_early},
     {"a written header is read back", test_written},
     CU_TEST_INFO_NULL,
 };

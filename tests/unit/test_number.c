@@ -266,13 +266,13 @@ static void test_locale(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"integers have all their digits", test_integers},
-    {"f32: known figures", test_f32_figures},
-    {"f64: known figures", test_f64_figures},
-    {"f32: powers of two are shortest", test_f32_powers_of_two},
-    {"f64: powers of two are shortest", test_f64_powers_of_two},
-    {"random floats are shortest and nearest", test_random_shortest},
-    {"random floats read back to the same bits", test_random_round_trip},
+    {"integers are printed with all their digits", test_integers},
+    {"f32 values print as known figures", test_f32_figures},
+    {"f64 values print as known figures", test_f64_figures},
+    {"f32 powers of two print as briefly as possible", test_f32_powers_of_two},
+    {"f64 powers of two print as briefly as possible", test_f64_powers_of_two},
+    {"random floats print as the nearest of the shortest texts", test_random_shortest},
+    {"random floats read back as the same bits", test_random_round_trip},
     {"the locale's decimal point is not used", test_locale},
     CU_TEST_INFO_NULL,
 };

@@ -220,12 +220,12 @@ static void test_due(void)
 
 static CU_TestInfo tests[] = {
     {"objects are found by number", test_found},
-    {"removed tensors wait, and return as other objects", test_removed},
-    {"views that were unlinked", test_hidden},
-    {"errors", test_errors},
-    {"random names", test_random_names},
-    {"names", test_names},
-    {"the time at which new tensors are judged", test_due},
+    {"removed tensors are due after a pause, and can come back", test_removed},
+    {"hidden views come back after a while", test_hidden},
+    {"errors are counted for the model's own tensors only", test_errors},
+    {"random names agree with a plain array", test_random_names},
+    {"names are bytes with a length", test_names},
+    {"new tensors are judged when the first one is due", test_due},
     CU_TEST_INFO_NULL,
 };
 

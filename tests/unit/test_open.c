@@ -242,10 +242,10 @@ static void test_folder(void)
 static CU_TestInfo tests[] = {
     {"a model of one file is recovered", test_one},
     {"all files of a split model are recovered", test_shards},
-    {"files after one that cannot be recovered", test_shard_fails},
-    {"no file after a missing one", test_shard_missing},
-    {"a model that changes while it is parsed", test_parsed},
-    {"a directory that may not be listed", test_folder},
+    {"files after one that cannot be recovered are recovered", test_shard_fails},
+    {"no file after a missing one is recovered", test_shard_missing},
+    {"a model changes while it is parsed", test_parsed},
+    {"a model in a directory that cannot be listed is opened", test_folder},
     CU_TEST_INFO_NULL,
 };
 

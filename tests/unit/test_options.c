@@ -162,10 +162,10 @@ static void test_refused(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"names with commas, quotes and backslashes", test_names},
-    {"the same by this version of libfuse", test_this_library},
-    {"options that are dropped", test_not_passed_on},
-    {"options that are refused", test_refused},
+    {"names with commas, quotes and backslashes survive the option list", test_names},
+    {"this version of libfuse reads such names as well", test_this_library},
+    {"options that some fusermount3 refuses are dropped", test_not_passed_on},
+    {"unknown and unsafe options are refused", test_refused},
     CU_TEST_INFO_NULL,
 };
 

@@ -215,8 +215,8 @@ static void test_alignment_stays(void)
 static CU_TestInfo tests[] = {
     {"each file accepts its own text", test_own_text},
     {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
-    {"an undo brings such a name back", test_nul_comes_back},
-    {"an undo to an alignment that no edit can set", test_alignment_stays},
+    {"an undo restores a key that equals another up to a NUL", test_nul_comes_back},
+    {"an undo restores an alignment that no edit can set", test_alignment_stays},
     CU_TEST_INFO_NULL,
 };
 

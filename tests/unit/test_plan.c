@@ -562,11 +562,11 @@ static CU_TestInfo tests[] = {
     {"every edit of every layout keeps data and other keys", test_matrix},
     {"whether a strategy applies to keys is known without a plan", test_applies},
     {"a tensor of unknown type grows only where it must", test_unknown_moves},
-    {"a reserve keeps the data in place, or moves it by blocks", test_reserve_asked},
+    {"a reserve keeps the data in place or moves it by whole blocks", test_reserve_asked},
     {"a reserve is used up to its last byte", test_reserve_edge},
-    {"an automatic reserve is for large files", test_reserve_auto},
+    {"an automatic reserve is only made in a large file", test_reserve_auto},
     {"an edit that changes nothing is recognised", test_same},
-    {"a model without padding at its end", test_no_tail},
+    {"a model without padding at its end can be edited", test_no_tail},
     CU_TEST_INFO_NULL,
 };
 

@@ -203,11 +203,11 @@ static void test_auto(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a new reserve", test_new},
-    {"a new reserve with a large alignment", test_large_alignment},
-    {"a reserve that is kept", test_keep},
-    {"a reserve that is used up", test_use_up},
-    {"an automatic reserve of a small file", test_auto},
+    {"a new reserve is as short as possible", test_new},
+    {"a new reserve moves data by a large alignment", test_large_alignment},
+    {"a reserve is kept while half of it remains", test_keep},
+    {"a reserve that is used up is dropped", test_use_up},
+    {"an automatic reserve is not added to a small file", test_auto},
     CU_TEST_INFO_NULL,
 };
 

@@ -177,8 +177,8 @@ static void test_block(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a header that is too large with its reserve", test_large_header},
-    {"the block of a file system", test_block},
+    {"a header that becomes too large with its reserve is refused", test_large_header},
+    {"data moves by whole blocks of the file system", test_block},
     {"files that cannot be edited are refused", test_refused_files},
     {"bytes that are not a value are refused", test_refused_values},
     {"an alignment over 1 MiB must be lowered first", test_large_alignment},

@@ -489,20 +489,20 @@ static void test_last(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"one thread, in turns", test_one_thread},
-    {"turns that hang", test_hangs},
+    {"one thread runs all jobs in turns", test_one_thread},
+    {"turns that hang do not delay other jobs", test_hangs},
     {"turns run in the order of their times", test_times},
-    {"a turn that reads a truncated page", test_gone_page},
-    {"a turn that requests a later turn", test_again_later},
-    {"a job without a waiter", test_loose},
-    {"a long turn beside other jobs", test_beside},
-    {"a long turn behind a job that is left", test_beside_one_that_is_left},
-    {"a turn that waits for another job", test_waits},
+    {"a turn that reads a truncated page gets an error", test_gone_page},
+    {"a turn may request a later turn", test_again_later},
+    {"a job without a waiter frees itself", test_loose},
+    {"a job that runs beside others does not delay their turns", test_beside},
+    {"a job that runs beside others is not delayed by their turns", test_beside_one_that_is_left},
+    {"a turn that waits for another job blocks no others", test_waits},
     {"each unit runs once", test_all},
     {"units without work are skipped", test_some},
-    {"the first error", test_error},
+    {"the first error is reported", test_error},
     {"cancelled work ends early", test_cancel},
-    {"another thread does the last unit", test_last},
+    {"another thread finishes the last unit", test_last},
     CU_TEST_INFO_NULL,
 };
 

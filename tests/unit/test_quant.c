@@ -370,18 +370,18 @@ static void test_read_same(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"ids 0 to 42 are in the table, removed ones without geometry", test_table},
-    {"types that have values, in either byte order", test_has_values},
+    {"ids 0 to 42 are in the table; removed types have no geometry", test_table},
+    {"types have values in either byte order or only in one", test_has_values},
     {"every type decodes to the golden data", test_golden},
     {"golden files decode bit for bit", test_golden_files},
-    {"any range of the stream, at any address", test_read_edges},
-    {"the blocks that a range touches", test_extent},
-    {"big-endian blocks have the same values", test_big_endian},
-    {"all binary16 values to float32", test_f16_widening},
-    {"float32 to binary16: nearest, ties to even", test_f16_narrowing},
-    {"float32 to bfloat16: nearest, ties to even", test_bf16_narrowing},
-    {"streams of 16-bit values", test_read_narrow},
-    {"stored 16-bit values pass through", test_read_same},
+    {"any range of values can be read at any address", test_read_edges},
+    {"the blocks of a range are found", test_extent},
+    {"big-endian blocks decode to the same values", test_big_endian},
+    {"every binary16 value converts to float32", test_f16_widening},
+    {"float32 rounds to the nearest binary16, ties to even", test_f16_narrowing},
+    {"float32 rounds to the nearest bfloat16, ties to even", test_bf16_narrowing},
+    {"any type can be read as 16-bit values", test_read_narrow},
+    {"stored 16-bit values are read unchanged", test_read_same},
     CU_TEST_INFO_NULL,
 };
 

@@ -433,22 +433,22 @@ static void test_only_the_blocks(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"the sets have the same rows, each its own decoders", test_same_rows},
+    {"the sets have the same types, each with its own decoders", test_same_rows},
     {"the last set is chosen", test_init},
-    {"random blocks, any number of them", test_random_blocks},
-    {"zero, subnormal, infinite and NaN scales", test_special_scales},
-    {"blocks of equal bytes", test_equal_bytes},
-    {"values of every kind are encoded alike", test_encode_values},
+    {"random blocks decode alike, however many there are", test_random_blocks},
+    {"zero, subnormal, infinite and NaN scales decode alike", test_special_scales},
+    {"blocks of equal bytes decode alike", test_equal_bytes},
+    {"values of all kinds are encoded alike", test_encode_values},
     {"any values are encoded or refused alike", test_encode_any},
-    {"all 16-bit floats", test_all_halves},
-    {"whether all floats are finite", test_all_finite},
-    {"sums, and the least and largest values", test_measures},
+    {"all 16-bit floats are converted alike", test_all_halves},
+    {"non-finite floats are found alike", test_all_finite},
+    {"sums, minima and maxima agree", test_measures},
     {"each bin includes exactly its lower edge", test_bins_edges},
-    {"bins of any number of values", test_bins_numbers},
+    {"any number of values is counted in bins", test_bins_numbers},
     {"nothing outside the blocks is read, and nothing outside the floats is written",
      test_guard_pages},
-    {"encoders read and write nothing outside", test_encode_guard_pages},
-    {"a read touches only the blocks of its range", test_only_the_blocks},
+    {"encoders access nothing outside their blocks and values", test_encode_guard_pages},
+    {"a read accesses only the blocks of its range", test_only_the_blocks},
     CU_TEST_INFO_NULL,
 };
 

@@ -321,7 +321,7 @@ static void test_random(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"0 means that the edit is in the file, and an error means that it is not", test_random},
+    {"0 means that the edit is in the file; an error means that it is not", test_random},
     CU_TEST_INFO_NULL,
 };
 

@@ -44,7 +44,7 @@ static void test_unreadable_list(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a list of mounts that cannot be read", test_unreadable_list},
+    {"while the mounts cannot be listed, any directory counts as one", test_unreadable_list},
     CU_TEST_INFO_NULL,
 };
 

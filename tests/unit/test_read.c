@@ -480,13 +480,13 @@ static void test_large(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"tensor files, both byte orders, every offset", test_tensors},
+    {"tensor files can be read from every offset in both byte orders", test_tensors},
     {"offset is the position of raw", test_offset},
-    {"model.gguf is the file", test_model},
-    {"info: long lines", test_info_wide},
-    {"metadata texts and metadata.json", test_metadata},
-    {"tensors.json", test_tensors_json},
-    {"tensors.txt", test_tensors_txt},
+    {"model.gguf has the bytes of the file", test_model},
+    {"long lines of info are wrapped", test_info_wide},
+    {"metadata/ and metadata.json show the keys", test_metadata},
+    {"tensors.json shows the tensors", test_tensors_json},
+    {"tensors.txt shows the tensors", test_tensors_txt},
     {"info is safe for a terminal", test_info},
     {"info describes the model", test_info_all},
     {"check reports faults", test_check},

@@ -541,15 +541,15 @@ static void test_names(void)
 static CU_TestInfo tests[] = {
     {"a recovery that fails can be repeated", test_recover_again},
     {"only a journal that fits is applied", test_tampered},
-    {"a torn header reads as the new one through the journal", test_overlay},
+    {"a partly written header is read through the journal", test_overlay},
     {"a model is read while another process edits it in place", test_read_beside_editor},
-    {"while the model is edited, no line suggests removing a journal", test_held_by_editor},
-    {"only our own files are swept", test_sweep},
-    {"a sweep while a call fails", test_sweep_faults},
-    {"files that are replaced just before they are opened", test_replaced_meanwhile},
-    {"a model without a name", test_unnamed},
+    {"during an edit, no message suggests removing the journal", test_held_by_editor},
+    {"only files that ggufs made are swept", test_sweep},
+    {"a sweep continues after a call fails", test_sweep_faults},
+    {"files are replaced just before they are opened", test_replaced_meanwhile},
+    {"a model that lost its name has no journal", test_unnamed},
     {"only one process writes", test_open},
-    {"names beside the model fit and differ", test_names},
+    {"names beside the model fit and are distinct", test_names},
     CU_TEST_INFO_NULL,
 };
 

@@ -596,7 +596,7 @@ static void test_all(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"each call on each kind of file", test_all},
+    {"each call is refused on each wrong kind of file", test_all},
     CU_TEST_INFO_NULL,
 };
 

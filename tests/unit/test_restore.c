@@ -299,14 +299,14 @@ static void test_before_the_reserve(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"random edits, and back to each state", test_random},
-    {"a model without an architecture", test_without_architecture},
-    {"an alignment that cannot be set by hand", test_alignment},
-    {"all keys in a different order", test_order},
-    {"no keys at all", test_nothing},
+    {"random edits are undone back to each state", test_random},
+    {"a state without an architecture can be restored", test_without_architecture},
+    {"an alignment that no edit can set can be restored", test_alignment},
+    {"the order of all keys can be restored", test_order},
+    {"a state without keys can be restored", test_nothing},
     {"keys of a different byte order are refused", test_other_format},
     {"only differences are changed", test_count},
-    {"a key comes back before the reserve", test_before_the_reserve},
+    {"restored keys always fit before the reserve", test_before_the_reserve},
     CU_TEST_INFO_NULL,
 };
 

@@ -268,12 +268,12 @@ static void test_again(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"two files of any owners, groups and bits", test_two},
-    {"files of one owner", test_plain},
+    {"two files of any owners, groups and modes give the rights of both", test_two},
+    {"files of one owner give the common mode", test_plain},
     {"a writer keeps write permission", test_writer},
-    {"an ACL grants no more than it says", test_acl},
-    {"links into directories", test_links},
-    {"rights that change", test_again},
+    {"an ACL grants no more than it states", test_acl},
+    {"rights are limited by the directories that links lead through", test_links},
+    {"changed rights are noticed", test_again},
     CU_TEST_INFO_NULL,
 };
 

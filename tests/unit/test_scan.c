@@ -163,10 +163,10 @@ static void test_trim(void)
 
 static CU_TestInfo tests[] = {
     {"integers are exact and within their type", test_integers},
-    {"floats are rounded correctly to their type", test_floats},
-    {"floats of any length", test_long_float},
-    {"only true and false", test_bools},
-    {"surrounding space is dropped", test_trim},
+    {"floats are rounded correctly for their type", test_floats},
+    {"floats may be of any length", test_long_float},
+    {"a bool is true or false and nothing else", test_bools},
+    {"surrounding space is ignored", test_trim},
     CU_TEST_INFO_NULL,
 };
 

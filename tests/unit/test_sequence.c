@@ -128,10 +128,10 @@ static void test_equal(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"random sequences, with the fewest changes", test_random},
-    {"few changes in a long sequence", test_long},
-    {"different sequences take bounded time", test_unlike},
-    {"equal and empty sequences", test_equal},
+    {"random sequences are compared with the fewest changes", test_random},
+    {"a few changes in a long sequence are found", test_long},
+    {"comparing different sequences takes bounded time", test_unlike},
+    {"equal and empty sequences are compared", test_equal},
     CU_TEST_INFO_NULL,
 };
 

@@ -591,14 +591,14 @@ static void test_asked(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"calls to the disk", test_asked},
-    {"names that are remembered", test_kept_names},
-    {"a manifest of many layers", test_many_layers},
-    {"names of layers", test_layer_names},
-    {"many organisations", test_many_organisations},
-    {"parts that fail", test_failing_parts},
-    {"no manifests", test_no_manifests},
-    {"names like those of shards", test_names_like_shards},
+    {"finding a model takes few calls", test_asked},
+    {"names are remembered only while changes would be noticed", test_kept_names},
+    {"a manifest of many layers is examined once", test_many_layers},
+    {"layers keep their names when an earlier one is missing", test_layer_names},
+    {"a lookup does not examine other organisations", test_many_organisations},
+    {"a listing omits unreadable parts", test_failing_parts},
+    {"only a regular file is a manifest", test_no_manifests},
+    {"names similar to those of shards do not mislead a lookup", test_names_like_shards},
     CU_TEST_INFO_NULL,
 };
 

@@ -308,16 +308,16 @@ static void test_folders_that_change(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"directories that change", test_folders_that_change},
-    {"what the kernel caches", test_kept_by_kernel},
-    {"directories", test_folders},
-    {"models", test_models},
-    {"models that appear and disappear", test_many},
-    {"a directory that a link leads to", test_linked_folder},
-    {"blobs that a link leads to", test_linked_blobs},
-    {"directories that are not shown", test_not_shown_folders},
-    {"links in turn", test_links_in_turn},
-    {"a link that is changed", test_turned},
+    {"changed directories are noticed", test_folders_that_change},
+    {"the kernel caches a directory's name but not a model's", test_kept_by_kernel},
+    {"directories get nodes, and lose them when forgotten", test_folders},
+    {"models get nodes, which are not soon used again", test_models},
+    {"models appear and disappear", test_many},
+    {"a directory is reached through a link", test_linked_folder},
+    {"a blob reached by two paths has two nodes", test_linked_blobs},
+    {"directories that are not shown still restrict access", test_not_shown_folders},
+    {"links are followed unless they lead back", test_links_in_turn},
+    {"a link changes its target", test_turned},
     CU_TEST_INFO_NULL,
 };
 

@@ -562,16 +562,16 @@ static void test_few_descriptors(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"few descriptors", test_few_descriptors},
-    {"numbers stay when a model is closed", test_numbers_stay},
-    {"a refused write", test_refused},
-    {"a helper that is left", test_helper},
-    {"files that are replaced", test_replaced},
-    {"the end while models are closed", test_finish_while_closing},
-    {"the least recently used is closed", test_least_used},
-    {"a lookup among open models", test_lookup_among_open},
+    {"unused models are closed when descriptors run out", test_few_descriptors},
+    {"node numbers stay when a model is closed", test_numbers_stay},
+    {"a refused write does not keep its model open", test_refused},
+    {"a helper keeps its model open for a while", test_helper},
+    {"replaced files do not stay open", test_replaced},
+    {"the mount ends while models are being closed", test_finish_while_closing},
+    {"the least recently used model is closed", test_least_used},
+    {"a lookup costs the same among many open models", test_lookup_among_open},
     {"an interrupt does not count as a use", test_interrupt},
-    {"a file that is not open", test_unopened_file},
+    {"truncating a file by path keeps its model open for its attributes", test_unopened_file},
     CU_TEST_INFO_NULL,
 };
 

@@ -127,10 +127,10 @@ static void test_ignored(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a signal while the session is mounted", test_before},
-    {"a signal while the session is served", test_serving},
-    {"a signal before the session is served", test_came_before},
-    {"a signal that is ignored", test_ignored},
+    {"a signal arrives while the session is mounted", test_before},
+    {"a signal arrives while the session is served", test_serving},
+    {"a signal arrives before the session is served", test_came_before},
+    {"a signal that was ignored stays ignored", test_ignored},
     CU_TEST_INFO_NULL,
 };
 

@@ -126,10 +126,10 @@ static void test_paths(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"each kind is recognised, with advice", test_kinds},
-    {"the parser's message names the kind", test_parser},
+    {"each kind of file is recognised, with advice", test_kinds},
+    {"the parser's message names the kind of file", test_parser},
     {"only the first bytes count", test_long},
-    {"URLs", test_paths},
+    {"URLs are recognised, with advice", test_paths},
     CU_TEST_INFO_NULL,
 };
 

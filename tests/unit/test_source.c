@@ -171,12 +171,12 @@ static void test_no_file(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a file, also one that is truncated while it is read", test_file},
-    {"objects that are not regular files", test_no_file},
-    {"a header over the limit is refused unread", test_header_limit},
+    {"a file is read, even if it is truncated meanwhile", test_file},
+    {"only regular files can be sources", test_no_file},
+    {"a header over the limit is refused without being read", test_header_limit},
     {"a medium that fails gives EIO", test_medium},
-    {"little is read beyond the header", test_ahead},
-    {"names in lines are escaped and shortened", test_names_in_lines},
+    {"little beyond the header is read", test_ahead},
+    {"names in messages are escaped and shortened", test_names_in_lines},
     CU_TEST_INFO_NULL,
 };
 

@@ -66,8 +66,8 @@ static void test_unknown(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"pending signals", test_pending},
-    {"unknown processes", test_unknown},
+    {"pending signals end a wait unless they are ignored", test_pending},
+    {"an unknown process ends a wait", test_unknown},
     CU_TEST_INFO_NULL,
 };
 

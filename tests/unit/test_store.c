@@ -278,11 +278,11 @@ static void test_over(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a hole is read without its pages", test_hole},
-    {"copies of mapped bytes", test_copy},
-    {"tensors in two files", test_store},
-    {"bytes that overlay those of a file", test_over},
-    {"a range of no bytes is in any file", test_empty_behind},
+    {"a hole reads as zeros without touching its pages", test_hole},
+    {"mapped bytes are copied", test_copy},
+    {"tensors are stored in two files", test_store},
+    {"drafts overlay the bytes of a file", test_over},
+    {"an empty range may be past the end of the file", test_empty_behind},
     CU_TEST_INFO_NULL,
 };
 

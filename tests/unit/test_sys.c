@@ -164,11 +164,11 @@ static void test_moves(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"errors are negative and leave outputs untouched", test_errors},
-    {"all bytes are read and written, or the call fails", test_whole},
+    {"errors are negative and leave outputs unchanged", test_errors},
+    {"all bytes are read or written, or the call fails", test_whole},
     {"short and interrupted calls are continued", test_again},
-    {"a directory is listed whole, or until the callback stops", test_list},
-    {"ranges, names and locks of the kernel", test_moves},
+    {"a directory is listed completely, or until the callback stops", test_list},
+    {"ranges, names and locks are passed to the kernel", test_moves},
     CU_TEST_INFO_NULL,
 };
 

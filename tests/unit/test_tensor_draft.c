@@ -339,9 +339,9 @@ static void test_sent(void)
 
 static CU_TestInfo tests[] = {
     {"sequential writes are sent to the disk", test_sent},
-    {"a large raw, also written while it is judged", test_large},
+    {"a large raw is written, also while it is judged", test_large},
     {"random writes agree with a plain array and quant_write()", test_random},
-    {"random writes to small tensors", test_random_few},
+    {"random writes to small tensors agree with a plain array", test_random_few},
     CU_TEST_INFO_NULL,
 };
 

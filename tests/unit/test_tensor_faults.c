@@ -375,14 +375,14 @@ static void test_meanwhile(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a file is made by the first write", test_late_file},
+    {"the first write creates a draft's file", test_late_file},
     {"every call fails once", test_calls},
     {"every allocation fails once", test_allocations},
-    {"bytes that a failed write left beyond the end", test_halfway},
-    {"a write beyond the end of a sealed draft without memory", test_behind_judged},
+    {"bytes that a failed write left past the end are not shown", test_halfway},
+    {"a write past the end of a sealed draft runs out of memory", test_behind_judged},
     {"cancelled work ends early", test_cancel},
-    {"a truncated model", test_cut_model},
-    {"concurrent writers", test_meanwhile},
+    {"the model is truncated while its values are compared", test_cut_model},
+    {"concurrent writes are judged now or next time", test_meanwhile},
     CU_TEST_INFO_NULL,
 };
 

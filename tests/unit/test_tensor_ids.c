@@ -284,10 +284,10 @@ static void test_listing(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"names and nodes", test_names_and_nodes},
-    {"open files", test_open_files},
-    {"the whole model", test_whole},
-    {"listings", test_listing},
+    {"names and nodes follow their tensors", test_names_and_nodes},
+    {"open files keep the bytes with which they were opened", test_open_files},
+    {"the whole model keeps the bytes with which it was opened", test_whole},
+    {"a listing stays in the state in which it began", test_listing},
     CU_TEST_INFO_NULL,
 };
 

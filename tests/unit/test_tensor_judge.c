@@ -491,18 +491,18 @@ static void test_npy_refused(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"one value changes only its block", test_one_value},
-    {"places of new bytes", test_places},
-    {"writing values back unchanged changes nothing", test_write_back},
-    {"values that a type cannot hold", test_faults},
-    {"lengths", test_lengths},
-    {"NumPy: a different shape", test_npy_shape},
-    {"NumPy: the same number of values in a different shape", test_npy_reshape},
-    {"NumPy: no dimensions", test_npy_scalar},
-    {"NumPy: a header in place", test_npy_in_place},
-    {"NumPy: another header of the same shape", test_npy_moved},
-    {"NumPy: a header in place, again", test_npy_header_again},
-    {"NumPy: refused", test_npy_refused},
+    {"a change to one value changes only its block", test_one_value},
+    {"new bytes keep their order and their offsets within pages", test_places},
+    {"writing unchanged values back changes nothing", test_write_back},
+    {"values that the type cannot hold are refused and named", test_faults},
+    {"content that is too short or too long is refused", test_lengths},
+    {"numpy.save() writes a different shape", test_npy_shape},
+    {"an array of the same number of values gets a different shape", test_npy_reshape},
+    {"an array of one value fits a tensor without dimensions", test_npy_scalar},
+    {"a NumPy header is overwritten in place", test_npy_in_place},
+    {"a NumPy header of another length or type moves the values", test_npy_moved},
+    {"a NumPy header overwritten after the values changes all values", test_npy_header_again},
+    {"bad NumPy arrays are refused", test_npy_refused},
     CU_TEST_INFO_NULL,
 };
 

@@ -540,19 +540,19 @@ static void test_convert_refused(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"raw, type and shape in any order", test_raw},
-    {"raw with holes, in memory or a file", test_sparse_raw},
-    {"raw with holes on a full disk", test_sparse_full},
-    {"raw: missing files, sizes that do not fit", test_raw_refused},
-    {"NumPy arrays", test_npy},
-    {"values", test_values},
-    {"conversions from and to every type", test_convert},
+    {"raw, type and shape are written in any order", test_raw},
+    {"raw may have holes, in memory or in a file", test_sparse_raw},
+    {"a hole in raw fails on a full disk", test_sparse_full},
+    {"raw of the wrong size or without a file is refused", test_raw_refused},
+    {"a NumPy array alone makes a tensor", test_npy},
+    {"values and a shape make a tensor", test_values},
+    {"every type is converted to every other", test_convert},
     {"a tensor without dimensions is converted", test_convert_scalar},
-    {"conversions of values that float32 cannot hold", test_convert_exact},
-    {"conversions: progress and an early end", test_convert_watched},
-    {"conversion: importances of columns", test_convert_importances},
-    {"conversions of values that cannot be read", test_convert_unreadable},
-    {"conversions: refused", test_convert_refused},
+    {"values that float32 cannot hold are converted exactly or refused", test_convert_exact},
+    {"a conversion reports progress and can be cancelled", test_convert_watched},
+    {"a conversion uses the importances of columns", test_convert_importances},
+    {"values that cannot be read are not converted", test_convert_unreadable},
+    {"impossible conversions are refused", test_convert_refused},
     CU_TEST_INFO_NULL,
 };
 

@@ -474,17 +474,17 @@ static void test_makings_at_the_end(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"accepted edits are shown without the disk", test_no_copy},
+    {"accepted edits are shown without accessing the disk", test_no_copy},
     {"a removed tensor immediately disappears from every view of the model", test_removed_at_once},
     {"the model is truncated while an edit is shown", test_cut_while_shown},
-    {"the model is truncated below a draft", test_cut_below_draft},
+    {"the model is truncated below the end of a draft", test_cut_below_draft},
     {"many tensors are written before any is read", test_many},
-    {"planned again: the same content, the same node", test_planned_again},
-    {"bytes in the journal but not in the model", test_unfinished},
-    {"a new tensor is lost beside one that is open", test_lost_beside},
-    {"a view is opened while a refused draft is in use", test_open_after_refusal},
-    {"the end of new tensors that are incomplete", test_makings_end},
-    {"incomplete new tensors at the end of the mount", test_makings_at_the_end},
+    {"planning again keeps the node of unchanged content", test_planned_again},
+    {"bytes in an unfinished journal are shown", test_unfinished},
+    {"losing one new tensor does not disturb the writer of another", test_lost_beside},
+    {"a view can be opened while its refused draft is in use", test_open_after_refusal},
+    {"new tensors judged incomplete do not wait for the judge", test_makings_end},
+    {"new tensors are judged at the end, even with open files", test_makings_at_the_end},
     CU_TEST_INFO_NULL,
 };
 

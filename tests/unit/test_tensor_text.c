@@ -176,12 +176,12 @@ static void test_reshape(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"type", test_type},
-    {"the names of all types", test_names},
-    {"a type is shown", test_type_shown},
-    {"shape", test_shape},
-    {"shape of a scalar", test_scalar},
-    {"a different shape of a tensor", test_reshape},
+    {"a type is parsed from text", test_type},
+    {"every type is accepted by its name", test_names},
+    {"a type is shown by name, or by number if unknown", test_type_shown},
+    {"a shape is parsed from text", test_shape},
+    {"an empty shape is that of a scalar", test_scalar},
+    {"a tensor may get a different shape with the same number of values", test_reshape},
     CU_TEST_INFO_NULL,
 };
 

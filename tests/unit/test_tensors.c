@@ -317,10 +317,10 @@ static void test_again(void)
 
 static CU_TestInfo tests[] = {
     {"a refused edit changes nothing", test_refused},
-    {"files of a split model keep their number of tensors", test_split},
-    {"a tensor that comes back gets its place", test_again},
-    {"found by name and by number", test_found},
-    {"random operations, undone and committed", test_random},
+    {"files of a split model keep their numbers of tensors", test_split},
+    {"a tensor added again gets its place back", test_again},
+    {"keys and tensors are found by name and by number", test_found},
+    {"random operations are undone and committed", test_random},
     CU_TEST_INFO_NULL,
 };
 

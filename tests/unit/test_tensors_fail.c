@@ -141,8 +141,8 @@ static const struct edit_kind kinds[] = {
 const struct edit_suite edit_suite = {kinds, COUNT(kinds), true, next};
 
 static CU_TestInfo tests[] = {
-    {"any call that fails leaves the old file, shown and editable", test_fail},
-    {"any allocation that fails leaves the old file, shown and editable", test_no_memory},
+    {"if any call fails, the old file stays, shown and editable", test_fail},
+    {"if any allocation fails, the old file stays, shown and editable", test_no_memory},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
     CU_TEST_INFO_NULL,

@@ -203,11 +203,11 @@ static void test_arrays(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"numbers and bools, in both byte orders", test_numbers},
-    {"strings are verbatim, and escaped in JSON", test_strings},
+    {"numbers and bools are printed in both byte orders", test_numbers},
+    {"strings are verbatim in texts and escaped in JSON", test_strings},
     {"a NUL byte is escaped", test_nul_byte},
-    {"a byte that needs an escape is found anywhere", test_escape_anywhere},
-    {"arrays are JSON lines, and whole in JSON", test_arrays},
+    {"a byte that needs an escape is found at any position", test_escape_anywhere},
+    {"arrays are printed as lines, and whole in JSON", test_arrays},
     CU_TEST_INFO_NULL,
 };
 

@@ -147,11 +147,11 @@ static void test_keys(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"bools and numbers", test_scalars},
-    {"anything else is a string", test_strings},
-    {"arrays of one kind", test_arrays},
+    {"bools and numbers are recognised", test_scalars},
+    {"any other text is a string", test_strings},
+    {"arrays of values of one kind are recognised", test_arrays},
     {"arrays of arrays can be parsed", test_arrays_of_arrays},
-    {"standardized keys have their type", test_keys},
+    {"standardized keys get their standard types", test_keys},
     CU_TEST_INFO_NULL,
 };
 

@@ -248,10 +248,10 @@ static void test_long_beginning(void)
 
 static CU_TestInfo tests[] = {
     {"random values survive a round trip", test_random_round_trip},
-    {"random damage is refused or stable", test_random_damage},
-    {"hopeless prefixes are refused", test_prefix},
-    {"other prefixes are not refused", test_prefix_hope},
-    {"a long prefix is not read whole", test_long_beginning},
+    {"randomly damaged text is refused or stable", test_random_damage},
+    {"prefixes that cannot become valid are refused", test_prefix},
+    {"prefixes that can become valid are not refused", test_prefix_hope},
+    {"a long prefix is not read completely", test_long_beginning},
     CU_TEST_INFO_NULL,
 };
 

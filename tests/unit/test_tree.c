@@ -464,19 +464,19 @@ static void test_warnings_and_statfs(void)
 
 static CU_TestInfo tests[] = {
     {"directories are listed in file order", test_listings},
-    {"hidden views open by name, views=all lists them", test_hidden},
+    {"hidden views can be opened by name, and views=all lists them", test_hidden},
     {"views=raw lists each byte once", test_raw_views},
     {"types without a big-endian form have no values", test_big_endian_lists},
-    {"a listing continues from any entry", test_cookies},
-    {"an empty model", test_empty},
-    {"sizes are exact, inode numbers unique", test_walk},
-    {"modes, owner and time derive from the model", test_modes},
-    {"uid, gid and umask override", test_owner_options},
+    {"a listing can continue after any entry", test_cookies},
+    {"a model without keys and tensors is shown", test_empty},
+    {"sizes are exact, and inode numbers are unique", test_walk},
+    {"modes, owner and times come from the model", test_modes},
+    {"uid, gid and umask override the model's", test_owner_options},
     {"missing names are not found", test_missing},
-    {"node numbers that were never issued", test_bad_nodes},
-    {"extended attributes", test_xattrs},
+    {"node numbers that were never issued are refused", test_bad_nodes},
+    {"keys and tensors have extended attributes", test_xattrs},
     {"files that are not models are not opened", test_refused},
-    {"warnings and statfs", test_warnings_and_statfs},
+    {"warnings and statfs are reported", test_warnings_and_statfs},
     CU_TEST_INFO_NULL,
 };
 

@@ -136,8 +136,8 @@ static void test_forgotten(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"an open helper that is removed and forgotten lives until its release", test_forgotten},
-    {"a request that waits for a removal that cannot be planned fails", test_told},
+    {"an open helper that is removed and forgotten stays until its release", test_forgotten},
+    {"a request that waits for a removal fails if that cannot be planned", test_told},
     CU_TEST_INFO_NULL,
 };
 

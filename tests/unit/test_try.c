@@ -184,10 +184,10 @@ static void test_numbers(void)
 
 static CU_TestInfo tests[] = {
     {"missing features of a store are found, and no file is left", test_stores},
-    {"every call fails in turn", test_faults},
+    {"every call fails in turn, and no file is left", test_faults},
     {"an abandoned edit leaves no file", test_sticky_edit},
-    {"a model that a failed rename removed", test_gone},
-    {"inode numbers that change", test_numbers},
+    {"a failed rename that removed the model leaves the new file", test_gone},
+    {"a file whose inode number changes cannot be edited", test_numbers},
     CU_TEST_INFO_NULL,
 };
 

@@ -213,13 +213,13 @@ static void test_memory(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"types, texts and names", test_rows},
-    {"names that are not types", test_no_names},
-    {"values that do not fit", test_refused},
-    {"beside an old value", test_old},
-    {"a name that is too long", test_long},
-    {"long inner types that are equal", test_long_and_equal},
-    {"memory for a name", test_memory},
+    {"types are parsed, printed and named", test_rows},
+    {"names that are not types are refused", test_no_names},
+    {"values that do not fit a given inner type are refused", test_refused},
+    {"a given type overrides that of the old value", test_old},
+    {"a name that would be too long omits the inner types", test_long},
+    {"equal long inner types are named once", test_long_and_equal},
+    {"an allocation for a name fails", test_memory},
     CU_TEST_INFO_NULL,
 };
 

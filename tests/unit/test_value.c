@@ -212,12 +212,12 @@ static void test_type_names(void)
 
 static CU_TestInfo tests[] = {
     {"the table of value types agrees with the specification", test_table},
-    {"integers at their limits, in every format", test_integers},
-    {"floats are exact", test_floats},
-    {"strings, also with a counted NUL", test_strings},
-    {"an array of fixed width is walked and ends", test_walk_fixed},
+    {"integers have their limits in every format", test_integers},
+    {"floats are read exactly", test_floats},
+    {"strings are read, also with a counted NUL", test_strings},
+    {"an array of fixed width is walked to its end", test_walk_fixed},
     {"nested arrays are walked and skipped", test_walk_nested},
-    {"type names fit", test_type_names},
+    {"type names fit in their buffer", test_type_names},
     CU_TEST_INFO_NULL,
 };
 

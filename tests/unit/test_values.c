@@ -190,12 +190,12 @@ static void test_cut(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"bad values and scales of each type", test_spoilt},
-    {"each type with scales", test_types},
-    {"big-endian files", test_big},
-    {"tensors of several pieces", test_pieces},
-    {"data that is missing", test_cut},
-    {"data that is truncated during a scan", test_cut_later},
+    {"bad values and scales of each type are counted", test_spoilt},
+    {"every type with scales is tested", test_types},
+    {"big-endian files are scanned", test_big},
+    {"the first finding of several pieces is reported", test_pieces},
+    {"missing data is not read", test_cut},
+    {"data is truncated during a scan", test_cut_later},
     CU_TEST_INFO_NULL,
 };
 

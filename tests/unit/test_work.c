@@ -423,16 +423,16 @@ static void test_missing(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"many requests, one computation", test_shared},
-    {"all kinds of results together", test_kinds},
-    {"an interrupted request", test_interrupt},
-    {"a repeated request after an interrupt", test_wanted_again},
-    {"no request after an interrupt", test_not_wanted_again},
-    {"requests for two states together", test_states},
-    {"a signal before the request waits", test_stopped},
-    {"the end answers all requests", test_stop},
-    {"many models at work", test_many},
-    {"missing data", test_missing},
+    {"many requests share one computation", test_shared},
+    {"all kinds of results are requested together", test_kinds},
+    {"an interrupted request is answered immediately", test_interrupt},
+    {"a request repeated after an interrupt gets the result", test_wanted_again},
+    {"results that are no longer requested are not computed", test_not_wanted_again},
+    {"results for two states are requested together", test_states},
+    {"a request signalled before it waits is interrupted", test_stopped},
+    {"the end of the mount answers all requests", test_stop},
+    {"many models share the additional threads", test_many},
+    {"missing data fails only the results that need it", test_missing},
     CU_TEST_INFO_NULL,
 };
 

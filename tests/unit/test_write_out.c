@@ -99,9 +99,9 @@ static void test_none(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"bytes are sent by another thread", test_begun},
-    {"only a few writes wait", test_many},
-    {"a system call table without the call", test_none},
+    {"another thread sends the bytes to the disk", test_begun},
+    {"only a few writes wait while the disk hangs", test_many},
+    {"without the system call, a write is released at once", test_none},
     CU_TEST_INFO_NULL,
 };
 

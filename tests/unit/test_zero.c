@@ -208,10 +208,10 @@ static void test_keeps(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"edits", test_commits},
-    {"recoveries", test_recovers},
-    {"files with a name", test_unnamed},
-    {"histories", test_keeps},
+    {"an edit may get descriptor 0", test_commits},
+    {"a recovery may get descriptor 0", test_recovers},
+    {"a file with a name may get descriptor 0", test_unnamed},
+    {"a history may get descriptor 0", test_keeps},
     CU_TEST_INFO_NULL,
 };
 
