@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compares this program with an earlier version, GGUFS_BEFORE, alternating in one run."""
+"""Compares this program with an earlier version, GGUFS_BEFORE, in turns within one run."""
 import contextlib
 import os
 import shutil
@@ -22,8 +22,8 @@ def add(table, what, seconds):
 
 
 def in_turns(rounds, acts):
-    """Return the seconds of each program's act in each round; the other program comes first in
-    every second round."""
+    """Return the seconds that each program's act takes in each round; the order of the programs
+    alternates."""
     seconds = {name: [] for name in acts}
     for i in range(rounds):
         for name in sorted(acts, reverse=i % 2 == 1):
@@ -52,8 +52,8 @@ def edit(metadata, i):
 
 
 def accept(metadata, i):
-    """Measure new keys in each round. The disk is left out: it is written once at the end, which is
-    not measured."""
+    """Measure new keys in each round. The disk does not count: it is written once at the end, which
+    is not measured."""
     for n in range(EDITS * 10):
         write(os.path.join(metadata, f'bench.key.{i}.{n}'), f'{n}')
 
@@ -68,9 +68,9 @@ def edits(run, table, at, label, act):
 
 @contextlib.contextmanager
 def one_processor():
-    """Use one processor for this program and everything that it starts meanwhile: an edit is some
-    ten requests, and the choice of processors on which the kernel wakes threads changes the time of
-    a request by more than the bound."""
+    """Use one processor for this program and everything that it starts in the block: an edit takes
+    some ten requests, and the choice of the processors on which the kernel wakes threads changes
+    the time of a request by more than the bound."""
     all_of_them = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(all_of_them)})
     try:
@@ -89,7 +89,7 @@ def mounted(run, models, *options):
 
 
 def copies(run, model):
-    """Yield a copy for each program, because only one process at a time may edit a model."""
+    """Return a copy for each program, because only one process at a time may edit a model."""
     names = {name: os.path.join(run.work, f'edited-{name}.gguf') for name in PROGRAMS}
     for path in names.values():
         shutil.copyfile(model, path)

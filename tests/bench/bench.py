@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """scripts/bench [--markdown] [--rounds N] [--work DIR] [--tsv FILE] [WHAT...]
 
-Measures ggufs against its bound on this machine, in turns, and prints ratios: the median of all
+Measures ggufs against the bound set by this machine, in turns, and prints ratios: the median of all
 rounds and, in brackets, the minimum and the maximum. WHAT is any of
 
   decode      decoders on one core, against memcpy and plain C (bench_decode)
@@ -16,21 +16,22 @@ rounds and, in brackets, the minimum and the maximum. WHAT is any of
   vocabulary  a model with a large vocabulary: parsing, and mount, read all metadata, unmount
   edit        each kind of edit of a 100 GiB model, on XFS, btrfs and ext4 in images
   tensors     edits of tensors of such a model: renamed, reshaped, removed, 64 MiB of bytes replaced
-  gathered    3,000 small tensors written one by one, in one gathering
+  gathered    3,000 small tensors written one by one, and committed together
   copy        an edit by copy of a 2 GB model, against cp
-  during      `ls -l metadata` and reads of tensors while such a copy runs, against while cp runs
+  during      `ls -l metadata` and reads of tensors during such a copy, against the same during cp
   split       `cp model.gguf` of a split model, against cat of the shards
   check       --check=full of a 2 GB model, against decoding alone
   many        20,000 keys made, renamed and removed one by one
   history     an edit whose keys are kept before it, against one with history=0
-  memory      of the daemon, during large edits and after many
+  memory      memory of the daemon, during large edits and after many
   latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
   stats       statistics of values, in processor time
   hashes      SHA-256 of all tensors, against sha256sum of as many files at a time
-  hanging     reads while an edit waits for a disk that hangs directories     a directory of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
+  hanging     reads while an edit waits for a disk that hangs
+  `folders`   a directory of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
   before      reads, listings and edits against an earlier commit (--before COMMIT)
 
-(default: all). tests/bench/RESULTS.md says for each what is measured, its goal and its figures.
+(default: all). tests/bench/RESULTS.md says what each one measures, with its goal and figures.
 """
 import argparse
 import contextlib
@@ -80,7 +81,7 @@ class Run:
         return path
 
     def types(self, mib=VALUES // MIB):
-        """Return the model of all types, with tensors of that many MiB as float32."""
+        """Return the model of all types, whose tensors have that many MiB as float32."""
         name = 'types.gguf' if mib == VALUES // MIB else f'types-{mib}.gguf'
         return self.made(name, sys.executable, os.path.join(HERE, 'make-types'), '--mib', str(mib))
 
@@ -96,7 +97,7 @@ class Run:
                          str(LARGE))
 
     def shards(self):
-        """Return that model in three files."""
+        """Return the large model in three files."""
         return [self.made(f'large-{i:05d}-of-00003.gguf', sys.executable,
                           os.path.join(HERE, 'make-types'), '--mib', str(LARGE), '--shard', f'{i}/3')
                 for i in (1, 2, 3)]
@@ -116,8 +117,8 @@ class Run:
 
     @contextlib.contextmanager
     def small_pages(self):
-        """Return a copy of the plain file whose pages in the cache are single, like those of all
-        FUSE files: on tmpfs. None if there is no such tmpfs."""
+        """Return a copy of the plain file, on tmpfs, whose pages in the cache are single, like
+        those of all FUSE files. None if there is no tmpfs with single pages."""
         huge = '/sys/kernel/mm/transparent_hugepage/shmem_enabled'
         kinds = subprocess.run(['stat', '-fc', '%T', '/dev/shm'], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True, check=False).stdout

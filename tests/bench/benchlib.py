@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the benchmarks: servers that are started and ended, disks, stopwatch runs, tables.
+"""Shared by the benchmarks: servers to start and end, disks, timed rounds, tables.
 
 Environment: GGUFS (the program), BENCH_PROGRAMS (the directory of the programs of tests/bench).
 """
@@ -47,7 +47,7 @@ def bdi(at):
 
 
 def set_readahead(at, kib):
-    """Return False if it has another value and this user may not change it."""
+    """Return False if the readahead has another value and this user may not change it."""
     with contextlib.suppress(OSError), open(bdi(at), 'w', encoding='utf-8') as file:
         file.write(str(kib))
     with open(bdi(at), encoding='utf-8') as file:
@@ -55,8 +55,8 @@ def set_readahead(at, kib):
 
 
 def wait_ended(process):
-    """Wait until the mount has ended, even if a mount namespace made meanwhile by another process
-    holds it, in which its server would continue."""
+    """Wait until the mount has ended, even if a mount namespace that another process made meanwhile
+    holds it; its server would continue in that."""
     try:
         process.wait(LIMIT)
     except subprocess.TimeoutExpired:
@@ -68,7 +68,7 @@ def wait_ended(process):
 def serve(work, *command, readahead=None, log=subprocess.DEVNULL):
     """Run a FUSE server in the foreground on a new directory, which is added to its command line.
     Yields (directory, process); the server is ended afterwards. It is not in the terminal's
-    foreground: Ctrl-C reaches it only through this program."""
+    foreground, so Ctrl-C reaches it only through this program."""
     at = tempfile.mkdtemp(prefix='mnt-', dir=work)
     process = subprocess.Popen([*command, '-f', at], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
@@ -177,7 +177,7 @@ def spread(values):
 
 
 def turns(files, *options, rounds):
-    """Return a list of the seconds of each file in each round. See bench_read.c."""
+    """Return, for each file, the list of its seconds in all rounds. See bench_read.c."""
     done = subprocess.run([program('bench_read'), '-r', str(rounds), *options, *files], check=True,
                           stdout=subprocess.PIPE, text=True)
     seconds = [[0.0] * rounds for _ in files]

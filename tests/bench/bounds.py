@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Measures quantities that must stay small however many edits are pending, large or slow: the time
-of an edit of a key, the daemon's memory, the time that readers wait."""
+"""Measures quantities that must stay small however many edits are pending, and however large or
+slow they are: the time of an edit of a key, the daemon's memory, and the time that readers wait."""
 import contextlib
 import itertools
 import os
@@ -50,7 +50,7 @@ def one_by_one(metadata, step, count):
 
 
 def near(seconds, part):
-    """Return the mean in ms over the tenth of all calls that ends there."""
+    """Return the mean, in ms, over the tenth of all calls that ends at that call."""
     end = round(len(seconds) * part)
     window = seconds[max(0, end - max(1, len(seconds) // 10)):end]
     return sum(window) / len(window) * 1e3
@@ -141,7 +141,7 @@ def large_rows(table, mode, metadata, pid, writes):
 
 
 def large(run, table):
-    """Measure each mode: kept for later, written by each close, and batched while copies are
+    """Measure each mode: edits kept for later, written by each close, and batched while copies are
     made."""
     source = run.script('sparse-80m.gguf', 'make-huge', '--size', '80M', '--tensors', '8',
                         '--tokens', '1000')
@@ -180,8 +180,9 @@ def memory(run):
 # ---- readers of tensor data, beside everything else ----
 
 class Reader:
-    """`with Reader(at) as reader:` reads 4 KiB of some tensors' data again and again, each time
-    from the daemon. Then .figures = [reads, median, 99 %, 99.9 %, most], the times in ms."""
+    """`with Reader(at) as reader:` reads 4 KiB of the data of some tensors again and again, each
+    time from the daemon. Then .figures = [reads, median, 99 %, 99.9 %, maximum], the times in
+    ms."""
 
     def __init__(self, at, count=16):
         folder = os.path.join(at, 'tensors')
@@ -203,7 +204,8 @@ class Reader:
 
 @contextlib.contextmanager
 def again_and_again(*acts):
-    """Run each act in its own thread, as often as possible. Returns how often each was run."""
+    """Run each act in a thread of its own, as often as possible. Returns how often each one was
+    run."""
     counts, end, failures = [0] * len(acts), threading.Event(), []
 
     def loop(which):
@@ -236,7 +238,7 @@ def edit(at):
 
 
 def edit_tokens(at):
-    """Change one token of all, in another process, because a fork beside it would close this
+    """Change one of all tokens, in another process, because a fork during the edit would close this
     process's file."""
     path = os.path.join(at, 'metadata/tokenizer.ggml.tokens')
 
@@ -260,7 +262,7 @@ P999, MOST_MS = 20, 60
 
 
 def latency(run):
-    """Measure a model of 512 MiB in its own directory, so that it can be edited."""
+    """Measure a model of 512 MiB in a directory of its own, so that it can be edited."""
     tokens = run.args.tokens
     source = run.script(f'latency-{tokens}.gguf', 'make-huge', '--size', '512M', '--tensors', '64',
                         '--tokens', str(tokens))
@@ -295,8 +297,8 @@ ANSWERED = 5  # seconds within which a command should end
 
 @contextlib.contextmanager
 def begun_later(act, *args):
-    """Run act(*args) in a thread as soon as the yielded event is set, and wait for it at the
-    end."""
+    """Run act(*args) in a thread as soon as the yielded event is set, and wait for the thread at
+    the end."""
     begin = threading.Event()
 
     def wait():
@@ -313,8 +315,8 @@ def begun_later(act, *args):
 
 
 def edit_to_disk(path, text):
-    """Wait until an edit is on the disk. An fsync of the directory would block listings in the
-    kernel, which locks it meanwhile."""
+    """Wait until an edit is on the disk. An fsync of the directory would block listings, because
+    the kernel locks the directory during the call."""
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.write(fd, text.encode())
     os.fsync(fd)
@@ -322,7 +324,7 @@ def edit_to_disk(path, text):
 
 
 def answered(command):
-    """Return the seconds, or None if it hangs."""
+    """Return the seconds that a command takes, or None if it hangs."""
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Measures edits that copy the model: their speed, and that of the rest of the system meanwhile."""
+"""Measures edits that copy the model: their speed, and how they slow down the rest of the
+system."""
 import contextlib
 import os
 import signal
@@ -19,7 +20,7 @@ NEEDED = 8 * GIB  # memory, including that disk
 
 @contextlib.contextmanager
 def place(run, kind):
-    """Return a directory with the model: in the work directory, or on tmpfs."""
+    """Return a directory that contains the model: in the work directory, or on tmpfs."""
     source = run.large()
     if kind == 'tmpfs' and benchlib.available() < NEEDED:
         raise Skipped(f'tmpfs: needs {NEEDED // GIB} GiB of memory')
@@ -115,7 +116,7 @@ IDLE = 5  # number of samples of each kind while no copy runs
 
 @contextlib.contextmanager
 def running(load):
-    """Run a load, and end it if the work beside it fails."""
+    """Run a load, and end it if the measurement meanwhile fails."""
     try:
         yield load
     finally:
@@ -125,8 +126,8 @@ def running(load):
 
 
 def sample(at, load):
-    """Return the seconds of each kind, one after another, as long as the load runs; a sample counts
-    only if the load ran throughout."""
+    """Return the seconds of each kind of work, one after another, for as long as the load runs; a
+    sample counts only if the load ran throughout."""
     found = {what: [] for what in SAMPLES}
     while True:
         for what, once in SAMPLES.items():

@@ -27,8 +27,8 @@ def read_whole(path):
 
 
 def stats(run):
-    """Measure float32 of a tensor per second of the daemon's processor time, which does not depend
-    on the number of cores."""
+    """Measure how much float32 of a tensor is read per second of the daemon's processor time, which
+    does not depend on the number of cores."""
     values = 64 << 20  # bytes of each tensor's float32 values in the model of all types
     table = Table('Statistics, one core', 'file', 'of', 'GB/s of float32', 'goal')
     for name in ('F32', 'F16', 'Q8_0', 'Q4_K'):

@@ -97,7 +97,7 @@ def told(counter):
 
 
 def row(table, kind, commit, what, seconds, how, bound=BOUND):
-    """Add a row, in which the slowest edit counts."""
+    """Add a row, for which the slowest edit counts."""
     worst = round(1e3 * max(seconds), 1)
     table.add(kind, f'commit={commit}', what, len(seconds), told(how), show_ms(seconds),
               goal(worst, bound, False, ' ms, the most') if bound else '')
@@ -113,7 +113,7 @@ def all_kinds(table, kind, commit, metadata, log):
 
 
 def until_copied(metadata, log, grown, limit=1000):
-    """Return how many edits that each lengthen the header are written without a copy."""
+    """Return how many edits are written without a copy if each one lengthens the header."""
     for i in range(limit):
         write(os.path.join(metadata, f'bench.grown{grown}.{i}'), 'x' * grown)
         if 'copy' in log.strategies():
@@ -122,7 +122,7 @@ def until_copied(metadata, log, grown, limit=1000):
 
 
 def instant(kind, metadata, log):
-    """Measure edits in place. The header may grow while the reserve lasts; the copy after that
+    """Measure edits in place. The header may grow while the reserve lasts; the copy that follows
     makes a new reserve."""
     table = Table(f'Edits on {kind} until the reserve is used up', 'each adds', 'edits', 'goal')
     for grown in (100, 4 * KIB):
@@ -143,7 +143,7 @@ def edited(run, folder, commit):
 
 
 def on_disk(run, kind, table):
-    """Yield the table of edits that stay instant, if that ends at all."""
+    """Yield the table of edits that remain instant, provided that this ends at all."""
     with benchlib.disk(run.work, kind, DISK) as folder:
         for commit in ('auto', 'close'):
             with edited(run, folder, commit) as (metadata, log):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measures the cost of a directory of many models under one mount."""
+"""Measures the cost of a directory with many models under one mount."""
 import contextlib
 import json
 import os

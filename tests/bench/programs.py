@@ -9,7 +9,7 @@ from benchlib import Table
 
 
 def lines_of(program):
-    """Return the fields of each line that a function benchmark prints, or no lines if it was not
+    """Return the fields of each line that a benchmark program prints, or no lines if it was not
     built."""
     path = benchlib.program(program)
     if not os.path.exists(path):
@@ -46,7 +46,7 @@ def decode_goal(name, kind, ratio):
 
 
 def decode_table(rows):
-    """Return a table of the kernel sets that have goals for each type, and the set used on this
+    """Return a table of the kernel sets that have goals for each type, and of the set used on this
     machine, which comes last."""
     table = Table('Decoders, one core', 'type', 'set', 'in cache GB/s', 'of memcpy', 'of plain C',
                   'in memory GB/s', 'of memcpy', 'of plain C', 'goal')

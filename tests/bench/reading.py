@@ -18,7 +18,7 @@ FAIR = ('-c', '-w', '-t', '1')
 
 
 def warm(path):
-    """Read the file again in order, so that its pages are placed as after such a read."""
+    """Read the file again sequentially, so that its pages are placed as after such a read."""
     with open(path, 'rb', buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         buffer = bytearray(MIB)
@@ -42,8 +42,8 @@ def compare(table, base, path, label, bound, rounds):
 
 @contextlib.contextmanager
 def both(run, kib, mib=VALUES // MIB):
-    """Mount the model of all types and the server of ready bytes alike: files of the model's sizes,
-    and ready bytes that stay in the processor's cache."""
+    """Mount the model of all types and the server of ready bytes alike: with files of the model's
+    sizes, and with ready bytes that stay in the processor's cache."""
     options, model = run.args.mount_options, run.types(mib)
     warm(model)
     with ggufs(run.work, model, *options, readahead=kib) as (own, _), \
@@ -108,7 +108,8 @@ COLD = ('-c', '-t', '3')
 
 
 def disk_once(run, kib, name, file):
-    """Each turn has its own mount, because pages that the daemon has mapped cannot be dropped."""
+    """Run one turn. Each turn has its own mount, because pages that the daemon has mapped cannot be
+    dropped."""
     model = run.types()
     benchlib.drop(model)
     with ggufs(run.work, model, *run.args.mount_options, readahead=kib) as (own, _):

@@ -18,7 +18,7 @@ def sh(script, *args):
 
 
 def once(script, args, out, cold):
-    """Return the seconds. The resulting file is removed, and so are pages of FUSE mounts in the
+    """Return the seconds. The resulting file is removed, and so are the pages of FUSE mounts in the
     page cache."""
     for path in cold:
         benchlib.drop(path)
@@ -34,8 +34,8 @@ TO_DISK = ' && sync "$out"', ' && sync "$1"'
 
 
 def compare(table, kib, ways, out, size, rounds):
-    """ways: (label, script, files, files to drop, goal); the first is the reference for the others.
-    An uncounted round comes first."""
+    """Compare ways, which are (label, script, files, files to drop, goal); the first is the
+    reference for the others. An untimed round comes first."""
     seconds = [[] for _ in ways]
     for i in range(rounds + 1):
         for k in range(len(ways)):
@@ -63,7 +63,7 @@ def on_disk(shards, merged, _):
 
 
 def split_at(run, folder, ways, table):
-    """Run when the shards exist."""
+    """Run the benchmark once the shards exist."""
     paths = [os.path.join(folder, os.path.basename(path)) for path in run.shards()]
     out, size = os.path.join(folder, 'whole.gguf'), sum(os.stat(path).st_size for path in paths)
     for kib in READAHEADS:
@@ -114,7 +114,7 @@ def check(run):
 
 
 def full_check(model):
-    """The exit status is 1, because the made-up model has findings."""
+    """Run a full check, whose exit status is 1, because the made-up model has findings."""
     done = subprocess.run([benchlib.GGUFS, '--check=full', model], stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if done.returncode not in (0, 1):

@@ -21,12 +21,12 @@ def write(metadata, i):
 
 
 def undo(at):
-    """Undo an edit. An undo has its own state, and so has the edit after it."""
+    """Undo an edit. An undo has a state of its own, and so has the edit after it."""
     subprocess.run([GGUFS, '--undo', at], check=True, stdout=subprocess.DEVNULL)
 
 
 def write_by_hand(folder, header):
-    """Do the minimum that a state costs: write the header to a new file, with two fsyncs."""
+    """Do the least that a state requires: write the header to a new file, with two fsyncs."""
     file = os.open('written-by-hand', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     os.write(file, header)
     os.fsync(file)
@@ -67,8 +67,8 @@ def in_turn(i, *edits):
 
 
 def measure(run, table, name, model):
-    """Measure all in alternation, so that other load on the machine affects each. Each round has
-    its own allowance, and the medians of the differences count."""
+    """Measure everything in turns, so that other load on the machine affects all measurements. Each
+    round has an allowance of its own, and the medians of the differences count."""
     header = header_of(model)
     without, first, joined, by_hand = [], [], [], []
     beyond, spare, shares = [], [], []  # one element per round

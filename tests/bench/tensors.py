@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Measures edits of tensors in a model of 100 GiB, on file systems that clone and in place, and of
-many small tensors."""
+"""Measures edits of tensors in a model of 100 GiB, on file systems that clone and in place, and
+edits of many small tensors."""
 import os
 import shutil
 import struct
@@ -33,7 +33,7 @@ def put(path, data):
 
 
 class Tensors:
-    """The tensors of a mount, each used for one edit."""
+    """The tensors of a mount, each of which is used for one edit."""
 
     def __init__(self, at):
         self.at = os.path.join(at, 'tensors')
@@ -59,7 +59,7 @@ class Tensors:
         to_disk(self.at)
 
     def add(self, name, data):
-        """Add a tensor like cp -r, but only its bytes."""
+        """Add a tensor as cp -r does, but only its bytes."""
         name = os.path.join(self.at, name)
         os.mkdir(name)
         for view, text in (('type', b'I8\n'), ('shape', b'%d\n' % len(data)), ('raw', data)):

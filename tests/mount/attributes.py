@@ -69,7 +69,7 @@ class Attributes(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rsync'), 'rsync: not installed')
     def test_rsync_edits(self):
-        """A copy is edited, including its types, and brought back."""
+        """A copy of the keys is edited, including their types, and brought back."""
         model = mountlib.put('model.gguf', gguf.encode(BASE + ODD, []))
         kept = mountlib.path('edited')
         os.mkdir(kept)
@@ -133,7 +133,7 @@ class Attributes(unittest.TestCase):
         self.assertEqual(dict(self.keys(model))[b'odd.u64'], Value('i16', 30))
 
     def test_error(self):
-        """The reason for a refusal can be removed; no other attribute can."""
+        """user.gguf.error can be removed; no other attribute can."""
         with mountlib.Mount(mountlib.put('model.gguf', gguf.encode(BASE + ODD, []))) as at:
             name = place(at, 'odd.u64')
             with self.assertRaises(OSError):
@@ -148,7 +148,7 @@ class Attributes(unittest.TestCase):
                 self.assertEqual(caught.exception.errno, code)
 
     def test_own_keys(self):
-        """Keys that are not editable can be written unchanged, and stay."""
+        """Keys that are not editable can be written unchanged, and stay as they are."""
         split = [(b'split.no', Value('u16', 0)), (b'split.count', Value('u16', 1))]
         model = mountlib.put('model.gguf', gguf.encode(BASE + split, []))
         with mountlib.Mount(model) as at:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Hostile and damaged files: each is mounted or refused according to its verdict, with one line,
-and --check agrees."""
+"""Hostile and damaged files: each is mounted or refused as expected, with one line of output, and
+--check agrees."""
 import csv
 import os
 import re

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Changes under the mount: the model is replaced, truncated, removed, locked or linked, or the disk
-is full."""
+"""Changes behind the mount: the model is replaced, truncated, removed, locked or linked, or the
+disk is full."""
 import contextlib
 import errno
 import os
@@ -36,7 +36,8 @@ def acl():
 
 
 class Disk:
-    """`with Disk('tmpfs', MIB) as directory:` makes a separate file system. For root only."""
+    """`with Disk('tmpfs', MIB) as directory:` makes a separate file system. Only root can use
+    it."""
 
     def __init__(self, kind, size):
         self.kind, self.size = kind, size
@@ -128,8 +129,8 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_folder_is_gone(self, mount, at):
-        """The directory is removed with everything in it: edits are refused, and data that was read
-        before can still be read."""
+        """If the directory is removed with everything in it, edits are refused, and data that was
+        read before can still be read."""
         shutil.rmtree(self.folder)
         self.fails(errno.ESTALE, write, at, 'general.name', 'x' * 9999)
         self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
@@ -177,7 +178,7 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_stale_rename_and_unlink(self, mount, at):
-        """The kernel repeats some calls once after ESTALE, and the error stays."""
+        """The kernel repeats some calls once after ESTALE; the error remains."""
         os.utime(self.source, (5, 5))
         self.fails(errno.ESTALE, os.rename, place(at, 'type.u8'), place(at, 'my.u8'))
         self.fails(errno.ESTALE, editlib.retype, at, 'type.u8', 'u16')
@@ -186,7 +187,8 @@ class Behind(unittest.TestCase):
         self.assertEqual(mountlib.get(self.source), self.data)
 
     def test_stale_after_unlink(self):
-        """A sync reports a removal from before the model changed, and the key returns."""
+        """fsync reports a removal that was made before the model changed, and the key comes
+        back."""
         mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
         with mount as (at, _):
             os.unlink(place(at, 'type.u8'))
@@ -197,7 +199,7 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_told_at_open(self, mount, at):
-        """Shells ignore the result of close(2): the next open for writing reports it."""
+        """Shells ignore the result of close(2), so the next open for writing reports the error."""
         os.link(self.source, mountlib.path('models/other.gguf'))
         for flags in (os.O_WRONLY, os.O_RDWR | os.O_TRUNC):
             self.fails(errno.EMLINK, os.open, place(at, 'general.name'), flags)
@@ -211,8 +213,8 @@ class Behind(unittest.TestCase):
         self.assertEqual(editlib.read(at, 'my.new'), b'x\n')
 
     def test_created_anew_but_refused(self):
-        """The old value returns, as after any other refusal, even if the key was moved out of the
-        way."""
+        """The old value comes back, as after any other refusal, even if the key was moved out of
+        the way."""
         with mountlib.Mount(self.source, '-o', 'commit=sync') as at:
             os.unlink(place(at, 'type.u8'))
             os.link(self.source, mountlib.path('models/other.gguf'))
@@ -225,7 +227,7 @@ class Behind(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_lost_at_unmount(self):
-        """Accepted edits that cannot be written show in the daemon's exit status."""
+        """Accepted edits that cannot be written are reflected in the daemon's exit status."""
         mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
         with self.assertRaisesRegex(AssertionError, 'exit status 1'):
             with mount as (at, _):
@@ -246,8 +248,8 @@ class Behind(unittest.TestCase):
 
     @unittest.skipIf(os.getuid() == 0, 'root may write everywhere')
     def test_mounted_read_only(self):
-        """A file or directory that is not writable makes the mount read-only, and the log says so;
-        so does a directory that may be entered but not listed."""
+        """A file or directory that is not writable makes the mount read-only, which the log
+        reports; so does a directory that can be entered but not listed."""
         for path, bits in ((self.source, 0o555), (self.folder, 0o555), (self.folder, 0o333),
                            (self.folder, 0o111)):
             with self.subTest(path, bits=bits):
@@ -262,8 +264,8 @@ class Behind(unittest.TestCase):
                 os.chmod(path, mode)
 
     def test_second_mount(self):
-        """There is one writer: the second mount is read-only and says so, as long as the first
-        lives."""
+        """There is only one writer: the second mount is read-only, and says so, for as long as the
+        first one exists."""
         with mountlib.Mount(self.source) as at:
             for _ in range(2):
                 second = mountlib.Foreground(self.source)
@@ -313,7 +315,7 @@ class Behind(unittest.TestCase):
         os.unlink(link)
 
     def test_attributes_are_kept(self):
-        """Each strategy keeps mode, owner, extended attributes and ACL of the model."""
+        """Each strategy keeps the mode, owner, extended attributes and ACL of the model."""
         os.chmod(self.source, 0o640)
         os.setxattr(self.source, 'user.note', b'kept')
         if os.getuid() == 0:
@@ -334,8 +336,8 @@ class Behind(unittest.TestCase):
                               for name in os.listxattr(self.source)}, names)
 
     def test_mountpoint_covers_the_folder(self):
-        """When the mount covers the model's own directory, paths are resolved through a handle
-        opened before."""
+        """If the mount covers the model's own directory, paths are resolved through a handle that
+        was opened earlier."""
         with mountlib.Mount(self.source, at=self.folder) as at:
             write(at, 'general.name', 'y')
             sync(at)
@@ -352,7 +354,7 @@ class Behind(unittest.TestCase):
         shutil.rmtree(there)
 
     def test_file_size_limit(self):
-        """With RLIMIT_FSIZE the daemon gets EFBIG, not a signal; the old file stays."""
+        """With RLIMIT_FSIZE the daemon gets EFBIG rather than a signal, and the old file stays."""
         limit = len(self.data) + 4096
         with mountlib.Mount(self.source) as at:
             write(at, 'general.name', 'warm')
@@ -376,7 +378,8 @@ class Disks(unittest.TestCase):
         self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
 
     def test_no_space(self):
-        """A disk filled in each way is noticed in advance, or only while the file is written."""
+        """However the disk was filled, the lack of space is noticed in advance or while the file is
+        written."""
         for kind, size in (('tmpfs', 8 * MIB), ('ext4', 24 * MIB)):
             for mode in ('auto', 'close', 'sync'):
                 with self.subTest(kind=kind, mode=mode), Disk(kind, size) as folder:
@@ -408,7 +411,7 @@ class Disks(unittest.TestCase):
             want.check(mountlib.get(source))
 
     def test_accepted_before_the_disk_is_full(self):
-        """An edit without room does not affect edits accepted before it."""
+        """An edit for which there is no room does not affect edits accepted before it."""
         with Disk('tmpfs', 8 * MIB) as folder:
             source = os.path.join(folder, 'model.gguf')
             with open(source, 'wb') as file:
@@ -450,7 +453,7 @@ class Disks(unittest.TestCase):
             want.check(mountlib.get(source))
 
     def test_fsync_of_what_was_taken_back(self):
-        """If the edit of one of two programs on a full disk is refused, the other's fsync does not
+        """If the edit of one of two programs is refused on a full disk, fsync by the other does not
         report success for it."""
         with Disk('tmpfs', 64 * MIB) as folder:
             source = os.path.join(folder, 'model.gguf')

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The meaning of calls: truncation, appending, removal, names, times; and when an edit is on the
-disk."""
+"""What system calls mean: truncation, appending, removal, names and times; and when an edit is on
+the disk."""
 import concurrent.futures
 import errno
 import os
@@ -37,7 +37,7 @@ class Edits(Calls):
         self.assertEqual(self.text(TAGS), b'')
 
     def test_redirect_nothing_and_unmount(self):
-        """The value becomes empty even if the kernel had no time to send the release."""
+        """The value becomes empty even if the kernel has not had time to send the release."""
         shell(': > "$1"; fusermount3 -u "$2"', self.key(NAME), self.at)
         self.mount.wait()
         self.mount.__exit__(None, None, None)
@@ -45,7 +45,7 @@ class Edits(Calls):
         self.assert_model({NAME: string('')})
 
     def test_command_that_fails(self):
-        """A value that was truncated but not written stays, if it cannot be empty."""
+        """A value that was truncated but not written stays if it cannot be empty."""
         before = self.state()
         self.assertEqual(shell('no-such-command 2>/dev/null > "$1"', self.key(LENGTH)), ('', 127))
         self.assertEqual(self.text(LENGTH), b'2048\n')
@@ -73,8 +73,7 @@ class Edits(Calls):
         self.assertIsNotNone(self.error(LENGTH))
 
     def test_dd_with_a_hole(self):
-        """Blocks written in an order other than their offsets are not refused before the text is
-        complete."""
+        """Blocks written out of order are not refused before the text is complete."""
         fd = os.open(self.key(TAGS), os.O_WRONLY | os.O_TRUNC)
         os.pwrite(fd, b'"second"]\n', 9)
         os.pwrite(fd, b'["first",', 0)
@@ -97,7 +96,7 @@ class Edits(Calls):
         self.assertEqual(self.state(), before)
 
     def test_two_append(self):
-        """The programs share a draft: both see each other's lines, and so does stat."""
+        """Two programs share a draft: both see each other's lines, and so does stat."""
         first, second = (os.open(self.key(NAME), os.O_WRONLY | os.O_APPEND) for _ in range(2))
         os.write(first, b'a\n')
         os.write(second, b'b\n')
@@ -123,7 +122,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 4294967295)})
 
     def test_refused_in_parts(self):
-        """Later text does not save a refused write."""
+        """Text written after a refused write does not make it valid."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
         self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
         self.assert_errno(errno.EINVAL, os.fsync, fd)
@@ -143,8 +142,8 @@ class Edits(Calls):
     # ---- new keys ----
 
     def test_touch(self):
-        """An existing key does not change. A new key is an empty string, or of the standard's
-        type."""
+        """touch does not change an existing key; a new key is an empty string, or has the
+        standard's type."""
         before, marks = self.state(), self.marks()
         self.assertEqual(shell('touch "$1" "$2"', self.key(NAME), self.key(LENGTH)), ('', 0))
         self.assertEqual(self.state(), before)
@@ -202,7 +201,8 @@ class Edits(Calls):
         self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
 
     def test_remove_and_back(self):
-        """A removed key gets its type and place back, before the removal is written and after."""
+        """A removed key that is created again gets its type and place back, before the removal is
+        written and after."""
         os.unlink(self.key(LENGTH))
         self.write(LENGTH, b'1\n')
         self.assert_model({LENGTH: Value('u64', 1)})
@@ -245,7 +245,8 @@ class Edits(Calls):
         self.assert_model({})
 
     def test_rename_over(self):
-        """The target keeps its place and type and takes the value; the source is gone."""
+        """The target of a rename keeps its place and type and takes the value; the source is
+        gone."""
         self.assertEqual(shell('mv "$1" "$2"', self.key(COUNT), self.key(LENGTH)), ('', 0))
         left = [row for row in KV if row[0] != COUNT.encode()]
         self.assert_model({LENGTH: Value('u64', 2)}, left)
@@ -259,7 +260,7 @@ class Edits(Calls):
         self.assertEqual(self.state(), before)
 
     def test_rename_away_and_stay(self):
-        """A key under a helper's name returns at the next mount."""
+        """A key renamed to a helper's name comes back at the next mount."""
         os.rename(self.key(NAME), self.key(NAME + '~'))
         self.assertNotIn(NAME, os.listdir(self.metadata))
         self.assertEqual(self.text(NAME + '~'), b'old name\n')
@@ -274,7 +275,7 @@ class Edits(Calls):
         self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
 
     def test_older_backup_removed(self):
-        """Only the last copy of a key that was moved away stands for it."""
+        """Only the last copy of a key that was moved away counts as the key."""
         os.rename(self.key(NAME), self.key(NAME + '.bak'))
         self.write(NAME, b'second\n')
         os.rename(self.key(NAME), self.key(NAME + '.old'))
@@ -283,7 +284,7 @@ class Edits(Calls):
         self.assert_model({NAME: string('second')})
 
     def test_refused_over_what_is_away(self):
-        """With sed -i.bak, the key returns when the new value is refused."""
+        """With sed -i.bak, the key comes back when the new value is refused."""
         os.rename(self.key(COUNT), self.key(COUNT + '.bak'))
         self.write('sedAbCdEf', b'abc\n')
         self.assert_errno(errno.EINVAL, os.rename, self.key('sedAbCdEf'), self.key(COUNT))
@@ -313,7 +314,7 @@ class Edits(Calls):
         self.assert_listing(KV)
 
     def test_helper_outlives_failure(self):
-        """A helper renamed over a key returns if the model could not be written."""
+        """A helper renamed over a key comes back if the model could not be written."""
         self.write(COUNT + '.tmp', b'7\n')
         other = self.link_model()
         self.assert_errno(errno.EMLINK, os.rename, self.key(COUNT + '.tmp'), self.key(COUNT))
@@ -345,7 +346,7 @@ class Edits(Calls):
     # ---- several programs ----
 
     def test_listing_meanwhile(self):
-        """Each listing contains each key once, whatever is being written."""
+        """Each listing contains every key once, whatever is being written."""
         stop, faults = threading.Event(), []
         keys = {key.decode() for key, _ in KV}
 
@@ -366,7 +367,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 119)})
 
     def test_writers_of_two_keys(self):
-        """Edits that arrive while another is written are batched, and none is lost."""
+        """Edits that arrive while another one is written are batched, and none is lost."""
         def many(name, values):
             for value in values:
                 self.write(name, b'%d\n' % value)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""ggufs --check: lines, JSON, exit status; and `check` at the root of the mount."""
+"""ggufs --check: its lines, JSON and exit status; and `check` at the root of the mount."""
 import glob
 import json
 import os
@@ -26,7 +26,8 @@ class Check(unittest.TestCase):
         return mountlib.put('models/' + name, data)
 
     def finds(self, status, *parts, data, name=NAME, option='--check', ignore='missing'):
-        """Check the exit status, and one line that contains all the parts (no parts: no line)."""
+        """Check the exit status, and that one line contains all the parts (no parts: there is no
+        line)."""
         model = self.file(data, name)
         done = check(option, '--ignore=' + ignore, model)
         self.assertEqual(done.returncode, status, done.out + done.err)
@@ -85,7 +86,7 @@ class Check(unittest.TestCase):
         self.assertEqual(check('--check', odd, mountlib.path('nothing.gguf'), good).returncode, 2)
 
     def test_strict(self):
-        """Warnings count only with --strict, notes never."""
+        """Warnings count only with --strict, and notes never count."""
         warned = self.file(image(how={'trailing': b'\1' * 8}))
         self.assertEqual(check('--check', warned).returncode, 0)
         done = check('--check', '--strict', warned)
@@ -177,7 +178,8 @@ class Check(unittest.TestCase):
         return [model['file'] for model in json.loads(done.out)]
 
     def test_folder(self):
-        """All models in and below it are checked, sorted by name, and no other files."""
+        """All models in the directory and below it are checked, sorted by name, and no other
+        files."""
         top = self.tree('b.gguf', 'a/z.GGUF', 'a/y.gguf', 'c/deep/er/x.gguf', '.hidden/h.gguf',
                         'a/.h.gguf', 'a/README.md', 'gguf', 'B.gguf')
         os.mkfifo(os.path.join(top, 'fifo.gguf'))
@@ -188,8 +190,8 @@ class Check(unittest.TestCase):
                          [f'{top}/c/deep/er/x.gguf', f'{top}/b.gguf'])
 
     def test_folder_links(self):
-        """Links are followed, but each directory and file is visited once, and no parent; a
-        dangling link is an error."""
+        """Links are followed, but each directory and file is visited once, and no parent of the
+        directory is; a dangling link is an error."""
         top = self.tree('in/real/m.gguf', ('in/again', 'real'), ('in/loop', '.'), ('in/up', '../..'),
                         ('in/root', '/'), ('in/other', '../out'), 'out/o.gguf',
                         ('in/file.gguf', 'real/m.gguf'))
@@ -199,7 +201,7 @@ class Check(unittest.TestCase):
         self.assertIn(f'{top}/in/none.gguf', self.files(top + '/in', status=2))
 
     def test_folder_of_ollama(self):
-        """Its models, and its texts, are named by hashes."""
+        """The models of an ollama store, and its texts, are named by hashes."""
         name = 'blobs/sha256-' + 64 * 'a'
         top = self.tree(name)
         mountlib.put(top + '/blobs/sha256-' + 64 * 'b', b'{{ .Prompt }}')
@@ -207,8 +209,8 @@ class Check(unittest.TestCase):
         self.assertEqual(self.files(top), [f'{top}/{name}'])
 
     def test_stores(self):
-        """Models of stores have the names that people know, including in their findings; broken
-        models are beside valid ones."""
+        """Models in stores have the names that people know, including in their findings; broken
+        models stand beside valid ones."""
         odd, commit, digest = image(llama__context_length=None), 40 * '1', 64 * 'a'
         hub, library = 'hub/models--org--name', 'o/manifests/registry.ollama.ai/library/'
         top = self.tree(f'{hub}/snapshots/{commit}/Tiny-3.5K-v1.0-Q8_0.gguf', f'{hub}/snapshots/x/no.gguf',
@@ -247,7 +249,7 @@ class Check(unittest.TestCase):
         self.assertTrue(done.out.startswith(f'{top}/x: error: this directory contains no models'))
 
     def test_folder_unreadable(self):
-        """It is reported, and the others are checked."""
+        """An unreadable directory is reported, and the others are checked."""
         if os.geteuid() == 0:
             self.skipTest('root may read everything')
         top = self.tree('a/m.gguf', 'b/m.gguf', 'c/m.gguf', 'd.gguf')
@@ -310,7 +312,7 @@ class Check(unittest.TestCase):
         self.assertEqual(set(bad['findings'][0]), {'severity', 'rule', 'file', 'what', 'where'})
 
     def test_link(self):
-        """The name of the link is checked, as in a download cache."""
+        """The name of the link is checked, since files in a download cache are named by hashes."""
         blob = self.file(image(), 'blob')
         link = os.path.join(os.path.dirname(blob), 'links', NAME)
         os.mkdir(os.path.dirname(link))
@@ -372,7 +374,7 @@ class Check(unittest.TestCase):
 
     def test_changed(self):
         """A change that llama.cpp refuses is an error. A change that it accepts is not, except for
-        types of keys and a template that it does not use. Lines fit a terminal if names are not
+        types of keys and a template that it does not use. Lines fit a terminal unless names are
         long."""
         loads, wrong = mutations.loads(), []
         folder = mountlib.path('changed')
@@ -394,7 +396,7 @@ class Check(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_unknown_architecture(self):
-        """General rules apply, and one note is reported."""
+        """For an unknown architecture the general rules apply, and one note is reported."""
         granite = next(model for model in published.MODELS if model.arch == 'granite')
         for arch in ('dflash', 'graniteswitch', 'nextyears'):
             kv, rows = published.small(granite._replace(arch=arch), L=2)

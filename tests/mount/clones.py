@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Tests that skip their rows for reflinks where the file system has none, run on XFS."""
+"""Runs tests on XFS that skip their rows for reflinks where the file system has none."""
 import os
 import subprocess
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A daemon's control socket: users that get an answer, sockets planted in its place, and daemons
+"""A daemon's control socket: which users get an answer, sockets planted in its place, and daemons
 that cannot create one."""
 import contextlib
 import ctypes
@@ -127,8 +127,8 @@ class Socket(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_planted(self):
-        """A daemon of another user, under the names that ours has and would have, is not
-        trusted."""
+        """A daemon of another user is not trusted, even under the names that ours has or would
+        have."""
         with Mount(self.model) as at:
             process = daemon(at)
             [name] = sockets(process)
@@ -165,7 +165,7 @@ class Socket(Case):
                 (os.rmdir if os.path.isdir('@' + name) else os.unlink)('@' + name)
 
     def test_foreground_and_folder(self):
-        """Each kind of mount has the socket, which disappears with the daemon, even if that is
+        """Each kind of mount has the socket, which disappears with the daemon, even one that is
         killed."""
         top = self.folder()
         os.link(self.model, top + '/a.gguf')
@@ -182,7 +182,7 @@ class Socket(Case):
                     gone.connect(b'\0' + name.encode())
 
     def test_stopped(self):
-        """A command reports that the daemon is stopped, and does not wait for it."""
+        """A command reports that a daemon is stopped, and does not wait for it."""
         with Mount(self.model) as at:
             process = daemon(at)
             with freeze.stopped(process):
@@ -195,8 +195,8 @@ class Socket(Case):
 
     @unittest.skipUnless(ROOT and SOCKET, 'for root only, on machines whose system calls are known')
     def test_none_can_be_made(self):
-        """The mount works, and warns that commands will not find it; the commands then say the
-        same."""
+        """Without sockets the mount works, but warns that commands will not find it; the commands
+        then say the same."""
         at = self.folder()
         with subprocess.Popen([GGUFS, '-f', self.model, at], stderr=subprocess.PIPE, preexec_fn=no_sockets) as process:
             self.assertEqual(process.stderr.readline().decode(),

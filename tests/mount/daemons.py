@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The relation between a command and its daemon: when the parent of a daemon returns, and when
+"""How commands and daemons depend on each other: when the parent of a daemon returns, and when
 --unmount returns if the daemon cannot end."""
 import contextlib
 import errno
@@ -35,7 +35,7 @@ def children(pid):
 
 @needs_gate
 class Parent(Case):
-    """The daemon is held just before it reports that it is ready."""
+    """A daemon is held just before it reports that it is ready."""
 
     @contextlib.contextmanager
     def starting(self):
@@ -71,7 +71,8 @@ class Parent(Case):
 
 class Load(Case):
     def test_again_and_again(self):
-        """Mounts are made and ended immediately, while other programs use the processors."""
+        """Mounts are made and ended in quick succession, while other programs use the
+        processors."""
         at = self.folder()
         with contextlib.ExitStack() as stack:
             for _ in range(BUSY):
@@ -122,7 +123,8 @@ class Stopped(Case):
 class OtherNamespace(Case):
     @contextlib.contextmanager
     def copied(self, at):
-        """Keep this mount alive in a process's mount namespace, without those of other tests."""
+        """Keep this mount alive in a process's mount namespace, without the mounts of other
+        tests."""
         script = ('while read -r _ here kind _; do [ $kind != fuse.ggufs ] || [ "$here" = "$1" ] || '
                   'umount -l "$(printf %b "$here")"; done </proc/self/mounts; echo copied; exec sleep 1000')
         with subprocess.Popen(['unshare', '--mount', '--propagation', 'private', 'sh', '-c', script, 'sh',
@@ -184,7 +186,7 @@ class OtherNamespace(Case):
                               f'its daemon ({process}) goes on; in that namespace: {other}', said)
 
     def test_unmount_lost(self):
-        """Edits that cannot be written are named, as at any other end."""
+        """Edits that cannot be written are named, as at any other end of a mount."""
         at, model = self.folder(), mountlib.put('lost.gguf', samples.editable())
         with Mount(model, '-o', 'commit=sync', at=at) as at:
             write(at, 'general.name', 'pending')
@@ -205,8 +207,8 @@ class OtherNamespace(Case):
                 self.assertEqual(self.unmounted(model, below, ('umount',))[0], '')
 
     def test_open_for_writing(self):
-        """A file open for writing there keeps the lock, and --unmount says so, until it is
-        closed."""
+        """A file that is open for writing in the namespace keeps the lock until it is closed, and
+        --unmount says so."""
         with Mount(self.model) as at, self.copied(at) as other:
             process = daemon(at)
             with open(f'/proc/{other}/root{at}/metadata/general.name', 'wb', buffering=0) as file:
@@ -223,8 +225,8 @@ class OtherNamespace(Case):
             self.writable(self.model)
 
     def test_waits_for_the_lock(self):
-        """While the old mount still has open files, a new mount waits for a moment, and names
-        it."""
+        """While the old mount still has open files, a new mount waits for a moment, and names the
+        old one."""
         with Mount(self.model) as at, self.copied(at) as other:
             process, there = daemon(at), self.folder()
             file = open(f'/proc/{other}/root{at}/metadata/general.name', 'wb', buffering=0)

@@ -47,7 +47,7 @@ def edges():
 
 
 def outliers():
-    """One weight of 40 is among small ones, with dead rows and columns."""
+    """One weight in 40 is among small ones, with dead rows and columns."""
     values = np.random.default_rng(11).normal(0, 0.02, (3, 1100, 70)).astype('<f4')
     values[1, 500:503] = 0
     values[2, :, 9] = 0
@@ -253,7 +253,7 @@ class Views(unittest.TestCase):
             self.assertEqual(line, b'sha256    ' + want + b'  made.gguf:' + name)
 
     def test_pieces(self):
-        """The content is right from every byte, in pieces of every length."""
+        """The content is right when read from any byte, in pieces of any length."""
         for name in ('stats.tsv', 'tensors/plain/stats') + (('hashes', ) if has('sha256') else ()):
             name = os.path.join(self.at, name)
             whole = self.content(name)
@@ -273,7 +273,7 @@ class Views(unittest.TestCase):
                 self.assertLessEqual(np.abs(got - want).max(), 1)
 
     def test_second_program(self):
-        """libpng can read the picture, too."""
+        """libpng can read the picture as well."""
         if not has('heatmap.png') or not any(os.path.exists(d + '/pngfix') for d in os.get_exec_path()):
             self.skipTest('no pngfix')
         done = mountlib.run('pngfix', os.path.join(self.at, 'tensors/large/heatmap.png'))
@@ -425,7 +425,7 @@ class Edited(unittest.TestCase):
 
 
 class Long(unittest.TestCase):
-    """A sparse terabyte: work that would take an hour must not begin unrequested, and can be
+    """On a sparse terabyte, work that would take an hour does not begin unrequested, and can be
     abandoned."""
 
     def model(self):
@@ -448,8 +448,8 @@ class Long(unittest.TestCase):
             self.assertIn('heatmap.png' if has('heatmap.png') else 'stats', done.out)
 
     def test_others_go_on(self):
-        """There are more waiting readers than serving threads: other readers are served, and all
-        can be ended."""
+        """With more waiting readers than serving threads, other readers are served, and all can be
+        ended."""
         names = ['stats'] + [name for name in ('sha256', 'heatmap.png') if has(name)]
         with mountlib.Mount(self.model(), '-o', 'ro') as at:
             waiting = [subprocess.Popen([sys.executable, '-c', 'import sys; open(sys.argv[1], "rb").read()',

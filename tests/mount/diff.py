@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""ggufs --diff: figures checked against NumPy in double precision, keys, directories, mounts, wrong
-use."""
+"""ggufs --diff: figures checked against NumPy in double precision; keys, directories and mounts;
+wrong use."""
 import json
 import math
 import os
@@ -163,8 +163,8 @@ class Tensors(unittest.TestCase):
         self.a = model('a.gguf', self.tensors)
 
     def test_same(self):
-        """Models are the same whatever the alignment, the gaps, the place of the data, the version,
-        the split."""
+        """Models are the same whatever their alignment, gaps, place of the data, version and
+        shards."""
         align = [(b'general.alignment', Value('u32', 4096))]
         for how in ({'order': [3, 0, 4, 1, 2, 5]}, {'gap': 64}, {'tail': False}, {'trailing': b'x'}, {'version': 2}):
             self.assertIn('tensors: 6 the same', diff(self.a, model('b.gguf', self.tensors, **how), status=0))
@@ -180,7 +180,7 @@ class Tensors(unittest.TestCase):
                              ['keys: 1 the same', 'tensors: 6 the same'])
 
     def test_byte_order(self):
-        """Reversed numbers and scales are the same bytes; differences are measured in the same
+        """Reversed numbers and scales count as the same bytes; differences are measured in the same
         way."""
         rng = np.random.default_rng(3)
         values = rng.standard_normal(64).astype('<f4')
@@ -200,7 +200,7 @@ class Tensors(unittest.TestCase):
         self.assertEqual((row['name'], row['max_at'], row['values']), ('f', [3], 1))
 
     def test_moved(self):
-        """The smallest number of keys that must move is reported."""
+        """The smallest possible number of keys that moved is reported."""
         order = self.tensors[1:5] + self.tensors[:1] + self.tensors[5:]
         found = as_json(self.a, model('b.gguf', order))
         self.assertEqual(statuses(found['tensors']), [('t0', 'moved')])
@@ -224,8 +224,8 @@ class Tensors(unittest.TestCase):
         self.assertIn('shape 5 9 -> 45', diff(self.a, path('b.gguf')))
 
     def test_odd(self):
-        """Unknown types are compared by their bytes; there are more than four dimensions, empty
-        tensors, names that need escapes."""
+        """Unknown types are compared by their bytes; there are also more than four dimensions,
+        empty tensors, and names that need escapes."""
         def odd(name, byte, fill):
             return model(name, [Tensor(b'a/b\n', UNKNOWN, (8,), bytes([byte]) * 32), Tensor(b'deep', I8, (1, 2, 1, 2, 3), fill),
                                 Tensor(b'empty', F32, (0, 4), b''), Tensor(b'\xff', I8, (1,), b'x')])
@@ -237,7 +237,7 @@ class Tensors(unittest.TestCase):
         self.assertEqual(found[1]['shape_a'], [3, 2, 1, 2, 1])
 
     def test_holes(self):
-        """Holes are not read: a terabyte takes no time."""
+        """Holes are not read: comparing a terabyte takes no time."""
         names = []
         for name in ('a.gguf', 'b.gguf'):
             size = 1 << 40
@@ -312,7 +312,7 @@ class Keys(unittest.TestCase):
                          ['~ a.list: 1 of 20 removed, first at 0: 0 1'])
 
     def test_many(self):
-        """Reversed and changed keys do not take quadratic time."""
+        """Comparing reversed and changed keys does not take quadratic time."""
         kv = [(b'a.%d' % i, Value('u32', i)) for i in range(100000)]
         names = [model('a.gguf', [], kv), model('b.gguf', [], [(k, Value('u32', v.data + 1)) for k, v in reversed(kv)])]
         self.assertEqual(diff(*names).splitlines()[-2], 'keys: 100000 changed, 1 the same')
@@ -320,8 +320,8 @@ class Keys(unittest.TestCase):
 
 class Operands(unittest.TestCase):
     def test_mount(self):
-        """Operands are a mount, including accepted but unwritten edits, and a model's directory in
-        a mount of a directory."""
+        """Operands may be a mount, including its accepted but unwritten edits, or a model's
+        directory in a mount of a directory."""
         os.makedirs(path('models/sub'), exist_ok=True)
         a = model('models/sub/m.gguf', [Tensor(b't', F32, (1,), floats(1))], [(b'a.key', Value('u8', 1))])
         copy = path('copy.gguf')
@@ -407,7 +407,7 @@ class Operands(unittest.TestCase):
         self.assertLessEqual(max(len(line) for line in after.split('\r\n')[2:]), 80)
 
     def test_interrupt(self):
-        """Ctrl-C ends it immediately, here while a pipe is full."""
+        """Ctrl-C ends the command immediately, here while a pipe is full."""
         a = model('a.gguf', [], [(b'a.text', Value('string', b'x' * (1 << 20)))])
         with subprocess.Popen([GGUFS, '--diff', '--json=all', a, a], stdout=subprocess.PIPE) as process:
             process.stdout.read(1)

@@ -23,7 +23,7 @@ class Open(Calls):
         return os.pread(fd, 1000, 0)
 
     def test_accepted_is_shown_as_stored(self):
-        """Others see the value; a program with the file open continues with its own text."""
+        """Others see the value; a program that has the file open continues with its own text."""
         fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
         os.write(fd, b'a')
         self.assertEqual(self.text(NAME), b'a')
@@ -39,7 +39,7 @@ class Open(Calls):
         self.assert_model({NAME: string('ab')})
 
     def test_accepted_is_closed_by_children(self):
-        """Each child closes its copy of the descriptor, and the text still grows."""
+        """Each forked child closes its copy of the descriptor, and the text still grows."""
         for script in ('(/usr/bin/printf a; /usr/bin/printf b; /usr/bin/echo c) > "$1"',
                        'exec 3> "$1"; printf a >&3; /usr/bin/printf b >&3; echo c >&3'):
             shell(script, self.key(NAME))
@@ -50,7 +50,7 @@ class Open(Calls):
         self.assert_model({NAME: string('abc\nde'), COUNT: Value('u32', 12)})
 
     def test_accepted_is_opened_anew(self):
-        """A program that opens it later begins with the stored value, and both programs write
+        """A program that opens the file later begins with the stored value, and both programs write
         that."""
         first = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
         os.write(first, b'a')
@@ -65,7 +65,7 @@ class Open(Calls):
         self.assert_model({NAME: string('A\nb')})
 
     def test_accepted_is_passed_over(self):
-        """Writing or truncating at the size that stat shows makes no hole."""
+        """Writing or truncating at the size that stat reports makes no hole."""
         fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
         os.write(fd, b'a')
         os.fsync(fd)
@@ -99,7 +99,7 @@ class Open(Calls):
         self.assert_model({'my.flag': Value('u64', 1000)})
 
     def test_type_told_again(self):
-        """If KEY:TYPE is open and an attribute is set, the later type counts."""
+        """If KEY:TYPE is open and the attribute is set, the later type counts."""
         fd = os.open(self.key(COUNT + ':u8'), os.O_WRONLY | os.O_CREAT)
         os.setxattr(self.key(COUNT), 'user.gguf.type', b'i64')
         self.assert_model({COUNT: Value('i64', 2)})
@@ -108,8 +108,8 @@ class Open(Calls):
         self.assert_model({COUNT: Value('i64', 300)})
 
     def test_refused_is_not_shown(self):
-        """A refused text is not shown, even while it is open; a program that opens it after the
-        close begins with the value. Every close of a refused text reports the refusal."""
+        """A refused text is not shown, even while it is open; a program that opens the file after
+        the close begins with the value. Every close of a refused text reports the refusal."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
         self.assertEqual(self.text(COUNT), b'')
         self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
@@ -138,7 +138,7 @@ class Open(Calls):
     # ---- an open file that is renamed ----
 
     def test_rename_key_while_open(self):
-        """The draft follows its key, accepted or not, and so does the size."""
+        """A draft and its size follow the renamed key, whether the draft was accepted or not."""
         for i, before in enumerate((b'', b'old ')):
             fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
             os.write(fd, before)
@@ -156,7 +156,7 @@ class Open(Calls):
         self.assert_model({NAME: string('old new')})
 
     def test_rename_key_over_key_while_open(self):
-        """Writes to the replaced file are discarded, those to the renamed file count."""
+        """Writes to the replaced file are discarded; those to the renamed file count."""
         fd, other = (os.open(self.key(name), os.O_WRONLY) for name in (COUNT, LENGTH))
         os.pwrite(fd, b'7', 0)
         os.pwrite(other, b'9', 0)
@@ -169,7 +169,7 @@ class Open(Calls):
         self.assert_model({LENGTH: Value('u64', 8)}, left)
 
     def test_rename_new_key_while_open(self):
-        """The key has no value yet: it gets its first value under its name at that time."""
+        """A key that has no value yet gets its first value under its name at that time."""
         for new, value in (('my.other', Value('u32', 5)), (NAME, string('5'))):
             fd = os.open(self.key('my.new'), os.O_WRONLY | os.O_CREAT)
             os.write(fd, b'5')
@@ -181,7 +181,7 @@ class Open(Calls):
         self.assert_model({'my.other': Value('u32', 5), NAME: string('5')})
 
     def test_rename_key_to_helper_while_open(self):
-        """Writes go to the helper, and to the key when the file has its name again."""
+        """Writes go to the helper, and to the key once the file has its name again."""
         fd = os.open(self.key(NAME), os.O_RDWR)
         os.rename(self.key(NAME), self.key(NAME + '~'))
         os.pwrite(fd, b'OLD', 0)
@@ -198,7 +198,7 @@ class Open(Calls):
         self.assert_listing(replaced({NAME: string('oLD name')}))
 
     def test_rename_helper_while_open(self):
-        """A program renames before its last write, or before its first."""
+        """A program renames a helper before its last write, or before its first."""
         for before, text in ((b'', b'5'), (b'6', b'5'), (b'6\n', b'')):
             for name, kind in ((COUNT, 'u32'), (LENGTH, 'u64')):
                 fd = os.open(self.key(name + '.tmp'), os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -213,7 +213,7 @@ class Open(Calls):
         self.assert_listing(replaced({COUNT: Value('u32', 6), LENGTH: Value('u64', 6)}))
 
     def test_rename_helper_with_a_type(self):
-        """A type set for the helper applies to the key, even before there is a value."""
+        """A type set on the helper applies to the key, even before there is a value."""
         fd = os.open(self.key(COUNT + '.tmp'), os.O_WRONLY | os.O_CREAT)
         os.setxattr(self.key(COUNT + '.tmp'), 'user.gguf.type', b'u16')
         os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
@@ -222,7 +222,7 @@ class Open(Calls):
         self.assert_model({COUNT: Value('u16', 9)})
 
     def test_helper_given_a_type(self):
-        """A helper that becomes a key keeps its content, whatever handles it has."""
+        """A helper that becomes a key keeps its content, whatever handles are open."""
         fd = os.open(self.key('myflag'), os.O_RDWR | os.O_CREAT)
         os.write(fd, b'7')
         os.close(os.dup(fd))
@@ -236,7 +236,7 @@ class Open(Calls):
         self.assert_model({'myflag': Value('u8', 71)})
 
     def test_rename_helper_and_never_write(self):
-        """An empty file under a key's name is a truncation of the key."""
+        """An empty file renamed over a key truncates the key."""
         for name in (COUNT, NAME):
             fd = os.open(self.key('sedAbCdEf'), os.O_WRONLY | os.O_CREAT)
             os.rename(self.key('sedAbCdEf'), self.key(name))
@@ -245,7 +245,8 @@ class Open(Calls):
         self.assertTrue(until(lambda: self.text(COUNT) == b'2\n'))
 
     def test_removed_while_open(self):
-        """This also applies to a helper, and to a helper whose handle came with a key."""
+        """Writes to a removed key are discarded; so are those to a helper, and to a helper whose
+        handle came with a key."""
         for name in (NAME, 'my~'):
             fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
             os.pwrite(fd, b'one', 0)
@@ -261,12 +262,12 @@ class Open(Calls):
 
 
 class NotWritten(Calls):
-    """Edits that cannot be written, as their execution shows."""
+    """Edits that cannot be written, as is noticed only when they are."""
 
     options = ('-o', 'commit=close')
 
     def test_key(self):
-        """The open file goes back to its name: from a new key, and from over another key."""
+        """The open file goes back to its name, whether a new key or another key had taken it."""
         for old, new, code in ((NAME, 'my.name', errno.EMLINK), (NAME, COUNT, errno.EINVAL),
                                (COUNT, LENGTH, errno.EMLINK)):
             before = (self.text(old), self.text(new) if new in self.marks() else None)
@@ -301,7 +302,7 @@ class NotWritten(Calls):
         self.assert_listing(replaced({NAME: string('one two three')}))
 
     def test_fsync_again(self):
-        """Each fsync and each close repeats the error, until the file is written again."""
+        """Each fsync and each close repeats the error until the file is written again."""
         fd = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b'second')
         other = self.link_model()
@@ -337,7 +338,7 @@ class NotWritten(Calls):
 
 
 class NotPossible(NotWritten):
-    """Edits that cannot be written, as the mode's check shows in advance."""
+    """Edits that cannot be written, as is noticed in advance."""
 
     options = ('-o', 'commit=auto')
 

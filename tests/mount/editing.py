@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by tests of editing: a model mounted read-write, and the invariants after an edit."""
+"""Shared by tests of editing: a model mounted read-write, and what must hold after an edit."""
 import errno
 import os
 import shutil
@@ -78,7 +78,7 @@ class Editing(unittest.TestCase):
         self.addCleanup(self.unmount)
 
     def link_model(self):
-        """Give the model a second name, after which it cannot be written. Returns that name."""
+        """Give the model a second name, which prevents writing it. Returns that name."""
         other = mountlib.path('other-name')
         os.link(self.model, other)
         self.addCleanup(lambda: os.path.exists(other) and os.unlink(other))
@@ -138,7 +138,7 @@ class Editing(unittest.TestCase):
 
 
 class Calls(Editing):
-    """Edits by plain system calls."""
+    """Edits made by plain system calls."""
 
     def write(self, name, text, flags=os.O_CREAT | os.O_TRUNC):
         fd = os.open(self.key(name), os.O_WRONLY | flags, 0o644)
@@ -153,7 +153,7 @@ class Calls(Editing):
         self.assertEqual(caught.exception.errno, number)
 
     def comes(self, changes, kv=KV):
-        """Wait until the model has these keys, and the helpers are gone."""
+        """Wait until the model has these keys and the helpers are gone."""
         want = gguf.encode(replaced(changes, kv), TENSORS)
         until(lambda: mountlib.get(self.model) == want
               and os.listdir(self.folder) == ['model.gguf'])

@@ -287,7 +287,8 @@ class Editors(Editing):
         self.assert_model(changes)
 
     def refused(self, function, changes):
-        """The text is not a value of the type: the tool reports that, and the old value stays."""
+        """If the text is not a value of the type, the tool reports that, and the old value
+        stays."""
         before, marks = self.state(), self.marks()
         self.assertFalse(self.use(function, COUNT, 'abc'))
         self.assertEqual(self.text(COUNT), b'2\n')
@@ -310,7 +311,7 @@ class Editors(Editing):
             os.mknod(name, 0o600)
 
     def test_tar(self):
-        """Keys are extracted and packed again: every byte is the same."""
+        """Keys are extracted from an archive and packed again: every byte is the same."""
         # A key that cannot be removed is only overwritten.
         for options in ('--overwrite', '--exclude=general.architecture',
                         '--xattrs --exclude=general.architecture'):

@@ -90,7 +90,7 @@ class Case:
 # ---- the edits: each takes a Case ----
 
 def values(case):
-    """Values get the same size, longer, shorter, empty, and return."""
+    """Values become as long as before, longer, shorter and empty, and get their old text back."""
     for text in (b'Name', b'a longer name than before, by much ' * 20, b'n', b'', b'two\nlines\n',
                  b'\n', 'ü€🦙'.encode(), b'test'):
         case.put(b'general.name', Value('string', text))
@@ -117,7 +117,7 @@ def unchanged(case):
 
 
 def names(case):
-    """Keys are added at the end, renamed in place, removed, and return to their place."""
+    """Keys are added at the end, renamed in place and removed, and get their place back."""
     case.put(b'my.first', Value('u32', 1))
     case.put(b'my.second', Value('string', b'second'), text='second')
     os.rename(editlib.place(case.at, 'general.name'), editlib.place(case.at, 'my.name'))
@@ -144,7 +144,7 @@ def over(case):
 
 
 def types(case):
-    """user.gguf.type changes, if the value fits."""
+    """user.gguf.type changes if the value fits."""
     case.put(b'type.u32', Value('u32', 100))
     for kind in ('u64', 'i8', 'u16', 'i32', 'f32', 'string', 'f64', 'i64', 'u8', 'i16', 'u32'):
         retype(case.at, 'type.u32', kind)
@@ -254,8 +254,7 @@ class Edits(unittest.TestCase):
             self.without(source, at)
 
     def without(self, source, at):
-        """The reserve never leaves the file, either through model.gguf or in a copy that is
-        mounted."""
+        """The reserve never shows, neither in model.gguf nor when a copy of that is mounted."""
         sync(at)
         file, whole = mountlib.get(source), mountlib.get(os.path.join(at, 'model.gguf'))
         self.assertIn(editlib.RESERVE, file)
@@ -271,7 +270,7 @@ class Edits(unittest.TestCase):
         self.run_edits(samples.editable(), '-o', 'relayout=reflink,reserve=65536')
 
     def test_alignments(self):
-        """Models with an alignment are changed from each alignment to each."""
+        """Models with an alignment are changed from each alignment to every other."""
         powers = [8 << k for k in range(0, 14)]
         for power in powers:
             with self.subTest(alignment=power):
@@ -291,8 +290,8 @@ class Edits(unittest.TestCase):
                 self.run_edits(samples.editable(**layout), edits=(each,))
 
     def test_large_arrays(self):
-        """Of 250,000 strings all are replaced, and one is changed; an array of numbers is one JSON
-        array."""
+        """All of 250,000 strings are replaced, and then one is changed; an array of numbers is one
+        JSON array."""
         tokens = [b'token \xc3\xbc %d' % count for count in range(250000)]
 
         def large(case):

@@ -31,7 +31,7 @@ def model():
 
 
 class Ends(unittest.TestCase):
-    """A mount in the foreground that the test ends."""
+    """A mount in the foreground whose end is tested."""
 
     options = 'commit=sync,relayout=copy'
     leaver = None
@@ -83,7 +83,8 @@ class Ends(unittest.TestCase):
         self.process.send_signal(getattr(signal, name))
 
     def ended(self):
-        """Check that it ended well, the model is as expected, and no file is left beside it."""
+        """Check that the mount ended well, the model is as expected, and no file is left beside
+        it."""
         self.assertEqual(self.process.wait(mountlib.LIMIT), 0, self.mount.log())
         self.want.check(mountlib.get(self.source))
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
@@ -92,7 +93,7 @@ class Ends(unittest.TestCase):
         mountlib.assert_no_faults()
 
     def each(self, test):
-        """Run it for each way to unmount and each signal."""
+        """Run a check for each way to unmount and each signal."""
         for way, name in itertools.product(WAYS, SIGNALS):
             with self.subTest(way=way, signal=name):
                 self.begin()
@@ -115,7 +116,7 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_pending(self):
-        """An accepted edit waits to be copied. When it is copied, further signals have no
+        """An accepted edit waits to be copied. While it is copied, further signals have no
         effect."""
         def end(way, name):
             self.accept('general.name', 'accepted')
@@ -133,7 +134,7 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_copying(self):
-        """An edit is being copied, and a program waits for it; another edit was accepted
+        """An edit is being copied, and a program waits for it; another edit has been accepted
         meanwhile."""
         def end(way, name):
             self.want.set(b'general.name', Value('string', b'waited for'))
@@ -202,14 +203,14 @@ class Ends(unittest.TestCase):
         self.each(lambda way, name: self.open_and_end(way, name, b'["half a", '))
 
     def test_half_of_the_lines(self):
-        """These lines would be a valid value."""
+        """The lines written so far would be a valid value, but are dropped."""
         self.each(lambda way, name: self.open_and_end(way, name, b'"token 0"\n"token 1"\n'))
 
     def test_truncated(self):
         self.each(lambda way, name: self.open_and_end(way, name, b''))
 
     def test_new_key(self):
-        """The key was created, and half written or not at all: it does not exist."""
+        """A key that was created and only partly written, or not written at all, does not exist."""
         def end(way, name, text):
             self.accept('general.name', 'accepted')
             fd = os.open(place(self.at, 'my.new'), os.O_WRONLY | os.O_CREAT)
@@ -224,7 +225,7 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_open_while_copying(self):
-        """During a copy, another key is open: half written, or truncated."""
+        """While an edit is copied, another key is open: partly written, or truncated."""
         def end(way, name, text):
             self.want.set(b'general.name', Value('string', b'waited for'))
             self.gate.shut()
@@ -258,7 +259,7 @@ class Ends(unittest.TestCase):
         self.each(end)
 
     def test_closed_after_a_lazy_unmount(self):
-        """The program continues, and its close makes an edit."""
+        """A program continues after a lazy unmount, and its close makes an edit."""
         fd = self.open_key(b'["a", ')
         self.assertEqual(self.leave(('fusermount3', '-uz')), 0)
         os.write(fd, b'"b"]')
@@ -282,7 +283,7 @@ class Ends(unittest.TestCase):
     # ---- by force ----
 
     def force(self, *options):
-        """The connection is aborted; the mount stays if it is busy."""
+        """Abort the connection; the mount stays if it is busy."""
         self.leave(('umount', '-f', *options))
 
     def forced(self):
@@ -359,8 +360,8 @@ class Replies(unittest.TestCase):
 
     @needs_gate
     def test_into_no_file(self):
-        """The unmount is held up, and meanwhile calls whose edits made new files get replies. None
-        of these files gets the descriptor to which libfuse writes replies."""
+        """The unmount is held up while calls whose edits made new files get their replies. None of
+        these files gets the descriptor to which libfuse writes replies."""
         folder, at, process, copy, unmount = self.mounted()
         copy.shut()
         calls = [*self.waiting(at, self.MODELS[:1])]
@@ -398,8 +399,8 @@ class Closing(unittest.TestCase):
 
     @needs_gate
     def test_signals(self):
-        """All edits are written, and a large model is being released: a signal does not change the
-        exit status."""
+        """While a large model is being released after all edits were written, a signal does not
+        change the exit status."""
         data = bytes(65 << 20)
         source = mountlib.put('large.gguf', gguf.encode(
             samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))

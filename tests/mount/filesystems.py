@@ -51,7 +51,7 @@ class Filesystems(unittest.TestCase):
             self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
 
     def test_edits(self):
-        """Run the tests of edits there, also of shards; all of them in a long run."""
+        """Run the tests of edits on it, also those of shards; all of them in a long run."""
         self.each(self.run_edits)
 
     def reflink(self, _, folder):
@@ -113,8 +113,8 @@ class Filesystems(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def test_full(self):
-        """The edit fails with ENOSPC, and only the old file stays; with space again, the edit
-        works."""
+        """The edit fails with ENOSPC, and only the old file stays; once there is space again, the
+        edit works."""
         self.each(self.full)
 
     def full_in_place(self, _, folder):

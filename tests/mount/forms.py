@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """model.safetensors in its four forms: valid, identical bit for bit to the tensors' directories,
-decoded on demand."""
+and decoded on demand."""
 import errno
 import glob
 import json
@@ -143,8 +143,8 @@ class Official(Checks):
                 self.all_read(mountlib.put(name + '.gguf', data))
 
     def test_official_limit(self):
-        """The header is the longest that it accepts and that ends at a page; with one byte more, a
-        key is left out."""
+        """The header is the longest that the reader accepts and that ends at a page; with one more
+        byte, a key is left out."""
         def of(length):
             kv = samples.ARCH + [(b'a.long', Value('string', b'l' * length))]
             with mountlib.Mount(mountlib.put('limit.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
@@ -160,8 +160,8 @@ class Official(Checks):
 
 class Made(Checks):
     def test_names(self):
-        """There are bytes that are not UTF-8, names that become equal, the reserved name, types
-        without values."""
+        """The model has bytes that are not UTF-8, names that become equal, the reserved name, and
+        types without values."""
         made = [tensor(b'a\xff'), tensor(b'a%FF'), tensor(b'%FF\xfe'), tensor(b'\xff%FE'), tensor(b'__metadata__'),
                 tensor(b'unknown', UNKNOWN), tensor(b'"quoted\\\n'), tensor(b''), tensor(b'\xed\xa0\x80')]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
@@ -172,8 +172,8 @@ class Made(Checks):
             self.assertEqual(tensors['a%FF'][2], made[0].data)
 
     def test_order(self):
-        """The largest elements come first, so that each is aligned; then the order is that of the
-        file."""
+        """The largest elements come first, so that each is aligned; within a size, the order is
+        that of the file."""
         kinds = [I8, F16, F32, F64, I16, Q8_0, I64]
         made = [tensor(b't%d' % i, kind, 32) for i, kind in enumerate(kinds)] + [tensor(b'odd', I8, 3)]
         with mountlib.Mount(mountlib.put('order.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
@@ -194,8 +194,8 @@ class Made(Checks):
                 'a.int': str(2**64 - 1), 'a.bool': 'true', 'a.bad': 'x\ufffdy\ufffd\ufffd\ufffd', 'a\ufffd': '1'})
 
     def test_keys_alike(self):
-        """If the names of keys become equal, the first is shown: the reader accepts no name
-        twice."""
+        """If names of keys become equal, only the first key is shown, because the reader accepts no
+        name twice."""
         kv = samples.ARCH + [(name, Value('u8', i)) for i, name in enumerate(
             [b'a\xff', b'a\xef\xbf\xbd', b'a\xfe', b'b\xef\xbf\xbd', b'b\xff', b'a\xff\xff'])]
         with mountlib.Mount(mountlib.put('alike.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
@@ -212,7 +212,7 @@ class Made(Checks):
             self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))
 
     def test_impossible(self):
-        """If the names alone make the header too long, the file does not exist, and everything else
+        """If the names alone make the header too long, the file does not exist, but everything else
         can be read."""
         made = [tensor(b'%04d' % i + b'\1' * 10000) for i in range(1700)]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro,views=all') as at:
@@ -229,7 +229,7 @@ class Made(Checks):
             self.assertEqual(reader.load(at + '/model.safetensors')[1], {})
 
     def test_edited(self):
-        """It shows the newest state, and a handle keeps its content."""
+        """The file shows the newest state, and a handle keeps its content."""
         with mountlib.Mount(mountlib.put('edited.gguf', samples.editable()), '-o', 'commit=close') as at:
             path = at + '/model.safetensors'
             before = mountlib.get(path)
@@ -240,7 +240,7 @@ class Made(Checks):
             self.assertEqual(reader.load(path)[0]['general.name'], 'x' * 10000)
 
     def test_partial(self):
-        """Existing data can be read; if data is missing, its whole page is EIO."""
+        """Existing data can be read; if data is missing, the whole page gives EIO."""
         data = gguf.encode(samples.ARCH, [tensor(b'a', F32, 2048), tensor(b'q', Q8_0, 32 * 30), tensor(b'z', F32, 9)])
         with mountlib.Mount(mountlib.put('partial.gguf', data[:-700]), '-o', 'partial') as at:
             with open(at + '/model.safetensors', 'rb', buffering=0) as file:
@@ -254,7 +254,7 @@ class Made(Checks):
             self.assertEqual(start, 4096)
 
     def test_terabyte(self):
-        """Only its header and its last tensor are read."""
+        """Only the header and the last tensor of a terabyte are read."""
         source = mountlib.path('huge.gguf')
         subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-huge'), source, '--tensors', '2000',
                         '--tokens', '10'], check=True)

@@ -79,7 +79,7 @@ def in_request(pid):
 
 class Frozen(unittest.TestCase):
     def look(self, at):
-        """Read everything. A process that waits for the disk can be killed only when the disk works
+        """Read everything. A process that waits for the disk can only be killed once the disk works
         again, so it is left behind."""
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen([sys.executable, '-c', LOOK, at], stdout=out)
@@ -115,7 +115,7 @@ class Frozen(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def each(self, kind):
-        """While an edit waits for the disk, the first edit of a mount or a later one, everything
+        """While an edit, the first one of a mount or a later one, waits for the disk, everything
         can be read."""
         for mode in MODES:
             for warm in (False, True):
@@ -139,7 +139,7 @@ class Frozen(unittest.TestCase):
         return process
 
     def test_judged(self):
-        """While a written view is judged and waits for the disk, more of its handles are closed
+        """A written view is judged and waits for the disk, while more of its handles are closed
         than the mount has threads. Everything can be read, and a signal ends a program's wait."""
         value, count = struct.pack('<f', 127), 4096 * 1024
         with Disk('ext4') as folder:

@@ -28,7 +28,8 @@ class Reader:
         assert len(self.copy) == self.stat.st_size
 
     def check(self):
-        """Check all of it again: read, backwards so that no data is read ahead, and mapped."""
+        """Check the whole content again: read forwards, read backwards so that no data is read
+        ahead, and mapped."""
         piece = 65536
         for off in reversed(range(0, len(self.copy) + piece, piece)):
             assert os.pread(self.fd, piece, off) == self.copy[off:off + piece], (self.name, off)
@@ -43,7 +44,7 @@ class Reader:
 
 
 def edits(at, want):
-    """Make ten edits: longer and shorter headers, another layout, keys that are added and
+    """Make ten edits: longer and shorter headers, another layout, and keys that are added and
     removed."""
     for count in range(3):
         text = b'%d' % count * 5000 * (count + 1)
@@ -183,7 +184,8 @@ class Generations(unittest.TestCase):
             editlib.until(lambda: not self.deleted(process.pid))
 
     def test_read_ahead_keeps_no_file(self):
-        """A file that is read in order, in large pieces, does not keep a replaced model."""
+        """A file that is read sequentially, in large pieces, does not keep a replaced model
+        open."""
         source = mountlib.put('model.gguf', gguf.encode(samples.keys(), [Tensor(b'w', 0, (4 << 20, ), bytes(16 << 20))]))
         piece = mmap.mmap(-1, 1 << 20)
         with mountlib.Foreground(source, '-o', 'relayout=copy') as (at, process):
@@ -196,8 +198,8 @@ class Generations(unittest.TestCase):
             self.assertEqual(self.deleted(process.pid), [])
 
     def test_times(self):
-        """A key's time changes when it is written; those of views of the model change with each
-        edit."""
+        """A key's time changes when the key is written; the times of views of the model change with
+        each edit."""
         source = mountlib.put('model.gguf', self.data())
         os.utime(source, (1000, 1000))
         with mountlib.Mount(source) as at:

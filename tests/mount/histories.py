@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Histories when no state can be kept, of several models, of other users, of killed daemons; and
+"""Histories when no state can be kept, of several models, of other users and of killed daemons; and
 copies of metadata/."""
 import fcntl
 import os
@@ -26,7 +26,7 @@ class Homes(Case):
     """If no state can be kept, edits work, and the log says so once."""
 
     def edit(self, home, why, readable=False):
-        """`readable`: --history can still read (an empty history)."""
+        """readable: --history can still read the history, which is empty."""
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
         os.environ['GGUFS_TEST_STATE'] = home
         mount = Foreground(self.model)
@@ -89,7 +89,8 @@ class Homes(Case):
         self.assertEqual(os.listdir(home + '/ggufs/history'), [])
 
     def test_hangs(self):
-        """An edit does not wait for a state that takes too long, which appears later."""
+        """An edit does not wait for a state that takes too long to write; the state appears
+        later."""
         with Mount(self.model) as at:
             write(at, 'general.name', 'x')
         folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
@@ -130,7 +131,7 @@ class Homes(Case):
         self.want.check(get(self.model))
 
     def test_clear_while_locked(self):
-        """Another process that holds the lock does not make the command wait forever."""
+        """A process that holds the lock does not make the command wait forever."""
         with Mount(self.model) as at:
             write(at, 'general.name', 'x')
         folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
@@ -148,7 +149,7 @@ class Homes(Case):
 
 class Beside(Case):
     def test_two_models_of_one_name(self):
-        """Two daemons write their histories at the same time; each model has its own."""
+        """Two daemons write their histories at the same time, and each model has its own."""
         models = []
         for folder in ('one', 'two'):
             os.makedirs(mountlib.path(folder))
@@ -196,7 +197,7 @@ class Beside(Case):
         self.want.check(get(self.model))
 
     def test_killed(self):
-        """The daemon is killed at any moment: existing states can be undone, and are correct."""
+        """Whenever the daemon is killed, existing states are correct, and can be restored."""
         rng = random.Random(5)
         for _ in range(8):
             before = entries(self.model)
@@ -270,7 +271,7 @@ class Folders(Case):
             self.undone(at, 'sub/m.gguf', *paths, link)
 
     def test_links_of_folder(self):
-        """The file is elsewhere; links in the directory and outside it lead to it."""
+        """The file is elsewhere, and links in the directory and outside it lead to it."""
         store = mountlib.path('hub/models--o--n')
         blob, snapshot = f'{store}/blobs/{64 * "a"}', f'{store}/snapshots/{40 * "1"}/n.gguf'
         for path in (blob, snapshot):
@@ -338,7 +339,7 @@ class Folders(Case):
 
 
 class Silent(Case):
-    """A daemon stops during a request: the command ends, and so does Ctrl-C."""
+    """If a daemon stops during a request, the command ends, and so it does at Ctrl-C."""
 
     def silent(self, at, *words):
         """Run commands with the daemon stopped, and return their error lines."""
@@ -431,7 +432,7 @@ class Backups(Case):
             self.check_mount(at)
 
     def test_removed(self):
-        """In another mount, keys return with their types, including keys without a dot."""
+        """In another mount, keys come back with their types, including keys without a dot."""
         before = self.values()
         with Mount(self.model) as at:
             self.copy(at + '/metadata', self.backup)

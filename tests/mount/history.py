@@ -21,7 +21,7 @@ class Mounted(Case):
     options = ()
 
     def test_remove_all(self):
-        """After rm -r metadata, everything is restored byte for byte, also for earlier readers."""
+        """After rm -r metadata, everything is restored byte for byte, for earlier readers too."""
         with Mount(self.model, *self.options) as at:
             texts = {name: read(at, name) for name in editlib.keys(at)}
             times = {name: os.stat(place(at, name)).st_mtime for name in editlib.keys(at)}
@@ -43,7 +43,8 @@ class Mounted(Case):
         self.want.check(get(self.model))
 
     def test_values(self):
-        """Readers at any time see complete texts; a changed key is recognisable as changed."""
+        """At any time readers see complete texts, and a changed key can be recognised as
+        changed."""
         with Mount(self.model, *self.options) as at:
             write(at, 'general.name', 'another name\n')
             editlib.retype(at, 'type.u8', 'u64')
@@ -67,7 +68,7 @@ class Mounted(Case):
             self.check_mount(at)
 
     def test_older_keys(self):
-        """Keys return to a state from before this mount, including keys that this mount has never
+        """An undo restores a state from before this mount, including keys that this mount has never
         had."""
         with Mount(self.model) as at:
             for name in (b'general.name', b'odd.nan', b'nodot', b'list.string'):
@@ -85,7 +86,7 @@ class Mounted(Case):
             self.check_mount(at)
 
     def test_with_drafts(self):
-        """A key is open for writing, and its draft continues."""
+        """A key is open for writing during an undo, and its draft continues."""
         with Mount(self.model, *self.options) as at:
             write(at, 'last.key', '8\n')
             with editlib.opened(place(at, 'last.key'), os.O_WRONLY | os.O_TRUNC) as fd:
@@ -117,11 +118,11 @@ class Mounted(Case):
 
 
 class Sync(Mounted):
-    """Pending edits are written first, and become a state."""
+    """Pending edits are written before an undo, and become a state."""
     options = ('-o', 'commit=sync')
 
     def test_not_written(self):
-        """Unwritten edits, including removals, have their own line until they are a state."""
+        """Unwritten edits, including removals, have a line of their own until they are a state."""
         with Mount(self.model, *self.options) as at:
             os.unlink(place(at, 'odd.nan'))
             self.assertEqual(self.history(at), [['-', 'not written yet', '1 edit']])
@@ -182,7 +183,7 @@ class Alone(Case):
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
 
     def test_link(self):
-        """Any name leads to the history by the real path."""
+        """Any name leads to the history through the real path."""
         self.edit(('general.name', 'x'))
         link = mountlib.path('link.gguf')
         os.symlink('model.gguf', link)
@@ -191,8 +192,8 @@ class Alone(Case):
         self.want.check(get(self.model))
 
     def test_foreign(self):
-        """Another program has written the file since: only an undo by number works, and undoes only
-        recorded edits."""
+        """Another program has written the file since: only an undo by number works, and it reverts
+        only recorded edits."""
         self.edit(('general.name', 'x'))
         mountlib.put('model.gguf', gguf.encode(
             [(b'general.architecture', Value('string', b'other'))], samples.small()))
@@ -255,7 +256,7 @@ class Alone(Case):
         self.want.check(get(self.model))
 
     def test_small(self):
-        """The size of a history depends on the edits, however large the header is."""
+        """The size of a history depends on the edits, not on the size of the header."""
         self.model = mountlib.put('model.gguf', gguf.encode(
             ALL + [(b'long.text', Value('string', bytes(9 << 20)))], samples.small()))
         self.want = Want(get(self.model))
@@ -275,7 +276,7 @@ class Alone(Case):
             self.command(*words, status=2)
 
     def test_read_only_mount(self):
-        """A read-only mount does not handle the undo, and the file is edited directly."""
+        """A read-only mount does not handle the undo, so the file is edited directly."""
         self.edit(('general.name', 'x'))
         with Mount(self.model, '-o', 'ro') as at:
             self.assertIn('read-only', self.undo(at, status=1))
@@ -300,7 +301,7 @@ class Bounds(Case):
         self.assertEqual(self.files(), [])
 
     def test_joined(self):
-        """Consecutive edits of a script form one state, if the machine is fast enough."""
+        """Consecutive edits made by a script form one state, if the machine is fast enough."""
         with Mount(self.model) as at:
             times = [time.monotonic()]
             for i in range(200):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A sparse model of a terabyte: 64-bit sizes and offsets, a long listing, a big vocabulary."""
+"""A sparse model of a terabyte: 64-bit sizes and offsets, a long listing, a large vocabulary."""
 import os
 import subprocess
 import unittest

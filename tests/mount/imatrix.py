@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""-o imatrix=FILE: it weighs conversions and written values; reasons why a file is refused."""
+"""-o imatrix=FILE: the file weighs conversions and written values, or is refused for a reason."""
 import errno
 import os
 import random
@@ -100,8 +100,8 @@ class Imatrix(Case):
         self.values = {name: np.load(self.tensor(name, 'f32.npy')) for name in ('a.weight', 'experts', 'without')}
 
     def test_conversions(self):
-        """For a matrix and for experts, the weighed error is smaller, and both formats are alike;
-        without a matrix, results are as before."""
+        """For a matrix and for experts, the weighed error is smaller, and both formats give the
+        same result; without a matrix, results are as before."""
         plain, by, first = {}, {}, mountlib.get(self.model)
         weight = {'a.weight': np.array(sums(1)) / 2,
                   'experts': np.array(sums(2, COLUMNS * EXPERTS)).reshape(EXPERTS, 1, COLUMNS) / np.array([4, 1, 8]).reshape(3, 1, 1)}
@@ -167,8 +167,8 @@ class Imatrix(Case):
         self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), want)
 
     def test_not_fit(self):
-        """If columns do not match the tensor, no data is lost. A tensor that is not in the file has
-        no importances."""
+        """If the columns do not match the tensor, no data is lost. A tensor that is not in the file
+        has no importances."""
         self.begin('-o', 'imatrix=' + self.good)
         self.assertEqual(self.convert('wrong', 'Q4_K'), errno.EINVAL)
         said = os.getxattr(self.tensor('wrong'), 'user.gguf.error').decode()
@@ -190,7 +190,8 @@ class Imatrix(Case):
         self.assertEqual(found, kinds)
 
     def test_refused(self):
-        """A file is refused by name, before the mount, and the model stays."""
+        """A file that cannot be used is refused by name before the mount, and the model stays
+        unchanged."""
         before, at = mountlib.get(self.model), mountlib.path('at')
         os.mkdir(at)
         self.addCleanup(os.rmdir, at)

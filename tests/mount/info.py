@@ -47,7 +47,7 @@ class State(unittest.TestCase):
             self.assertEqual(mount_line(at), 'read-only: asked for by -o ro')
 
     def test_pending(self):
-        """An edit is not yet written; an earlier handle keeps its content."""
+        """An edit is shown before it is written; an earlier handle keeps its content."""
         with Mount(self.model(), '-o', 'commit=sync') as at:
             with open(os.path.join(at, 'info'), 'rb') as before:
                 self.write(at, '66\n')
@@ -61,7 +61,7 @@ class State(unittest.TestCase):
                 self.assertEqual(os.fstat(before.fileno()).st_size, len(text))
 
     def test_pending_keys(self):
-        """Edits of one key replace each other, so keys are counted."""
+        """Edits of one key replace each other, so `info` counts keys."""
         with Mount(self.model(), '-o', 'commit=sync') as at:
             for text in ('66\n', '67\n', '68\n'):
                 self.write(at, text)
@@ -142,7 +142,7 @@ class Sizes(unittest.TestCase):
 @needs_gate
 class Beside(unittest.TestCase):
     def test_torn_header(self):
-        """If another program edits in place between the two reads of the header, one state is
+        """If another program edits in place between the two reads of the header, a single state is
         shown."""
         path = mountlib.put('beside.gguf', image(general__description=llama.text('x' * 500000),
                                                  general__author=llama.text('old author')))
@@ -202,7 +202,7 @@ class Command(unittest.TestCase):
                          + alone.replace('a.gguf', 'b.gguf'))
 
     def test_failures(self):
-        """The other models are shown, with one line for each that cannot be."""
+        """All other models are shown, with one line for each that cannot be."""
         top = self.models(a=image(), bad=b'<html>')
         done = info(top + '/bad.gguf', top + '/a.gguf', top + '/none.gguf')
         self.assertEqual(done.returncode, 1)

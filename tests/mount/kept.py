@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits that are easily lost: by changing names, by a refusal after part was accepted, by
+"""Edits that are easily lost: by renaming, by a refusal after part of a text was accepted, by
 continuous editing, and without any report."""
 import errno
 import os
@@ -67,8 +67,8 @@ class Kept(unittest.TestCase):
         self.done()
 
     def test_removed_and_back(self):
-        """Keys return in another order, immediately and after the removal was written: places and
-        types stay."""
+        """Keys that are removed and made again in a different order, immediately and after the
+        removal was written, keep their places and types."""
         names = ('type.u8', 'list.u8', 'type.i16', 'type.f32')
         for written in (False, True):
             with self.subTest(written=written):
@@ -88,7 +88,7 @@ class Kept(unittest.TestCase):
         self.done()
 
     def refused_after_a_part(self, first, rest, name='list.i32'):
-        """A fork closes the file while part is written; the rest is refused."""
+        """A fork closes the file while part of a text is written; the rest is refused."""
         fd = os.open(self.key(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.write(fd, first)
         os.close(os.dup(fd))
@@ -104,7 +104,8 @@ class Kept(unittest.TestCase):
         return part
 
     def test_refused_after_a_part(self):
-        """The value from before the draft returns: in the mount, in model.gguf, in the file."""
+        """The value from before the draft comes back: in the mount, in model.gguf and in the
+        file."""
         before = editlib.read(self.at, 'list.i32')
         for rest in (b'x\n', b'7', b'99999999999\n', b'[\n'):
             with self.subTest(rest=rest):
@@ -121,7 +122,7 @@ class Kept(unittest.TestCase):
         self.done()
 
     def test_refused_after_a_part_was_written(self):
-        """The part is already on the disk."""
+        """The part is already on the disk, and is undone as well."""
         fd = os.open(self.key('list.i32'), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b'5\n6\n')
         os.fsync(fd)
@@ -189,7 +190,7 @@ class Memory(Kept):
     options = 'commit=sync'
 
     def test_one_large_string(self):
-        """Successive values of one key take the space of one."""
+        """Successive values of one key take the space of one value."""
         size, text = 8 * MIB, b''
         for count in range(100):
             text = b'%03d' % count + bytes([97 + count % 26]) * size

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The end of a mount: with its daemon killed, and lazily with requests in flight."""
+"""The end of a mount whose daemon is killed, and of a lazy unmount with requests in flight."""
 import contextlib
 import errno
 import os
@@ -24,7 +24,7 @@ class Leaving(unittest.TestCase):
         self.model = mountlib.put('model.gguf', samples.editable())
 
     def killed(self, *options, serves=False):
-        """Kill the daemon of a mount, immediately or when it serves. Returns the mount point."""
+        """Kill the daemon of a mount, immediately or once it serves. Returns the mount point."""
         mount = Foreground(self.model, *options)
         at, process = mount.__enter__()
         if serves:  # fusermount3 undoes a mount that it cannot hand over
@@ -35,7 +35,7 @@ class Leaving(unittest.TestCase):
         return at
 
     def test_auto_unmount(self):
-        """A killed daemon leaves no mount behind, idle or while programs use the mount."""
+        """A killed daemon leaves no mount behind, whether the mount is idle or in use."""
         for options in (('-o', 'auto_unmount'), ('-o', 'ro,auto_unmount'),
                         ('-s', '-o', 'auto_unmount')):
             with self.subTest(options=options):
@@ -66,7 +66,7 @@ class Leaving(unittest.TestCase):
         return 0
 
     def test_idle(self):
-        """An unused mount ends automatically, but not while a file is open, or a process has its
+        """An unused mount ends automatically, but not while a file is open or a process has its
         working directory there."""
         mount = Foreground(self.model, '-o', 'idle=1')
         with mount as (at, process):
@@ -97,8 +97,8 @@ class Leaving(unittest.TestCase):
             self.assertEqual(process.wait(mountlib.LIMIT), 0)
 
     def test_auto_unmount_of_a_daemon(self):
-        """This also works in the background; the watching process ends with it (Mount waits for
-        that)."""
+        """-o auto_unmount also works in the background; the watching process ends with the daemon
+        (Mount waits for that)."""
         mount = Mount(self.model, '-o', 'auto_unmount')
         with mount as at:
             editlib.write(at, 'general.name', 'written')
@@ -108,7 +108,7 @@ class Leaving(unittest.TestCase):
             editlib.until(lambda: not mountlib.mount_of(at))
 
     def test_name(self):
-        """Killing by program name or arguments hits only the daemon."""
+        """Killing by program name or by arguments kills only the daemon."""
         mount = Foreground(self.model, '-o', 'auto_unmount')
         at, process = mount.__enter__()
         for pid in filter(str.isdigit, os.listdir('/proc')):
@@ -120,7 +120,7 @@ class Leaving(unittest.TestCase):
         mount.err.close()
 
     def test_not_asked_for(self):
-        """Without the option the mount stays, and reports the error to its users."""
+        """Without the option the mount stays, and its users get an error."""
         at = self.killed(serves=True)
         with self.assertRaises(OSError) as caught:
             os.statvfs(at)
@@ -198,7 +198,7 @@ class Covered(unittest.TestCase):
         self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
 
     def test_covered_with_a_bind_mount(self):
-        """The bind mount with nothing above it disappears, and a line says that the other one
+        """The bind mount with nothing above it disappears, and a line says that the other mount
         stays."""
         process = self.serve()
         self.command('mount', '--bind', self.first, self.second)
@@ -217,7 +217,7 @@ class Covered(unittest.TestCase):
         self.assertEqual(self.kinds(self.second), ['fuse.ggufs', 'tmpfs'])
 
     def test_covered_by_an_older_one(self):
-        """Of two mounts on a directory, the later one in the list is not always on top."""
+        """Of two mounts on a directory, the one later in the list is not always on top."""
         self.mount(self.second)
         process = self.serve()
         self.command('mount', '--move', self.second, self.first)

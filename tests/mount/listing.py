@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""ggufs --list, and reports of other processes about themselves."""
+"""ggufs --list, and what other processes report about themselves."""
 import contextlib
 import ctypes
 import json
@@ -56,7 +56,7 @@ class List(Case):
             self.assertIn('--help', done.err)
 
     def test_dead_and_hanging(self):
-        """The list does not wait for a daemon that is stopped, or was killed."""
+        """The list does not wait for a daemon that is stopped or was killed."""
         dead = Mount(self.model, at=self.folder('dead'))
         dead.__enter__()
         self.addCleanup(mountlib.unmount, dead.at, lazy=True)
@@ -143,7 +143,7 @@ class Fake:
 
 
 def mount_device(at):
-    """Return it from the list of mounts, because no server answers yet."""
+    """Return the device number from the list of mounts, because no server answers yet."""
     with open('/proc/self/mountinfo', encoding='latin-1') as lines:
         rows = [line.split() for line in lines]
     return [tuple(map(int, row[2].split(':'))) for row in rows if row[4] == at][-1]

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """A real llama.cpp (prebuilt, in node-llama-cpp; see llama_cpp.mjs) loads models with edited
-tensors, and computes the same with them as with a model that was written directly."""
+tensors, and computes the same with them as with models that were written directly."""
 import contextlib
 import json
 import os
@@ -112,7 +112,7 @@ def shell(script, *arguments):
 
 
 class Loader:
-    """Loads models in llama.cpp; if it aborts, the next model gets a new process."""
+    """Loads models in llama.cpp; if that aborts, the next model gets a new process."""
     node = None
 
     def loads(self, file):
@@ -153,8 +153,8 @@ class LlamaCpp(unittest.TestCase):
         return self.put(name, [row._replace(type_id=type_id, data=data) for row, (type_id, data) in rows])
 
     def test_there_and_back(self):
-        """A tensor gets a new name, another shape, another type, and the old ones again: it is
-        loaded as before."""
+        """A tensor gets a new name, shape and type, and then the old ones again: it is loaded as
+        before."""
         ours, edited = self.model('ours'), self.model('edited')
         with mountlib.Mount(edited, *EDIT) as at:
             place = os.path.join(at, 'tensors')
@@ -198,8 +198,8 @@ class LlamaCpp(unittest.TestCase):
         self.assertEqual({name: (rows[name].type_id, rows[name].data) for name in graft}, graft)
 
     def test_removed(self):
-        """A block and the output are removed: the token embedding, by then of another type, also
-        serves as output."""
+        """A block and the output are removed: the token embedding, which has another type by then,
+        also serves as output."""
         edited = self.model('edited')
         with mountlib.Mount(edited, *EDIT) as at:
             shell('cd "$1" && rm -r tensors/blk.1.* tensors/output.weight && echo 1 > metadata/llama.block_count', at)
@@ -227,8 +227,8 @@ class LlamaCpp(unittest.TestCase):
                 self.assertLess(apart(converted, ours), bound)
 
     def test_every_type(self):
-        """One model has a matrix of each block type: llama.cpp's results are close to those with
-        the values of f32."""
+        """One model has a matrix of each block type: llama.cpp's results are close to those
+        computed from f32."""
         kinds = [name for name, block, _ in gguf.GEOMETRY.values() if block > 1 and name not in ('Q8_1', 'Q8_K')]
         rows, deep = list(tensors(1, 5)), {'llama__block_count': Value('u32', 5)}
         long = [row.name for row in rows if len(row.dims) == 2 and row.dims[0] == EMBED]
@@ -260,8 +260,8 @@ class LlamaCpp(unittest.TestCase):
         self.assertLess(apart(found, want), 0.05)
 
     def test_check(self):
-        """llama.cpp still loads those of a tenth of the changed models, behind the figures in the
-        tests of --check, that it loaded then."""
+        """Of a tenth of the changed models, llama.cpp still loads the ones that the tests of
+        --check expect it to load."""
         loader, figures, rng, other = Loader(), mutations.loads(), random.Random(7), []
         self.addCleanup(loader.end)
         file = mountlib.path('mutated.gguf')

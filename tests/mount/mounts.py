@@ -73,7 +73,7 @@ class ReadOnly(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_another_user(self):
-        """Processes that cannot be inspected: the list of mounts names their user."""
+        """A process that cannot be inspected is named by its user, from the list of mounts."""
         os.chmod(mountlib.folder, 0o755)
         at, model = self.folder('by-nobody'), os.path.join(self.folder('of-nobody'), 'model.gguf')
         shutil.copy(self.model, model)
@@ -90,7 +90,7 @@ class ReadOnly(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_in_a_container(self):
-        """Processes outside cannot be seen."""
+        """Processes outside a container cannot be seen."""
         with Mount(self.model) as first:
             at = self.folder()
             done = run('unshare', '--pid', '--fork', '--mount-proc', 'sh', '-c',
@@ -127,7 +127,7 @@ class ReadOnly(Case):
 
 class Again(Case):
     def test_at_once(self):
-        """A mount right after an unmount shows the edits, and can write."""
+        """A mount right after an unmount shows the edits, and is writable."""
         at = self.folder()
         for number in range(30):
             self.assertEqual(self.mounted('-o', 'commit=sync', self.model, at), '')
@@ -142,7 +142,7 @@ class Again(Case):
 
     @needs_gate
     def test_while_writing(self):
-        """The daemon of an ended mount still writes: the next mount waits, and says so."""
+        """While the daemon of an ended mount still writes, the next mount waits, and says so."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         for value, options in (('late', []), ('later', ['-o', 'ro'])):
@@ -172,7 +172,8 @@ class Again(Case):
 
     @needs_gate
     def test_unmount_says_that_it_waits(self):
-        """--unmount says so if a daemon writes for long; two commands at once both succeed."""
+        """--unmount says so if a daemon writes for long; two commands at the same time both
+        succeed."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         at = self.folder()
@@ -194,7 +195,8 @@ class Again(Case):
 
     @needs_gate
     def test_unmount_of_a_folder_says_that_it_waits(self):
-        """The models of a directory are written after the session has ended."""
+        """The models of a directory are written after the session has ended, and --unmount
+        waits."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         at, top = self.folder(), self.folder()
@@ -209,7 +211,8 @@ class Again(Case):
         self.assertEqual(shelflib.value(top + '/m.gguf'), b'slow')
 
     def test_stopped(self):
-        """A stopped daemon is named, and its mount stays, also with a directory of models."""
+        """A stopped daemon is named, and its mount stays, even if it serves a directory of
+        models."""
         top = self.folder()
         shutil.copy(self.model, top + '/m.gguf')
         for arguments in (['-o', 'ro', self.model], [top]):
@@ -252,7 +255,7 @@ class Again(Case):
 
 
 class Places(Case):
-    """A directory that has a mount, or is in one."""
+    """A directory that is a mount point, or is in a mount."""
 
     def refused(self, at, *names, status=1, command=()):
         done = run(GGUFS, *(command or (self.model, at)))
@@ -300,7 +303,7 @@ class Places(Case):
         os.close(mount.life)
 
     def test_over_a_dead_mount(self):
-        """The dead mount is removed, even if it is in use."""
+        """A dead mount is removed before the new one is made, even if it is in use."""
         at = self.folder()
         self.killed(at, hold=True)
         self.refused(os.path.join(at, 'metadata'), 'inside the dead mount on ' + at)
@@ -313,7 +316,7 @@ class Places(Case):
     @needs_gate
     @unittest.skipUnless(ROOT, 'for root only')
     def test_a_dead_mount_that_another_process_removes(self):
-        """The removal makes neither the mount nor its end fail."""
+        """If another process removes a dead mount, neither the new mount nor its end fails."""
         gate, at = Gate(mountlib.path('gate')), self.folder()
         self.addCleanup(gate.remove)
         self.killed(at)
@@ -387,7 +390,7 @@ class Unmount(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_bind_mount(self):
-        """The daemon serves as long as one of its mounts exists."""
+        """The daemon serves for as long as one of its mounts exists."""
         there = self.folder()
         with Mount(self.model) as at:
             self.assertEqual(run('mount', '--bind', at, there).returncode, 0)
@@ -429,8 +432,7 @@ class Unmount(Case):
 
     @unittest.skipIf(ROOT, 'root needs no fusermount3')
     def test_standard_error_stays(self):
-        """Errors of fusermount3 are shown, and the process's standard error is unaffected
-        meanwhile."""
+        """Errors of fusermount3 are shown, without affecting the process's standard error."""
         programs = self.folder()
         mountlib.put(os.path.join(programs, 'fusermount3'),
                      b'#!/bin/sh\nreadlink /proc/$PPID/fd/2 >&2\nexit 1\n')
@@ -443,7 +445,7 @@ class Unmount(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_claimed_by_another_user(self):
-        """A process that only claims to write edits of a mount is trusted only in a directory of
+        """A process that merely claims to write edits of a mount is trusted only in a directory of
         its user."""
         at = self.folder()
         with subprocess.Popen(mountlib.as_other('/usr/bin/python3', '-c', CLAIM, at), stdin=subprocess.PIPE,

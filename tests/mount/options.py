@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The command line: options, exit status, effects on mount(8) and the kernel, signals, faults."""
+"""The command line: options and exit status, what mount(8) and the kernel see, signals and
+faults."""
 import errno
 import json
 import os
@@ -98,7 +99,7 @@ class Options(unittest.TestCase):
                 self.assertRegex(done.err.strip(), said)
 
     def test_wrong_numbers(self):
-        """A number must be the whole word, and fit: 2^32 is not root."""
+        """A number must be the whole word, and must fit: 2^32 is not root."""
         for option, value in (('uid', '4294967296'), ('uid', '-1'), ('uid', '4294967295'),
                               ('gid', '1x'), ('gid', ''), ('gid', '+1'), ('umask', '0x1'),
                               ('umask', '1000'), ('umask', '-1'), ('readahead', '5k'), ('idle', '1m'),
@@ -172,7 +173,7 @@ class Options(unittest.TestCase):
             self.assertEqual([x['model'] for x in state if x['mountpoint'] == at], [self.model])
 
     def test_relative_paths(self):
-        """The daemon's working directory is not the caller's."""
+        """Relative paths work although the daemon's working directory is not the caller's."""
         os.mkdir(mountlib.path('relative'))
         self.assertEqual(run(GGUFS, 'model.gguf', 'relative', cwd=mountlib.folder).returncode, 0)
         self.assertEqual(mountlib.get(mountlib.path('relative/model.gguf')), MODEL)
@@ -300,7 +301,7 @@ class Options(unittest.TestCase):
                 self.assertEqual((done.returncode, done.err), (0, ''))
 
     def test_unmount(self):
-        """--unmount returns when the daemon has ended, not earlier."""
+        """--unmount returns when the daemon has ended, and not earlier."""
         mount = Mount(self.model)
         with mount as at:
             done = run(GGUFS, '--unmount', at)
@@ -319,7 +320,7 @@ class Options(unittest.TestCase):
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_closed_streams(self):
-        """The model is not mistaken for a standard stream when the daemon closes these."""
+        """The daemon closes the standard streams without mistaking the model for one."""
         at = self.folder()
         for number, closed in enumerate(('<&-', '>&-', '2>&-', '<&- >&- 2>&-')):
             with self.subTest(closed=closed):
@@ -338,7 +339,7 @@ class Options(unittest.TestCase):
         self.assertEqual((done.returncode, done.err), (2, 'ggufs: cannot write to standard output\n'))
 
     def test_unmount_at_once(self):
-        """No file of the daemon's own keeps a fresh mount busy."""
+        """The daemon has no file of its own open that would keep a fresh mount busy."""
         at = mountlib.path('at-once')
         os.mkdir(at)
         for _ in range(50):
@@ -377,8 +378,8 @@ class Options(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.EIO)
 
     def check_short(self, at):
-        """If the file is truncated inside the last tensor, the existing bytes can be read, and the
-        rest is EIO."""
+        """If the file is truncated inside the last tensor, the remaining bytes can be read, and the
+        rest gives EIO."""
         self.lost(at, 'tensors/last/raw')
         self.lost(at, 'tensors/last/f32')
         self.lost(at, 'model.gguf')

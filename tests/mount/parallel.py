@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Many processes at once: writers compared with a model of the expected state, readers that always
-see complete content."""
+"""Many processes at once: writers checked against the expected state, and readers that always see
+complete content."""
 import contextlib
 import errno
 import json
@@ -67,8 +67,8 @@ class Writer:
         self.keys[key] = text + b' and on'
 
     def rename_open(self):
-        """Write, perhaps let it be accepted, rename and write further: to a key, or to a helper and
-        back."""
+        """Write, perhaps let the draft be accepted, then rename the file and continue to write: to
+        a key, or to a helper and back."""
         if not self.keys:
             return
         old, new, text = self.rng.choice(sorted(self.keys)), self.name(), self.text()
@@ -100,7 +100,7 @@ class Writer:
         del self.keys[key]
 
     def backup(self):
-        """Save like vim: the key becomes its backup, is created again, and the backup goes or
+        """Save like vim: the key becomes its backup and is created again; the backup is removed or
         stays."""
         if not self.keys:
             return
@@ -158,7 +158,7 @@ class Writer:
 
 
 def read_all(at, count, seed, tensors):
-    """Read: opened content is complete, whatever others write meanwhile."""
+    """Read files: opened content is complete, whatever others write meanwhile."""
     rng = random.Random(seed)
 
     def model():

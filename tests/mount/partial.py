@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Incomplete models (-o partial): existing data can be read to the last whole page, missing data is
-EIO and never zeros, however a program reads."""
+"""Incomplete models (-o partial): existing data can be read to the last whole page; missing data
+gives EIO and never zeros, however a program reads."""
 import errno
 import mmap
 import os
@@ -41,7 +41,7 @@ def tensors(blocks):
 
 class Partial(unittest.TestCase):
     def reads(self, name, want, there, sizes=(1, 100, 4096, 1 << 20)):
-        """Read in pieces of each size: all existing whole pages, then EIO, and nothing else."""
+        """Read in pieces of each size: all whole pages that exist, then EIO, and nothing else."""
         there = there // PAGE * PAGE
         for size in sizes:
             with self.subTest(name=name, size=size):

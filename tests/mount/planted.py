@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Files of another user beside a model under the names of our own files: they are left alone,
+"""Files of another user beside a model, under names that ggufs uses itself: they are left alone,
 prevent edits and are reported, but never prevent reading."""
 import fcntl
 import os
@@ -107,7 +107,7 @@ class Planted(unittest.TestCase):
 
     def test_leftover(self):
         """A new file that looks like a leftover of another user's edit is ignored, as is anything
-        that is not a file."""
+        that is not a regular file."""
         for name in self.plants(LEFTOVER, [plant for plant in PLANTS if ROOT or plant is not linked]):
             with Mount(self.model) as at:
                 self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)

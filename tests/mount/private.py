@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Runs the tests themselves: they run, and are not skipped, if only root can access the sources and
-the build, as in a clone below /root."""
+"""Runs the tests themselves: they run, instead of being skipped, if only root can access the
+sources and the build, as in a clone below /root."""
 import os
 import shutil
 import unittest

@@ -28,7 +28,7 @@ def contents(model, file):
 
 
 def read_file(at, wanted, rng):
-    """Read ranges of any alignment, also across the end."""
+    """Read ranges of any alignment, also across the end of the file."""
     start = rng.randrange(len(wanted) + 1)
     size = rng.choice((1, 3, 4096, 70000, 300000))
     file = os.open(at, os.O_RDONLY)
@@ -84,7 +84,7 @@ class Readers(unittest.TestCase):
         self.race()
 
     def test_small_requests(self):
-        """Sequential reads are many requests, most of them decoded ahead."""
+        """A sequential read consists of many requests, most of them decoded ahead."""
         self.race('-o', 'readahead=16')
 
     def test_one_thread(self):
@@ -93,8 +93,8 @@ class Readers(unittest.TestCase):
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'),
                      'sanitizers keep what was freed')
     def test_read_to_the_end(self):
-        """A file that was read in order, and stays open, keeps no memory for further reads. With
-        one thread, the last read has been prepared when the next request is answered."""
+        """A file that was read sequentially, and stays open, keeps no memory for further reads.
+        With one thread, the last read has been prepared when the next request is answered."""
         name, data = max((file for file in self.wanted if file[0].endswith('/f32')),
                          key=lambda file: len(file[1]))
         with mountlib.Mount(self.source, '-o', 'ro', '-s') as at, contextlib.ExitStack() as files:
@@ -107,7 +107,7 @@ class Readers(unittest.TestCase):
             self.assertLess(mountlib.anonymous(at) - before, 20 * STRETCH)
 
     def test_endless_padding(self):
-        """A gigabyte between header and data in a sparse file is not held in memory."""
+        """A gigabyte between header and data in a sparse file is not kept in memory."""
         def image(alignment):
             return gguf.encode([(b'general.architecture', gguf.Value('string', b'llama')),
                                 (b'general.alignment', gguf.Value('u32', alignment))],

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""docs/recipes.md: each recipe runs as printed and outputs what the page says, if its program is
-installed."""
+"""docs/recipes.md: each recipe runs as printed and outputs what the page says, provided its program
+is installed."""
 import os
 import re
 import shutil

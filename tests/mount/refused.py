@@ -122,7 +122,7 @@ class Refused(unittest.TestCase):
                 self.untouched()
 
     def test_not_too_early(self):
-        """Incomplete text is not judged yet: open brackets, text without a newline."""
+        """Incomplete text is not judged yet: open brackets, or text without a newline."""
         def pieces(key, *texts):
             with opened(place(self.at, key), CREATE) as fd:
                 for text in texts:
@@ -136,7 +136,7 @@ class Refused(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_too_large(self):
-        """A text is over 1 GiB; a draft with a refused write has no effect."""
+        """A text over 1 GiB is refused, and a draft with a refused write has no effect."""
         limit = 1 << 30
         for key in ('type.string', 'general.description'):
             fd = os.open(place(self.at, key), os.O_WRONLY | os.O_CREAT)
@@ -173,7 +173,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_reason_of_a_rename(self):
-        """A refused new name has no file with the reason, so the old name has it."""
+        """A refused new name has no file that could show the reason, so the old name shows it."""
         self.assertIsNone(editlib.error_of(self.at, 'general.name'))
         self.fails(errno.EPERM, os.rename, place(self.at, 'general.name'),
                    place(self.at, 'split.no'))
@@ -201,7 +201,8 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_retype(self):
-        """A type does not fit, or does not exist; other attributes cannot be set."""
+        """A type that does not fit, or does not exist, is refused; other attributes cannot be
+        set."""
         for key, kind, code in (('type.string', 'u32', errno.EINVAL), ('type.f32', 'u8', errno.EINVAL),
                                 ('list.i32', 'u32', errno.EINVAL), ('type.u32', 'u33', errno.EINVAL),
                                 ('type.u32', 'array', errno.EINVAL)):
@@ -228,7 +229,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_elsewhere(self):
-        """Only metadata/ can be written."""
+        """Only files in metadata/ can be written."""
         for name in ('model.gguf', 'info', 'metadata.json', 'tensors/a.weight/raw'):
             for flags in (os.O_WRONLY, os.O_RDONLY | os.O_TRUNC):
                 with self.assertRaises(OSError) as caught:
@@ -247,7 +248,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_names(self):
-        """The name is neither a key's nor a helper's."""
+        """A name that is neither a key's nor a helper's is refused."""
         for name in ('a b.c', 'my..key', 'key.', 'ü.key', 'my.key:u33', 'a%2Fb.c'):
             with self.subTest(name=name):
                 self.fails(errno.EINVAL, write, self.at, name, '1')
@@ -302,7 +303,8 @@ class Refused(unittest.TestCase):
              ('t.deep:array[array]', '[-1]\n', array('array', [array('i32', [-1])]))]
 
     def test_typed_names(self):
-        """KEY:TYPE is KEY with that type; the typed name is unlisted, but continues to resolve."""
+        """KEY:TYPE is KEY with that type; the typed name is not listed, but continues to
+        resolve."""
         for name, text, value in self.TYPED:
             with self.subTest(name=name):
                 key = name.split(':')[0]
@@ -313,7 +315,8 @@ class Refused(unittest.TestCase):
         self.assertFalse([key for key in editlib.keys(self.at) if b':' in key])
 
     def test_typed_name_of_a_key(self):
-        """An existing key also gets the type; if refused, it keeps its own for later writes."""
+        """An existing key gets the type as well; if the text is refused, it keeps its own for later
+        writes."""
         self.accepted(b'type.u32', '5', Value('u8', 5), path='type.u32:u8')
         self.fails(errno.EINVAL, write, self.at, 'general.name:u8', 'text')
         editlib.until(lambda: not os.path.exists(place(self.at, 'general.name:u8')))
@@ -323,7 +326,8 @@ class Refused(unittest.TestCase):
         self.accepted(b'my.key', 'text', Value('string', b'text'))
 
     def test_comes_back(self):
-        """A removed key gets its type and place back, in one edit or later."""
+        """A removed key that is written again gets its type and place back, in the same edit or
+        later."""
         os.unlink(place(self.at, 'type.u8'))
         write(self.at, 'type.u8', '9')
         self.want.set(b'type.u8', Value('u8', 9))
@@ -356,7 +360,8 @@ class Refused(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_one_draft(self):
-        """Two handles write one draft; O_APPEND appends; stat and fstat show its size."""
+        """Two handles write one draft, O_APPEND appends, and stat and fstat report the size of the
+        draft."""
         name = place(self.at, 'general.name')
         with opened(name, os.O_WRONLY | os.O_APPEND) as a, opened(name, os.O_RDWR) as b:
             os.ftruncate(b, 0)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Models on other machines (docs/remote.md): requests of ggufs to the file system below it, the
-traffic with sshfs and with rclone over HTTP, and a server that disappears. Servers listen on the
-loopback interface."""
+"""Models on other machines (docs/remote.md): the requests that ggufs makes to the file system below
+it, the traffic with sshfs and with rclone over HTTP, and servers that disappear. Servers listen on
+the loopback interface."""
 import contextlib
 import errno
 import http.server
@@ -73,8 +73,8 @@ class Remote(unittest.TestCase):
     @contextlib.contextmanager
     def counted(self, ahead=None):
         """A file system that counts requests, including those of the kernel for mapped pages and
-        read-ahead: `ahead` KiB at a time. Yields a function that returns the sizes of the requests
-        so far."""
+        for read-ahead of `ahead` KiB. Yields a function that returns the sizes of the requests so
+        far."""
         asked = mountlib.path('asked')
 
         def sizes():
@@ -175,7 +175,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_server_gone_while_editing(self):
-        """The writing program gets the error; the old file is complete."""
+        """The writing program gets an error, and the old file is complete."""
         data = samples.editable()
         with open(self.model, 'wb') as out:
             out.write(data)
@@ -301,7 +301,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_read_only(self):
-        """Every byte is right. Edits are not possible, and the mount says so."""
+        """Every byte is right. Edits are impossible, and the mount says so."""
         data = samples.editable()
         with open(self.model, 'wb') as out:
             out.write(data)

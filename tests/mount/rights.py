@@ -66,8 +66,8 @@ class Rights(unittest.TestCase):
     FIRST = ['general.architecture', 'metadata']
 
     def test_shards_of_several_modes(self):
-        """Each tensor is readable by users who may read its shard, and files made from all shards
-        by users who may read all."""
+        """Each tensor is readable by users that may read its shard, and files made from all shards
+        are readable by users that may read all of them."""
         paths = self.shards()
         everything = (['of.0', 'of.1', 'of.2'] + 3 * self.ONE + self.WHOLE + self.FIRST[:1] +
                       ['tensors', 'metadata'])
@@ -147,7 +147,7 @@ for wanted in (True, False, True):
 '''
 
     def follows(self, below, at, *names):
-        """A process that only looks at these names notices a change of a file's mode."""
+        """A process that only looks at these names notices that a file's mode changed."""
         mode = stat.S_IMODE(os.stat(below).st_mode)
         command = mountlib.as_other('/usr/bin/python3', '-c', self.STAYS, at, *names)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

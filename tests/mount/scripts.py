@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The output of scripts/run and the example in README.md are true: the commands are run."""
+"""The output of scripts/run and the example in README.md are true: their commands are run."""
 import os
 import re
 import shutil
@@ -65,7 +65,7 @@ class Run(unittest.TestCase):
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_sample(self):
-        """The script is run from the root of the sources, from above, from beside, from within."""
+        """scripts/run works from the root of the sources, above it, beside it and within it."""
         root = checkout(ODD, 'ggufs')
         for cwd in (root, os.path.dirname(root), mountlib.folder, '/', os.path.join(root, 'build/src'),
                     os.path.join(root, 'tests')):
@@ -89,7 +89,7 @@ class Run(unittest.TestCase):
                 self.check(root, os.path.join(home, name), *arguments, cwd=cwd)
 
     def test_again(self):
-        """A previous mount there is replaced, even if its daemon has died."""
+        """A previous mount is replaced, even if its daemon has died."""
         root = checkout('again')
         for _ in range(2):
             done = run(os.path.join(root, 'scripts/run'), cwd=root)
@@ -127,7 +127,7 @@ class Demo(unittest.TestCase):
 
 class Readme(unittest.TestCase):
     def demo(self):
-        """Return the one block with prompts."""
+        """Return the one code block that has prompts."""
         text = mountlib.get(os.path.join(mountlib.SOURCE, 'README.md')).decode()
         blocks = re.findall(r'^```\n(.*?)^```$', text, re.M | re.S)
         block, = (block for block in blocks if block.startswith('$ '))

@@ -21,7 +21,7 @@ TYPE = {'str': 'string', 'arr': 'array'}
 
 
 def name_of(row, field):
-    """Names that are not UTF-8 are given in hexadecimal."""
+    """Return a name; one that is not UTF-8 is given in hexadecimal."""
     if row.get(field + '_hex') is not None:
         return bytes.fromhex(row[field + '_hex'])
     return row[field].encode()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A directory of models under one mount: each kind of store, broken models beside whole ones,
+"""A directory of models under one mount: each kind of store, broken models beside valid ones, and
 changes while it is mounted."""
 import contextlib
 import errno
@@ -35,15 +35,15 @@ class Stores(Shelf):
 
     @unittest.skipIf(os.getuid() == 0, 'root may read all')
     def test_not_to_be_read(self):
-        """This applies even to the user's own model, if its mode denies reading."""
+        """Even the user's own model cannot be read if its mode denies reading."""
         os.chmod(self.put('m.gguf'), 0)
         with Mount(self.top) as at:
             self.assertEqual(sorted(os.listdir(at + '/m.gguf')), ['error', 'source'])
             self.assertIn(b'Permission denied', mountlib.get(at + '/m.gguf/error'))
 
     def test_names_of_many_shards(self):
-        """Missing shards are not searched for: there are 500 files whose names claim 99,999 each,
-        and one appears."""
+        """Missing shards are not searched for: there are 500 files whose names claim 99,999 shards
+        each, and one shard appears."""
         first, second = shards()
         for i in range(500):
             self.put(f'm{i:03}-00001-of-99999.gguf', first)
@@ -85,8 +85,8 @@ class Stores(Shelf):
             self.assertEqual(mountlib.get(at + '/a.gguf/source'), llama.image())
 
     def test_links_in_a_circle(self):
-        """Programs that walk through directories that link to each other never find a directory
-        inside itself."""
+        """Programs that walk directories that link to each other never find a directory inside
+        itself."""
         self.put('b/m.gguf')
         for link, target in (('a/to', '../b'), ('b/to', '../c'), ('c/to', '../a'), ('c/back', '../b')):
             self.link(link, target)
@@ -98,7 +98,7 @@ class Stores(Shelf):
             self.assertEqual(os.listdir(at + '/a/to/to'), [])
 
     def test_links_to_shards(self):
-        """A link to a file of a split model stands for the whole model, as in a mount of its own;
+        """A link to a file of a split model gives the whole model, as in a mount of its own;
         `source` covers edits, and files that come and go."""
         first, second = shards()
         self.put('real/m-00001-of-00002.gguf', first)
@@ -189,7 +189,7 @@ class Stores(Shelf):
             self.same(at, 'tiny:1k/model', 'blobs/sha256-' + A64, '-o', 'ro')
 
     def test_broken(self):
-        """Broken models are beside valid ones; each has the line that a mount would print."""
+        """Broken models stand beside valid ones; each has the line that a mount would print."""
         self.put('whole.gguf')
         self.put('cut.gguf', llama.image()[:-1088])
         self.put('html.gguf', b'<!DOCTYPE html><html>secret')
@@ -242,7 +242,7 @@ class Stores(Shelf):
             self.assertIsNone(mountlib.mount_of(at))
 
     def test_bits(self):
-        """Modes of directories follow the directories that they stand for, those of models their
+        """The modes of directories follow the directories that they show, and those of models their
         files."""
         os.chmod(self.put('sub/m.gguf'), 0o640)
         os.chmod(self.put('private/m.gguf'), 0o644)
@@ -314,7 +314,7 @@ class Live(Shelf):
             self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
 
     def test_replaced(self):
-        """Open files keep their content; a path leads to the new model."""
+        """Open files keep their content, and a path leads to the new model."""
         self.put('m.gguf')
         with Mount(self.top) as at:
             before = os.stat(at + '/m.gguf/info').st_ino
@@ -377,7 +377,7 @@ class Unused(Shelf):
         os.rename(self.clock + '.new', self.clock)
 
     def test_closed_after_a_minute(self):
-        """A model in use stays open, and so does a model with unwritten edits."""
+        """A model that is in use stays open, and so does a model with unwritten edits."""
         self.clock = mountlib.path('clock')
         for i in range(40):
             self.put(f'm{i:02}.gguf')

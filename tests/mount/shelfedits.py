@@ -109,8 +109,8 @@ class Edits(Shelf):
             self.assertEqual(value(other + '/m.gguf'), b'Fours')
 
     def test_two_folders(self):
-        """A model reached through a link to its directory is the same: an edit shows immediately
-        under both names, and neither blocks the other."""
+        """A model reached through a link to its directory is the same model: an edit shows
+        immediately under both names, and neither blocks the other."""
         self.put('a/m.gguf')
         self.link('b', 'a')
         with Mount(self.top, '-o', 'commit=sync') as at:
@@ -149,8 +149,8 @@ class Edits(Shelf):
 
     @editlib.needs_gate
     def test_truncate_while_others_are_opened(self):
-        """The model, after which many others are opened, stays open until the truncation is
-        answered."""
+        """A truncated model stays open until the truncation is answered, even if many others are
+        opened."""
         data = bytes(40 << 20)  # the old file's memory is freed before the reply
         path = self.put('m.gguf', gguf.encode(llama.keys(), [Tensor(b'w', 24, (len(data),), data)]))
         for i in range(MODELS):
@@ -185,7 +185,7 @@ class Edits(Shelf):
             editlib.until(lambda: threads(at, 'pool') <= 2)
 
     def test_killed(self):
-        """Each model is the complete old or new one."""
+        """After a kill, each model is the complete old or new one."""
         for i in range(50):
             self.put(f'm{i:02}.gguf')
         with Foreground(self.top, '-o', 'commit=close') as (at, process):
@@ -204,7 +204,7 @@ class Edits(Shelf):
             self.assertIn(value(os.path.join(self.top, f'm{i:02}.gguf')), (b'Tiny', b'New'))
 
     def test_lost_at_the_end(self):
-        """Lost edits are named by model and key."""
+        """Lost edits are reported by model and key."""
         names = ('a.gguf', 'sub/b.gguf', 'c.gguf')
         paths = [self.put(name) for name in names]
         with Mount(self.top, '-o', 'commit=sync') as at:
@@ -221,7 +221,7 @@ class Edits(Shelf):
         self.assertEqual(value(os.path.join(self.top, 'away/b.gguf')), b'New')
 
     def test_changed_behind(self):
-        """If a file is replaced while it is edited, it is not overwritten; its path shows the new
+        """A file that is replaced while it is edited is not overwritten; its path shows the new
         file."""
         path = self.put('m.gguf')
         with Mount(self.top, '-o', 'commit=sync') as at:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A directory of models on which one disk hangs: only that disk's models are delayed."""
+"""A directory of models of which one disk hangs: only that disk's models are delayed."""
 import os
 import signal
 
@@ -33,7 +33,8 @@ class Frozen(Shelf):
                 self.assertEqual(value(far), b'New')
 
     def test_other_models_are_written_at_the_end(self):
-        """Edits are pending when a signal ends the daemon."""
+        """Edits are pending when a signal ends the daemon; those on other disks are written at
+        once."""
         near = [self.put(f'near{i}.gguf') for i in range(3)]
         with Disk('ext4') as folder:
             far = put_model(folder)

@@ -30,7 +30,7 @@ def put_entries(folder):
 class Many(unittest.TestCase):
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it has memory of its own')
     def test_a_million_entries(self):
-        """Names that are not models only take memory for a moment, and models are found."""
+        """Names that are not models take memory only for a moment, and models are found."""
         with Disk('tmpfs') as folder:
             put_entries(folder)
             with open(os.path.join(folder, 'm.gguf'), 'wb') as out:

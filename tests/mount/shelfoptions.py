@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Options of a mount apply to each model of a directory; access of other users with allow_other."""
+"""Options of a mount apply to each model of a directory; other users have access with
+allow_other."""
 import errno
 import os
 import subprocess
@@ -19,7 +20,7 @@ ROOT = os.getuid() == 0
 
 class Options(Shelf):
     def test_what_is_shown(self):
-        """The options are views, partial, umask, uid, gid."""
+        """Options for what is shown: views, partial, umask, uid, gid."""
         self.put('m.gguf')
         self.put('cut.gguf', llama.image()[:-1088])
         with Mount(self.top, '-o', 'views=raw') as at:
@@ -35,7 +36,8 @@ class Options(Shelf):
                 self.assertEqual((found.st_uid, found.st_gid, found.st_mode & 0o077), (os.getuid(), 456, 0))
 
     def test_how_it_is_written(self):
-        """The options are commit, relayout, reserve, history, hardlinks, hashnames."""
+        """Options for how edits are written: commit, relayout, reserve, history, hardlinks,
+        hashnames."""
         path, blob = self.put('m.gguf'), self.put('sha256-' + A64)
         with Mount(self.top, '-o', 'commit=sync') as at:
             self.refused(errno.EROFS, editlib.write, f'{at}/sha256-{A64}', 'general.name', 'New')
@@ -56,7 +58,7 @@ class Options(Shelf):
             self.assertNotEqual(run(GGUFS, '--undo', at + '/m.gguf').returncode, 0)
 
     def test_in_place(self):
-        """relayout=inplace, if there is room, keeps the file; relayout=copy makes a new one."""
+        """relayout=inplace keeps the file if there is room; relayout=copy makes a new one."""
         paths = [self.put('a.gguf'), self.put('sub/b.gguf')]
         for options, kept in (('relayout=copy,reserve=4096', False), ('relayout=inplace', True)):
             before = [os.stat(path).st_ino for path in paths]
@@ -67,7 +69,7 @@ class Options(Shelf):
             self.assertEqual([value(path) for path in paths], 2 * [('New ' + options).encode()])
 
     def test_history(self):
-        """With history=N, an edit of one model is undone, and no other's."""
+        """With history=N, an edit of one model can be undone without affecting the others."""
         paths = [self.put('a.gguf'), self.put('b.gguf')]
         with Mount(self.top, '-o', 'commit=close,history=1') as at:
             for name in ('a.gguf', 'b.gguf'):
@@ -91,7 +93,7 @@ class Options(Shelf):
         self.assertIn(b'another.weight', [t.name for t in gguf.read(mountlib.get(path)).tensors])
 
     def test_how_it_is_served(self):
-        """The options are -s, threads, readahead, names for mount(8)."""
+        """Options for how the mount is served: -s, threads, readahead, names for mount(8)."""
         self.put('m.gguf')
         for options in (['-s'], ['-o', 'max_threads=2,max_idle_threads=1,clone_fd'], ['-o', 'readahead=256'],
                         ['-o', 'auto_unmount'], ['-o', 'fsname=models,subtype=other'], ['-o', 'nofail,x-y=z']):

@@ -36,8 +36,8 @@ class Stopped(Shelf):
 
     @contextlib.contextmanager
     def waiting(self, server, *commands):
-        """While this lasts, the commands wait for the server. Not even a signal ends them before it
-        continues."""
+        """For the duration of the block, the commands wait for the server. Not even a signal ends
+        them before it continues."""
         with contextlib.ExitStack() as stack:
             with freeze.stopped(server):
                 running = [stack.enter_context(subprocess.Popen(
@@ -57,8 +57,8 @@ class Stopped(Shelf):
         self.assertIn(b'Tiny', mountlib.get(f'{at}/{model}/info'))
 
     def test_links(self):
-        """With links to a possible directory, model or text, the listing waits, but their
-        neighbours can be read."""
+        """If links may lead to a directory, a model or a text, the listing waits, but other entries
+        can be read."""
         self.put('near.gguf')
         self.link('folder', 'far/metadata')
         self.link('text', 'far/info')
@@ -107,7 +107,7 @@ class Stopped(Shelf):
             self.near(at, 'near:1k/model')
 
     def test_revision(self):
-        """One revision of a cache is there, not the one shown under the name."""
+        """One revision of a cache is on the other disk, but not the one shown under the name."""
         snapshots = 'models--me--it/snapshots/'
         self.put(snapshots + COMMIT + '/near.gguf')
         self.put('models--me--it/refs/main', COMMIT.encode())
@@ -119,14 +119,14 @@ class Stopped(Shelf):
                 self.look(at + '/me/it', ['near.gguf'])
 
     def test_many_wait(self):
-        """Any number of programs wait there."""
+        """Any number of programs may wait for the other disk."""
         self.put('near.gguf')
         with self.far() as server, Mount(self.top) as at:
             with self.waiting(server, *[['stat', f'{at}/far/{i}.gguf'] for i in range(WAITING)]):
                 self.look(at, ['far', 'near.gguf'])
 
     def test_many_read(self):
-        """Any number of programs read data of an open model there."""
+        """Any number of programs may read data of an open model on the other disk."""
         self.put('near.gguf')
         self.link('model.gguf', 'far/model.gguf')
         with self.far() as server, Mount(self.top) as at:
@@ -135,7 +135,7 @@ class Stopped(Shelf):
                 self.look(at, ['far', 'model.gguf', 'near.gguf'])
 
     def test_closing(self):
-        """A model there is no longer in use when many others are."""
+        """A model on the other disk goes out of use as many others are opened."""
         for i in range(MODELS):
             self.put(f'near{i}.gguf')
         self.link('model.gguf', 'far/model.gguf')

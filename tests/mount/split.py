@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Split models: one tree for all shards, the merged file, edits of the first shard, and faults in a
-set of shards."""
+"""Split models: one tree for all shards, the merged file, edits of the first shard, and faulty sets
+of shards."""
 import errno
 import json
 import os
@@ -45,7 +45,7 @@ def shards(where, parts, **dialect):
 
 
 def cut(count=3):
-    """Return all tensors, in that many parts, one of them empty."""
+    """Return all tensors, divided into that many parts, one of them empty."""
     all_of_them = tensors()
     return [all_of_them[:2], [], all_of_them[2:]] if count == 3 else [[], all_of_them]
 
@@ -70,7 +70,7 @@ class Split(unittest.TestCase):
 
     def test_one_tree(self):
         """The tree is the same from any shard, in both byte orders, with and without tensors in the
-        first; model.gguf equals the unsplit file."""
+        first one; model.gguf equals the unsplit file."""
         for count in (3, 2):
             for dialect in ({}, {'big': True}, {'version': 2}, {'tail': False}):
                 with self.subTest(count=count, **dialect):
@@ -84,7 +84,7 @@ class Split(unittest.TestCase):
                             self.check(at, whole, parts, names)
 
     def test_links(self):
-        """In caches shards are links to files named by a hash."""
+        """In download caches, shards are links to files named by a hash."""
         names = shards('blobs', cut())
         os.mkdir(mountlib.path('links'))
         links = []
@@ -135,7 +135,7 @@ class Split(unittest.TestCase):
         return os.stat(names[0]).st_ino == before
 
     def test_strategies(self):
-        """Each strategy is used on the first shard, which stays a shard; the others are not
+        """Each strategy is used on the first shard, which remains a shard; the others are not
         changed."""
         clones = editlib.clones(mountlib.folder)
         for way in ('copy', 'inplace', 'reflink'):
@@ -230,7 +230,8 @@ class Split(unittest.TestCase):
         self.assertEqual(dict(gguf.read(mountlib.get(names[0])).kv)[b'general.name'].data, b'new')
 
     def test_first_changed_behind(self):
-        """An edit is then refused, because it would overwrite unknown content."""
+        """An edit of a first shard that was replaced is refused, because it would overwrite unknown
+        content."""
         names = shards('changed', cut())
         with mountlib.Mount(names[2], '-o', 'commit=close') as at:
             other = mountlib.get(names[0]) + b'x'
@@ -245,7 +246,7 @@ class Split(unittest.TestCase):
         os.rename(mountlib.put(name + '.new', mountlib.get(name).replace(old, new)), name)
 
     def test_other_replaced(self):
-        """`info` says so for each file, before the first edit and after it, and edits of keys
+        """`info` reports each replaced file, before the first edit and after it, and edits of keys
         continue."""
         names = shards('replaced', cut())
         for name in names[1:]:
@@ -266,7 +267,7 @@ class Split(unittest.TestCase):
                     self.assertFalse(says())
 
     def test_one_of_many_replaced(self):
-        """Not all files are checked each time, but in turn."""
+        """Not all files are checked each time; they are checked in turn."""
         names = shards('many', cut()[:1] + [[]] * 199)
         with mountlib.Mount(names[0]) as at:
             self.assertNotIn(b'changed behind the mount', mountlib.get(at + '/info'))
@@ -291,7 +292,8 @@ class Split(unittest.TestCase):
             self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), was[::-1])
 
     def test_single(self):
-        """A model is not split: it is one of one, or its name only resembles a shard's."""
+        """A model with one file is not split: it is one of one, or its name only resembles a
+        shard's."""
         for name in (NAME % (1, 1), 'x-0001-of-0003.gguf', 'x-00004-of-00003.gguf'):
             path = mountlib.put(name, gguf.encode(KEYS, tensors()))
             with mountlib.Mount(path) as at:

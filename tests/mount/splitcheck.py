@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""--check of split models: one verdict on the whole, and one on each file; the same words in the
-mount. Sets that do not belong together are refused by both."""
+"""--check of split models: one verdict on the whole, and one on each file, in the same words as in
+the mount. Sets that do not belong together are refused by both."""
 import json
 import os
 import re
@@ -28,13 +28,13 @@ def split_keys(no, count=2, total=len(llama.tensors()), kind='u16'):
 
 
 def first(how=None, more=(), **changed):
-    """Return the embedding and the keys of the model."""
+    """Return the model's embedding and keys."""
     keys = llama.keys(**changed) + split_keys(0) + list(more)
     return gguf.encode(keys, llama.tensors()[:1], **(how or {}))
 
 
 def second(how=None, q8=bytes(34 * 32), keys=None, tensors=None):
-    """Return the block."""
+    """Return the model's block."""
     keys = split_keys(1) if keys is None else keys
     return gguf.encode(keys, llama.tensors(q8)[1:] if tensors is None else tensors, **(how or {}))
 
@@ -44,7 +44,7 @@ def few_files():
 
 
 class Set(unittest.TestCase):
-    """A directory with a split model; commands run in it, so that paths are names."""
+    """A directory with a split model. Commands run in it, so that paths are names."""
 
     def make(self, *files, stem=STEM):
         self.folder = mountlib.path(self.id().rsplit('.', 1)[-1])
@@ -64,7 +64,8 @@ class Set(unittest.TestCase):
         return done
 
     def tells(self, status, *lines, option=None):
-        """Check that any one file, and all of them, give exactly these lines (their beginnings)."""
+        """Check that any one file, and all of them, give exactly these lines (as far as their
+        beginnings go)."""
         options = [option] if option else []
         there = [name for name in self.names if os.path.lexists(self.at(name))]
         for files in [[name] for name in there] + [there]:
@@ -89,7 +90,7 @@ class Set(unittest.TestCase):
         return said[0]
 
     def refused(self, *words, file=None):
-        """Check that the mount refuses it with one line."""
+        """Check that the mount refuses the model with one line."""
         with self.assertRaises(Refused) as caught:
             with Mount(self.at(file or self.names[0])):
                 pass
@@ -108,7 +109,7 @@ class Whole(Set):
         self.assertEqual(self.mounted(), '')
 
     def test_many(self):
-        """There are more files than the soft limit on open files."""
+        """There are more shards than the soft limit on open files."""
         count = 40
         self.make(gguf.encode(llama.keys() + split_keys(0, count), llama.tensors()),
                   *(gguf.encode(split_keys(no, count), []) for no in range(1, count)))
@@ -118,7 +119,7 @@ class Whole(Set):
             self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
 
     def test_model(self):
-        """A fault of the model is reported once, for the first file."""
+        """A fault of the model is reported once, for its first file."""
         a, _ = names()
         self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
                         general__quantization_version=None), second())
@@ -178,7 +179,7 @@ class Whole(Set):
                    "the first is at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
 
     def test_progress(self):
-        """One progress bar covers all files, and never goes back."""
+        """One progress bar covers all files, and never goes backwards."""
         size, keys = 100 << 20, [split_keys(no, total=2) for no in range(2)]
         self.make(*(gguf.header(keys[no], [Tensor(b't.%d' % no, llama.F32, (size // 4,))], [0])
                     for no in range(2)))
@@ -197,7 +198,7 @@ class Whole(Set):
         self.assertTrue(drawn.endswith('\r\x1b[K'), drawn[-20:])
 
     def test_edit(self):
-        """After an edit of the first file, both agree again."""
+        """After an edit of the first file, --check and the mount still agree."""
         self.make(first(), second())
         with Mount(self.at(self.names[1])) as at:
             with open(at + '/metadata/llama.rope.dimension_count', 'w') as file:
@@ -221,7 +222,7 @@ class Whole(Set):
                          [(b, 'trailing'), (a, 'required')])
 
     def test_escaped(self):
-        """Names of files and keys are escaped as lines, as JSON, and in the mount."""
+        """Names of files and keys are escaped in lines, in JSON and in the mount."""
         self.make(first(more=[(b'x.\x1b[31m', Value('u8', 1))]), second(), stem='x\x1b[2J\n')
         shown = 'x\\x1b[2J\\x0a-00001-of-00002.gguf'
         lines = self.tells(1, f"{shown}: error: is not a key: ASCII segments with single dots "
@@ -231,8 +232,8 @@ class Whole(Set):
         self.assertNotIn('\x1b', self.mounted())
 
     def test_links(self):
-        """Links have names of shards, and lead to files named by a hash; and any link leads to a
-        shard."""
+        """Links have the names of shards and lead to files named by a hash; also, any link may lead
+        to a shard."""
         self.make(first(), second())
         os.mkdir(self.at('blobs'))
         os.mkdir(self.at('else'))
@@ -352,7 +353,7 @@ class Refusals(Set):
                 self.refused(b, what)
 
     def test_types(self):
-        """Texts, floats and arrays are not numbers."""
+        """Texts, floats and arrays are not accepted as numbers."""
         _, b = names()
         for value in (llama.text('1'), Value('f32', 1.0), gguf.array('u16', [1]),
                       Value('bool', 1)):
@@ -376,7 +377,7 @@ class Refusals(Set):
         self.refused(extra)
 
     def test_twice(self):
-        """A tensor is in both files."""
+        """A tensor that is in both files is reported."""
         self.make(first(), second(tensors=llama.tensors()[:1] + llama.tensors()[2:]))
         done = self.check(names()[1])
         self.assertIn(f"{names()[0]}: error: shard 2: tensor 'token_embd.weight' has the same name "
@@ -395,7 +396,7 @@ class Refusals(Set):
                 self.refused(b, 'version or byte order')
 
     def test_alignments(self):
-        """Each file has its own; the merged one has the first file's."""
+        """Each file has its own alignment; the merged one has the first file's."""
         keys = split_keys(1) + [(b'general.alignment', llama.u32(64))]
         self.make(first(), second({'alignment': 64}, keys=keys))
         self.tells(0)
@@ -403,7 +404,7 @@ class Refusals(Set):
             self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
 
     def test_damaged(self):
-        """The faults of each file are reported, and the rules for the others."""
+        """The faults of each file are reported, and the rules are applied to the others."""
         a, b = names()
         self.make(first(general__file_type=Value('u64', 7)), second()[:-64])
         done = self.check('--check=full', b)
@@ -415,7 +416,7 @@ class Refusals(Set):
                       self.check(a).out)
 
     def test_no_files(self):
-        """Only regular files are waited for or read."""
+        """Only regular files are read, so nothing waits for a pipe."""
         def fifo(path):
             os.mkfifo(path)
 
@@ -445,7 +446,7 @@ class Refusals(Set):
         self.refused(self.names[1], 'Permission denied')
 
     def test_many(self):
-        """A name and a key claim 65535 files, of which one exists: the report is short."""
+        """A name and a key claim 65535 files, only one of which exists: the report is short."""
         self.make()
         name = 'x-00001-of-65535.gguf'
         mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
@@ -465,7 +466,7 @@ class Refusals(Set):
         self.refused('x-00002-of-65535.gguf', 'No such file', file=name)
 
     def test_not_split(self):
-        """Names only resemble a shard's: the file is complete."""
+        """Names only resemble those of shards: the file is complete."""
         self.make()
         for name in ('x-00001-of-00001.gguf', 'x-00001-of-1000000.gguf', 'x-00000-of-00002.gguf',
                      'x-00003-of-00002.gguf', './-00001-of-00002.gguf', 'x-0000a-of-00002.gguf'):
@@ -478,7 +479,7 @@ class Refusals(Set):
                 self.assertEqual(name[:-len(os.path.basename(name))] + said, done.out)
 
     def test_single(self):
-        """One shard under another name is refused: its other shards cannot be found."""
+        """A shard under another name is refused, because its other shards cannot be found."""
         self.make()
         mountlib.put(self.at('a.gguf'), first())
         self.assertIn('a.gguf: error: the name of file 1 of 2 must end in -00001-of-00002.gguf '

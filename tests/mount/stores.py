@@ -57,7 +57,7 @@ class Stores(unittest.TestCase):
         shutil.rmtree(self.store)
 
     def check_mount(self, *options):
-        """Read everything, and edit if possible. Returns the reason if it is not."""
+        """Read everything, and edit if possible. Returns the reason if editing is not possible."""
         before = listing(self.store)
         mount = Foreground(self.far, *options)
         with mount as (at, _):
@@ -79,8 +79,9 @@ class Stores(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone(self):
-        """The result depends on this rclone: without a cache no edit works; with one, attributes
-        may fail. Edits are uploaded, and no other file is there when rclone has ended."""
+        """The result depends on the version of rclone: without a cache no edit works; with one,
+        attributes may fail. Edits are uploaded, and no other file is there when rclone has
+        ended."""
         for cache in ('off', 'minimal', 'writes', 'full'):
             command = ['rclone', 'mount', f':local:{self.store}', self.at, '--config', '/dev/null',
                        '--vfs-cache-mode', cache, '--cache-dir', mountlib.path(cache),
@@ -103,7 +104,7 @@ class Stores(unittest.TestCase):
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_new_models(self):
         """Over HTTP a directory has no times, and rclone shows 1970. Models that appear and
-        disappear are shown."""
+        disappear are noticed."""
         class Quiet(http.server.SimpleHTTPRequestHandler):
             def log_message(self, *_):
                 pass

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Drafts of tensors that arrive in parts: refused after an earlier part was accepted, headers that
-come first."""
+"""Drafts of tensors that arrive in parts: refused after an earlier part was accepted, or with a
+header that comes first."""
 import errno
 import os
 
@@ -14,7 +14,7 @@ from tensorcase import f32
 
 class Back(tensorviews.Values):
     def test_refused_in_the_end(self):
-        """If a draft is refused, parts accepted before (a fork also closes) stay."""
+        """If a draft is refused, parts accepted before stay (a fork closes the file as well)."""
         for options in ('relayout=copy', 'relayout=inplace', 'relayout=inplace,commit=sync'):
             with self.subTest(options):
                 self.setUp()
@@ -52,7 +52,7 @@ class Back(tensorviews.Values):
         self.check()
 
     def test_refused_after_another_edit(self):
-        """Changes by another file since then are not reverted."""
+        """Changes made by another file since then are not reverted."""
         self.mount()
         fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
         os.pwrite(fd, f32(100), 4 * 70)
@@ -69,7 +69,7 @@ class Back(tensorviews.Values):
 
 class Header(tensorviews.Values):
     def test_open_memmap(self):
-        """It writes only the header first, and reopens the file."""
+        """open_memmap() writes only the header first, and reopens the file."""
         for shape in ((8, 8), (16, 4), (4, 64)):
             with self.subTest(shape):
                 self.setUp()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Faults around edited tensors (-o tensors=edit): programs that interfere with each other, edits
-that fail beside others."""
+"""Faults around edited tensors (-o tensors=edit): programs that interfere with each other, and
+edits that fail beside others."""
 import errno
 import mmap
 import os
@@ -38,7 +38,7 @@ class Together(Case):
     options = ('-o', 'commit=sync')
 
     def test_one_view(self):
-        """Each open works, even if others open or release the view at that moment."""
+        """Each open succeeds, even if others open or release the view at that moment."""
         self.mount()
 
         def work(n):
@@ -57,7 +57,7 @@ class Together(Case):
         self.check()
 
     def test_crowd(self):
-        """Many programs open views at one moment."""
+        """Many programs open views at the same moment."""
         self.mount()
 
         def work(_):
@@ -69,7 +69,7 @@ class Together(Case):
         self.check()
 
     def test_texts(self):
-        """One program writes a text that others close."""
+        """One program writes a text while others close it."""
         self.mount()
 
         def work(n):
@@ -89,7 +89,7 @@ class Together(Case):
         self.end()
 
     def test_outdated(self):
-        """A program that opened a view earlier does not keep others from writing it."""
+        """A program that opened a view earlier does not prevent others from writing it."""
         self.mount()
         first = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         with open(self.tensor('b.weight', 'f32'), 'r+b') as out:
@@ -107,7 +107,7 @@ class Together(Case):
 
 class Beside(Case):
     def test_another_edit_fails(self):
-        """Writes to a tensor are not affected."""
+        """An edit of a key that fails does not affect writes to a tensor."""
         self.mount('-o', 'relayout=inplace,reserve=0,commit=close')
         fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         os.pwrite(fd, b'12345678', 0)
@@ -119,7 +119,7 @@ class Beside(Case):
         self.check()
 
     def test_removed(self):
-        """A program with a view open keeps its content."""
+        """A program that has a view of a removed tensor open keeps its content."""
         self.mount()
         writer = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         reader = os.open(self.tensor('b.weight', 'raw'), os.O_RDONLY)
@@ -159,7 +159,7 @@ class Zeros(Case):
 
 class Reported(Case):
     def test_once(self):
-        """A write that is refused again and again has one line in the log."""
+        """A write that is refused again and again is logged once."""
         self.mount()
         fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR | os.O_APPEND)
         for _ in range(20):
@@ -172,7 +172,7 @@ class Reported(Case):
         self.check()
 
     def test_cut(self):
-        """The model was truncated meanwhile: its remaining bytes are not changed."""
+        """If the model was truncated meanwhile, its remaining bytes are not changed."""
         cut = mountlib.get(self.model)[:-20]
         self.mount()
         fd = os.open(self.tensor('e.weight', 'raw'), os.O_RDWR)
@@ -195,7 +195,7 @@ class Reported(Case):
 
 class Unmounted(Case):
     def test_lazily(self):
-        """Bytes stored by a mapping, whose handle was closed, are judged at the end."""
+        """Bytes stored through a mapping, whose handle is already closed, are judged at the end."""
         self.mount()
         fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         mapped = mmap.mmap(fd, 8)

@@ -65,7 +65,7 @@ class Fio(Case):
         self.play('xfs', '-o', 'relayout=reflink')
 
     def test_wrong_byte(self):
-        """fio notices a wrong byte."""
+        """fio does notice a wrong byte."""
         with Disk('ext4') as folder:
             self.place(folder)
             self.mount()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits of tensors on a full disk: at the write of a draft, and at the commit."""
+"""Edits of tensors on a full disk: when a draft is written, and when it is committed."""
 import errno
 import os
 
@@ -39,7 +39,7 @@ class Full(Case):
         self.assertEqual(leftovers(self.folder), [])
 
     def fill(self, left):
-        """Fill the disk except for that many bytes."""
+        """Fill the disk, leaving that many bytes free."""
         stat = os.statvfs(self.folder)
         with open(os.path.join(self.folder, 'fill'), 'wb') as out:
             os.posix_fallocate(out.fileno(), 0, stat.f_bavail * stat.f_bsize - left)
@@ -68,7 +68,7 @@ class Full(Case):
         self.check()
 
     def test_at_the_commit(self):
-        """The old file stays, and the close says so."""
+        """The old file stays, and the close reports the error."""
         self.mount('-o', 'relayout=copy,commit=close')
         self.fill(60 * MIB)
         fd = os.open(self.tensor('large', 'raw'), os.O_WRONLY)
@@ -86,7 +86,7 @@ class Full(Case):
         self.check()
 
     def test_conversion(self):
-        """It is refused before anything is computed or written."""
+        """A conversion is refused before anything is computed or written."""
         self.mount()
         self.fill(40 * MIB)
 
@@ -101,7 +101,7 @@ class Full(Case):
         self.check()
 
     def test_removal(self):
-        """It is refused immediately, and the tensor stays."""
+        """A removal is refused immediately, and the tensor stays."""
         self.mount('-o', 'relayout=copy')
         self.fill(8 * MIB)
         self.raises(errno.ENOSPC, os.rmdir, self.tensor('a.weight'))

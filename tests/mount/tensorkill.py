@@ -63,8 +63,8 @@ class Kills(unittest.TestCase):
         return killlib.failing(source, ('-o', 'tensors=edit,commit=sync', *options), number, errno.EIO)
 
     def one(self, source, options, edit, number):
-        """Run with a kill before call `number`. Returns (whether fsync returned, whether it was
-        killed)."""
+        """Run with a kill before call `number`. Returns (whether fsync returned, whether the daemon
+        was killed)."""
         mount, at, process = self.begin(source, options, number)
         synced = False
         with contextlib.suppress(OSError):
@@ -179,7 +179,7 @@ class Failures(Kills):
             figure(f'failed system calls during edits of tensors, {way}')
 
     def parts(self, found, old, new):
-        """Check that each edit was made or not, and that there is no other change."""
+        """Check that each edit was made or not made, and that nothing else has changed."""
         self.assertEqual(len(found[0]), len(old[0]))
         self.assertEqual(len(found[1]), len(old[1]))
         for now, *either in zip(found[0], old[0], new[0]):

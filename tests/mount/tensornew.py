@@ -66,7 +66,7 @@ class Made(New):
         self.check()
 
     def test_values(self):
-        """Values are encoded to the given type, or to the view's own."""
+        """Values are encoded to the given type, or else to the view's own."""
         self.mount()
         values = np.float32([[1, 2, 3, 4], [5, 6, 7, 8]])
         os.mkdir(self.tensor('a'))
@@ -95,7 +95,7 @@ class Made(New):
         self.check()
 
     def test_in_the_making(self):
-        """An incomplete tensor is shown, with its missing files, and is gone at the end."""
+        """An incomplete tensor is shown, with the files that it lacks, and is gone at the end."""
         self.mount()
         os.mkdir(self.tensor('new'))
         self.assertIn('new', self.names())
@@ -198,7 +198,7 @@ class Copied(New):
         self.check()
 
     def test_graft(self):
-        """rm -r and cp -r put it in the old place, in one rewrite."""
+        """rm -r and cp -r put the tensor in its old place, in one rewrite."""
         self.mount()
         shutil.rmtree(self.tensor('c.weight'))
         done = run('cp', '-r', self.from_other('q.weight'), self.tensor('c.weight'))
@@ -212,7 +212,7 @@ class Copied(New):
 
 
     def test_place_comes_back(self):
-        """The place comes back even if the removal is on the disk."""
+        """The tensor gets its place back even if the removal is already on the disk."""
         self.mount()
         backup = mountlib.path('backup')
         shutil.copytree(self.tensor('c.weight'), backup)
@@ -231,7 +231,7 @@ class Copied(New):
 
 class Helpers(New):
     def test_renamed_over_a_view(self):
-        """rsync and sed -i replace a file like this."""
+        """rsync and sed -i replace a file by renaming a helper over it."""
         self.mount()
         folder = self.tensor('a.weight')
         with open(os.path.join(folder, '.raw.AbCdEf'), 'xb') as out:
@@ -283,7 +283,7 @@ class Helpers(New):
                 self.check()
 
     def test_refused(self):
-        """The helper stays, and so does the view."""
+        """If a rename is refused, the helper stays, and so does the view."""
         self.mount()
         folder = self.tensor('a.weight')
         with open(os.path.join(folder, '.helper'), 'xb') as out:

@@ -114,7 +114,7 @@ class Writer:
         self.test.assertEqual(self.map[at:at + len(want)], want)
 
     def other(self):
-        """Check that a reader sees the draft, or the accepted content if nothing was written
+        """Check that a reader sees the draft, or the accepted content if nothing has been written
         since."""
         self.test.assertIn(mountlib.get(self.place), (self.kind.shown(self.accepted), self.kind.shown(self.draft)))
 

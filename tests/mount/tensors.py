@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Tensors renamed and removed (-o tensors=edit), and refused calls."""
+"""Tensors that are renamed and removed (-o tensors=edit), and refused calls."""
 import errno
 import os
 import shutil
@@ -17,7 +17,7 @@ from tensorcase import EDIT, Case, kinds
 
 class Default(Case):
     def test_without_the_option(self):
-        """Nothing in tensors/ can be written."""
+        """Without the option, nothing in tensors/ can be written."""
         with mountlib.Mount(self.model) as at:
             folder = os.path.join(at, 'tensors', 'a.weight')
             self.assertFalse(os.stat(folder).st_mode & 0o222)
@@ -47,7 +47,7 @@ class Default(Case):
 
 class Rename(Case):
     def test_every_layout(self):
-        """Place, type and bytes stay, and so does everything else."""
+        """After a rename, place, type and bytes stay, and so does everything else."""
         for name, data in kinds():
             with self.subTest(name):
                 self.put(data)
@@ -60,8 +60,8 @@ class Rename(Case):
                 self.check()
 
     def test_commits(self):
-        """With commit=close, it is on the disk when mv returns; with commit=sync, it is shown, and
-        written at fsync."""
+        """With commit=close, a rename is on the disk when mv returns; with commit=sync, it is
+        shown, and written at fsync."""
         for mode in ('auto', 'close', 'sync'):
             with self.subTest(mode):
                 before = mountlib.get(self.model)
@@ -79,7 +79,8 @@ class Rename(Case):
                 self.check()
 
     def test_everything_follows(self):
-        """A working directory, open files, st_ino and the directory's node follow the tensor."""
+        """A working directory, open files, st_ino and the node of the directory follow the
+        tensor."""
         self.mount()
         folder, raw = self.tensor('c.weight'), self.tensor('c.weight', 'raw')
         ino = os.stat(folder).st_ino, os.stat(raw).st_ino
@@ -154,7 +155,7 @@ class Remove(Case):
                     self.check()
 
     def test_quiet(self):
-        """A removal waits in every mode, except for an fsync of the directory."""
+        """A removal is delayed in every mode, except by an fsync of the directory."""
         for mode in ('auto', 'close', 'sync'):
             with self.subTest(mode):
                 self.put(samples.editable())
@@ -187,7 +188,7 @@ class Remove(Case):
         self.check()
 
     def test_all(self):
-        """A model without any tensor is never written: all tensors return, even for processes
+        """A model without any tensor is never written: all tensors come back, even for processes
         inside them."""
         self.mount()
         inside = os.open(self.tensor('b.weight'), os.O_RDONLY)
@@ -260,7 +261,8 @@ class Readers(Case):
 
 
     def test_open_files_in_place(self):
-        """If a name and then bytes are written in place, open files show old and new bytes."""
+        """If first a name and then bytes are written in place, open files show old and new
+        bytes."""
         self.mount('-o', 'relayout=inplace')
         whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
         before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
@@ -283,7 +285,7 @@ class Readers(Case):
 
 class Attributes(Case):
     def test_without_effect(self):
-        """cp -a and rsync -X set these attributes."""
+        """Attributes that cp -a and rsync -X set have no effect."""
         self.mount()
         for place in (self.tensor('a.weight'), self.tensor('a.weight', 'raw'), self.tensor()):
             os.chmod(place, 0)
@@ -297,7 +299,7 @@ class Attributes(Case):
         self.check()
 
     def test_bits(self):
-        """rm -r does not ask, because everything has the write bits of the model."""
+        """rm -r does not prompt, because everything has the write bits of the model."""
         os.chmod(self.model, 0o664)
         self.mount('-o', 'views=all')
         self.assertEqual(os.stat(self.tensor()).st_mode & 0o777, 0o775)
@@ -306,7 +308,7 @@ class Attributes(Case):
             self.assertEqual(os.stat(self.tensor('a.weight', name)).st_mode & 0o777, 0o664, name)
 
     def test_mtime(self):
-        """The time changes only with the tensor."""
+        """st_mtime changes only with the tensor."""
         self.mount()
         before = os.stat(self.tensor('b.weight')).st_mtime_ns
         os.rename(self.tensor('a.weight'), self.tensor('x'))

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Each operation of tensors=edit one after another, on models of every version, byte order and
+"""All operations of tensors=edit, one after another, on models of every version, byte order and
 layout, with each strategy and commit mode. After each, a strict reader that shares no code with the
-program reads the file, in the end another one (second_reader.py)."""
+program reads the file; at the end another one does (second_reader.py)."""
 import itertools
 import os
 import shutil
@@ -23,7 +23,7 @@ BLOCK = [127, *range(-15, 16)]  # with a scale of 1
 
 
 class Model(Case):
-    """Five tensors, of values that every type here can hold exactly."""
+    """Five tensors of values that every type here can hold exactly."""
     big = False
 
     def packed(self, letter, values):
@@ -99,7 +99,7 @@ class Model(Case):
         yield
 
     def save(self):
-        """Save another shape with other values: longer, and shorter."""
+        """Save values in another shape: longer, and shorter."""
         for shape in ((3, 5, 4), (2,)):
             made = np.arange(np.prod(shape), dtype='<f4').reshape(shape)
             np.save(self.tensor('last', 'f32.npy'), made)
@@ -148,7 +148,7 @@ class Model(Case):
         yield
 
     def graft(self):
-        """Copy a tensor from another mount over an existing one, which keeps its place, and under
+        """Copy a tensor from another mount over an existing one, which keeps its place, and to
         another name."""
         with mountlib.Mount(mountlib.path('other.gguf'), '-o', 'ro') as other:
             shutil.rmtree(self.tensor('bytes'))
@@ -161,8 +161,8 @@ class Model(Case):
             yield
 
     def again(self):
-        """Remove a tensor, write, and put it back in its place. A name used by another tensor since
-        then has no place."""
+        """Remove a tensor, write, and put it back in its place. A name that another tensor has used
+        since then has no place."""
         before = self.want[self.at_place(b'blocks')]
         place = self.at_place(b'blocks')
         for _ in range(2):

@@ -89,7 +89,7 @@ class Raw(Values):
         self.check()
 
     def test_parts(self):
-        """Bytes that are neither written nor truncated keep their content; holes are zeros."""
+        """Bytes that are neither written nor truncated keep their content, and holes are zeros."""
         self.mount()
         old = self.want[4][3]
         fd = os.open(self.tensor('e.weight', 'raw'), os.O_RDWR)
@@ -121,8 +121,8 @@ class Raw(Values):
         self.check()
 
     def test_too_short(self):
-        """That close fails; more may follow through another handle; otherwise the draft is dropped,
-        and named."""
+        """The close of a draft that is too short fails; more may follow through another handle;
+        otherwise the draft is dropped, and named."""
         self.mount()
         first = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR | os.O_TRUNC)
         os.write(first, b'abc')
@@ -152,8 +152,8 @@ class Raw(Values):
         self.check()
 
     def test_two_views(self):
-        """One view is written at a time; its readers see the writes at once, readers of other views
-        when they are accepted."""
+        """Only one view is written at a time; its readers see the writes at once, and readers of
+        other views see them when they are accepted."""
         self.mount()
         raw = os.open(self.tensor('f.weight', 'raw'), os.O_RDWR)
         reader = os.open(self.tensor('f.weight', 'raw'), os.O_RDONLY)
@@ -221,7 +221,7 @@ class Raw(Values):
         self.assertEqual(self.get('q.weight', 'f32')[4:8], f32(0.25))
 
     def test_by_descriptor(self):
-        """/proc/self/fd names the file itself."""
+        """/proc/self/fd opens the same file again."""
         self.mount()
         reader = os.open(self.tensor('a.weight', 'raw'), os.O_RDONLY)
         fd = os.open(f'/proc/self/fd/{reader}', os.O_RDWR)
@@ -236,7 +236,7 @@ class Raw(Values):
         self.check()
 
     def test_left_aside(self):
-        """Any write to the other, computed files succeeds."""
+        """Writes to computed files succeed, and are ignored."""
         self.mount('-o', 'views=all')
         for name in ('offset', 'stats', 'sha256'):
             place = self.tensor('a.weight', name)
@@ -276,7 +276,7 @@ class Floats(Values):
         self.assertEqual(mountlib.get(self.model), before)
 
     def test_one_value(self):
-        """Only the block of the value changes."""
+        """Only the block that contains the value changes."""
         self.mount()
         fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
         os.pwrite(fd, f32(100), 4 * 70)
@@ -311,7 +311,7 @@ class Floats(Values):
         self.check()
 
     def test_save(self):
-        """numpy.save() replaces values and shape."""
+        """numpy.save() replaces the values and the shape."""
         self.mount()
         want = np.arange(128, dtype='<f4').reshape(2, 64)
         np.save(self.tensor('f.weight', 'f32.npy'), want)
@@ -386,7 +386,7 @@ class Text(Values):
         self.check()
 
     def test_type_exact(self):
-        """The conversion does not go through float32."""
+        """A change of type does not go through float32."""
         self.put(gguf.encode(samples.keys(), samples.small() + [
             Tensor(b'i.weight', I32, (2,), struct.pack('<2i', 16777217, -1)),
             Tensor(b'x.weight', F64, (1,), struct.pack('<d', 1e300))]))
@@ -432,7 +432,7 @@ class Gathered(Values):
     options = ('-o', 'commit=sync')
 
     def test_shown_and_written_once(self):
-        """Edits of one tensor and of its name follow each other, and cause one rewrite."""
+        """Edits of a tensor and of its name follow each other, and cause one rewrite."""
         before = mountlib.get(self.model)
         self.mount()
         self.write('b.weight', 'raw', b'12345678')
@@ -455,7 +455,7 @@ class Gathered(Values):
 
 class Times(Values):
     def test_mtime(self):
-        """The time of the directory and its files changes with the tensor."""
+        """The times of the directory and its files change with the tensor."""
         self.mount()
         folder, other = self.tensor('a.weight'), self.tensor('b.weight')
         before = os.stat(folder).st_mtime_ns, os.stat(other).st_mtime_ns
@@ -467,7 +467,7 @@ class Times(Values):
 
 class Ends(Values):
     def test_signal(self):
-        """A draft that was not closed is dropped, and named in the log."""
+        """A draft that was not closed is dropped, and the log names it."""
         self.mount()
         fd = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR)
         os.pwrite(fd, b'abcdef', 0)
@@ -486,7 +486,7 @@ class Ends(Values):
         self.assertEqual(leftovers(mountlib.folder), [])
 
     def test_kill(self):
-        """No file is left beside the model."""
+        """After a kill, no file is left beside the model."""
         self.mount()
         fd = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR)
         os.pwrite(fd, b'abcdef', 0)
@@ -521,7 +521,7 @@ class Ends(Values):
         self.check()
 
     def test_in_a_folder(self):
-        """The same works in a mount of a directory of models."""
+        """Tensors can also be edited in a mount of a directory of models."""
         folder = mountlib.path('models')
         os.mkdir(folder)
         self.addCleanup(shutil.rmtree, folder)
@@ -539,7 +539,7 @@ class Ends(Values):
 
 class Many(Values):
     def test_at_the_same_time(self):
-        """Each thread writes its own tensor."""
+        """Several threads each write their own tensor."""
         self.mount('-o', 'commit=sync')
 
         def work(name, n):

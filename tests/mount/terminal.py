@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program on its own terminal (tmux): keys in, screen out."""
+"""A program on a terminal of its own (tmux): keys in, screen out."""
 import os
 import subprocess
 import time
@@ -8,8 +8,8 @@ import mountlib
 
 
 class Terminal:
-    """`with Terminal('vim', file) as term:` leaves when the program has ended; otherwise it kills
-    it."""
+    """`with Terminal('vim', file) as term:` runs a program, and waits at the end until it has ended; if an
+    exception is raised, the program is killed."""
 
     def __init__(self, *command, env=()):
         self.socket = mountlib.path('tmux')

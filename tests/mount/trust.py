@@ -108,7 +108,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_readable(self):
-        """Users who may read the file can read the tree, and change nothing."""
+        """Users that may read the file can read the tree, and change nothing."""
         found = self.as_another(0o644)
         readers = {what for what in found if what.startswith(('list', 'read'))}
         self.assertEqual({what for what in found if found[what] == 'ok'}, readers)
@@ -117,7 +117,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_writable(self):
-        """Users who may write the file can edit it; its owner stays."""
+        """Users that may write the file can edit it; its owner does not change."""
         found = self.as_another(0o666)
         self.assertEqual(found['write'], 'ok', found)
         status = os.stat(self.model)
@@ -128,7 +128,8 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_group(self):
-        """The group bits apply only to its members, and take precedence over those for others."""
+        """The group bits apply only to members of the group, and take precedence over those for
+        others."""
         os.chown(self.model, -1, OTHER)
         found = self.as_another(0o640)
         self.assertEqual((found['read raw'], found['list'], found['write']), ('ok', 'ok', 'EACCES'))
@@ -139,7 +140,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_model_behind_a_link(self):
-        """A link gives access to the model only to users who could reach it directly."""
+        """A link gives access to the model only to users that could reach it directly."""
         inner, link = mountlib.path('inner'), os.path.join(self.folder, 'link.gguf')
         os.mkdir(inner)
         real = os.path.join(inner, 'real.gguf')
@@ -163,7 +164,8 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_owner_that_cannot_be_given(self):
-        """The mount is read-only and says why, and the directory is unchanged; except in place."""
+        """The mount is read-only and says why, and the directory is unchanged; in-place edits are
+        the exception."""
         program = ('setpriv', '--bounding-set=-chown', '--inh-caps=-chown', '--', mountlib.GGUFS)
         for uid, gid, options, writable in ((0, 0, (), True), (1234, 0, (), False),
                                             (0, 5678, (), False),
@@ -215,7 +217,7 @@ class Trust(unittest.TestCase):
         return name
 
     def test_planted_journal(self):
-        """A link, a pipe or a directory is in place of the journal of an in-place edit."""
+        """A link, a pipe or a directory takes the place of the journal of an in-place edit."""
         with Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
             write(at, 'general.name', 'first')
         before, victim = mountlib.get(self.model), self.victim()
@@ -248,7 +250,7 @@ class Trust(unittest.TestCase):
         os.rmdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
 
     def test_model_becomes_a_link(self):
-        """The model's path becomes a link to another file, which is not written."""
+        """If the model's path becomes a link to another file, that file is not written."""
         victim = self.victim()
         with Mount(self.model) as at:
             os.rename(self.model, self.model + '.moved')
@@ -280,7 +282,7 @@ class Trust(unittest.TestCase):
     # ---- the log ----
 
     def hostile(self):
-        """Return names and values that would move a cursor, set a title, end a line."""
+        """Return names and values that would move a cursor, set a title or end a line."""
         escapes = b'\x1b[2J\x1b]0;title\x07\r\n\x08\x7f\xc2\x9b31m\xff'
         kv = samples.ARCH + [(b'general.name', Value('string', escapes)),
                              (b'bad.key' + escapes, Value('u32', 7)),
@@ -302,7 +304,7 @@ class Trust(unittest.TestCase):
             self.assertTrue(line.startswith('ggufs: '), repr(line))
 
     def edit_everything(self, at):
-        """Make edits that succeed and edits that are refused, for every key; each is logged."""
+        """Make edits that succeed and edits that are refused, for every key; each one is logged."""
         place = os.path.join(os.fsencode(at), b'metadata')
         names = [name for name in os.listdir(place) if name.startswith(b'bad.')]
         self.assertEqual(len(names), 3)
@@ -352,7 +354,7 @@ class Trust(unittest.TestCase):
     @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
                      or mountlib.sanitized('tsan'), 'no tap on syslog')
     def test_syslog_of_a_failed_end(self):
-        """A daemon has no standard error."""
+        """A daemon, which has no standard error, reports lost edits to syslog(3)."""
         tap = mountlib.path('tap')
         with mock.patch.dict(os.environ, {'LOGTAP': tap, 'LD_PRELOAD': LOGTAP}):
             with Mount(self.model, '-o', 'commit=sync') as at:
@@ -382,7 +384,7 @@ class Trust(unittest.TestCase):
             self.check_log(mount.log())
 
     def test_summary(self):
-        """Output viewed in a terminal: the summary, the findings, and --check."""
+        """Output for a terminal is printable: the summary, the findings, and --check."""
         self.put(self.model, self.hostile())
         with Mount(self.model) as at:
             for name in ('info', 'check'):
@@ -393,7 +395,7 @@ class Trust(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
 
     def test_log_of_refusal(self):
-        """A file and directories have such names, and cannot be mounted."""
+        """A file and directories with hostile names cannot be mounted."""
         name = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\n.gguf')
         with open(name, 'wb') as out:
             out.write(self.hostile()[:-50])
@@ -410,7 +412,7 @@ class Trust(unittest.TestCase):
                     self.assertEqual(done.err.count('\n'), 1, repr(done.err))
 
     def test_error_attribute(self):
-        """user.gguf.error is also shown on terminals."""
+        """user.gguf.error is printable as well, because terminals show it."""
         self.put(self.model, self.hostile())
         with Mount(self.model) as at:
             name = [name for name in editlib.keys(at) if name.startswith(b'bad.key')][0]

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The daemon is killed before each of its system calls that change files, of the model and of its
+"""The daemon is killed before each of its system calls that change files of the model or its
 history, while an edit or an undo is written by each strategy: the model is the old or the new one,
-complete, and an undo takes back exactly what the model contains. Also random edits and undos by
-reflinks, on a file system that has them."""
+complete, and an undo reverts exactly what the model contains. Also random edits and undos by
+reflinks, on a file system that supports them."""
 import contextlib
 import os
 import shutil
@@ -96,7 +96,7 @@ class Kills(unittest.TestCase):
         os.rename(self.state, self.kept)
 
     def edit(self, at):
-        """Make an edit with its own state, because an undo made the previous state."""
+        """Make an edit with a state of its own, because an undo made the previous state."""
         with contextlib.suppress(OSError):
             write(at, 'x.new', '7\n')
             return True
@@ -112,7 +112,7 @@ class Kills(unittest.TestCase):
         shutil.copytree(self.kept, self.state)
 
     def one(self, change, number):
-        """Return (whether it was acknowledged, whether the daemon was killed)."""
+        """Return (whether the edit was acknowledged, whether the daemon was killed)."""
         self.put_back()
         mount, at, process = killlib.begin(self.model, self.options, number)
         done = change(at)
@@ -166,7 +166,7 @@ class Kills(unittest.TestCase):
 
 
 class SplitKills(Kills):
-    """Kills with a split model, whose other files stay unchanged."""
+    """Kills during edits of a split model, whose other files stay unchanged."""
 
     make = staticmethod(split)
     label = ', split'

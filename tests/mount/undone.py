@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Random edits of keys, alignment and tensors, then a return to each state: all keys bit for bit,
-each tensor unchanged. For single files and split models, with each strategy."""
+"""Random edits of keys, alignment and tensors, then a return to each state: all keys are the same
+bit for bit, and each tensor is unchanged. For single files and split models, with each strategy."""
 import os
 import shutil
 import unittest

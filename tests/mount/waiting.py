@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits while another is being written, edits that no call waits for, and the end of the mount."""
+"""Edits made while another one is being written, edits that no call waits for, and the end of the
+mount."""
 import contextlib
 import ctypes
 import errno
@@ -86,7 +87,7 @@ class WhileCopying(unittest.TestCase):
         editlib.until(shown)
 
     def test_gathered(self):
-        """Edits that arrive meanwhile are shown immediately and cause one more rewrite; readers
+        """Edits that arrive during a copy are shown immediately and cause one more rewrite; readers
         continue."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
@@ -157,7 +158,7 @@ class WhileCopying(unittest.TestCase):
         self.assertEqual(process.exitcode, errno.EINTR)
 
     def test_signal(self):
-        """The waiting program gets EINTR immediately, and the edit is written."""
+        """A waiting program gets EINTR immediately, and the edit is still written."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -170,7 +171,8 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signals_that_pass(self):
-        """A shell's SIGCHLD and the like end no wait, nor does a stop or what follows it."""
+        """SIGCHLD and similar signals end no wait; nor does a signal that stops or continues the
+        program."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -185,7 +187,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_behind_one_that_passes(self):
-        """The kernel does not report the signal, but it is found."""
+        """A signal that the kernel does not report is found nevertheless."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -211,8 +213,8 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_behind_another(self):
-        """An edit that is still queued: the call gets EINTR immediately, and the edit is written in
-        its turn."""
+        """A call whose edit is still queued gets EINTR immediately, and the edit is written in its
+        turn."""
         self.gate.shut()
         first = self.edit('my.first', 'one')
         self.gate.wait()
@@ -226,7 +228,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_to_rename(self):
-        """The key has its new value, and the helper is gone."""
+        """After a signal to a rename, the key has its new value, and the helper is gone."""
         helper = 'general.name.tmp'
         write(self.at, helper, 'two')
         self.gate.shut()
@@ -245,7 +247,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_among_others(self):
-        """An edit is batched with those of others: the call gets EINTR, and no edit is lost."""
+        """A call whose edit is batched with those of others gets EINTR, and no edit is lost."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
         self.gate.wait()
@@ -260,7 +262,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_replaced_meanwhile(self):
-        """The model is replaced while the new one is written: the error is ESTALE, and the other
+        """If the model is replaced while the new one is written, the error is ESTALE, and the other
         file stays."""
         self.gate.shut()
         calls = [Call(write, self.at, 'my.first', 'one')]
@@ -347,7 +349,7 @@ class Later(unittest.TestCase):
         self.want.remove(b'type.u8')
 
     def test_remove_all(self):
-        """rm -r metadata/* causes one rewrite, of all keys except the one that stays."""
+        """rm -r metadata/* causes one rewrite for all keys except the one that stays."""
         with mountlib.Mount(self.source) as at:
             done = mountlib.run('sh', '-c', 'rm -r "$1"/metadata/*', 'sh', at)
             self.assertIn('general.architecture', done.err)
@@ -359,7 +361,7 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_removal_is_written(self):
-        """It is written after a second, without any request."""
+        """A removal is written after a second, without any request."""
         with mountlib.Mount(self.source) as at:
             os.unlink(place(at, 'type.u8'))
             self.want.remove(b'type.u8')
@@ -381,7 +383,7 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_at_the_end(self):
-        """Unmount or SIGTERM write pending edits, in each mode that can have them."""
+        """An unmount or SIGTERM writes pending edits, in each mode that can have them."""
         for large, options in ((False, 'commit=sync'), (True, 'relayout=copy')):
             for end in ('unmount', 'SIGTERM', 'SIGINT', 'SIGHUP'):
                 with self.subTest(options=options, end=end):
@@ -397,7 +399,7 @@ class Later(unittest.TestCase):
                     self.assertEqual(self.rewrites.count(), 1)
 
     def test_daemon(self):
-        """fusermount3 -u returns first; the daemon writes, then ends."""
+        """fusermount3 -u returns first; then the daemon writes, and ends."""
         self.large()
         with mountlib.Mount(self.source, '-o', 'relayout=copy') as at:
             self.edits(at)

@@ -26,7 +26,7 @@ KINDS = {
 
 class Wrong(unittest.TestCase):
     def each(self, model):
-        """Return the output of each command for a model, and its exit status."""
+        """Return the output and exit status of each command for a model."""
         at = mountlib.path('mnt')
         os.makedirs(at, exist_ok=True)
         for command, status in ((['-f', model, at], 1), (['--check', model], 2), (['--info', model], 1)):
@@ -53,7 +53,7 @@ class Wrong(unittest.TestCase):
                 self.assertIn(todo, said)
 
     def test_never_hangs(self):
-        """The command is given a FIFO that no process writes, and a device that never ends."""
+        """The commands are given a FIFO that no process writes, and a device that never ends."""
         pipe = mountlib.path('pipe.gguf')
         os.mkfifo(pipe)
         for model in pipe, '/dev/zero':
