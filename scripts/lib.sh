@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=sh disable=SC2034
-# Shared by these scripts: to be sourced, not run. POSIX sh.
+# Shared by these scripts, which source it. POSIX sh.
 
 say() {
     printf '%s\n' "$*" >&2
@@ -15,7 +15,7 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# Debian's Python, for which apt installs modules; a python3 earlier in PATH may have none of them.
+# Debian's Python, for which apt installs modules; a python3 earlier in PATH may lack them.
 python=/usr/bin/python3
 
 # Print the argument quoted as a word for a shell.
