@@ -110,9 +110,8 @@ static int recover(const struct command_args *a)
             (void)printf("%s: %s\n", shown,
                          found.finished  ? "an interrupted edit was finished"
                          : found.dropped ? "an interrupted edit was undone"
-                         : found.removed
-                             ? "whole; what an interrupted edit had left beside it was removed"
-                             : "nothing to recover");
+                         : found.removed ? "intact; files left by an interrupted edit were removed"
+                                         : "nothing to recover");
     }
     return status;
 }
@@ -170,7 +169,7 @@ static int undo(const struct command_args *a)
                      : undo_file(a->operand[0], number, &said, &e);
     if (r == -ETIMEDOUT && c.daemon)
         (void)strncat(e.msg,
-                      "; if it goes on, the undo may still be done (ggufs --history shows it)",
+                      "; if it resumes, the undo may still be done (ggufs --history shows it)",
                       sizeof(e.msg) - strlen(e.msg) - 1);
     if (r < 0)
         return command_failed(a->operand[0], e.msg, 1);

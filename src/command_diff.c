@@ -42,7 +42,8 @@ static int take_tolerance(struct job *j, const char *text)
     if (*text && !*end && isfinite(j->opt.tolerance) && j->opt.tolerance >= 0)
         return 0;
     (void)fprintf(
-        stderr, "ggufs: --diff: --tolerance=%s: is not a number of at least 0 (see ggufs --help)\n",
+        stderr,
+        "ggufs: --diff: --tolerance=%s: must be a number of at least 0 (see ggufs --help)\n",
         show(shown, text, strlen(text)));
     return -1;
 }
@@ -72,7 +73,7 @@ static int take_options(struct job *j, const struct command_args *a)
         }
     }
     if (r == 0 && j->opt.quick && j->opt.tolerance >= 0) {
-        (void)fputs("ggufs: --diff: --quick compares no values: it cannot have a --tolerance (see "
+        (void)fputs("ggufs: --diff: --quick compares no values, so it takes no --tolerance (see "
                     "ggufs --help)\n",
                     stderr);
         r = -1;
@@ -354,7 +355,7 @@ static int compare_operands(struct job *j)
         r = compare_folders(j);
     } else if (folder[0] || folder[1]) {
         r = command_failed(j->operand[folder[1]],
-                           "is a directory of models, and the other is a model", TROUBLE);
+                           "is a directory of models, but the other is a model", TROUBLE);
     } else {
         const char *const path[2] = {inside[0] ? inside[0] : j->operand[0],
                                      inside[1] ? inside[1] : j->operand[1]};

@@ -122,7 +122,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
                         .arg = arg};
     if (m->interrupted) {
         report(&c, CHECK_WARNING, "journal",
-               "an interrupted edit counts as written (--recover writes it)");
+               "an interrupted edit was checked as if written (--recover finishes it)");
         c.reported = 0;
     }
     for (size_t k = 0; k < COUNT(lists); k++)
@@ -565,7 +565,7 @@ static void tell_values(struct job *j, const struct part *p, const struct scan_r
         if (f->nan || f->inf || f->scales)
             report(&c, CHECK_ERROR, at_tensor(&c, i),
                    "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
-                   " blocks have such a scale; the first is at element %" PRIu64,
+                   " blocks have a NaN or infinite scale; the first is at element %" PRIu64,
                    f->nan, f->inf, f->scales, f->first);
     }
     report_rest(&c);

@@ -363,13 +363,13 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
         return;
     (void)show(wanted, want.data, want.len);
     if (says.at && want.len)
-        report(c, severity, "file name", "its %s says '%s', the model '%s'", file_part_name[part],
-               show(shown, says.at, says.len), wanted);
+        report(c, severity, "file name", "its %s says '%s', but the model says '%s'",
+               file_part_name[part], show(shown, says.at, says.len), wanted);
     else if (says.at)
-        report(c, severity, "file name", "its %s says '%s', the model does not say",
+        report(c, severity, "file name", "its %s says '%s', but the model does not say",
                file_part_name[part], show(shown, says.at, says.len));
     else
-        report(c, CHECK_NOTE, "file name", "it has no %s, the model says '%s'",
+        report(c, CHECK_NOTE, "file name", "it has no %s, but the model says '%s'",
                file_part_name[part], wanted);
 }
 
@@ -393,7 +393,7 @@ static void suggest(struct checker *c)
     if (buf_error(&name))
         return;
     (void)show(shown, name.data, name.len);
-    report(c, CHECK_NOTE, "file name", "by convention it is %s", shown);
+    report(c, CHECK_NOTE, "file name", "by convention it should be %s", shown);
 }
 
 static void rule_size_label(struct checker *c)

@@ -29,11 +29,11 @@ static void rule_key_syntax(struct checker *c, struct text key, const struct ggu
     if (key_valid(key.at, key.len))
         report(c, CHECK_WARNING, at_key(c, c->at), "is not lower_snake_case");
     else if (key.len > KEY_MAX)
-        report(c, CHECK_ERROR, at_key(c, c->at), "a key of %zu bytes, at most %d are allowed",
-               key.len, KEY_MAX);
+        report(c, CHECK_ERROR, at_key(c, c->at),
+               "the key is %zu bytes long; at most %d are allowed", key.len, KEY_MAX);
     else
         report(c, CHECK_ERROR, at_key(c, c->at),
-               "is not a key: ASCII segments with single dots between");
+               "is not a valid key: must be ASCII segments separated by single dots");
 }
 
 static void rule_key_type(struct checker *c, struct text key, const struct gguf_value *v)
@@ -95,8 +95,8 @@ static void rule_bool(struct checker *c, struct text key, const struct gguf_valu
     const uint64_t n = count_values(v, other_bool);
     (void)key;
     if (n)
-        report(c, CHECK_WARNING, at_key(c, c->at), "a bool is stored as 0 or 1, %" PRIu64 " %s not",
-               n, n == 1 ? "is" : "are");
+        report(c, CHECK_WARNING, at_key(c, c->at),
+               "a bool must be stored as 0 or 1; %" PRIu64 " %s not", n, n == 1 ? "is" : "are");
 }
 
 static void rule_nested(struct checker *c, struct text key, const struct gguf_value *v)
@@ -153,7 +153,7 @@ static void rule_architecture(struct checker *c)
                "the specification allows only a to z and 0 to 9");
     else if (!needs_know(c->arch) && fact_is_model(c->g))
         report(c, CHECK_NOTE, "key 'general.architecture'",
-               "'%s' is not known here: only general rules apply",
+               "unknown architecture '%s': only general rules apply",
                show(shown, c->arch.at, c->arch.len));
 }
 
@@ -207,7 +207,7 @@ static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_k
         if (heads && kv && heads % kv)
             report(c, CHECK_ERROR, at_key(c, kv_key),
                    "%" PRIu64 " heads cannot share %" PRIu64 " KV heads%s", heads, kv,
-                   n > 1 ? ", in a layer" : "");
+                   n > 1 ? " in a layer" : "");
     }
 }
 
@@ -222,7 +222,8 @@ static void rule_heads(struct checker *c)
     bool own = fact_arch_uint(c->g, "attention.key_length", &length);
     if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
         report(c, CHECK_ERROR, at_key(c, key),
-               "%" PRIu64 " heads do not divide %" PRIu64 ", and attention.key_length is missing",
+               "%" PRIu64 " heads do not divide embedding_length (%" PRIu64
+               "), and key_length is missing",
                heads, width);
     if (kv != UINT32_MAX)
         heads_of_layers(c, key, kv);
@@ -248,13 +249,13 @@ static void check_experts(struct checker *c)
     (void)fact_arch_uint(c->g, "expert_count", &all);
     if (fact_arch_uint(c->g, "expert_used_count", &used) && (used > all || (all && used == 0)))
         report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "expert_used_count")),
-               "%" PRIu64 " of %" PRIu64 " experts", used, all);
+               "is %" PRIu64 ", but there are %" PRIu64 " experts", used, all);
     else if (all && fact_arch_key(c->g, "expert_used_count") == UINT32_MAX)
         report(c, CHECK_ERROR, "metadata",
-               "of %" PRIu64 " experts no key expert_used_count says how many are used", all);
+               "there are %" PRIu64 " experts, but the key expert_used_count is missing", all);
     if (fact_arch_uint(c->g, "expert_group_count", &groups) && groups && (all == 0 || all % groups))
         report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "expert_group_count")),
-               "%" PRIu64 " groups of %" PRIu64 " experts", groups, all);
+               "%" PRIu64 " groups do not evenly divide %" PRIu64 " experts", groups, all);
 }
 
 /* These architectures rotate the whole head, and readers check that they do. */
@@ -270,7 +271,7 @@ static void check_turned(struct checker *c)
         length = width / heads;
     if (length && turned != length)
         report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "rope.dimension_count")),
-               "%" PRIu64 ", but a head has %" PRIu64, turned, length);
+               "is %" PRIu64 ", but a head has %" PRIu64 " dimensions", turned, length);
 }
 
 /* Readers of these architectures require four sections, for input other than text. */
@@ -283,7 +284,7 @@ static void check_sections(struct checker *c)
         return;
     struct gguf_value v = gguf_value(c->g, &c->g->kv[key]);
     if (v.type == GGUF_ARRAY && v.count != 4)
-        report(c, CHECK_ERROR, at_key(c, key), "%" PRIu64 " elements, not 4", v.count);
+        report(c, CHECK_ERROR, at_key(c, key), "has %" PRIu64 " elements, must have 4", v.count);
 }
 
 static void rule_values(struct checker *c)
@@ -297,7 +298,7 @@ static void rule_values(struct checker *c)
         v = gguf_value(c->g, &c->g->kv[key]);
     struct text type = {(const char *)v.data, (size_t)v.len};
     if (v.type == GGUF_STRING && !needs_list("none linear yarn longrope", type))
-        report(c, CHECK_ERROR, at_key(c, key), "'%s' is not a scaling that is known",
+        report(c, CHECK_ERROR, at_key(c, key), "'%s' is not a known scaling type",
                show(shown, type.at, type.len));
     uint64_t interval;
     if (fact_arch_uint(c->g, "full_attention_interval", &interval) && interval == 0)
@@ -355,7 +356,7 @@ static void check_twice(struct checker *c, const struct gguf_value *tokens)
             (void)show(shown, list[i].at, list[i].len);
     if (twice)
         report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'",
-               "%" PRIu64 " tokens are there twice, one is '%s'", twice, shown);
+               "%" PRIu64 " tokens are duplicates, such as '%s'", twice, shown);
     free(list);
 }
 
@@ -375,19 +376,19 @@ static void rule_tokenizer(struct checker *c)
         (!fact_uint(c->g, "tokenizer.ggml.token_type_count", &rows) || rows == 0))
         report(c, CHECK_ERROR, "metadata", "tokenizer.ggml.token_type_count is missing, or 0");
     if (text_is(model, "no_vocab") && !fact_arch_uint(c->g, "vocab_size", &rows))
-        report(c, CHECK_ERROR, "metadata", "without a vocabulary the key vocab_size is required");
+        report(c, CHECK_ERROR, "metadata", "without a vocabulary, the key vocab_size is required");
     if (!model.at || text_is(model, "no_vocab") || text_is(model, "none"))
         return;
     if (!needs_list(models, model))
-        report(c, CHECK_ERROR, "key 'tokenizer.ggml.model'",
-               "'%s' is not a tokenizer that is known", show(shown, model.at, model.len));
+        report(c, CHECK_ERROR, "key 'tokenizer.ggml.model'", "'%s' is not a known tokenizer",
+               show(shown, model.at, model.len));
     else if (!has && !text_is(model, "rwkv"))
         report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.tokens is missing");
     if (text_is(model, "gpt2")) {
         const struct text pre = fact_text(c->g, "tokenizer.ggml.pre");
         if (pre.at && pre.len && !needs_list(pres, pre) && needs_know(c->arch))
-            report(c, CHECK_ERROR, "key 'tokenizer.ggml.pre'",
-                   "'%s' is not a pre-tokenizer that is known", show(shown, pre.at, pre.len));
+            report(c, CHECK_ERROR, "key 'tokenizer.ggml.pre'", "'%s' is not a known pre-tokenizer",
+                   show(shown, pre.at, pre.len));
         if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) && !text_is(pre, "kimi-k2"))
             report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.merges is missing");
     }
@@ -428,7 +429,7 @@ static void rule_token_types(struct checker *c)
         n += !fact_value_uint(&item, &type) || type > 6;
     if (n)
         report(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'",
-               "%" PRIu64 " elements are not a token type (1 to 6)", n);
+               "%" PRIu64 " elements are not token types (1 to 6)", n);
 }
 
 static void rule_token_ids(struct checker *c, struct text key, const struct gguf_value *v)
@@ -451,7 +452,7 @@ static void rule_vocabulary(struct checker *c)
     tokens = v.count;
     if (fact_arch_uint(c->g, "vocab_size", &declared) && declared != tokens)
         report(c, CHECK_WARNING, at_key(c, fact_arch_key(c->g, "vocab_size")),
-               "%" PRIu64 ", but there are %" PRIu64 " tokens", declared, tokens);
+               "is %" PRIu64 ", but there are %" PRIu64 " tokens", declared, tokens);
     for (size_t k = 0; k < COUNT(a_row_each); k++) {
         uint32_t i = gguf_find_tensor(c->g, a_row_each[k], strlen(a_row_each[k]));
         if (i == UINT32_MAX || c->g->tensor[i].n_dims != 2)
@@ -536,7 +537,7 @@ static void statement(struct looked *l, struct text code)
                                      (l->open[l->depth - 1].len == of.len &&
                                       memcmp(l->open[l->depth - 1].at, of.at, of.len) == 0));
         if (!fits)
-            report(l->c, CHECK_ERROR, at_key(l->c, l->key), "{%% %.*s %%} ends nothing",
+            report(l->c, CHECK_ERROR, at_key(l->c, l->key), "{%% %.*s %%} closes no block",
                    (int)word.len, word.at);
         l->depth -= l->depth > 0;
     }
@@ -565,7 +566,8 @@ static void look_at_blocks(struct looked *l)
             statement(l, code);
     }
     if (l->depth)
-        report(l->c, CHECK_ERROR, at_key(l->c, l->key), "%zu of its blocks have no end", l->depth);
+        report(l->c, CHECK_ERROR, at_key(l->c, l->key), "%zu of its blocks are never closed",
+               l->depth);
 }
 
 /* Return the length of a token such as "<|im_end|>" at the beginning of the text, or 0. */

@@ -117,7 +117,7 @@ static void rule_trailing(struct checker *c)
     uint64_t padded;
     if (g->anomalies & GGUF_ANOMALY_TRAILING && align_u64(g->data_end, g->alignment, &padded))
         report(c, CHECK_WARNING, at_bytes(c, padded, g->file_size),
-               "%" PRIu64 " bytes behind the data", g->file_size - padded);
+               "%" PRIu64 " extra bytes after the data", g->file_size - padded);
 }
 
 /*
@@ -181,7 +181,7 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
     int r = find_nonzero(c, first, last, &at);
     if (r == 0 && at < last)
         report(c, CHECK_WARNING, at_bytes(c, first, last),
-               "padding that is not zero, first at byte %" PRIu64, at);
+               "the padding is not all zero, first at byte %" PRIu64, at);
     return r;
 }
 
@@ -189,7 +189,7 @@ static void rule_padding(struct checker *c)
 {
     c->error = c->m->src ? each_stretch(c, zero) : 0;
     if (c->error == 0 && c->padding_cut)
-        report(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
+        report(c, CHECK_NOTE, "padding", "only part of it was read; ggufs --check reads all of it");
 }
 
 /* ---- tensors ---- */
@@ -203,15 +203,17 @@ static void rule_tensor_name(struct checker *c, const struct gguf_tensor *t)
     const char *name = gguf_name(c->g, t);
     if (t->name_len > NAME_SPEC)
         report(c, CHECK_ERROR, at_tensor(c, c->at),
-               "a name of %" PRIu32 " bytes, at most %d are allowed", t->name_len, NAME_SPEC);
+               "the name is %" PRIu32 " bytes long; at most %d are allowed", t->name_len,
+               NAME_SPEC);
     else if (t->name_len > NAME_GGML)
         report(c, CHECK_WARNING, at_tensor(c, c->at),
-               "a name of %" PRIu32 " bytes, ggml accepts at most %d", t->name_len, NAME_GGML);
+               "the name is %" PRIu32 " bytes long; ggml accepts at most %d", t->name_len,
+               NAME_GGML);
     if (t->name_len == 0)
         report(c, CHECK_WARNING, at_tensor(c, c->at), "the name is empty");
     if (memchr(name, 0, t->name_len))
         report(c, CHECK_WARNING, at_tensor(c, c->at),
-               "a NUL in the name: ggml sees only what is before it");
+               "the name contains a NUL: ggml sees only what precedes it");
     if (utf8_run(name, t->name_len) < t->name_len)
         report(c, CHECK_WARNING, at_tensor(c, c->at), "the name is not UTF-8");
 }
@@ -220,7 +222,7 @@ static void rule_tensor_dims(struct checker *c, const struct gguf_tensor *t)
 {
     if (t->n_dims > DIMS_SPEC)
         report(c, CHECK_ERROR, at_tensor(c, c->at),
-               "%" PRIu32 " dimensions, at most %d are allowed", t->n_dims, DIMS_SPEC);
+               "has %" PRIu32 " dimensions; at most %d are allowed", t->n_dims, DIMS_SPEC);
 }
 
 /* Types added by the fork ik_llama.cpp. */
@@ -231,7 +233,8 @@ static void rule_tensor_type(struct checker *c, const struct gguf_tensor *t)
     const struct quant_type *type = gguf_type(t);
     if (!type && t->stored_id >= FORK_FIRST && t->stored_id <= FORK_LAST)
         report(c, CHECK_NOTE, at_tensor(c, c->at),
-               "type %" PRIu32 " is one of ik_llama.cpp: other readers refuse it", t->stored_id);
+               "type %" PRIu32 " is specific to ik_llama.cpp: other readers refuse it",
+               t->stored_id);
     else if (!type)
         report(c, CHECK_ERROR, at_tensor(c, c->at), "type %" PRIu32 " is not known", t->stored_id);
     else if (t->stored_id && t->name_len > 6 && memcmp(gguf_name(c->g, t), "rope_f", 6) == 0)
@@ -251,8 +254,8 @@ static void rule_quantization(struct checker *c)
         if (!type || type->block_len <= 1)
             continue;
         if (!fact_later_shard(c->g))
-            report(c, CHECK_WARNING, at_tensor(c, i), "is %s, without general.quantization_version",
-                   type->name);
+            report(c, CHECK_WARNING, at_tensor(c, i),
+                   "is %s, but general.quantization_version is missing", type->name);
         break;
     }
 }
@@ -303,7 +306,7 @@ static void rule_blocks(struct checker *c)
     missing += blocks - room;
     if (missing && last != UINT64_MAX && !fact_shard(c->g) && fact_is_model(c->g))
         report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "block_count")),
-               "%" PRIu64 " of %" PRIu64 " blocks have no tensor, the first is blk.%" PRIu64,
+               "%" PRIu64 " of %" PRIu64 " blocks have no tensors; the first is blk.%" PRIu64,
                missing, count, first);
 }
 

@@ -574,7 +574,7 @@ static void tell(struct checker *c, uint32_t i, const struct dims *d)
         buf_str(&want, k ? " x " : "");
     }
     if (!buf_error(&is) && !buf_error(&want))
-        report(c, CHECK_ERROR, at_tensor(c, i), "is %.*s, keys make it %.*s", (int)is.len,
+        report(c, CHECK_ERROR, at_tensor(c, i), "is %.*s, keys require %.*s", (int)is.len,
                (const char *)is.data, (int)want.len, (const char *)want.data);
 }
 

@@ -309,7 +309,7 @@ static int check_limits(const struct edit_change *c, struct err *e)
         return err_set(e, -EFBIG, "the header would be over %llu bytes",
                        (unsigned long long)GGUF_MAX_HEADER);
     if (c->tensors && c->on.numbers && atomic_load(c->on.numbers) > NUMBERS_MOST)
-        return err_set(e, -EOVERFLOW, "too many edits; mount it again");
+        return err_set(e, -EOVERFLOW, "too many edits; unmount the model and mount it again");
     return 0;
 }
 
@@ -416,7 +416,7 @@ static int check_key(struct name name, struct err *e)
     if (name.n > EDIT_MAX_KEY)
         return refuse(e, -EINVAL, EDIT_KEY, name, "the name is over 65535 bytes");
     if (key_is_own(name.p, name.n))
-        return refuse(e, -EPERM, EDIT_KEY, name, "is kept by the program itself");
+        return refuse(e, -EPERM, EDIT_KEY, name, "is maintained by ggufs itself");
     return 0;
 }
 
@@ -439,7 +439,7 @@ static int check_tensor(struct name name, struct err *e)
     if (name.n == 0)
         return err_set(e, -EINVAL, "a tensor's name is empty");
     if (memchr(name.p, 0, name.n))
-        return refuse(e, -EINVAL, EDIT_TENSOR, name, "the name has a NUL");
+        return refuse(e, -EINVAL, EDIT_TENSOR, name, "the name contains a NUL");
     if (name.n > EDIT_MAX_TENSOR_NAME)
         return refuse(e, -ENAMETOOLONG, EDIT_TENSOR, name, "the name is over 63 bytes");
     return 0;
@@ -532,8 +532,7 @@ int edit_rename(struct edit_change *c, const void *from, size_t from_len, const 
     if (r == 0)
         r = check_key(now, e);
     if (r == 0 && (name_is(old, alignment_key) || name_is(now, alignment_key)))
-        r = refuse(e, -EINVAL, EDIT_KEY, old,
-                   "general.alignment cannot be made or lost by renaming");
+        r = refuse(e, -EINVAL, EDIT_KEY, old, "renaming cannot create or remove general.alignment");
     if (r == 0 && name_is(old, architecture_key))
         r = refuse(e, -EPERM, EDIT_KEY, old, "cannot be renamed");
     return r < 0 ? r : slot_rename(c, EDIT_KEY, old, now, e);
@@ -651,7 +650,7 @@ static int make_whole(struct name name, const struct tensor_shape *shape,
         tensor_content_unref(*ret);
         r = -EINVAL;
     }
-    return unmade(r, name, "its new bytes are not exactly those of its shape", e);
+    return unmade(r, name, "its new bytes do not match the size of its shape", e);
 }
 
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
@@ -691,7 +690,7 @@ static int reshape(const struct edit_change *c, const struct edit_tensor *t,
         return r;
     if (type != shape->type || nbytes != t->nbytes)
         return refuse(e, -EINVAL, EDIT_TENSOR, name,
-                      "a shape of another size or type needs new bytes");
+                      "a new type, or a shape of another size, needs new bytes");
     r = tensor_content_make(shape, nbytes, t->content, NULL, 0, ret);
     return unmade(r, name, "", e);
 }
@@ -719,7 +718,7 @@ int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
         return refuse(e, -ENOENT, EDIT_TENSOR, of, "does not exist");
     int r = tensor_content_make(t.content ? &t.content->shape : NULL, t.nbytes, t.content, piece,
                                 pieces, &k);
-    r = unmade(r, of, "the new bytes do not lie in it, or not in order", e);
+    r = unmade(r, of, "the new bytes lie outside it, or are not in order", e);
     return r < 0 ? r : end_with(c, slot_begin(c, EDIT_TENSOR, of, of, 0), k, e);
 }
 
@@ -916,7 +915,7 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
     int r = 0;
     if (edit_keys_format(c->on.g) != edit_keys_format(keys))
         return err_set(e, -EINVAL,
-                       "the keys are of a file of another byte order or version of GGUF");
+                       "the keys are from a file with another byte order or GGUF version");
     for (uint32_t kv = 0; kv < c->on.g->n_kv && r == 0; kv++) {
         const struct name name = base_name(c, EDIT_KEY, kv);
         if (!edit_key_is_own(c->on.g, kv) && gguf_find_key(keys, name.p, name.n) == EDIT_NONE)

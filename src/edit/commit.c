@@ -141,10 +141,10 @@ int edit_file_fresh(const struct edit_file *f, struct err *e)
                                  : edit_id_equal(&now, &f->id)))
         return 0;
     const char *what = r < 0                    ? "is gone"
-                       : now.ino != f->id.ino   ? "is another file now"
-                       : now.size != f->id.size ? "has another size now"
+                       : now.ino != f->id.ino   ? "is now another file"
+                       : now.size != f->id.size ? "now has another size"
                                                 : "was written by another program";
-    return err_set(e, -ESTALE, "the model changed behind the mount: it %s", what);
+    return err_set(e, -ESTALE, "the model was changed outside the mount: it %s", what);
 }
 
 static int check_links(const struct stat *st, bool may_break, struct err *e)
@@ -152,8 +152,8 @@ static int check_links(const struct stat *st, bool may_break, struct err *e)
     if (may_break || st->st_nlink <= 1)
         return 0;
     return err_set(e, -EMLINK,
-                   "the model has other names (%lu hard links in all), which would keep "
-                   "the old content (-o hardlinks=break)",
+                   "the model has other names (%lu hard links in all), which would keep the old "
+                   "content (-o hardlinks=break allows it)",
                    (unsigned long)st->st_nlink);
 }
 
@@ -280,7 +280,7 @@ static int copy_xattrs(const struct sys *s, int from, int to, struct err *e)
         return not_reproduced(e, r, "list of extended attributes", "");
     for (const char *name = NULL; (name = next_name(&have, name));)
         if (!has_name(&want, name) && (r = s->fremovexattr(s, to, name)) < 0)
-            return not_reproduced(e, r, "lack of the attribute", name);
+            return not_reproduced(e, r, "absence of the attribute", name);
     for (const char *name = NULL; (name = next_name(&want, name));)
         if ((r = copy_one(s, from, to, name)) < 0)
             return not_reproduced(e, r, "extended attribute", name);
@@ -633,7 +633,7 @@ static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
         if (r < 0)
             return r;
     }
-    return err_set(e, -EBUSY, "the model's owner, mode or attributes change again and again");
+    return err_set(e, -EBUSY, "the model's owner, mode or attributes keep changing");
 }
 
 static bool no_exchange(int r)
@@ -708,9 +708,9 @@ static int check_displaced(const struct edit_file *f, const struct temp *t, stru
         return err_sys(e, r, "cannot stat the old file");
     struct edit_id id = edit_id_of(&st);
     if (!edit_id_equal(&id, &f->id))
-        return err_set(e, -ESTALE, "the model changed behind the mount, just now");
+        return err_set(e, -ESTALE, "the model has just been changed outside the mount");
     if (!same_rights(&st, &t->model))
-        return err_set(e, -EBUSY, "the model's owner or mode changed, just now");
+        return err_set(e, -EBUSY, "the model's owner or mode has just changed");
     return check_links(&st, t->break_links, e);
 }
 
@@ -785,7 +785,8 @@ static int plain(struct edit_file *f, struct temp *t, int *old, struct err *e)
     if (r < 0) {
         (void)err_sys(e, r, "cannot rename the new file over the model");
         if (f->sys->fstatat(f->sys, f->dir, f->name, &st) == -ENOENT) {
-            (void)err_sys(e, r, "the model is gone, the new file is %s: cannot rename it", t->name);
+            (void)err_sys(e, r, "the model is gone, and the new file is %s: cannot rename it",
+                          t->name);
             let_go(f, t);
         }
         return r;
@@ -890,7 +891,7 @@ static int check_free(uint64_t found, uint64_t needed, const char *what, struct 
     needed = needed > UINT64_MAX - SPACE_SLACK ? UINT64_MAX : needed + SPACE_SLACK;
     if (found >= needed)
         return 0;
-    return err_set(e, -ENOSPC, "%s: %llu bytes are needed, %llu are free", what,
+    return err_set(e, -ENOSPC, "%s: %llu bytes are needed, but only %llu are free", what,
                    (unsigned long long)needed, (unsigned long long)found);
 }
 
@@ -984,7 +985,7 @@ static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
 {
     const bool asked = o->strategy == how;
     if (how == EDIT_REFLINK && d->clone != EDIT_CLONE_YES)
-        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
+        return err_set(e, -EOPNOTSUPP, "reflink: the file system cannot clone ranges");
     if (how != EDIT_INPLACE)
         return 0;
     if (d->linked)
@@ -992,7 +993,7 @@ static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
     if (!asked && size <= EDIT_INPLACE_FROM)
         return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
     if (!asked && changed > min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART))
-        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
+        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model would change");
     return 0;
 }
 
@@ -1095,7 +1096,7 @@ static int check_inplace(const struct job *j, uint64_t *fresh, struct err *e)
     int r = j->p->changed ? journal_bytes(j->p, fresh) : 0;
     if (r == -EFBIG)
         return err_set(e, -EOPNOTSUPP,
-                       "inplace: the model changes in more than %llu places of 1 MiB",
+                       "inplace: the model would change in more than %llu places of 1 MiB",
                        (unsigned long long)JOURNAL_MAX_ROWS);
     if (r < 0)
         return err_set(e, r, "no memory for the journal");

@@ -102,7 +102,8 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
     if (st.st_uid != geteuid())
         return refuse(h, -EPERM, "it, or the directory above it, belongs to another user", e);
     if (st.st_mode & others)
-        return refuse(h, -EPERM, "other users may enter or write it (chmod 700 allows its use)", e);
+        return refuse(h, -EPERM,
+                      "other users can enter it or write to it (chmod 700 makes it usable)", e);
     return 0;
 }
 
@@ -335,7 +336,7 @@ static int load_state(struct history *h, uint64_t number, struct history_state *
     put_name(name, h->hash, number);
     int r = h->sys->fstatat(h->sys, h->dir, name, &st);
     if (r == 0 && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1))
-        return refuse(h, -EPERM, "a file in it is not one that this program made", e);
+        return refuse(h, -EPERM, "a file in it was not made by ggufs", e);
     if (r == 0 && (uint64_t)st.st_size > HISTORY_BYTES_MAX)
         return refuse(h, -EFBIG, "a file in it is too large", e);
     int fd = r < 0 ? r : h->sys->openat(h->sys, h->dir, name, flags, 0);
@@ -350,7 +351,7 @@ static int load_state(struct history *h, uint64_t number, struct history_state *
     else if ((r = history_parse(s, h->model, e)) < 0)
         (void)err_prefix(e, r, "%s/ggufs/history/%s", h->home, name);
     else if (s->rec.number != number)
-        r = err_set(e, -EBADMSG, "it has another number");
+        r = err_set(e, -EBADMSG, "a file of the history has the wrong number");
     sys_close(h->sys, &fd);
     return r;
 }
@@ -415,7 +416,8 @@ static int put_state(struct history *h, struct history_record *rec, struct buf *
     if (buf_error(b))
         return no_memory(e);
     if (b->len > HISTORY_BYTES_MAX)
-        return err_set(e, -EFBIG, "it changes %zu bytes: %llu are kept of all models together",
+        return err_set(e, -EFBIG,
+                       "it changes %zu bytes, over the limit of %llu for all models together",
                        b->len, (unsigned long long)HISTORY_BYTES_MAX);
     rec->path_len = strlen(h->model);
     memcpy(v, rec, sizeof(v));
@@ -552,7 +554,7 @@ int history_before(const struct history_state *s, const struct gguf *next, struc
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     if (s->rec.format != edit_keys_format(next))
         return err_set(e, -EINVAL,
-                       "the keys are of a file of another byte order or version of GGUF");
+                       "the keys are from a file with another byte order or GGUF version");
     uint8_t *kept = malloc((size_t)next->n_kv + 1);
     if (!kept)
         return no_memory(e);
@@ -577,7 +579,7 @@ int history_before(const struct history_state *s, const struct gguf *next, struc
     }
     gguf_free(g);
     return r == -ENOMEM ? no_memory(e)
-                        : err_set(e, -EBADMSG, "state %llu is damaged: its keys are not keys",
+                        : err_set(e, -EBADMSG, "state %llu is damaged: its keys cannot be parsed",
                                   (unsigned long long)s->rec.number);
 }
 
@@ -928,12 +930,13 @@ static int no_state(const struct history_states *f, uint64_t number, struct err 
 {
     const bool gone = number > f->forgotten && f->n && number < f->of[0].rec.number;
     if (number == 0)
-        return err_set(e, -ENOENT, "there is nothing to undo: %s",
-                       f->forgotten ? "the states were forgotten (--history=clear), and no edit is "
-                                      "recorded since"
-                                    : "no edit of this model is recorded");
+        return err_set(
+            e, -ENOENT, "there is nothing to undo: %s",
+            f->forgotten
+                ? "the states were forgotten (--history=clear), and no edit has been recorded since"
+                : "no edit of this model is recorded");
     return err_set(e, -ENOENT, "there is no state %llu%s", (unsigned long long)number,
-                   gone ? " any more: only so many are kept (ggufs --history shows them)"
+                   gone ? " any more: only the latest are kept (ggufs --history shows them)"
                    : number <= f->forgotten ? " any more: it was forgotten (--history=clear)"
                                             : " (ggufs --history shows those that exist)");
 }
@@ -942,7 +945,7 @@ static int not_fitting(const struct history_states *f, struct err *e)
 {
     return err_set(e, -ESTALE,
                    "the keys are not those that the last recorded edit left: %s (ggufs --history "
-                   "shows the states, --undo=N restores one in any case)",
+                   "shows the states, --undo=N restores one anyway)",
                    f->damaged ? "a file of the history is damaged"
                               : "another program changed or replaced the file");
 }
@@ -1080,7 +1083,7 @@ void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *
     if (edit_keys_id(before) == id)
         return;
     if (e.code == 0 && !wait_for(j, j->late ? 0 : HISTORY_WAIT)) {
-        (void)err_set(&e, -ETIMEDOUT, "the state before is still being written");
+        (void)err_set(&e, -ETIMEDOUT, "the previous state is still being written");
     } else if (e.code == 0) {
         j->landed = false;
         j->planned = id;
@@ -1100,7 +1103,8 @@ void history_job_wait(struct history_job *j)
         return;
     j->late = !wait_for(j, HISTORY_WAIT);
     if (j->late)
-        (void)err_set(&e, -ETIMEDOUT, "this takes over %d s; the edit does not wait", HISTORY_WAIT);
+        (void)err_set(&e, -ETIMEDOUT, "this takes over %d s; the edit does not wait for it",
+                      HISTORY_WAIT);
     else
         e = j->err;
     say(j, &e);
@@ -1167,7 +1171,7 @@ int history_job_look(const struct history_job *j, struct history *ret, struct er
         *ret = k->h;
         k->h = HISTORY_INIT;
     } else if (r == 0) {
-        r = err_set(e, -EIO, "the directory of the history does not answer");
+        r = err_set(e, -EIO, "the history directory does not answer");
     }
     drop_look(k);
     return r;

@@ -419,8 +419,8 @@ int journal_cancel(const struct edit_file *f, const struct journal *j, int r, st
         gone = sys_write_all(f->sys, j->fd, nothing, FIXED, 0) == 0 && sys_sync(f->sys, j->fd) == 0;
     return gone ? r
                 : err_prefix(e, r,
-                             "the journal beside the model cannot be removed: the edit may be made "
-                             "when the model is opened again");
+                             "the journal beside the model cannot be removed: the edit may yet be "
+                             "applied when the model is next opened");
 }
 
 /* ---- applying ---- */
@@ -453,8 +453,8 @@ int journal_apply(struct edit_file *f, const struct journal *j)
 static int foreign(struct err *e, const char *why)
 {
     return err_set(e, -ESTALE,
-                   "the journal beside the model does not fit it: %s; nothing was "
-                   "changed (if the model is whole, remove the journal)",
+                   "the journal beside the model does not match it: %s; nothing was changed (if "
+                   "the model is whole, remove the journal)",
                    why);
 }
 
@@ -464,7 +464,7 @@ static int foreign(struct err *e, const char *why)
  */
 static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
 {
-    static const char outside[] = "its ranges lie outside";
+    static const char outside[] = "its ranges lie outside the model";
     uint64_t end = 0, run = 0; /* rows so far end at `end`, with no gap since `run` */
     if (j->before > j->after || j->after > INT64_MAX)
         return outside;
@@ -516,7 +516,7 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
     j->after = get_u64(head + AFTER, false);
     const char *why = decode_rows(j, rest, (size_t)n, file);
     if (!why && (name_len != strlen(f->name) || memcmp(rest + n * ROW, f->name, name_len) != 0))
-        why = "it names another file";
+        why = "it is for another file";
     if (!why && (size < j->before || size > j->after))
         why = "it is for a file of another size";
     if (why)
@@ -573,7 +573,7 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
     if (r < 0)
         return err_sys(e, r, "cannot compare the journal with the model");
     if (whole && !found.fits)
-        return foreign(e, "a part of the model is neither the old nor the new one");
+        return foreign(e, "part of the model matches neither the old content nor the new");
     j->state = !whole ? JOURNAL_VOID : found.done ? JOURNAL_DONE : JOURNAL_REDO;
     j->begun = found.begun || size > j->before;
     return 0;
@@ -606,9 +606,10 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
     if (memcmp(head, MAGIC, 7) != 0 || head[7] < '1' || head[7] > '9')
         return 0;
     if (head[7] != MAGIC[7])
-        return foreign(e, head[7] > MAGIC[7]
-                              ? "it was written by a later version of ggufs"
-                              : "it was written by a build of ggufs from before its first release");
+        return foreign(e,
+                       head[7] > MAGIC[7]
+                           ? "it was written by a later version of ggufs"
+                           : "it was written by a build of ggufs that predates its first release");
     r = file < FIXED ? 0 : load_record(f, j, head, file, size, e);
     return r < 0 || j->state == JOURNAL_VOID ? r : journal_compare(f, j, e);
 }
@@ -703,7 +704,7 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
     if (r == 0 && ret->state == JOURNAL_REDO)
         ret->live = is_edited(f) || !see(f, &now) || !seen_equal(&before, &now);
     if (r == -ESTALE && is_edited(f))
-        return err_set(e, -EBUSY, "another process edits the model just now; try again");
+        return err_set(e, -EBUSY, "another process is editing the model; try again");
     if (why.code)
         (void)err_set(e, why.code, "%s", why.msg);
     return r;
@@ -855,7 +856,7 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
     r = image_end(im);
     *ret = image_source(im);
     ret->fd = f->fd;
-    return err_sys(e, r, "cannot lay the journal over the model");
+    return err_sys(e, r, "cannot overlay the journal on the model");
 }
 
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e)

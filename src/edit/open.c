@@ -116,8 +116,7 @@ static int check_extra(const struct shards *s, struct err *e)
     char shown[SHOW_MAX];
     int r = 0;
     if (access(path, F_OK) == 0)
-        r = err_set(e, -EBADMSG, "shard %s: one more than there are",
-                    show(shown, path, strlen(path)));
+        r = err_set(e, -EBADMSG, "shard %s: one shard too many", show(shown, path, strlen(path)));
     free(path);
     return r;
 }

@@ -45,11 +45,11 @@ static inline uint64_t info_size(const struct layout *d, const struct edit_tenso
 int edit_allowed(const struct gguf *g, struct err *e)
 {
     if (g->fmt.version == 1)
-        return err_set(e, -EROFS, "files of version 1 are read-only");
+        return err_set(e, -EROFS, "GGUF version 1 files are read-only");
     if (g->fmt.nul)
         return err_set(e, -EROFS, "files whose strings count a trailing NUL are read-only");
     if (g->anomalies & GGUF_ANOMALY_PARTIAL)
-        return err_set(e, -EROFS, "data is missing, such a file is read-only");
+        return err_set(e, -EROFS, "data is missing: an incomplete file is read-only");
     return 0;
 }
 
@@ -437,8 +437,8 @@ static int check(struct layout *d, struct err *e)
     if (memcmp(&next->fmt, &d->g->fmt, sizeof(next->fmt)) != 0 || check_keys(d, next) < 0 ||
         check_tensors(d, next) < 0)
         return err_set(e, -EINVAL,
-                       "the new header would not be read as it is meant: the bytes of "
-                       "a value are not one value of its type");
+                       "the new header would not be read as intended: the bytes of a value are not "
+                       "one value of its type");
     return 0;
 }
 
@@ -494,8 +494,8 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     struct layout d = {.g = g, .o = o, .p = &p, .bare = c->bytes, .alignment = edit_alignment(c)};
     if (d.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,
-                       "general.alignment is %llu: files with more than 1 MiB are not "
-                       "edited, except for that key",
+                       "general.alignment is %llu: files aligned to more than 1 MiB are read-only, "
+                       "except for that key",
                        (unsigned long long)d.alignment);
     r = edit_change_tensors(c, &p.tensor, &p.n_tensors);
     if (r < 0)
@@ -520,9 +520,9 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
 static int applies(enum edit_strategy how, bool inplace, bool clonable, struct err *e)
 {
     if (how == EDIT_INPLACE && !inplace)
-        return err_set(e, -EOPNOTSUPP, "inplace: data moves, or tensors are removed");
+        return err_set(e, -EOPNOTSUPP, "inplace: data would move, or tensors be removed");
     if (how == EDIT_REFLINK && !clonable)
-        return err_set(e, -EOPNOTSUPP, "reflink: the data does not move by whole blocks");
+        return err_set(e, -EOPNOTSUPP, "reflink: the data would not move by whole blocks");
     return 0;
 }
 

@@ -114,7 +114,8 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
 {
     if (n > cursor_left(c))
         return cursor_fail(c, -EBADMSG, field, c->pos,
-                           "the file ends: %" PRIu64 " bytes needed, %" PRIu64 " left" CURSOR_CUT,
+                           "unexpected end of file: %" PRIu64 " bytes needed, %" PRIu64
+                           " left" CURSOR_CUT,
                            n, cursor_left(c));
     uint64_t end = c->pos + n;
     if (c->given)
@@ -337,7 +338,7 @@ static int count_bytes(struct cursor *c, struct gguf_tensor *t)
         t->n_elem = 0;
         return cursor_fault(c, -EBADMSG, "dimension", t->dims_off,
                             "%" PRIu64
-                            " elements a row is not a multiple of the %u of a block of %s",
+                            " elements per row is not a multiple of %u, the block size of %s",
                             row, type->block_len, type->name);
     }
     if (!mul_u64(t->n_elem / type->block_len, type->block_bytes, &t->nbytes) ||

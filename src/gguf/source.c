@@ -124,17 +124,17 @@ static const struct {
 } kinds[] = {
     {is_empty, {NULL}, {"an empty file", "the download failed or has not begun; " AGAIN}},
     {NULL, {"version https://git-lfs.github.com/", "version https://hawser.github.com/"}, {"a git-lfs pointer", "\"git lfs pull\" in its directory downloads the model"}},
-    {is_html, {NULL}, {"a web page (HTML)", "the server sent a page in place of the model; " AGAIN ", by its direct link (.../resolve/..., not .../blob/...)"}},
+    {is_html, {NULL}, {"a web page (HTML)", "the server sent a page in place of the model; " AGAIN ", using its direct link (.../resolve/..., not .../blob/...)"}},
     {is_safetensors, {NULL}, {"a safetensors file", "convert it with llama.cpp's convert_hf_to_gguf.py, or download the model as GGUF"}},
-    {is_json, {NULL}, {"a JSON text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
+    {is_json, {NULL}, {"a JSON file", "if a server sent it in place of the model, it contains the reason; " AGAIN}},
     {NULL, {"PK\3\4", "PK\5\6"}, {"a zip archive", "unpack it; if it is a PyTorch model, convert it with llama.cpp's convert_hf_to_gguf.py"}},
-    {is_pickle, {NULL}, {"a pickle of Python (PyTorch)", "convert the model with llama.cpp's convert_hf_to_gguf.py"}},
+    {is_pickle, {NULL}, {"a Python pickle (PyTorch)", "convert the model with llama.cpp's convert_hf_to_gguf.py"}},
     {NULL, {"\x1f\x8b"}, {"a gzip archive", "unpack it with \"gzip -d\" or \"tar -xzf\""}},
     {NULL, {"\xfd" "7zXZ", "\x28\xb5\x2f\xfd", "BZh", "7z\xbc\xaf"}, {"a compressed archive", "unpack it"}},
     /* The magic is a number, so its letters are reversed in a little-endian file. */
-    {NULL, {"lmgg", "fmgg", "tjgg", "algg", "ggml", "ggmf", "ggjt", "ggla"}, {"a model of a format before GGUF (GGML)", "convert it with an older llama.cpp's convert_llama_ggml_to_gguf.py, or download the model as GGUF"}},
-    {is_zeros, {NULL}, {"a file that begins with zeros", "it is an incomplete download; wait for its end, or " AGAIN}},
-    {is_text, {NULL}, {"a short text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
+    {NULL, {"lmgg", "fmgg", "tjgg", "algg", "ggml", "ggmf", "ggjt", "ggla"}, {"a model in a format older than GGUF (GGML)", "convert it with an older llama.cpp's convert_llama_ggml_to_gguf.py, or download the model as GGUF"}},
+    {is_zeros, {NULL}, {"a file that begins with zeros", "it is an incomplete download; wait for it to finish, or " AGAIN}},
+    {is_text, {NULL}, {"a short text file", "if a server sent it in place of the model, it contains the reason; " AGAIN}},
 };
 
 #define FETCH "download the model first, or mount its server and name the file there"
@@ -144,8 +144,8 @@ static const struct {
     const char *scheme;
     struct sniffed kind;
 } schemes[] = {
-    {"hf",   {"a URL of Hugging Face", "download the model first, with \"hf download\""}},
-    {"file", {"a URL", "give the path behind file://"}},
+    {"hf",   {"a Hugging Face URL", "download the model first, with \"hf download\""}},
+    {"file", {"a URL", "give the path after file://"}},
     {"",     {"a URL", FETCH}},
 };
 // clang-format on

@@ -438,7 +438,7 @@ static int check_strategy(struct live *l, struct err *e)
     if (how != EDIT_INPLACE && how != EDIT_REFLINK)
         return 0;
     if (how == EDIT_REFLINK && l->room.disk.clone == EDIT_CLONE_NO)
-        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
+        return err_set(e, -EOPNOTSUPP, "reflink: the file system cannot clone ranges");
     int r = check_applies(l, how, e);
     const size_t mark = edit_mark(&l->next.change);
     if (r == 0 && tensors_remove_doomed(l)) {

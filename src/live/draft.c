@@ -465,7 +465,7 @@ static int too_long(const struct draft *d, struct err *e)
     if (draft_is_text(d))
         return err_set(e, -EINVAL, "%s is longer than %d bytes", tensor_views[d->view].name,
                        TENSOR_TEXT_MAX);
-    return err_set(e, -EFBIG, "%s of this tensor has %llu bytes, no more",
+    return err_set(e, -EFBIG, "%s of this tensor holds at most %llu bytes",
                    tensor_views[d->view].name, (unsigned long long)d->limit);
 }
 

@@ -543,7 +543,7 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
     int r = edits_parse(l, x, text, &type, &payload, e);
     const bool same = r > 0;
     if (!same && key_is_own(x->key, x->key_len))
-        return err_set(e, -EPERM, "is not for editing");
+        return err_set(e, -EPERM, "cannot be edited");
     if (r == 0)
         r = set_payload(l, x, type.type, &payload, e);
     if (r < 0)
@@ -767,7 +767,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
         return begins_stored(l, x, text) ? 0 : why;
     if (r == 0) /* only these errors are final */
         return why == -EINVAL || why == -ERANGE ? why : 0;
-    return why < 0 ? r : err_sys(e, r, "cannot become a value of its type");
+    return why < 0 ? r : err_sys(e, r, "cannot be converted to a value of its type");
 }
 
 /*

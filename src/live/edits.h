@@ -94,7 +94,7 @@ enum name_class look_classify(const struct live *l, const char *text);
 /* Parse "KEY:TYPE", where TYPE names a value type. Returns false for other names. */
 bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
 /* Message about a file that is neither a key nor a known helper and is dropped at the end. */
-#define LOOK_STRAY "it is not a key name: these have a dot, as my.flag"
+#define LOOK_STRAY "it is not a key name: key names contain a dot, as in my.flag"
 
 /* ---- drafts ---- */
 

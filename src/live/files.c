@@ -676,7 +676,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     if (key && f->kind == FILE_LINK)
         return -EPERM;
     if (key && !look_is_key(l, text) && key_is_own(text, strlen(text))) {
-        (void)err_set(&e, -EPERM, "%s is not for editing", text);
+        (void)err_set(&e, -EPERM, "%s cannot be edited", text);
         return name_refused(l, f->of, &e);
     }
     m.from = f->of;

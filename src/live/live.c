@@ -606,7 +606,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
     if (r < 0)
         return r;
     if (r == 0) {
-        (void)snprintf(l->undo, sizeof(l->undo), "the keys are those of state %llu already",
+        (void)snprintf(l->undo, sizeof(l->undo), "the keys are already those of state %llu",
                        (unsigned long long)p->rec.number);
         return 0;
     }

@@ -282,13 +282,14 @@ int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e)
         if (strlen(t->name) != len || strncasecmp(t->name, (const char *)p, len) != 0)
             continue;
         if (t->block_len == 0)
-            return err_set(e, -EOPNOTSUPP, "a tensor of the retired type %s cannot be made",
+            return err_set(e, -EOPNOTSUPP, "a tensor of the retired type %s cannot be created",
                            t->name);
         *ret = id;
         return 0;
     }
     if (is_unknown(p, len))
-        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be made", show(shown, p, len));
+        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be created",
+                       show(shown, p, len));
     return not_a_type((const char *)p, len, e);
 }
 
@@ -312,9 +313,10 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
         while (p < end && is_space(*p))
             p++;
         if (r == -EINVAL || v.minus)
-            return err_set(e, -EINVAL,
-                           "'%s' is not a shape: numbers with spaces between, such as 4096 128",
-                           show(shown, line, len));
+            return err_set(
+                e, -EINVAL,
+                "'%s' is not a shape: must be numbers separated by spaces, such as 4096 128",
+                show(shown, line, len));
         if (r == 0 && v.magnitude == 0)
             return err_set(e, -EINVAL, "a dimension is 0");
         if (n_dims == TENSOR_MAX_DIMS)
@@ -389,8 +391,8 @@ static void put_value(struct buf *out, const struct quant_value *v)
 static int needs_importances(const struct quant_type *t, struct err *e)
 {
     return err_set(e, -EOPNOTSUPP,
-                   "values are stored as %s only with importances of their columns: mount with "
-                   "`-o imatrix=FILE`, of a file that has this tensor",
+                   "values can be stored as %s only with importances of their columns: mount with "
+                   "`-o imatrix=FILE`, a file that has this tensor",
                    t->name);
 }
 
@@ -464,7 +466,7 @@ static int report_fault(const struct job *j, int code, const struct quant_fault 
                        "%s, but values cannot be stored as %s here: write `raw`, or another `type`",
                        what, t->name);
     if (t->block_len == 1)
-        return err_set(e, code, "%s, which %s does not hold exactly or is outside its range", what,
+        return err_set(e, code, "%s, which %s cannot hold exactly or is outside its range", what,
                        t->name);
     return err_set(e, code, "%s: the scale of its block is too large for %s", what, t->name);
 }
@@ -835,8 +837,8 @@ static int check_length(uint64_t has, uint64_t whole, const char *what, const ch
                         struct err *e)
 {
     if (has > whole)
-        return err_set(e, -EINVAL, "%s%s has %llu bytes, type and shape make %llu", what, name,
-                       (unsigned long long)has, (unsigned long long)whole);
+        return err_set(e, -EINVAL, "%s%s has %llu bytes, but type and shape require %llu", what,
+                       name, (unsigned long long)has, (unsigned long long)whole);
     if (has == whole)
         return 0;
     (void)err_set(e, -EINVAL, "%s%s has %llu of %llu bytes", what, name, (unsigned long long)has,
@@ -852,7 +854,7 @@ static int find_header(struct draft *d, uint64_t size, struct npy *ret, struct e
     lock_drop(&d->lock);
     if (ret->header && ret->header <= size)
         return ret->header == size ? TENSOR_BEGUN : 0;
-    (void)err_set(e, -EINVAL, "its NumPy header is not whole");
+    (void)err_set(e, -EINVAL, "its NumPy header is incomplete");
     return TENSOR_SHORT;
 }
 
@@ -944,7 +946,7 @@ static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_
 
 static int lacks(struct err *e, const char *what)
 {
-    (void)err_set(e, -EINVAL, "a new tensor: lacks %s", what);
+    (void)err_set(e, -EINVAL, "a new tensor: still needs %s", what);
     return TENSOR_SHORT;
 }
 
@@ -960,7 +962,7 @@ static int judge_new(const struct tensor_new *t, struct draft *d, const struct t
     if (kind->npy) {
         r = find_header(d, round->size, &npy, e);
         if (r == TENSOR_BEGUN)
-            return lacks(e, "the values behind the NumPy header");
+            return lacks(e, "the values after the NumPy header");
         if (r)
             return r;
         if (t->has_shape && !is_shape(&npy, shape.n_dims, shape.dims))

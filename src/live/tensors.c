@@ -560,7 +560,7 @@ int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
     if (o && o->error)
         buf_str(out, o->error);
     else if (o && o->state == OBJECT_NEW)
-        buf_str(out, "a new tensor: it is not whole yet");
+        buf_str(out, "a new tensor: it is not complete yet");
     return buf_error(out);
 }
 

@@ -386,7 +386,7 @@ static int settle(struct round *o, int r)
     /* the program will open it again (numpy's open_memmap) */
     if (r == TENSOR_BEGUN && !d->accepted) {
         d->begun = seconds();
-        object_set_error(&o->l->objects, d->object, "of a NumPy array only the header was written");
+        object_set_error(&o->l->objects, d->object, "only the header of a NumPy array was written");
         return 0;
     }
     if (!o->e.code)
@@ -879,7 +879,7 @@ static void release(struct live *l, struct live_view *h)
     if (last && !judged && !d->made && draft_is_unaccepted(d->state))
         (void)tensor_refused(
             l, d->object,
-            &(struct err){.code = -ECANCELED, .msg = "what was written was not closed"});
+            &(struct err){.code = -ECANCELED, .msg = "the file was written but never closed"});
     lock_drop(&l->lock);
     if (judged)
         end_writing(l, d);

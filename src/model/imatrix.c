@@ -64,7 +64,7 @@ static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float co
 {
     for (uint64_t i = at; i < at + n; i++) {
         if (!(r->of[i] >= 0 && r->of[i] <= FLT_MAX))
-            return err_set(e, -EBADMSG, "number %llu is %g, which no sum of squares is",
+            return err_set(e, -EBADMSG, "number %llu is %g, which cannot be a sum of squares",
                            (unsigned long long)i, (double)r->of[i]);
         r->of[i] = count > 0 ? r->of[i] / count : r->of[i];
     }
@@ -84,7 +84,7 @@ static int find_pair(const struct gguf *g, const struct gguf_tensor *t, const ch
         return no_memory(e);
     const uint32_t i = gguf_find_tensor(g, name.data, name.len);
     if (i == UINT32_MAX)
-        return err_set(e, -EBADMSG, "has no tensor '...%s' beside it", other);
+        return err_set(e, -EBADMSG, "has no matching tensor '...%s'", other);
     *ret = &g->tensor[i];
     const struct quant_type *f32 = quant_find(0);
     return gguf_type(t) == f32 && gguf_type(*ret) == f32
@@ -97,7 +97,7 @@ static int pair_row(struct imatrix *m, const struct source *s, const struct gguf
 {
     struct imatrix_row *row;
     if (t->n_elem == 0 || c->n_elem == 0 || t->n_elem % c->n_elem)
-        return err_set(e, -EBADMSG, "%llu sums and %llu counts do not go together",
+        return err_set(e, -EBADMSG, "%llu sums and %llu counts do not match",
                        (unsigned long long)t->n_elem, (unsigned long long)c->n_elem);
     int r = add_row(m, gguf_name(g, t), t->name_len - strlen(SUMS), t->n_elem, &row, e);
     if (r == 0)
@@ -238,7 +238,7 @@ static int index_rows(struct imatrix *m, struct err *e)
         index_insert(&m->names, hash_name(r->name, r->len), (uint32_t)i);
     }
     return m->n ? 0
-                : err_set(e, -EBADMSG, "is not an importance matrix: it lacks tensors '...%s'",
+                : err_set(e, -EBADMSG, "is not an importance matrix: it has no tensors '...%s'",
                           SUMS);
 }
 
@@ -301,11 +301,11 @@ int imatrix_fit(const struct imatrix_row *r, uint32_t n_dims, const uint64_t *di
     for (uint32_t i = 2; i < n_dims; i++)
         matrices *= dims[i];
     if (r->n != columns * matrices)
-        return err_set(
-            e, -EINVAL,
-            "the importance matrix has %llu columns for it, the tensor %llu in each of %llu "
-            "matrices",
-            (unsigned long long)r->n, (unsigned long long)columns, (unsigned long long)matrices);
+        return err_set(e, -EINVAL,
+                       "the importance matrix has %llu columns for it, but the tensor has %llu in "
+                       "each of %llu matrices",
+                       (unsigned long long)r->n, (unsigned long long)columns,
+                       (unsigned long long)matrices);
     *ret = (struct quant_importances){r->of, columns, columns * rows, 0};
     return 0;
 }

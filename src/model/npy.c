@@ -180,7 +180,7 @@ static int read_entry(struct scan *t, struct npy *ret, bool *fortran, unsigned *
     *fortran = known && take_word(t, "True");
     return known && (*fortran || take_word(t, "False"))
                ? 0
-               : refuse(t->e, "the dict has an entry that is not known");
+               : refuse(t->e, "the dict has an unknown entry");
 }
 
 static int read_dict(struct scan *t, struct npy *ret)
@@ -199,7 +199,7 @@ static int read_dict(struct scan *t, struct npy *ret)
     }
     skip_spaces(t);
     if (t->p != t->end || seen != ALL)
-        return refuse(t->e, "the dict lacks an entry, or something follows it");
+        return refuse(t->e, "an entry is missing from the dict, or something follows it");
     if (fortran && ret->n_dims > 1)
         return err_set(t->e, -EINVAL,
                        "the array is in Fortran order: save numpy.ascontiguousarray(it)");

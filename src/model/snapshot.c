@@ -181,8 +181,8 @@ static int check_key(const struct gguf *g, const char *key, uint64_t want, struc
     if (!fact_uint(g, key, &is))
         return err_set(e, -EBADMSG, "%s: the key is missing or not a number", key);
     if (is != want)
-        return err_set(e, -EBADMSG, "%s: is %" PRIu64 ", by its name it must be %" PRIu64, key, is,
-                       want);
+        return err_set(e, -EBADMSG, "%s: is %" PRIu64 ", but by the file name it must be %" PRIu64,
+                       key, is, want);
     return 0;
 }
 
@@ -604,7 +604,9 @@ int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *
                 uint32_t number, const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
     struct snapshot *g = NULL;
-    int r = number == UINT32_MAX ? err_set(e, -EOVERFLOW, "too many edits; mount it again") : 0;
+    int r = number == UINT32_MAX
+                ? err_set(e, -EOVERFLOW, "too many edits; unmount the model and mount it again")
+                : 0;
     if (r == 0 && n->shards)
         r = make_split(n, first, all, number, mtime, &g, e);
     else if (r == 0 && snapshot_make(first, number, mtime, &g) < 0)

@@ -24,7 +24,7 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
     const struct quant_type *type = quant_find(s->type);
     uint64_t elements = 1;
     if (!type || type->block_len == 0)
-        return err_set(e, -EOPNOTSUPP, "a tensor of unknown type %u cannot be made", s->type);
+        return err_set(e, -EOPNOTSUPP, "a tensor of unknown type %u cannot be created", s->type);
     if (s->n_dims == 0 || s->n_dims > TENSOR_MAX_DIMS)
         return err_set(e, -EINVAL, "a shape has 1 to %d dimensions, not %u", TENSOR_MAX_DIMS,
                        s->n_dims);

@@ -41,7 +41,7 @@
 #define IDLE_MOST 3600
 
 /* The reason why a mount that has left this namespace can no longer be edited. */
-#define LEFT_ALONE "it is unmounted where the daemon is"
+#define LEFT_ALONE "it has been unmounted in its daemon's namespace"
 
 enum peer_state { READS, WORKS, ANSWERS, WATCHES };
 
@@ -247,7 +247,7 @@ static int work(const struct control *c, char *request, struct buf *out, struct 
     while (w.verb < VERBS && strncmp(request, verbs[w.verb], strlen(verbs[w.verb])) != 0)
         w.verb++;
     if (w.verb == VERBS)
-        return err_set(e, -EINVAL, "an unknown request");
+        return err_set(e, -EINVAL, "unknown request");
     char *place = request + strlen(verbs[w.verb]);
     if (w.verb == UNDO)
         w.number = strtoull(place, &place, 10);
@@ -425,7 +425,7 @@ static void answer(struct control *c, struct peer *p)
         return;
     p->state = ANSWERS;
     add_end(&p->out, c->serves ? -ENOMEM : -ESHUTDOWN,
-            &(struct err){.msg = "it is not served at the moment"});
+            &(struct err){.msg = "the mount is not being served at the moment"});
 }
 
 /* ---- clients ---- */

@@ -488,13 +488,14 @@ int daemon_unseen(const struct mount *m, const char *advice, struct err *e)
     char name[PROCESS_NAME_MAX];
     long user = mount_number(m->super, "user_id");
     if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
-        return err_set(e, -EPERM,
-                       "it is in a mount of user %s, whose daemon only that user and root can ask",
-                       user_name(name, user));
-    return err_set(e, -ESRCH,
-                   "its daemon cannot be asked: it has no control socket, or is in another "
-                   "container%s",
-                   advice);
+        return err_set(
+            e, -EPERM,
+            "it is in a mount of user %s, whose daemon only that user and root can query",
+            user_name(name, user));
+    return err_set(
+        e, -ESRCH,
+        "its daemon cannot be reached: it has no control socket, or is in another container%s",
+        advice);
 }
 
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d)
@@ -517,7 +518,7 @@ static int take_end(struct buf *said, size_t begin, struct err *e)
     while (last > (char *)said->data + begin && last[-1] != '\n')
         last--;
     if (sscanf(last, "end %d %n", &number, &at) != 1 || at == 0 || number < 0 || number > 4095)
-        return err_set(e, -EPROTO, "its daemon gave an answer that makes no sense");
+        return err_set(e, -EPROTO, "its daemon sent a malformed answer");
     said->len = (size_t)(last - (char *)said->data);
     path_unescape(last + at);
     if (number)
@@ -599,7 +600,7 @@ static int find_by_file(char *real, struct channel *c, struct err *e)
     daemons_free(&c->daemons);
     int r = daemons_find(&c->daemons, known ? &id : NULL);
     if (r < 0 || asprintf(&c->place, ":%s", real) < 0)
-        return err_set(e, r < 0 ? r : -ENOMEM, "cannot ask daemons: %s",
+        return err_set(e, r < 0 ? r : -ENOMEM, "cannot query the daemons: %s",
                        strerror(r < 0 ? -r : ENOMEM));
     for (size_t i = 0; i < c->daemons.n && !c->daemon; i++) {
         c->daemon = &c->daemons.daemon[i];
@@ -622,7 +623,7 @@ int channel_open(const char *operand, struct channel *c, struct err *e)
     if (r < 0 || c->daemon)
         return r;
     if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_set(e, -EINVAL, "it is a directory, and not a mount of a model");
+        return err_set(e, -EINVAL, "it is a directory, not a mount of a model");
     char *real = real_model(operand);
     r = real ? find_by_file(real, c, e) : 0;
     free(real);
@@ -670,7 +671,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
     const struct daemon_status *s = &d->status;
     char at[SHOW_MAX];
     if (s->state == DAEMON_SILENT) {
-        (void)err_set(why, -EBUSY, "another ggufs writes it (process %ld, which does not answer)",
+        (void)err_set(why, -EBUSY,
+                      "another ggufs has it open for writing (process %ld, which does not answer)",
                       d->pid);
         return KEEPS;
     }
@@ -686,14 +688,15 @@ static enum verdict judge(const struct daemon *d, struct err *why)
         return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE;
     }
     if (s->state == DAEMON_SERVING) {
-        (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
+        (void)err_set(why, -EBUSY,
+                      "another ggufs has it open for writing (mounted on %s, process %ld)", at,
                       d->pid);
         return KEEPS;
     }
-    (void)err_set(
-        why, -EBUSY,
-        "another ggufs writes it (process %ld; its mount on %s is gone, but files are open)",
-        d->pid, at);
+    (void)err_set(why, -EBUSY,
+                  "another ggufs has it open for writing (process %ld; its mount on %s is gone, "
+                  "but files are still open)",
+                  d->pid, at);
     return GONE;
 }
 
@@ -710,7 +713,7 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
         const struct mount *m = &ms.mount[i];
         if (!mount_is_ggufs(m) || strcmp(m->source, path) != 0 || !mount_has(m->super, "rw"))
             continue;
-        (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s by %s)",
+        (void)err_set(why, -EBUSY, "another ggufs has it open for writing (mounted on %s by %s)",
                       show(at, m->at, strlen(m->at)),
                       user_name(name, mount_number(m->super, "user_id")));
         return;
@@ -721,7 +724,7 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
     else
         (void)err_set(
             why, -EBUSY,
-            "a process that cannot be seen has it locked (of another user, container or machine)");
+            "a process that cannot be seen has it locked (another user, container or machine)");
 }
 
 /* Check the lock's holder once. *pid is set to the process to wait for. */

@@ -219,9 +219,9 @@ static int check_words(struct mnt_options *o)
     if (!parse_size(reserve, &o->tree.reserve))
         return bad_word(o, "reserve", reserve, "auto or bytes (K, M, G), at most 64M");
     if (strpbrk(subtype, ",\\")) /* libfuse passes it to fusermount3 unescaped */
-        return bad_word(o, "subtype", subtype, "a name without commas and backslashes");
+        return bad_word(o, "subtype", subtype, "a name without commas or backslashes");
     if (backup && (!*backup || strchr(backup, '/')))
-        return bad_word(o, "backup", backup, "what a file name can end in");
+        return bad_word(o, "backup", backup, "a suffix for a file name, without a slash");
     return o->err.code;
 }
 
@@ -292,7 +292,7 @@ static int open_imatrix(struct mnt_options *o)
     char shown[SHOW_MAX];
     const char *name = o->given[MOUNT_IMATRIX];
     if (!o->tree.tensors)
-        return err_set(&o->err, -EINVAL, "option imatrix: is of use with tensors=edit only");
+        return err_set(&o->err, -EINVAL, "option imatrix: requires tensors=edit");
     const int r = imatrix_open(name, &o->importances, &o->err);
     o->tree.imatrix = o->importances;
     return r == 0 ? 0

@@ -65,7 +65,7 @@ static int occupied(const struct mount *m, const struct daemon *d, const char *s
         (void)snprintf(pid, sizeof(pid), ", process %ld", d->pid);
     return err_set(
         e, -EBUSY,
-        "%s: a ggufs is already mounted there (%s%s); unmount it first: ggufs --unmount %s", shown,
+        "%s: ggufs is already mounted there (%s%s); unmount it first: ggufs --unmount %s", shown,
         show(model, m->source, strlen(m->source)), pid, shown);
 }
 
@@ -268,7 +268,7 @@ static int guard_begin(const char *mountpoint, int *ret, struct err *e)
         do
             n = read(ends[1], &byte, 1);
         while (n < 0 && errno == EINTR);
-        r = n == 1 ? 0 : err_set(e, -ECHILD, "the process for unmounting has ended");
+        r = n == 1 ? 0 : err_set(e, -ECHILD, "the helper process that unmounts has ended");
     }
     if (r < 0)
         (void)close(ends[1]);
@@ -536,7 +536,7 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
             continue;
         if (!mount_is_top(&ms, one))
             (void)err_set(&e, -EBUSY,
-                          "another file system is mounted over it, so it is left there");
+                          "another file system is mounted over it, so it is left mounted");
         /* another process has unmounted it */
         else if (mount_take_down(one->at, true, &e) == -EINVAL)
             e = (struct err){0};
@@ -640,7 +640,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     r = shelf_open(o->model, &options, &m.shelf, e);
     if (r == 0 && shelf_is_folder(m.shelf) && path_below(shelf_path(m.shelf), o->mountpoint))
         r = err_set(e, -EINVAL,
-                    "the mount would cover the directory; mount it elsewhere, or in it");
+                    "the mount would cover the directory; mount it elsewhere, or inside it");
     if (r < 0)
         (void)err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
     else

@@ -401,7 +401,7 @@ static int without_daemon(const struct mount *m, struct err *e)
 {
     char name[PROCESS_NAME_MAX];
     if (!mount_is_ggufs(m))
-        return err_set(e, -EINVAL, "is a mount of %s, not of ggufs",
+        return err_set(e, -EINVAL, "is a %s mount, not a ggufs mount",
                        show_in(name, sizeof(name), m->type, strlen(m->type)));
     int r = daemon_unseen(m, " (fusermount3 -u unmounts, without waiting for it)", e);
     return r == -ESRCH && mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD ? 0 : r;
@@ -419,7 +419,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
         t->mount = NULL;
         t->daemon = find_leaving(&t->daemons, path);
         if (!t->daemon)
-            return err_set(e, -EINVAL, "is not a mount of ggufs: nothing is mounted there");
+            return err_set(e, -EINVAL, "is not a ggufs mount: nothing is mounted there");
     } else if (mount_is_fuse(t->mount)) {
         t->daemon = daemons_of(&t->daemons, t->mount);
     }
@@ -477,8 +477,8 @@ static int busy(const struct target *t, struct err *e)
     buf_char(&users, '\0');
     if (buf_error(&users) || users.len == 1)
         return err_set(e, -EBUSY,
-                       "is in use, by the working directory of this command, or by a process "
-                       "that cannot be seen");
+                       "is in use by the working directory of this command or by a process that "
+                       "cannot be seen");
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
@@ -534,11 +534,11 @@ static int lives_on(struct target *t, struct err *e)
     if (!d->status.free)
         return err_set(e, -EBUSY,
                        "is unmounted, but files in it are open for writing in another mount "
-                       "namespace, so its daemon (process %ld) goes on%s%s",
+                       "namespace, so its daemon (process %ld) keeps running%s%s",
                        d->pid, in, users);
     log_line(LOG_NOTICE,
-             "%s: unmounted%s; it lives on read-only in another mount namespace, so its daemon "
-             "(process %ld) goes on%s%s",
+             "%s: unmounted%s; it remains mounted read-only in another mount namespace, so its "
+             "daemon (process %ld) keeps running%s%s",
              t->shown, d->status.lost.len ? "" : ", and all is written", d->pid, in, users);
     return 1;
 }

@@ -148,7 +148,7 @@ static int item_file(struct reach *r, const struct place *p, const struct found 
     } else {
         (void)err_set(&i.error, e, "%s",
                       e == -EINVAL  ? "is not a regular file"
-                      : e == -EXDEV ? "is in a mount of ggufs"
+                      : e == -EXDEV ? "is in a ggufs mount"
                                     : strerror(-e));
     }
     *ret = i;
@@ -697,7 +697,7 @@ static int load(const struct found *f, struct manifest *ret, struct err *e)
         n = err_set(e, n == -EINVAL ? -ENOENT : n, "%s", strerror(-n));
     if (n == 0 && ret->models == 0 && ret->tensors > 0) {
         manifest_free(ret);
-        n = err_set(e, -EBADMSG, "has each tensor in a file of its own, not a GGUF file");
+        n = err_set(e, -EBADMSG, "stores each tensor in its own file, not in a GGUF file");
     }
     return n;
 }

@@ -231,7 +231,7 @@ static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err
 {
     CLEANUP(shelf_leave) struct at at = at_node(s, node);
     if (s->one ? node != INO_ROOT : !at.model)
-        return err_set(e, -EINVAL, "it is a directory, and not a mount of a model");
+        return err_set(e, -EINVAL, "it is a directory, not a mount of a model");
     int r = s->one ? 0 : slot_use(&s->slots, at.node, &at.use, e);
     return r < 0 ? r : w->fn(at.use.tree, w->arg);
 }
@@ -323,7 +323,7 @@ const char *shelf_why_not(const struct shelf *s)
 {
     return s->one ? tree_why_not(s->one)
            : s->opt.tree.read_only
-               ? "asked for by -o ro"
+               ? "requested by -o ro"
                : "it is a store of models: copy model.gguf out of the mount to edit one";
 }
 

@@ -534,7 +534,8 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     if (r == 0 && tree_identity(t) != slot->stamp) {
         r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
         r = r == 0 && now == slot->stamp
-                ? err_set(e, -EACCES, "one of its files is behind a link that is not followed")
+                ? err_set(e, -EACCES,
+                          "one of its files is reached through a link that is not followed")
                 : err_set(e, -ESTALE, "the file was changed");
     }
     if (r < 0) {

@@ -301,7 +301,7 @@ static int read_escape(struct reader *r, struct buf *out)
 {
     static const char plain[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     if (r->end - r->at < 2)
-        return reader_fail(r, -EINVAL, "the string does not end");
+        return reader_fail(r, -EINVAL, "the string is not terminated");
     uint8_t c = r->at[1];
     if (c == 'u') {
         r->at += 2;
@@ -322,7 +322,7 @@ static int bad_byte(const struct reader *r)
 {
     uint8_t c = *r->at;
     if (c == '\n')
-        return reader_fail(r, -EINVAL, "the string does not end");
+        return reader_fail(r, -EINVAL, "the string is not terminated");
     if (c < 0x20)
         return reader_fail(r, -EINVAL, "byte 0x%02x in a string needs an escape", c);
     return reader_fail(r, -EILSEQ, "byte 0x%02x in a string is not valid UTF-8", c);
@@ -350,7 +350,7 @@ int reader_string(struct reader *r, struct buf *out)
         if (e < 0)
             return e;
     }
-    return reader_fail(r, -EINVAL, "the string does not end");
+    return reader_fail(r, -EINVAL, "the string is not terminated");
 }
 
 static int unexpected(const struct reader *r, const char *wanted)

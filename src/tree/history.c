@@ -66,7 +66,7 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
     add_count(c->refused, "write was refused", "writes were refused", out);
     add_names(notes, out);
     if (c->changed)
-        buf_str(out, "; the model's file changed behind the mount");
+        buf_str(out, "; the model's file was changed outside the mount");
     buf_char(out, '\n');
 }
 

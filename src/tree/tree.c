@@ -28,9 +28,9 @@
 static const char *reason(const struct tree *t, const struct model_file *m)
 {
     if (t->opt.read_only)
-        return t->opt.why ? t->opt.why : "asked for by -o ro";
+        return t->opt.why ? t->opt.why : "requested by -o ro";
     if (t->opt.partial)
-        return "nothing is edited with -o partial";
+        return "nothing can be edited with -o partial";
     if (file_name_is_hash(m->name) && !t->opt.edit_hash_names)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
     if (faccessat(m->dir, ".", W_OK, AT_EACCESS) < 0)
@@ -72,7 +72,7 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
     struct edit_recovered found;
     int r = edit_recover(f, &found, e);
     if (found.finished)
-        logger_log(&t->opt.log, LOG_NOTICE, "an edit that was interrupted has been finished");
+        logger_log(&t->opt.log, LOG_NOTICE, "an interrupted edit was finished");
     if (found.removed)
         logger_log(&t->opt.log, LOG_NOTICE, "%u leftover files were removed", found.removed);
     return r;
@@ -383,7 +383,7 @@ static int find_rights(struct tree *t, struct err *e)
         r = add_rights(t, i);
     if (r == 0)
         rights_settle(&t->rights);
-    return err_sys(e, r, "cannot find out its access rights");
+    return err_sys(e, r, "cannot determine its access rights");
 }
 
 /* Make a tree with nothing opened. Returns NULL if out of memory. */
@@ -481,12 +481,12 @@ const char *tree_warning(const struct tree *t, unsigned i)
         enum gguf_anomaly anomaly;
         const char *line;
     } lines[] = {
-        {GGUF_ANOMALY_ORDER, "tensor data lies in another order than tensors are listed"},
+        {GGUF_ANOMALY_ORDER, "tensor data is not in the order in which tensors are listed"},
         {GGUF_ANOMALY_GAPS, "there are gaps between tensors, or before the first"},
         {GGUF_ANOMALY_NO_TAIL, "the padding after the last tensor is missing"},
-        {GGUF_ANOMALY_TRAILING, "there are bytes behind the data"},
-        {GGUF_ANOMALY_UNKNOWN, "some tensors are of a type that is not known: no f32 for them"},
-        {GGUF_ANOMALY_PARTIAL, "the file is incomplete: reads of what is missing give EIO"},
+        {GGUF_ANOMALY_TRAILING, "there are extra bytes after the data"},
+        {GGUF_ANOMALY_UNKNOWN, "some tensors are of an unknown type and have no f32"},
+        {GGUF_ANOMALY_PARTIAL, "the file is incomplete: reading the missing part gives EIO"},
     };
     for (size_t k = 0; k < sizeof(lines) / sizeof(lines[0]); k++)
         if (t->anomalies & lines[k].anomaly && i-- == 0)

@@ -85,7 +85,7 @@ def strict(file, unknown=()):
     alignment = dict(model.kv).get(b'general.alignment', gguf.Value('u32', 32)).data
     at = model.data_offset
     if not n_tensors:
-        assert source.at == len(file), 'bytes behind the header'
+        assert source.at == len(file), 'bytes after the header'
         return model
     assert at == source.at + gguf.pad(source.at, alignment)
     assert is_zero(file[source.at:at]), 'padding of the header'
@@ -99,7 +99,7 @@ def strict(file, unknown=()):
             end = at + size  # the following bytes would become part of it
         assert len(file) >= end and is_zero(file[at + size:end]), f'{tensor.name}: padding'
         at = end
-    assert at == len(file), f'{len(file) - at} bytes behind the data'
+    assert at == len(file), f'{len(file) - at} bytes after the data'
     return model
 
 

@@ -48,13 +48,13 @@ class Check(unittest.TestCase):
         self.finds(0, 'note: ', "(tensor 'rope_freqs.weight')", data=gguf.encode(keys(), extra))
 
     def test_findings(self):
-        self.finds(0, 'warning: 8 bytes behind the data (bytes ',
+        self.finds(0, 'warning: 8 extra bytes after the data (bytes ',
                    data=image(how={'trailing': b'\1' * 8}))
         self.finds(1, 'error: is u64, must be u32 (key \'general.file_type\')',
                    data=image(general__file_type=Value('u64', 7)))
         self.finds(1, 'error: the required key llama.context_length is missing (metadata)',
                    data=image(llama__context_length=None))
-        self.finds(0, 'note: ', 'by convention it is Tiny-3.5K-v1.0-Q8_0.gguf',
+        self.finds(0, 'note: ', 'by convention it should be Tiny-3.5K-v1.0-Q8_0.gguf',
                    '(file name)', data=image(), name='model.gguf')
 
     def test_unusable(self):
@@ -131,7 +131,7 @@ class Check(unittest.TestCase):
         q8 = bytearray(34 * 32)
         struct.pack_into('<e', q8, 34 * 7, float('inf'))
         self.finds(0, data=image(bytes(q8)))
-        line = self.finds(1, 'error: ', "1 blocks have such a scale; the first is at element 224 "
+        line = self.finds(1, 'error: ', "1 blocks have a NaN or infinite scale; the first is at element 224 "
                           "(tensor 'blk.0.attn_q.weight')", data=image(bytes(q8)),
                           option='--check=full')
         self.assertIn('32 values are NaN, 0 are infinite', line)
@@ -151,7 +151,7 @@ class Check(unittest.TestCase):
         except OSError:
             self.skipTest('no file of a terabyte here')
         lines = check('--check', model).out
-        self.assertIn(f'padding that is not zero, first at byte {begin + gap // 2} (', lines)
+        self.assertIn(f'the padding is not all zero, first at byte {begin + gap // 2} (', lines)
         self.assertIn(f'{gap} bytes late: ggml refuses gaps', lines)
         with Mount(model, '-o', 'ro') as at:
             shown = mountlib.get(os.path.join(at, 'check')).decode()
@@ -318,7 +318,7 @@ class Check(unittest.TestCase):
         os.mkdir(os.path.dirname(link))
         os.symlink('../blob', link)
         self.assertEqual(check('--check', link).returncode, 0)
-        self.assertIn('by convention it is ', check('--check', '--strict', blob).out)
+        self.assertIn('by convention it should be ', check('--check', '--strict', blob).out)
         with Mount(link, '-o', 'ro') as at:
             self.assertEqual(mountlib.get(at + '/check'), b'')
             self.assertIn(f'file:            {NAME}\n', mountlib.get(at + '/info').decode())
@@ -348,7 +348,7 @@ class Check(unittest.TestCase):
             copy = mountlib.path('copy')
             shutil.copyfile(name, copy)
             self.assertEqual(mountlib.get(copy).decode(), want)
-            self.assertIn('behind the data', run('cat', name).out)
+            self.assertIn('after the data', run('cat', name).out)
 
     def test_mount_follows_edits(self):
         with Mount(self.file(image())) as at:
@@ -356,7 +356,7 @@ class Check(unittest.TestCase):
             self.assertEqual(mountlib.get(name), b'')
             with open(os.path.join(at, 'metadata/llama.attention.head_count'), 'w') as file:
                 file.write('5\n')
-            self.assertIn(b'5 heads do not divide 32', mountlib.get(name))
+            self.assertIn(b'5 heads do not divide embedding_length (32)', mountlib.get(name))
             self.assertEqual(os.stat(name).st_size, len(mountlib.get(name)))
 
     # ---- published models ----
@@ -401,7 +401,7 @@ class Check(unittest.TestCase):
         for arch in ('dflash', 'graniteswitch', 'nextyears'):
             kv, rows = published.small(granite._replace(arch=arch), L=2)
             rows = [row._replace(data=bytes(gguf.nbytes(*row[1:3]))) for row in rows if b'attn_k' not in row.name]
-            self.finds(0, f"note: '{arch}' is not known here: only general rules apply", data=gguf.encode(kv, rows),
+            self.finds(0, f"note: unknown architecture '{arch}': only general rules apply", data=gguf.encode(kv, rows),
                        option='--check=full', ignore='file-name,size-label')
 
     # ---- real vocabularies ----

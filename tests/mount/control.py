@@ -189,7 +189,7 @@ class Socket(Case):
                 self.assertEqual(listed(at), [(process, 'stopped', None)])
                 there = self.folder()
                 said = self.mounted(self.model, there)
-                self.assertEqual(said, f'ggufs: {self.model}: mounted read-only: another ggufs writes it '
+                self.assertEqual(said, f'ggufs: {self.model}: mounted read-only: another ggufs has it open for writing '
                                  f'(process {process}, which does not answer)\n')
                 mountlib.unmount(there)
 
@@ -207,10 +207,10 @@ class Socket(Case):
             self.assertEqual(listed(at), [(None, 'alive', None)])
             done = run(GGUFS, '--unmount', at)
             self.assertEqual((done.returncode, done.err), (
-                1, f'ggufs: {at}: its daemon cannot be asked: it has no control socket, or is in another container '
+                1, f'ggufs: {at}: its daemon cannot be reached: it has no control socket, or is in another container '
                 '(fusermount3 -u unmounts, without waiting for it)\n'))
             there = self.folder()
-            self.assertRegex(self.mounted(self.model, there), 'mounted read-only: another ggufs writes it '
+            self.assertRegex(self.mounted(self.model, there), 'mounted read-only: another ggufs has it open for writing '
                              rf'\(mounted on {at} by root\)\n$')
             mountlib.unmount(there)
             process.send_signal(signal.SIGTERM)

@@ -182,8 +182,8 @@ class OtherNamespace(Case):
         for model, below in ((self.model, ''), (folder, '/m.gguf')):
             with self.subTest(model=model):
                 said, process, other = self.unmounted(model, below, (GGUFS, '--unmount'))
-                self.assertIn(': unmounted, and all is written; it lives on read-only in another mount namespace, so '
-                              f'its daemon ({process}) goes on; in that namespace: {other}', said)
+                self.assertIn(': unmounted, and all is written; it remains mounted read-only in another mount namespace, so '
+                              f'its daemon ({process}) keeps running; in that namespace: {other}', said)
 
     def test_unmount_lost(self):
         """Edits that cannot be written are named, as at any other end of a mount."""
@@ -194,7 +194,7 @@ class OtherNamespace(Case):
             with self.copied(at):
                 done = run(GGUFS, '--unmount', at)
                 self.assertEqual(done.returncode, 1)
-                self.assertIn(f'{at}: unmounted; it lives on read-only in another mount namespace', done.err)
+                self.assertIn(f'{at}: unmounted; it remains mounted read-only in another mount namespace', done.err)
                 self.assertEqual(done.err.count(f'{at}: not saved: general.name: '), 1)
         os.unlink(model)
 
@@ -216,7 +216,7 @@ class OtherNamespace(Case):
                 done = run(GGUFS, '--unmount', at)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f'ggufs: {at}: is unmounted, but files in it are open for writing in another mount '
-                              f'namespace, so its daemon (process {process}) goes on; in that namespace: process {other}',
+                              f'namespace, so its daemon (process {process}) keeps running; in that namespace: process {other}',
                               done.err)
             self.assertEqual(value(self.model), b'late')
             editlib.until(lambda: json.loads(run(GGUFS, '--list', '--json').out) and
@@ -235,8 +235,8 @@ class OtherNamespace(Case):
             with subprocess.Popen([GGUFS, self.model, there], stdin=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE) as mounting:
                 self.assertEqual(mounting.stderr.readline().decode(),
-                                 f'ggufs: {self.model}: waiting: another ggufs writes it (process {process}; its '
-                                 f'mount on {at} is gone, but files are open)\n')
+                                 f'ggufs: {self.model}: waiting: another ggufs has it open for writing (process {process}; its '
+                                 f'mount on {at} is gone, but files are still open)\n')
                 file.close()
                 self.assertEqual((mounting.wait(mountlib.LIMIT), mounting.stderr.read()), (0, b''))
             write(there, 'general.name', 'again')

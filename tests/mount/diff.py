@@ -357,15 +357,15 @@ class Operands(unittest.TestCase):
                 ((a,), 'takes two models, or two directories'),
                 ((a, a, a), 'takes two models, or two directories'),
                 (('--only=all', a, a), "--only must be keys or tensors, not 'all'"),
-                (('--tolerance=x', a, a), '--tolerance=x: is not a number of at least 0'),
-                (('--tolerance=-1', a, a), '--tolerance=-1: is not a number'),
-                (('--tolerance=', a, a), 'is not a number'),
+                (('--tolerance=x', a, a), '--tolerance=x: must be a number of at least 0'),
+                (('--tolerance=-1', a, a), '--tolerance=-1: must be a number'),
+                (('--tolerance=', a, a), 'must be a number'),
                 (('--quick', '--tolerance=1', a, a), '--quick compares no values'),
                 (('--json=some', a, a), "--json must be all, not 'some'"),
                 (('--quik', a, a), "did you mean '--quick'?"),
                 ((a, path('none.gguf')), 'none.gguf: '),
                 ((put('text.gguf', b'text'), a), 'text.gguf: '),
-                ((a, mountlib.folder), 'is a directory of models, and the other is a model')):
+                ((a, mountlib.folder), 'is a directory of models, but the other is a model')):
             err = diff(*arguments, status=2)
             self.assertIn(line, err)
             self.assertEqual(err.count('\n'), 1, err)

@@ -57,7 +57,7 @@ class Homes(Case):
         os.makedirs(home + '/ggufs/history')
         self.addCleanup(shutil.rmtree, home)
         os.chmod(home + '/ggufs/history', 0o755)
-        self.edit(home, 'other users may enter')
+        self.edit(home, 'other users can enter')
 
     def test_link(self):
         home = mountlib.path('linked')
@@ -191,7 +191,7 @@ class Beside(Case):
             for words in (('--undo', at), ('--undo=1', at), ('--history', at), ('--history=clear', at)):
                 done = run(*mountlib.as_other(GGUFS, *words))
                 self.assertEqual((done.returncode, done.out, done.err), (
-                    1, '', f'ggufs: {at}: it is in a mount of user root, whose daemon only that user and root can ask\n'))
+                    1, '', f'ggufs: {at}: it is in a mount of user root, whose daemon only that user and root can query\n'))
             self.assertEqual(len(self.files()), 1)
         self.want.set(b'general.name', Value('string', b'x'))
         self.want.check(get(self.model))
@@ -331,7 +331,7 @@ class Folders(Case):
                 pid = daemon(at)
                 freeze.stop(pid)
                 try:
-                    self.assertIn('another ggufs writes it', self.undo(file, status=1))
+                    self.assertIn('another ggufs has it open for writing', self.undo(file, status=1))
                     self.assertIn('general.name', self.history(file)[-1][2])
                 finally:
                     os.kill(pid, signal.SIGCONT)
@@ -386,7 +386,7 @@ class Silent(Case):
                 self.assertEqual(command.returncode, -signal.SIGINT)
             else:
                 self.assertEqual(command.returncode, 1)
-                self.assertIn('does not answer: it is stopped; if it goes on, the undo may still be done', err)
+                self.assertIn('does not answer: it is stopped; if it resumes, the undo may still be done', err)
             sync(at)
             self.want.set(b'general.name', Value('string', read(at, 'general.name')[:-1]))
             self.check_mount(at)

@@ -158,7 +158,7 @@ class Reflink(Mounted):
 
     def setUp(self):
         if not editlib.clones(mountlib.folder):
-            self.skipTest('the file system does not clone')
+            self.skipTest('the file system cannot clone')
         super().setUp()
 
 

@@ -172,7 +172,7 @@ class Imatrix(Case):
         self.begin('-o', 'imatrix=' + self.good)
         self.assertEqual(self.convert('wrong', 'Q4_K'), errno.EINVAL)
         said = os.getxattr(self.tensor('wrong'), 'user.gguf.error').decode()
-        self.assertIn('the importance matrix has 256 columns for it, the tensor 512', said)
+        self.assertIn('the importance matrix has 256 columns for it, but the tensor has 512', said)
         self.assertEqual(self.convert('wrong', 'Q8_0'), 0)  # this type ignores importances
         self.assertEqual(self.convert('without', 'IQ1_S'), errno.EOPNOTSUPP)
         self.assertEqual(self.convert('without', 'IQ3_S'), 0)

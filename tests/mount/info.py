@@ -44,7 +44,7 @@ class State(unittest.TestCase):
 
     def test_read_only(self):
         with Mount(self.model(), '-o', 'ro') as at:
-            self.assertEqual(mount_line(at), 'read-only: asked for by -o ro')
+            self.assertEqual(mount_line(at), 'read-only: requested by -o ro')
 
     def test_pending(self):
         """An edit is shown before it is written; an earlier handle keeps its content."""
@@ -101,7 +101,7 @@ class State(unittest.TestCase):
                 line = mount_line(at)
                 os.utime(model, ns=(1, 1))
                 self.assertEqual(mount_line(at),
-                                 line + "; the model's file changed behind the mount")
+                                 line + "; the model's file was changed outside the mount")
 
     def test_own_edits_are_no_change(self):
         for how in 'inplace', 'copy':

@@ -193,7 +193,7 @@ class Covered(unittest.TestCase):
     def test_covered(self):
         process = self.serve()
         self.mount(self.first)
-        self.assertIn(f'{self.first}: another file system is mounted over it, so it is left there',
+        self.assertIn(f'{self.first}: another file system is mounted over it, so it is left mounted',
                       self.end(process))
         self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
 
@@ -203,7 +203,7 @@ class Covered(unittest.TestCase):
         process = self.serve()
         self.command('mount', '--bind', self.first, self.second)
         self.mount(self.first)
-        self.assertIn(f'{self.first}: another file system is mounted over it, so it is left there',
+        self.assertIn(f'{self.first}: another file system is mounted over it, so it is left mounted',
                       self.end(process))
         self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
         self.assertEqual(self.kinds(self.second), [])
@@ -212,7 +212,7 @@ class Covered(unittest.TestCase):
         process = self.serve()
         self.command('mount', '--move', self.first, self.second)
         self.mount(self.second)
-        self.assertIn(f'{self.second}: another file system is mounted over it, so it is left there',
+        self.assertIn(f'{self.second}: another file system is mounted over it, so it is left mounted',
                       self.end(process))
         self.assertEqual(self.kinds(self.second), ['fuse.ggufs', 'tmpfs'])
 

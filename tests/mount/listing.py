@@ -33,7 +33,7 @@ class List(Case):
         self.addCleanup(os.unlink, odd)
         with Mount(self.model) as first, Mount(self.model) as second, \
                 Mount(odd, '-o', 'ro,fsname=x,subtype=other', at=self.folder('new\nline')) as third:
-            reason = f'another ggufs writes it (mounted on {first}, process {daemon(first)})'
+            reason = f'another ggufs has it open for writing (mounted on {first}, process {daemon(first)})'
             objects, lines = self.list()
             same = {'user': os.getuid(), 'state': 'alive'}
             self.assertEqual(objects, [
@@ -41,7 +41,7 @@ class List(Case):
                  'pid': daemon(first), **same},
                 {'mountpoint': second, 'model': self.model, 'mode': 'ro', 'reason': reason,
                  'pid': daemon(second), **same},
-                {'mountpoint': third, 'model': odd, 'mode': 'ro', 'reason': 'asked for by -o ro',
+                {'mountpoint': third, 'model': odd, 'mode': 'ro', 'reason': 'requested by -o ro',
                  'pid': daemon(third), **same}])
             self.assertEqual(lines[:2], [
                 f'{self.model} on {first}, read-write, process {daemon(first)}',
@@ -180,7 +180,7 @@ class Foreign(Case):
                              [('unknown', None, 'fake')])
             done = run(GGUFS, self.model, at)
             self.assertEqual(done.returncode, 1)
-            self.assertIn('a ggufs is already mounted there', done.err)
+            self.assertIn(': ggufs is already mounted there', done.err)
 
 
 if __name__ == '__main__':

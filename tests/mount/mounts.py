@@ -59,7 +59,7 @@ class ReadOnly(Case):
             self.assertNotIn(READ_ONLY, os.listxattr(first))
             with self.assertRaises(OSError):
                 why(first)
-            reason = rf'another ggufs writes it \(mounted on {first}, process {daemon(first)}\)'
+            reason = rf'another ggufs has it open for writing \(mounted on {first}, process {daemon(first)}\)'
             for options in ([], ['-o', 'rw']):
                 at = self.folder()
                 self.check(at, self.mounted(*options, self.model, at), reason)
@@ -85,7 +85,7 @@ class ReadOnly(Case):
             done = as_nobody(f'env -u ASAN_OPTIONS -u TSAN_OPTIONS -u UBSAN_OPTIONS "$@"; status=$?; '
                              f'umount {at}; exit $status', GGUFS, model, at)
             self.assertEqual((done.returncode, done.err),
-                             (0, f'ggufs: {model}: mounted read-only: another ggufs writes it '
+                             (0, f'ggufs: {model}: mounted read-only: another ggufs has it open for writing '
                               f'(mounted on {first} by root)\n'))
 
     @unittest.skipUnless(ROOT, 'for root only')
@@ -97,18 +97,18 @@ class ReadOnly(Case):
                        '"$1" "$2" "$3"; status=$?; umount "$3"; exit $status', 'sh', GGUFS,
                        self.model, at)
             self.assertEqual((done.returncode, done.err),
-                             (0, f'ggufs: {self.model}: mounted read-only: another ggufs writes it '
+                             (0, f'ggufs: {self.model}: mounted read-only: another ggufs has it open for writing '
                               f'(mounted on {first} by root)\n'))
 
     def test_asked_for(self):
-        for option, reason in (('ro', 'asked for by -o ro'), ('ro,partial', 'asked for by -o ro')):
+        for option, reason in (('ro', 'requested by -o ro'), ('ro,partial', 'requested by -o ro')):
             at = self.folder()
             self.assertEqual(self.mounted('-o', option, self.model, at), '')
             self.assertEqual(why(at), reason)
             mountlib.unmount(at)
         at = self.folder()
         self.check(at, self.mounted('-o', 'partial', self.model, at),
-                   'nothing is edited with -o partial')
+                   'nothing can be edited with -o partial')
 
     @unittest.skipIf(ROOT, 'root may write any file')
     def test_may_not_be_written(self):
@@ -122,7 +122,7 @@ class ReadOnly(Case):
         mount = mountlib.Foreground(self.model)
         with Mount(self.model), mount as (at, _):
             os.stat(at)
-            self.assertEqual(mount.log().count('another ggufs writes it'), 1)
+            self.assertEqual(mount.log().count('another ggufs has it open for writing'), 1)
 
 
 class Again(Case):
@@ -290,7 +290,7 @@ class Places(Case):
 
     def test_other_subtype(self):
         with Mount(self.model, '-o', 'subtype=other,ro') as at:
-            self.refused(at, 'a ggufs is already mounted there')
+            self.refused(at, ': ggufs is already mounted there')
 
     def killed(self, at, hold=False):
         """Return a mount whose daemon is dead; hold: its directory stays open."""
@@ -413,7 +413,7 @@ class Unmount(Case):
             done = run(*mountlib.as_other(GGUFS, '--unmount', at))
             self.assertEqual((done.returncode, done.err),
                              (1, f'ggufs: {at}: it is in a mount of user root, whose daemon only that '
-                              'user and root can ask\n'))
+                              'user and root can query\n'))
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_by_root(self):
@@ -454,7 +454,7 @@ class Unmount(Case):
             self.assertEqual(other.stdout.readline(), b'\n')
             done = run(GGUFS, '--unmount', at)
             self.assertEqual((done.returncode, done.err), (
-                1, f'ggufs: {at}: is not a mount of ggufs: nothing is mounted there\n'))
+                1, f'ggufs: {at}: is not a ggufs mount: nothing is mounted there\n'))
             os.chown(at, mountlib.OTHER, mountlib.OTHER)
             waiting = subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
                                        stdin=subprocess.DEVNULL)

@@ -132,7 +132,7 @@ class Recovered(unittest.TestCase):
         self.assertEqual(self.said(), 'nothing to recover\n')
         self.assertEqual(self.said((JOURNAL, b'GGUFSJN3')), 'an interrupted edit was undone\n')
         self.assertEqual(self.said((LEFTOVER, samples.editable())),
-                         'whole; what an interrupted edit had left beside it was removed\n')
+                         'intact; files left by an interrupted edit were removed\n')
 
 
 if __name__ == '__main__':

@@ -264,7 +264,7 @@ class Refused(unittest.TestCase):
             os.unlink(place(self.at, name))
         write(self.at, 'foo', '1')
         self.assertEqual(editlib.read(self.at, 'foo'), b'1')
-        self.assertIn(b'these have a dot', os.getxattr(place(self.at, 'foo'), 'user.gguf.error'))
+        self.assertIn(b'key names contain a dot', os.getxattr(place(self.at, 'foo'), 'user.gguf.error'))
         editlib.until(lambda: 'foo' in self.mount.log())
         self.assertEqual(self.mount.log().count('not saved'), 1)
         self.assertRegex(self.mount.log(), 'foo.*not saved')

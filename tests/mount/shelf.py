@@ -115,7 +115,7 @@ class Stores(Shelf):
                     self.assertEqual({link: os.readlink(f'{at}/{name}.gguf/source/{link}')
                                       for link in os.listdir(f'{at}/{name}.gguf/source')},
                                      {link: f'{real}/{link}' for link in os.listdir(real)})
-            self.assertIn(b'by its name it must be 3', mountlib.get(at + '/n.gguf/error'))
+            self.assertIn(b'by the file name it must be 3', mountlib.get(at + '/n.gguf/error'))
             os.unlink(other)
             self.link('shelf/first.gguf', '../real/m-00001-of-00002.gguf')
             for name in ('alias', 'm', 'first'):
@@ -222,7 +222,7 @@ class Stores(Shelf):
         self.link('copy.gguf', 'mnt/model.gguf')
         with Mount(model, at=os.path.join(self.top, 'mnt')), Mount(self.top) as at:
             self.assertEqual(listing(at), ['copy.gguf', 'm.gguf'])
-            self.assertEqual(mountlib.get(at + '/copy.gguf/error'), b'is in a mount of ggufs\n')
+            self.assertEqual(mountlib.get(at + '/copy.gguf/error'), b'is in a ggufs mount\n')
 
     def test_covers(self):
         self.put('a/m.gguf')
@@ -234,8 +234,8 @@ class Stores(Shelf):
     def test_commands(self):
         self.put('m.gguf')
         with Mount(self.top, '-o', 'ro') as at:
-            self.listed(at, 'ro', 'asked for by -o ro')
-            self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), b'asked for by -o ro')
+            self.listed(at, 'ro', 'requested by -o ro')
+            self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), b'requested by -o ro')
             self.assertEqual(mountlib.mount_of(at)[2], os.fsencode(self.top))
             self.assertEqual(os.statvfs(at).f_blocks, os.statvfs(self.top).f_blocks)
             self.assertEqual(run(GGUFS, '--unmount', at).returncode, 0)

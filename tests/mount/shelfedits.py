@@ -238,7 +238,7 @@ class Edits(Shelf):
         self.put('m.gguf')
         with Mount(self.top, '-o', 'ro') as at:
             self.refused(errno.EROFS, editlib.write, at + '/m.gguf', 'general.name', 'x')
-            self.assertIn(b'read-only: asked for by -o ro', mountlib.get(at + '/m.gguf/info'))
+            self.assertIn(b'read-only: requested by -o ro', mountlib.get(at + '/m.gguf/info'))
 
 
 if __name__ == '__main__':

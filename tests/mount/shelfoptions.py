@@ -145,7 +145,7 @@ class Others(Shelf):
             self.link(f'in/s-0000{i + 1}-of-00002.gguf', f'../out/s-0000{i + 1}-of-00002.gguf')
         os.lchown(os.path.join(self.top, 'in/s-00002-of-00002.gguf'), OTHER, OTHER)
         with Mount(os.path.join(self.top, 'in'), '-o', 'allow_other') as at:
-            self.assertEqual(self.seen(at + '/s.gguf/error'), 'one of its files is behind a link that is not followed\n')
+            self.assertEqual(self.seen(at + '/s.gguf/error'), 'one of its files is reached through a link that is not followed\n')
         for options in ([], ['-o', 'allow_root']):  # only for the mounting user, and root
             with Mount(os.path.join(self.top, 'in'), *options) as at:
                 self.assertIsNone(self.seen(at + '/m.gguf/info'))

@@ -254,7 +254,7 @@ class Split(unittest.TestCase):
                 with self.subTest(name=name, options=options), mountlib.Mount(
                         names[0], '-o', 'commit=close', *options) as at:
                     def says():
-                        return b'changed behind the mount' in mountlib.get(at + '/info')
+                        return b'changed outside the mount' in mountlib.get(at + '/info')
                     self.assertFalse(says())
                     os.link(name, name + '.old')
                     self.replace(name)
@@ -270,11 +270,11 @@ class Split(unittest.TestCase):
         """Not all files are checked each time; they are checked in turn."""
         names = shards('many', cut()[:1] + [[]] * 199)
         with mountlib.Mount(names[0]) as at:
-            self.assertNotIn(b'changed behind the mount', mountlib.get(at + '/info'))
+            self.assertNotIn(b'changed outside the mount', mountlib.get(at + '/info'))
             self.replace(names[-1])
             said = [mountlib.get(at + '/info') for _ in range(4)]
-            self.assertIn(b'changed behind the mount', b''.join(said))
-            self.assertIn(b'changed behind the mount', mountlib.get(at + '/info'))
+            self.assertIn(b'changed outside the mount', b''.join(said))
+            self.assertIn(b'changed outside the mount', mountlib.get(at + '/info'))
 
     def test_other_replaced_in_a_folder(self):
         """Even after an edit, the path shows the current file."""

@@ -123,8 +123,8 @@ class Whole(Set):
         a, _ = names()
         self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
                         general__quantization_version=None), second())
-        self.tells(1, f'{a}: warning: is Q8_0, without general.quantization_version',
-                   f'{a}: error: 1 of 2 blocks have no tensor, the first is blk.1',
+        self.tells(1, f'{a}: warning: is Q8_0, but general.quantization_version is missing',
+                   f'{a}: error: 1 of 2 blocks have no tensors; the first is blk.1',
                    f'{a}: error: the required key llama.context_length is missing (metadata)')
         self.assertEqual(self.mounted().count('\n'), 3)
 
@@ -136,7 +136,7 @@ class Whole(Set):
             (b'My.key', Value('u8', 1))]))
         self.tells(1, f"{a}: error: begins at byte ",
                    f"{a}: error: is u64, must be u32 (key 'general.file_type')",
-                   f'{b}: warning: 8 bytes behind the data',
+                   f'{b}: warning: 8 extra bytes after the data',
                    f"{b}: warning: is not lower_snake_case (key 'My.key')")
         self.mounted()
 
@@ -154,19 +154,19 @@ class Whole(Set):
         for file in data:
             file[gguf.read(bytes(file)).data_offset - 1] = 7
         self.make(*map(bytes, data))
-        self.tells(0, f'{a}: warning: padding that is not zero, first at byte ',
-                   f'{b}: warning: padding that is not zero, first at byte ')
+        self.tells(0, f'{a}: warning: the padding is not all zero, first at byte ',
+                   f'{b}: warning: the padding is not all zero, first at byte ')
         self.mounted()
 
     def test_name(self):
         """The name is checked without the number, and suggested with it."""
         self.make(first(), second(), stem='model')
         a, _ = self.names
-        self.tells(0, f'{a}: note: by convention it is Tiny-3.5K-v1.0-Q8_0-00001-of-00002.gguf (file ')
+        self.tells(0, f'{a}: note: by convention it should be Tiny-3.5K-v1.0-Q8_0-00001-of-00002.gguf (file ')
         self.mounted()
         self.make(first(), second(), stem='Tiny-7B-v1.0-Q8_0')
-        line, _ = self.tells(0, f"{self.names[0]}: warning: its SizeLabel says '7B', the model "
-                             "'3.5K'", f'{self.names[0]}: note: by convention it is')
+        line, _ = self.tells(0, f"{self.names[0]}: warning: its SizeLabel says '7B', but the model "
+                             "says '3.5K'", f'{self.names[0]}: note: by convention it should be')
         self.mounted()
 
     def test_values(self):
@@ -175,7 +175,7 @@ class Whole(Set):
         struct.pack_into('<e', q8, 34 * 7, float('inf'))
         self.make(first(), second(q8=bytes(q8)))
         self.tells(0)
-        self.tells(1, f'{b}: error: 32 values are NaN, 0 are infinite, 1 blocks have such a scale; '
+        self.tells(1, f'{b}: error: 32 values are NaN, 0 are infinite, 1 blocks have a NaN or infinite scale; '
                    "the first is at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
 
     def test_progress(self):
@@ -204,7 +204,7 @@ class Whole(Set):
             with open(at + '/metadata/llama.rope.dimension_count', 'w') as file:
                 file.write('4\n')
             said = mountlib.get(at + '/check').decode()
-        self.assertEqual(said, f"{self.names[0]}: error: 4, but a head has 8 (key 'llama.rope.dimension_count')\n")
+        self.assertEqual(said, f"{self.names[0]}: error: is 4, but a head has 8 dimensions (key 'llama.rope.dimension_count')\n")
         self.assertEqual(self.mounted(), said)
 
     def test_json(self):
@@ -225,8 +225,8 @@ class Whole(Set):
         """Names of files and keys are escaped in lines, in JSON and in the mount."""
         self.make(first(more=[(b'x.\x1b[31m', Value('u8', 1))]), second(), stem='x\x1b[2J\n')
         shown = 'x\\x1b[2J\\x0a-00001-of-00002.gguf'
-        lines = self.tells(1, f"{shown}: error: is not a key: ASCII segments with single dots "
-                           "between (key 'x.\\x1b[31m')", f'{shown}: note: by convention it is')
+        lines = self.tells(1, f"{shown}: error: is not a valid key: must be ASCII segments "
+                           "separated by single dots (key 'x.\\x1b[31m')", f'{shown}: note: by convention it should be')
         self.assertFalse(any('\x1b' in line for line in lines))
         self.assertEqual(json.loads(self.check('--json', self.names[0]).out)[0]['file'], shown)
         self.assertNotIn('\x1b', self.mounted())
@@ -328,11 +328,11 @@ class Refusals(Set):
         """The numbers are wrong in the second file; the first file is still checked."""
         _, b = names()
         cases = [
-            ('split.no: is 0, by its name it must be 1', split_keys(0)),
-            ('split.count: is 3, by its name it must be 2', split_keys(1, 3)),
-            ('split.count: is 0, by its name it must be 2', split_keys(1, 0)),
-            ('split.count: is 1, by its name it must be 2', split_keys(1, 1)),
-            ('split.no: is 18446744073709551615, by its name it must be 1',
+            ('split.no: is 0, but by the file name it must be 1', split_keys(0)),
+            ('split.count: is 3, but by the file name it must be 2', split_keys(1, 3)),
+            ('split.count: is 0, but by the file name it must be 2', split_keys(1, 0)),
+            ('split.count: is 1, but by the file name it must be 2', split_keys(1, 1)),
+            ('split.no: is 18446744073709551615, but by the file name it must be 1',
              split_keys(2 ** 64 - 1, 2, kind='u64')),
             ('split.no: the key is missing or not a number', split_keys(-1, 2, kind='i8')),
             ('split.no: the key is missing or not a number', []),
@@ -458,7 +458,7 @@ class Refusals(Set):
                          [f'{name}: error: 65514 more of these'])
         self.assertLess(len(told), 30)
         mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 3), []))
-        self.assertIn(f'{name}: error: split.count: is 3, by its name it must be 65535\n',
+        self.assertIn(f'{name}: error: split.count: is 3, but by the file name it must be 65535\n',
                       self.check(name).out)
         self.assertEqual(done.returncode, 2)
         self.refused(name, 'split.count: is 3', file=name)

@@ -167,7 +167,7 @@ class Reported(Case):
         self.raises(errno.EFBIG, os.fsync, fd)
         self.raises(errno.EFBIG, os.close, fd)
         self.assertLess(self.foreground.log().count('refused'), 5)
-        self.assertIn('no more', self.error('b.weight'))
+        self.assertIn('at most', self.error('b.weight'))
         self.end()
         self.check()
 

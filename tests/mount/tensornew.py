@@ -103,13 +103,13 @@ class Made(New):
         self.assertIsNotNone(self.error('new'))
         self.write('new', 'type', b'Q8_0\n')
         self.sync()
-        self.assertIn('lacks shape', self.error('new'))
+        self.assertIn('still needs shape', self.error('new'))
         self.assertEqual(mountlib.get(self.tensor('new', 'type')), b'Q8_0\n')
         self.assertEqual(run('ls', '-l', self.tensor('new')).err, '')
         os.rename(self.tensor('new'), self.tensor('other'))
         self.assertEqual(os.listdir(self.tensor('other')), ['type'])
         self.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
-        self.not_saved('tensors/other: a new tensor: lacks shape')
+        self.not_saved('tensors/other: a new tensor: still needs shape')
 
     def test_the_folder_stays(self):
         """The directory is the same before and after it becomes a tensor."""

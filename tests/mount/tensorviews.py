@@ -474,7 +474,7 @@ class Ends(Values):
         self.write('b.weight', 'raw', b'12345678')
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(mountlib.LIMIT)
-        self.assertIn('a.weight: refused: what was written was not closed', self.foreground.log())
+        self.assertIn('a.weight: refused: the file was written but never closed', self.foreground.log())
         try:
             os.close(fd)
         except OSError:

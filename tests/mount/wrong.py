@@ -13,13 +13,13 @@ KINDS = {
     'lfs': (b'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n',
             'a git-lfs pointer', 'git lfs pull'),
     'html': (b'<!DOCTYPE html>\n<html>', 'a web page', 'direct link'),
-    'json': (b'{"error": "not found"}', 'a JSON text', 'download it again'),
+    'json': (b'{"error": "not found"}', 'a JSON file', 'download it again'),
     'safetensors': (b'\x02\0\0\0\0\0\0\0{}', 'a safetensors file', 'convert_hf_to_gguf.py'),
     'zip': (b'PK\3\4' + bytes(40), 'a zip archive', 'convert_hf_to_gguf.py'),
-    'pickle': (b'\x80\2}q\0.', 'a pickle', 'convert_hf_to_gguf.py'),
+    'pickle': (b'\x80\2}q\0.', 'a Python pickle', 'convert_hf_to_gguf.py'),
     'gzip': (b'\x1f\x8b\x08\0', 'a gzip archive', 'gzip -d'),
-    'ggml': (b'lmgg' + bytes(28), 'format before GGUF', 'convert_llama_ggml_to_gguf.py'),
-    'ggjt swapped': (b'ggjt\0\0\0\3', 'format before GGUF', 'convert_llama_ggml_to_gguf.py'),
+    'ggml': (b'lmgg' + bytes(28), 'format older than GGUF', 'convert_llama_ggml_to_gguf.py'),
+    'ggjt swapped': (b'ggjt\0\0\0\3', 'format older than GGUF', 'convert_llama_ggml_to_gguf.py'),
     'cut': (image()[:100], 'a file of 100 bytes', 'an incomplete download?'),
 }
 

@@ -208,7 +208,7 @@ static void test_refused(void)
     now.no_list[TO] = -EACCES;
     refused(copy(&e), -EPERM, &e, "list of extended attributes");
     now.no_remove = -EPERM;
-    refused(copy(&e), -EPERM, &e, "lack of the attribute user.b");
+    refused(copy(&e), -EPERM, &e, "absence of the attribute user.b");
     now.no_get = -EACCES;
     refused(copy(&e), -EPERM, &e, "extended attribute user.a");
     static const int codes[][2] = {{-ENOSPC, -ENOSPC}, {-EDQUOT, -EDQUOT}, {-EIO, -EIO},

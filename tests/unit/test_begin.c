@@ -135,7 +135,7 @@ static void test_reasons(void)
         o.late = late;
         opens(&p, &o, NULL);
         o.read_only = true;
-        opens(&p, &o, "asked for by -o ro");
+        opens(&p, &o, "requested by -o ro");
         o.why = "for a reason";
         opens(&p, &o, "for a reason");
         o.read_only = false;
@@ -278,7 +278,7 @@ static void test_waits(void)
     /* A read-only tree announces itself, but does not wait. */
     asked = asked_busy = 0;
     o.read_only = true;
-    opens(&p, &o, "asked for");
+    opens(&p, &o, "requested by");
     CU_ASSERT_TRUE(asked == 1 && asked_busy == 0);
     drop_place(&p);
 }

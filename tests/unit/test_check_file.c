@@ -56,8 +56,8 @@ static char *shown(const struct fixture *x)
  * is reported. */
 static void test_journal(void)
 {
-    static const char want[] =
-        NAME ": warning: an interrupted edit counts as written (--recover writes it) (journal)\n";
+    static const char want[] = NAME ": warning: an interrupted edit was checked as if written "
+                                    "(--recover finishes it) (journal)\n";
     struct fixture x;
     struct edit d;
     enum check_outcome outcome;

@@ -524,7 +524,7 @@ static void test_room(void)
     fs.full = true;
     CU_ASSERT_EQUAL(edit_room_for(&f, 0, "it", &e), 0);
     CU_ASSERT_EQUAL(edit_room_for(&f, 1, "it", &e), -ENOSPC);
-    CU_ASSERT_STRING_EQUAL(e.msg, "it: 1048577 bytes are needed, 0 are free");
+    CU_ASSERT_STRING_EQUAL(e.msg, "it: 1048577 bytes are needed, but only 0 are free");
     edit_file_close(&f);
     teardown(&x);
 }

@@ -40,8 +40,8 @@ static void test_shapes(void)
          -EINVAL,
          0,
          "a row of 33 elements is not a whole number of blocks of 32 (Q4_0)"},
-        {{Q4_2, 1, {32}}, -EOPNOTSUPP, 0, "a tensor of unknown type 4 cannot be made"},
-        {{9999, 1, {32}}, -EOPNOTSUPP, 0, "a tensor of unknown type 9999 cannot be made"},
+        {{Q4_2, 1, {32}}, -EOPNOTSUPP, 0, "a tensor of unknown type 4 cannot be created"},
+        {{9999, 1, {32}}, -EOPNOTSUPP, 0, "a tensor of unknown type 9999 cannot be created"},
     };
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         struct err e = {0};

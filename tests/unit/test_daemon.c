@@ -233,7 +233,7 @@ static void test_requests(void)
     struct err e = {0};
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     CU_ASSERT_EQUAL(daemon_ask(d, "sync", &said, NULL, NULL, &e), -ESHUTDOWN);
-    CU_ASSERT_STRING_EQUAL(e.msg, "it is not served at the moment");
+    CU_ASSERT_STRING_EQUAL(e.msg, "the mount is not being served at the moment");
     CU_ASSERT_EQUAL(said.len, 0);
     end(&x);
     CU_ASSERT_EQUAL(daemon_ask(d, "sync", &said, NULL, NULL, &e), -EPIPE);

@@ -193,7 +193,7 @@ static void test_unfinished(void)
     CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), -ESTALE);
     f.id.dev--;
     replace(&x);
-    stale(&f, "is another file now");
+    stale(&f, "is now another file");
     edit_file_unlock(&f);
     CU_ASSERT_FALSE(is_locked(&x));
     edit_file_close(&f);
@@ -216,11 +216,11 @@ static void test_fresh(void)
     CU_ASSERT_EQUAL(futimens(f.fd, (struct timespec[2]){{5, 6}, {7, 9}}), 0);
     stale(&f, "was written by another program");
     CU_ASSERT_EQUAL(ftruncate(f.fd, (off_t)x.old_n + 1), 0);
-    stale(&f, "has another size now");
+    stale(&f, "now has another size");
     CU_ASSERT_EQUAL(edit_file_note(&f, &e), 0);
     CU_ASSERT_EQUAL(f.id.size, x.old_n + 1);
     replace(&x);
-    stale(&f, "is another file now");
+    stale(&f, "is now another file");
     gone(&x);
     stale(&f, "is gone");
     put_file(x.dir, NAME, x.old, x.old_n);

@@ -79,7 +79,7 @@ static void on_padding(void *arg, const struct check_finding *f)
     if (strcmp(f->rule, "padding") != 0)
         return;
     p->warnings += f->severity == CHECK_WARNING;
-    p->notes += f->severity == CHECK_NOTE && strstr(f->what, "only a part was read");
+    p->notes += f->severity == CHECK_NOTE && strstr(f->what, "only part of it was read");
 }
 
 static void test_padding(void)

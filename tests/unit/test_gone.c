@@ -118,7 +118,7 @@ static void test_partial(void)
     const char *last = NULL, *line;
     for (unsigned i = 0; (line = tree_warning(m.t, i)); i++)
         last = line;
-    CU_ASSERT_STRING_EQUAL(last, "the file is incomplete: reads of what is missing give EIO");
+    CU_ASSERT_STRING_EQUAL(last, "the file is incomplete: reading the missing part gives EIO");
     m.image = malloc(whole.size);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m.image);
     memcpy(m.image, whole.image, whole.size);

@@ -106,10 +106,10 @@ static void test_gguf_refused(void)
     }
     build_init(&b, 3, false);
     add(&b, "a.in_sum2", 4, ok);
-    (void)finish(&b, "'a.in_sum2': has no tensor '....counts'");
+    (void)finish(&b, "'a.in_sum2': has no matching tensor '....counts'");
     build_init(&b, 3, false);
     add(&b, "a.counts", 1, ok);
-    (void)finish(&b, "'a.counts': has no tensor '....in_sum2'");
+    (void)finish(&b, "'a.counts': has no matching tensor '....in_sum2'");
     build_init(&b, 3, false);
     add(&b, "a.in_sum2", 4, ok);
     add(&b, "a.counts", 3, ok);

@@ -214,7 +214,7 @@ static void test_refused(void)
         struct edit_file f = open_model(&x, &fs.sys);
         int r = commit(&f, &d, &res, &e);
         hit = fs.hit;
-        bool may = strstr(e.msg, "may be made when the model is opened again");
+        bool may = strstr(e.msg, "may yet be applied when the model is next opened");
         said += may;
         synced += r < 0 && !may && strcmp(fs.what, "fsync") == 0;
         f.sys = calm();
@@ -346,7 +346,7 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 }
 
 static const char outside[] = "its ranges lie outside",
-                  sized[] = "it is for a file of another size", named[] = "it names another file";
+                  sized[] = "it is for a file of another size", named[] = "it is for another file";
 
 /* A changed field in the journal's head or, from REST on, in its rows, with the checksums made
  * valid again. line NULL: the journal becomes void. */
@@ -356,7 +356,8 @@ static const struct field {
     uint64_t value;
     const char *line;
 } fields[] = {
-    {16, 8, 1, "neither the old nor the new"}, /* the model's sizes before and after the edit */
+    {16, 8, 1,
+     "matches neither the old content nor the new"}, /* the model's sizes before and after the edit */
     {16, 8, UINT64_MAX, outside},
     {24, 8, 0, outside},
     {24, 8, UINT64_MAX, outside},
@@ -384,8 +385,8 @@ static const struct field {
     {6, 1, 'X', NULL},
     {7, 1, '0', NULL},
     {7, 1, ':', NULL},
-    {7, 1, '1', "from before its first release"},
-    {7, 1, '2', "from before its first release"},
+    {7, 1, '1', "that predates its first release"},
+    {7, 1, '2', "that predates its first release"},
     {7, 1, '4', "later version"},
     {7, 1, '9', "later version"},
 };
@@ -418,7 +419,7 @@ static void test_fields(void)
     /* A sector of the model is neither old nor new. */
     w.x.old[20000] ^= 1;
     put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
-    loads(&w.x, -ESTALE, 0, "neither the old nor the new");
+    loads(&w.x, -ESTALE, 0, "matches neither the old content nor the new");
     CU_ASSERT_TRUE(is_old(&w.x));
     end(&w);
 }
@@ -565,8 +566,8 @@ static void test_others(void)
     for (off_t n = 8; n <= FIXED; n++)
         is_other(&x, "GGUFSJN3", 8, n, NULL);
     is_other(&x, "GGUFSJN3", 8, (off_t)1 << 40, NULL);
-    is_other(&x, "GGUFSJN1", 8, 8, "from before its first release");
-    is_other(&x, "GGUFSJN2", 8, (off_t)1 << 40, "from before its first release");
+    is_other(&x, "GGUFSJN1", 8, 8, "that predates its first release");
+    is_other(&x, "GGUFSJN2", 8, (off_t)1 << 40, "that predates its first release");
     is_other(&x, "GGUFSJN4", 8, 1000, "by a later version");
     teardown(&x);
 }
@@ -631,7 +632,7 @@ static void estimated_on(struct edit_disk disk, const struct gguf *g, enum edit_
     CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0);
     disk.free--;
     CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, &e), -ENOSPC);
-    (void)snprintf(line, sizeof(line), "%s: %llu bytes are needed, %llu are free",
+    (void)snprintf(line, sizeof(line), "%s: %llu bytes are needed, but only %llu are free",
                    edit_strategy_name(want), (unsigned long long)disk.free + 1,
                    (unsigned long long)disk.free);
     CU_ASSERT_STRING_EQUAL(e.msg, line);

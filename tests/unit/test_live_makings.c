@@ -49,10 +49,11 @@ static const struct script scripts[] = {
      "fsync R =EIO; fail; fsync R =EIO; close R; tgone n",
      MODEL},
     {"what a new tensor lacks is reported at the end of the mount", "tensors",
-     "tmkdir n; tput n/type I8; fsync; unsaved 'tensors/n: a new tensor: lacks shape, and raw or "
+     "tmkdir n; tput n/type I8; fsync; unsaved 'tensors/n: a new tensor: still needs shape, and "
+     "raw or "
      "values;'; topen A n/f32.npy creat w; write A '\x93"
      "NUM'; close A; fsync;"
-     "terror n 'its NumPy header is not whole'",
+     "terror n 'its NumPy header is incomplete'",
      MODEL},
     {"fsync does not wait for a view that is still being written; a signal ends a wait", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; write A "
@@ -89,7 +90,7 @@ static const struct script scripts[] = {
      MODEL},
     {"edits lost because another program changed the model are reported", "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; alter; fsync =ESTALE; tlist . 'a b c "
-     "z'; unsaved 'tensors/n: the model changed behind the mount: it was written by another "
+     "z'; unsaved 'tensors/n: the model was changed outside the mount: it was written by another "
      "program;'; restore",
      MODEL},
     {"a helper stays until the removal of its tensor is written", "tensors sync",

@@ -252,9 +252,8 @@ static const struct script scripts[] = {
      A_NAME "a.new.bak:u32=7 " A_OTHER A_LIST},
     {"names that are not saved are reported at the end of the mount", NULL,
      "put a.count x =EINVAL; put stray x; put .hidden x; put a.name~ x; link .l somewhere;"
-     "rm a.list; unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name: these have "
-     "a dot, as "
-     "my.flag;';"
+     "rm a.list; unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name: key names "
+     "contain a dot, as in my.flag;';"
      "forgive a.count; rm stray; unsaved; readlink .l somewhere; readlink a.name x =EINVAL;"
      "readlink a.count x =EINVAL; readlink none x =ENOENT; link a.name x =EEXIST; type .l u8 "
      "=EPERM",

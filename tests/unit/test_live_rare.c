@@ -142,7 +142,7 @@ static void test_no_clones(void)
     struct live *l = begin(&r, 0, EDIT_REFLINK);
     l->file->clone = EDIT_CLONE_NO;
     script_one(&r, "put a.name two =EOPNOTSUPP");
-    script_one(&r, "logged 'the file system does not clone ranges'");
+    script_one(&r, "logged 'the file system cannot clone ranges'");
     script_one(&r, "text a.name 'one\n'");
     end(&r);
 }

@@ -67,7 +67,7 @@ static const struct script scripts[] = {
      A B C},
     {"a new tensor is made with mkdir, type, shape and raw", "tensors",
      "tmkdir n; tmkdir n =EEXIST; tmkdir a =EEXIST; tmkdir a/x =EPERM; tlist . 'a b c z n';"
-     "tlist n ''; terror n 'it is not whole yet'; tput n/type I8; tput n/shape 3; tlist n 'type "
+     "tlist n ''; terror n 'it is not complete yet'; tput n/type I8; tput n/shape 3; tlist n 'type "
      "shape';"
      "fsync; terror n 'raw'; tput n/raw 123; fsync; tfile " A B C
      "n:I8:3=123 ; ttext n/raw 123; ttext n/shape '3\n'",
@@ -478,8 +478,8 @@ static const struct script scripts[] = {
      A "b:F32:6=1,2,3,4,5,6 " C},
     {"files that a new tensor lacks do not exist", "tensors",
      "tmkdir n; tgone n/raw; tgone n/none; trm n/raw =ENOENT; tput n/offset 1; trm n/offset; trm "
-     "n/offset =ENOENT; tput n/type I8; tforgive n; terror n 'not whole yet'; trm n/type; tput "
-     "n/shape 1; tput n/raw x; trm n/shape; fsync; terror n 'lacks'; trmdir n",
+     "n/offset =ENOENT; tput n/type I8; tforgive n; terror n 'not complete yet'; trm n/type; tput "
+     "n/shape 1; tput n/raw x; trm n/shape; fsync; terror n 'still needs'; trmdir n",
      A B C},
     {"a tensor takes the name of one that was removed", "tensors",
      "trmdir b; fsync; tmv c b; tmv b d; tmkdir b; tput b/type I8; tput b/shape 1; tput b/raw x;"
@@ -494,7 +494,7 @@ static const struct script scripts[] = {
      A BA "7,8,9,1,2,3 " C},
     {"values are refused if their header is missing", "tensors",
      "topen A z/f32.npy w trunc; write A xxxx 70000; flush A =EINVAL; close A =EINVAL;"
-     "terror z 'its NumPy header is not whole'; ttext z/raw '.{20000}'",
+     "terror z 'its NumPy header is incomplete'; ttext z/raw '.{20000}'",
      A B C},
     {"a reader of an earlier state calls fsync after the last writer has closed",
      "tensors auto close",

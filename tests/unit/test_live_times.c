@@ -21,7 +21,7 @@ static const struct script scripts[] = {
      A B Z},
     {"a NumPy header alone waits for its program to go on", "tensors",
      "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A;"
-     "terror b 'of a NumPy array only the header was written'; later 10; topen A b/f32.npy rw;"
+     "terror b 'only the header of a NumPy array was written'; later 10; topen A b/f32.npy rw;"
      "size A 128; tpoke A 128 '6 5 4 3 2 1'; close A; tvalues b/f32 '6 5 4 3 2 1'",
      A "b:F32:2x3=6,5,4,3,2,1 " C Z},
     {"readers of the view see only the header; another view is unchanged", "tensors",

@@ -38,7 +38,7 @@ static const struct script scripts[] = {
      "refused a.count; undo; good a.count; time noted a.count; undo; time moved a.count",
      "a.name:string=two a.count:u32=9 " A_LIST},
     {"an undo to the current state changes nothing", "history close",
-     "put a.name 'two'; undo; said 'back to state 1'; undo 1; said 'are those of state 1 already';"
+     "put a.name 'two'; undo; said 'back to state 1'; undo 1; said 'are already those of state 1';"
      "file " UNCHANGED "; put a.name 'three'; undo 2; said 'back to state 2'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"a restored key has its type, and no other", "history close",

@@ -112,7 +112,7 @@ static void test_state(void)
     buf_str(&im.path, "im.dat");
     says(NULL, NULL, NULL, &(struct live_counts){0}, 0, LINE "read-write\n");
     says("so", NULL, NULL, &(struct live_counts){.changed = true}, 0,
-         LINE "read-only: so; the model's file changed behind the mount\n");
+         LINE "read-only: so; the model's file was changed outside the mount\n");
     says(NULL, NULL, NULL, &(struct live_counts){.pending = 1, .refused = 1}, 1,
          LINE "read-write; 1 edit is not written yet; 1 write was refused (metadata/k.0)\n");
     says(NULL, NULL, NULL, &(struct live_counts){.pending = 100, .refused = 3}, 3,

@@ -102,7 +102,7 @@ static void test_errors(void)
     object_set_error(&s, o, NULL);
     CU_ASSERT(s.n_errors == 0 && !o->error);
     object_event(&s, o, OBJECT_MAKE);
-    object_set_error(&s, o, "lacks type");
+    object_set_error(&s, o, "still needs type");
     CU_ASSERT(s.n_errors == 0 && s.fresh.n == 1);
     object_event(&s, o, OBJECT_ADD);
     CU_ASSERT(s.n_errors == 1 && s.fresh.n == 0);

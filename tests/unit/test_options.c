@@ -156,9 +156,8 @@ static void test_refused(void)
     check_refused("large_read", "unknown option 'large_read'");
     check_refused("nonempty", "unknown option 'nonempty'");
     /* libfuse passes the subtype to fusermount3 unescaped */
-    check_refused("subtype=a\\,b", "option subtype: must be a name without commas and backslashes");
-    check_refused("subtype=a\\\\b",
-                  "option subtype: must be a name without commas and backslashes");
+    check_refused("subtype=a\\,b", "option subtype: must be a name without commas or backslashes");
+    check_refused("subtype=a\\\\b", "option subtype: must be a name without commas or backslashes");
 }
 
 static CU_TestInfo tests[] = {

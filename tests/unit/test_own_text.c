@@ -197,7 +197,7 @@ static void test_alignment_stays(void)
     CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
     CU_ASSERT_EQUAL(do_write(t, "general.alignment", "64\n", 3), 0);
     CU_ASSERT_EQUAL(undo(t), -EFBIG);
-    said(t, "general.alignment is 2097152: files with more than 1 MiB are not edited");
+    said(t, "general.alignment is 2097152: files aligned to more than 1 MiB are read-only");
     CU_ASSERT_EQUAL(do_write(t, "odd.texts", "[\"x\"]\n", 6), 0);
     CU_ASSERT_EQUAL(undo(t), -EFBIG);
     const struct tree_image m = {.t = t};

@@ -275,7 +275,7 @@ static void info_is(const struct tree_image *m, const char *before, const char *
     char *mount = strstr(got, "mount:");
     CU_ASSERT_PTR_NOT_NULL_FATAL(mount);
     CU_ASSERT_STRING_EQUAL(
-        mount, "mount:           read-write; the model's file changed behind the mount\n");
+        mount, "mount:           read-write; the model's file was changed outside the mount\n");
     *mount = '\0';
     CU_ASSERT_STRING_EQUAL(format, after);
     *file = '\0';
@@ -432,7 +432,7 @@ static void test_check(void)
     CU_ASSERT_TRUE_FATAL(n > 0);
     CU_ASSERT_EQUAL(n, st.st_size);
     text[n] = '\0';
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "warning: padding that is not zero"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "warning: the padding is not all zero"));
     CU_ASSERT_PTR_NULL(strstr(text, "error:"));
     CU_ASSERT_EQUAL(text[n - 1], '\n');
     struct tree_file *f = NULL;

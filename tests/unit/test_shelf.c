@@ -245,10 +245,10 @@ static void test_layers(void)
           "old:1/ store\n"
           "  model o/blobs/sha256-" A64 " store\n"
           "  template text o/blobs/sha256-" B64 " store\n"
-          "tensors:1 o/manifests/registry.ollama.ai/library/tensors/1 store (manifest: has each "
-          "tensor in a file of its own, not a GGUF file)\n"
-          "tensors:2 o/manifests/registry.ollama.ai/library/tensors/2 store (manifest: has each "
-          "tensor in a file of its own, not a GGUF file)\n",
+          "tensors:1 o/manifests/registry.ollama.ai/library/tensors/1 store (manifest: stores each "
+          "tensor in its own file, not in a GGUF file)\n"
+          "tensors:2 o/manifests/registry.ollama.ai/library/tensors/2 store (manifest: stores each "
+          "tensor in its own file, not in a GGUF file)\n",
           {"file", LIBRARY "m/1",
            MANIFEST(LAYER("prompt", B64) "," LAYER("draft", A64) "," LAYER("model", A64) "," LAYER(
                "template", A64))},

@@ -173,7 +173,7 @@ static void test_faults(void)
         {Q8_0_ID, 0x7fc00000, -EDOM, "element [1, 44] is nan, which Q8_0 cannot hold"},
         {Q4_K_ID, 0xff800000, -EDOM, "element [1, 44] is -inf, which Q4_K cannot hold"},
         {Q8_0_ID, 0x7f000000, -ERANGE, "element [1, 44] is 1.7014118e+38: the scale of its block"},
-        {I8_ID, 0x3f000000, -ERANGE, "element [1, 44] is 0.5, which I8 does not hold exactly"},
+        {I8_ID, 0x3f000000, -ERANGE, "element [1, 44] is 0.5, which I8 cannot hold exactly"},
         {I16_ID, 0x7fc00000, -EDOM, "element [1, 44] is nan, which I16 cannot hold"},
         {F16_ID, 0x7f000000, -ERANGE, "element [1, 44]"},
         {IQ2_XXS_ID, 0x3f800000, -EOPNOTSUPP, "IQ2_XXS"},
@@ -214,7 +214,7 @@ static void test_lengths(void)
     judged(d, TENSOR_SHORT, "it has 10 of 4000 bytes");
     judged(d, TENSOR_SHORT, NULL);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 10, bytes, 3991, &e), -EFBIG);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "raw of this tensor has 4000 bytes"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "raw of this tensor holds at most 4000 bytes"));
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, UINT64_MAX, bytes, 2, &e), -EFBIG);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4001, false, &e), -EFBIG);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, true, &e), 0);
@@ -267,7 +267,7 @@ static void test_npy_shape(void)
     memcpy(bytes + 128, old, 64 * 4); /* two rows unchanged */
     cut(d, 0);
     put(d, 0, bytes, 100);
-    judged(d, TENSOR_SHORT, "its NumPy header is not whole");
+    judged(d, TENSOR_SHORT, "its NumPy header is incomplete");
     put(d, 100, bytes + 100, 28);
     judged(d, TENSOR_BEGUN, NULL);
     put(d, n - 1, "", 1);

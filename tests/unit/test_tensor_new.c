@@ -130,7 +130,7 @@ static void test_raw(void)
     for (int order = 0; order < 6; order++) {
         static const char orders[6][4] = {"rts", "rst", "trs", "tsr", "srt", "str"};
         making_begin(&m, order % 2);
-        judged(&m, TENSOR_SHORT, "lacks type, shape, and raw or values");
+        judged(&m, TENSOR_SHORT, "still needs type, shape, and raw or values");
         size_t n = values(room, "<f4", SHAPE(64, 3), 4, 0);
         for (int i = 0; i < 3; i++) {
             if (orders[order][i] == 'r')
@@ -143,7 +143,7 @@ static void test_raw(void)
                 break;
             if (m.t.draft[TENSOR_RAW])
                 give(&m, TENSOR_F32_NPY, room, n); /* would be enough if there were no raw */
-            judged(&m, TENSOR_SHORT, "lacks");
+            judged(&m, TENSOR_SHORT, "still needs");
         }
         whole(&m, Q8_0_ID, 3, raw, 6 * 34);
         making_end(&m);
@@ -227,13 +227,13 @@ static void test_raw_refused(void)
     struct making m;
     making_begin(&m, false);
     give(&m, TENSOR_RAW, raw, 100);
-    judged(&m, TENSOR_SHORT, "lacks type and shape");
+    judged(&m, TENSOR_SHORT, "still needs type and shape");
     give_type(&m, "Q8_0");
-    judged(&m, TENSOR_SHORT, "lacks shape");
+    judged(&m, TENSOR_SHORT, "still needs shape");
     give_shape(&m, "3 64");
     judged(&m, TENSOR_SHORT, "raw has 100 of 204 bytes");
     give_shape(&m, "32");
-    judged(&m, -EINVAL, "raw has 100 bytes, type and shape make 34");
+    judged(&m, -EINVAL, "raw has 100 bytes, but type and shape require 34");
     give_shape(&m, "33");
     judged(&m, -EINVAL, "whole number of blocks");
     making_end(&m);
@@ -247,7 +247,7 @@ static void test_npy(void)
         making_begin(&m, big);
         size_t n = values(room, "<f4", SHAPE(64, 3), 4, -7);
         give(&m, TENSOR_F32_NPY, room, 128);
-        judged(&m, TENSOR_SHORT, "lacks the values");
+        judged(&m, TENSOR_SHORT, "still needs the values");
         give(&m, TENSOR_F32_NPY, room, 200);
         judged(&m, TENSOR_SHORT, "f32.npy has 200 of 896 bytes");
         give(&m, TENSOR_F32_NPY, room, n);
@@ -279,7 +279,7 @@ static void test_values(void)
     making_begin(&m, false);
     size_t n = values(room, NULL, SHAPE(256, 3), 4, 0);
     give(&m, TENSOR_F32, room, n);
-    judged(&m, TENSOR_SHORT, "lacks shape");
+    judged(&m, TENSOR_SHORT, "still needs shape");
     give_shape(&m, "3 256");
     whole(&m, F32_ID, 3, room, n);
     give_type(&m, "Q6_K");
@@ -299,7 +299,7 @@ static void test_values(void)
     making_begin(&m, false);
     memset(room, 0, 1000);
     give_shape(&m, "5");
-    judged(&m, TENSOR_SHORT, "lacks type, and raw or values");
+    judged(&m, TENSOR_SHORT, "still needs type, and raw or values");
     give(&m, TENSOR_BF16, room, 10);
     whole(&m, BF16_ID, 5, room, 10);
     making_end(&m);
@@ -407,9 +407,9 @@ static void test_convert_exact(void)
         {I64_ID, F64_ID, 0x1fffffffffffff, 0x433fffffffffffff, NULL},
         {I64_ID, F64_ID, 0x20000000000003, 0x4340000000000002, NULL},
         {F64_ID, I64_ID, 0x433fffffffffffff, 0x1fffffffffffff, NULL},
-        {I64_ID, I32_ID, 2147483648, 0, "[2, 40000] is 2147483648, which I32 does not hold"},
-        {F64_ID, F32_ID, 0x7e37e43c8800759c, 0, "[2, 40000] is 1e+300, which F32 does not hold"},
-        {F64_ID, F16_ID, 0xc8078287f49c4a1d, 0, "[2, 40000] is -1e+39, which F16 does not hold"},
+        {I64_ID, I32_ID, 2147483648, 0, "[2, 40000] is 2147483648, which I32 cannot hold"},
+        {F64_ID, F32_ID, 0x7e37e43c8800759c, 0, "[2, 40000] is 1e+300, which F32 cannot hold"},
+        {F64_ID, F16_ID, 0xc8078287f49c4a1d, 0, "[2, 40000] is -1e+39, which F16 cannot hold"},
         {F64_ID, Q8_0_ID, 0x7e37e43c8800759c, 0, "[2, 40000] is 1e+300: the scale of its block"},
     };
     enum { WIDTH = 65536, AT = 2 * WIDTH + 40000 };

@@ -222,9 +222,10 @@ static void test_array_errors(void)
     refuses(GGUF_ARRAY, GGUF_I32, "[", -EINVAL, "line 1: a number or bool is expected");
     refuses(GGUF_ARRAY, GGUF_STRING, "en\n", -EINVAL,
             "line 1: a string in double quotes is expected");
-    refuses(GGUF_ARRAY, GGUF_STRING, "\"a\"\n\"b\n", -EINVAL, "line 2: the string does not end");
-    refuses(GGUF_ARRAY, GGUF_STRING, "\"a", -EINVAL, "line 1: the string does not end");
-    refuses(GGUF_ARRAY, GGUF_STRING, "\"a\\", -EINVAL, "line 1: the string does not end");
+    refuses(GGUF_ARRAY, GGUF_STRING, "\"a\"\n\"b\n", -EINVAL,
+            "line 2: the string is not terminated");
+    refuses(GGUF_ARRAY, GGUF_STRING, "\"a", -EINVAL, "line 1: the string is not terminated");
+    refuses(GGUF_ARRAY, GGUF_STRING, "\"a\\", -EINVAL, "line 1: the string is not terminated");
     refuses(GGUF_ARRAY, GGUF_STRING, "\"\t\"", -EINVAL,
             "line 1: byte 0x09 in a string needs an escape");
     refuses(GGUF_ARRAY, GGUF_STRING, "\"\xff\"", -EILSEQ,

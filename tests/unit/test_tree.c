@@ -438,7 +438,7 @@ static void test_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "is a directory, not a GGUF file: name a model in it"));
     CU_ASSERT_EQUAL(tree_open(pipe, &plain, &t, &e), -EINVAL);
     CU_ASSERT_EQUAL(tree_open("hf://org/name", &plain, &t, &e), -ENOENT);
-    CU_ASSERT_STRING_EQUAL(e.msg, "is a URL of Hugging Face, not a file: download the model first, "
+    CU_ASSERT_STRING_EQUAL(e.msg, "is a Hugging Face URL, not a file: download the model first, "
                                   "with \"hf download\"");
     CU_ASSERT_EQUAL(image_try("", 0, &plain, &m, &e), -EBADMSG);
     CU_ASSERT_EQUAL(image_try("not a model", 12, &plain, &m, &e), -EBADMSG);
@@ -453,7 +453,7 @@ static void test_warnings_and_statfs(void)
     struct tree_image m = model();
     struct statvfs st = {0};
     CU_ASSERT_STRING_EQUAL(tree_warning(m.t, 0),
-                           "some tensors are of a type that is not known: no f32 for them");
+                           "some tensors are of an unknown type and have no f32");
     CU_ASSERT_PTR_NULL(tree_warning(m.t, 1));
     CU_ASSERT_EQUAL(tree_statfs(m.t, &st), 0);
     CU_ASSERT_EQUAL(st.f_namemax, TREE_NAME_MAX);

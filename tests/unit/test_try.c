@@ -151,7 +151,7 @@ static void test_gone(void)
     make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 100);
     struct edit_file f = open_model(&x, &fs.sys);
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EACCES);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the model is gone, the new file is ."));
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the model is gone, and the new file is ."));
     CU_ASSERT_EQUAL(files(&x), 1);
     edit_file_close(&f);
     edit_done(&d);
