@@ -10,6 +10,7 @@ import samples
 from mountlib import GGUFS, daemon, run
 
 ROOT = os.getuid() == 0
+needs_namespaces = unittest.skipUnless(mountlib.has_namespaces(), 'may not make a mount namespace')
 READ_ONLY = 'user.gguf.readonly'
 
 

@@ -296,6 +296,12 @@ def clean_up():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def has_namespaces():
+    """Return whether this process may make a mount namespace: not in a chroot whose root is not a mount point."""
+    return os.getuid() == 0 and subprocess.run(['unshare', '--mount', 'true'], stderr=subprocess.DEVNULL,
+                                               check=False).returncode == 0
+
+
 def skip(reason):
     print('skipped:', reason)
     sys.exit(77)

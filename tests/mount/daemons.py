@@ -17,7 +17,7 @@ import freeze
 import mountlib
 import samples
 from editlib import Gate, needs_gate, read, write
-from mountcase import ROOT, Case, daemon
+from mountcase import Case, daemon, needs_namespaces
 from mountlib import GGUFS, Mount, run
 from shelflib import value
 
@@ -119,7 +119,7 @@ class Stopped(Case):
             self.go_on(process)
 
 
-@unittest.skipUnless(ROOT, 'for root only')
+@needs_namespaces
 class OtherNamespace(Case):
     @contextlib.contextmanager
     def copied(self, at):

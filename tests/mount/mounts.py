@@ -20,7 +20,7 @@ import freeze
 import mountlib
 import shelflib
 from editlib import Gate, needs_gate, read, write
-from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, why
+from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, needs_namespaces, why
 from mountlib import GGUFS, Mount, run
 
 # A process that poses as a daemon until its standard input ends.
@@ -71,7 +71,7 @@ class ReadOnly(Case):
             self.check(at, self.mounted(self.model, at),
                        rf'another program has it locked \(process {os.getpid()}, [^)]+\)')
 
-    @unittest.skipUnless(ROOT, 'for root only')
+    @needs_namespaces
     def test_another_user(self):
         """A process that cannot be inspected is named by its user, from the list of mounts."""
         os.chmod(mountlib.folder, 0o755)
@@ -88,7 +88,7 @@ class ReadOnly(Case):
                              (0, f'ggufs: {model}: mounted read-only: another ggufs has it open for writing '
                               f'(mounted on {first} by root)\n'))
 
-    @unittest.skipUnless(ROOT, 'for root only')
+    @needs_namespaces
     def test_in_a_container(self):
         """Processes outside a container cannot be seen."""
         with Mount(self.model) as first:
@@ -415,7 +415,7 @@ class Unmount(Case):
                              (1, f'ggufs: {at}: it is in a mount of user root, whose daemon only that '
                               'user and root can query\n'))
 
-    @unittest.skipUnless(ROOT, 'for root only')
+    @needs_namespaces
     def test_by_root(self):
         """Root unmounts mounts that it may not access, and waits for the edits."""
         os.chmod(mountlib.folder, 0o755)

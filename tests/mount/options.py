@@ -278,7 +278,7 @@ class Options(unittest.TestCase):
         done = run(GGUFS, '--unmount', at)
         self.assertEqual((done.returncode, done.err), (0, ''))
 
-    @unittest.skipUnless(ROOT and shutil.which('mount.fuse'), 'for root with mount.fuse only')
+    @unittest.skipUnless(shutil.which('mount.fuse') and mountlib.has_namespaces(), 'needs mount.fuse, as root')
     def test_mount(self):
         """mount(8) and fstab. The helper that they run searches only the standard directories, so
         one of these is made to show the program, in a private mount namespace."""

@@ -44,4 +44,6 @@ class Private(unittest.TestCase):
 if __name__ == '__main__':
     if os.getuid() != 0:
         mountlib.skip('for root only')
+    if not mountlib.has_namespaces():
+        mountlib.skip('may not make a mount namespace')
     mountlib.main()
