@@ -776,6 +776,17 @@ static uint64_t twins_have(const struct kernel *k, const struct object *o)
     return mask;
 }
 
+/* Returns whether the file may hold no whole value. A view may share its draft with one that another
+ * program has truncated under an earlier node. */
+static bool is_bad(const struct kernel *k, const struct object *o, uint64_t had)
+{
+    had |= o->content;
+    for (unsigned i = 0; i < k->objects && is_tensor(o->name); i++)
+        if (k->object[i].name == o->name)
+            had |= k->object[i].content;
+    return had & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+}
+
 bool kernel_durable_close(const struct kernel *k)
 {
     return k->w->story.commit != LIVE_COMMIT_SYNC;
@@ -818,7 +829,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     struct live_wait *w = kernel_begin(p);
     int r = kernel_end(p, sync ? tree_fsync(h->f, w) : tree_flush(h->f, w));
     had |= made.of[NOW] >= 0 ? of(k)->a[made.of[NOW]].mask : o->seen;
-    bool bad = cut || (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+    bool bad = cut || is_bad(k, o, had);
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
