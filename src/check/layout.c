@@ -356,8 +356,8 @@ static void rule_known_name(struct checker *c)
     }
     if (n)
         report(c, CHECK_NOTE, at_tensor(c, first),
-               n == 1 ? "the specification does not list this name"
-                      : "the specification does not list this name, nor %" PRIu32 " others",
+               n == 1 ? "not in the specification"
+                      : "not in the specification, like %" PRIu32 " others",
                n - 1);
 }
 
