@@ -255,7 +255,7 @@ static void check_experts(struct checker *c)
                "there are %" PRIu64 " experts, but the key expert_used_count is missing", all);
     if (fact_arch_uint(c->g, "expert_group_count", &groups) && groups && (all == 0 || all % groups))
         report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "expert_group_count")),
-               "%" PRIu64 " groups do not evenly divide %" PRIu64 " experts", groups, all);
+               "%" PRIu64 " experts cannot be divided into %" PRIu64 " equal groups", all, groups);
 }
 
 /* These architectures rotate the whole head, and readers check that they do. */

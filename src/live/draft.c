@@ -302,15 +302,16 @@ bool draft_is_unaccepted(enum draft_state state)
 
 /* ---- read ---- */
 
-/* Read bytes of one stretch from x or, if x is NULL, from the base. Each byte from `cut` on is in an
- * extent. */
+/* Read bytes of one stretch from x or, if x is NULL, from the base. Zeros follow `cut`: a round that
+ * was detached after a truncation has no extents there. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
     if (x)
         return extent_read(x, off, dst, n);
-    assert(off + n <= cut);
-    return tensor_view_read(base, view, off, dst, n);
+    const size_t there = (size_t)within_u64(off, n, cut);
+    memset(dst + there, 0, n - there);
+    return there ? tensor_view_read(base, view, off, dst, there) : 0;
 }
 
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)

@@ -420,6 +420,29 @@ static void test_npy_moved(void)
     }
 }
 
+/* Another program truncates an array after its judgement has begun and before its values are moved. For this
+ * judgement, which will start again, the lost bytes are zero. */
+static void test_npy_moved_and_cut(void)
+{
+    struct tensor_dir x;
+    struct tensor_round round;
+    uint8_t head[192], last = 1;
+    const uint64_t half = 128 + 9600, whole = 128 + 2 * 9600;
+    tensor_dir_sane(&x, F32, SHAPE(96, 100));
+    struct draft *d = draft(&x, TENSOR_F32_NPY);
+    header(head, 128, "{'descr':'<f2','fortran_order':False,'shape':(100,96)}");
+    cut(d, whole);
+    put(d, 0, head, 128);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_begin(d, &round), 1);
+    cut(d, half);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_detach(d, &round, &d->npy), 0);
+    CU_ASSERT_EQUAL(tensor_round_read(d, &round, whole - 1, &last, 1), 0);
+    CU_ASSERT_EQUAL(last, 0);
+    CU_ASSERT_EQUAL(tensor_draft_end(d, &round, true, 0), -EAGAIN);
+    draft_free(d);
+    tensor_dir_free(&x);
+}
+
 /* If just the header is overwritten after values were accepted, all values change. */
 static void test_npy_header_again(void)
 {
@@ -501,6 +524,7 @@ static CU_TestInfo tests[] = {
     {"an array of one value fits a tensor without dimensions", test_npy_scalar},
     {"a NumPy header is overwritten in place", test_npy_in_place},
     {"a NumPy header of another length or type moves the values", test_npy_moved},
+    {"an array is truncated while its values are moved", test_npy_moved_and_cut},
     {"a NumPy header overwritten after the values changes all values", test_npy_header_again},
     {"bad NumPy arrays are refused", test_npy_refused},
     CU_TEST_INFO_NULL,
