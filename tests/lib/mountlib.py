@@ -37,7 +37,7 @@ folder = None  # directory of this run
 
 
 def unescape(field):
-    """mountinfo writes space, tab, newline and backslash as \ooo."""
+    r"""mountinfo writes space, tab, newline and backslash as \ooo."""
     return field.encode('latin-1').decode('unicode_escape').encode('latin-1')
 
 
