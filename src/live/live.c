@@ -58,6 +58,7 @@ void live_close(struct live *l)
 {
     if (!l)
         return;
+    assert(!l->writer.started); /* live_finish() has been called */
     views_close(l);
     assert(!l->waits.first);
     cond_destroy(&l->waits.rest);

@@ -222,15 +222,21 @@ static struct tree *holder;
 static unsigned asked, asked_busy;
 static int gives; /* number of the request at which the holder gives up the lock; 0: never */
 
+static void drop_holder(void)
+{
+    if (holder)
+        CU_ASSERT_EQUAL(tree_finish(holder), 0);
+    tree_close(holder);
+    holder = NULL;
+}
+
 static bool give_up(struct err *why)
 {
     if (asked_busy != (unsigned)gives) {
         (void)err_set(why, -EWOULDBLOCK, "it is kept");
         return gives > 0;
     }
-    CU_ASSERT_EQUAL(tree_finish(holder), 0);
-    tree_close(holder);
-    holder = NULL;
+    drop_holder();
     return true;
 }
 
@@ -273,7 +279,7 @@ static void test_waits(void)
         holder = hold(&p);
         opens(&p, &o, gives ? NULL : "it is kept");
         CU_ASSERT_EQUAL(asked, gives ? gives : 1);
-        tree_close(holder);
+        drop_holder();
     }
     /* A read-only tree announces itself, but does not wait. */
     asked = asked_busy = 0;
@@ -297,7 +303,7 @@ static void test_other_tree(void)
         CU_ASSERT_EQUAL(asked_busy, gives ? gives : 1);
         CU_ASSERT_EQUAL(tree_finish(t), 0);
         tree_close(t);
-        tree_close(holder);
+        drop_holder();
     }
     drop_place(&p);
 }
@@ -431,7 +437,7 @@ static void test_no_history(void)
     struct tree *t = image_tree(p.model, &o);
     holder = hold(&p);
     undoes(t, 0, -EBUSY, "another process");
-    tree_close(holder);
+    drop_holder();
     undoes(t, 0, -EOPNOTSUPP, "");
     states_are(t, -EOPNOTSUPP, "");
     CU_ASSERT_EQUAL(tree_forget_states(t), -EOPNOTSUPP);
