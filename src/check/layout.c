@@ -357,7 +357,7 @@ static void rule_known_name(struct checker *c)
     if (n)
         report(c, CHECK_NOTE, at_tensor(c, first),
                n == 1 ? "not in the specification"
-                      : "not in the specification, nor are %" PRIu32 " more",
+                      : "not in the specification; %" PRIu32 " more like it",
                n - 1);
 }
 

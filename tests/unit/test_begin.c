@@ -408,18 +408,25 @@ static void test_no_state_home(void)
     drop_place(&p);
 }
 
+/* Return a tree that keeps its history in x, with an edit that waits for a sync. */
+static struct tree *edited(struct home *x, const struct place *p)
+{
+    struct tree_options o = plain;
+    home_setup(x);
+    (void)setenv("XDG_STATE_HOME", x->path, 1);
+    o.history = 20;
+    o.commit = LIVE_COMMIT_SYNC;
+    struct tree *t = image_tree(p->model, &o);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    return t;
+}
+
 /* If accepted edits cannot be written, nothing is undone. */
 static void test_undo_unsaved(void)
 {
     struct home x;
     struct place p = new_place();
-    struct tree_options o = plain;
-    home_setup(&x);
-    (void)setenv("XDG_STATE_HOME", x.path, 1);
-    o.history = 20;
-    o.commit = LIVE_COMMIT_SYNC;
-    struct tree *t = image_tree(p.model, &o);
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    struct tree *t = edited(&x, &p);
     CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{5, 6}, {7, 8}}, 0), 0);
     undoes(t, 0, -ESTALE, "edits before it could not be written");
     CU_ASSERT_EQUAL(tree_finish(t), 0); /* the edit was dropped, and reported, earlier */
@@ -451,13 +458,7 @@ static void test_waiting(void)
 {
     struct home x;
     struct place p = new_place();
-    struct tree_options o = plain;
-    home_setup(&x);
-    (void)setenv("XDG_STATE_HOME", x.path, 1);
-    o.history = 20;
-    o.commit = LIVE_COMMIT_SYNC;
-    struct tree *t = image_tree(p.model, &o);
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    struct tree *t = edited(&x, &p);
     states_are(t, 0, "-\tnot written yet\t1 edit\n");
     CU_ASSERT_EQUAL(do_write(t, "b.c", "2", 1), 0);
     states_are(t, 0, "-\tnot written yet\t2 edits\n");
