@@ -26,6 +26,9 @@
  * space. */
 #define REF_MAX 4096
 
+/* The first bytes of a shown name that are never replaced by "%~" and a hash. */
+#define CERTAIN (TREE_NAME_MAX - 20)
+
 /* ---- places ---- */
 
 /* Make a place below p for a directory or store with this real path. `linked` is true if a link led
@@ -206,6 +209,19 @@ static size_t listing_find(const struct listing *l, const char *shown)
     return i;
 }
 
+/* Return true unless other directories need not be asked for entries whose names begin with
+ * `start`: because the wanted one was found, or does not begin so. Compares what is before the
+ * first '~' and not cut to TREE_NAME_MAX, as a number or a hash may replace the rest. */
+static bool is_wanted(const struct listing *l, const char *start)
+{
+    char shown[TREE_NAME_MAX + 1];
+    if (!l->want)
+        return true;
+    (void)name_encode(start, strlen(start), shown);
+    const size_t n = strcspn(shown, "~");
+    return !l->found && strncmp(l->want, shown, n < CERTAIN ? n : CERTAIN) == 0;
+}
+
 /* Add an entry, shown under the encoding of `name`, with ~2, ~3 and so on appended if that name is
  * taken. Returns 0 or -errno. */
 static int listing_add(struct listing *l, const char *name, const struct ref *ref)
@@ -226,6 +242,7 @@ static int listing_add(struct listing *l, const char *name, const struct ref *re
     char *text = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry)) == 0 ? malloc(all) : NULL;
     if (!text)
         return -ENOMEM;
+    l->found |= l->want && strcmp(l->want, shown) == 0;
     l->entry[l->n] = (struct entry){.name = strcpy(text, shown), .ref = *ref};
     l->entry[l->n++].ref.at = strcpy(text + n, ref->at);
     return 0;
@@ -263,6 +280,7 @@ static void listing_keep(const struct names *names, const struct place *p, struc
     if (!kept)
         return;
     *kept = *l;
+    kept->want = NULL;
     kept->store = p->store;
     if (atomic_compare_exchange_strong(&((struct names *)names)->made, &none, kept))
         l->of = names_ref(names);
@@ -416,6 +434,8 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
     CLEANUP(reach_close) struct found snapshots = FOUND_NONE;
     CLEANUP(names_free) const struct names *names = NULL;
     ret->wide = true;
+    if (!is_wanted(ret, name))
+        return 0;
     int e = open_in(r, p, dir, folder, "snapshots", REACH_NO_LINKS, &snapshots);
     if (e >= 0)
         e = names_load(r, &snapshots, &names);
@@ -713,6 +733,9 @@ static int add_tags(struct reach *r, const struct found *space, const char *sub,
     const struct ref ref = {.kind = REF_OLLAMA, .at = path};
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     CLEANUP(names_free) const struct names *tags = NULL;
+    (void)snprintf(shown, sizeof(shown), "%s:", model);
+    if (!is_wanted(ret, shown))
+        return 0;
     int e = reach_open(r, space, model, REACH_NO_LINKS, &f);
     if (e == 0)
         e = names_load(r, &f, &tags);
@@ -752,7 +775,7 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
     const struct ref ref = {REF_OLLAMA, 0, path, REF_SURE};
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     CLEANUP(names_free) const struct names *names = NULL;
-    int e = open_below(r, dir, host, &f);
+    int e = ret->found ? -ENOENT : open_below(r, dir, host, &f);
     if (e == 0)
         e = names_load(r, &f, &names);
     for (size_t i = 0; e == 0 && i < names->n; i++) {
@@ -1042,10 +1065,13 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
     return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
 }
 
-/* Open the directory of a place and get its entries, sorted by name. */
-static int list(struct reach *r, const struct place *p, struct found *dir, struct listing *ret)
+/* Open the directory of a place and get its entries, sorted by name. If `want` is not NULL, entries
+ * of other names that depend on other directories may be missing. */
+static int list(struct reach *r, const struct place *p, const char *want, struct found *dir,
+                struct listing *ret)
 {
     *ret = LISTING_INIT;
+    ret->want = want;
     int e = open_place(r, p, dir);
     if (e == 0)
         e = p->kind == PLACE_ORG      ? hub_list(r, p, dir, ret)
@@ -1061,7 +1087,7 @@ static int list(struct reach *r, const struct place *p, struct found *dir, struc
 int place_list(struct reach *r, const struct place *p, struct listing *ret)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    return list(r, p, &dir, ret);
+    return list(r, p, NULL, &dir, ret);
 }
 
 bool place_is_store(struct reach *r, const struct place *p)
@@ -1114,7 +1140,7 @@ int place_find(struct reach *r, const struct place *p, const char *name, struct 
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE;
     CLEANUP(listing_free) struct listing l = LISTING_INIT;
-    int e = list(r, p, &dir, &l);
+    int e = list(r, p, name, &dir, &l);
     const size_t i = e == 0 ? listing_find(&l, name) : 0;
     if (e == 0 && i == l.n)
         e = -ENOENT;

@@ -85,8 +85,10 @@ struct entry {
 struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
-    bool wide;              /* it depends on more than the names in the place's directory */
-    bool store;             /* as in struct place */
+    const char *want; /* borrowed; if only the entry shown under this name is needed: that name */
+    bool found;       /* it has been added */
+    bool wide;        /* it depends on more than the names in the place's directory */
+    bool store;       /* as in struct place */
     const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
 };
 

@@ -46,26 +46,28 @@ def stop(pid):
 
 @contextlib.contextmanager
 def stopped(pid):
-    """While this lasts, the process answers nothing, for at most a minute."""
+    """While this lasts, the process answers nothing. After a minute it does, and the test fails."""
     guard = subprocess.Popen([sys.executable, '-c', STOPPER, str(pid)], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE)
     try:
         assert guard.stdout.readline() == b'stopped\n'
         yield
+        assert guard.poll() is None, 'something waited for the process until it went on'
     finally:
         guard.communicate()
 
 
 @contextlib.contextmanager
 def frozen(folder):
-    """While this lasts, no call that would write to this file system ends, for at most a minute.
-    Raises OSError if that is not possible."""
+    """While this lasts, no call that would write to this file system ends. After a minute it does,
+    and the test fails. Raises OSError if that is not possible."""
     guard = subprocess.Popen([sys.executable, '-c', GUARD, folder], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         if guard.stdout.readline() != b'frozen\n':
             raise OSError(f'{folder}: cannot be frozen')
         yield
+        assert guard.poll() is None, 'something waited for the disk until it was thawed'
     finally:
         guard.communicate()
 

@@ -378,6 +378,43 @@ static void test_many_organisations(void)
     shelf_top_remove();
 }
 
+/* Other repositories are not examined when one name is looked up, because they may be on a disk
+ * that hangs; but all that may share its number are. */
+static void test_others_not_asked(void)
+{
+    static const struct {
+        const char *name;
+        unsigned opens; /* maximum number */
+        const char *path;
+    } rows[] = {{"own.gguf", 1, "/own.gguf"},
+                {"it", 1, "/it"},
+                {"it~2", 4, "/models--it/snapshots/" COMMIT},
+                {"it~2~2", 7, "/models--it~2/snapshots/" COMMIT},
+                {"other", 4, "/models--other/snapshots/" COMMIT}};
+    struct reach r;
+    struct place p;
+    struct item i;
+    shelf_top_make();
+    shelf_top_add("dir", "it", NULL);
+    shelf_top_add("file", "own.gguf", "");
+    shelf_top_add("dir", "models--it/snapshots/" COMMIT, NULL);
+    shelf_top_add("dir", "models--it~2/snapshots/" COMMIT, NULL);
+    shelf_top_add("dir", "models--other/snapshots/" COMMIT, NULL);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    for (size_t n = 0; n < sizeof(rows) / sizeof(rows[0]); n++) {
+        opened = 0;
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, rows[n].name, &i), 0);
+        CU_ASSERT_TRUE(opened <= rows[n].opens);
+        const char *path = i.kind == ITEM_MODEL ? i.path : i.place.path;
+        CU_ASSERT_STRING_EQUAL(path + strlen(path) - strlen(rows[n].path), rows[n].path);
+        item_free(&i);
+    }
+    place_free(&p);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
 /* ---- failures in a store ---- */
 
 /* List a place while `what` cannot be opened. The listing must fail with `error` or, if that is 0,
@@ -596,6 +633,7 @@ static CU_TestInfo tests[] = {
     {"a manifest of many layers is examined once", test_many_layers},
     {"layers keep their names when an earlier one is missing", test_layer_names},
     {"a lookup does not examine other organisations", test_many_organisations},
+    {"a lookup does not examine repositories of other names", test_others_not_asked},
     {"a listing omits unreadable parts", test_failing_parts},
     {"only a regular file is a manifest", test_no_manifests},
     {"names similar to those of shards do not mislead a lookup", test_names_like_shards},
