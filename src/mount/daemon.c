@@ -95,6 +95,8 @@ bool process_wait(long pid, int ms)
 {
     struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0), .events = POLLIN};
     int r = 0;
+    if (p.fd < 0 && errno == ESRCH)
+        return true;
     while ((p.fd >= 0 || ms >= 0) && (r = poll(&p, 1, ms)) < 0 && errno == EINTR)
         ;
     if (p.fd >= 0)

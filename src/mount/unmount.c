@@ -36,6 +36,7 @@
 #define BUSY_MS 50
 /* Milliseconds between two checks of a daemon that should end. */
 #define LOOK_AGAIN 100
+#define EXIT_MS 1000
 /* Maximum size in bytes of a line about a lost edit, with a name and a reason. */
 #define LINE_MAX_SHOWN 1024
 
@@ -543,7 +544,7 @@ static int lives_on(struct target *t, struct err *e)
     return 1;
 }
 
-/* Wait until the daemon has ended or has nothing left to do but exit. Returns 0, 1 if it continues
+/* Wait until the daemon has ended, or for EXIT_MS if all that it has left to do is to exit. Returns 0, 1 if it continues
  * to serve in another mount namespace, or -errno. */
 static int wait_for_end(struct target *t, struct err *e)
 {
@@ -558,6 +559,8 @@ static int wait_for_end(struct target *t, struct err *e)
         if (d->status.state == DAEMON_GONE && (d->status.held || d->status.free))
             r = lives_on(t, e);
     }
+    if (r == 0)
+        (void)process_wait(d->pid, EXIT_MS);
     return r;
 }
 
