@@ -67,8 +67,8 @@ static int add_unreadable(struct models *m, const char *path, int error)
     return add_error(m, path, error, why);
 }
 
-/* Add a file. If it belongs to a split model, add that model instead, unless the list already has
- * it. */
+/* Add a file. If it belongs to a split model, add that model instead, unless it is already
+ * listed. */
 static int add_file(struct models *m, const char *path)
 {
     struct shards s;
@@ -135,8 +135,8 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     return r;
 }
 
-/* Return the length of "DIR/llama3.1:" in "DIR/llama3.1:8b/model", or 0 if the label has no tag.
- * *tag is set to the tag's length. */
+/* Return the length of the label up to its tag ("DIR/llama3.1:" in "DIR/llama3.1:8b/model"), or 0
+ * if it has no tag. *tag is set to the tag's length. */
 static size_t before_tag(const char *label, size_t *tag)
 {
     const char *end = strrchr(label, '/'), *at = end;
@@ -147,7 +147,7 @@ static size_t before_tag(const char *label, size_t *tag)
 }
 
 /* Add a second name for model `no`. If that name is another tag of the same ollama model, the tag
- * is added to those of the model; otherwise the name is ignored. Returns 0 or -ENOMEM. */
+ * is added to the model's tags; otherwise the name is ignored. Returns 0 or -ENOMEM. */
 static int add_tag(struct models *m, size_t no, const char *label)
 {
     size_t tag, first;
@@ -165,8 +165,8 @@ static int add_tag(struct models *m, size_t no, const char *label)
     return 0;
 }
 
-/* Add a model, taking ownership of the label. Skips anything that is not a regular file or is in
- * a mount of ggufs. A dangling link is added; a model with a broken manifest is added with its
+/* Add a model, taking ownership of the label. Skips anything that is not a regular file or is
+ * inside a ggufs mount. A dangling link is added; a model with a broken manifest is added with its
  * error. */
 static int walk_model(struct walk *w, const struct visit *above, const struct item *i, char *label)
 {
@@ -201,7 +201,7 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
     int r = place_item(&w->reach, &v->place, &ref, &i);
     if (r < 0) /* the entry was removed or must not be shown */
         return r == -ENOMEM ? r : 0;
-    /* The label is a path, unless a store shows names that differ from those of its directories. */
+    /* The label is a path, unless the names that a store shows differ from those on disk. */
     const char *name = v->place.kind != PLACE_FOLDER || ref.kind > REF_SPLIT ? l->entry[n].name
                        : ref.kind == REF_SPLIT                               ? path_name(i.path)
                                                                              : ref.at;
@@ -218,7 +218,7 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
     return r;
 }
 
-/* Visit a place and everything below it. The length of paths limits the depth of the recursion. */
+/* Visit a place and everything below it. The maximum length of a path limits the recursion. */
 static int walk(struct walk *w, const struct visit *v)
 {
     struct listing l = LISTING_INIT;

@@ -9,9 +9,9 @@
  *     for (size_t i = 0; i < m.n; i++) ... m.model[i].path
  *     models_free(&m);
  *
- * Directories are listed like those of a shelf (place.h), in the order of the names as shown. Each
- * directory is visited once, and each file in a directory is listed once, by the first name that
- * leads to it. Links to directories are visited last.
+ * Directories are listed like those of a shelf (place.h), sorted by the names shown. Each directory
+ * is visited once, and each file in a directory is listed once, under the first name that leads to
+ * it. Links to directories are visited last.
  *
  * Only one thread may use a struct models.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes places, listings and items: see place.h. */
+/* Creates places, listings and items: see place.h. */
 #include "shelf/place.h"
 
 #include <cjson/cJSON.h>
@@ -26,7 +26,7 @@
  * space. */
 #define REF_MAX 4096
 
-/* The first bytes of a shown name that are never replaced by "%~" and a hash. */
+/* Number of leading bytes of a shown name that are never replaced by "%~" and a hash. */
 #define CERTAIN (TREE_NAME_MAX - 20)
 
 /* ---- places ---- */
@@ -158,8 +158,8 @@ static int item_file(struct reach *r, const struct place *p, const struct found 
     return 0;
 }
 
-/* Return 1 if the first of the n files of a split model is beside `path`, even if it is a link that
- * the rules forbid following; otherwise 0 or -ENOMEM. */
+/* Return 1 if the first of a split model's n files exists beside `path`, even if it is a link that
+ * must not be followed; otherwise 0 or -ENOMEM. */
 static int has_first(struct reach *r, const char *path, size_t n)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -209,9 +209,9 @@ static size_t listing_find(const struct listing *l, const char *shown)
     return i;
 }
 
-/* Return true unless other directories need not be asked for entries whose names begin with
- * `start`: because the wanted one was found, or does not begin so. Compares what is before the
- * first '~' and not cut to TREE_NAME_MAX, as a number or a hash may replace the rest. */
+/* Return false if entries whose names begin with `start` can be left out, because the wanted entry
+ * has been found or its name begins differently. Compares only the part before the first '~', up to
+ * CERTAIN bytes, because a number or a hash may replace the rest. */
 static bool is_wanted(const struct listing *l, const char *start)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -222,13 +222,13 @@ static bool is_wanted(const struct listing *l, const char *start)
     return !l->found && strncmp(l->want, shown, n < CERTAIN ? n : CERTAIN) == 0;
 }
 
-/* Add an entry, shown under the encoding of `name`, with ~2, ~3 and so on appended if that name is
- * taken. Returns 0 or -errno. */
+/* Add an entry under the encoded `name`, appending ~2, ~3 and so on if that name is taken. Returns
+ * 0 or -errno. */
 static int listing_add(struct listing *l, const char *name, const struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
     (void)name_encode(name, strlen(name), shown);
-    /* the names of a directory's own files and those of one model's layers are unique anyway */
+    /* the names of a directory's own files and of a model's layers are already unique */
     const bool unique = ref->kind < REF_SPLIT || ref->kind >= REF_LAYER;
     for (unsigned k = 2; !unique && listing_find(l, shown) < l->n; k++) {
         char *numbered;
@@ -260,7 +260,7 @@ static void sort(struct listing *l)
         qsort(l->entry, l->n, sizeof(*l->entry), by_name);
 }
 
-/* Get the listing kept with the names in a place's directory. Returns false if there is none. */
+/* Get the listing cached with the names in a place's directory. Returns false if there is none. */
 static bool listing_kept(const struct names *names, const struct place *p, struct listing *ret)
 {
     const struct listing *l = atomic_load(&names->made);
@@ -271,7 +271,7 @@ static bool listing_kept(const struct names *names, const struct place *p, struc
     return true;
 }
 
-/* Keep a complete listing with the names in the place's directory if there is memory for it. */
+/* Cache a complete listing with the names in the place's directory, if memory allows. */
 static void listing_keep(const struct names *names, const struct place *p, struct listing *l)
 {
     struct listing *kept = malloc(sizeof(*kept));
@@ -340,8 +340,8 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
 
 /* ---- repositories ---- */
 
-/* Open `path` in the repository `folder`, which may be a link (".": in `dir` itself). Returns 0, 1
- * if that link was followed, -ENOENT if it must not be followed, or another -errno. */
+/* Open `path` in the repository `folder` (".": `dir` itself), which may be a link. Returns 0, 1 if
+ * that link was followed, -ENOENT if it must not be followed, or another -errno. */
 static int open_in(struct reach *r, const struct place *p, const struct found *dir,
                    const char *folder, const char *path, enum reach_flags flags, struct found *ret)
 {
@@ -373,7 +373,7 @@ static bool is_repo_in(struct reach *r, const struct place *p, const struct foun
            S_ISDIR(f.st.st_mode);
 }
 
-/* Returns true if one of the directories with this prefix is a repository. */
+/* Returns true if any directory whose name begins with `start` is a repository. */
 static bool has_some(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, const char *start)
 {
@@ -390,8 +390,8 @@ static bool is_revision(const struct names *n, size_t i)
     return n->name[i].type == DT_DIR && is_commit(name_at(n, i));
 }
 
-/* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. If several
- * have the same time, returns the last of them by name. */
+/* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. Among
+ * revisions of the same time, returns the last by name. */
 static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
@@ -493,7 +493,7 @@ static int add_split(const struct names *names, size_t i, struct listing *ret)
     const char *name = name_at(names, i);
     const size_t shards = shards_of(names, i), all = strlen(name);
     const int len = (int)(all - SPLIT_TAIL);
-    /* another split model has the same name but a different number of files */
+    /* another split model has the same base name but a different number of files */
     bool twin = false;
     (void)snprintf(shown, sizeof(shown), "%.*s-", len, name);
     for (size_t k = names_from(names, shown); name_begins(names, k, shown); k++) {
@@ -555,7 +555,7 @@ static int list_names(struct reach *r, const struct place *p, const struct found
 /* Size of a buffer for HOST/NAMESPACE/MODEL/TAG. */
 #define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
 
-/* Return the number of names in a path below manifests/. */
+/* Return the number of components in a path below manifests/. */
 static unsigned names_in(const char *sub)
 {
     unsigned n = *sub != '\0';
@@ -604,7 +604,7 @@ static const struct {
 } kinds[] = {
     {"model", "model", true},        {"projector", "projector", true},
     {"adapter", "adapter", true},    {"draft", "draft", true},
-    {"template", "template", false}, {"prompt", "template", false}, /* a former media type */
+    {"template", "template", false}, {"prompt", "template", false}, /* an old media type */
     {"system", "system", false},     {"params", "params", false},
     {"license", "license", false},   {"messages", "messages", false},
 };
@@ -830,9 +830,9 @@ static int ollama_list(struct reach *r, const struct place *p, const struct foun
 
 /* ---- items ---- */
 
-/* Look at a tag in the directory of its model. The time and inode number in `folder->st` become
- * those of the manifest. Returns 0, -ENOENT if the tag is not shown, or another -errno, with a
- * message if the manifest is broken. */
+/* Look at a tag in the directory of its model, and copy the time and inode number of its manifest
+ * to `folder->st`. Returns 0, -ENOENT if the tag is not shown, or another -errno, with a message if
+ * the manifest is broken. */
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
     struct manifest m = {0};
@@ -850,8 +850,8 @@ static int look_at_tag(struct reach *r, struct found *folder, const char *tag, s
     return e;
 }
 
-/* Get the item of a host, a namespace or a tag: a directory or, for a tag whose manifest is broken,
- * a model that cannot be opened. */
+/* Get the item for a host, a namespace or a tag: a directory or, for a tag whose manifest is
+ * broken, a model that cannot be opened. */
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                        const char *sub, struct item *ret)
 {
@@ -966,8 +966,7 @@ static bool has_magic(struct reach *r, const struct found *dir, const char *name
     return is;
 }
 
-/* Get the item of a split model. The first of the model's files that exists represents the
- * model. */
+/* Get the item for a split model. The first of its files that exists represents the model. */
 static int split_item(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -980,7 +979,7 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     return item_model(r, p, dir, is ? first : ref->at, ret);
 }
 
-/* Get the item of a name that looks like a model's. A link with such a name may lead to a
+/* Get the item for a name that looks like a model's. A link with such a name may lead to a
  * directory, and a blob may be anything. */
 static int model_item(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, struct item *ret)
@@ -1020,7 +1019,7 @@ static int hub_list(struct reach *r, const struct place *p, const struct found *
     return e;
 }
 
-/* Get the item of an organisation. It is shown only if it has a repository. */
+/* Get the item for an organisation, which is shown only if it has a repository. */
 static int org_item(struct reach *r, const struct place *p, const struct found *dir,
                     const char *org, struct item *ret)
 {
@@ -1066,7 +1065,7 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
 }
 
 /* Open the directory of a place and get its entries, sorted by name. If `want` is not NULL, entries
- * of other names that depend on other directories may be missing. */
+ * with other names may be missing if they depend on other directories. */
 static int list(struct reach *r, const struct place *p, const char *want, struct found *dir,
                 struct listing *ret)
 {
@@ -1108,7 +1107,7 @@ bool place_is_store(struct reach *r, const struct place *p)
     return some && !others;
 }
 
-/* Get the item of an entry if the entry is shown. If that was uncertain (REF_UNSURE), an error
+/* Get the item for an entry if the entry is shown. If that was uncertain (REF_UNSURE), an error
  * means that the entry is not shown. */
 static int item_shown(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)

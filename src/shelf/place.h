@@ -38,12 +38,13 @@ enum place_kind {
 
 struct place {
     enum place_kind kind;
-    bool store; /* it is in a store, so its contents are not edited */
+    bool store; /* in a store: the contents are not edited */
     /* owned; the real path of the directory or, for PLACE_ORG and PLACE_OLLAMA, of the store */
     char *path;
     const char *sub; /* PLACE_ORG: the organisation; PLACE_OLLAMA: the path below manifests/;
                       * else "" */
-    /* the real paths, each with its NUL, of the directories whose links led here */
+    /* the real paths, each with its NUL, of the directories whose links were followed to get
+     * here */
     const char *passed;
     size_t len;     /* total size in bytes of `path`, `sub` and `passed` */
     unsigned links; /* number of links followed */
@@ -86,8 +87,8 @@ struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
     const char *want; /* borrowed; if only the entry shown under this name is needed: that name */
-    bool found;       /* it has been added */
-    bool wide;        /* it depends on more than the names in the place's directory */
+    bool found;       /* the entry with this name has been added */
+    bool wide;        /* the entries depend on more than the names in the place's directory */
     bool store;       /* as in struct place */
     const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
 };
@@ -96,7 +97,7 @@ struct listing {
 
 enum item_kind { ITEM_FOLDER, ITEM_MODEL, ITEM_TEXT };
 
-/* The file or directory that a name stands for at present. */
+/* The file or directory that a name currently refers to. */
 struct item {
     enum item_kind kind;
     struct place place; /* for ITEM_FOLDER */
@@ -104,16 +105,14 @@ struct item {
     /* its access rights; 0777 if there is no regular file, because then only a link and the reason
      * for the error are shown */
     struct grant grant;
-    /* owned; for a file, the path by which to open it: a real directory, and a name that may be a
-     * link */
+    /* owned; for a file, the path by which to open it, in which only the last name may be a link */
     char *path;
     char *real; /* owned; the real path, or NULL */
-    /* length of the part of `real` that is the path of the directory showing it; 0: a link leads
-     * here */
+    /* length of the showing directory's path at the start of `real`; 0: reached by a link */
     size_t above;
     size_t shards;    /* for ITEM_MODEL: number of files of a split model; 0: not split */
     bool behind;      /* the model's files are beside `real`, not beside `path` */
-    bool store;       /* it is in a store */
+    bool store;       /* the item is in a store */
     struct err error; /* for ITEM_MODEL: why it cannot be opened, if already known */
 };
 
@@ -123,8 +122,8 @@ void place_free(struct place *p);
 /* Returns true if both places show the same entries, and follow the same links below them. */
 bool place_same(const struct place *a, const struct place *b);
 
-/* List the entries that a place shows now, or may show. Returns 0, -ENOENT (it was removed) or
- * another -errno. */
+/* List the entries that a place shows now, or may show. Returns 0, -ENOENT (the directory was
+ * removed) or another -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
 /* Returns true if everything that a place shows now belongs to a store. */
 bool place_is_store(struct reach *r, const struct place *p);
@@ -137,20 +136,21 @@ void item_free(struct item *i);
 
 void listing_free(struct listing *l);
 
-/* Make an item for the directory f in p; `linked` says that a link leads to it. Takes ownership of
+/* Make an item for the directory f in p; `linked` is true if a link led to it. Takes ownership of
  * f->path. Returns 0, -ENOENT if the link must not be followed, or -ENOMEM. */
 int item_folder(const struct reach *r, const struct place *p, enum place_kind kind, const char *sub,
                 bool linked, struct found *f, struct item *ret);
 
 /* ---- what identifies an item, and its access rights ---- */
 
-/* Return the access rights of a file or directory that was found. They combine its own rights with
- * those of the directories of a store that are on the way but not shown and, if a link leads to it
- * (`above` is 0), with those of all directories above it. */
+/* Return the access rights of a file or directory that was found: its own rights, restricted by
+ * those of the directories between it and the directory that shows it (length `above`). If `above`
+ * is 0 because a link was followed, they are restricted by all directories above it that are not
+ * also above the shelf's directory. */
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above);
 
-/* Return a hash of the item's location (the place of a directory, else the path), no matter what is
- * there now. */
+/* Return a hash of the item's location (a directory's place, or else the path), regardless of what
+ * is there now. */
 uint64_t item_key(const struct item *i);
 /* Get a hash of the file at `path`, or of all files of a split model. It equals the tree_identity()
  * of a tree that has these files open. */
@@ -187,7 +187,7 @@ struct manifest {
     struct layer *layer; /* owned; models come first; layers of the same name are adjacent */
     size_t n;
     size_t models;  /* number of layers that are models */
-    size_t tensors; /* number of layers that hold a single tensor, which are not shown */
+    size_t tensors; /* number of layers that each hold a single tensor; they are not shown */
 };
 
 /* Parse a manifest. Returns 0, or -EBADMSG, -EFBIG or -ENOMEM with a message. */

@@ -307,7 +307,7 @@ struct walk {
     unsigned links;
 };
 
-/* Get the attributes of a file that a walk needs, without a request to a file server. */
+/* Get the attributes that a walk needs, without contacting a file server. */
 static int look_at(struct found *f)
 {
     struct statx st;
@@ -495,7 +495,7 @@ void reach_end(struct reach *r)
 /* ---- names in directories ---- */
 
 /* The names of a directory are not cached if the directory was changed less than this many seconds
- * ago, because it may then change again without new timestamps. */
+ * ago, because another change might leave its timestamps as they are. */
 #define SETTLED 2
 
 static int by_bytes(const void *a, const void *b, void *texts)
@@ -592,8 +592,8 @@ void names_free(const struct names *const *p)
     free(n);
 }
 
-/* Get a reference to the cached names of a directory, and make them the most recently used. Returns
- * NULL if they are not cached or not current. `mounts` is a hash of the mount points in the
+/* Get a reference to the cached names of a directory, and mark them as the most recently used.
+ * Returns NULL if they are not cached or not current. `mounts` is a hash of the mount points in the
  * directory. */
 static const struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
@@ -611,8 +611,8 @@ static const struct names *find_kept(struct reach *r, const struct stat *st, uin
     return NULL;
 }
 
-/* Cache names as the most recently used. Drops earlier names of the same directory, and names
- * beyond the limits. */
+/* Cache names as the most recently used. Drops earlier names of the same directory, and the least
+ * recently used names beyond the limits. */
 static void keep(struct reach *r, const struct names *n)
 {
     const struct names *kept[KEPT_MAX] = {n};

@@ -13,7 +13,7 @@
  *
  * The rules: no mount of ggufs is entered or queried (-EXDEV); at most 40 links are followed; with
  * `strict`, links that lead out of the directory are followed only if all of them belong to the
- * daemon's user (-EACCES). Files are opened only with O_PATH, so that no FIFO or device blocks.
+ * daemon's user (-EACCES). Files are opened only with O_PATH, so that opening one never blocks.
  *
  * Any thread may call these functions.
  */
@@ -66,9 +66,9 @@ bool mount_is_ggufs(const struct mount *m);
 /* Load the mounts visible to a process; pid 0 is this process. Free ms even on failure. */
 int mounts_load(struct mounts *ms, long pid);
 void mounts_free(struct mounts *ms);
-/* Returns true if a mount is of the file system `dev` and is on `at` or has this source (either may
- * be NULL). `dev` alone is not enough, because a device number may be reused. The second function
- * returns the last such mount. */
+/* Returns true if a mount belongs to the file system `dev` and is on `at` or has this source
+ * (either may be NULL). `dev` alone is not enough, because a device number may be reused. The
+ * second function returns the last such mount. */
 bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source);
 const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
                               const char *source);
@@ -81,13 +81,13 @@ bool path_of_fd(int fd, char ret[PATH_MAX]);
 /* Return the mount that contains this real path, or NULL with errno. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
 /* Return the innermost mount above a path as typed, or NULL if there is only the root mount. No
- * directory on the way is accessed, because a daemon may not answer. */
+ * directory on the way is accessed, because its daemon may be hung. */
 const struct mount *mounts_typed(const struct mounts *ms, const char *path);
 /* Returns true if no other mount covers this one. */
 bool mount_is_top(const struct mounts *ms, const struct mount *m);
 
 /* Append a path with octal escapes (\ooo) for white space and backslashes. The second function
- * replaces such escapes in place. */
+ * decodes such escapes in place. */
 void path_escape(struct buf *out, const char *path);
 void path_unescape(char *text);
 
@@ -171,10 +171,10 @@ struct names {
     ino_t ino;
     struct timespec mtime, ctime;
     uint64_t mounts;      /* hash of the mount points in it */
-    bool far;             /* it is on another machine, so its times are not reliable */
+    bool far;             /* the directory is on another machine, so its times are not reliable */
     struct timespec read; /* when its names were read */
     atomic_uint refs;
-    /* owned: the listing that follows from the names alone (place.h), or NULL */
+    /* owned: the listing derived from the names alone (place.h), or NULL */
     _Atomic(struct listing *) made;
 };
 

@@ -205,7 +205,7 @@ static void ask_use(const struct use *u, void *arg)
         w->result = w->fn(u->tree, w->arg);
 }
 
-/* Find the node at a path of names. On success, the caller drops the reference to it with
+/* Find the node at a path in the mount. On success, the caller drops the reference to it with
  * shelf_forget(), unless it is the root. References to the nodes above it are dropped here. */
 static int node_at(struct shelf *s, const char *path, uint64_t *ret)
 {
@@ -592,7 +592,7 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
     struct at at = at_node(s, node);
     if (s->one)
         tree_forget(s->one, node, n);
-    else if (node != INO_ROOT) /* the root's slot stays */
+    else if (node != INO_ROOT) /* the root's slot is never dropped */
         slot_forget(&s->slots, at.node, at.local, n);
 }
 
@@ -710,8 +710,8 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
         .node = node, .attr = {.st_ino = slot_ino(d->at.use.slot, local), .st_mode = S_IFDIR}};
 }
 
-/* Get the next shown entry of a directory of the shelf itself. Entries that are certain to be shown
- * are examined only for a listing with attributes, and only if no other disk is needed. */
+/* Get the next shown entry of one of the shelf's own directories. Entries that are certain to be
+ * shown are examined only for a listing with attributes, and only if no other disk is needed. */
 static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                     struct tree_entry *ret)
 {
@@ -904,7 +904,7 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
     } else {
         f->ops = &file_error;
         r = sys_open_changes(flags) ? -EPERM : model_error(s, at.node, &f->text);
-        r = r == 0 ? -ESTALE : r; /* by now, the model can be opened */
+        r = r == 0 ? -ESTALE : r; /* the model can be opened now */
     }
     if (r < 0)
         (void)tree_release(f);

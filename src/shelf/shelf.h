@@ -62,7 +62,7 @@ int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void
 int shelf_sync(struct shelf *s);
 /* Write pending edits, then let other processes write the models. Call after the last edit. */
 int shelf_retire(struct shelf *s);
-/* Call tree_stop() for each open tree and, with `abandon`, tree_abandon(). Call it before
+/* Call tree_stop() and, with `abandon`, tree_abandon() for each open tree. This must come before
  * shelf_finish(). */
 void shelf_stop(struct shelf *s, bool abandon);
 void shelf_unsaved(struct shelf *s, struct buf *out);
@@ -76,8 +76,8 @@ bool shelf_writable(const struct shelf *s);
 const char *shelf_why_not(const struct shelf *s);
 /* Return the real path of the model or directory; it is valid until shelf_close(). */
 const char *shelf_path(const struct shelf *s);
-/* Return warning i, like tree_warning(). For a directory there are no warnings here: those about
- * its models are logged when the models are opened. */
+/* Return warning i, like tree_warning(). A directory has no warnings here: those about its models
+ * are logged when the models are opened. */
 const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
@@ -120,8 +120,8 @@ int shelf_release(struct tree_file *f);
  */
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
 void shelf_leave(struct at *at);
-/* If r is 0, convert the numbers in an entry from the used tree's to the mount's, and count the
- * kernel's reference to the slot. Returns r. */
+/* If r is 0, convert the node numbers in an entry from those of the tree in use to those of the
+ * mount, and count the kernel's reference to the slot. Returns r. */
 int shelf_given(const struct use *u, int r, struct tree_entry *e);
 /* Rename a file within one directory, or move it to another directory of the same model. */
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,

@@ -126,9 +126,9 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 
 /* ---- open and closed models ---- */
 
-/* Return the maximum number of descriptors that an open model takes: one to read each file, one to
+/* Return the maximum number of descriptors that an open model uses: one to read each file, one to
  * edit the first file, and one each for its directory, for the history, and for a file being
- * written. If tensors are edited, the log of drafts and a journal take one each. */
+ * written. If tensors are edited, the log of drafts and a journal use one each. */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
     return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
@@ -205,8 +205,8 @@ static void close_slot(struct slots *s, struct slot *slot)
     const bool idle = tree_idle(slot->tree, old);
     lock_take(&mount_lock);
     struct tree *t =
-        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* it may be in use again */
-    if (t && !s->stop) { /* keep the numbers with which the next tree continues */
+        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* the slot may be in use again */
+    if (t && !s->stop) { /* keep the numbers from which the next tree continues */
         ids_unref(slot->left.ids);
         tree_leave(t, &slot->left);
         slot->stamp = slot->left.identity;
@@ -321,7 +321,8 @@ void slot_leave(struct use *u)
 
 /* ---- lookups ---- */
 
-/* Returns true if a model is open and being edited, and only its own tree has changed its file. */
+/* Returns true if the item's model is open and being edited, and only its own tree has changed its
+ * file. */
 static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
 {
     struct use u = {0};

@@ -4,9 +4,9 @@
  *
  * A slot is a directory, a text file in a store, or one state of one model's file (or files). A
  * slot outlives the tree that is opened for its model, so that node numbers stay valid (the next
- * tree continues from them), and so that edits that `--unmount` must report are remembered. It ends
- * when the tree is closed, nothing has to be reported, and the kernel has forgotten the slot's
- * nodes. The number of a model's slot is reused only after all other numbers. The number of a
+ * tree continues from them), and so that edits that `--unmount` must report are remembered. A
+ * slot ends when its tree is closed, nothing remains to be reported, and the kernel has forgotten
+ * its nodes. The number of a model's slot is reused only after all other numbers. The number of a
  * directory or text file is never reused.
  *
  * Members marked as protected are protected by mount_lock; all other members are constant.
@@ -28,8 +28,8 @@
 #define SLOT_PATIENCE 1000
 /* Maximum number of models that are kept open without use. */
 #define SLOTS_IDLE_MAX 64
-/* Maximum number of descriptors of open models, beyond which unused models are closed. At most half
- * of the process's own limit is used. */
+/* Number of descriptors of open models beyond which unused models are closed. Half of the process's
+ * own limit is used instead if that is less. */
 #define SLOTS_FILES_MOST 448
 /* Number of unused models that are kept open even beyond that limit, because a program that has
  * looked up a name is about to open it. */
@@ -46,7 +46,7 @@ struct slot {
     uint64_t seed;
     char *path;           /* owned; the path by which it is opened */
     char *real;           /* owned; the real path, or NULL if it is not known */
-    size_t shards, above; /* as in struct item, like the next two */
+    size_t shards, above; /* like the next two, as in struct item */
     bool store, behind;
     /* Protected: */
     uint64_t stamp;        /* hash of what identifies the file, or all files of a split model */
@@ -59,7 +59,7 @@ struct slot {
     struct stat st;
     struct grant grant;     /* its access rights */
     struct timespec looked; /* when `grant` was last checked */
-    char *why;              /* owned; why it cannot be opened; NULL: no reason is known */
+    char *why;              /* owned; why the model cannot be opened; NULL: no known reason */
     /* when opening it failed; 0: it did not fail, or the error was found at the lookup */
     time_t failed;
     struct tree *tree; /* owned; NULL: the model is closed */
@@ -78,7 +78,7 @@ struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
     struct cond done;             /* signalled when a slot is no longer busy or used */
-    struct table by_node, by_key; /* by_key has a slot for each state of the file at a path */
+    struct table by_node, by_key; /* by_key contains a slot for each state of the file at a path */
     uint32_t last;                /* number of the slot last given to a model */
     uint32_t last_other;          /* number last given to a directory or text file */
     struct slot *first, *end;     /* the open slots, the least recently used first */
@@ -131,7 +131,8 @@ void slots_free(struct slots *s);
 /* Get the node of an item that was found, and count one more kernel reference to it. A new slot
  * takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* Count one more kernel reference to a node (whose slot must be in use), or drop n of them. */
+/* Count one more kernel reference to a node whose slot is in use. The second function drops n
+ * references to any node. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
@@ -141,7 +142,7 @@ int slot_hold(struct slots *s, uint64_t node, struct use *ret);
  * slot does not exist or the file was changed, or -errno with a message. */
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
 void slot_leave(struct use *u); /* u may be empty */
-/* Record the current rights of an open slot, which tree_look() returned. Returns true if they
+/* Record the current rights of an open slot, as returned by tree_look(). Returns true if they
  * differ from the previous ones. */
 bool slot_look(struct slot *slot, uint64_t rights);
 /* Get the facts about the slot's file. Its rights are checked again if the last check was more than
