@@ -37,7 +37,7 @@
 #define LOOK_AGAIN 100
 /* Milliseconds between two attempts to interrupt the session's loop after a signal. */
 #define KICK_AGAIN 5
-/* Maximum seconds until the next check for an idle mount. A check is at most a second late. */
+/* Maximum seconds between checks for an idle mount. A check is at most a second late. */
 #define IDLE_MOST 3600
 
 /* The reason why a mount that has left this namespace can no longer be edited. */
@@ -133,7 +133,7 @@ void signals_begin(struct fuse_session *se)
     atomic_store(&signals.wake, -1);
     atomic_store(&signals.came, 0);
     atomic_store(&signals.se, se);
-    /* if the wait for its helper were interrupted, libfuse would report that mounting failed */
+    /* if a signal interrupted libfuse's wait for its helper, libfuse would report a failed mount */
     handle(SA_RESTART);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
@@ -346,7 +346,7 @@ static void run_leave(void *arg)
     c->leaves = false;
 }
 
-/* Check whether the mount has left this namespace and, if so, start run_leave(). Call with the lock
+/* Check whether the mount has left this namespace. If it has, start run_leave(). Call with the lock
  * held. */
 static void look_at_mounts(struct control *c, bool changed)
 {
@@ -514,7 +514,7 @@ static bool serve(struct control *c, struct peer *p, short seen)
 
 enum { AT_WAKE, AT_SOCKET, AT_MOUNTS, AT_PEERS };
 
-/* Collect the descriptors to poll, with -1 for those that need no polling. Call with the lock
+/* Fill `of` with the descriptors to poll, or -1 for those that need no polling. Call with the lock
  * held. */
 static nfds_t gather(const struct control *c, struct pollfd *of)
 {

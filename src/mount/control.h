@@ -14,10 +14,10 @@
  * get answers. A client sends one line:
  *
  *     watch [MAJOR:MINOR:INODE]   send the status, "holds" if the process has locked this file, and
- *                                 "now"; then send additions to it until the model is closed
+ *                                 "now"; then send new lines until the model is closed
  *     sync                        write the accepted edits
  *     has PLACE                   succeed, without text, if this model exists (shelf_ask())
- *     undo NUMBER PLACE           like --undo; 0 means the last state
+ *     undo NUMBER PLACE           like --undo; 0 means the state before the last edits
  *     history PLACE               like --history
  *     clear PLACE                 like --history=clear
  *
@@ -29,9 +29,9 @@
  * Pending edits are then written. Once nothing is open for writing, further edits are refused and
  * the model's lock is released ("free"; until then "held").
  *
- * One thread answers the clients, unmounts a mount that is not in use (`-o idle=`), and interrupts
- * the session's loop after a signal. Long tasks run in other threads. Only one thread may call
- * these functions, unless stated otherwise.
+ * One thread answers the clients, unmounts an idle mount (`-o idle=`), and interrupts the session's
+ * loop after a signal. Long tasks run in other threads. Only one thread may call these functions,
+ * unless stated otherwise.
  */
 #ifndef MOUNT_CONTROL_H
 #define MOUNT_CONTROL_H
@@ -57,9 +57,9 @@ struct control;
 struct control_facts {
     const char *at;        /* the mount point; its real path if known */
     const char *model;     /* the model's real path */
-    const char *read_only; /* why it is read-only; NULL: read-write */
+    const char *read_only; /* why the mount is read-only; NULL: it is read-write */
     dev_t dev;             /* the mount's device; 0: unknown */
-    unsigned idle;         /* seconds without open files after which it is unmounted; 0: never */
+    unsigned idle;         /* seconds without open files before the mount is removed; 0: never */
 };
 
 /* Start listening. `h` holds the mount's handles. Without a socket, commands cannot find the
@@ -72,8 +72,7 @@ int control_wake_fd(const struct control *c);
  * available or the mount is not being served. Any thread may call this. */
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
 /* Record that the mount is no longer served, and wait for all requests and tasks that have begun.
- * Returns 0, or the -errno with which an edit was lost after the mount had left this mount
- * namespace. */
+ * Returns 0, or -errno if an edit was lost after the mount had left this mount namespace. */
 int control_leave(struct control *c);
 /* Add the outcome to the status: the reason for a failure (`e`; NULL: no failure), the edits that
  * did not reach the file, and the backups that were made. */

@@ -38,7 +38,7 @@
 #define DAEMONS_MOST 4096
 /* Seconds within which a running daemon answers, even on a busy machine. */
 #define PATIENCE 5
-/* Milliseconds between two checks of a daemon that is being waited for. */
+/* Milliseconds between checks while waiting for a daemon. */
 #define LOOK_AGAIN 100
 /* Milliseconds to wait for a lock before printing a message about the wait, and before giving up on
  * a daemon that may never end. */
@@ -125,7 +125,7 @@ static bool file_id_of(int fd, struct file_id *ret)
     if (fstat(fd, &st) < 0)
         return false;
     *ret = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
-    /* On btrfs and overlayfs, stat(2) gives numbers that differ from those in /proc/locks. */
+    /* On btrfs and overlayfs, stat(2) returns numbers that differ from those in /proc/locks. */
     (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
     (void)proc_read(path, info, sizeof(info));
     const char *ino = strstr(info, "\nino:"), *mnt = strstr(info, "\nmnt_id:");
@@ -194,7 +194,7 @@ static long file_locked_by(const struct file_id *id)
 
 /* Signals that should stop a program even if it has a handler for them. */
 #define ASKS (BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM))
-/* Signals that do not end a program. All others end a program that has no handler for them. */
+/* Signals that do not end a program. Any other signal ends a program that has no handler for it. */
 #define HARMLESS                                                                               \
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
@@ -704,8 +704,8 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 
 /* ---- holders whose status cannot be read ---- */
 
-/* Name the lock's holder in *why, found through a mount of this model whose daemon is not visible,
- * or through the kernel's list of locks. */
+/* Name the lock's holder in *why. The holder is found through a mount of this model whose daemon is
+ * not visible, or through the kernel's list of locks. */
 static void name_other(int fd, const struct file_id *id, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;

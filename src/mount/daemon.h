@@ -29,7 +29,7 @@
 size_t proc_read(const char *path, char *dst, size_t size);
 /* Bytes to read from /proc/PID/fdinfo/N: enough for a dozen locks. */
 #define PROC_INFO_MAX 2048
-/* Call fn with each numeric name in a directory in /proc until fn returns false. Returns true if fn
+/* Call fn with each numeric name in a directory of /proc until fn returns false. Returns true if fn
  * returned false. */
 bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
 
@@ -58,14 +58,14 @@ bool file_is_locked_here(const struct file_id *id);
  * signal, even if that signal does not stop the program (such as SIGCHLD for a shell).
  */
 bool stops_thread(pid_t thread);
-/* Like stops_thread(), but given the content of /proc/TID/status, NUL-terminated. */
+/* Like stops_thread(), but takes the content of /proc/TID/status, NUL-terminated. */
 bool stops_by_status(const char *status);
 
 /* ---- a daemon ---- */
 
 /* The states of a daemon, in the order in which it passes through them. */
 enum daemon_state {
-    DAEMON_SILENT = -1, /* it does not answer */
+    DAEMON_SILENT = -1, /* does not answer */
     DAEMON_STARTING,
     DAEMON_SERVING,
     DAEMON_GONE, /* unmounted in its own mount namespace */
@@ -96,7 +96,7 @@ struct daemon {
     uid_t uid;
     char name[64];   /* name of its socket */
     int fd;          /* owned: socket on which its status arrives */
-    bool now;        /* "now" has arrived: the status is complete as of the request */
+    bool now;        /* "now" has arrived: the status is up to date as of the request */
     size_t heard;    /* bytes received */
     struct buf part; /* received text not yet processed */
     struct daemon_status status;
@@ -116,7 +116,7 @@ void daemons_free(struct daemons *ds);
 /*
  * Return the daemon that serves a mount, or NULL if it is not visible. A daemon that does not
  * answer is returned if its socket's name matches the mount point and no other daemon serves the
- * mount. Only processes of the mount's owner and of root are believed. Waits for a daemon that is
+ * mount. Only processes of the mount's owner and of root are trusted. Waits for a daemon that is
  * starting.
  */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
@@ -149,14 +149,14 @@ void daemon_take(struct daemon *d);
 struct channel {
     struct daemons daemons;
     const struct daemon *daemon;
-    char *place; /* owned: the model's place, as shelf_ask() takes it */
+    char *place; /* owned: the model's place, in the form that shelf_ask() takes */
 };
 
 /*
  * Find the daemon of a model. The operand is the model's file, one of its shards, or a link to
  * either; a mount point; or the model's directory in a mount. Returns 0, -ETIMEDOUT (the mount's
- * daemon is stopped), or another -errno. On success, c->daemon is NULL if no daemon that is visible
- * and responds is editing the file. Always call channel_close().
+ * daemon is stopped), or another -errno. On success, c->daemon is NULL if no visible, responding
+ * daemon is editing the file. Always call channel_close().
  */
 int channel_open(const char *operand, struct channel *c, struct err *e);
 /* Send the daemon a request about the model ("undo 12", control.h), and add its answer to `said`.
@@ -166,10 +166,10 @@ void channel_close(struct channel *c);
 
 /* ---- the holder of a model's lock, before mounting ---- */
 
-/* For struct tree_options.wait: wait for a ggufs that is writing its last edits and will then end.
- * Wait only a few seconds if that ggufs is still being mounted, if its mount is gone, or if it is
- * another user's. `arg` is the model's name, for a message on standard error after a second. Call
- * before threads are started. */
+/* For struct tree_options.wait: wait for a ggufs process that will end once it has written its last
+ * edits. Wait only a few seconds if that process is still mounting, if its mount is gone, or if it
+ * belongs to another user. `arg` is the model's name, for a message on standard error after a
+ * second. Call before threads are started. */
 bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
 
 #endif

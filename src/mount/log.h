@@ -30,8 +30,8 @@ struct caught catch_begin(void);
 /* Restore standard error. dst gets the last captured line, as from catch_last(). */
 void catch_end(struct caught *c, char *dst, size_t size);
 
-/* Copy the last line of captured text to dst, safe to print and without the writer's name. `file`
- * may be -1, which is treated as an empty file. */
+/* Copy the last line of captured text to dst, safe to print and without the name of the program
+ * that wrote it. `file` may be -1, which is treated as an empty file. */
 void catch_last(int file, char *dst, size_t size);
 
 #endif

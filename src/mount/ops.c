@@ -31,7 +31,7 @@ static struct shelf *shelf_of(fuse_req_t req)
     return mnt_of(req)->shelf;
 }
 
-/* Return the handle of a request. It was completed before the reply to the open. */
+/* Return the handle of a request. The handle was initialized before the reply to the open. */
 static struct handle *handle_of(const struct fuse_file_info *fi)
 {
     struct handle *h = (struct handle *)(uintptr_t)fi->fh;
@@ -300,7 +300,7 @@ struct handle {
     bool writes;
     struct handles *in;
     struct handle *prev, *next; /* protected by mount_lock */
-    atomic_uint refs;           /* one until it is closed, plus one for each reading thread */
+    atomic_uint refs;           /* one for the open handle and one for each reading thread */
     /* The remaining members are protected by mount_lock. In BUSY and TAKEN, the thread that owns
      * `room` accesses its stretch without the lock. */
     atomic_uint_least64_t upto; /* where the last read ended */
@@ -736,7 +736,7 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     while ((r = shelf_readdir(d, &cookie, plus, name, &e)) > 0) {
         struct fuse_entry_param p = entry_param(&e);
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            p.ino = 0; /* counts no lookup, because the kernel already has these two entries */
+            p.ino = 0; /* not counted as a lookup: the kernel already has these two entries */
         need =
             plus ? fuse_add_direntry_plus(req, bytes + used, size - used, name, &p, (off_t)cookie)
                  : fuse_add_direntry(req, bytes + used, size - used, name, &e.attr, (off_t)cookie);

@@ -5,9 +5,9 @@
  * mnt; each open file or directory has a struct handle.
  *
  * The kernel asks for the next stretch of a file when the program begins to use the previous one,
- * and the program waits if the reply is late. So a thread that has answered a read then decodes the
- * next stretch. If the next stretch is requested before it is ready, the request is parked, and the
- * same thread answers it. Bytes that need no decoding are not prepared. A handle holds at most one
+ * and the program waits if the reply is late. So after answering a read, a thread decodes the next
+ * stretch. If the next stretch is requested before it is ready, the request is parked, and the same
+ * thread answers it. Bytes that need no decoding are not prepared. A handle holds at most one
  * stretch, as plain bytes that keep no snapshot of the model alive. It holds no stretch if the file
  * is not read in order or has been read to its end.
  *

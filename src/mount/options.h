@@ -59,7 +59,7 @@ struct mnt_options {
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     bool help, version;
     unsigned readahead;          /* in KiB */
-    unsigned idle;               /* in seconds; 0: the mount stays */
+    unsigned idle;               /* seconds without open files before unmounting; 0: never */
     struct imatrix *importances; /* owned; NULL if not given */
     struct err err;              /* why parsing failed */
 };

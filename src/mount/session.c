@@ -29,7 +29,7 @@
 #include "shelf/reach.h"
 #include "mount/unmount.h"
 
-/* How often a mount point, where dead mounts may be stacked, is checked at most, and the milliseconds
+/* Maximum number of checks of a mount point, where dead mounts may be stacked, and the milliseconds
  * between checks. */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
@@ -244,12 +244,12 @@ static void guard(int from, const char *mountpoint)
 }
 
 /*
- * Start the process for -o auto_unmount, which removes the dead mount if the daemon is killed. (The
- * process that libfuse offers looks at the dead mount as root. Root may not access the mount of an
- * ordinary user, so that process leaves it mounted.) The new process holds one end of a socket.
- * When the daemon's end *ret is closed, no matter how the daemon ends, the new process checks the
- * mount point, which must be an absolute path. Call this before any thread is started or much
- * memory is allocated.
+ * Start the process for -o auto_unmount, which removes the dead mount if the daemon is killed.
+ * (libfuse's own helper checks the dead mount as root. Root may not access an ordinary user's
+ * mount, so that helper leaves it mounted.) The new process holds one end of a socket. When the
+ * daemon's end *ret is closed, no matter how the daemon ends, the new process checks the mount
+ * point, which must be an absolute path. Call this before any thread is started or much memory is
+ * allocated.
  */
 static int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
@@ -321,8 +321,8 @@ static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 }
 
 /* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
- * Without this flag, one name on a hung disk blocks its whole directory. So add the flag to the
- * first reply, which negotiates the protocol. */
+ * Without this flag, one name on a hung disk blocks its whole directory, so the flag is added here
+ * to the first reply, which negotiates the protocol. */
 static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 {
     struct mnt *m = mnt;

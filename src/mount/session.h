@@ -26,7 +26,7 @@ int mnt_run(struct mnt_options *o, struct err *e);
  *     connection_end(se);
  */
 
-/* Set *dead to the write end of such a pipe, which the caller owns. Returns 0 or -errno. */
+/* Set *dead to the write end of a pipe without a reader (caller-owned). Returns 0 or -errno. */
 int connection_reserve(int *dead, struct err *e);
 /* Make all of the kernel's requests fail from now on, without unmounting. *dead becomes -1. SIGPIPE
  * must be ignored (signals_begin()). Returns true if the connection had not already ended. */

@@ -30,11 +30,11 @@
 
 /* Seconds to wait before printing a message about the wait. */
 #define LINE_AFTER 1
-/* Number of retries for a busy mount that no visible process uses, and the milliseconds between two
- * tries. */
+/* Number of retries for a busy mount that no visible process uses, and the milliseconds between
+ * them. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
-/* Milliseconds between two checks of a daemon that should end. */
+/* Milliseconds between checks while waiting for a daemon, and to wait for its process to exit. */
 #define LOOK_AGAIN 100
 #define EXIT_MS 1000
 /* Maximum size in bytes of a line about a lost edit, with a name and a reason. */
@@ -44,8 +44,8 @@ extern char **environ;
 
 /* ---- one mount ---- */
 
-/* statfs(2) always asks the daemon, except that the kernel itself returns zeros to users that may
- * not access the mount. */
+/* statfs(2) is always answered by the daemon, except that the kernel itself returns zeros to users
+ * that may not access the mount. */
 enum mount_life mount_ask(const char *at)
 {
     struct statfs fs;
@@ -170,7 +170,7 @@ static bool has_mapping(const struct users *u)
     return found;
 }
 
-/* Return true if the process is in another mount namespace, and so keeps nothing busy here. */
+/* Return true if the process is in another mount namespace, where it cannot keep the mount busy. */
 static bool is_elsewhere(const struct users *u)
 {
     char path[64], here[64] = "", there[64] = "";
@@ -285,8 +285,8 @@ static void add_number(struct json *j, const char *name, long n, bool known)
         json_text(j, name, NULL);
 }
 
-/* Add an entry for a mount and its daemon, one of which may be NULL: an object in a JSON list, or a
- * line. */
+/* Add an entry for a mount and its daemon, one of which may be NULL. The entry is an object in a
+ * JSON list, or a line. */
 static void add_entry(struct json *j, const struct mount *m, const struct daemon *d,
                       long long until)
 {
@@ -431,7 +431,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
 
 /* ---- the steps of an unmount ---- */
 
-/* If the wait is long, print a message, but only once. */
+/* Print a message, only once, if the wait is long. */
 static void say_waiting(struct target *t, const char *does)
 {
     if (t->said || !when_past(&t->begin, LINE_AFTER))
@@ -516,8 +516,9 @@ static void tell(const char *shown, const struct daemon_status *s, struct buf *l
         }
 }
 
-/* Report where a mount that was unmounted here is still being served. Returns 0 if it has only just
- * been unmounted, 1 if nothing is left to do here, or -errno. */
+/* Check whether a mount that was unmounted here is served only in another mount namespace. Returns
+ * 0 to keep waiting, 1 after logging where it is still mounted read-only, or -EBUSY if files there
+ * are open for writing. */
 static int lives_on(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
@@ -544,8 +545,8 @@ static int lives_on(struct target *t, struct err *e)
     return 1;
 }
 
-/* Wait until the daemon has ended, or for EXIT_MS if all that it has left to do is to exit. Returns 0, 1 if it continues
- * to serve in another mount namespace, or -errno. */
+/* Wait until the daemon has ended; if only its exit is left, wait up to EXIT_MS. Returns 0, 1 if it
+ * continues to serve in another mount namespace, or -errno. */
 static int wait_for_end(struct target *t, struct err *e)
 {
     struct daemon *d = t->daemon;

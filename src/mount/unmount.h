@@ -26,7 +26,7 @@ enum mount_life mount_life(const char *at, int ms);
 /* Do the same in this process, waiting for as long as it takes. */
 enum mount_life mount_ask(const char *at);
 
-/* Return true if the list of mounts has this device or cannot be read. */
+/* Return true if the list of mounts contains this device or cannot be read. */
 bool mount_is_there(dev_t dev);
 
 /* Unmount the mount at `at`, a real path: directly if run by root, otherwise with fusermount3. With
