@@ -31,8 +31,8 @@
 #define ACL_LARGEST (64 << 10)
 enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
 
-/* Return the bits of a file with this ACL. The mode has the mask in place of the group's bits, and
- * a user named in the ACL may belong to the group or to the others. */
+/* Return the permission bits of a file with this ACL. In the mode, the ACL's mask replaces the
+ * group's bits. A user named in the ACL may be in the group or among the others. */
 static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
 {
     mode_t mask = ALL, group = mode >> 3 & ALL, named = ALL;
@@ -49,7 +49,7 @@ static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
     return (mode & 0700) | (group & named) << 3 | (mode & named);
 }
 
-/* Return the bits of a file. Without an ACL, these are the bits of the mode. */
+/* Return the permission bits of a file: those of the mode if there is no ACL. */
 static mode_t bits_of(const char *path, mode_t mode)
 {
     uint8_t acl[ACL_LARGEST];
@@ -91,8 +91,8 @@ static char *next_folder(char *real, char *slash, const char *base)
 
 /*
  * Restrict *way, the rights that the directories above a file grant, by one more directory. A class
- * that may search it has all bits. If `path` does not exist, the directory was removed or moved,
- * and only the file's owner has bits.
+ * of users that may search it keeps all bits. If `path` does not exist, the directory was removed
+ * or moved, and only the file's owner keeps bits.
  */
 static void add_folder(struct grant *way, const char *path, const struct stat *file)
 {
@@ -106,7 +106,7 @@ static void add_folder(struct grant *way, const char *path, const struct stat *f
 }
 
 /* Return the rights that the directories above a file grant; `real` is NULL if its path is unknown.
- * If the path is too long, its last directory is not found. */
+ * If the path is too long, its last directory is treated as removed. */
 static struct grant grant_of_way(const char *real, const char *base, const struct stat *file)
 {
     char path[PATH_MAX];
@@ -185,7 +185,7 @@ void rights_settle(struct rights *r)
 
 /* ---- the current rights ---- */
 
-/* Return true if the file has a name and was changed. */
+/* Return true if the file still has a name and has changed. */
 static bool has_changed(const struct right *was, int fd, struct stat *st)
 {
     return fstat(fd, st) == 0 && st->st_nlink > 0 &&
@@ -347,7 +347,7 @@ static bool node_lasting(const struct tree *t, const struct node *n)
            (n->kind == NODE_TENSOR_FILE && !node_has(n, ROW_MOVES));
 }
 
-/* Get the entry for any node, whose facts are in `a`. */
+/* Get the entry for any node, given its facts in `a`. */
 static void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                           const struct live_attr *a, struct tree_entry *ret)
 {
@@ -496,7 +496,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->key.error) : 0;
 }
 
-/* Write the value. Returns 0, -ENODATA (the attribute does not apply; only a shape may be empty) or
+/* Write the value. Returns 0, -ENODATA (the value is empty, which only a shape may be) or
  * -ENOMEM. */
 static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
 {
@@ -547,7 +547,8 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 }
 
 /* Set an attribute. Setting one to its current value always succeeds, because cp -a and rsync -X do
- * that. On tensors these programs set the source's attributes, which are ignored. */
+ * that. For tensors that can be edited, these programs set the source's attributes, which are
+ * ignored. */
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)
 {
@@ -588,7 +589,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
         r = x ? value_of(&s, x, &is) : -ENODATA;
     if (r < 0 || x->value != X_ERROR)
         return r < 0 ? r : -EPERM;
-    if (s.tensor) /* the reason given for tensors of a split model always applies */
+    if (s.tensor) /* a tensor of a split model always has this attribute */
         return 0;
     lock_take(&t->newest.lock);
     t->refusal[0] = '\0';

@@ -30,7 +30,7 @@ struct tree_file;
  *
  * A file reached by a link grants nothing to callers who could not search the directories that
  * really contain it. Directories that also lead to the link are skipped, because a mount shows the
- * entries of its directory wherever it is.
+ * entries of its directory wherever that directory is.
  *
  * Only one thread may change a struct rights, and only under the lock that readers take.
  */
@@ -67,7 +67,7 @@ struct rights {
  * at least `known`, a set of bits in 07. */
 struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
 /* Return the rights granted by a file that is open as fd and known to be at this real path;
- * directories that lead to `base` are skipped. */
+ * directories on the way to `base`, and `base` itself, are skipped. */
 struct grant grant_of_real(int fd, const struct stat *st, const char *real, const char *base);
 
 /*

@@ -37,7 +37,7 @@ struct tree_file {
     int fd;            /* owned; for a file outside any tree; otherwise -1 */
     struct node node;
     const struct row *row; /* NULL for files in metadata/ */
-    bool cacheable;        /* the kernel may cache it */
+    bool cacheable;        /* the kernel may cache the content */
     /* The text of a rendered file. */
     struct buf text;
     struct held *held; /* from tree_hold_view() */
@@ -45,7 +45,7 @@ struct tree_file {
     struct image *image;
     struct live_file *live; /* for a key or helper in a writable tree */
     struct live_view *view; /* for a tensor's view that is being written (tensors.h) */
-    bool converts;          /* a write may be slow; it then waits, and a signal may interrupt it */
+    bool converts;          /* a write may be slow; a signal may interrupt the wait */
     bool cold;              /* the kernel's cached pages of the file, if any, are wrong */
     bool cut;               /* at open, the model's file was known to be truncated */
     uint64_t size;          /* size of a piecewise file (files.h), including its head in `text` */
@@ -68,9 +68,9 @@ bool tree_cached_right(const struct tree_file *f);
  * the file is being written. */
 bool tree_ahead(const struct tree_file *f);
 /*
- * Read n bytes at `off`, or fewer at the end of the file. The caller provides `r->scratch`, and the
- * rest of *r is zero; the answer is valid until scratch is reused, tree_reply_done() is called or
- * the file is released. Returns 0, -EIO or -ENOMEM. If the file is `computed`, the caller also
+ * Read n bytes at `off`, or fewer at the end of the file. The caller provides `r->scratch` and
+ * zeroes the rest of *r; the answer is valid until scratch is reused, tree_reply_done() is called
+ * or the file is released. Returns 0, -EIO or -ENOMEM. If the file is `computed`, the caller also
  * provides r->wait, and the result may be LIVE_PARKED: done() is called when the results are
  * computed; then read again.
  */

@@ -206,7 +206,7 @@ static uint64_t lines_row_size(const struct about *a)
     return l ? lines_size(l, a->v->snap) : UINT64_MAX;
 }
 
-/* Return the lines, which have been kept with the snapshot since the file was opened. */
+/* Return the lines, which were cached with the snapshot when the file was opened. */
 static const struct line_ends *lines_of(const struct about *a)
 {
     const struct line_ends *l = lines_get(a->v->snap, a->row->what);
@@ -431,7 +431,7 @@ static void kept_text_free(struct snapshot_part *part)
 /* Add the text of the only row with ROW_KEPT. */
 static void add_kept(const struct about *a, struct buf *out)
 {
-    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower slots belong to derive/ */
+    const unsigned slot = SNAPSHOT_PARTS - 1; /* derive/ uses the lower slots */
     struct snapshot_part *part = snapshot_part(a->v->snap, slot);
     struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
     if (k) {

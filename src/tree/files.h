@@ -63,7 +63,7 @@ struct about {
     const struct view *v;
     const struct row *row;
     const struct gguf_tensor *t; /* NULL for a row at the root */
-    bool decodes;                /* for `read`: files_decodes() */
+    bool decodes;                /* for `read`: the result of files_decodes() */
 };
 
 struct row {
@@ -81,7 +81,7 @@ struct row {
      * `read` reads bytes [off, off + n), within the size, into the reply. */
     uint64_t (*size)(const struct about *a);
     int (*read)(const struct about *a, uint64_t off, size_t n, struct reply *r);
-    /* For a piecewise file read from an image: makes the image at open; it becomes the `file` of
+    /* For a piecewise file read from an image: makes the image at open, which becomes the `file` of
      * the view being read. */
     int (*image)(const struct about *a, struct image **ret);
     /* For a piecewise file that is computed: sets [*first, *last) to the tensors whose results

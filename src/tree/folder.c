@@ -159,7 +159,8 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 /* ---- listing ---- */
 
 /* Return the row at place i of a listing. In a tensor's directory, type, shape and raw come first,
- * so that a copy of the directory is made in the order in which its files are accepted. */
+ * so that a program that copies the directory writes its files in the order in which they are
+ * accepted. */
 static size_t row_at(enum files_where where, uint64_t i)
 {
     static const uint8_t first[] = {4, 3, 0, 1, 2};
@@ -203,8 +204,8 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
 }
 
 /* In a directory other than metadata/, get the name of entry *i or, if it is not listed, of the
- * next listed entry. Returns the entry's node number, or 0 at the end. Sets *i to the number of
- * that entry. */
+ * next listed entry. Returns that entry's node number after setting *i to its position, or 0 at the
+ * end. */
 static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -331,8 +332,8 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
     return 1;
 }
 
-/* Get the next entry of a directory other than metadata/. Returns -ESTALE if the entry was removed
- * in the meantime; *cookie is then that of the next entry. */
+/* Get the next entry of a directory other than metadata/, and advance *cookie past it. Returns
+ * -ESTALE if the entry was removed in the meantime. */
 static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                           char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {

@@ -75,7 +75,7 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
 /* Number of times that an undo is tried while other programs make edits. */
 #define UNDO_TRIES 20
 
-/* A call that another thread answers. */
+/* A call that another thread completes. */
 struct waiting {
     struct live_wait wait; /* must come first */
     atomic_bool answered;
@@ -155,7 +155,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 int tree_states(struct tree *t, struct buf *out, struct err *e)
 {
     struct live *l = atomic_load(&t->live);
-    /* Counted first: an edit written in the meantime is shown twice rather than not at all. */
+    /* Count first, so that an edit written in the meantime is shown twice, not omitted. */
     size_t waiting = l ? live_accepted(l) : 0;
     if (!t->writable)
         return err_set(e, -EROFS, "it is mounted read-only");

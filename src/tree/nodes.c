@@ -96,7 +96,7 @@ static bool is_whole(const struct node *n)
 }
 
 /* Return the key under which data is held for a node. All files of one version of a tensor share a
- * key, as do all views of the whole in one state, except for those that count their own states. */
+ * key, as do all views of the whole in one state, except those with a state number of their own. */
 static uint64_t held_key(const struct node *n)
 {
     if (n->kind == NODE_TENSOR_FILE)
@@ -215,7 +215,7 @@ int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held
 
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file)
 {
-    if (t->writable) /* otherwise no part of the view changes */
+    if (t->writable) /* in a read-only tree, no part of the view changes */
         lock_take(&t->newest.lock);
     const struct view *from = h->kept.snap ? &h->kept : &t->newest.view;
     struct snapshot *snap = !h->kept.snap && h->snap ? h->snap : from->snap;

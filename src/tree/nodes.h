@@ -54,7 +54,7 @@ struct tree {
     atomic_flag looks;
     long long looked; /* when the rights were last checked, in milliseconds of when_now() */
     bool writable;    /* metadata can be edited */
-    char why[512];    /* why metadata cannot be edited; the size of a line in struct err */
+    char why[512];    /* why metadata cannot be edited; as large as a message in struct err */
     struct edit_options edit;
     atomic_uint open;  /* number of open files and directories */
     uint64_t identity; /* see tree_identity() */
@@ -96,7 +96,7 @@ static inline bool node_is_folder(const struct node *n, uint32_t row)
     return n->kind == NODE_DIR && n->row == row;
 }
 
-/* Return the tensor that a node belongs to, or NULL. */
+/* Return the tensor that a node belongs to, or NULL if there is none. */
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n);
 /* Return the tensor's number and version, or IDS_NONE. */
 struct tensor_id node_id(const struct snapshot *g, const struct node *n);

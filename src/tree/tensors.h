@@ -44,9 +44,9 @@ bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *re
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
 /*
- * Get the entry for a node that was replaced after the kernel looked it up, with the current
- * attributes of the file: a program that opens the node can be made to look again only once. May
- * return -ESTALE.
+ * Get the entry for a node that was replaced after the kernel looked it up. The attributes are the
+ * file's current ones, because a program that opens the node can be made to look it up again only
+ * once. May return -ESTALE.
  */
 int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* In a tensor's directory, look up a file that is in no snapshot. Returns 1 if found, 0 if the name
@@ -61,7 +61,7 @@ bool tensors_look(struct tree *t, const struct node *dir, struct node *file,
 int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
-/* Return true if opening the node with these flags opens a view for writing; then call
+/* Return true if opening the node with these flags opens a view for writing; if so, call
  * tensors_open(). */
 bool tensors_opens(struct tree *t, const struct node *n, int flags);
 int tensors_open(struct tree_file *f, int flags);

@@ -136,7 +136,7 @@ static int open_first(struct tree *t, struct err *e)
 
 /* ---- the other files of a split model ---- */
 
-/* Keep only the identity of the shard when it was opened, and its directory. */
+/* Keep only the identity that the shard had when it was opened, and its directory. */
 static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
     struct tree *t = arg;
@@ -175,7 +175,7 @@ static bool is_stale(struct tree *t, size_t i)
         return false;
     if (i > 0)
         return true;
-    /* An attempt to begin editing that has ended has recorded the file's new state. */
+    /* If an attempt to begin editing has ended, it has recorded the file's new state. */
     const bool ended = atomic_load(&t->rests) && !atomic_load(&t->live);
     const struct edit_file now = opened(t, 0);
     return ended && now.id.ino == f.id.ino && now.id.size == f.id.size &&
@@ -445,7 +445,7 @@ void tree_close(struct tree *t)
     work_free(t->work);
     node_free(t);
     live_close(t->meta);
-    /* Closed while the model is locked, so that the next writer finds the history complete. */
+    /* Close the history while the model is locked, so that the next writer finds it complete. */
     history_job_close(t->history);
     newest_free(&t->newest);
     for (size_t i = 1; i < t->n_others; i++)

@@ -23,7 +23,8 @@ struct tree;
 struct tree_options {
     bool read_only;  /* never edit, even if the file allows it */
     const char *why; /* reason for read_only; NULL: -o ro was given. Not owned */
-    /* real path of the directory that others may search; NULL: the model's directory. Not owned */
+    /* real path of the directory up to which access rights are not restricted (attr.h); NULL: the
+     * model's directory. Not owned */
     const char *base;
     bool edit_hash_names; /* also edit a file whose name is a hash of its content */
     enum live_commit commit;
@@ -111,7 +112,7 @@ bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
 bool tree_changed(struct tree *t);
 /* Return a number that changes when a file of the model does. */
 uint64_t tree_identity(const struct tree *t);
-/* Add one more open file of the model, in order, to the identity computed so far (at first 0), and
+/* Add one more open file of the model, in order, to the identity computed so far (initially 0), and
  * return the result. */
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
 /* Return true if editing has begun; then a change to the file may come from this tree or from
