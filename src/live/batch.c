@@ -13,7 +13,7 @@
 #include "live/tensors.h"
 #include "live/views.h"
 
-/* A model of at most this many bytes is written at once, whatever the strategy. */
+/* Models of up to this many bytes are written immediately, whatever the strategy. */
 #define SMALL_MODEL ((uint64_t)64 << 20)
 
 /* ---- beginning and end ---- */
@@ -114,7 +114,7 @@ static void add_step(struct live *l, struct name *from, struct name *to)
     f->steps++;
     f->replaced = false;
     if (before && before->steps++ > 0 &&
-        !before->opens) { /* of several saves, only the last one's file moves back */
+        !before->opens) { /* after several saves, only the file of the last one moves back */
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
@@ -131,8 +131,8 @@ static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)
     return i < b->n_step;
 }
 
-/* Move a file from one name to another. If this edit has already moved the file there, that earlier
- * step is still the one to play back. */
+/* Move a file from one name to another. If this edit has already moved the file there, no second
+ * step is added. */
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
     struct file *f = from->file;
@@ -158,9 +158,9 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
 }
 
 /*
- * Swap the files of the two names back, unless one of the names has another file now. Handles move
- * with their file. If a later draft was opened under the new name, the file stays there, and a
- * helper's name gets a new file instead.
+ * Swap the files of the two names back, unless one of the names now has another file. Handles move
+ * with their file. If a later draft was opened under the new name, the file stays there, and the
+ * old name gets a copy of it if it is a helper's.
  */
 static void play_back(struct live *l, const struct step *s)
 {
@@ -177,7 +177,7 @@ static void play_back(struct live *l, const struct step *s)
     name_take(&l->names, from, f);
     file_set_kind(l, f, from->key ? FILE_KEY : FILE_HELPER);
     if (s->before) {
-        assert(!file_name(s->before)); /* it gets a name again only here */
+        assert(!file_name(s->before)); /* nothing else can have given it a name */
         name_take(&l->names, s->to, s->before);
     }
 }
@@ -218,8 +218,8 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* Make a snapshot like `like`, but with this content of the first file, and without the ids and
- * ranks of tensors. Takes ownership of the ranks of the keys in the first file. */
+/* Make a copy of `like`, with this content for the first file but without the ids and ranks of
+ * tensors. Takes ownership of the ranks of the keys in the first file. */
 static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
                          struct err *e)
@@ -245,7 +245,8 @@ void batch_note_version(struct live *l, struct tensor_id id)
         *at = (struct tensor_id){id.number + 1, id.version};
 }
 
-/* True if `s` is already the table for the plan's tensors. n: their number if `s` is NULL. */
+/* True if `s` is already the table for the plan's tensors. n: the snapshot's number of tensors,
+ * used if `s` is NULL. */
 static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 {
     uint32_t i = 0;
@@ -431,7 +432,7 @@ static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
 }
 
 /* Check the strategy both with and without the doomed tensors, because edits may be written before
- * these are due and must not prevent their removal. */
+ * those tensors are due, and must not prevent their removal. */
 static int check_strategy(struct live *l, struct err *e)
 {
     const enum edit_strategy how = l->opt.edit.strategy;

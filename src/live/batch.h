@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of editing, shared by the files of this layer, and its batches.
+ * The editing state that the files of this layer share, and its batches.
  *
- * Accepted edits that are not on disk yet form a batch: a change to the model, and the steps that
- * changed names along with it. They collect in `next`. The writer's thread takes `next` as a whole
- * (it is then in flight), writes it without holding the lock, and answers the waiting requests.
+ * Accepted edits that are not on disk yet form a batch: a change to the model, plus steps that
+ * record the name changes made with it. They collect in `next`. The writer's thread takes `next` as
+ * a whole (it is then in flight), writes it without holding the lock, and answers the waiting
+ * requests.
  * Edits accepted in the meantime collect in a new `next`, which is based on the batch in flight. A
  * snapshot of a batch is made when a request needs one or when the batch is written. Eventually a
  * batch becomes the state on disk, or is taken back or dropped.
  *
  *  M4. Steps record how each batch has changed names since the state on disk. Once a batch is
  *      written, its steps are dropped. If the write fails, the steps of the later batch and then
- *      its own are played backwards; all edits accepted by then are lost and reported.
+ *      its own are undone in reverse order; all edits accepted by then are lost and reported.
  *  M6. Edits have ascending numbers. Those up to `settled` are on disk or lost; those after
  *      `settled` up to flight.last are in flight; the others are in `next`. A request waits for the
  *      batch of its edit, and promises report losses (writer.h).
@@ -32,14 +33,14 @@
 #include "live/objects.h"
 #include "live/writer.h"
 
-/* An edit moved a file from one name to another, where it may have replaced another file. Both
+/* A step records that an edit moved a file to another name, where it may have replaced a file. Both
  * files are kept until the edit is written. */
 struct step {
     struct name *from, *to;
     struct file *file, *before; /* before: the file that was replaced, or NULL */
-    /* file->drafts at the time; later ones were opened under the new name */
+    /* file->drafts at the time of the move; later drafts were opened under the new name */
     unsigned drafts;
-    bool waits;    /* the rename is answered after the write: ignore `drafts` */
+    bool waits;    /* the rename is answered after the write; ignore `drafts` */
     uint64_t edit; /* once this edit is written, the move is final */
 };
 
@@ -55,7 +56,7 @@ struct batch {
     struct buf notes;  /* owned; in flight: the effect on each key and tensor, for the log */
     struct err why;    /* why the batch was not written; else code 0 */
     /* In flight: */
-    struct view view; /* references: the state being written; no snapshot: not in flight */
+    struct view view; /* references: the state being written; not in flight without a snapshot */
     uint64_t last;    /* the number of the last edit */
     size_t n_edits;   /* number of keys and tensors changed */
     bool slow;        /* the write may copy a large model */
@@ -65,14 +66,15 @@ struct live {
     struct live_options opt; /* constant */
     struct newest *newest;   /* not owned */
     struct edit_file
-        /* The file being edited, not owned. Protected by the lock, except while a batch is being
-         * written: then it belongs to the writer. */
+        /* Not owned: the file being edited. Protected by the lock, except that the writer owns it
+         * while it writes a batch. */
         *file;
     struct history_job *history; /* not owned; set at the start; NULL: no history is kept */
     struct lock lock;            /* taken before the lock of `newest` */
     struct {
         atomic_bool stale; /* the newest snapshot lacks accepted edits */
-        /* The newest snapshot lacks DOOMED keys and tensors that the accepted edits still have. */
+        /* The newest snapshot lacks DOOMED keys and tensors whose removal has not been accepted
+         * yet. */
         atomic_bool hides;
         uint32_t number; /* the number of the last snapshot that was made */
     } shown;
@@ -86,14 +88,14 @@ struct live {
     uint64_t settled; /* the number of the last edit that is on disk or lost */
     struct {
         /* The disk that holds the file with the keys, as last seen; unknown once a write has
-         * begun. */
+         * started. */
         struct edit_disk disk;
         struct timespec until; /* when `disk` expires (CLOCK_MONOTONIC) */
         bool freeing;          /* the space of the last replaced file is not free yet */
     } room;
     struct writer writer;
     char undo[512]; /* message about the last undo; same size as struct err's */
-    bool ending;    /* drafts that have not been judged yet are dropped */
+    bool ending;    /* the mount is ending, and unjudged drafts are dropped */
 };
 
 /* True if a batch is in flight. */
@@ -123,14 +125,14 @@ static inline struct store *base_store(const struct live *l)
 
 /* Begin a batch based on the batch in flight or, if there is none, on the state on disk. */
 void batch_begin(struct live *l);
-/* End the steps of a batch that was written or need not be: its changes to names become final. */
+/* Free the steps of a batch that was written or needs no write; its name changes become final. */
 void batch_end_steps(struct live *l, struct batch *b);
 /* Free a batch that has no steps. Any thread may call this. */
 void batch_free(struct batch *b);
 /*
- * Make a new store over base_store() for the newest snapshot, which may be one of l->next: bytes
- * not yet on disk overlay those on disk. Copies no data and does not access the disk. Returns 0 or
- * -ENOMEM.
+ * Make a new store over base_store() for the newest snapshot, which may be a snapshot of l->next:
+ * bytes not yet on disk overlay those on disk. Copies no data and does not access the disk. Returns
+ * 0 or -ENOMEM.
  */
 int batch_store(struct live *l, struct store **ret);
 
@@ -142,12 +144,12 @@ int batch_look(struct live *l, struct err *e);
 /* Allocate the memory that batch_move() needs; call before any change. Returns 0 or -ENOMEM. */
 int batch_room(struct live *l);
 /*
- * Check that pending edits can be written now with the requested strategy, in the free space that
- * the disk last reported. Only the edit that makes this impossible is refused. Returns 0, or
+ * Check that the pending edits can be written now with the requested strategy and in the free space
+ * that the disk last reported. Only the edit that makes this impossible is refused. Returns 0, or
  * -ENOSPC, -EOPNOTSUPP or -errno with a message.
  */
 int batch_check(struct live *l, struct err *e);
-/* True if the model is so small that a batch is written at once, whatever the strategy. */
+/* True if the model is so small that a batch is written immediately, whatever the strategy. */
 bool batch_is_small(const struct batch *b);
 /* True if writing the pending edits takes as long as copying a large model. */
 bool batch_is_slow(const struct live *l);
@@ -164,7 +166,7 @@ void batch_follow(struct live *l, const struct edit_change *c);
 /* Move a name's file to a key's name. It moves back if the key's last edit cannot be written. */
 void batch_move(struct live *l, struct name *from, struct name *to);
 
-/* Drop the whole batch (M4). failed: the batch in flight whose write failed, or NULL. */
+/* Drop all of l->next (M4). failed: the batch in flight whose write failed, or NULL. */
 void batch_drop(struct live *l, struct batch *failed);
 
 /* Break the promises of all edits after live.settled. Returns true if any of them has no request

@@ -15,7 +15,7 @@
 /* Maximum number of bytes copied to the log at once. */
 #define HELD_MOST 4096
 
-/* Number of bytes written sequentially after which they are sent to the disk. */
+/* A sequential run is sent to the disk once it has this many bytes. */
 #define RUN_LEAST ((uint64_t)4 << 20)
 
 /* ---- the log ---- */
@@ -302,8 +302,8 @@ bool draft_is_unaccepted(enum draft_state state)
 
 /* ---- read ---- */
 
-/* Read bytes of one stretch from x or, if x is NULL, from the base. Zeros follow `cut`: a round that
- * was detached after a truncation has no extents there. */
+/* Read bytes of one stretch from x or, if x is NULL, from the base. Bytes past `cut` are zero: a
+ * round that was detached after a truncation has no extents there. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
@@ -411,7 +411,7 @@ static void release_log(void *log)
 }
 
 /* Record that bytes [off, end) of the reserved space were written. Send long sequential runs to the
- * disk early, before a commit waits for them. */
+ * disk early, so that a commit does not have to wait for them. */
 static void note_run(struct draft *d, uint64_t off, uint64_t end)
 {
     if (off != d->run)
@@ -537,7 +537,7 @@ int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *b
     int r = write_at(d, off, bytes, n, e);
     if (r == 0 && tensor_views[d->view].npy)
         r = check_header(d, off, e);
-    /* A line followed by more text is not the whole value, because the program may truncate the
+    /* A line with text after it is not yet the whole value, because the program may truncate the
      * text next. */
     if (r == 0 && draft_is_text(d) && n > 0 && off + n >= d->size)
         r = memchr(bytes, '\n', n) != NULL;
@@ -655,7 +655,7 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     for (uint64_t len; r == 0 && lo < hi; lo += len) {
         lock_take(&d->io);
         len = extents_stretch(&d->written, lo, hi - lo, &x);
-        /* The bytes are in the base, and neither in the log nor past `cut`. */
+        /* True if these bytes come from the base: they are neither in the log nor past `cut`. */
         const bool is_below = !x && lo < d->cut;
         if (is_below) {
             len = min_u64(min_u64(len, d->cut - lo), sizeof(bytes));

@@ -32,8 +32,8 @@ struct live_view;
  *
  * It is an unnamed file beside the model, created when a draft is first written. Its space is freed
  * once nothing needs it any more. After a lot has been written to a log, or when it has become a
- * journal, it is kept only for its current users, and a new one is begun. Threads: any, without the
- * lock.
+ * journal, it is kept only for its current users, and a new one is started. Threads: any, without
+ * the lock.
  */
 
 struct logs {
@@ -64,7 +64,7 @@ void logs_rest(struct logs *s);
 
 struct extent {
     uint64_t at, len; /* in the view */
-    uint64_t src;     /* where its first byte is in the log */
+    uint64_t src;     /* offset of the first byte in the log */
     struct log *log;  /* a reference; NULL: zeros */
     bool fresh;       /* not judged yet */
 };
@@ -82,8 +82,8 @@ int extents_put(struct extents *s, const struct extent *x);
 void extents_cut(struct extents *s, uint64_t size);
 /* Copy all extents into *ret, which must be empty, with new references. Returns 0 or -ENOMEM. */
 int extents_copy(const struct extents *s, struct extents *ret);
-/* Return how many of the n > 0 bytes from `off` on belong to one extent, which is *ret, or to no
- * extent (*ret is NULL). */
+/* Return how many of the n > 0 bytes at `off` belong to one extent (*ret), or to no extent (*ret is
+ * NULL). */
 uint64_t extents_stretch(const struct extents *s, uint64_t off, uint64_t n,
                          const struct extent **ret);
 /* Read bytes [off, off + n) of the view, all within one extent. Returns 0, -EIO or -errno. */
@@ -100,14 +100,14 @@ int extent_read(const struct extent *x, uint64_t off, void *dst, size_t n);
  * it.
  */
 enum draft_state {
-    DRAFT_CLEAN,    /* not written since the draft was begun or last passed */
+    DRAFT_CLEAN,    /* not written since the draft was started or last passed */
     DRAFT_EMPTIED,  /* a text was truncated or created, and has not been written since */
-    DRAFT_WRITTEN,  /* written, and still to be judged */
+    DRAFT_WRITTEN,  /* written and not yet judged */
     DRAFT_JUDGED,   /* being judged */
     DRAFT_MORE,     /* being judged, and written in the meantime */
-    DRAFT_SHORT,    /* at its last close, a key's text was not a value but may become one */
+    DRAFT_SHORT,    /* at its last close, a key's text was not yet a value, but may become one */
     DRAFT_ACCEPTED, /* a key's text is, or was, its value */
-    DRAFT_REFUSED,  /* judged to be an error, and not written since */
+    DRAFT_REFUSED,  /* judged invalid, and not written since */
     DRAFT_DROPPED,  /* its last writer is gone; it was not accepted and never will be */
     DRAFT_STATES
 };
@@ -115,13 +115,13 @@ enum draft_state {
 enum draft_event {
     DRAFT_WRITE,     /* bytes were written, or zeros extended the draft */
     DRAFT_CUT,       /* data was truncated, which by itself is not a write */
-    DRAFT_EMPTY,     /* a text was made empty; bytes written to it are gone */
-    DRAFT_JUDGE,     /* a judgement begins, if draft_is_due(); keys are judged without this */
-    DRAFT_PASS,      /* the draft was accepted, or does not differ */
+    DRAFT_EMPTY,     /* a text was emptied, discarding what was written to it */
+    DRAFT_JUDGE,     /* a judgement begins, which requires draft_is_due(); not used for keys */
+    DRAFT_PASS,      /* the draft was accepted, or changes nothing */
     DRAFT_LEAVE,     /* no verdict: the draft is too short so far, or must be judged again */
     DRAFT_LACK,      /* no verdict on a key's text until more is written */
     DRAFT_REFUSE,    /* the judgement found an error */
-    DRAFT_TAKE_BACK, /* a refused write counts as not having happened */
+    DRAFT_TAKE_BACK, /* a refused write is treated as if it had not happened */
     DRAFT_REOPEN,    /* another program starts over from the stored value */
     DRAFT_DROP,      /* the last writer is gone */
     DRAFT_EVENTS
@@ -149,8 +149,8 @@ struct draft {
     _Atomic uint64_t size;
     unsigned handles; /* for a view: number of open handles */
     unsigned writers; /* number of handles open for writing */
-    /* Some of its content has been accepted since it was begun or got its first writer, and has not
-     * been lost. */
+    /* Some content has been accepted, and not lost, since the draft was started or got its first
+     * writer. */
     bool accepted;
     /* Why a write was refused, until the draft is rewritten; else code 0. */
     struct err why;
@@ -158,37 +158,37 @@ struct draft {
     /* ---- in metadata/ ---- */
     unsigned restarts; /* how often a program has started over from the stored value */
     bool whole;        /* written from the start without a hole, so its beginning can be judged */
-    bool closed;       /* the last call on it was a flush (from close(2)) */
-    /* begun for a name that had no file, even if its key is stored; not accepted yet */
+    bool closed;       /* flushed (by close(2)) since the last write */
+    /* started for a name without a file, even if its key is stored; not accepted yet */
     bool anew;
-    struct typed typed;  /* opened as KEY:TYPE */
-    struct shown before; /* the key's value when the draft was begun */
+    struct typed typed;  /* the type given to the file, as by opening KEY:TYPE */
+    struct shown before; /* the key's value when the draft was last started */
 
     /* ---- for a view, or a helper beside it ---- */
     struct live *live;    /* constant */
     struct draft *inside; /* next in object->drafts, or in objects.dead */
     struct link link;     /* in objects.nodes */
-    /* Version of the node: the version of the tensor that was shown when the draft was begun. For a
-     * helper or a new tensor, it is taken from the version counter. */
+    /* The node's version: the version of the tensor shown when the draft was started or, for a
+     * helper or a new tensor, a new one from the version counter. */
     uint32_t node;
     uint32_t row;
     struct object *object; /* the tensor's object, which outlives the draft */
-    bool made;             /* for a view: begun when the tensor was new (objects.h) */
-    bool unlinked;         /* its name is gone */
+    bool made;             /* for a view: started when the tensor was new (objects.h) */
+    bool unlinked;         /* the draft no longer has a name */
     bool replaced;         /* a helper has taken its place, so writes to it are refused */
-    /* Owned: the name of a helper, even after it was renamed over a view; NULL if the draft was
+    /* Owned: the draft's name as a helper, kept even after a rename over a view; NULL if it was
      * never a helper. */
     char *helper;
-    uint64_t n_elem;        /* the tensor's number of elements when the draft was begun */
-    struct promise promise; /* for edits accepted from it */
-    /* Number of writers that have not been closed or synced since they were opened or written. */
+    uint64_t n_elem;        /* the tensor's number of elements when the draft was started */
+    struct promise promise; /* covers the edits accepted from this draft */
+    /* Number of writing handles not closed or synced since they were opened or last written. */
     unsigned unsettled;
-    bool cold; /* when it was begun, the kernel's cached pages of its node were stale */
-    /* CLOCK_MONOTONIC: when its last writer left only a NumPy header, which the next program to
-     * open the view may continue; or 0. */
+    bool cold; /* when the draft was started, the kernel's cached pages of its node were stale */
+    /* CLOCK_MONOTONIC: when the last writer left only a NumPy header, for the next program that
+     * opens the view to continue; or 0. */
     time_t begun;
     bool unclosed;       /* a writer was released without a flush */
-    unsigned edits;      /* object->edits when the draft was begun or last passed */
+    unsigned edits;      /* object->edits when the draft was started or last passed */
     unsigned losses;     /* object->losses at that time */
     bool asked;          /* its requests are being handled, without the lock (writer.h) */
     struct pool_job job; /* handles its requests in the pool */
@@ -199,14 +199,14 @@ struct draft {
     /* These change only with both locks held, as does the size: */
     /* Changes when a helper is renamed over a view, also with the lock of `struct live`. */
     _Atomic enum tensor_view view;
-    uint64_t limit; /* no write may go past it */
+    uint64_t limit; /* the maximum size */
     struct extents written;
-    uint64_t cut; /* no bytes from here on come from the base: all are in `written` */
-    /* Number of truncations; one during a judgement invalidates it. */
+    uint64_t cut; /* bytes from this offset on never come from the base */
+    /* Number of truncations; a truncation during a judgement invalidates the judgement. */
     unsigned truncations;
     struct npy npy; /* the header of a NumPy view, unless npy.header is 0 */
-    /* Protected by `io`: space in the log for bytes [room.at, room.at + room.len) of the view,
-     * which no judgement has seen. NULL in room.log means no space. */
+    /* Protected by `io`: space reserved in the log for bytes [room.at, room.at + room.len) of the
+     * view, not yet seen by any judgement. If room.log is NULL, no space is reserved. */
     struct extent room;
     /* Bytes [sent, run) of that space were written sequentially but not yet sent to the disk. */
     uint64_t sent, run;
@@ -214,15 +214,15 @@ struct draft {
     struct tensor_base *base;     /* a reference */
     struct tensor_ranges judging; /* the ranges being judged */
     /* Used only by the judge: */
-    /* The layout used to judge the bytes that will not be judged again. */
+    /* The layout of the values judged so far. If it changes, all values are judged again. */
     struct tensor_layout layout;
 };
 
-/* Make a draft whose members are all unset. Returns NULL if out of memory. */
+/* Make an empty draft. Returns NULL if out of memory. */
 struct draft *draft_new(void);
 void draft_free(struct draft *d); /* may be NULL */
 
-/* Change the state of a draft. Only this function does. */
+/* Change the state of a draft. No other function may. */
 void draft_event(struct draft *d, enum draft_event event);
 /* True if there is something to judge. */
 bool draft_is_due(enum draft_state state);
@@ -242,7 +242,7 @@ static inline bool draft_is_helper(const struct draft *d)
 /*
  * ---- data in the draft of a view ----
  *
- * It consists of written bytes that overlay the content that the view had when the draft was begun.
+ * The written bytes overlay the content that the view had when the draft was started.
  *
  *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
  *     r = tensor_draft_write(d, false, off, bytes, n, &e);       ... truncate, allocate, read
@@ -263,7 +263,7 @@ static inline bool draft_is_helper(const struct draft *d)
  * only briefly, to access the members that it protects, and is taken after all other locks.
  */
 
-/* Limit in bytes on a draft whose length no tensor limits; larger than any tensor. */
+/* Maximum size in bytes of a draft that no tensor limits; larger than any tensor. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
 /* Maximum length of the text in `type` or `shape`. */
 #define TENSOR_TEXT_MAX 4096
@@ -289,15 +289,16 @@ int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *b
 int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
 /* Handle fallocate(2), with or without keeping the size. Reserves no space. Returns 0 or -EFBIG. */
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
-/* Read up to n bytes at `off`; *got is less at the end. Returns 0, -ENOMEM, -EIO or -errno. */
+/* Read up to n bytes at `off`; *got is less than n at the end. Returns 0, -ENOMEM, -EIO or
+ * -errno. */
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
 /* Record that the edit was accepted. The draft continues from `now`, a base that includes the edit,
- * and takes a reference to it. Call this before the model can be edited again; it is quick. */
+ * and takes a reference to it. Call this before the model can be edited again. */
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* Record that the edit was not accepted. */
 void tensor_draft_failed(struct draft *d);
-/* Take back a line that a signal has stopped. judged: it was stopped during its judgement. all: it
- * was stopped before that, and no other line waits. */
+/* Take back a line whose judgement was stopped by a signal. judged: the judgement had started. all:
+ * it had not, and no other line waits. */
 void tensor_draft_take_back(struct draft *d, bool judged, bool all);
 /*
  * Count all bytes of a helper as written to this view, so that they must be judged; or turn the
@@ -319,7 +320,7 @@ struct tensor_round {
     unsigned truncations;
 };
 
-/* Get the bytes of the draft as they are now; they never change afterwards. Returns 0 or -ENOMEM. */
+/* Get the draft's current bytes, which never change afterwards. Returns 0 or -ENOMEM. */
 int tensor_draft_round(struct draft *d, struct tensor_round *ret);
 void tensor_round_free(struct tensor_round *round);
 /* Begin a judgement. Returns 0 if no bytes were written, 1 if tensor_draft_end() must follow, or
@@ -330,12 +331,12 @@ int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
 int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy);
 /* Copy bytes [lo, hi) to the log, except those that are already in it. Returns 0 or -errno. */
 int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);
-/* Read bytes [off, off + n) of the view as judged; bytes past the size are zero. Returns 0, -EIO or
- * -errno. */
+/* Read bytes [off, off + n) of the view being judged; bytes past the size are zero. Returns 0, -EIO
+ * or -errno. */
 int tensor_round_read(const struct draft *d, const struct tensor_round *round, uint64_t off,
                       void *dst, size_t n);
-/* Get a piece of these bytes: its length and place; ret->log is NULL if it is in the base. Returns
- * 0 or -errno. */
+/* Get the first piece of bytes [off, off + n): its length and its place in the log; ret->log is
+ * NULL if it is in the base. Returns 0 or -errno. */
 int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e);
 /* End the judgement. keep: passed() or failed() will follow; otherwise all bytes count as not

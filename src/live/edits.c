@@ -17,11 +17,11 @@
 
 /* ---- types ---- */
 
-/* Models have few lists of inner types, so a process keeps this many of them until it ends. */
+/* A process keeps up to this many lists of inner types until it ends; models have only a few. */
 #define LISTS_MOST 256
 
-/* Return the text of a list, which equal lists share. Returns NULL if there are too many lists or
- * too little memory. */
+/* Return a copy of a list's text, which all equal lists share. Returns NULL if there are too many
+ * lists or too little memory. */
 static const char *keep_list(struct text list)
 {
     static _Atomic(const char *) kept[LISTS_MOST];
@@ -119,7 +119,7 @@ struct typed stored_known_type(const struct live *l, const struct name *x, bool 
     if (shown_value(&s, &v))
         type =
             inner ? type_of_value(&v) : (struct typed){.set = true, .type = v.type, .elem = v.elem};
-    /* each inner array takes its type from the stored value */
+    /* if there are several inner types, each inner array takes its type from the stored value */
     if (type.inner && strchr(type.inner, ','))
         type.inner = NULL;
     return type;
@@ -250,7 +250,7 @@ static struct name *touch(struct live *l, uint32_t kv)
     const struct snapshot *g = base_snapshot(l);
     const struct gguf_kv *k = &snapshot_own(g)->kv[kv];
     const char *key = gguf_key(snapshot_own(g), k);
-    struct name *x = look_untouched(l, g, kv, &number) /* otherwise another name had its place */
+    struct name *x = look_untouched(l, g, kv, &number) /* else its place was another name's */
                          ? names_touch(&l->names, number, key, k->key_len)
                          : names_get_key(&l->names, key, k->key_len);
     if (x)
@@ -461,7 +461,7 @@ bool has_nul_names(const struct gguf *g)
     return false;
 }
 
-/* Return the address of the bytes. An empty text has no memory, but pointer arithmetic needs an
+/* Return a pointer to the bytes. An empty text has no memory, but pointer arithmetic needs a valid
  * address. */
 static const uint8_t *bytes_of(const struct buf *text)
 {
@@ -550,7 +550,7 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
         return r;
     name_spare(&l->names, x);
     x->typed.set = false;
-    if (same) /* when an editor restores the value after a refused write, the reason stays */
+    if (same) /* an editor may restore the value after a refused write, so the reason stays */
         return 0;
     x->mtime = when_date();
     name_set_error(&l->names, x, NULL);
@@ -568,7 +568,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     shown_text(&s, &text);
     if (buf_error(&text))
         return no_memory(e);
-    if (x->file->draft) /* it was opened as KEY:TYPE, which is outdated now */
+    if (x->file->draft) /* the file may have been opened as KEY:TYPE, which is outdated now */
         x->file->draft->typed.set = false;
     x->typed = type;
     int r = edits_accept(l, x, &text, e);
@@ -734,11 +734,8 @@ static bool begins_stored(const struct live *l, const struct name *x, const stru
            (text.len >= draft->len && memcmp(text.data, draft->data, draft->len) == 0);
 }
 
-/*
- * Judge a write with cheap checks, but parse a text that looks complete after a single write: this
- * is the only place where a shell's echo learns of a failure, because shells ignore the result of
- * close(2).
- */
+/* Check a write cheaply, but parse a text that looks complete after a single write: a write is the
+ * only call whose failure a shell's echo reports, because shells ignore the result of close(2). */
 static int key_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
                        struct err *e)
 {
@@ -771,9 +768,9 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
 }
 
 /*
- * Refuse the draft of a key, with the event DRAFT_REFUSE or DRAFT_LACK. If a program wrote half a
- * text and forked, that half was accepted, because fork(2) and exec(2) also close files. Now that
- * the rest is refused, the value from before the draft is restored.
+ * Refuse the draft of a key, with the event DRAFT_REFUSE or DRAFT_LACK. If a program forked after
+ * writing half a text, that half may have been accepted when the child's copy of the file was
+ * closed. Now that the rest is refused, the value from before the draft is restored.
  */
 static int refuse(struct live *l, struct file *f, enum draft_event event, const struct err *e)
 {
@@ -791,7 +788,7 @@ static int refuse(struct live *l, struct file *f, enum draft_event event, const 
     return name_refused(l, f->of, e);
 }
 
-/* Accept a truncation alone, which makes an empty string or array. */
+/* Accept a truncation without a write, which makes an empty string or array. */
 static void accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
@@ -814,8 +811,8 @@ static void accept_truncation(struct live *l, struct file *f)
 
 /* ---- content ---- */
 
-/* Make the content `len` bytes long, filling it with zeros. A helper's bytes count towards the
- * limit for all helpers. */
+/* Set the length of the content, extending it with zeros. A helper's bytes count towards the limit
+ * for all helpers. */
 static int set_length(struct live *l, const struct file *f, uint64_t len)
 {
     struct buf *b = &f->draft->text;
@@ -842,8 +839,8 @@ static void empty(struct live *l, struct file *f)
 
 /* ---- begin ---- */
 
-/* Start over from the stored value, which is restored on failure, or from a helper's content.
- * truncate: a stored value's text is not needed. */
+/* Start over from a helper's content or from the stored value, which is restored if the draft is
+ * refused. truncate: the stored value's text is not needed. */
 static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft;
@@ -993,7 +990,7 @@ int draft_settle(struct live *l, struct file *f)
     assert(lock_held(&l->lock));
     if (!is_key(f))
         return 0;
-    if (d->state == DRAFT_SHORT) /* not written since then */
+    if (d->state == DRAFT_SHORT) /* not written since the last close */
         return -EINVAL;
     if (d->state != DRAFT_WRITTEN || d->why.code)
         return d->why.code;
@@ -1026,10 +1023,10 @@ void draft_leave(struct live *l, struct file *f)
         f->content = d->text;
         d->text = BUF_INIT;
     } else if (is_key(f) && !l->ending && f->draft->state == DRAFT_EMPTIED) {
-        /* At the end of the mount, the daemon releases the files instead of the program, so a text
-         * that no flush or fsync has judged is dropped. */
+        /* At the end of the mount, the daemon, not the program, releases the files, so a text that
+         * no flush or fsync has judged is dropped. */
         accept_truncation(l, f);
-    } else if (!l->ending && draft_settle(l, f) > 0) { /* only if the process was killed */
+    } else if (!l->ending && draft_settle(l, f) > 0) { /* unflushed: the process was killed */
         (void)writer_accepted(l, NULL);
     }
     f->draft = NULL;

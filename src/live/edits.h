@@ -36,7 +36,7 @@ struct typed stored_known_type(const struct live *l, const struct name *x, bool 
 
 /* Report a refused value in the log and in user.gguf.error. Returns e->code. */
 int name_refused(struct live *l, struct name *x, const struct err *e);
-/* Hide a name, because a key that the model lacks is visible only while it is being written. */
+/* Hide a name if the model lacks its key and no program is writing it. */
 void name_hide(struct live *l, struct name *x);
 /* After edits were dropped, show or hide a name depending on whether the model has its key. x may
  * be NULL. */
@@ -44,14 +44,14 @@ void name_follow(struct live *l, struct name *x);
 
 /* ---- finding by name and number ---- */
 
-/* Return a name, including that of an untouched key, or NULL with the reason in live.names.missing.
- * The same holds for the following functions. */
+/* Return the name with this text, even of an untouched key. Returns NULL with the reason in
+ * live.names.missing, as do the following functions. */
 struct name *look_name(struct live *l, const char *text);
 struct name *look_key(struct live *l, const char *key, size_t n);
 /* Return the file with this number. */
 struct file *look_file(struct live *l, uint32_t number);
-/* For untouched keys of the base: get the number of the key with this name; check whether this
- * number belongs to one; get its attributes, as look_attr() does. */
+/* Three functions for untouched keys of the base: get the number of the key with this name, check
+ * whether a number belongs to such a key, and get its attributes as look_attr() does. */
 bool look_number(const struct live *l, const char *text, uint32_t *ret);
 bool look_is_first(const struct live *l, uint32_t number);
 struct shown look_first(const struct live *l, uint32_t number, struct live_attr *ret);
@@ -81,12 +81,12 @@ void look_measure(struct shown *s, struct live_attr *ret);
 enum name_class {
     NAME_KEY,     /* may be a key: it follows the syntax in the specification */
     NAME_HELPER,  /* matches a known pattern; lives in memory and never becomes a key */
-    NAME_STRAY,   /* cannot be a key, as it has no dot, and matches no known pattern */
+    NAME_STRAY,   /* has no dot, so it cannot be a key, and matches no known pattern */
     NAME_INVALID, /* none of these */
 };
 
 /*
- * Classify a name without a file. A helper's name begins with "." or "#", ends in "~", or has no
+ * Classify a name that has no file. A helper's name begins with "." or "#", ends in "~", or has no
  * dot; or it is a key's name with a suffix: .bak .orig .tmp .new .old .rej .swp .save, a dot and
  * six letters or digits, or six letters or digits and .bck.
  */

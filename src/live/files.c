@@ -20,7 +20,7 @@ struct live_file {
     bool append;   /* each write goes to the end of the file */
     bool wrote;    /* this handle wrote part of the draft */
     bool fresh;    /* this handle wrote part of the draft since its last flush */
-    uint64_t edit; /* the edit that accepted its writes (writer.h) */
+    uint64_t edit; /* the edit that contains its writes (writer.h) */
     int refused;   /* 0, or the error of its last flush or fsync, until it writes again */
     unsigned of;   /* draft->restarts at the time of `refused` */
 };
@@ -130,7 +130,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     int r = f ? open_locked(l, h, f, flags, false, &unready) : l->names.missing;
     if (r == 0 && !h->writes)
         r = text_of(l, f, text);
-    else if (r == 0) /* only now: this handle may continue with that draft */
+    else if (r == 0) /* not earlier: this handle may have joined that draft */
         files_end_made(l);
     if (r < 0 && h->file) /* its text could not be read */
         release_locked(l, h);
@@ -278,12 +278,12 @@ static int settle(struct live *l, struct live_file *h)
     const struct file *f = h->file;
     const struct draft *d = f->draft;
     const unsigned restarts = d->restarts;
-    if (h->refused && h->of != restarts) /* another program has started over since */
+    if (h->refused && h->of != restarts) /* another program has restarted the draft since */
         return h->refused;
     int r = draft_settle(l, h->file);
     h->refused = r < 0 ? r : 0;
     h->of = restarts;
-    const bool judged = r >= 0 && !draft_is_shown(d); /* else it was only truncated */
+    const bool judged = r >= 0 && !draft_is_shown(d); /* otherwise it was only truncated */
     /* If another file has taken the name, the written data shares the fate of that edit. */
     const bool replaced = f->kind == FILE_KEY && !file_name(f) && d->state == DRAFT_WRITTEN;
     if (h->fresh && (judged || replaced))
@@ -292,7 +292,7 @@ static int settle(struct live *l, struct live_file *h)
     return r < 0 ? r : 0;
 }
 
-/* The writes of other handles may be half a text, so those handles flush them themselves. */
+/* What other handles wrote may be half a text, so it is left for those handles to flush. */
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 {
     if (!h->writes)
@@ -380,12 +380,12 @@ static void doom(struct live *l, struct name *x)
     if (!stored_has(l, x))
         return;
     name_doom(&l->names, x);
-    newest_touch(l->newest); /* views of the whole model no longer show it */
+    newest_touch(l->newest); /* views of the whole model no longer show the key */
     writer_later(l, WRITER_SOON);
 }
 
-/* Remove a hidden key whose last copy was deleted, because that was meant to delete the key. key
- * may be NULL. */
+/* Remove a hidden key whose last copy was deleted: the deletion was meant for the key. key may be
+ * NULL. */
 static void lost_backup(struct live *l, struct name *key)
 {
     if (!key)
@@ -487,7 +487,7 @@ static int key_to_helper(const struct move *m)
     struct file *f = m->from->file;
     name_take(n, m->to, f);
     f->kind = FILE_HELPER;
-    f->typed = type; /* for the new name, in case that becomes a key */
+    f->typed = type; /* in case the new name becomes a key */
     f->inherited = true;
     m->to->mtime = m->from->mtime;
     if (f->draft) {
@@ -533,7 +533,8 @@ static int unfinished(const struct move *m)
     return 0;
 }
 
-/* Handle a rename between the open and the first write, as by programs that buffer their output. */
+/* Handle a rename before the first write to the open file, as programs that buffer their output may
+ * do. */
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
@@ -547,8 +548,8 @@ static int unwritten_to_key(const struct move *m)
     return 0;
 }
 
-/* Make the helper's bytes the key's value, with the helper's type if it has one, and its file the
- * key's file, as for sed -i, rsync and some editors. */
+/* Make the helper's bytes the key's value, with the helper's type if it has one, and make its file
+ * the key's file. sed -i, rsync and some editors write keys in this way. */
 static int helper_to_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf left = BUF_INIT; /* the helper's bytes if it is being written */
@@ -572,7 +573,7 @@ static int helper_to_key(const struct move *m)
         return refused(m, &e);
     }
     struct name *parked = f->parked; /* another key, whose only copy this was */
-    if (r > 0) /* the mtime moves along, because gedit compares it at the next save */
+    if (r > 0) /* the mtime moves with the file, because gedit compares it at the next save */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
         draft_to_key(m->l, f->draft, m->to, false);
@@ -698,7 +699,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
 
 /* ---- links ---- */
 
-/* Create a link, such as the link .#NAME with which emacs locks a file. A key cannot be a link. */
+/* Create a link, such as the .#NAME link with which emacs locks a file. A key cannot be a link. */
 int live_symlink(struct live *l, const char *text, const char *target, struct live_attr *ret)
 {
     struct names *n = &l->names;

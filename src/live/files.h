@@ -20,7 +20,7 @@ struct live_file; /* an open file */
 
 struct live_attr {
     uint32_t number;
-    uint32_t ino; /* st_ino, which belongs to the name, whichever file it has */
+    uint32_t ino; /* st_ino, which belongs to the name, not to its file */
     uint64_t size;
     bool link;             /* a symbolic link */
     struct timespec mtime; /* tv_sec 0: not written in this mount */
@@ -67,10 +67,10 @@ int live_readlink(struct live *l, uint32_t number, struct buf *out);
 
 /* ---- files ---- */
 
-/* The content that a file opened for reading has from then on. */
+/* The content that a file opened for reading will show. */
 struct live_text {
     bool fixed; /* the content is `value` or `bytes`; otherwise use live_read() */
-    /* The value, which the caller renders and frees with shown_free(). If it has no value, use
+    /* The value, which the caller renders and frees with shown_free(). If there is no value, use
      * `bytes`. */
     struct shown value;
     struct buf bytes; /* owned by the caller */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Begins and ends editing, and finds facts about files (live.h). */
+/* Begins and ends editing, and reports facts about files (live.h). */
 #include "live/live.h"
 
 #include <errno.h>
@@ -317,7 +317,7 @@ struct live_counts live_count(struct live *l)
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
-    /* A draft that no file has open is a helper's, or waits for its program. */
+    /* A draft without open handles is a helper's, or waits for a program to continue it. */
     bool kept = l->objects.fresh.n || accepted(l) || (!helpers && views_each(l, NULL));
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;
@@ -446,7 +446,7 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
 {
     struct names *n = &l->names;
     struct draft *d = f->draft;
-    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* the bytes that its readers see */
+    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* the bytes that the file's readers see */
     if (d)
         buf_add(&seen, d->text.data, d->text.len);
     bool later = is_to_come(d);

@@ -105,7 +105,7 @@ void unsaved_lines(const struct buf *notes, struct buf *out);
  */
 int live_freshen(struct live *l, bool whole, struct view *ret);
 
-/* Counting of pending edits stops at this number, so that a query stays cheap. */
+/* The count of pending edits stops at this number, to keep queries cheap. */
 #define LIVE_COUNT_MOST 101
 
 struct live_counts {

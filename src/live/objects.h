@@ -4,12 +4,11 @@
  *
  * As in any file system, a name is an entry in the directory; it points to a file or to nothing.
  * Programs open files: a file has a number (the object of its node), a draft while it is written,
- * handles, and lookups. A rename moves the pointer; everything else moves with the file.
+ * handles, and lookups. A rename moves only the pointer; the rest stays with the file.
  *
  * A key that the model has is visible, unless its name was removed (doomed) or renamed to a backup;
- * whether the model has it is not recorded here. So names and files are made only when a program
- * asks for them: an untouched key has neither. Nevertheless, key i of the first snapshot has number
- * i.
+ * whether the model has it is not recorded here. Names and files are made only when a program asks
+ * for them, so an untouched key has neither, but key i of the first snapshot still has number i.
  *
  *  M1. A file has at most one name: f is the file of x if and only if x->file == f, and then
  *      f->of == x.
@@ -58,9 +57,9 @@ struct name {
     struct link link;           /* first member; in names.by_text */
     struct link ino_link;       /* in names.by_ino */
     struct name *newer, *older; /* in names.newest, names.oldest */
-    struct file *file;          /* NULL: no file yet, although the model may have the key */
+    struct file *file;          /* NULL if there is no file yet, even if the model has the key */
     char *error;                /* owned: why the last write was refused, or NULL */
-    uint32_t ino;               /* st_ino, which belongs to the name, whichever file it points to */
+    uint32_t ino;               /* st_ino, which belongs to the name, not to its file */
     struct timespec mtime;      /* tv_sec 0: not written in this mount */
     unsigned refs; /* number of files that have or had this name, plus steps using it */
     uint64_t edit; /* the number of the last accepted edit to its key */
@@ -69,7 +68,7 @@ struct name {
     struct file *backup; /* the helper that holds the key's text while the key is hidden */
     bool doomed;         /* unlinked, but the removal is not yet part of the change */
     struct typed typed;  /* the type for a new value; a removed key's former type */
-    uint64_t rank;       /* the place among the keys; 0: it never had one */
+    uint64_t rank;       /* place among the keys; 0 if it never had one */
     char text[];         /* the file name */
 };
 
@@ -85,16 +84,16 @@ struct file {
     struct name *parked;    /* HELPER: the name of the key whose backup it is */
     struct typed typed;     /* HELPER: the type of the key that it may become */
     bool inherited;         /* HELPER: `typed` is the type of the key that it once was */
-    bool replaced;          /* it does not move back if its edit fails */
-    struct promise promise; /* for edits accepted while it was a key's file */
-    unsigned drafts;        /* number of drafts begun so far */
+    bool replaced;          /* the file does not move back if its edit fails */
+    struct promise promise; /* covers edits accepted while this was a key's file */
+    unsigned drafts;        /* number of drafts started so far */
     unsigned opens;         /* number of handles */
     unsigned steps;         /* number of steps that may move it back */
     uint64_t lookups;       /* number of the kernel's references */
 };
 
 struct names {
-    uint32_t first;               /* number of keys in the first snapshot: 0 to first - 1 */
+    uint32_t first;               /* number of keys in the first snapshot: 0 to `first` - 1 */
     uint32_t given;               /* the next number to assign */
     struct table by_number;       /* files */
     struct table by_ino, by_text; /* names */
@@ -129,7 +128,7 @@ void name_swap_inos(struct names *n, struct name *x, struct name *y);
 /* Find a name by its key. */
 struct name *names_find_key(const struct names *n, const char *key, size_t len);
 /* Return the name of a key or helper, creating it if needed. Returns NULL if out of memory, or if
- * it cannot be a key's name. */
+ * the text cannot be a key's name. */
 struct name *names_get(struct names *n, const char *text, bool key);
 /* Return the name of a key, creating it if needed, even if the key is too long for a file name. The
  * name of a helper that has a file stays a helper's. */
@@ -193,7 +192,7 @@ enum object_state {
     OBJECT_STORED, /* the model has it once all accepted edits are applied */
     OBJECT_NEW,    /* a directory was created, but is not a tensor yet (tensors.h) */
     /* Hidden. Its removal becomes part of the change after OBJECTS_QUIET seconds without another
-     * one. */
+     * removal. */
     OBJECT_DOOMED,
     OBJECT_ABSENT, /* removed by the change being collected; final once the change is on disk */
     OBJECT_LOST,   /* it was new, but could not be written */
@@ -223,18 +222,18 @@ struct object {
     struct link link; /* in objects.by_name, if the object has a name */
     char *name;       /* owned; set if the model lacks the tensor, else NULL */
     size_t name_len;
-    uint64_t rank; /* ABSENT: its place among the tensors; 0: no longer known */
+    uint64_t rank; /* ABSENT: its place among the tensors, or 0 if no longer known */
     uint32_t number;
     enum object_state state;
     uint64_t generation; /* for FUSE: how often it has returned after a removal */
     char *error;     /* owned: why the last write was refused, what a new tensor lacks, or NULL */
-    int lost;        /* LOST: the reason */
+    int lost;        /* LOST: the reason, as -errno */
     unsigned edits;  /* number of edits accepted from its views */
     unsigned losses; /* number of accepted edits to it that were dropped */
     struct promise promise;
     struct timespec mtime; /* tv_sec 0: not written in this mount */
-    /* Rows of the views that were opened for writing since the tensor got its version: the kernel's
-     * cache of these may hold content that was not accepted. */
+    /* Rows of the views that were opened for writing since the tensor got its version: the kernel
+     * may have cached unaccepted content for them. */
     uint32_t spent;
     uint32_t hidden; /* rows of views that were unlinked */
     /* CLOCK_MONOTONIC. NEW: when it is judged unless it is written first; DOOMED: when it is
@@ -249,7 +248,7 @@ struct object {
     struct tensor_shape shape;
     uint32_t aside;    /* rows of views that were written but are ignored */
     unsigned open;     /* number of writable handles */
-    unsigned unclosed; /* number of writable handles not closed since they were written */
+    unsigned unclosed; /* number of writable handles not closed since they were last written */
     bool dirty;        /* written since it was last judged */
 };
 
@@ -263,13 +262,13 @@ struct objects {
     struct table by_name;      /* objects with a name */
     struct object_list doomed; /* in order of removal */
     struct object_list fresh;  /* new tensors, ordered by `due` */
-    size_t n_errors;           /* number of tensors that the model has and that have an error */
+    size_t n_errors;           /* number of the model's tensors that have an error */
     bool now;            /* doomed and new tensors are due now, because the directory was synced */
     unsigned syncs;      /* number of syncs so far */
     uint64_t ranks;      /* the rank of the next new tensor */
     atomic_bool touched; /* at least one tensor has been touched */
     /* Drafts of views and of helpers beside them (views.h): */
-    const struct object *judging; /* the new tensor being judged, which keeps its drafts */
+    const struct object *judging; /* the new tensor being judged, whose drafts are kept */
     struct draft *dead;           /* owned list: drafts to be freed without the lock */
     struct table nodes;           /* all other drafts, by node */
     /* handles opened through a node other than their draft's, by node */
@@ -290,7 +289,7 @@ void objects_free(struct objects *s);
 struct object *object_find(const struct objects *s, uint32_t number);
 /* Return the object of a tensor, creating it if needed. Returns NULL if out of memory. */
 struct object *object_get(struct objects *s, uint32_t number);
-/* Return the object with the lowest number that is at least this one, or NULL. */
+/* Return the first object whose number is this one or higher, or NULL. */
 struct object *object_from(const struct objects *s, uint64_t number);
 void object_drop(struct objects *s, struct object *o);
 /* Return the object with this name in this state, or NULL. */
@@ -303,8 +302,8 @@ void object_clear_name(struct objects *s, struct object *o);
  * reason is recorded. */
 void object_set_error(struct objects *s, struct object *o, const char *why);
 
-/* Change the state of an object. Only this function does. To the kernel, an object that returns is
- * a different one: the removed directory stays dead as long as a program is in it. */
+/* Change the state of an object. No other function may. To the kernel, an object that returns is a
+ * different one: the removed directory stays dead as long as a program is in it. */
 void object_event(struct objects *s, struct object *o, enum object_event event);
 /* Move an object to the end of its list. */
 void object_move_last(struct object *o);

@@ -183,7 +183,7 @@ static int read_values(const struct tensor_base *b, const struct form *form, uin
         size_t len = (size_t)min_u64(n - done, step - (at - skip));
         quant_extent(t, form->width, at, len, &first, &last);
         r = read_raw(b, first, raw, (size_t)(last - first));
-        /* Offset within the values of the first block that is read. */
+        /* Offset of the first block's values, not counting the header of the view. */
         uint64_t start = first / t->block_bytes * t->block_len * form->width;
         if (r == 0)
             form->read(t, b->big, raw, at - start, len, dst + done);
@@ -236,7 +236,8 @@ static int take_line(const char *text, size_t n, const uint8_t **ret, size_t *le
 
 /* ---- type ---- */
 
-/* Suggest the first type whose name begins with the text, otherwise the nearest one. */
+/* Report that a text is not a type, suggesting the first type whose name begins with it, or else
+ * the nearest one. */
 static int not_a_type(const char *p, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -409,17 +410,17 @@ enum {
 /* Sizes and offsets of values are those in the view, after its header; a conversion counts its
  * values as in `f32`. */
 struct job {
-    struct draft *d;                  /* has the values or bytes; NULL for a conversion */
+    struct draft *d;                  /* holds the values or bytes; NULL for a conversion */
     const struct tensor_round *round; /* the data of `d` to judge */
     const struct tensor_base *base;   /* the tensor before the edit */
     struct logs *logs;
     bool whole;                    /* all bytes of the tensor are wanted, not only changes */
-    const struct quant_type *type; /* of the result; NULL if bytes are judged, not values */
+    const struct quant_type *type; /* type of the result; NULL if bytes are judged, not values */
     uint32_t n_dims;               /* the shape of the result */
     const uint64_t *dims;
     enum quant_view view;
     struct quant_importances imp;
-    const struct quant_importances *weigh; /* imp, or NULL */
+    const struct quant_importances *weigh; /* points to `imp`, or NULL */
     uint64_t head;                         /* bytes of the draft before the first value */
     uint64_t size, unit, block;            /* number of bytes in all, per unit and per block */
     uint64_t old;       /* bytes below this are compared with current blocks of the same type */
@@ -442,8 +443,8 @@ struct room {
     uint8_t raw[TENSOR_STRETCH * 8];
 };
 
-/* Set e to a message about an error of quant_write() or quant_convert(); fault->element is counted
- * from the tensor's first element. */
+/* Set e to a message about an error from quant_write() or quant_convert(); fault->element is
+ * counted from the tensor's first element. */
 static int report_fault(const struct job *j, int code, const struct quant_fault *fault,
                         struct err *e)
 {
@@ -508,7 +509,7 @@ static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
     return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
 }
 
-/* n bytes to compare block by block; the last block may be shorter. */
+/* Two ranges of n bytes to compare block by block; the last block may be shorter. */
 struct compare {
     const uint8_t *old, *raw;
     size_t n, block;
@@ -713,8 +714,8 @@ static int reserve(struct job *j, struct err *e)
     return 0;
 }
 
-/* Run all units. imp: the importances of the tensor's columns, or NULL. Sets everything in *ret but
- * its shape. */
+/* Run all units. imp: the importances of the tensor's columns, or NULL. Sets everything in *ret
+ * except its shape. */
 static int run(struct job *j, const struct imatrix_row *imp, const struct units_watch *watch,
                struct tensor_edit *ret, struct err *e)
 {
@@ -831,8 +832,8 @@ int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
 
 /* ---- the result for a draft ---- */
 
-/* Check the length. what and name: the subject of the message. Returns 0 if it is right, otherwise
- * a verdict or -EINVAL. */
+/* Check the length. what and name: the subject of the message. Returns 0 if the length is right,
+ * otherwise a verdict or -EINVAL. */
 static int check_length(uint64_t has, uint64_t whole, const char *what, const char *name,
                         struct err *e)
 {
@@ -866,8 +867,11 @@ static bool is_shape(const struct npy *npy, uint32_t n_dims, const uint64_t *dim
     return n_dims == npy->n_dims && memcmp(dims, npy->dims, n_dims * sizeof(*dims)) == 0;
 }
 
-/* True if values have moved, so that all must be judged. The layout is compared with that of the
- * base's view as long as its bytes are shown, and then with that of the judged bytes. */
+/*
+ * True if values have moved, so that all must be judged. The header is compared with that of the
+ * base's view as long as the draft shows bytes of the base, and after that with the layout of the
+ * values judged so far.
+ */
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const struct tensor_base *base = round->base;

@@ -8,11 +8,11 @@
  * encoded, using all processors. A draft that passed shows the written bytes, not the encoded
  * result, and continues from the new base; it holds all values of each block that it changed, so
  * that judging them again gives the same bytes. If a NumPy header moves the values or changes their
- * type, all values are judged again. Bytes of `raw` that differ become pieces as they were written
- * to the log; values are encoded into the log.
+ * type, all values are judged again. Bytes of `raw` that differ become pieces where they already
+ * are in the log; values are encoded into new pieces in the log.
  *
- * Once `raw` of a new tensor has been begun, only type, shape and `raw` count, and values are
- * ignored. Otherwise the values are encoded from the first of these views that has values: f32.npy,
+ * Once a new tensor has a `raw`, only type, shape and `raw` count, and values are ignored.
+ * Otherwise the values are encoded from the first of these views that has values: f32.npy,
  * f32, f16.npy, f16, bf16. The type defaults to the view's own, and the shape to that in a NumPy
  * header.
  *
@@ -111,7 +111,7 @@ enum tensor_verdict {
     TENSOR_CHANGED, /* struct tensor_edit is set */
     /* Incomplete, but may become complete; struct err has code -EINVAL and says what is missing. */
     TENSOR_SHORT,
-    TENSOR_BEGUN, /* only a NumPy header, which is neither an edit yet nor an error */
+    TENSOR_BEGUN, /* only a NumPy header so far: not an edit, but no error either */
 };
 
 struct tensor_edit {
@@ -156,10 +156,10 @@ int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, s
 #define TENSOR_STRETCH 65536
 
 /*
- * Judge the bytes written since the draft was begun or last passed. Returns enum tensor_verdict:
+ * Judge the bytes written since the draft was started or last passed. Returns enum tensor_verdict:
  *
  *     TENSOR_SAME      nothing was written, or nothing that differs
- *     TENSOR_CHANGED *ret is the edit; passed() or failed() must follow
+ *     TENSOR_CHANGED   *ret is the edit; passed() or failed() must follow
  *     TENSOR_SHORT     too short, for now
  *     TENSOR_BEGUN     only a NumPy header
  *
@@ -172,10 +172,10 @@ int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, s
 int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
                        struct err *e);
 /*
- * Convert the values of an existing tensor to another type with quant_convert(), wherever its bytes
- * come from. Returns TENSOR_CHANGED, TENSOR_SAME if the tensor already has that type, an error as
- * above, -EINVAL (its rows are not whole blocks of that type, or it has more than 4 dimensions), or
- * -EOPNOTSUPP (its values cannot be shown, or cannot be stored in that type).
+ * Convert the values of an existing tensor to another type with quant_convert(), whether its bytes
+ * are in the file or in a log. Returns TENSOR_CHANGED, TENSOR_SAME if the tensor already has that
+ * type, an error as above, -EINVAL (its rows are not whole blocks of that type, or it has more than
+ * 4 dimensions), or -EOPNOTSUPP (its values cannot be shown, or cannot be stored in that type).
  */
 int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e);

@@ -18,7 +18,7 @@
 
 /* ---- finding tensors ---- */
 
-/* Find a tensor, searching the base for a long name. */
+/* Find a tensor by its directory's name. A name too long to decode is looked up in the base. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -97,7 +97,7 @@ int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
 static bool tensors_left(const struct live *l)
 {
     struct edit_tensor *all = NULL;
-    size_t n = 1; /* assumed on failure, most likely a lack of memory */
+    size_t n = 1; /* assumed if the call fails, most likely for lack of memory */
     if (edit_change_tensors(&l->next.change, &all, &n) == 0)
         free(all);
     return n > 0;
@@ -143,7 +143,7 @@ int tensors_remove_due(struct live *l)
         object_event(s, o, r == 0 ? OBJECT_REMOVE : OBJECT_BACK);
         if (r == 0) {
             promise_make(&o->promise, l->edits);
-        } else { /* it stays, and shows the reason */
+        } else { /* the tensor stays, and shows the reason */
             atomic_store(&l->names.other_doomed, true);
             (void)tensor_refused(l, o, &e);
         }
@@ -205,7 +205,7 @@ void tensors_landed(struct live *l, const struct batch *b)
 
 /* ---- tensors to be judged ---- */
 
-/* True if a new tensor that was written can be judged: it has no writable handle, or the mount is
+/* True if a new tensor was written and can be judged: it has no writable handle, or the mount is
  * ending. */
 static bool is_due(const struct live *l, const struct object *o)
 {
@@ -228,7 +228,8 @@ bool new_tensors_closing(const struct live *l)
     return o;
 }
 
-/* Have the writer check the new tensors when this one is due, and at once if all are released. */
+/* Have the writer check the new tensors when this one is due, and immediately if a sync is waiting
+ * for handles that are now all released. */
 static void call_writer(struct live *l, const struct object *o)
 {
     const struct timespec due = due_at(o);
@@ -293,7 +294,7 @@ static int new_tensor_rename(struct live *l, struct object *o, const char *name,
     int r = check_name(name, n);
     if (r == 0)
         r = object_set_name(&l->objects, o, name, n);
-    if (r == 0 && o->error) /* its old name may have been the reason */
+    if (r == 0 && o->error) /* the error may have been about the old name */
         new_tensor_touch(l, o);
     return r;
 }
@@ -396,7 +397,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     struct edit_tensor t;
     const size_t mark = edit_mark(c);
     int r = 0;
-    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* it may be doomed */
+    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* a doomed tensor may have the name */
         r = tensor_clear(l, &t, e);
     const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
     const uint64_t rank = placed ? placed->rank : l->objects.ranks;
@@ -420,7 +421,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     return 0;
 }
 
-/* Check that no view that counts lacks the data of a refused write. Returns 0, or that write's
+/* Check that no view that counts has lost data to a refused write. Returns 0, or that write's
  * error; the view must then be rewritten from the start. */
 static int check_views(const struct object *o, struct err *e)
 {
@@ -456,7 +457,7 @@ static int judge(struct live *l, struct object *o)
     struct err e = {0};
     o->dirty = false;
     int r = check_views(o, &e);
-    /* to the program that wrote the view, so not again */
+    /* already reported to the program that wrote the view */
     const bool reported = r < 0 && !l->objects.now;
     if (r == 0)
         r = judge_views(l, o, &edit, &e);
@@ -465,7 +466,7 @@ static int judge(struct live *l, struct object *o)
         o->dirty |= again;
         r = 0;
     } else {
-        /* a write may have been refused since */
+        /* a write may have been refused in the meantime */
         if (r == TENSOR_CHANGED && (r = check_views(o, &e)) == 0)
             r = add(l, o, &edit, &e);
         object_set_error(&l->objects, o, e.code ? e.msg : NULL);
@@ -529,7 +530,7 @@ int live_tensor_find(struct live *l, const char *file, uint32_t *number)
     LOCKED(&l->lock);
     int r = find_shown(l, file, &t);
     if (r == 0 && t.old == EDIT_NONE && !new_tensor(l, t.id.number))
-        r = batch_freshen(l, &e); /* it is new, and perhaps not in a snapshot yet */
+        r = batch_freshen(l, &e); /* the tensor may not be in a snapshot yet */
     if (r == 0)
         *number = t.id.number;
     return r;

@@ -3,7 +3,8 @@
  * Handles the directories of editable tensors, by name; views.h handles their views. live.h
  * explains results, waits and threads. Used only if live_options.tensors is set.
  *
- * Every tensor that a function here returns is in the newest snapshot (live_freshen()).
+ * Every tensor of the model that a function here returns is in the newest snapshot
+ * (live_freshen()).
  */
 #ifndef LIVE_TENSORS_H
 #define LIVE_TENSORS_H
@@ -31,14 +32,14 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
 
 /*
  * New tensors are created by mkdir(2) and become tensors of the model once they are complete. They
- * keep their number, which the nodes of ignored views also have. live_tensor_find(), _rename() and
- * _remove() also work on them.
+ * keep their number, which is also the node number of ignored views. live_tensor_find(), _rename()
+ * and _remove() also work on them.
  */
 int live_tensor_make(struct live *l, const char *file, uint32_t *number);
 /* True if the tensor is new and incomplete. *views: the rows of the views that were written. */
 bool live_making(struct live *l, uint32_t number, uint32_t *views);
-/* Get the first new tensor from index *i on, in order of creation; *i becomes its index. Returns
- * false at the end. */
+/* Get the first new tensor at or after index *i, in order of creation; *i becomes its index.
+ * Returns false at the end. */
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number);
 /* Get the node number of a view that was written, which is the tensor's own number if the view is
  * ignored. Returns -ENOENT if the view was not written. */
@@ -94,7 +95,7 @@ int tensors_remove_due(struct live *l);
 
 /* After edits were dropped, find out from the stored state which tensors exist. */
 void tensors_follow(struct live *l);
-/* Record that a batch was not written: its tensors show the reason, drafts begun from the content
+/* Record that a batch was not written: its tensors show the reason, drafts based on the content
  * that it gave them can no longer be accepted, and the tensors that it added are lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 /* Record that a batch was written: the tensors it removed are permanently gone. */
@@ -106,9 +107,9 @@ void tensors_landed(struct live *l, const struct batch *b);
  * Directories created in tensors/ that are not tensors yet (objects.h). Their files are drafts
  * without a base (views.h), which stay when they are closed. The writer's thread judges a directory
  * as a whole (tensor_judge.h) once no program has had a file in it open for writing for NEW_QUIET
- * seconds, or at fsync of a directory, or at the end of the mount. If it passes, it becomes a tensor
- * of the model with the same number. If a program opens or changes it in the meantime, it is judged
- * again once it is quiet.
+ * seconds, or at fsync of a directory, or at the end of the mount. If it passes, it becomes a
+ * tensor of the model with the same number. If a program opens or changes it in the meantime, it is
+ * judged again once it is quiet.
  */
 
 #define NEW_QUIET 2
@@ -121,7 +122,7 @@ void new_tensor_reap(struct live *l, struct object *o);
 /* Note a write or the end of a writable handle. */
 void new_tensor_touch(struct live *l, struct object *o);
 /* Record that a handle was closed or, if `closed` is false, was written after its close. The second
- * function notes its release. closed: it was closed before. */
+ * function records its release; for it, `closed` means that the handle was closed before. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
 /* Take a text that was written to `type` or `shape`. Returns 0, or -errno with a message. */

@@ -142,7 +142,7 @@ static struct live_view *handle_of(struct link *k)
     return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
 }
 
-/* True if the draft has waited for its program long enough. */
+/* True if the draft has waited long enough for a program to continue it. */
 static bool is_left(const struct draft *d)
 {
     return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
@@ -259,8 +259,8 @@ static int judge_shape(struct round *o, const char *text, size_t n)
     return r;
 }
 
-/* Judge a text, as tensor_draft_judge() does for values. A new tensor's text is judged alone and at
- * once. */
+/* Judge a text, as tensor_draft_judge() does for values. A new tensor's text is judged on its own
+ * and immediately. */
 static int judge_text(struct round *o, const struct units_watch *watch)
 {
     struct draft *d = o->d;
@@ -353,12 +353,12 @@ static int report(struct round *o, int r)
 }
 
 /* Handle content that the tensor already has, perhaps through a pending edit, or had when the draft
- * was begun. */
+ * was started. */
 static int same(struct round *o)
 {
     struct draft *d = o->d;
     int r = check_base(d, &o->e);
-    if (r < 0) /* this lasts, whatever is written to the draft */
+    if (r < 0) /* the error is permanent, whatever is written to the draft */
         return refuse(o->l, d, true, r, &o->e);
     promise_make(&d->promise, d->object->promise.edit);
     return 0;
@@ -383,7 +383,7 @@ static int settle(struct round *o, int r)
             object_set_error(&o->l->objects, d->object, NULL);
         return same(o);
     }
-    /* the program will open it again (numpy's open_memmap) */
+    /* the program will open the view again (numpy's open_memmap) */
     if (r == TENSOR_BEGUN && !d->accepted) {
         d->begun = seconds();
         object_set_error(&o->l->objects, d->object, "only the header of a NumPy array was written");
@@ -444,7 +444,7 @@ int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 
 /* ---- drafts for a view ---- */
 
-/* True if the draft will never be accepted, because the tensor has changed since it was begun. */
+/* True if the draft will never be accepted, because the tensor has changed since it was started. */
 static bool is_outdated(const struct draft *d)
 {
     if (d->made || d->replaced)
@@ -520,7 +520,7 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
 
 /* ---- open ---- */
 
-/* Make a handle; O_TRUNC makes it a writing one. Returns NULL if out of memory. */
+/* Make a handle; O_TRUNC implies writing. Returns NULL if out of memory. */
 static struct live_view *new_handle(struct draft *d, uint32_t node, int flags)
 {
     struct live_view *h = calloc(1, sizeof(*h));
@@ -553,7 +553,8 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
     return 0;
 }
 
-/* Record that the handle was closed or is being written; only one of several threads does so. */
+/* Record that the handle was closed or is being written; of several threads, only one records
+ * it. */
 static void note_closed(struct live *l, struct live_view *h, bool closed)
 {
     struct draft *d = h->d;
@@ -566,14 +567,15 @@ static void note_closed(struct live *l, struct live_view *h, bool closed)
     lock_drop(&l->lock);
 }
 
-/* Return 1 if the node shows the tensor's current state, 0 if it shows an earlier one, or -ESTALE. */
+/* Return 1 if the node shows the tensor's current state, 0 if it shows an earlier one, or -ESTALE.
+ * */
 static int is_current(const struct live *l, uint32_t tensor, uint32_t node)
 {
     struct edit_tensor t;
     return edit_tensor_numbered(&l->next.change, tensor, &t) ? t.id.version == node : -ESTALE;
 }
 
-/* Begin a draft for a node that is written from now on. The kernel's cache may hold earlier writes
+/* Start a draft for a node that is about to be written. The kernel's cache may hold earlier writes
  * to the node. */
 static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
                        enum tensor_view view, struct draft **ret, bool *cold)
@@ -597,7 +599,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum ten
     struct draft *d = *ret = view_at(l, node, row);
     struct draft *other = d && (d->helper || d->made) ? NULL : find(l, tensor, row, true);
     if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node) > 0)
-        d = *ret = NULL; /* begin a new draft */
+        d = *ret = NULL; /* start a new draft */
     if (d && (is_outdated(d) || (other && other != d)))
         return -ESTALE; /* writes to that draft will never be accepted */
     *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
@@ -648,7 +650,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     return r;
 }
 
-/* True if the draft's node shows it. */
+/* True if the draft is what its node shows. */
 static bool is_shown(const struct draft *d)
 {
     return d && d->state != DRAFT_DROPPED;
@@ -761,7 +763,7 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- closes ---- */
 
-/* After the draft was judged, wait as the commit mode requires. */
+/* After a draft is judged, wait as the commit mode requires. */
 static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
     note_closed(l, h, true);
@@ -840,7 +842,8 @@ static void end_writing(struct live *l, struct draft *d)
     }
 }
 
-/* Drop drafts that have waited for their program long enough. Call with the lock held. */
+/* Drop drafts that have waited long enough for a program to continue them. Call with the lock
+ * held. */
 static void reap_begun(struct live *l)
 {
     for (struct draft *d = views_each(l, NULL), *next; d; d = next) {
@@ -860,7 +863,7 @@ static void drop_handle(struct live *l, struct live_view *h)
     d->handles--;
     const bool begun = d->begun;
     view_reap(l, d);
-    if (begun) /* its wait may be over */
+    if (begun) /* the draft may have waited long enough */
         reap_begun(l);
     new_tensor_reap(l, o);
 }
@@ -1045,7 +1048,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
                                                                                          : 0;
     if (r == 0)
         r = base_of(l, d->object, h->to, &base);
-    if (r == 0) { /* it may become a helper again, so hide it for now */
+    if (r == 0) { /* the draft may become a helper again, so hide it for now */
         become(l, d, h->to, h->to_row, base);
         d->unlinked = true;
     }
@@ -1075,7 +1078,7 @@ static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_view *h = w->view;
-    if (stopped) { /* another request for its draft is being handled */
+    if (stopped) { /* while waiting for another request for the draft */
         live_view_release(l, h);
         return -EINTR;
     }

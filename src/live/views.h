@@ -22,8 +22,8 @@ struct live_view; /* open for writing, or for reading a view that is being writt
  *
  * *node: the view's node; if it is IDS_NONE, the tensor is being made, and *node is set. flags: as
  * for open(2). *cold: all pages of the view that the kernel has cached are stale. Returns -EBUSY if
- * another view of the tensor has unaccepted writes, or -ESTALE if the state that the draft was
- * begun from is gone.
+ * another view of the tensor has unaccepted writes, or -ESTALE if the state on which the draft is
+ * based is gone.
  */
 int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
                    uint32_t *node, struct live_view **ret, bool *cold);
@@ -33,8 +33,8 @@ int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
 /*
  * Replace *node, which shows the view without drafts, with the node of the view's draft if the view
- * is being written: it has not been closed or synced since it was opened or written, or it is not
- * accepted.
+ * is being written, that is, has not been closed or synced since it was opened or last written, or
+ * has content that is not accepted yet.
  */
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node);
 
@@ -49,7 +49,8 @@ int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view
 
 int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
                    size_t *got);
-/* Write to a view. A complete line is judged at once if a request waits for it (w is not NULL). */
+/* Write to a view. A complete line is judged immediately if a request waits for it (w is not
+ * NULL). */
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w);
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);
@@ -102,7 +103,7 @@ void view_reap(struct live *l, struct draft *d);
 void views_bury(struct live *l);
 /* Remove the names of the helpers in a directory that is gone permanently. */
 void view_helpers_drop(struct live *l, const struct object *o);
-/* Remove all drafts that were begun when the tensor was new and are no longer needed. */
+/* Remove all drafts that were started when the tensor was new and are no longer needed. */
 void view_drafts_reap(struct live *l, const struct object *o);
 /* Return the draft after d, or the first one if d is NULL; NULL at the end. */
 struct draft *views_each(const struct live *l, const struct draft *d);

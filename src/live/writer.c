@@ -213,7 +213,7 @@ bool waits_judged_by(const struct live *l, const struct draft *d,
 static bool has_to_judge(const struct draft *d, const struct live_wait *w)
 {
     const enum draft_state state = d->state;
-    if (d->made || (draft_is_helper(d) && !w->done)) /* short texts, or the release of a helper */
+    if (d->made || (draft_is_helper(d) && !w->done)) /* at most a short text */
         return false;
     if (d->why.code || (state == DRAFT_REFUSED && !w->done)) /* a release does not judge again */
         return false;
@@ -249,8 +249,8 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* Record that a draft is idle again and all requests that waited for it are answered. The end of the
- * mount waits for this. */
+/* Record that a draft is idle again and all requests that waited for it are answered. The end of
+ * the mount waits for this. */
 static void end_serving(struct live *l)
 {
     lock_take(&l->lock);
@@ -267,9 +267,9 @@ static bool send(const struct live *l, struct draft *d)
 }
 
 /*
- * Take the next entry that waits for a draft. If there is no entry to judge here, returns NULL, and
- * sets *rests if end_serving() must still be called. over: the entry that was just judged and must
- * be answered, or NULL. here: hand slow entries to the pool.
+ * Take the next entry that waits for a draft. If there is no entry to judge in this thread, returns
+ * NULL, and sets *rests if end_serving() must still be called. over: the entry that was just judged
+ * and must be answered, or NULL. here: serve only quick entries, and hand slow ones to the pool.
  */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
                                    bool here, bool *rests)
@@ -290,8 +290,8 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     return sent ? NULL : w;
 }
 
-/* Serve an entry that has begun and all entries waiting behind it. The last one is answered once
- * the draft is idle again, so that the program's next call is served at once. */
+/* Serve an entry whose judgement has started and all entries waiting behind it. The last one is
+ * answered once the draft is idle again, so that the program's next call is served immediately. */
 static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here, bool rests)
 {
     while (w) {
@@ -344,7 +344,7 @@ int waits_judge(struct live *l, struct live_view *h,
     const bool over = waits && r != LIVE_PARKED;
     bool rests;
     struct live_wait *next = take_next(l, d, over ? w : NULL, true, &rests);
-    if (next && over) { /* do not make it wait for the entries behind it */
+    if (next && over) { /* do not make w wait for the entries behind it */
         w->done(w, r);
         r = LIVE_PARKED;
     }
@@ -519,7 +519,7 @@ static void retire(struct job *job)
         view_free(&job->old[i]);
 }
 
-/* Take the planned batch, which is then in flight. */
+/* Put the planned batch in flight. */
 static void take(struct live *l, struct job *job)
 {
     struct batch *b = &l->next;
@@ -551,8 +551,8 @@ static void answer_without(struct live *l, int r)
     lock_take(&l->lock);
 }
 
-/* If the batch that ends is an undo, set the message for live_undo_said(). why: why it cannot be
- * planned, or NULL. */
+/* If the batch that ends is an undo, set the message for live_undo_said(). why: why it could not be
+ * planned or written, or NULL. */
 static void undo_end(struct live *l, const struct batch *b, const struct err *why)
 {
     assert(lock_held(&l->lock));
@@ -595,8 +595,8 @@ static void note_failure(struct live *l, int r)
         l->writer.failed = r;
 }
 
-/* Make the edits that are due pending. Drops and retakes the lock. A request that syncs the
- * directory during that time waits for everything that was due when it arrived. */
+/* Turn everything that is due into pending edits. Drops and retakes the lock. A request that syncs
+ * the directory during that time waits for everything that was due when it arrived. */
 static void collect(struct live *l)
 {
     unsigned syncs;
@@ -736,9 +736,9 @@ bool writer_file(const struct live *l, struct edit_file *ret)
 }
 
 /*
- * Query the disk. The file may be replaced during the query, so its descriptor is kept open. A
- * write in progress detects problems itself. Returns true if the query must be repeated. Call with
- * the lock held; it is dropped and retaken.
+ * Query the disk. The file may be replaced during the query, so the store keeps its descriptor
+ * open. A write in progress detects problems itself. Returns true if the query must be repeated.
+ * Call with the lock held; it is dropped and retaken.
  */
 static bool ask_ready(struct live *l, struct err *e)
 {
@@ -758,7 +758,8 @@ static bool ask_ready(struct live *l, struct err *e)
         l->room.disk = room;
         l->room.until = when_after(ROOM_MS);
     }
-    /* If this process has written the file in the meantime, no other program changed it. */
+    /* If this process wrote the file in the meantime, -ESTALE does not mean that another program
+     * did. */
     return idle && e->code == -ESTALE && (is_flying(l) || !edit_id_equal(&l->file->id, &f.id));
 }
 
@@ -770,7 +771,8 @@ void writer_ready(struct live *l, struct err *e)
     lock_drop(&l->lock);
 }
 
-/* In auto mode, wait for an edit unless that takes a while or an old file is still being freed. */
+/* Wait as the commit mode requires. In auto mode, do not wait if the write will take a while or an
+ * old file is still being freed. */
 static int wait_by_mode(struct live *l, struct live_wait *w)
 {
     const enum live_commit mode = l->opt.commit;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Changes model files in turns of the pool (base/pool.h), and answers the requests that wait. Each
- * turn writes one batch; only a few models are written at a time. A turn that has taken longer than
- * a second, because of a copy or a dead disk, is not counted, so edits to one model do not wait for
- * another model to be copied.
+ * Changes model files in turns of the pool (base/pool.h), and answers waiting requests. Each turn
+ * writes one batch; only a few models are written at a time. A turn that takes longer than a
+ * second, because of a copy or a dead disk, no longer counts towards that limit, so edits to one
+ * model do not wait for another model to be copied.
  *
  * Waiting requests are in one list, in order of arrival. A request waits for a judgement, for
  * handles to be released, or until its batch is durable. A view's draft is judged for one request
@@ -11,9 +11,9 @@
  * handle. The thread that removes an entry under the lock answers it, once, with the outcome of its
  * edit, so no thread that serves requests blocks on another request.
  *
- * If a draft is idle and judging it is quick, the thread that brings the request does so; otherwise
- * a thread of the pool does, however long it takes. An entry stays in the list during its
- * judgement, so that a signal can end the judgement.
+ * If a draft is idle and quick to judge, the thread that brings the request judges it; otherwise a
+ * thread of the pool does, however long it takes. An entry stays in the list during its judgement,
+ * so that a signal can end the judgement.
  *
  * Threads: call functions with the lock of `struct live` held, unless they say otherwise.
  */
@@ -41,7 +41,7 @@ struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
     const void *request;                           /* identifies it for live_interrupt() */
     bool (*stopped)(struct live_wait *w);          /* true if a signal has ended it; may be NULL */
-    /* Private to writer.c: an entry in the list. */
+    /* Private to this layer: an entry in the list. */
     struct live_wait *next;
     enum live_needs needs;
     int result;             /* set when the entry is removed */
@@ -49,7 +49,7 @@ struct live_wait {
     struct timespec until;  /* RELEASED: when to stop waiting (CLOCK_MONOTONIC) */
     struct live_view *view; /* JUDGED: the handle whose draft `ask` judges */
     int (*ask)(struct live *l, struct live_wait *w, bool stopped);
-    bool begun;         /* JUDGED: the judgement has begun */
+    bool begun;         /* JUDGED: the judgement has started */
     atomic_bool cancel; /* JUDGED: the judgement must be stopped */
 };
 #define LIVE_PARKED 1
@@ -163,23 +163,23 @@ int writer_accepted(struct live *l, struct live_wait *w);
 /* Wait like writer_accepted() for the edits to a file up to this one, which may have been accepted
  * a while ago (see struct promise). Returns the same results, or -errno if the edit is lost. */
 int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
-/* Wait like writer_flush(), but in any mode until the edit is durable. */
+/* Wait like writer_flush(), but until the edit is durable, whatever the mode. */
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
 /* Wait until all accepted edits are durable. Returns LIVE_PARKED, 0 if they already are durable, or
  * -errno for an earlier failure. */
 int writer_sync_all(struct live *l, struct live_wait *w);
-/* Wait like writer_sync_all(), but first until closed handles of new tensors are released or
- * NEW_RELEASE has passed. */
+/* Wait like writer_sync_all(), but first wait for closed handles of new tensors to be released, or
+ * for NEW_RELEASE to pass. */
 int writer_sync_released(struct live *l, struct live_wait *w);
 /* Schedule a write in this many seconds, but no later than WRITER_LATEST after the first edit. */
 void writer_later(struct live *l, unsigned seconds);
-/* Delay for a removal or truncation alone, which a value usually follows. */
+/* Delay in seconds after a lone removal or truncation, which is usually followed by a value. */
 #define WRITER_SOON 1
 #define WRITER_LATEST 10
 
 /*
- * Record that a conversion of a tensor begins or ends. Often more conversions follow, and all should
- * become one rewrite, so edits that no request waits for are written shortly after the last
+ * Record that a conversion of a tensor begins or ends. Often more conversions follow, and all
+ * should become one rewrite, so edits that no request waits for are written shortly after the last
  * conversion has ended.
  */
 void writer_converts(struct live *l, bool begin);
@@ -189,8 +189,8 @@ int writer_take_failure(struct live *l);
 /* True if an edit is waiting to be written. */
 bool writer_has_work(const struct live *l);
 
-/* Add the writer, and the job that checks for signals, to the pool. Returns 0 or -errno. Call without
- * the lock. */
+/* Add the writer, and the job that checks for signals, to the pool. Returns 0 or -errno. Call
+ * without the lock. */
 int writer_start(struct live *l);
 
 #endif
