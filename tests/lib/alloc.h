@@ -4,7 +4,7 @@
  * (alloc_dep in meson.build), malloc and the like call these functions first, except inside
  * libraries.
  *
- * Any thread may allocate; only one may arm.
+ * Any thread may allocate; only one may call alloc_arm().
  */
 #ifndef TESTS_LIB_ALLOC_H
 #define TESTS_LIB_ALLOC_H

@@ -19,7 +19,7 @@ struct check_row {
     bool big;
     bool bare;   /* no tensors */
     uint8_t cut; /* bytes cut off the end of the file */
-    /* Ids of rules that apply to part of the model and are satisfied, each between blanks. */
+    /* Ids, each between blanks, of rules that the model satisfies and that apply to it. */
     const char *keeps;
 };
 

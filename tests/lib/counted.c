@@ -5,8 +5,7 @@
  *     counted FILE MOUNTPOINT LOG         in the foreground
  *
  * MOUNTPOINT/model.gguf shows FILE, read-only. Each read request, including the kernel's own
- * for mapped pages and read-ahead, appends a line "OFFSET SIZE" to LOG. Across opens the kernel
- * caches only pages.
+ * for mapped pages and read-ahead, appends a line "OFFSET SIZE" to LOG.
  */
 #define FUSE_USE_VERSION 312
 #include <fuse.h>

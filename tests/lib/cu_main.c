@@ -14,8 +14,8 @@
 #include "soak.h"
 
 /*
- * The thread sanitizer takes its options from this function. By default, it sleeps for a second at
- * the end of each child of a fault test that started threads, and there are thousands of them.
+ * The thread sanitizer takes its options from this function. By default, the sanitizer sleeps
+ * for a second at the end of each child of a fault test that started threads: thousands of times.
  */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
@@ -58,8 +58,7 @@ static nlink_t threads(void)
 static nlink_t threads_before;
 
 /* Defined only with the thread sanitizer, which starts a thread of its own once a test has started
- * one. When that thread ends, it holds locks of the sanitizer, and a child would wait for them
- * forever. */
+ * one. A child forked while a test's thread ends would wait forever for the sanitizer's locks. */
 void __tsan_init(void) __attribute__((weak));
 
 pid_t cu_fork(void)

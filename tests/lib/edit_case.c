@@ -183,8 +183,6 @@ static void check_failed(const struct place *p, struct tree *t, struct faultsys 
                          const struct edit_case *c, const char *when, int r)
 {
     bool good = file_is(p, r == 0 ? &c->new : &c->old);
-    /* An edit that drops a key to fall back on another strategy makes a different, but complete,
-     * file. */
     if (!good)
         (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
     CU_ASSERT_TRUE(good);

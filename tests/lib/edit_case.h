@@ -31,7 +31,7 @@ struct edit_suite {
     int (*next)(struct tree *t); /* the edit made after each case; NULL: an edit to general.name */
 };
 
-/* Defined by the program. */
+/* Defined by the test program. */
 extern const struct edit_suite edit_suite;
 
 /* Tests that let each system call fail once, and each allocation together with all later ones. */

@@ -8,7 +8,7 @@
 struct fault_write {
     struct fault_write *next;
     int fd;                  /* a duplicate of the file's descriptor */
-    uint64_t ino, off, size; /* size: of the file before the write */
+    uint64_t ino, off, size; /* size: the file's size before the write */
     size_t n;         /* number of overwritten bytes, kept in `was`; zeros beyond the old size */
     bool dropped;     /* an fsync of the file failed: no later fsync writes this */
     uint8_t *written; /* for each sector, whether it was written again and synced */

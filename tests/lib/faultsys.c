@@ -298,7 +298,7 @@ static int f_link(const struct sys *s, int fd, int dir, const char *name)
     return r;
 }
 
-/* A new directory always survives: only what is in it matters. */
+/* A new directory always survives: only its contents matter. */
 static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
     FAULT("mkdirat");

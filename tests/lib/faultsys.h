@@ -57,14 +57,14 @@ struct faultsys {
     bool full;        /* the file system has no free blocks */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */
-    /* Calls that a store other than a disk may lack: the error that each always returns, or 0. */
+    /* Calls that a store other than a disk may lack: the error that each returns, or 0. */
     int no_tmpfile; /* creating a file without a name */
     int no_link;    /* giving such a file a name */
     int no_create;  /* creating a file with a name */
     int no_list;    /* listing extended attributes */
-    int no_read;    /* reading through a handle that may write */
+    int no_read;    /* reading through a writable descriptor */
     int no_rename;
-    int no_replace;     /* renaming over a file, which then disappears, as on SMB */
+    int no_replace;     /* renaming over a file; the file then disappears, as on SMB */
     bool sticky;        /* a created file keeps its name while it is open */
     int fresh;          /* the last descriptor created, or -1 */
     int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, it puts a gate before each copy of data, so that a test controls how
+ * Preloaded into a program, this library puts a gate before each copy of data: tests control how
  * long a copy takes. GATE names a FIFO: copy_file_range() waits until a process has opened the FIFO
  * for writing and closed it again, and does not wait if there is no FIFO. GATE_FREE does the same
  * for munmap() of LARGE bytes or more, which releases a replaced model file; GATE_UNMOUNT for

@@ -34,7 +34,7 @@ static float uniform(uint64_t *state)
     return (unit(golden_word(state)) * 2 - 1) * 0.1f;
 }
 
-/* The sum of four numbers is close enough to a bell curve. */
+/* The sum of four uniform numbers is close enough to a normal distribution. */
 static float gaussian(uint64_t *state)
 {
     float sum = unit(golden_word(state));
@@ -147,7 +147,7 @@ static float edge_plain(const struct group *g, const struct value *v)
     }
 }
 
-/* Move a float one step up or down, unless it determines the scale. */
+/* Return x moved one step up or down. */
 static float nudged(const struct value *v, float x)
 {
     uint32_t bits;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, it kills the program before one of its system calls that change
+ * Preloaded into a program, this library kills it before one of its system calls that change
  * files. KILL_AT names a file with a number n. Once the file exists, calls are counted, and before
  * the n-th the program ends as if by kill -9. If the file has a second number, an errno, that call
  * fails with it instead, and the file is removed.
@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Number of calls left; negative if it is not yet known. */
+/* Number of calls left; negative if not yet known. */
 static atomic_long left = -1;
 static atomic_int failure; /* errno of the failure; 0: a kill */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloaded into the program, it intercepts syslog(3): each line is appended to the file that
- * LOGTAP names, followed by a NUL, and does not reach the system log. */
+/* Preloaded into a program, this library intercepts syslog(3): each line is appended to the file
+ * that LOGTAP names, followed by a NUL, and does not reach the system log. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>

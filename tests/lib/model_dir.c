@@ -179,8 +179,8 @@ static struct log *make_draft(size_t n)
 }
 
 /*
- * Make an unnamed draft on the file system of setup_tensors(): all of b except its edges, at the
- * same offsets as in the model.
+ * Make an unnamed draft, on the file system that setup_tensors() uses, of all of b except its
+ * edges. The draft's bytes have the same alignment as in the model.
  */
 static struct tensor_piece make_lent(const struct gguf *g)
 {

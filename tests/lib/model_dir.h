@@ -54,12 +54,12 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
                enum edit_strategy s, char letter, size_t n);
 /* Edits to the model's tensors, in any combination. */
 enum {
-    EDIT_BYTES = 1,   /* change ranges of b, from drafts in memory and in a file */
-    EDIT_RENAMED = 2, /* rename a to first */
+    EDIT_BYTES = 1,   /* change ranges of `b`, from drafts in memory and in a file */
+    EDIT_RENAMED = 2, /* rename `a` to `first` */
     EDIT_ADDED = 4,   /* add `more`, of 70001 bytes, at the end */
     EDIT_REMOVED = 8, /* remove b */
-    EDIT_MADE = 16,   /* give a the shape 3 x 5, in bytes */
-    /* Change all but the edges of b, now 200001 bytes long, from a file that can be cloned. */
+    EDIT_MADE = 16,   /* set `a` to 3 x 5 bytes */
+    /* Change all of `b` (200001 bytes here) except its edges, from a file that can be cloned. */
     EDIT_LENT = 32,
     /* Add two tensors of 5 bytes at the end; the model then has an alignment of several units. */
     EDIT_APART = 64,

@@ -4,8 +4,8 @@
  * arrays. Each value is a number of one or two digits. See test_random.c, which performs the same
  * operations on a tree.
  *
- * A file belongs to a key or a helper, by its name. Operations on an open file follow it through
- * renames; without a name they have no effect.
+ * The name of a file decides whether it is a key or a helper. Operations on an open file follow the
+ * file through renames; they have no effect once it has no name.
  */
 #ifndef TESTS_LIB_PLAIN_H
 #define TESTS_LIB_PLAIN_H

@@ -33,8 +33,8 @@
  *     fsync H; fsync         the file; the directory
  *     put NAME TEXT          printf TEXT > NAME, as a shell does it; add NAME TEXT: >>
  *     truncate NAME N; rm NAME; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
- *     mknod NAME             tar calls this before it opens a file; the handle ends at the next
- *                            mknod, fsync of the directory, or finish
+ *     mknod NAME             tar calls this before it opens a file; the handle is released at the
+ *                            next mknod, fsync of the directory, or finish
  *     type NAME TYPE         set user.gguf.type
  *     forgive NAME           remove user.gguf.error; forgive NAME ATTRIBUTE
  * Inspections:
@@ -100,7 +100,7 @@
 #include <stddef.h>
 
 struct script {
-    const char *name; /* promise that the script tests */
+    const char *name; /* the expected behaviour */
     /*
      * Words, or NULL. auto, close, sync: run only in these commit modes (default: all); split: the
      * model has two shards, and with tensors the second has `other`, 9001 dashes; history: states

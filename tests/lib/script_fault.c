@@ -224,7 +224,7 @@ static int op_fail(struct run *r, char **arg, struct waiter *w)
 
 /* ---- faults ---- */
 
-/* Shift the model's time. */
+/* Shift the model's modification time. */
 static int touch(const struct run *r, int seconds)
 {
     struct stat st;
@@ -281,8 +281,8 @@ static int op_edits(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Check the bytes that helpers hold, including those that are now a key's text and may have to
- * become helpers' bytes again. */
+/* Check how many bytes helpers hold. Text that has become a key's also counts while it may return
+ * to a helper. */
 static int op_helpers(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;

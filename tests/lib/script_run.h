@@ -48,7 +48,7 @@ struct run {
 struct script_op {
     const char *name;
     int (*run)(struct run *r, char **arg, struct waiter *w);
-    unsigned least, most; /* numbers of arguments */
+    unsigned least, most; /* minimum and maximum number of arguments */
     bool rest;            /* the rest of the line is one argument */
 };
 
@@ -75,7 +75,7 @@ void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
 void script_start(struct run *r);
 int script_finish(struct run *r);
 
-/* Wait for the operation, if necessary, and return its final result. _here: `w` can be used
+/* Wait for the operation, if necessary, and return its final result. After _here, `w` can be used
  * again. */
 int script_wait(struct waiter *w, int result);
 int script_wait_here(struct waiter *w, int result);

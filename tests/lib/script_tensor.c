@@ -30,7 +30,7 @@ static int parent_of(struct run *r, const char *path, uint64_t *dir, const char 
     return got;
 }
 
-/* Find a path; if a node on it is stale, walk it again, as the kernel does. */
+/* Look up a path; if a node on it is stale, look it up again, as the kernel does. */
 static int find(struct run *r, const char *path, struct tree_entry *e)
 {
     uint64_t dir;

@@ -2,7 +2,7 @@
 /*
  * Tests that can run for any length of time, and the figures that they report (scripts/soak).
  *
- * GGUFS_SOAK in the environment multiplies the usual size; without it the size fits a test run.
+ * GGUFS_SOAK in the environment multiplies the usual size; without it, tests keep their usual size.
  * Figures are printed when the program's tests are done, one line "soak: N WHAT" each.
  *
  * Only the main thread may call these functions.

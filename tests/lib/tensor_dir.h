@@ -32,8 +32,8 @@ struct tensor_dir {
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
                      uint32_t n_dims, const uint8_t *raw);
 void tensor_dir_free(struct tensor_dir *x);
-/* Send calls through x->fs from now on. Its count needs a single thread, so use tensors of one unit
- * of work. */
+/* Send calls through x->fs from now on. Calls are counted correctly only on one thread, so use
+ * tensors of one unit of work. */
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
 /* Encode n small whole numbers as this type. The caller frees the result. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);

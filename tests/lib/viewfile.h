@@ -33,7 +33,7 @@ int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n);
 /* Return the size that fstat reports. */
 uint64_t viewfile_size(const struct viewfile *v);
 int viewfile_cut(const struct viewfile *v, uint64_t size);
-/* Close by one of several owners; close by the last one; both. */
+/* A close by one of several owners; the close by the last one; both. */
 int viewfile_flush(const struct viewfile *v);
 void viewfile_release(struct viewfile *v);
 int viewfile_close(struct viewfile *v);

@@ -51,7 +51,7 @@ bool world_shown(const uint8_t *file, size_t n, const struct world *w);
 /* Make a directory with a random model. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w);
 
-/* Let the change add t with random bytes or, if `set`, set t to them. */
+/* Fill t with random bytes, and let the change add it or, if `set`, replace the old tensor. */
 int world_put(struct edit_change *c, struct world_tensor *t, bool set);
 void world_add(struct edit_change *c, struct world *w);
 /* Apply a random operation to the change and to w. */
