@@ -14,7 +14,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Memory that any file takes, for minimal tables and a thread. */
+/* Memory allowed for any file: minimal tables and a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */
@@ -41,7 +41,7 @@ static void numbers_key(struct build *b)
     build_item_num(b, GGUF_U64, 1);
 }
 
-/* By the time the parser meets the fault, it has read several values, which it must free. */
+/* The parser reads several values before it meets the fault, and must free them. */
 static void keys_then_fault(struct build *b)
 {
     strings_key(b);
@@ -184,7 +184,7 @@ static void test_refused(void)
     }
 }
 
-/* An invalid type never indexes a table. The tensor's bytes are shown, but not its values. */
+/* An invalid type is never used as a table index. The tensor has no values, only its bytes. */
 static void test_type_out_of_table(void)
 {
     static const uint32_t ids[] = {43, 255, 0x7fffffff, 0x80000000, 0xffffffff};
@@ -268,7 +268,7 @@ static void test_names(void)
 
 /* ---- a tree costs a small multiple of its file ---- */
 
-/* Render every file of a view, including `check`, which reports no size. */
+/* Read a view or, for `check`, whose size is reported as 0, only its first bytes. */
 static void make_view(const struct tree_image *m, const char *path)
 {
     size_t n;
@@ -307,7 +307,7 @@ static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
     return buf_steal(&b);
 }
 
-/* Open a directory once. Returns the number of its entries. */
+/* Return the number of entries in a directory. */
 static uint32_t count_entries(const struct tree_image *m, const char *folder)
 {
     struct tree_dir *d = NULL;
@@ -348,7 +348,7 @@ static void test_cost(void)
     }
 }
 
-/* Number of values, each of which has the longest possible text for its size in the file. */
+/* Number of values; each has the longest text possible for its size in the file. */
 
 enum { ITEMS = 300000 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Why a model cannot be edited, how other processes are asked to release its lock, and the states
- * and commands of trees. */
+/* The reasons why a model cannot be edited, requests to other processes to release its lock, and
+ * the states and commands of trees. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -399,7 +399,7 @@ static void test_no_state_home(void)
     CU_ASSERT_EQUAL(chmod(p.model, 0666), 0);
     (void)unsetenv("XDG_STATE_HOME");
     (void)unsetenv("HOME");
-    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root always has a directory */
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root always has a state directory */
     CU_ASSERT_EQUAL(tree_history(t, &out, &e), -ENOENT);
     CU_ASSERT_STRING_EQUAL(e.msg, "neither XDG_STATE_HOME nor HOME is set");
     CU_ASSERT_EQUAL(tree_history_clear(t, &n, &e), -ENOENT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/summary: cache sizes for twenty architectures, computed by hand from published models. */
+/* check/summary: cache sizes of published models, computed by hand. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -147,7 +147,7 @@ static const struct row rows[] = {
      {{"full_attention_interval", 4, 0, 0}},
      12 * 2048,
      12 * 2048 * 262144ULL},
-    /* the array gives 8 of 32 layers attention, the last of every four */
+    /* according to the array, the last of every four layers has attention: 8 of 32 */
     {"qwen35",
      32,
      262144,
@@ -158,7 +158,7 @@ static const struct row rows[] = {
      {{"attention.recurrent_layers", 0, 4, 1}},
      8 * 4096,
      8 * 4096 * 262144ULL},
-    /* 4 of 32 layers have KV heads, 8 of 128 + 128 each */
+    /* 4 of 32 layers have KV heads, each 8 heads of 128 + 128 */
     {"jamba",
      32,
      262144,

@@ -11,7 +11,7 @@
 #include "changes.h"
 #include "edit/plan.h"
 
-/* The model of all tests: keys a, b and c, then two special keys and two of ggufs' own. */
+/* The model used by all tests: keys a, b and c, then two special keys and two of ggufs' own. */
 static struct gguf *model(uint8_t **image)
 {
     struct build b;
@@ -258,7 +258,7 @@ static void test_names(void)
     free(image);
 }
 
-/* The operations of a row can be undone one by one. */
+/* Check that the operations of a row can be undone one by one. */
 static void check_undo(const struct gguf *g, const char *ops)
 {
     CLEANUP(edit_change_free) struct edit_change c;
@@ -292,7 +292,7 @@ static void test_undo(void)
     free(image);
 }
 
-/* Replaced values are not kept, so pending edits take no more space than the largest values. */
+/* Replaced values are freed, so pending edits hold only one value per key. */
 static void test_replaced(void)
 {
     uint8_t *image;

@@ -8,7 +8,7 @@
 
 #include "check_rows.h"
 
-/* Number of findings by a row's rule, and by other rules, not counting notes by other rules. */
+/* Number of findings of a row's rule, and of other rules except for notes. */
 struct told {
     const struct check_row *row;
     unsigned own, other;

@@ -23,7 +23,7 @@ static void add_line(void *arg, const struct check_finding *f)
     report_line(arg, f);
 }
 
-/* Return the report of check_file() on a file in the directory. The caller frees it. */
+/* Return the report of check_file() on the model. The caller frees it. */
 static char *told(const struct fixture *x, enum check_outcome *outcome)
 {
     struct buf lines = BUF_INIT;
@@ -141,8 +141,8 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* If an allocation fails, the model is reported either as unusable or, as without the failure, as
- * clean. */
+/* If an allocation fails, the model is reported either as unusable or as clean, as it would be
+ * without the failure. */
 static void test_memory(void)
 {
     struct fixture x;

@@ -190,7 +190,7 @@ static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
     return fs.hit;
 }
 
-/* Only the first edit makes a backup, and needs room for it. */
+/* Only the first edit makes a backup and needs space for it. */
 static void backup_once(void)
 {
     struct fixture x;
@@ -428,7 +428,7 @@ static void test_real_clone(void)
 
 /* ---- owner, mode and attributes ---- */
 
-/* The probe's clone succeeds, but a later clone may be refused. The data is then copied. */
+/* The probe's clone succeeds, but a later clone is refused, so the data is copied. */
 static void clone_refused(int error)
 {
     unsigned refused = 0;
@@ -506,7 +506,7 @@ static int vast(const struct sys *s, int fd, struct statvfs *ret)
     return 0;
 }
 
-/* Free space is enough if its byte count overflows, but not if it is unknown. */
+/* Free space that overflows a byte count is enough; unknown free space is an error. */
 static void test_room(void)
 {
     struct fixture x;

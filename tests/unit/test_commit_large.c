@@ -100,7 +100,7 @@ static void test_holes(void)
     teardown(&x);
 }
 
-/* A tensor that ends in a hole precedes a tensor that is removed and one that stays. */
+/* A tensor that ends in a hole is followed by one that is removed and one that stays. */
 static void test_hole_at_end(void)
 {
     enum { BLOCK = 4096 };
@@ -209,7 +209,7 @@ static void test_large(void)
     teardown(&x);
 }
 
-/* Number of bytes, from byte 5 of the tensor on, that all processors write in parallel. */
+/* Number of bytes to write from byte 5 of the tensor on; all processors write in parallel. */
 #define WRITTEN ((uint64_t)9 << 20)
 
 static uint8_t written_at(uint64_t i)

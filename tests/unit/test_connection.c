@@ -16,7 +16,7 @@
 
 #include "mount/session.h"
 
-/* A signal interrupts the next call of poll(2). */
+/* True if a signal interrupts the next call of poll(2). */
 static bool interrupted;
 int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
@@ -71,7 +71,7 @@ static void test_cut(void)
     (void)close(end[1]);
 }
 
-/* A signal during the cut does not make the connection look as if it had ended before. */
+/* A signal during the cut does not make the connection look as if it had already ended. */
 static void test_cut_at_a_signal(void)
 {
     struct err e = {0};

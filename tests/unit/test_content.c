@@ -81,7 +81,7 @@ static void test_taken(void)
     uint64_t at = 0, end = 0;
     CU_ASSERT_EQUAL(log_end(log), 100);
     CU_ASSERT_EQUAL(log_take(log, 7, 5, &at), 0);
-    CU_ASSERT_EQUAL(at, 100); /* a few bytes go to the end of the log */
+    CU_ASSERT_EQUAL(at, 100); /* a few bytes are appended to the log */
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 5, &at), 0);
     CU_ASSERT_EQUAL(at, LOG_ROOM + 5);
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 3 * LOG_ROOM + 5, &at), 0);
@@ -168,8 +168,8 @@ static bool continues(const struct place *shown, size_t i)
            (!shown[i].log || shown[i].src == shown[i - 1].src + 1);
 }
 
-/* Check that the pieces are the longest runs of what is shown, and that the right stretch is found
- * for every byte. */
+/* Check that the pieces are exactly the longest runs in `shown`, and that every byte's stretch is
+ * found. */
 static void check(const struct tensor_content *k, const struct place *shown, size_t size)
 {
     uint64_t fresh = 0;

@@ -113,7 +113,7 @@ static const struct row refused[] = {
     {F64_ID, Q8_0_ID, D(NAN), I(0), -EDOM},
 };
 
-/* Convert a tensor of zeros with a row's value in it, and return the result. */
+/* Convert a tensor that is zero except for a row's value, and return the result. */
 static int converted(const struct row *r, bool big, struct quant_fault *fault)
 {
     const struct quant_type *t = quant_find(r->from);
@@ -138,7 +138,7 @@ static void test_held(void)
     }
 }
 
-/* The message gives the element, and all digits of its value. */
+/* The fault reports the element and its exact value. */
 static void test_refused(void)
 {
     for (size_t i = 0; i < 2 * COUNT(refused); i++) {
@@ -152,8 +152,8 @@ static void test_refused(void)
     }
 }
 
-/* If several values cannot be stored, the first one is reported, even if a later one fails with
- * another error. */
+/* If several values cannot be stored, the first one is reported, even if a later one fails with a
+ * different error. */
 static void test_first(void)
 {
     static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};
@@ -170,7 +170,7 @@ static void test_first(void)
     }
 }
 
-/* In float types, a NaN stays a NaN of the same sign. */
+/* When converted to a float type, a NaN stays a NaN of the same sign. */
 static void test_nan(void)
 {
     struct quant_fault fault;
@@ -184,7 +184,7 @@ static void test_nan(void)
     CU_ASSERT_EQUAL(get_u64(to, false), 0xfff8000000000000);
 }
 
-/* Small integers converted from any type give the same blocks as encoding them does. */
+/* Small integers give the same blocks whether they are converted or encoded. */
 static void test_every_type(void)
 {
     for (size_t i = 0; i < N; i++)

@@ -211,7 +211,7 @@ static void test_hostile_client(void)
     char *large = calloc(1, CONTROL_LINE_MAX + 1);
     CU_ASSERT_PTR_NOT_NULL_FATAL(large);
     int fd = knock(d);
-    for (ssize_t n = 1; n > 0;) /* until the daemon stops listening */
+    for (ssize_t n = 1; n > 0;) /* until the daemon closes the connection */
         n = send(fd, large, CONTROL_LINE_MAX, MSG_NOSIGNAL);
     free(large);
     (void)close(fd);

@@ -21,8 +21,8 @@ static uint32_t draw(uint32_t *state)
     return *state >> 8;
 }
 
-/* Return the moments of n floats, added in stretches of the given length. The length must not
- * matter. */
+/* Return the moments of n floats, added in stretches of the given length, which must not affect the
+ * result. */
 static struct moments measured(const float *x, size_t n, size_t stretch)
 {
     static float room[STATS_STRETCH];
@@ -269,7 +269,7 @@ static void test_kept(void)
     kept_free(&k);
 }
 
-/* Results are kept for every state of a tensor that is still needed. */
+/* The results for a state of a tensor are kept as long as that state is needed. */
 static void test_states(void)
 {
     struct kept k = KEPT_NONE;

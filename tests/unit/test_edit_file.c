@@ -60,7 +60,7 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* Each system call made by an open fails once. */
+/* Each system call made while opening a file fails once. */
 static void test_open_faults(void)
 {
     struct fixture x;
@@ -88,7 +88,7 @@ static void test_open_faults(void)
     teardown(&x);
 }
 
-/* If the owner of a file may not write it, the message says what to do. */
+/* If users may not write their own file, the message suggests chmod u+w. */
 static void test_own_copy(void)
 {
     static const struct {
@@ -180,7 +180,7 @@ static void stale(const struct edit_file *f, const char *line)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
 }
 
-/* During an unfinished edit in place, the file is accepted in any state, but no other file is. */
+/* During an unfinished edit in place, the file may have any state, but not be replaced. */
 static void test_unfinished(void)
 {
     struct fixture x;
@@ -197,7 +197,7 @@ static void test_unfinished(void)
     edit_file_unlock(&f);
     CU_ASSERT_FALSE(is_locked(&x));
     edit_file_close(&f);
-    edit_file_unlock(&f); /* the call does nothing */
+    edit_file_unlock(&f); /* a second call has no effect */
     teardown(&x);
 }
 
@@ -279,7 +279,7 @@ static void test_side_name(void)
 
 static void test_ours(void)
 {
-    const bool root = geteuid() == 0; /* root itself owns the files of root */
+    const bool root = geteuid() == 0; /* as root, files of root would be our own */
     CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0);
     const uid_t me = geteuid(), other = me + 1, third = me + 2;
     struct stat model = {.st_uid = other}, st = {.st_mode = S_IFREG | 0600, .st_nlink = 1};

@@ -86,7 +86,7 @@ static void test_not_finite(void)
             values[3u * t->block_len - 1] = NAN; /* later values are not reported */
             CU_ASSERT_EQUAL(encoded(id, 3, at), holds_any_float(id) ? 0 : -EDOM);
             values[2u * t->block_len - 1] =
-                FLT_MAX; /* nor is a value out of range in the same block */
+                FLT_MAX; /* an out-of-range value in the same block is not reported either */
             values[at] = f32_from_bits(odd[k % 5]);
             if (!holds_any_float(id))
                 CU_ASSERT_EQUAL(encoded(id, 3, at), -EDOM);
@@ -245,8 +245,8 @@ static unsigned nearest_code(float x, float d)
     return best;
 }
 
-/* Up to the largest scale, types of 4-bit floats store values of every magnitude as the nearest
- * code. Here it is found by subtraction. */
+/* Types of 4-bit floats store each value as the nearest code, at every magnitude up to the largest
+ * scale. The test finds that code by subtraction. */
 static void test_nearest_codes(void)
 {
     for (int e = -120; e <= 127; e++)
@@ -299,9 +299,9 @@ static void test_tiny_scales(void)
     }
 }
 
-/* Types whose encoders search, at every magnitude. While the scales fit, the error is the same at
- * every power of two. Values are refused only if the scales do not fit. Decoded values are always
- * finite. */
+/* Encoders that search, with values of every magnitude. While the scales fit, the error is the same
+ * at every power of two. Values are refused only if the scales do not fit. Decoded values are
+ * always finite. */
 static void test_search_sizes(void)
 {
     static const struct {

@@ -165,7 +165,7 @@ static void test_sizes_of_importances(void)
     }
 }
 
-/* If all importances are zero, or all are the largest float, all values count equally. */
+/* If all importances are zero, or all are the smallest or largest float, values count equally. */
 static void test_equal_importances(void)
 {
     static const float all[] = {0, FLT_MAX, FLT_TRUE_MIN};
@@ -252,7 +252,7 @@ static void test_sizes_of_values(void)
 }
 
 /* For values with a root mean square of 1e-6, the error is less than 90 % of the error of storing
- * zeros. With the reference encoder, it is 101 to 270 %. */
+ * zeros. With the reference encoder, the error is 101 to 270 % of it. */
 static void test_tiny_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
@@ -265,7 +265,7 @@ static void test_tiny_values(void)
     }
 }
 
-/* Types that need importances fail without them. Each row or matrix has its own. */
+/* Types that need importances fail without them. Each matrix has its own importances. */
 static void test_by_rows(void)
 {
     struct quant_fault fault;
@@ -278,7 +278,7 @@ static void test_by_rows(void)
         CU_ASSERT_EQUAL(r, t->weighs == QUANT_NEEDS ? -EOPNOTSUPP : 0);
         CU_ASSERT_TRUE(r == 0 || fault.element == 0);
         /* Encoding begins at element 256, the second row of the first matrix, and continues with
-         * two rows of the second matrix. */
+         * the two rows of each of the next two matrices. */
         CU_ASSERT_EQUAL(quant_encode(t, false, values, 5 * n, raw, &imp, &fault), 0);
         for (size_t b = 0; b < 5; b++) {
             const size_t matrix = (256 + b * 256) / 512;

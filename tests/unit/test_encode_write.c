@@ -32,8 +32,8 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, quant_read_bf16},
 };
 
-/* Return how many blocks of a type fit in the buffers. For small blocks, this is more than one step
- * processes. */
+/* Return how many blocks of a type fit in the buffers. Small blocks are processed in several
+ * steps. */
 static size_t blocks_of(const struct quant_type *t)
 {
     const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
@@ -41,7 +41,7 @@ static size_t blocks_of(const struct quant_type *t)
     return by_len < by_bytes ? by_len : by_bytes;
 }
 
-/* Called for every type with values, in each byte order, for each view. */
+/* Called for each type with values, in each byte order and for each view. */
 typedef void each_fn(const struct quant_type *t, bool big, enum quant_view view);
 
 static void for_each_view(each_fn *fn)

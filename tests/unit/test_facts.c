@@ -171,7 +171,7 @@ static void test_is_model(void)
 }
 
 /* Count the parameters of a model with tensors of 10 and 60 elements. The larger one is named
- * `expert`; the name decides whether it holds weights of all experts. */
+ * `expert`; this name decides whether it counts as a tensor of experts. */
 static struct params params_of(const char *expert, bool arch, uint32_t experts)
 {
     struct build b;

@@ -33,8 +33,8 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* Return how many bytes are requested beyond the end of a read. `stop`: the end of that part of the
- * file. */
+/* Return how many bytes are requested beyond the end of a read. `stop`: the end of the part that is
+ * being read. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = far_want(&run, &map, off, n, stop);

@@ -26,7 +26,7 @@ struct way {
     bool no_exchange;
     int no_range;
     uint8_t pad_byte;
-    unsigned tensors; /* tensors edited in place of text (make_tensor_edit()) */
+    unsigned tensors; /* tensors to edit instead of the text (make_tensor_edit()) */
 };
 
 static const struct way ways[] = {
@@ -203,7 +203,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
     CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
-    /* Even once calls work again, no edit builds on a state that could not be undone. */
+    /* A state that could not be undone is not edited further, even once calls work again. */
     bool known = r == 0 || is_old(&x);
     f.sys = calm();
     CU_ASSERT_TRUE(!res.unfinished || (r == -EIO && w->does == EDIT_INPLACE && f.unfinished));
@@ -353,7 +353,7 @@ static void test_power(void)
         }
 }
 
-/* Two edits in a row. The second one finds everything that the first one left unsynced. */
+/* Two edits in a row. The second one starts with whatever the first one left unsynced. */
 
 struct pair {
     struct fixture x;

@@ -187,7 +187,7 @@ static void test_faults(void)
     CU_ASSERT_EQUAL(g->alignment, 32);
     CU_ASSERT_EQUAL(g->tensor[3].n_elem, 0);
     gguf_free(g);
-    s = source_mem(image, 30); /* the file ends inside a key, so nothing of it can be read */
+    s = source_mem(image, 30); /* the file ends inside a key, so nothing can be read */
     CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
     free(image);
 }

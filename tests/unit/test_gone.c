@@ -84,8 +84,8 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
     header_works(m);
 }
 
-/* The file is truncated while the tree is open, either inside a page, the rest of which then reads
- * as zeros, or by whole pages (SIGBUS). */
+/* The file is truncated while the tree is open: either inside a page, whose rest then reads as
+ * zeros, or by whole pages (SIGBUS). */
 static void test_cut_behind(void)
 {
     static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};

@@ -9,7 +9,7 @@
 
 enum { PIECE = 100, PIECES = 16 };
 
-/* A file, some pieces of which are mapped. */
+/* A file with some mapped pieces. */
 struct shown_file {
     struct tree_file file;   /* must come first */
     uint64_t mapped, copied; /* pieces [mapped, copied) are mapped */

@@ -149,7 +149,7 @@ static void test_failed(void)
     three_free(&t);
 }
 
-/* A failed edit never costs the only state that can be restored. */
+/* A failed edit never removes the only state that can be restored. */
 static void test_failed_one(void)
 {
     struct three t;
@@ -278,8 +278,8 @@ static void test_none_left(void)
     three_free(&t);
 }
 
-/* A key that the state lacks is listed only once, no matter how many edits that join the state
- * change it. */
+/* A key that the state lacks is listed only once, even if several edits that join the state change
+ * that key. */
 static void test_join_new_key(void)
 {
     struct three t;
@@ -377,7 +377,7 @@ static int add_size(void *arg, const char *name)
     return 0;
 }
 
-/* Return the size of all files. */
+/* Return the total size of all files. */
 static uint64_t size_of(struct home *x)
 {
     int dir = openat(x->dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -492,8 +492,8 @@ static void test_keep(void)
     three_free(&t);
 }
 
-/* The clock is set back by a day before each edit. No edit joins a state, numbers rise, and the
- * newest states are kept. */
+/* The clock is set back by a day before each edit. No edit joins a state, state numbers still rise,
+ * and the newest states are kept. */
 static void test_clock(void)
 {
     struct three t;
@@ -641,7 +641,7 @@ static void test_last_states(void)
 /* If the name belongs to anything but our own regular file, it is neither read nor written. */
 static void test_planted(void)
 {
-    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root changes the last one's owner */
+    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root can change the last one's owner */
         struct three t;
         struct err e = {0};
         struct history_pick p;
@@ -681,7 +681,7 @@ static void test_too_large_file(void)
     three_free(&t);
 }
 
-/* A state of another model is stored under this model's name. */
+/* Store a state of another model under this model's name. */
 static void of_another(const char *model)
 {
     struct three t;
@@ -700,10 +700,10 @@ static void of_another(const char *model)
 static void test_of_another(void)
 {
     of_another("/other/m.gguf");
-    of_another("/others/m.gguf"); /* as long as this model's path */
+    of_another("/others/m.gguf"); /* the path is as long as this model's */
 }
 
-/* Any truncation and any flipped bit is noticed. */
+/* Every truncation and every flipped bit is noticed. */
 static void test_damage(void)
 {
     struct three t;
@@ -796,8 +796,8 @@ static void test_removed_meanwhile(void)
     three_free(&t);
 }
 
-/* The checksum of a file is right, but its facts do not yield the keys whose id it states. An undo
- * then needs the state's number, and no edit joins the state. */
+/* The checksum of a file is right, but its facts do not produce the keys whose id it records. An
+ * undo then needs the state's number, and no edit joins the state. */
 static void test_untrue(void)
 {
     enum { SUM_AT = 8, RECORD = 16, BEFORE = RECORD + offsetof(struct history_record, before) };
@@ -946,11 +946,11 @@ static void test_clear_waits(void)
 static void test_not_facts(void)
 {
     static const struct {
-        size_t at, width; /* at: counted from the end of the path */
+        size_t at, width; /* at: offset from the end of the path */
         uint64_t value;
     } rows[] = {{8, 8, 1 << 20},   /* length of a fact */
                 {8, 8, 24},        /* so short that the rest cannot hold another head */
-                {16, 4, 1 << 20},  /* start of its key */
+                {16, 4, 1 << 20},  /* offset of its key */
                 {20, 4, 1 << 20}}; /* length of its key */
     static const char path[] = "/models/m.gguf";
     enum { RECORD = 16, PATH_LEN = RECORD + 9 * 8, FACTS = PATH_LEN + 8 + sizeof(path) - 1 };
@@ -1139,7 +1139,7 @@ static void test_home(void)
     home_is(NULL, NULL, NULL);
 }
 
-/* The directory and those of its parents that belong to ggufs are created for the user alone, and
+/* The directory and its parents that belong to ggufs are created with access only for the user, and
  * are not used if others may enter or write them. */
 static void test_folder(void)
 {
@@ -1201,7 +1201,7 @@ static void test_links(void)
     }
 }
 
-/* A directory that belongs to another user is not used, but the parent of all the others may belong
+/* A directory that belongs to another user is not used, but the state directory itself may belong
  * to root. */
 static void test_other_users(void)
 {
@@ -1279,7 +1279,7 @@ static void test_odd_homes(void)
     three_free(&t);
 }
 
-/* A missing home directory is created along with its missing parents. Any of the calls may fail. */
+/* A missing home directory is created along with its missing parents. Each call fails in turn. */
 static void test_missing(void)
 {
     unsigned n = 1;

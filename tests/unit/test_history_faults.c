@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Edits and undos with a history, with each system call and allocation failing in turn, and with a
  * process death or power failure at each call. An undo then reverts the last edit in the file or is
- * refused, and all states are complete. Each case runs on one thread and, as in a daemon, with a
- * job beside the writing thread. */
+ * refused, and all states are complete. Each case runs on a single thread and then, as in a daemon,
+ * with a history job beside the writing thread. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -164,7 +164,7 @@ static void on_ready(void *job)
     history_job_wait(job);
 }
 
-/* Make an edit whose history is a job, which uses the real clock. */
+/* Make an edit whose history is recorded by a job, which uses the real clock. */
 static int record_beside(struct edit_file *f, struct edit *d, struct gguf *before, bool undo)
 {
     const struct logger log = {0};

@@ -112,7 +112,7 @@ static void edit_when_kept(struct history_job *k, struct gguf *before, struct gg
     } while (last != edit_keys_id(after));
 }
 
-/* One edit waits for its state; until that exists, later edits do not wait. */
+/* The first edit waits for its state. As long as that state is missing, later edits do not wait. */
 static void test_hangs(void)
 {
     struct home x;
@@ -178,7 +178,7 @@ static void test_no_home(void)
     logged[0] = '\0';
     (void)unsetenv("XDG_STATE_HOME");
     (void)unsetenv("HOME");
-    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root always has a directory */
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root always has a state directory */
     int r = history_job_make("/models/m.gguf", 20, &sys_libc, &into, &k);
     CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
     CU_ASSERT_EQUAL_FATAL(r, 0);

@@ -76,7 +76,7 @@ static void close_model(struct model *m)
     parsed_free(&m->p);
 }
 
-/* Check that the image has these bytes, reading it from every offset in pieces of several sizes. */
+/* Check the image's bytes, reading it from every offset in pieces of several sizes. */
 static void is(const struct image *im, const struct store *s, const uint8_t *want, size_t n)
 {
     uint8_t got[4096];

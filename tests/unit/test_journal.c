@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/journal: torn models are completed, incomplete journals are dropped, and journals that do
- * not fit are left alone. Also access rights of journals, and edits to models that have one. */
+ * not fit are left alone. Also access rights of journals, and edits to models with a journal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -371,7 +371,7 @@ static const struct field {
     {REST + 16, 8, 65537, outside},
     {REST + 16, 8, 1 << 20, outside},
     {REST + 16, 8, (uint64_t)-65536, outside},
-    {REST + 16, 8, (uint64_t)-512, outside}, /* its end would be at most 0, modulo 2^64 */
+    {REST + 16, 8, (uint64_t)-512, outside}, /* its end overflows 64 bits */
     {REST + 24, 8, 1, NULL},                 /* checksum of a row */
     {8, 4, NAME_LEN - 1, NULL},
     {8, 4, UINT32_MAX, NULL},
@@ -459,7 +459,7 @@ static const struct head heads[] = {
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* an empty journal */
-    /* The journal has all bytes beyond the old end of the model. The first of them are in a row
+    /* The journal holds all bytes beyond the old end of the model. The first of them are in a row
      * that begins at that end or before it. */
     {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, 2 * U + 20}}, 0, ""},
@@ -662,7 +662,7 @@ static void moved(enum edit_clone clone, const struct gguf *g, enum edit_strateg
     CU_ASSERT_EQUAL(got, want);
 }
 
-/* The model is sparse, has another hard link, or must first be backed up. */
+/* A sparse model, one with another hard link, and one that must first be backed up. */
 static void test_room(void)
 {
     const uint64_t mib = 1 << 20;
@@ -767,7 +767,7 @@ static void test_pieces(void)
     teardown(&x);
 }
 
-/* The journal's bytes overlay a mapping up to its end, and nothing beyond. */
+/* The journal's bytes overlay a mapping, but only up to the mapping's end. */
 static void test_mapped(void)
 {
     enum { SIZE = 2 * U };
@@ -860,7 +860,7 @@ static void test_acl(void)
         CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
         int fd = openat(x.dir, JOURNAL, O_RDONLY | O_CLOEXEC);
         CU_ASSERT_EQUAL(fstat(fd, &st), 0);
-        /* With an ACL, the group bits would be its mask. */
+        /* If the model has an ACL, its group bits are a mask, so the mode is not copied. */
         CU_ASSERT_EQUAL(st.st_mode & 07777, has ? 0600 : 0644);
         CU_ASSERT_TRUE(has || fgetxattr(fd, acl_access, NULL, 0) < 0);
         (void)close(fd);

@@ -20,7 +20,7 @@ static cJSON *read_back(uint32_t type, struct buf *payload)
     struct gguf_value v = gguf_value_at(&v3, type, payload->data);
     json_value(&out, &v);
     CU_ASSERT_EQUAL_FATAL(buf_error(&out), 0);
-    for (size_t i = 0; i < out.len; i++) /* no byte of the text is interpreted by a terminal */
+    for (size_t i = 0; i < out.len; i++) /* the text has no control or hidden characters */
         CU_ASSERT_TRUE_FATAL(out.data[i] >= 0x20 && utf8_hidden(out.data + i, out.len - i) == 0);
     const char *end = NULL;
     cJSON *json = cJSON_ParseWithLengthOpts((const char *)out.data, out.len, &end, 0);

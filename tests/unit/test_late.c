@@ -237,8 +237,7 @@ static struct place place_with_journal(const struct content *new)
     return p;
 }
 
-/* Before the first edit, reads take the journal's bytes into account; the first edit applies the
- * journal. */
+/* Before the first edit, reads include the journal's bytes; the first edit applies the journal. */
 static void test_journal(void)
 {
     struct content old = model("old!"), new = model("new!");
@@ -315,7 +314,7 @@ static void test_read_only(void)
 }
 
 /* While a file is open or an edit is pending, a tree is not idle; a helper keeps it busy only for a
- * while, and so does a NumPy header whose values come later. */
+ * while, and so does a NumPy header whose values are still missing. */
 static void test_idle(void)
 {
     struct place p = new_place("one");
@@ -379,7 +378,7 @@ static void test_idle(void)
     drop_place(&p);
 }
 
-/* A reopened tree has the numbers of its predecessor if nothing was edited; otherwise it knows how
+/* A reopened tree uses the numbers of its predecessor if nothing was edited; otherwise it knows how
  * many numbers the predecessor used. */
 static void test_again(void)
 {

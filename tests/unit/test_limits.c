@@ -110,7 +110,7 @@ static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n
         buf_uint(&b, 0, 4, false); /* type u8, or zero dimensions */
         if (keys)
             buf_uint(&b, 0, 1, false);
-        else /* of unknown type, each tensor at its own offset */
+        else /* unknown type, each tensor at its own offset */
             buf_uint(&b, 0xffff, 4, false);
         if (!keys)
             buf_uint(&b, (uint64_t)i * 32, 8, false);
@@ -136,8 +136,8 @@ static void test_smallest(void)
     }
 }
 
-/* No number written over an image of 1 MiB makes the parser allocate more than the file
- * warrants. */
+/* No number written over an image of 1 MiB makes the parser allocate more memory than the file's
+ * size justifies. */
 static void test_claims(void)
 {
     static const struct {
@@ -169,7 +169,7 @@ static void test_claims(void)
     free(image);
 }
 
-/* Read from a file of 1 TiB that has nothing but zeros after a count. */
+/* Read from a 1 TiB file that contains only zeros after a count. */
 static int read_counts(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     memset(dst, 0, n);
@@ -220,7 +220,7 @@ static void test_no_memory(void)
         alloc_arm(i, true);
         int r = gguf_parse(&s, 0, &g, &e);
         failed = alloc_disarm();
-        /* Parsing succeeds even if memory cannot be shrunk. */
+        /* Parsing succeeds even if an allocation cannot be shrunk. */
         CU_ASSERT_TRUE(r == -ENOMEM ? failed : r == 0);
         CU_ASSERT_EQUAL(e.code, r);
         CU_ASSERT_EQUAL(g == NULL, r < 0);

@@ -226,7 +226,7 @@ static const struct script scripts[] = {
      "rm b~; fsync",
      A_NAME A_OTHER A_LIST},
 
-    /* Removed keys return to their own positions, in any order. */
+    /* Removed keys return to their old positions, whatever the order. */
     {"three removed keys are created again in a different order", NULL,
      "rm a.name; rm a.count; rm a.other; fsync; put a.other '18'; put a.count '17';"
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",

@@ -141,7 +141,7 @@ static bool do_short(struct run *r, const char *op, unsigned n)
     return hit;
 }
 
-/* Open an accepted draft again. */
+/* Reopen a file with an accepted draft while the n-th allocation fails. */
 static bool reopens(unsigned n)
 {
     struct run r;

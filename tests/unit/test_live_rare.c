@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that programs seldom make: on hidden keys, on names that another program has just created,
- * and with text that is not UTF-8. Also signals to requests that wait behind another, and a
+ * and with text that is not UTF-8. Also signals to requests that wait behind others, and a
  * strategy that the disk does not support.
  */
 #include <errno.h>
@@ -44,7 +44,7 @@ static void end(struct run *r)
 
 /* ---- hidden keys ---- */
 
-/* The kernel's file handles may contain the number of such a key. */
+/* The kernel's file handles may contain the number of a hidden key. */
 static void test_own_by_number(void)
 {
     struct run r;
@@ -198,7 +198,7 @@ static void write_line(struct live_wait *w)
     CU_ASSERT_EQUAL(tree_write(b, 0, "F16\n", 4, w), LIVE_PARKED);
 }
 
-/* A line that a signal stops counts as not written, unless another one waits. */
+/* A line stopped by a signal counts as not written, unless another line still waits. */
 static int judge_and_stop(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_wait line[3];

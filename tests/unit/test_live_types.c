@@ -82,7 +82,7 @@ static void test_writes(void)
         run(&r, "write A '[8]\n'");
     run(&r, "flush A");
     CU_ASSERT_EQUAL(walks, 2);
-    /* If the type changes in the meantime, the attribute is right at once. */
+    /* If the type changes in the meantime, the attribute is correct immediately. */
     run(&r, "type a.rows array[array[u16]]");
     run(&r, "write A '[300]\n'");
     run(&r, "close A");

@@ -108,7 +108,7 @@ static bool continues(const struct place *p)
            (!p->log || p->src == last->src + 1);
 }
 
-/* Check that the list has the longest runs of what is shown, and nothing else. */
+/* Check that the list holds exactly the longest runs in `shown`. */
 static void check(const struct extents *s, const struct place *shown)
 {
     size_t n = 0;
