@@ -486,7 +486,7 @@ static size_t shards_of(const struct names *names, size_t i)
     return file ? split_count(name_at(names, i)) : 0;
 }
 
-/* Add a split model if this name is the first of its names in the directory. */
+/* Add a split model if this is the first of its file names in the directory. */
 static int add_split(const struct names *names, size_t i, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];

@@ -251,7 +251,7 @@ void path_unescape(char *text)
     *to = '\0';
 }
 
-/* ---- mounts of ggufs ---- */
+/* ---- ggufs mounts ---- */
 
 /* Read the list of mounts if it may have changed. On failure, the old list is kept, and the next
  * check tries again. Call with the lock held. Returns 0 or -errno. */
@@ -342,7 +342,7 @@ static int set_path(struct found *f, const char *dir, const char *name)
     return n < 0 ? -ENOMEM : 0;
 }
 
-/* Put the target of a link before the remaining names. Returns 1 or -errno. */
+/* Prepend the target of a link to the remaining names. Returns 1 or -errno. */
 static int follow(struct walk *w, const struct found *link, const char *rest)
 {
     char target[PATH_MAX], *all;

@@ -11,7 +11,7 @@
  *     reach_close(&f);
  *     reach_end(&reach);
  *
- * The rules: no mount of ggufs is entered or queried (-EXDEV); at most 40 links are followed; with
+ * The rules: no ggufs mount is entered or queried (-EXDEV); at most 40 links are followed; with
  * `strict`, links that lead out of the directory are followed only if all of them belong to the
  * daemon's user (-EACCES). Files are opened only with O_PATH, so that opening one never blocks.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shows one model, or a directory of models, each as a tree (tree/tree.h) under its name.
+ * Shows one model as a tree (tree/tree.h), or a directory of models with a tree for each.
  * docs/shelf.md describes the result for users.
  *
  *     r = shelf_open(path, &options, &s, &e);
@@ -29,10 +29,10 @@ struct use {
     struct tree *tree; /* NULL: not opened for this use */
 };
 
-/* A node of a mount, as seen by the calls. */
+/* The location of a node in a mount. */
 struct at {
-    /* the slot's own node: a directory or text file, or the directory of the model that contains
-     * the node */
+    /* the slot's own node: a directory, a text file, or, for a node in a model, the model's
+     * directory */
     uint64_t node;
     uint64_t local; /* the node's number in the slot; if in_tree, also its number in the tree */
     bool in_tree;   /* the node is in a model's tree; otherwise, it is one of the following three */

@@ -46,7 +46,7 @@ struct slot {
     uint64_t seed;
     char *path;           /* owned; the path by which it is opened */
     char *real;           /* owned; the real path, or NULL if it is not known */
-    size_t shards, above; /* like the next two, as in struct item */
+    size_t shards, above; /* as in struct item, like `store` and `behind` */
     bool store, behind;
     /* Protected: */
     uint64_t stamp;        /* hash of what identifies the file, or all files of a split model */
@@ -60,7 +60,7 @@ struct slot {
     struct grant grant;     /* its access rights */
     struct timespec looked; /* when `grant` was last checked */
     char *why;              /* owned; why the model cannot be opened; NULL: no known reason */
-    /* when opening it failed; 0: it did not fail, or the error was found at the lookup */
+    /* when opening the model failed; 0: it did not fail, or the error was found at the lookup */
     time_t failed;
     struct tree *tree; /* owned; NULL: the model is closed */
     struct slots *slots;
