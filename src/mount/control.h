@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon's control socket, through which other processes of ggufs read its status and send it
+ * A daemon's control socket, through which other ggufs processes read its status and send it
  * requests.
  *
  *     r = control_begin(mountpoint, &handles, &c, &e);   before the serving process locks the model

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds daemons of ggufs by their control sockets (control.h), which the kernel lists, and queries
+ * Finds ggufs daemons by their control sockets (control.h), which the kernel lists, and queries
  * them.
  *
  *     r = daemons_find(&ds, NULL);

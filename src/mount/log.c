@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 
-#define LOG_LINE_MAX 1024 /* in bytes; every syslogd accepts this many */
+#define LOG_LINE_MAX 1024 /* size in bytes; every syslogd accepts lines of this size */
 
 static atomic_bool daemonized;
 

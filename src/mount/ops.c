@@ -69,7 +69,7 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-/* Make a handle for an open file, and store it in `fi` along with how the kernel should read the
+/* Make a handle for an open file, and store in `fi` the handle and how the kernel should read the
  * file. Takes ownership of `f` and, if `writes`, of an edit. Returns 0, or -ENOMEM after releasing
  * both. */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
@@ -166,7 +166,7 @@ enum { PAGE = 4096 };
 
 /* Memory for an answer that is sent immediately. */
 struct scratch {
-    size_t size; /* of the memory at `bytes` */
+    size_t size; /* size of the memory at `bytes` */
     void *bytes; /* owned */
 };
 
@@ -564,7 +564,7 @@ void handles_end(struct handles *l)
  *
  * The kernel caches attributes and checks opens against them. When rights have changed, a thread
  * that holds no locks makes the kernel drop the attributes of each node. From then on, the daemon
- * also checks each open itself, because the kernel may have allowed it by the old attributes.
+ * also checks each open itself, because the kernel may have allowed it based on the old attributes.
  */
 
 /* Invalidate a node's attributes, but not its pages. This fails if the kernel does not know the

@@ -76,7 +76,7 @@ struct mnt {
     struct shelf *shelf;
     struct handles handles;
     struct control *control;
-    struct fuse_session *session; /* set once it is mounted */
+    struct fuse_session *session; /* set once the mount exists */
     atomic_bool checks;           /* rights have changed, so each open is checked */
     int dead;                     /* descriptor that replaces the session's: see session.h */
     bool begun;                   /* the first request has been answered */

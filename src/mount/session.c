@@ -44,7 +44,7 @@
 
 /* ---- a new mount ---- */
 
-/* Handle a mount of ggufs that is already on the mount point: remove it if it is dead, otherwise
+/* Handle a ggufs mount that is already on the mount point: remove it if it is dead, otherwise
  * refuse. */
 static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
 {
@@ -95,7 +95,7 @@ static int look(const char *path, const char *shown, struct err *e)
     return r < 0 ? r : 1;
 }
 
-/* Refuse an unresolved path that leads into a mount of ggufs. */
+/* Refuse an unresolved path that leads into a ggufs mount. */
 static int check_typed(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -168,7 +168,7 @@ static int spot_claim(const char *mountpoint, int *claim, struct err *e)
 }
 
 /* Replace *mountpoint (owned) by its real path, and check that it is a directory that is neither a
- * mount of ggufs nor inside one. A dead mount of ggufs there is removed. The path /dev/fd/N, which
+ * ggufs mount nor inside one. A dead ggufs mount there is removed. The path /dev/fd/N, which
  * means that mount(8) has mounted the file system, is accepted. Call before threads are started. */
 static int spot_prepare(char **mountpoint, struct err *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes and removes mounts of ggufs, and implements --list and --unmount. Call mnt_list() and
+ * Probes and removes ggufs mounts, and implements --list and --unmount. Call mnt_list() and
  * mnt_unmount() before threads are started.
  */
 #ifndef MOUNT_UNMOUNT_H
