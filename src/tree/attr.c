@@ -328,9 +328,9 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !node_has(n, ROW_MOVES);
 }
 
-/* Return true if attributes are valid for only a second: those of tensors that can be edited,
- * which writes change without the kernel's knowledge, and those of the directories on every path,
- * where the rights of the file are checked (tree_look()). */
+/* Return true if attributes are valid for only a second. These are the attributes of editable
+ * tensors, which writes change without the kernel's knowledge, and of the directories on every
+ * path, where the rights of the file are checked (tree_look()). */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
     bool top = n->kind == NODE_ROOT || n->kind == NODE_DIR;

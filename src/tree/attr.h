@@ -39,23 +39,22 @@ struct tree_file;
 struct grant {
     uid_t uid;
     gid_t gid;
-    mode_t
-        bits; /* for a directory, each class that may search it has all three bits, others none */
+    mode_t bits; /* for a directory: all three bits for a class that may search it, else none */
 };
 
 /* A file of the model. */
 struct right {
     struct stat st;   /* compared to notice that the rights may have changed */
     struct grant way; /* granted by the directories on the way to it */
-    /* rights of the nodes made from it alone: its tensors; for the first file, also the root and
-     * the keys */
+    /* rights of the nodes made from this file alone: its tensors; for the first file, also the root
+     * and the keys */
     struct grant shown;
 };
 
 struct rights {
     struct right *of; /* owned; one per file */
     size_t n, cap;
-    struct grant all; /* rights of the nodes made from all files: the views of the whole */
+    struct grant all; /* rights of the nodes made from all files: the whole-model views */
     /* Rights of tensors/: users who may read all files may read it, and users who may read the
      * first file may search it. Includes execute bits. */
     struct grant names;
@@ -95,7 +94,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 
 /* ---- private to this layer ---- */
 
-/* Get the entry for a node that is not a key. Measures views of the whole. */
+/* Get the entry for a node that is not a key. Measures whole-model views. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
 /* Get the entry for a file in metadata/; f is an open file of the key, or NULL. */
 void key_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);

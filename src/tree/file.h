@@ -82,7 +82,7 @@ extern const struct file_ops file_draft;
 /* Read from rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 
-/* Write to a file. w may be NULL unless it `converts`. */
+/* Write to a file. w may be NULL unless the file `converts`. */
 int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, struct live_wait *w);
 /* Handle fallocate(2), which affects only the size. May return -EOPNOTSUPP. */
 int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n);

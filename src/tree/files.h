@@ -125,10 +125,10 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * is the object itself; row 1 + i is row i of the object's table of files. The kind determines the
  * object:
  *
- *     0   a state of the model: a view of the whole has a node for each, numbered as the snapshot.
- *         `info`, which also shows the state of the mount, has its own numbers, so that what a
- *         program opens is as long as stat(2) said.
- *     1   always 0: the root, and with a row a directory at the root
+ *     0   a state of the model: each whole-model view has one node per state, numbered like the
+ *         snapshot. `info`, which also shows the state of the mount, has its own numbers, so that
+ *         its length at open is what stat(2) reported.
+ *     1   always 0: the root or, with a row, a directory at the root
  *     2   a tensor: its directory
  *     3   a metadata key: its file
  *
@@ -136,7 +136,7 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * been used and the kernel has forgotten the oldest.
  *
  * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for
- * views of the whole, whose st_ino is that of a directory at the root with their row. To the kernel
+ * whole-model views, whose st_ino is that of a directory at the root with their row. To the kernel
  * each state is a new file, so that the pages of one node never change; to users it is the same
  * file. st_ino stays below 2^32 in a mount of one model with fewer than 2^25 tensors and keys, for
  * programs whose ino_t has 32 bits.

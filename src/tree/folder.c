@@ -270,7 +270,7 @@ void tree_closedir(struct tree_dir *d)
 
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 {
-    /* The root's views of the whole get new nodes; all other entries stay, except those in
+    /* The root's whole-model views get new nodes; all other entries stay, except those in
      * metadata/. */
     return !t->writable || (!d->keys && d->node != INO_ROOT && !t->opt.tensors);
 }

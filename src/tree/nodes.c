@@ -5,7 +5,7 @@
  *
  * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of
  * tensors (model/snapshot.h) can share a store. When a state with another table becomes the newest,
- * open files that show data it lacks keep the view that it replaces.
+ * open files whose data it lacks keep the view being replaced.
  */
 #include "tree/nodes.h"
 
@@ -96,7 +96,7 @@ static bool is_whole(const struct node *n)
 }
 
 /* Return the key under which data is held for a node. All files of one version of a tensor share a
- * key, as do all views of the whole in one state, except those with a state number of their own. */
+ * key, as do all whole-model views in one state, except those with a state number of their own. */
 static uint64_t held_key(const struct node *n)
 {
     if (n->kind == NODE_TENSOR_FILE)

@@ -28,12 +28,12 @@ struct held {
     unsigned opens;
     struct view kept; /* read by open files if the newest state lacks their content; else empty */
     char *state;      /* owned: text of the state of the mount, if the node shows it */
-    /* For a view of the whole: a reference to its snapshot (for a tensor NULL), and the number of
+    /* For a whole-model view: a reference to its snapshot (NULL for a tensor), and the number of
      * the kernel's references. */
     struct snapshot *snap;
     uint64_t lookups;
-    /* For a tensor, as bits: the rows of views opened for writing, so that files may show a draft;
-     * and the rows that a lookup has shown with this older node because they were being written. */
+    /* For a tensor, two sets of rows, as bits: the views opened for writing, so that files may show
+     * a draft; and the views that a lookup has shown with this older node during a write. */
     _Atomic uint32_t written;
     uint32_t looked;
 };
@@ -69,13 +69,13 @@ struct tree {
     struct buf notes; /* notes from a previous tree that live_recall() did not take; same lock */
     struct history_job *history; /* history of `live`; NULL: no history is kept */
     /* Protected by the lock of `newest`, like the ids in `opened` and `others`: */
-    /* views of the whole that the kernel knows, and open files of tensors */
+    /* whole-model views that the kernel knows, and open files of tensors */
     struct table held;
     uint32_t states; /* number of the newest view of the state of the mount */
     char *state;     /* owned: the text of that view */
     uint32_t state_snap;
     bool state_plain;   /* `state` describes a mount without edits */
-    unsigned anomalies; /* anomalies of the first snapshot, for the warnings */
+    unsigned anomalies; /* anomalies in the first snapshot, for tree_warning() */
     uint32_t wholes;    /* number of the first snapshot */
     uint32_t keys;      /* number of the first key; `live` counts from 0 */
 };
@@ -115,12 +115,12 @@ bool node_is_dir(const struct node *n);
 
 /* ---- the views of nodes ---- */
 
-/* Get the view that a node shows; for NODE_WHOLE it may be of an older snapshot. May return
+/* Get the view that a node shows; for NODE_WHOLE, it may belong to an older snapshot. May return
  * -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 /*
  * Get the view for a file being opened. *held may become NULL; release it with tree_let_go(). The
- * file is then read from tree_held_view(): from its own snapshot if it is a view of the whole, else
+ * file is then read from tree_held_view(): from its own snapshot if it is a whole-model view, else
  * from the newest one that has this version of the tensor. `file` (or NULL) becomes the view's
  * `file`.
  */

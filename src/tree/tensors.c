@@ -63,8 +63,8 @@ static bool making_entry(struct tree *t, struct live *l, const struct node *n,
     return true;
 }
 
-/* Make the entry for a draft's node. Programs that have the draft open can continue after the
- * tensor was removed. */
+/* Make the entry for a draft's node. Programs that have the draft open can keep using it after the
+ * tensor has been removed. */
 static bool draft_entry(struct tree *t, struct live *l, const struct node *n,
                         struct tree_entry *ret)
 {

@@ -34,7 +34,7 @@ struct live *tensors_live(const struct tree *t);
 /* Get the facts about the tensor that a node belongs to. */
 void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n,
                    struct live_folder *ret);
-/* Return true for the directory of a new tensor, and set *views to the rows that it has. */
+/* Return true if the node is the directory of a new tensor, and set *views to the rows in it. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 
 /* Get the entry for a node that no snapshot has: the directory of a new tensor, an ignored view in
@@ -53,7 +53,7 @@ int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *re
  * is a view of a tensor in the model, or -errno. */
 int tensors_lookup(struct tree *t, const struct node *dir, const char *name,
                    struct tree_entry *ret);
-/* Look up a file in a tensor's directory that has a draft; *file may become another node. Returns
+/* In a tensor's directory, look up a file that has a draft; *file may become another node. Returns
  * false if the file has no draft. */
 bool tensors_look(struct tree *t, const struct node *dir, struct node *file,
                   struct tree_entry *ret);

@@ -53,8 +53,8 @@ static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
-/* Before the file is opened for writing, try the features that every edit needs except an edit in
- * place. */
+/* Before the file is opened for writing, test the features that all edits except in-place ones
+ * need. */
 static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
 {
     struct edit_file f = {.fd = -1};
@@ -364,7 +364,7 @@ static int add_rights(struct tree *t, size_t i)
     if (!name)
         return -ENOMEM;
     (void)snprintf(room, sizeof(room), "%.*s.", (int)(path_name(name) - name), name);
-    char *real = realpath(room, NULL); /* of the file's directory; NULL if it is gone */
+    char *real = realpath(room, NULL); /* path of the file's directory; NULL if it is gone */
     const char *base = t->opt.base ? t->opt.base : real ? real : "";
     const int fd = t->newest.view.store->file[i]->fd;
     int r = rights_add(&t->rights, fd, name, base, i == 0 && t->writable);
@@ -566,8 +566,7 @@ void tree_leave(struct tree *t, struct tree_left *ret)
                               .tensors = atomic_load(&t->newest.numbers)};
     LOCKED(&t->newest.lock);
     struct snapshot *g = t->newest.view.snap;
-    /* As long as there is no edit, the first state of the mount has the same number in every
-     * tree. */
+    /* Until the first edit, the first state of the mount has the same number in every tree. */
     if (l || t->states > t->wholes + t->state_plain)
         ret->wholes = (uint32_t)max_u64(ret->wholes, t->states + 1ull);
     ret->ids = ids_ref(g->ids);
@@ -625,7 +624,7 @@ void tree_notes(struct tree *t, struct buf *out)
 
 void tree_recall(struct tree *t, struct buf *notes)
 {
-    (void)live_recall(t->meta, notes); /* if out of memory, they are reported at the end */
+    (void)live_recall(t->meta, notes); /* if out of memory, the notes are reported at the end */
     t->notes = *notes;
     *notes = BUF_INIT;
 }

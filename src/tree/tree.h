@@ -23,7 +23,7 @@ struct tree;
 struct tree_options {
     bool read_only;  /* never edit, even if the file allows it */
     const char *why; /* reason for read_only; NULL: -o ro was given. Not owned */
-    /* real path of the directory up to which access rights are not restricted (attr.h); NULL: the
+    /* real path of a directory; it and those above it restrict no access rights (attr.h). NULL: the
      * model's directory. Not owned */
     const char *base;
     bool edit_hash_names; /* also edit a file whose name is a hash of its content */
@@ -40,8 +40,8 @@ struct tree_options {
      * process keeps the lock and *why names it. May be NULL. */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
-    /* Called when a first edit was refused the lock of this file, to close the tree of this process
-     * that holds it. Returns true to try again; otherwise *why may give the reason. May be NULL. */
+    /* Called when a first edit was refused this file's lock, to close the tree in this process that
+     * holds it. Returns true to try again; otherwise *why may give the reason. May be NULL. */
     bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
     void *refused_arg;
     /* left by a tree that had the same files open, or NULL; not owned */
@@ -86,7 +86,7 @@ void tree_backups(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /*
- * For a mount of many models, which closes an unused tree and opens it again when needed.
+ * For mounts of many models, which close unused trees and reopen them when needed.
  * tree_idle() returns true if nothing is open and closing the tree would lose nothing except, if
  * `helpers` allows it, helpers in metadata/ and beside views. tree_leave() returns what the next
  * tree for the same files needs so that no node number changes its meaning.
@@ -96,7 +96,7 @@ struct tree_left {
     uint64_t identity; /* identity of the files as this tree left them */
     /* first numbers that the next tree gives to whole-model views and to keys */
     uint32_t wholes, keys;
-    struct ids *ids;     /* a reference: the tensors of the state that the tree left */
+    struct ids *ids;     /* a reference to the last state's tensors */
     uint32_t n, tensors; /* number of these tensors; number of the next new tensor */
 };
 void tree_leave(struct tree *t, struct tree_left *ret);
