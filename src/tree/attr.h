@@ -39,7 +39,8 @@ struct tree_file;
 struct grant {
     uid_t uid;
     gid_t gid;
-    mode_t bits; /* for a directory: all three bits for a class that may search it, else none */
+    mode_t
+        bits; /* for a directory, each class that may search it has all three bits, others none */
 };
 
 /* A file of the model. */

@@ -36,8 +36,8 @@ struct tree_options {
     const struct imatrix *imatrix; /* as in struct live_options */
     bool late; /* take the writer's lock and apply a journal only at the first edit */
     /* Called before the model, `name` in the directory `dir`, is opened, and again if its lock was
-     * refused (busy), to wait for a process that is about to release the lock. Returns false if the
-     * process keeps the lock and *why names it. May be NULL. */
+     * refused (busy), to wait for a process that is about to release the lock. Returns false,
+     * naming the process in *why, if the process keeps the lock. May be NULL. */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
     /* Called when a first edit was refused this file's lock, to close the tree in this process that
@@ -86,10 +86,10 @@ void tree_backups(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /*
- * For mounts of many models, which close unused trees and reopen them when needed.
- * tree_idle() returns true if nothing is open and closing the tree would lose nothing except, if
- * `helpers` allows it, helpers in metadata/ and beside views. tree_leave() returns what the next
- * tree for the same files needs so that no node number changes its meaning.
+ * For mounts of many models, which close unused trees and reopen them when needed. tree_idle()
+ * returns true if nothing is open and closing the tree would lose nothing (with `helpers`: nothing
+ * but helpers in metadata/ and beside views). tree_leave() returns what the next tree for the same
+ * files needs so that no node number changes its meaning.
  */
 bool tree_idle(struct tree *t, bool helpers);
 struct tree_left {
