@@ -108,12 +108,13 @@ struct item {
     /* owned; for a file, the path by which to open it, in which only the last name may be a link */
     char *path;
     char *real; /* owned; the real path, or NULL */
-    /* length of the showing directory's path at the start of `real`; 0: reached by a link */
+    /* `real` begins with the path of the directory that shows it, of this length; 0: reached by a
+     * link */
     size_t above;
     size_t shards;    /* for ITEM_MODEL: number of files of a split model; 0: not split */
     bool behind;      /* the model's files are beside `real`, not beside `path` */
     bool store;       /* the item is in a store */
-    struct err error; /* for ITEM_MODEL: why it cannot be opened, if already known */
+    struct err error; /* for ITEM_MODEL: why the model cannot be opened, if already known */
 };
 
 /* Get the top of the shelf. Returns 0 or -ENOMEM. */
@@ -179,7 +180,7 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1]);
 /* A layer that the mount shows. */
 struct layer {
     const char *name;               /* "model", "template", ... */
-    bool model;                     /* true: it holds a model; false: it holds text */
+    bool model;                     /* true: the layer holds a model; false: it holds text */
     char digest[DIGEST_DIGITS + 1]; /* SHA-256, in hexadecimal digits */
 };
 

@@ -122,7 +122,7 @@ struct reach {
 struct found {
     int fd;         /* owned; O_PATH; -1: none */
     char *path;     /* owned; the real path */
-    struct stat st; /* its attributes when it was found */
+    struct stat st; /* attributes when the file was found */
     bool linked;    /* a link was followed */
 };
 

@@ -39,12 +39,12 @@
 
 struct slot {
     struct link by_node, by_key; /* protected */
-    uint64_t node;               /* number of its own node; for a model, that of its directory */
+    uint64_t node; /* number of the slot's own node; for a model, that of its directory */
     enum item_kind kind;
     struct place place; /* for ITEM_FOLDER */
     /* for st_ino: hash of the path and of what identified the file when it was found */
     uint64_t seed;
-    char *path;           /* owned; the path by which it is opened */
+    char *path;           /* owned; the path by which the file is opened */
     char *real;           /* owned; the real path, or NULL if it is not known */
     size_t shards, above; /* as in struct item, like `store` and `behind` */
     bool store, behind;
@@ -53,11 +53,11 @@ struct slot {
     struct tree_left left; /* what the previous tree left; constant while the slot is in use */
     /* while the model is closed: edits that did not reach the file (live/live.h) */
     struct buf notes;
-    /* a different file was found at its path, so the model is closed as soon as it is unused */
+    /* a different file was found at this path, so the model is closed as soon as it is unused */
     bool replaced;
     uint64_t rights; /* last result of tree_look(); 0: never called */
     struct stat st;
-    struct grant grant;     /* its access rights */
+    struct grant grant;     /* access rights of the file */
     struct timespec looked; /* when `grant` was last checked */
     char *why;              /* owned; why the model cannot be opened; NULL: no known reason */
     /* when opening the model failed; 0: it did not fail, or the error was found at the lookup */
@@ -67,7 +67,7 @@ struct slot {
     struct slot *prev, *next; /* neighbours in the list of models that are open or being closed */
     struct pool_job closing;
     unsigned uses;    /* number of calls and open files that use the slot */
-    time_t used;      /* when it was last used */
+    time_t used;      /* when the slot was last used */
     uint64_t lookups; /* number of the kernel's references */
     bool busy;        /* a thread is opening or closing the model */
     /* the file was changed or node numbers are running out, so the next lookup makes a new slot */
