@@ -94,8 +94,8 @@ struct daemon_status {
 struct daemon {
     long pid;
     uid_t uid;
-    char name[64];   /* name of its socket */
-    int fd;          /* owned: socket on which its status arrives */
+    char name[64];   /* name of the daemon's socket */
+    int fd;          /* owned: socket on which the status arrives */
     bool now;        /* "now" has arrived: the status is up to date as of the request */
     size_t heard;    /* bytes received */
     struct buf part; /* received text not yet processed */

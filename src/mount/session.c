@@ -55,7 +55,7 @@ static int occupied(const struct mount *m, const struct daemon *d, const char *s
     }
     if (mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD) {
         int r = mount_take_down(m->at, true, e);
-        if (r < 0 && r != -EINVAL) /* EINVAL: another process has removed it */
+        if (r < 0 && r != -EINVAL) /* EINVAL: another process has removed the mount */
             return err_prefix(e, r, "%s: has a dead mount", shown);
         *e = (struct err){0};
         log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);

@@ -40,7 +40,7 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
  *
  *     mountpoint, model   paths
  *     mode                "rw" or "ro"
- *     reason              why it is read-only; null if it is read-write or the reason is unknown
+ *     reason              why the mount is read-only; null if read-write or unknown
  *     pid                 the daemon's process; null if it is not visible
  *     user                numeric id of the mount's owner; null if unknown
  *     state               "alive"; "dead": the daemon was killed; "ending": unmounted but still
@@ -53,7 +53,7 @@ int mnt_list(bool json, struct buf *out, struct err *e);
 
 /* Write pending edits, unmount, and wait until the daemon has ended. `lost` receives lines about
  * edits that are not in the file. Returns 0, or -errno with either the daemon's error or the reason
- * why it is still mounted. */
+ * why the mount is still there. */
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
 
 #endif
