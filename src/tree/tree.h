@@ -67,8 +67,8 @@ struct tree_entry {
     bool slow;    /* what the name refers to may also be a second old */
 };
 
-/* Open the model at `path` (symbolic links are followed). A process may fork before the first edit,
- * which starts threads. */
+/* Open the model at `path` (symbolic links are followed). The process can fork until the first
+ * edit, which starts threads. */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
 /* Start writing pending edits, so that many trees can be passed to tree_finish() one after another.
  * No edit may follow. */
