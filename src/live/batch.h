@@ -4,8 +4,7 @@
  *
  * Accepted edits that are not on disk yet form a batch: a change to the model, plus steps that
  * record the name changes made with it. They collect in `next`. The writer's thread takes `next` as
- * a whole (it is then in flight), writes it without holding the lock, and answers the waiting
- * requests.
+ * a whole (it is then in flight), writes it without holding the lock, and answers waiting requests.
  * Edits accepted in the meantime collect in a new `next`, which is based on the batch in flight. A
  * snapshot of a batch is made when a request needs one or when the batch is written. Eventually a
  * batch becomes the state on disk, or is taken back or dropped.
@@ -53,7 +52,7 @@ struct batch {
     size_t n_step, cap_step;
     uint64_t restored; /* for an undo: the number of the state that it restores; else 0 */
     char undone[512];  /* for an undo: the line to report after the write */
-    struct buf notes;  /* owned; in flight: the effect on each key and tensor, for the log */
+    struct buf notes;  /* owned, only in flight: the effect on each key and tensor, for the log */
     struct err why;    /* why the batch was not written; else code 0 */
     /* In flight: */
     struct view view; /* references: the state being written; not in flight without a snapshot */
@@ -79,7 +78,7 @@ struct live {
         uint32_t number; /* the number of the last snapshot that was made */
     } shown;
     struct view disk;          /* references: the state of the model file */
-    struct batch next, flight; /* flight: in use if its view is set; keeps its plan */
+    struct batch next, flight; /* `flight` is in use if its view is set, and keeps its plan */
     struct names names;
     struct objects objects; /* tensors */
     struct logs logs;       /* logs that hold drafts of tensors */
@@ -157,7 +156,7 @@ bool batch_is_slow(const struct live *l);
 void batch_note_version(struct live *l, struct tensor_id id);
 /* Record that the change has been altered and existing snapshots are out of date. */
 void batch_touch(struct live *l);
-/* Do the same, and count the edit as accepted. */
+/* Do the same as batch_touch(), and count the edit as accepted. */
 void batch_note(struct live *l);
 /* Take back everything added to the change since edit_mark(), even if already planned or shown. */
 void batch_undo(struct live *l, size_t mark);

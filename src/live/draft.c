@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps drafts, with their states and bytes (draft.h). */
+/* Manages drafts: their states and bytes (draft.h). */
 #include "live/draft.h"
 
 #include <assert.h>
@@ -493,7 +493,7 @@ static uint64_t npy_end(const struct npy *npy)
     return npy->header + npy->n_elem * npy->width;
 }
 
-/* Check the header after a write at `off`, if that may have changed it. */
+/* Check the header after a write at `off`, if the write may have changed it. */
 static int check_header(struct draft *d, uint64_t off, struct err *e)
 {
     int r = 0;
@@ -610,8 +610,8 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
-    /* Only the header is read from the model. If it is unusable (too many dimensions), writes
-     * detect that. */
+    /* Only the header is read from the model. If it is unusable (too many dimensions), a later
+     * write detects that. */
     if (tensor_views[view].npy && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
         draft_free(d);

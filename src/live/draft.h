@@ -46,7 +46,7 @@ struct logs {
  * message. */
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
               struct err *e);
-/* Take a range in the same way, filled with zeros. */
+/* Like logs_take(), but fill the range with zeros. */
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
 /* Write bytes into a range that was taken. Returns 0, -ENOSPC or -errno. */
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
@@ -263,7 +263,7 @@ static inline bool draft_is_helper(const struct draft *d)
  * only briefly, to access the members that it protects, and is taken after all other locks.
  */
 
-/* Maximum size in bytes of a draft that no tensor limits; larger than any tensor. */
+/* Maximum size in bytes of a draft whose size no tensor determines; larger than any tensor. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
 /* Maximum length of the text in `type` or `shape`. */
 #define TENSOR_TEXT_MAX 4096
@@ -278,14 +278,13 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
 
 /*
  * Write to the draft at `off` or, if `append` is set, at its current end. Returns 0; 1 for a text
- * whose line is completed by these bytes; -EFBIG (longer than the view can be), -EINVAL (a complete
- * or incomplete NumPy header that cannot become a valid one; a text that has a hole or is too
- * long), -ENOSPC, -ENOMEM, -EIO or -errno. On failure, the content in the range of the write is
- * undefined.
+ * whose line is completed by these bytes; -EFBIG (longer than the view can be), -EINVAL (a NumPy
+ * header, complete or not, that cannot become a valid one; a text that has a hole or is too long),
+ * -ENOSPC, -ENOMEM, -EIO or -errno. On failure, the content in the range of the write is undefined.
  */
 int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
                        struct err *e);
-/* Returns 0, -EFBIG, -ENOMEM or -errno. */
+/* Truncate or extend the draft. Returns 0, -EFBIG, -ENOMEM or -errno. */
 int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
 /* Handle fallocate(2), with or without keeping the size. Reserves no space. Returns 0 or -EFBIG. */
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);

@@ -28,7 +28,7 @@ void type_put(const struct typed *t, struct buf *out);
 /* ---- stored and shown values ---- */
 
 bool stored_has(const struct live *l, const struct name *x);
-/* Return the value, with references that shown_free() drops. */
+/* Return the key's value, which the caller frees with shown_free(). */
 struct shown stored_value(const struct live *l, const struct name *x);
 /* Return the type that a new value should have, as far as it is known without a text. inner: also
  * the types of inner arrays, for which the whole stored value must be read. */
@@ -62,7 +62,7 @@ void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1
 /* Return the file that a name shows, making one if the model has the key and there is no file.
  * Returns NULL if the name is hidden. */
 struct file *look_visible(struct live *l, struct name *x);
-/* Do the same for a name given as text. */
+/* Like look_visible(), for a name given as text. */
 struct file *look_find(struct live *l, const char *text);
 /* Return the file with this name. KEY:TYPE is another name for KEY as long as KEY has that type. */
 struct file *look_find_typed(struct live *l, const char *text);
@@ -106,13 +106,13 @@ void draft_leave(struct live *l, struct file *f);
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n);
 int draft_truncate(struct live *l, struct file *f, uint64_t size);
-/* Accept the draft; file->promise has the edit's number. Returns 1 if an edit was made, 0 if there
- * was nothing to do, or -errno. */
+/* Accept the draft, and record the edit's number in file->promise. Returns 1 if an edit was made, 0
+ * if there was nothing to do, or -errno. */
 int draft_settle(struct live *l, struct file *f);
 /* True if the draft has written content that has not been accepted. */
 bool draft_is_unjudged(const struct draft *d);
 
-/* True if the file shows the draft, which differs from its key's value but may become it. */
+/* True if the file shows the draft rather than its key's value. */
 bool draft_is_shown(const struct draft *d);
 /* Turn a helper's draft into the draft of key x, with the key's current value. emptied: start with
  * an empty text. */

@@ -433,8 +433,8 @@ struct move {
     struct live_wait *wait;
 };
 
-/* Copy the text being shown. For a key that was removed by an undo while it was open, copy the text
- * that its writers have. */
+/* Copy the text being shown. For a key that was removed by an undo while it was open, copy its
+ * writers' text. */
 static int copy_text(const struct move *m, struct buf *out)
 {
     const struct draft *d = m->from->file->draft;

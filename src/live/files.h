@@ -23,7 +23,7 @@ struct live_attr {
     uint32_t ino; /* st_ino, which belongs to the name, not to its file */
     uint64_t size;
     bool link;             /* a symbolic link */
-    struct timespec mtime; /* tv_sec 0: not written in this mount */
+    struct timespec mtime; /* tv_sec is 0 if not written in this mount */
 };
 
 /* Look up a name. The caller gets a reference to the number, as it does from live_list_at(),
@@ -31,7 +31,7 @@ struct live_attr {
 int live_lookup(struct live *l, const char *name, struct live_attr *ret);
 /* Drop n references to a number. */
 void live_forget(struct live *l, uint32_t number, uint64_t n);
-/* Get the attributes of a file. f: one of its open files, whose written size is then reported, or
+/* Get the attributes of a file. f: one of its handles, whose written size is then reported, or
  * NULL. */
 int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
 
@@ -52,9 +52,10 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret);
 
 /*
- * Make a key or helper without content, for mknod(2) and for live_create() with O_EXCL. It will
- * probably be written next, so it is treated as open for writing until another file of this model
- * is opened for writing, LIVE_MADE seconds have passed, the directory is synced, or the mount ends.
+ * Make a key or helper without content, for mknod(2). Returns -EEXIST if the name has a file. The
+ * new file will probably be written next, so it is treated as open for writing until another file
+ * of this model is opened for writing, LIVE_MADE seconds have passed, the directory is synced, or
+ * the mount ends.
  */
 int live_make(struct live *l, const char *name, struct live_attr *ret);
 #define LIVE_MADE 10

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps names, files and tensors (objects.h). */
+/* Manages names, files and tensors (objects.h). */
 #include "live/objects.h"
 
 #include <assert.h>

@@ -60,7 +60,7 @@ struct name {
     struct file *file;          /* NULL if there is no file yet, even if the model has the key */
     char *error;                /* owned: why the last write was refused, or NULL */
     uint32_t ino;               /* st_ino, which belongs to the name, not to its file */
-    struct timespec mtime;      /* tv_sec 0: not written in this mount */
+    struct timespec mtime;      /* tv_sec is 0 if not written in this mount */
     unsigned refs; /* number of files that have or had this name, plus steps using it */
     uint64_t edit; /* the number of the last accepted edit to its key */
     char *key;     /* owned: the key; NULL for a helper's name */
@@ -167,8 +167,8 @@ static inline struct name *file_name(const struct file *f)
 }
 /* Free a file, and then its last name, if nothing refers to them. */
 void file_reap(struct names *n, struct file *f);
-/* Drop a file's bytes, which count towards the limit for helpers. The second function replaces them
- * with `bytes`, which are moved. */
+/* Drop a file's bytes, which count towards the limit for all helpers. The second function replaces
+ * them with `bytes`, which are moved. */
 void file_free_content(struct names *n, struct file *f);
 void file_set_content(struct names *n, struct file *f, struct buf *bytes);
 /* Drop the bytes that a key's file had as a helper, if no handle reads them and no step can bring
@@ -204,7 +204,7 @@ enum object_event {
     OBJECT_MAKE,   /* its directory was created */
     OBJECT_ADD,    /* it became a tensor */
     OBJECT_DOOM,   /* its directory was removed */
-    OBJECT_REMOVE, /* the edit that removes it was accepted; a new tensor is removed at once */
+    OBJECT_REMOVE, /* the edit that removes it was accepted, or it was new and was removed */
     OBJECT_BACK,   /* it was not removed after all */
     OBJECT_LOSE,   /* the edit that added it was lost */
     OBJECT_REGAIN, /* another tensor with its name has been added since */
@@ -231,7 +231,7 @@ struct object {
     unsigned edits;  /* number of edits accepted from its views */
     unsigned losses; /* number of accepted edits to it that were dropped */
     struct promise promise;
-    struct timespec mtime; /* tv_sec 0: not written in this mount */
+    struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     /* Rows of the views that were opened for writing since the tensor got its version: the kernel
      * may have cached unaccepted content for them. */
     uint32_t spent;

@@ -88,12 +88,12 @@ uint64_t tensor_base_offset(const struct tensor_base *b);
 struct tensor_view_kind {
     const char *name;        /* of its file, such as "f32.npy" */
     const struct form *form; /* of its values; NULL for raw bytes and texts */
-    bool npy;                /* the values are behind a NumPy header */
+    bool npy;                /* a NumPy header precedes the values */
     enum quant_view values;  /* how values are compared and encoded */
 };
 extern const struct tensor_view_kind tensor_views[TENSOR_ASIDE];
 
-/* Return the size, or 0 if the tensor does not exist or its values cannot be shown. */
+/* Return the view's size, or 0 if the tensor does not exist or its values cannot be shown. */
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
 /* Read bytes [off, off + n), which must be within the view's size. Returns 0, -EIO (the file was
  * truncated), -ENOMEM, or -errno from reading a draft. */
@@ -143,8 +143,8 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out);
 
 /*
- * Change the shape of a tensor, keeping its type and number of elements. *shape has the dims as
- * parsed, and gets the type. Returns TENSOR_SAME (0) if the tensor already has that shape,
+ * Change the shape of a tensor, keeping its type and number of elements. *shape holds the parsed
+ * dims; its type is set. Returns TENSOR_SAME (0) if the tensor already has that shape,
  * TENSOR_CHANGED (1), -EINVAL (a different number of elements, or rows that are not whole blocks)
  * or -EOPNOTSUPP (an unknown type).
  */
@@ -160,7 +160,7 @@ int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, s
  *
  *     TENSOR_SAME      nothing was written, or nothing that differs
  *     TENSOR_CHANGED   *ret is the edit; passed() or failed() must follow
- *     TENSOR_SHORT     too short, for now
+ *     TENSOR_SHORT     the draft is too short so far
  *     TENSOR_BEGUN     only a NumPy header
  *
  * or -EDOM, -ERANGE, -EOPNOTSUPP (as from quant_write(); the message names the element), -EINVAL

@@ -17,7 +17,7 @@ struct live_folder {
     uint64_t generation;   /* differs each time the tensor returns after a removal */
     uint32_t hidden;       /* rows of views that were unlinked a moment ago */
     bool removed;          /* the directory is no longer visible */
-    struct timespec mtime; /* tv_sec 0: not written in this mount */
+    struct timespec mtime; /* tv_sec is 0 if not written in this mount */
 };
 
 /* Get the number of the tensor whose directory has this name. Returns -ENOENT if there is no such
@@ -122,10 +122,11 @@ void new_tensor_reap(struct live *l, struct object *o);
 /* Note a write or the end of a writable handle. */
 void new_tensor_touch(struct live *l, struct object *o);
 /* Record that a handle was closed or, if `closed` is false, was written after its close. The second
- * function records its release; for it, `closed` means that the handle was closed before. */
+ * function records its release, which follows a close if `closed` is true. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
-/* Take a text that was written to `type` or `shape`. Returns 0, or -errno with a message. */
+/* Parse and keep a text that was written to `type` or `shape`. Returns 0, or -errno with a
+ * message. */
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
 /* True if the writers of a new tensor are closed, but not all are released yet. */

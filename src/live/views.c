@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps views of tensors and helpers, with their drafts, handles and judgements (views.h). */
+/* Manages views of tensors and helpers, with their drafts, handles and judgements (views.h). */
 #include "live/views.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "live/writer.h"
 
 #define VIEW_NO_ROW UINT32_MAX /* the row of helpers */
-/* How long a draft with only a NumPy header waits for its program, in seconds. */
+/* Seconds that a draft with only a NumPy header waits for a program to continue it. */
 #define VIEW_BEGUN 10
 
 static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
@@ -148,9 +148,11 @@ static bool is_left(const struct draft *d)
     return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
 }
 
-/* Return the draft of a node: its own, otherwise one that a handle of the node shares, otherwise a
- * dropped one. Returns NULL if there is no such draft, or if it has waited for its program long
- * enough. */
+/*
+ * Return the draft of a node: its own, otherwise one that a handle of the node shares, otherwise a
+ * dropped one. Returns NULL if there is no such draft, or if it has waited long enough for a
+ * program to continue it.
+ */
 static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Opens, writes and closes views of tensors and helpers, which are files beside the views. The
- * comments in tensors.h also apply here. All writing handles of a view share its draft (draft.h),
- * which is in the lists of the live state. Its judge is in tensor_judge.h or, for texts, in
- * views.c.
+ * comments in tensors.h also apply here. All writing handles of a view share its draft (draft.h).
+ * The draft's judge is in tensor_judge.h or, for texts, in views.c.
  */
 #ifndef LIVE_VIEWS_H
 #define LIVE_VIEWS_H
@@ -32,9 +31,9 @@ int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view
 /* True if a node of a tensor has a draft. *cold is set as above, for a node opened for reading. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
 /*
- * Replace *node, which shows the view without drafts, with the node of the view's draft if the view
- * is being written, that is, has not been closed or synced since it was opened or last written, or
- * has content that is not accepted yet.
+ * On entry, *node shows the view without drafts. If the view is being written, replace it with the
+ * node of the view's draft. A view is being written if it has not been closed or synced since it
+ * was opened or last written, or has content that is not accepted yet.
  */
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node);
 
@@ -88,7 +87,7 @@ struct live_view {
     enum tensor_view to;
     uint32_t to_row;      /* the row of that view */
     bool late;            /* it was released after live_abandon() */
-    struct live_wait end; /* the wait for its release */
+    struct live_wait end; /* queues the release of the handle */
 };
 
 /*

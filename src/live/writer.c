@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps waiting requests, and runs the only thread that changes the model file (writer.h). */
+/* Queues waiting requests, and runs the only thread that changes the model file (writer.h). */
 #include "live/writer.h"
 
 #include <errno.h>
@@ -373,7 +373,7 @@ struct job {
     struct timespec begin;
     uint64_t reported;  /* when progress was last logged, in seconds */
     bool made;          /* a new store was made */
-    struct view old[3]; /* the replaced views: on disk, in flight, and of readers */
+    struct view old[3]; /* the views that were replaced: on disk, in flight, for readers */
 };
 
 static uint64_t elapsed_ms(const struct job *b)

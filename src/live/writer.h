@@ -39,8 +39,8 @@ enum live_needs { LIVE_JUDGED, LIVE_RELEASED, LIVE_DURABLE };
 /* A waiting request. Initially, all members except the first three are zero. */
 struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
-    const void *request;                           /* identifies it for live_interrupt() */
-    bool (*stopped)(struct live_wait *w);          /* true if a signal has ended it; may be NULL */
+    const void *request;                           /* identifies the request for live_interrupt() */
+    bool (*stopped)(struct live_wait *w); /* true if a signal ended the wait; may be NULL */
     /* Private to this layer: an entry in the list. */
     struct live_wait *next;
     enum live_needs needs;
@@ -94,8 +94,8 @@ struct promise {
 /* In live_wait.edit: all edits in the batch. */
 #define WAITS_ALL UINT64_MAX
 
-/* Record that later writes share the fate of this edit. It has not rewritten the content, so an
- * earlier loss is not forgotten. */
+/* Record that later writes share the fate of this edit. The edit has not rewritten the content, so
+ * an earlier loss is not forgotten. */
 static inline void promise_share(struct promise *p, uint64_t edit)
 {
     if (edit > p->edit)
