@@ -24,7 +24,7 @@ enum { BUILD_MAX_TENSORS = 64 };
 
 struct build {
     struct gguf_format fmt;         /* nul and draft may be set after build_init() */
-    uint64_t alignment;             /* 32, or 64 in the first draft; no key is written for it */
+    uint64_t alignment;             /* 32, or 64 in the first draft; adds no alignment key */
     uint8_t pad_byte;               /* value of the bytes in gaps and padding; 0 by default */
     bool no_tail;                   /* omit the padding after the last byte of data */
     struct buf keys;                /* the keys' entries */

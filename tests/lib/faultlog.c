@@ -62,8 +62,8 @@ static void forget_write(struct fault_write *w)
     free(w);
 }
 
-/* After a synced write: mark the sectors that it rewrote in the writes that a failed fsync
- * dropped. */
+/* After a synced write: in the writes dropped by a failed fsync, mark the sectors that are now
+ * written. */
 static void write_anew(struct faultsys *fs, const struct fault_write *now)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)

@@ -19,7 +19,7 @@ static struct faultsys *self(const struct sys *s)
 
 static const struct sys *real = &sys_libc;
 
-/* Count a call. Returns true if it must return *ret instead of being made. */
+/* Count a call. Returns true if the call must return *ret without being made. */
 static bool fault(const struct sys *s, const char *what, int *ret)
 {
     struct faultsys *fs = self(s);

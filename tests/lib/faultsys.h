@@ -59,7 +59,7 @@ struct faultsys {
     int no_range;     /* error for copy_file_range */
     /* Calls that a store other than a disk may lack: the error that each returns, or 0. */
     int no_tmpfile; /* creating a file without a name */
-    int no_link;    /* giving such a file a name */
+    int no_link;    /* naming a file that has no name */
     int no_create;  /* creating a file with a name */
     int no_list;    /* listing extended attributes */
     int no_read;    /* reading through a writable descriptor */

@@ -38,7 +38,7 @@ struct file {
     bool written;     /* the draft has been written to */
     bool typed;       /* opened as KEY:TYPE, and not accepted */
     unsigned type;
-    int backup;   /* for a helper, the key whose text it has; -1: none */
+    int backup;   /* for a helper, the key whose text it holds; -1: none */
     char text[8]; /* text of a draft or a helper */
 };
 
@@ -47,7 +47,7 @@ struct plain {
     struct file file[FILES];
     struct file *at[NAMES];    /* NULL: no visible file */
     struct file *handle[OPEN]; /* NULL: not open */
-    bool wrote[OPEN];          /* the handle wrote to a draft that has not been accepted since */
+    bool wrote[OPEN];          /* the handle wrote to its draft since that was last accepted */
 };
 
 void plain_init(struct plain *x);
@@ -63,7 +63,7 @@ void plain_drop(struct plain *x, int key);
 /* Store text as the value of a key, with the type that `typed` was opened with, if any. */
 void plain_store(struct plain *x, int key, const char *text, const struct file *typed);
 
-/* Return the text that a read of this name gives; it may be in dst. */
+/* Return what a read of this name gives; the text may be stored in dst. */
 const char *plain_text(const struct plain *x, int name, char dst[8]);
 
 /* Open for writing; write a digit; close for one of several owners; end a handle. */

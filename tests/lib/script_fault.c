@@ -265,7 +265,7 @@ static int op_reopen(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Check that the model is the edited file, and whether another program has changed it. */
+/* Check that the tree edits the model, and whether another program has changed the model. */
 static int op_edits(struct run *r, char **arg, struct waiter *w)
 {
     struct stat st;

@@ -41,7 +41,7 @@ bool script_model_alone(const struct script_model *m);
 
 /* Stop each copy at its beginning until it is released, to continue or to fail with an error. */
 void script_copies_hold(void);
-/* Make the disk report that it has no space. */
+/* Make the disk report that it is full, or that it has space again. */
 void script_disk_full(bool full);
 void script_copies_go(int error);
 /* Wait for a copy to stop. Returns false if none has stopped for a long time. */

@@ -40,7 +40,7 @@ uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
 /* Make a little-endian model whose tensor has the values of tensor_dir_encode(). */
 void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims);
 
-/* Return the tensor as it is after an edit to `now`. */
+/* Return the tensor that results from applying the edit to `now`. */
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,
                                      const struct tensor_edit *edit);
 /* Return all bytes of a tensor's view. The caller frees them. */

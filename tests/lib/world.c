@@ -265,7 +265,7 @@ struct world world_make(void)
     return w;
 }
 
-/* Bytes after a tensor of unknown type, up to the next tensor, belong to it. */
+/* A tensor of unknown type includes all bytes up to the next tensor. */
 static void learn_sizes(struct world *w, const struct gguf *g, const uint8_t *file)
 {
     for (uint32_t i = 0; i < w->n; i++) {

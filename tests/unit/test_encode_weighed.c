@@ -252,7 +252,7 @@ static void test_sizes_of_values(void)
 }
 
 /* For values with a root mean square of 1e-6, the error is less than 90 % of the error of storing
- * zeros. With the reference encoder, the error is 101 to 270 % of it. */
+ * zeros. With the reference encoder, the ratio is 101 to 270 %. */
 static void test_tiny_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {

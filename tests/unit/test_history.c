@@ -949,7 +949,7 @@ static void test_not_facts(void)
         size_t at, width; /* at: offset from the end of the path */
         uint64_t value;
     } rows[] = {{8, 8, 1 << 20},   /* length of a fact */
-                {8, 8, 24},        /* so short that the rest cannot hold another head */
+                {8, 8, 24},        /* the rest cannot hold another head */
                 {16, 4, 1 << 20},  /* offset of its key */
                 {20, 4, 1 << 20}}; /* length of its key */
     static const char path[] = "/models/m.gguf";

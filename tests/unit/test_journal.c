@@ -543,8 +543,8 @@ static void test_heads(void)
     teardown(&x);
 }
 
-/* Check that a file is not a journal, or is of a kind that is not accepted. It begins with n bytes
- * of `head`, followed by a hole up to its `size`. */
+/* Check that a file is not a journal, or is of a kind that is not accepted. The file begins with n
+ * bytes of `head`, followed by a hole up to its `size`. */
 static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
                      const char *line)
 {
@@ -720,8 +720,8 @@ static void test_bounds(void)
     teardown(&x);
 }
 
-/* Whole units with the same alignment in a lent log as in the model stay where they are; all other
- * bytes are copied. */
+/* In a lent log, whole units aligned as in the model stay where they are; all other bytes are
+ * copied. */
 static void test_pieces(void)
 {
     struct fixture x;

@@ -19,7 +19,7 @@
 #include "tree/file.h"
 #include "tree/nodes.h"
 
-/* Begin a run, and create a helper, so that the model is being edited. */
+/* Begin a run, and create a helper to start editing the model. */
 static struct live *begin(struct run *r, unsigned how, enum edit_strategy strategy)
 {
     static const struct script s = {"seldom calls", NULL, "", ""};

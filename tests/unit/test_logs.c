@@ -70,7 +70,7 @@ static void test_given_up(void)
     CU_ASSERT_TRUE(is_extended(large - 1, longest - 1));
     CU_ASSERT_FALSE(is_extended(large, LOG_ROOM));
     CU_ASSERT_FALSE(is_extended(0, longest));
-    CU_ASSERT_FALSE(is_extended(0, LOG_ROOM | LOG_CLOSED)); /* it became a journal */
+    CU_ASSERT_FALSE(is_extended(0, LOG_ROOM | LOG_CLOSED)); /* the log became a journal */
 }
 
 /* ---- extents ---- */

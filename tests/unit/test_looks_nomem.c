@@ -331,7 +331,7 @@ static void test_opens(void)
     }
 }
 
-/* A tree that is read for the first time computes the results that it keeps. */
+/* The first read of a tree computes the results that the tree keeps. */
 static void test_first_looks(void)
 {
     struct place p;
