@@ -108,8 +108,7 @@ struct item {
     /* owned; for a file, the path by which to open it, in which only the last name may be a link */
     char *path;
     char *real; /* owned; the real path, or NULL */
-    /* `real` begins with the path of the directory that shows it, of this length; 0: reached by a
-     * link */
+    /* length of the prefix of `real` that names the directory showing it; 0: reached by a link */
     size_t above;
     size_t shards;    /* for ITEM_MODEL: number of files of a split model; 0: not split */
     bool behind;      /* the model's files are beside `real`, not beside `path` */
