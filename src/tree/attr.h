@@ -45,7 +45,7 @@ struct grant {
 
 /* A file of the model. */
 struct right {
-    struct stat st;   /* compared to notice that the rights may have changed */
+    struct stat st;   /* compared to detect that the rights may have changed */
     struct grant way; /* granted by the directories on the way to the file */
     /* rights of the nodes made from this file alone: its tensors; for the first file, also the root
      * and the keys */

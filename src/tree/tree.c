@@ -23,8 +23,8 @@
 
 /* ---- the model's file, and whether it can be edited ---- */
 
-/* Return the reason why a file of the model must not be edited, as far as it is known before the
- * file is opened, or NULL if it may be edited. */
+/* Return the reason, as far as known before the file is opened, why a file of the model must not be
+ * edited, or NULL if it may be edited. */
 static const char *reason(const struct tree *t, const struct model_file *m)
 {
     if (t->opt.read_only)

@@ -64,7 +64,7 @@ struct tree_entry {
     bool fixed;
     bool lasting; /* the attributes of the node will never change, with the same exception */
     bool steady;  /* the attributes shown may be a second old */
-    bool slow;    /* what the name refers to may also be a second old */
+    bool slow;    /* the node that the name refers to may be a second old, too */
 };
 
 /* Open the model at `path` (symbolic links are followed). The process can fork until the first
