@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program: after the file system has been unmounted, reads of kernel requests
- * fail with ECONNABORTED instead of ENODEV. The kernel does this to a reader caught in the middle
- * of taking a request, which a test cannot arrange.
+ * Preloaded into a program, this library makes reads of kernel requests after an unmount fail with
+ * ECONNABORTED instead of ENODEV. The kernel does this if the unmount comes while a request is being
+ * read, which a test cannot arrange.
  */
 #include <errno.h>
 #include <fcntl.h>

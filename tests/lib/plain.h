@@ -47,7 +47,7 @@ struct plain {
     struct file file[FILES];
     struct file *at[NAMES];    /* NULL: no visible file */
     struct file *handle[OPEN]; /* NULL: not open */
-    bool wrote[OPEN];          /* the handle wrote to its draft since that was last accepted */
+    bool wrote[OPEN];          /* written to since the draft was last accepted */
 };
 
 void plain_init(struct plain *x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model as a plain list of tensors in memory. Tests apply operations both to it and to a change
- * of the model's file, and compare the two.
+ * A model as a plain list of tensors in memory. Tests apply each operation to this list and to
+ * a change of the model's file, and compare the results.
  */
 #ifndef TESTS_LIB_WORLD_H
 #define TESTS_LIB_WORLD_H
