@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Preloaded into a program, this library makes reads of kernel requests after an unmount fail with
- * ECONNABORTED instead of ENODEV. The kernel does this if the unmount comes while a request is being
+ * ECONNABORTED instead of ENODEV. The kernel does this if an unmount comes while a request is being
  * read, which a test cannot arrange.
  */
 #include <errno.h>
