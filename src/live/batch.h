@@ -65,8 +65,8 @@ struct live {
     struct live_options opt; /* constant */
     struct newest *newest;   /* not owned */
     struct edit_file
-        /* Not owned: the file being edited. Protected by the lock, except that the writer owns it
-         * while it writes a batch. */
+        /* Not owned: the file being edited. Protected by the lock, except that the writer owns the
+         * file while writing a batch. */
         *file;
     struct history_job *history; /* not owned; set at the start; NULL: no history is kept */
     struct lock lock;            /* taken before the lock of `newest` */

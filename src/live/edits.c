@@ -250,7 +250,7 @@ static struct name *touch(struct live *l, uint32_t kv)
     const struct snapshot *g = base_snapshot(l);
     const struct gguf_kv *k = &snapshot_own(g)->kv[kv];
     const char *key = gguf_key(snapshot_own(g), k);
-    struct name *x = look_untouched(l, g, kv, &number) /* else its place was another name's */
+    struct name *x = look_untouched(l, g, kv, &number) /* else another name has had its place */
                          ? names_touch(&l->names, number, key, k->key_len)
                          : names_get_key(&l->names, key, k->key_len);
     if (x)
@@ -1026,7 +1026,7 @@ void draft_leave(struct live *l, struct file *f)
         /* At the end of the mount, the daemon, not the program, releases the files, so a text that
          * no flush or fsync has judged is dropped. */
         accept_truncation(l, f);
-    } else if (!l->ending && draft_settle(l, f) > 0) { /* unflushed: the process was killed */
+    } else if (!l->ending && draft_settle(l, f) > 0) { /* no flush came: the process was killed */
         (void)writer_accepted(l, NULL);
     }
     f->draft = NULL;

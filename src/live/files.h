@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles what programs do with the names and open files in metadata/ while a model can be written.
+ * Handles operations on the names and open files in metadata/ while a model can be written.
  * live.h explains results, waits and threads.
  *
  * A key renamed to a helper (vim's backup) stays in the model: usually it returns under its own

@@ -93,7 +93,7 @@ struct file {
 };
 
 struct names {
-    uint32_t first;               /* number of keys in the first snapshot: 0 to `first` - 1 */
+    uint32_t first;               /* keys 0 to `first` - 1 are those of the first snapshot */
     uint32_t given;               /* the next number to assign */
     struct table by_number;       /* files */
     struct table by_ino, by_text; /* names */

@@ -192,10 +192,10 @@ struct tensor_new {
 
 /*
  * Judge a new tensor. Returns TENSOR_CHANGED, with the shape and pieces for edit_tensor_add() in
- * *ret; TENSOR_SHORT, with a message that says what the tensor lacks ("lacks shape"); or, if it
- * cannot become a tensor as it is, -EINVAL (its views do not fit together, or the shape is
- * impossible), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR or -errno. If a draft of `raw`
- * is used, the edit contains its bytes, and the draft continues to show them.
+ * *ret; TENSOR_SHORT, with a message that says what is missing ("still needs shape"); or, if the
+ * directory cannot become a tensor as it is, -EINVAL (its views contradict each other, or the shape
+ * is impossible), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR or -errno. If a draft of
+ * `raw` is used, the edit contains its bytes, and the draft continues to show them.
  */
 int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
                      struct tensor_edit *ret, struct err *e);

@@ -612,7 +612,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return new_tensor_rename(l, o, now.name, now.name_len);
     const struct object *placed = object_named(&l->objects, t.name, t.name_len, OBJECT_ABSENT);
     size_t mark = edit_mark(c);
-    if (cleared) /* the doomed tensor is removed at once */
+    if (cleared) /* the doomed tensor is removed immediately */
         r = tensor_clear(l, &now, &e);
     if (r == 0)
         r = edit_tensor_rename(c, t.name, t.name_len, now.name, now.name_len, &e);

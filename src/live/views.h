@@ -28,7 +28,8 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
                    uint32_t *node, struct live_view **ret, bool *cold);
 /* Open a handle for reading the draft of a node. Returns -ESTALE if there is no draft. */
 int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret);
-/* True if a node of a tensor has a draft. *cold is set as above, for a node opened for reading. */
+/* True if a node of a tensor has a draft. *cold: as for live_view_open(), when the node is opened
+ * for reading. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
 /*
  * On entry, *node shows the view without drafts. If the view is being written, replace it with the
@@ -90,11 +91,8 @@ struct live_view {
     struct live_wait end; /* queues the release of the handle */
 };
 
-/*
- * Judge the draft for the request w, or for no request if w is NULL. end: no more writes will come.
- * Returns 1 if an edit was made, 0 if not, or -errno, which has been reported. Call without the
- * lock.
- */
+/* Judge the draft. w: the waiting request, or NULL. end: no more writes will come. Returns 1 if an
+ * edit was made, 0 if not, or -errno, which has been reported. Call without the lock. */
 int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
 /* Remove a draft if it is no longer needed. The second function frees the removed drafts; call it
  * without the lock, because closing a file may take a while. */

@@ -259,7 +259,7 @@ static void end_serving(struct live *l)
     lock_drop(&l->lock);
 }
 
-/* Hand a draft to the pool, which has a thread as long as the live state has jobs in it. Returns
+/* Hand a draft to the pool, which keeps a thread as long as the live state has jobs in it. Returns
  * false on failure. Call with the lock held. */
 static bool send(const struct live *l, struct draft *d)
 {

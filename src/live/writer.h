@@ -6,7 +6,7 @@
  * model do not wait for another model to be copied.
  *
  * Waiting requests are in one list, in order of arrival. A request waits for a judgement, for
- * handles to be released, or until its batch is durable. A view's draft is judged for one request
+ * handles to be released, or for its batch to be durable. A view's draft is judged for one request
  * after another: closes, fsyncs, lines of texts, helpers renamed over it, and the release of each
  * handle. The thread that removes an entry under the lock answers it, once, with the outcome of its
  * edit, so no thread that serves requests blocks on another request.
@@ -41,7 +41,7 @@ struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
     const void *request;                           /* identifies the request for live_interrupt() */
     bool (*stopped)(struct live_wait *w); /* true if a signal ended the wait; may be NULL */
-    /* Private to this layer: an entry in the list. */
+    /* Private to this layer: an entry in the list of waiting requests. */
     struct live_wait *next;
     enum live_needs needs;
     int result;             /* set when the entry is removed */
@@ -82,7 +82,7 @@ struct writer {
 
 /*
  * Every accepted edit has a number, from a counter in `struct live`. Each open file remembers the
- * last edit that accepted its program's writes. Requests wait for this edit; if it is lost, every
+ * last edit that contains its program's writes. Requests wait for this edit; if it is lost, every
  * later flush and fsync reports the loss until the content is rewritten.
  */
 struct promise {
@@ -102,7 +102,8 @@ static inline void promise_share(struct promise *p, uint64_t edit)
         p->edit = edit;
 }
 
-/* Record that this edit has rewritten the content or had already accepted it. */
+/* Record that this edit has rewritten the content, or that the content was already accepted with
+ * it. */
 static inline void promise_make(struct promise *p, uint64_t edit)
 {
     p->lost = 0;
@@ -150,8 +151,11 @@ const struct timespec *waits_released_at(const struct live *l);
 
 /* ---- writes ---- */
 
-/* Check that the model could be edited now. This is done before there is an edit, because shells
- * ignore the result of close(2). Call without the lock, because it accesses the disk. */
+/*
+ * Check whether the model can be edited now; *e gets the reason if not, else code 0. This is done
+ * before there is an edit, because shells ignore the result of close(2). Call without the lock,
+ * because it accesses the disk.
+ */
 void writer_ready(struct live *l, struct err *e);
 /* Get the identity of the file, so that the disk can be queried about it without the lock; ret->fd
  * is not set. Returns false while an edit is being written. */
