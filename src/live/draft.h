@@ -300,7 +300,7 @@ void tensor_draft_failed(struct draft *d);
  * it had not, and no other line waits. */
 void tensor_draft_take_back(struct draft *d, bool judged, bool all);
 /*
- * Count all bytes of a helper as written to this view, so that they must be judged; or turn the
+ * Treat all bytes of a helper as written to this view, so that they must be judged; or turn the
  * draft back into a helper. Takes a reference to the base. Call with `io` held. The second function
  * checks that this is possible. Returns 0, -EFBIG, -EINVAL or -errno, as for a write.
  */

@@ -120,8 +120,8 @@ void draft_to_key(const struct live *l, struct draft *d, const struct name *x, b
 /* Turn a key's draft into a helper's with this content, which is moved. */
 void draft_to_helper(struct draft *d, struct buf *text);
 
-/* Turn a helper into a key's file, or vice versa. The bytes of helpers are counted, including those
- * of their drafts. */
+/* Turn a helper into a key's file, or vice versa. Updates the byte count of all helpers, which
+ * includes their drafts. */
 void file_set_kind(struct live *l, struct file *f, enum file_kind kind);
 /* Return the bytes that a file shows because it is a helper or because they have not been accepted
  * or refused yet. Returns NULL if the file shows its key's value. */
