@@ -140,12 +140,25 @@ class OtherNamespace(Case):
         return [x['pid'] for x in json.loads(run(GGUFS, '--list', '--json').out) if x['mountpoint'] == at]
 
     def writable(self, model):
-        """Check that the model can be edited in a new mount."""
+        """Check that the model can be edited in a new mount, in a directory of models as soon as the
+        old daemon has released its lock."""
         there = self.folder()
         self.assertEqual(self.mounted(model, there), '')
-        top = there + '/m.gguf' if os.path.isdir(model) else there
-        write(top, 'general.name', 'again')
+        if os.path.isdir(model):
+            editlib.until(lambda: self.is_written(there + '/m.gguf'))
+        else:
+            write(there, 'general.name', 'again')
         mountlib.unmount(there)
+
+    @staticmethod
+    def is_written(at):
+        try:
+            write(at, 'general.name', 'again')
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        return True
 
     def unmounted(self, model, below, command, *options):
         """Return the command's output for a mount with pending edits that another namespace keeps

@@ -473,8 +473,8 @@ class Unmount(Case):
         gate.shut()
         mountlib.unmount(at)
         gate.wait()
-        state = json.loads(run(GGUFS, '--list', '--json').out)
-        self.assertEqual([x['state'] for x in state if x['mountpoint'] == at], ['ending'])
+        editlib.until(lambda: [x['state'] for x in json.loads(run(GGUFS, '--list', '--json').out)
+                               if x['mountpoint'] == at] == ['ending'])
         with tempfile.TemporaryFile() as said:
             waiting = subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
                                        stdin=subprocess.DEVNULL)
