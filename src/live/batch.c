@@ -245,8 +245,7 @@ void batch_note_version(struct live *l, struct tensor_id id)
         *at = (struct tensor_id){id.number + 1, id.version};
 }
 
-/* True if `s` is already the table for the plan's tensors. n: the snapshot's number of tensors,
- * used if `s` is NULL. */
+/* True if `s` is already the plan's table. n: the number of tensors if `s` is NULL. */
 static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 {
     uint32_t i = 0;

@@ -72,8 +72,7 @@ struct live {
     struct lock lock;            /* taken before the lock of `newest` */
     struct {
         atomic_bool stale; /* the newest snapshot lacks accepted edits */
-        /* The newest snapshot lacks DOOMED keys and tensors whose removal has not been accepted
-         * yet. */
+        /* The newest snapshot lacks DOOMED keys and tensors that are not removed yet. */
         atomic_bool hides;
         uint32_t number; /* the number of the last snapshot that was made */
     } shown;

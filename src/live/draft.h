@@ -288,8 +288,7 @@ int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *b
 int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
 /* Handle fallocate(2), with or without keeping the size. Reserves no space. Returns 0 or -EFBIG. */
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
-/* Read up to n bytes at `off`; *got is less than n at the end. Returns 0, -ENOMEM, -EIO or
- * -errno. */
+/* Read up to n bytes at `off`; *got < n only at the end. Returns 0, -ENOMEM, -EIO or -errno. */
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
 /* Record that the edit was accepted. The draft continues from `now`, a base that includes the edit,
  * and takes a reference to it. Call this before the model can be edited again. */

@@ -533,8 +533,7 @@ static int unfinished(const struct move *m)
     return 0;
 }
 
-/* Handle a rename before the first write to the open file, as programs that buffer their output may
- * do. */
+/* Handle a rename before the first write: some programs buffer their output. */
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;

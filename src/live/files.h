@@ -52,10 +52,9 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret);
 
 /*
- * Make a key or helper without content, for mknod(2). Returns -EEXIST if the name has a file. The
- * new file will probably be written next, so it is treated as open for writing until another file
- * of this model is opened for writing, LIVE_MADE seconds have passed, the directory is synced, or
- * the mount ends.
+ * Make a key or helper without content, for mknod(2). Returns -EEXIST if the name has a file. A
+ * write will probably follow, so the file is treated as open for writing until another file of this
+ * model is opened for writing, LIVE_MADE seconds pass, the directory is synced, or the mount ends.
  */
 int live_make(struct live *l, const char *name, struct live_attr *ret);
 #define LIVE_MADE 10

@@ -867,11 +867,8 @@ static bool is_shape(const struct npy *npy, uint32_t n_dims, const uint64_t *dim
     return n_dims == npy->n_dims && memcmp(dims, npy->dims, n_dims * sizeof(*dims)) == 0;
 }
 
-/*
- * True if values have moved, so that all must be judged. The header is compared with that of the
- * base's view as long as the draft shows bytes of the base, and after that with the layout of the
- * values judged so far.
- */
+/* True if values have moved, so that all must be judged. The header is compared with the base's
+ * view while bytes of the base are shown, and then with the layout of the values judged so far. */
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const struct tensor_base *base = round->base;

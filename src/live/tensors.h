@@ -3,8 +3,7 @@
  * Handles the directories of editable tensors, by name; views.h handles their views. live.h
  * explains results, waits and threads. Used only if live_options.tensors is set.
  *
- * Every tensor of the model that a function here returns is in the newest snapshot
- * (live_freshen()).
+ * Existing tensors that a function here returns are in the newest snapshot (live_freshen()).
  */
 #ifndef LIVE_TENSORS_H
 #define LIVE_TENSORS_H
@@ -125,8 +124,7 @@ void new_tensor_touch(struct live *l, struct object *o);
  * function records its release, which follows a close if `closed` is true. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
-/* Parse and keep a text that was written to `type` or `shape`. Returns 0, or -errno with a
- * message. */
+/* Parse and keep a text written to `type` or `shape`. Returns 0, or -errno with a message. */
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
 /* True if the writers of a new tensor are closed, but not all are released yet. */

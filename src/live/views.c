@@ -148,11 +148,8 @@ static bool is_left(const struct draft *d)
     return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
 }
 
-/*
- * Return the draft of a node: its own, otherwise one that a handle of the node shares, otherwise a
- * dropped one. Returns NULL if there is no such draft, or if it has waited long enough for a
- * program to continue it.
- */
+/* Return a node's draft: its own, else one that a handle of the node shares, else a dropped one.
+ * Returns NULL if there is no draft, or if it has waited long enough (is_left()). */
 static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
@@ -555,8 +552,7 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
     return 0;
 }
 
-/* Record that the handle was closed or is being written; of several threads, only one records
- * it. */
+/* Record, once per change, that the handle was closed or is being written. */
 static void note_closed(struct live *l, struct live_view *h, bool closed)
 {
     struct draft *d = h->d;
@@ -569,8 +565,7 @@ static void note_closed(struct live *l, struct live_view *h, bool closed)
     lock_drop(&l->lock);
 }
 
-/* Return 1 if the node shows the tensor's current state, 0 if it shows an earlier one, or -ESTALE.
- * */
+/* Return 1 if the node shows the tensor's current state, 0 for an earlier one, or -ESTALE. */
 static int is_current(const struct live *l, uint32_t tensor, uint32_t node)
 {
     struct edit_tensor t;
@@ -844,8 +839,7 @@ static void end_writing(struct live *l, struct draft *d)
     }
 }
 
-/* Drop drafts that have waited long enough for a program to continue them. Call with the lock
- * held. */
+/* Drop drafts that have waited long enough (is_left()). Call with the lock held. */
 static void reap_begun(struct live *l)
 {
     for (struct draft *d = views_each(l, NULL), *next; d; d = next) {

@@ -28,8 +28,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
                    uint32_t *node, struct live_view **ret, bool *cold);
 /* Open a handle for reading the draft of a node. Returns -ESTALE if there is no draft. */
 int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret);
-/* True if a node of a tensor has a draft. *cold: as for live_view_open(), when the node is opened
- * for reading. */
+/* True if a node has a draft. *cold is set as for live_view_open(), but for a reader. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
 /*
  * On entry, *node shows the view without drafts. If the view is being written, replace it with the
@@ -49,8 +48,7 @@ int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view
 
 int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
                    size_t *got);
-/* Write to a view. A complete line is judged immediately if a request waits for it (w is not
- * NULL). */
+/* Write to a view. If w is not NULL, a complete line is judged immediately, and w waits for it. */
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w);
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);

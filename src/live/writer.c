@@ -758,8 +758,7 @@ static bool ask_ready(struct live *l, struct err *e)
         l->room.disk = room;
         l->room.until = when_after(ROOM_MS);
     }
-    /* If this process wrote the file in the meantime, -ESTALE does not mean that another program
-     * did. */
+    /* A write by this process in the meantime also causes -ESTALE. */
     return idle && e->code == -ESTALE && (is_flying(l) || !edit_id_equal(&l->file->id, &f.id));
 }
 

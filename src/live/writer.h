@@ -102,8 +102,7 @@ static inline void promise_share(struct promise *p, uint64_t edit)
         p->edit = edit;
 }
 
-/* Record that this edit has rewritten the content, or that the content was already accepted with
- * it. */
+/* Record that this edit rewrote the content, or that it had already accepted the same content. */
 static inline void promise_make(struct promise *p, uint64_t edit)
 {
     p->lost = 0;
@@ -151,11 +150,8 @@ const struct timespec *waits_released_at(const struct live *l);
 
 /* ---- writes ---- */
 
-/*
- * Check whether the model can be edited now; *e gets the reason if not, else code 0. This is done
- * before there is an edit, because shells ignore the result of close(2). Call without the lock,
- * because it accesses the disk.
- */
+/* Check whether the model can be edited now; *e gets the reason if not. Call this before an edit,
+ * because shells ignore the result of close(2), and without the lock; it accesses the disk. */
 void writer_ready(struct live *l, struct err *e);
 /* Get the identity of the file, so that the disk can be queried about it without the lock; ret->fd
  * is not set. Returns false while an edit is being written. */
