@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/pool.h"
 #include "derive/task.h"
 
@@ -143,7 +144,7 @@ struct job {
 };
 
 struct work {
-    struct lock *lock;
+    struct lock lock;
     atomic_bool rests;  /* no job and no thread is left; set by pool_tell() */
     atomic_bool ending; /* set with the lock held */
     /* Protected by the lock: */
@@ -157,12 +158,12 @@ struct work {
 /* Sum of `running` of all struct work; each changes it with its own lock held. */
 static atomic_uint running;
 
-struct work *work_new(struct lock *lock)
+struct work *work_new(void)
 {
     struct work *w = calloc(1, sizeof(*w));
     if (!w)
         return NULL;
-    w->lock = lock;
+    lock_init(&w->lock);
     atomic_init(&w->rests, true);
     return w;
 }
@@ -357,13 +358,13 @@ static bool answer(struct work *w)
     if (!want)
         return false;
     want->answered = true;
-    lock_drop(w->lock);
+    lock_drop(&w->lock);
     want->waiter.done(want->waiter.arg, want->err);
-    lock_take(w->lock);
+    lock_take(&w->lock);
     pull_want(w, want);
-    lock_drop(w->lock);
+    lock_drop(&w->lock);
     want_free(want);
-    lock_take(w->lock);
+    lock_take(&w->lock);
     return true;
 }
 
@@ -373,11 +374,11 @@ static bool run(struct pool_job *job, struct timespec *again)
     struct work *w = j->work;
     (void)again;
     int r = task_run(&j->task);
-    lock_take(w->lock);
+    lock_take(&w->lock);
     keep(w, j, r);
-    lock_drop(w->lock);
+    lock_drop(&w->lock);
     job_free(j);
-    lock_take(w->lock);
+    lock_take(&w->lock);
     while (answer(w)) /* done() may be slow, so this job still counts */
         ;
     (void)atomic_fetch_sub(&running, 1);
@@ -387,7 +388,7 @@ static bool run(struct pool_job *job, struct timespec *again)
     while (answer(w)); /* answer wishes whose jobs could not be started */
     if (--w->threads == 0)
         pool_tell(&w->rests);
-    lock_drop(w->lock);
+    lock_drop(&w->lock);
     return false;
 }
 
@@ -424,9 +425,9 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
                           .start = first,
                           .last = last,
                           .waiter = *waiter};
-    lock_take(w->lock);
+    lock_take(&w->lock);
     int r = want_now(w, want);
-    lock_drop(w->lock);
+    lock_drop(&w->lock);
     if (r != WORK_PARKED)
         want_free(want);
     return r;
@@ -434,13 +435,13 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
 
 bool work_interrupt(struct work *w, const void *request)
 {
-    lock_take(w->lock);
+    lock_take(&w->lock);
     struct want *want = w->wants;
     while (want && (want->answered || (request && want->waiter.request != request)))
         want = want->next;
     if (want)
         pull_want(w, want);
-    lock_drop(w->lock);
+    lock_drop(&w->lock);
     if (!want)
         return false;
     view_free(&want->view);
@@ -451,14 +452,14 @@ bool work_interrupt(struct work *w, const void *request)
 
 void work_stop(struct work *w)
 {
-    lock_take(w->lock);
+    lock_take(&w->lock);
     atomic_store(&w->ending, true);
-    lock_drop(w->lock);
+    lock_drop(&w->lock);
     while (work_interrupt(w, NULL))
         ;
     (void)pool_wait(&w->rests, NULL);
-    lock_take(w->lock); /* wait until the last thread has dropped it */
-    lock_drop(w->lock);
+    lock_take(&w->lock); /* wait until the last thread has dropped it */
+    lock_drop(&w->lock);
 }
 
 void work_free(struct work *w)
@@ -467,11 +468,12 @@ void work_free(struct work *w)
         return;
     work_stop(w);
     kept_free(&w->kept);
+    lock_destroy(&w->lock);
     free(w);
 }
 
 struct result *work_result(struct work *w, const struct view *v, uint32_t i, enum derived what)
 {
-    LOCKED(w->lock);
+    LOCKED(&w->lock);
     return kept_use(&w->kept, id_of(v, i), what);
 }

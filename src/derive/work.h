@@ -2,7 +2,7 @@
 /*
  * Computes hashes, moments, statistics and pictures of tensors in the pool, because that is slow.
  *
- *     w = work_new(&lock);
+ *     w = work_new();
  *     r = work_want(w, &view, DERIVED_SHA256, first, last, &waiter);
  *     0: all results are kept; WORK_PARKED: waiter.done(arg, result) is called later; or -errno
  *     x = work_result(w, &view, i, DERIVED_SHA256);   once it is kept
@@ -20,15 +20,14 @@
  * recently used texts and pictures, up to KEPT_BYTES in all. Failures are not kept: missing data, a
  * truncated file or lack of memory makes the waiting wishes fail, and the next wish tries again.
  *
- * Any thread may call these functions. Nothing is computed or read under the lock. done() is called
- * without it, by a thread of the pool or in work_interrupt().
+ * Any thread may call these functions. Nothing is computed or read under the lock of struct work.
+ * done() is called without it, by a thread of the pool or in work_interrupt().
  */
 #ifndef DERIVE_WORK_H
 #define DERIVE_WORK_H
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "base/lock.h"
 #include "model/snapshot.h"
 
 /* ---- results ---- */
@@ -76,9 +75,8 @@ struct work;
 
 #define WORK_PARKED 1
 
-/* The lock remains the caller's and protects the wishes and results. Returns NULL if out of
- * memory. */
-struct work *work_new(struct lock *lock);
+/* Returns NULL if out of memory. */
+struct work *work_new(void);
 /* Stop computing, and answer all waiting and new wishes with -EINTR. */
 void work_stop(struct work *w);
 /* Call work_stop(), then free everything, including the kept results. w may be NULL. */

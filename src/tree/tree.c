@@ -390,7 +390,7 @@ static int find_rights(struct tree *t, struct err *e)
 static struct tree *tree_new(const struct tree_options *o)
 {
     struct tree *t = calloc(1, sizeof(*t));
-    if (!t || !(t->work = work_new(&t->newest.lock))) {
+    if (!t || !(t->work = work_new())) {
         free(t);
         return NULL;
     }

@@ -41,8 +41,6 @@ int __wrap_thread_start(struct thread *t, void *(*run)(void *arg), void *arg)
     return __real_thread_start(t, run, arg);
 }
 
-static struct lock lock = LOCK_INIT; /* shared by every struct work */
-
 /* ---- models ---- */
 
 struct model {
@@ -151,7 +149,7 @@ static void test_shared(void)
 {
     enum { TENSORS = 60, WISHES = 20 };
     struct model m = model(TENSORS, 3000000, 0);
-    struct work *w = work_new(&lock);
+    struct work *w = work_new();
     struct heard h = HEARD;
     struct moments got;
     unsigned parked = 0;
@@ -176,7 +174,7 @@ static void test_shared(void)
 static void test_kinds(void)
 {
     struct model m = model(3, 100000, 0);
-    struct work *w = work_new(&lock);
+    struct work *w = work_new();
     struct heard h = HEARD;
     unsigned parked = 0;
     for (enum derived what = DERIVED_MOMENTS; what <= DERIVED_PICTURE; what++)
@@ -196,7 +194,7 @@ static void test_interrupt(void)
 {
     enum { WISHES = 8 };
     struct model m = model(2, 8000000, 0);
-    struct work *w = work_new(&lock);
+    struct work *w = work_new();
     struct heard h[WISHES];
     int who[WISHES];
     for (unsigned round = 0; round < 20; round++) {
@@ -212,7 +210,7 @@ static void test_interrupt(void)
             CU_ASSERT_TRUE(r == 0 || (r == -EINTR && i != round % WISHES));
         }
         work_free(w);
-        w = work_new(&lock);
+        w = work_new();
     }
     work_free(w);
     model_free(&m);
@@ -239,7 +237,7 @@ static void test_wanted_again(void)
     struct model m = model(2, 8000000, 0);
     bool in_the_middle = false;
     for (unsigned round = 0; round < 100 && !in_the_middle; round++) {
-        struct work *w = work_new(&lock);
+        struct work *w = work_new();
         struct heard h = HEARD, large, small;
         atomic_store(&begun, 0);
         in_the_middle = interrupted(w, &m.view, &large, &small);
@@ -257,7 +255,7 @@ static void test_not_wanted_again(void)
 {
     enum { TENSORS = 60 };
     struct model m = model(TENSORS, 7, 0);
-    struct work *w = work_new(&lock);
+    struct work *w = work_new();
     struct heard h = HEARD, other = HEARD;
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     atomic_store(&begun, 0);
@@ -304,7 +302,7 @@ static void test_states(void)
                           0);
     CU_ASSERT_EQUAL_FATAL(ids_make(of, TENSORS, &other->ids), 0);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        struct work *w = work_new(&lock);
+        struct work *w = work_new();
         struct reading r[STATES];
         for (unsigned i = 0; i < STATES; i++) {
             r[i] = (struct reading){HEARD, w, {i ? other : m.snap, m.store, NULL}, TENSORS, 0};
@@ -332,7 +330,7 @@ static bool is_stopped(void *arg)
 static void test_stopped(void)
 {
     struct model m = model(1, 1000, 0);
-    struct work *w = work_new(&lock);
+    struct work *w = work_new();
     struct heard h = HEARD;
     const struct work_waiter waiter = {&h, hear, is_stopped, &h};
     CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), -EINTR);
@@ -348,7 +346,7 @@ static void test_stopped(void)
 static void test_stop(void)
 {
     struct model m = model(2, 8000000, 0);
-    struct work *w = work_new(&lock);
+    struct work *w = work_new();
     struct heard h = HEARD;
     int r = want(w, &m.view, DERIVED_STATS, 0, 2, &h, &h);
     work_stop(w);
@@ -389,7 +387,7 @@ static void test_many(void)
     (void)pthread_mutex_lock(&gate.release);
     atomic_store(&started, 0);
     for (unsigned i = 0; i < WORKS; i++) {
-        w[i] = work_new(&lock);
+        w[i] = work_new();
         for (uint32_t k = 0; k < TENSORS; k++) {
             const struct work_waiter waiter = {&request[k], pass_gate, NULL, &gate};
             parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
@@ -410,7 +408,7 @@ static void test_many(void)
 static void test_missing(void)
 {
     struct model m = model(3, 50, 32); /* the last tensor */
-    struct work *w = work_new(&lock);
+    struct work *w = work_new();
     struct heard h = HEARD, other = HEARD;
     for (unsigned round = 1; round <= 2; round++) {
         CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 1, 3, &h, &h), WORK_PARKED);
