@@ -221,9 +221,9 @@ static void rule_heads(struct checker *c)
     bool one = fact_arch_uint(c->g, "attention.head_count", &heads) && heads > 0;
     bool own = fact_arch_uint(c->g, "attention.key_length", &length);
     if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
-        report(c, CHECK_ERROR, at_key(c, key),
+        report(c, CHECK_ERROR, "metadata",
                "%" PRIu64 " heads do not divide embedding_length (%" PRIu64
-               "), and key_length is missing",
+               "); no attention.key_length",
                heads, width);
     if (kv != UINT32_MAX)
         heads_of_layers(c, key, kv);
@@ -355,8 +355,8 @@ static void check_twice(struct checker *c, const struct gguf_value *tokens)
         if (by_text(&list[i - 1], &list[i]) == 0 && ++twice)
             (void)show(shown, list[i].at, list[i].len);
     if (twice)
-        report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'",
-               "%" PRIu64 " tokens are duplicates, such as '%s'", twice, shown);
+        report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'", "%" PRIu64 " duplicate token%s '%s'",
+               twice, twice == 1 ? ":" : "s, such as", shown);
     free(list);
 }
 
@@ -428,8 +428,8 @@ static void rule_token_types(struct checker *c)
     for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);)
         n += !fact_value_uint(&item, &type) || type > 6;
     if (n)
-        report(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'",
-               "%" PRIu64 " elements are not token types (1 to 6)", n);
+        report(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'", "%" PRIu64 " %s (1 to 6)", n,
+               n == 1 ? "element is not a token type" : "elements are not token types");
 }
 
 static void rule_token_ids(struct checker *c, struct text key, const struct gguf_value *v)
@@ -566,8 +566,8 @@ static void look_at_blocks(struct looked *l)
             statement(l, code);
     }
     if (l->depth)
-        report(l->c, CHECK_ERROR, at_key(l->c, l->key), "%zu of its blocks are never closed",
-               l->depth);
+        report(l->c, CHECK_ERROR, at_key(l->c, l->key), "%zu of its blocks %s never closed",
+               l->depth, l->depth == 1 ? "is" : "are");
 }
 
 /* Return the length of a token such as "<|im_end|>" at the beginning of the text, or 0. */

@@ -117,7 +117,8 @@ static void rule_trailing(struct checker *c)
     uint64_t padded;
     if (g->anomalies & GGUF_ANOMALY_TRAILING && align_u64(g->data_end, g->alignment, &padded))
         report(c, CHECK_WARNING, at_bytes(c, padded, g->file_size),
-               "%" PRIu64 " extra bytes after the data", g->file_size - padded);
+               "%" PRIu64 " extra byte%s after the data", g->file_size - padded,
+               g->file_size - padded == 1 ? "" : "s");
 }
 
 /*
@@ -306,8 +307,8 @@ static void rule_blocks(struct checker *c)
     missing += blocks - room;
     if (missing && last != UINT64_MAX && !fact_shard(c->g) && fact_is_model(c->g))
         report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "block_count")),
-               "%" PRIu64 " of %" PRIu64 " blocks have no tensors; the first is blk.%" PRIu64,
-               missing, count, first);
+               "%" PRIu64 " of %" PRIu64 " blocks %s no tensors; the first is blk.%" PRIu64,
+               missing, count, missing == 1 ? "has" : "have", first);
 }
 
 /* ---- names that the specification lists ---- */

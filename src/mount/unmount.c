@@ -102,7 +102,10 @@ static int run_fusermount(const char *at, bool lazy, struct err *e)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     r = strstr(said, strerror(EBUSY)) ? -EBUSY : -EPERM;
-    return err_set(e, r, "fusermount3 -u failed%s%s", said[0] ? ": " : "", said);
+    if (!said[0])
+        (void)snprintf(said, sizeof(said), WIFSIGNALED(status) ? "signal %d" : "exit status %d",
+                       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return err_set(e, r, "fusermount3 -u failed: %s", said);
 }
 
 int mount_take_down(const char *at, bool lazy, struct err *e)
@@ -402,7 +405,7 @@ static int without_daemon(const struct mount *m, struct err *e)
 {
     char name[PROCESS_NAME_MAX];
     if (!mount_is_ggufs(m))
-        return err_set(e, -EINVAL, "is a %s mount, not a ggufs mount",
+        return err_set(e, -EINVAL, "is a mount of type %s, not of ggufs",
                        show_in(name, sizeof(name), m->type, strlen(m->type)));
     int r = daemon_unseen(m, " (fusermount3 -u unmounts, without waiting for it)", e);
     return r == -ESRCH && mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD ? 0 : r;

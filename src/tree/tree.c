@@ -74,7 +74,8 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
     if (found.finished)
         logger_log(&t->opt.log, LOG_NOTICE, "an interrupted edit was finished");
     if (found.removed)
-        logger_log(&t->opt.log, LOG_NOTICE, "%u leftover files were removed", found.removed);
+        logger_log(&t->opt.log, LOG_NOTICE, "%u leftover %s removed", found.removed,
+                   found.removed == 1 ? "file was" : "files were");
     return r;
 }
 

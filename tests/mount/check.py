@@ -50,6 +50,7 @@ class Check(unittest.TestCase):
     def test_findings(self):
         self.finds(0, 'warning: 8 extra bytes after the data (bytes ',
                    data=image(how={'trailing': b'\1' * 8}))
+        self.finds(0, 'warning: 1 extra byte after', data=image(how={'trailing': b'\1'}))
         self.finds(1, 'error: is u64, must be u32 (key \'general.file_type\')',
                    data=image(general__file_type=Value('u64', 7)))
         self.finds(1, 'error: the required key llama.context_length is missing (metadata)',

@@ -400,7 +400,7 @@ class Unmount(Case):
             self.assertEqual(read(at, 'general.architecture'), b'llama\n')
 
     def test_no_mount(self):
-        for at, reason in ((self.folder(), 'nothing is mounted there'), ('/proc', 'proc'),
+        for at, reason in ((self.folder(), 'nothing is mounted there'), ('/proc', 'is a mount of type proc, not of ggufs'),
                            (mountlib.path('missing'), mountlib.path('missing'))):
             done = run(GGUFS, '--unmount', at)
             self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
@@ -432,16 +432,18 @@ class Unmount(Case):
 
     @unittest.skipIf(ROOT, 'root needs no fusermount3')
     def test_standard_error_stays(self):
-        """Errors of fusermount3 are shown, without affecting the process's standard error."""
+        """Errors of fusermount3 are shown, without affecting the process's standard error. If it
+        prints none, its exit status or signal is shown."""
         programs = self.folder()
-        mountlib.put(os.path.join(programs, 'fusermount3'),
-                     b'#!/bin/sh\nreadlink /proc/$PPID/fd/2 >&2\nexit 1\n')
-        os.chmod(os.path.join(programs, 'fusermount3'), 0o755)
         with Mount(self.model) as at:
-            with mock.patch.dict(os.environ, {'PATH': programs + ':' + os.environ['PATH']}):
-                done = run(GGUFS, '--unmount', at)
-            self.assertRegex(done.err, rf'^ggufs: {at}: fusermount3 -u failed: /.*\n$')
-            self.assertNotIn('memfd', done.err)
+            for does, reason in (('readlink /proc/$PPID/fd/2 >&2; exit 1', '/.*'), ('exit 3', 'exit status 3'),
+                                 ('kill $$', 'signal 15')):
+                mountlib.put(os.path.join(programs, 'fusermount3'), f'#!/bin/sh\n{does}\n'.encode())
+                os.chmod(os.path.join(programs, 'fusermount3'), 0o755)
+                with mock.patch.dict(os.environ, {'PATH': programs + ':' + os.environ['PATH']}):
+                    done = run(GGUFS, '--unmount', at)
+                self.assertRegex(done.err, rf'^ggufs: {at}: fusermount3 -u failed: {reason}\n$')
+                self.assertNotIn('memfd', done.err)
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_claimed_by_another_user(self):

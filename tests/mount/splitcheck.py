@@ -124,7 +124,7 @@ class Whole(Set):
         self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
                         general__quantization_version=None), second())
         self.tells(1, f'{a}: warning: is Q8_0, but general.quantization_version is missing',
-                   f'{a}: error: 1 of 2 blocks have no tensors; the first is blk.1',
+                   f'{a}: error: 1 of 2 blocks has no tensors; the first is blk.1',
                    f'{a}: error: the required key llama.context_length is missing (metadata)')
         self.assertEqual(self.mounted().count('\n'), 3)
 

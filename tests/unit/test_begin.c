@@ -209,6 +209,9 @@ static void test_leftovers(void)
     opens(&p, &o, NULL);
     CU_ASSERT_STRING_EQUAL(logged, "");
     put_model(&p, "." NAME ".ggufs-abcdef", false, 0, NULL);
+    opens(&p, &o, NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(logged, "1 leftover file was removed"));
+    put_model(&p, "." NAME ".ggufs-abcdef", false, 0, NULL);
     put_model(&p, "." NAME ".ggufs-123456", false, 0, NULL);
     opens(&p, &o, NULL);
     CU_ASSERT_PTR_NOT_NULL(strstr(logged, "2 leftover files were removed"));
