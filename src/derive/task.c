@@ -203,6 +203,8 @@ static int run_stats(struct pass *p)
     return r < 0 || p->t->what == DERIVED_MOMENTS ? r : run_spread(p, n);
 }
 
+static void picture_png(const struct picture *p, const float *pixel, struct buf *out);
+
 static int run_picture(struct pass *p)
 {
     p->picture = picture_of(p->t->view.snap->gguf, p->tensor);
@@ -454,7 +456,8 @@ static void add_stream(struct buf *out, const uint8_t *pixels, size_t n)
     buf_uint(out, adler32(1, pixels, (uInt)n), 4, true);
 }
 
-void picture_png(const struct picture *p, const float *pixel, struct buf *out)
+/* Write the file, given all pixels. */
+static void picture_png(const struct picture *p, const float *pixel, struct buf *out)
 {
     CLEANUP(buf_free) struct buf pixels = BUF_INIT;
     size_t n = pixels_size(p);
@@ -483,7 +486,7 @@ void picture_png(const struct picture *p, const float *pixel, struct buf *out)
 
 #else
 
-void picture_png(const struct picture *p, const float *pixel, struct buf *out)
+static void picture_png(const struct picture *p, const float *pixel, struct buf *out)
 {
     (void)p;
     (void)pixel;

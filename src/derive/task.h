@@ -75,7 +75,4 @@ enum { PICTURE_ROOM = 4096 };
 void picture_pixels(const struct picture *p, const struct quant_type *type, bool big,
                     const uint8_t *data, uint64_t y, float *room, float *pixel);
 
-/* Write the file, given all pixels. */
-void picture_png(const struct picture *p, const float *pixel, struct buf *out);
-
 #endif

@@ -519,7 +519,7 @@ static void add_counts(struct out *o, const char *what, const struct pairs *p)
     const char *between = " ";
     pairs_count(p, count);
     buf_printf(&o->text, "%s:", what);
-    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+    for (size_t i = 0; i < COUNT(of); i++)
         if (count[of[i].status] || of[i].status == DIFF_SAME) {
             buf_printf(&o->text, "%s%zu %s", between, count[of[i].status], of[i].text);
             between = ", ";

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/err.h"
 
 #define LOG_LINE_MAX 1024 /* size in bytes; every syslogd accepts lines of this size */
@@ -89,7 +90,7 @@ void catch_last(int file, char *dst, size_t size)
         all[--n] = '\0';
     const char *line = strrchr(all, '\n');
     line = line ? line + 1 : all;
-    for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++)
+    for (size_t i = 0; i < COUNT(writers); i++)
         if (strncmp(line, writers[i], strlen(writers[i])) == 0)
             line += strlen(writers[i]);
     (void)show_in(dst, size, line, strlen(line));

@@ -609,8 +609,6 @@ static const struct {
     {"license", "license", false},   {"messages", "messages", false},
 };
 
-#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
-
 static const char *string_of(const cJSON *object, const char *name)
 {
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
@@ -678,7 +676,7 @@ static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
         const char *word = word_of(at); /* parameters may follow the word */
         m->tensors += strcspn(word, "; ") == 6 && strncmp(word, "tensor", 6) == 0;
     }
-    for (size_t k = 0; k < KINDS && r == 0; k++)
+    for (size_t k = 0; k < COUNT(kinds) && r == 0; k++)
         r = add_kind(layers, k, m, e);
     return r;
 }

@@ -49,8 +49,7 @@ static int read_row(struct tree_file *f, uint64_t off, size_t n, struct reply *r
 {
     CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, f->image);
     const struct about a = {&v, f->row, node_tensor(v.snap, &f->node), f->decodes};
-    if (off + n > f->size)
-        n = off < f->size ? (size_t)(f->size - off) : 0;
+    n = (size_t)within_u64(off, n, f->size);
     if (off < f->text.len) {
         const size_t head = (size_t)min_u64(n, f->text.len - off);
         reply_copy(r, f->text.data + off, head);
@@ -238,9 +237,15 @@ bool tree_cached_right(const struct tree_file *f)
     return f->tree && f->cacheable && !f->cut && !f->cold;
 }
 
+/* Return true if the file's tensor may have a draft. A file with a draft of its own holds no view. */
+static bool is_written(const struct tree_file *f)
+{
+    return f->held && atomic_load(&f->held->written) >> f->node.row & 1;
+}
+
 bool tree_ahead(const struct tree_file *f)
 {
-    return f->decodes && !(atomic_load(&f->held->written) >> f->node.row & 1);
+    return f->decodes && !is_written(f);
 }
 
 int tree_release(struct tree_file *f)
@@ -262,9 +267,7 @@ int tree_release(struct tree_file *f)
 int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     int got;
-    /* A file with a draft of its own holds no view. */
-    const bool written = f->held && atomic_load(&f->held->written) >> f->node.row & 1;
-    return written && tensors_read(f, off, n, r, &got) ? got : f->ops->read(f, off, n, r);
+    return is_written(f) && tensors_read(f, off, n, r, &got) ? got : f->ops->read(f, off, n, r);
 }
 
 void tree_reply_done(struct reply *r)

@@ -179,8 +179,7 @@ static bool is_stale(struct tree *t, size_t i)
     /* If an attempt to begin editing has ended, it has recorded the file's new state. */
     const bool ended = atomic_load(&t->rests) && !atomic_load(&t->live);
     const struct edit_file now = opened(t, 0);
-    return ended && now.id.ino == f.id.ino && now.id.size == f.id.size &&
-           now.id.mtime.tv_sec == f.id.mtime.tv_sec && now.id.mtime.tv_nsec == f.id.mtime.tv_nsec;
+    return ended && edit_id_equal(&now.id, &f.id);
 }
 
 bool tree_changed(struct tree *t)
@@ -489,7 +488,7 @@ const char *tree_warning(const struct tree *t, unsigned i)
         {GGUF_ANOMALY_UNKNOWN, "some tensors are of an unknown type and have no f32"},
         {GGUF_ANOMALY_PARTIAL, "the file is incomplete: reading the missing part gives EIO"},
     };
-    for (size_t k = 0; k < sizeof(lines) / sizeof(lines[0]); k++)
+    for (size_t k = 0; k < COUNT(lines); k++)
         if (t->anomalies & lines[k].anomaly && i-- == 0)
             return lines[k].line;
     return NULL;
