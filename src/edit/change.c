@@ -13,8 +13,8 @@
 
 #define MIN_ALIGNMENT ((uint64_t)8)
 /*
- * The highest number for a version. The rest are for tensors that other threads begin at the same
- * time.
+ * The highest number that a version gets. The numbers above it are left for tensors that other
+ * threads start at the same time.
  */
 #define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
@@ -101,7 +101,7 @@ static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kin
 
 /*
  * Returns true if an object has this name after the change. Sets *ret to its slot or, failing that,
- * to the slot of the last removed or renamed object of this name, or to NULL if there is neither.
+ * to the slot of the object of this name that was removed or renamed last, or else to NULL.
  */
 static bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
                       const struct edit_slot **ret)
@@ -211,7 +211,7 @@ static struct edit_slot *copy(const struct edit_slot *from, struct name to)
     return s;
 }
 
-/* Makes the first slot for a new object, marked as gone. Returns NULL if out of memory. */
+/* Returns the first slot of a new object, marked as gone, or NULL if out of memory. */
 static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t rank)
 {
     const struct edit_slot first = {
@@ -220,10 +220,9 @@ static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t 
 }
 
 /*
- * Begins an operation, which changes a copy of a slot and puts the copy in the slot's place with
- * slot_end(). Copies the slot that slot_find() finds. If there is no slot yet, makes one for an
- * object of the base or, with this rank, for a new object. `to`: the new name. Returns NULL if out
- * of memory.
+ * Begins an operation. Returns a copy of the object's slot, or a first slot if it has none; the
+ * caller changes it and passes it to slot_end(), which replaces the old slot with it. `to`: the new
+ * name; `rank`: used if the object is new. Returns NULL if out of memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
                                     struct name name, struct name to, uint64_t rank)
@@ -271,7 +270,7 @@ static void leave(struct edit_change *c, struct edit_slot *s)
 
 /*
  * Replaces one slot with another; either may be NULL. Returns 0, or -ENOMEM with nothing changed.
- * Putting back a slot that was there before never runs out of memory.
+ * Putting back an earlier slot never runs out of memory.
  */
 static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_slot *now)
 {
@@ -628,7 +627,7 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
     return slot_end(c, s, e);
 }
 
-/* Reports the result r of tensor_content_make(). */
+/* Sets the error for a result of tensor_content_make(), and returns that result. */
 static int unmade(int r, struct name name, const char *why, struct err *e)
 {
     return r == -EINVAL ? refuse(e, r, EDIT_TENSOR, name, why)
@@ -636,7 +635,7 @@ static int unmade(int r, struct name name, const char *why, struct err *e)
                         : 0;
 }
 
-/* Makes content that covers all bytes of a shape. */
+/* Creates content that supplies all bytes of a shape. */
 static int make_whole(struct name name, const struct tensor_shape *shape,
                       const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
                       struct err *e)
@@ -677,7 +676,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     return end_with(c, s, k, e);
 }
 
-/* Makes content with a different shape for the existing bytes. */
+/* Creates content that gives the existing bytes a different shape. */
 static int reshape(const struct edit_change *c, const struct edit_tensor *t,
                    const struct tensor_shape *shape, struct tensor_content **ret, struct err *e)
 {
@@ -739,8 +738,8 @@ static int by_rank(const void *a, const void *b)
 }
 
 /*
- * Lists all *n keys or tensors by rank. Those without a slot come before slots of the same rank.
- * Returns NULL if out of memory.
+ * Lists all keys or tensors by rank, and sets *n to their number. At equal rank, those without a
+ * slot come first. Returns NULL if out of memory.
  */
 static struct item *list(const struct edit_change *c, enum edit_what kind, size_t *n)
 {
@@ -846,7 +845,7 @@ bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uin
            memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
 }
 
-/* The position that restoring has reached. */
+/* How far a restore has got. */
 struct at {
     uint64_t rank; /* rank of the last key */
     uint32_t next; /* the base's first key with a higher rank */
@@ -854,15 +853,15 @@ struct at {
 
 /*
  * Chooses a rank after the last key and before the base's next key, leaving room for `left` keys.
- * Its lowest bit is set, unlike that of an original key's rank. After a great many undos there may
- * be no rank left in between. The result then equals the last rank, and slots of equal rank are
- * listed after the base's key, in the order in which they were made.
+ * Its lowest bit is set, unlike that of an original key's rank. After very many undos the gap may
+ * be used up. The last rank is then returned again; slots of equal rank are listed in the order in
+ * which they were made, after any key of the base.
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {
     const bool end = at->next == c->on.g->n_kv;
     const uint64_t next = end ? EDIT_LAST : base_rank(c, EDIT_KEY, at->next);
-    const bool last = next == EDIT_LAST; /* only the reserve may follow */
+    const bool last = next == EDIT_LAST; /* nothing but the reserve can follow */
     const uint64_t room = next - at->rank, step = room / ((uint64_t)left + 1);
     if (last)
         at->rank += EDIT_RANK_STEP;

@@ -9,9 +9,9 @@
  *     r = edit_tensor_write(&c, "b", 1, &piece, 1, &e);                ... under its current name
  *     r = edit_change_keys(&c, &header, &key, &n);                     ... edit_change_tensors
  *
- * Operations take effect one after another, as if each were a separate edit, so a batch of edits is
- * one change. The cost of an operation depends only on its own value or list of pieces, not on
- * earlier operations. The change holds at most one value per key, and frees a value when it is
+ * Operations take effect one after another, as if each were a separate edit, so a batch of edits
+ * can be one change. The cost of an operation depends only on its own value or list of pieces, not
+ * on earlier operations. The change holds at most one value per key, and frees a value when it is
  * replaced. The bytes of tensors stay in their drafts until the commit. Keys and tensors that no
  * operation names keep their exact bytes.
  *
@@ -98,7 +98,7 @@ struct edit_slot {
     bool gone;       /* removed */
     uint32_t old;    /* number in the base; EDIT_NONE: new, even if under an old name */
     uint32_t at;     /* index of the slot in the change */
-    uint64_t serial; /* grows with each operation */
+    uint64_t serial; /* increases with each operation */
     uint64_t rank;
     struct edit_value *value;       /* for a key: a reference; NULL: the base's value */
     struct tensor_content *content; /* for a tensor: a reference; NULL: the base's */
@@ -107,7 +107,7 @@ struct edit_slot {
     char name[]; /* followed by a NUL */
 };
 
-/* The undo of one operation: the slot that `at` held before it. */
+/* Undoes one operation: the slot that was at index `at` before it. */
 struct edit_undo {
     uint32_t at;
     struct edit_slot *was; /* owned; NULL: there was no slot */
@@ -118,7 +118,7 @@ struct edit_base {
     const struct gguf *g;
     const uint64_t *rank;        /* ranks of its keys, ascending; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* the same for its tensors */
-    const struct ids *ids;       /* the ids of its tensors; for NULL see snapshot.h */
+    const struct ids *ids;       /* the ids of its tensors; see snapshot.h for NULL */
     /* the next number for a tensor or a tensor's version; NULL: numbers are not assigned */
     atomic_uint *numbers;
 };
@@ -128,7 +128,7 @@ struct edit_change {
     struct edit_slot **slot; /* owned; in the order in which they were first touched */
     size_t n, cap;
     size_t tensors;                  /* number of slots that belong to tensors */
-    struct table by_name, by_number; /* of all slots; of tensors' slots */
+    struct table by_name, by_number; /* all slots; slots of tensors */
     struct edit_slot **slot_of; /* owned: by number in the base, keys before tensors; or NULL */
     struct edit_undo *undo;     /* owned: all operations since edit_keep() */
     size_t n_undo, cap_undo;
@@ -158,7 +158,7 @@ bool edit_find(const struct edit_change *c, const void *key, size_t n,
 /* Return the alignment that applies after the change. */
 uint64_t edit_alignment(const struct edit_change *c);
 
-/* Check the one value that edit_set() may refuse, the alignment. Returns 0 or -EINVAL. */
+/* Check a new alignment, the only value that edit_set() can refuse. Returns 0 or -EINVAL. */
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);
 
@@ -200,8 +200,8 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint64_t rank, uint32_t number, struct err *e);
 /*
- * Change a tensor's type and shape. The pieces must supply all bytes. Without pieces the bytes
- * stay, and type and size must stay the same (else -EINVAL).
+ * Change a tensor's type and shape. The pieces must supply all bytes. Without pieces the bytes are
+ * kept, and type and size must not change (else -EINVAL).
  */
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
@@ -221,7 +221,7 @@ static inline bool edit_change_is_empty(const struct edit_change *c)
     return c->n == 0;
 }
 
-/* Return a mark to which later operations can be taken back, unless they were kept. */
+/* Return a mark for edit_undo(), which takes back all operations after it. */
 static inline size_t edit_mark(const struct edit_change *c)
 {
     return c->n_undo;
@@ -236,8 +236,8 @@ void edit_keep(struct edit_change *c, size_t mark);
 void edit_change_drop_values(struct edit_change *c);
 
 /*
- * Return how many keys and tensors differ from the base or have been removed, up to `most`. Judges
- * by names and slots only, without comparing values.
+ * Return how many keys and tensors differ from the base or have been removed, up to `most`. Looks
+ * only at names and slots, and does not compare values.
  */
 size_t edit_change_count(const struct edit_change *c, size_t most);
 
@@ -273,7 +273,7 @@ uint64_t edit_keys_id(const struct gguf *g);
 uint32_t edit_keys_format(const struct gguf *g);
 /* Return true if the entries of these keys are the same byte for byte. */
 bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
-/* Return true for a key that ggufs keeps for itself. */
+/* Return true for one of ggufs' own keys. */
 bool edit_key_is_own(const struct gguf *g, uint32_t kv);
 
 /* ---- values as they are shown ---- */
@@ -298,7 +298,7 @@ bool shown_value(const struct shown *s, struct gguf_value *ret);
 const uint8_t *shown_bytes(const struct shown *s, size_t *n);
 /* Return true if the value has this type and these bytes. */
 bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
-/* Return the size of the text of a value, which must exist. It is measured once per value. */
+/* Return the size of a value's text, which is measured only once. The value must exist. */
 uint64_t shown_size(const struct shown *s);
 void shown_text(const struct shown *s, struct buf *out);
 

@@ -21,9 +21,8 @@
 /* ---- the model's file ---- */
 
 /*
- * How often a model may be replaced while it is being opened. On a file system whose inode numbers
- * change spontaneously, the model always seems to have been replaced, and opening it would never
- * end.
+ * How many times a model may be replaced while it is being opened. Without a limit, opening would
+ * never end on a file system whose inode numbers change spontaneously.
  */
 #define OPEN_TRIES 100
 
@@ -67,8 +66,8 @@ static int not_regular(struct err *e)
 }
 
 /*
- * Returns true if the file is read-only even for its owner, such as a copy that cp(1) made of the
- * view model.gguf.
+ * Returns true if the file is read-only even for its owner, such as a copy of the view model.gguf
+ * made by cp(1).
  */
 static bool is_own_copy(const struct stat *st, int error)
 {
@@ -192,7 +191,7 @@ bool edit_is_ours(const struct stat *st, const struct stat *model)
 }
 
 #define NAME_TRIES 100
-/* How many times the model's owner, mode, attributes or links may change while being copied. */
+/* How many times to copy the model's owner, mode and attributes again if they keep changing. */
 #define DRESS_TRIES 100
 #define ACL "system.posix_acl_access"
 
@@ -208,8 +207,8 @@ static int not_reproduced(struct err *e, int r, const char *what, const char *na
 }
 
 /*
- * Reads a whole attribute or, if name is NULL, the list of names. Either may grow between two
- * calls.
+ * Reads a whole attribute or, if name is NULL, the list of names. Either may grow between the two
+ * calls, which are then repeated.
  */
 static int get_all(const struct sys *s, int fd, const char *name, struct buf *ret)
 {
@@ -359,7 +358,7 @@ struct temp {
     int fd; /* open for reading and writing */
     char name[NAME_MAX + 1];
     struct edit_id id; /* identity of the new file when it was synced */
-    struct stat model; /* of the model, before its attributes were copied */
+    struct stat model; /* the model's, before its attributes were copied */
     bool break_links;  /* the model may have other hard links; they keep the old content */
 };
 
@@ -368,9 +367,9 @@ struct temp {
 /* ---- its content ---- */
 
 /*
- * Cloning takes whole blocks, but tensors begin anywhere. Where bytes move by whole blocks, the
- * complete blocks are cloned, and the incomplete ones at both ends are copied. Zeros, and holes in
- * the bytes copied, become holes in the new file.
+ * Only whole blocks can be cloned, but tensors begin anywhere. Where bytes move by a multiple of
+ * the block size, the complete blocks are cloned, and the incomplete ones at both ends are copied.
+ * Zeros, and holes in the bytes copied, become holes in the new file.
  */
 
 #define CHUNK ((size_t)16 << 20)  /* bytes between progress reports */
@@ -570,7 +569,7 @@ static int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* Removes the name again if a store that caches open files restored it at the close. */
+/* Closes and removes the file. A caching file system may restore the name at the close. */
 static void temp_abandon(const struct edit_file *f, struct temp *t)
 {
     struct stat st;
@@ -854,7 +853,7 @@ static void call_ready(const struct job *j)
 
 /* ---- the disk ---- */
 
-/* Tries to clone into a file beside the model, and remembers the answer, which never changes. */
+/* Tries to clone into a file beside the model, and remembers the result, which never changes. */
 static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
 {
     struct temp t = TEMP_INIT;
@@ -1024,8 +1023,8 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 /* ---- in place ---- */
 
 /*
- * Reports that the model could not be written although the journal has the edit. Notes the identity
- * of the partly written file.
+ * Reports that the model could not be written, although the edit is in the journal. Notes the
+ * identity of the partly written file.
  */
 static int unfinished(struct job *j, struct err *e)
 {
@@ -1064,7 +1063,7 @@ static int write_inplace(struct job *j, struct err *e)
 
 /*
  * Makes a new file that replaces the model or, given the name of a backup, a copy of the unchanged
- * model. The copy gets its name, replacing any older backup, only when it is on disk, so that no
+ * model. The copy gets that name, replacing any older backup, only once it is on disk, so that no
  * backup is ever incomplete.
  */
 static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
@@ -1138,7 +1137,7 @@ static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
 
 /* ---- probes ---- */
 
-/* Turns errors that may be temporary into 0. */
+/* Returns 0 for an error that may be temporary, and any other error unchanged. */
 static int lasting(int r)
 {
     static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
@@ -1168,8 +1167,8 @@ int edit_try_new(const struct edit_file *f, struct err *e)
 /* ---- the commit ---- */
 
 /*
- * C4. Finishes the file's own unfinished edit first, because the plan builds on it, and its journal
- * takes space.
+ * C4. First finishes the file's own unfinished edit: the plan builds on that edit, and its journal
+ * takes up space.
  */
 static int begin(struct job *j, struct err *e)
 {

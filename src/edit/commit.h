@@ -13,8 +13,8 @@
  *  inplace  the header and bytes of tensors are overwritten while a redo journal holds their new
  *           content. Requires all other data to stay where it is (tensors may be added at the end),
  *           a regular layout, padding of zeros, and at most 256 GiB of new bytes
- *           (JOURNAL_MAX_ROWS). With EDIT_AUTO the file must also be over 64 MiB, and at most 1 GiB
- *           and at most a quarter of it may change.
+ *           (JOURNAL_MAX_ROWS). With EDIT_AUTO the file must also be over 64 MiB, and the edit
+ *           changes no more than 1 GiB and no more than a quarter of the file.
  *  copy     like reflink, but with the data copied. Requires free space.
  * If the options name a strategy that does not apply, the result is -EOPNOTSUPP with the reason.
  *
@@ -33,10 +33,10 @@
  *        was written (-EIO with `unfinished`). The edit counts as done. The next commit, which is
  *        planned on top of it, finishes it first, as do the next mount and edit_recover().
  *      - For inplace, the journal could not be removed, nor its head wiped (journal_cancel()).
- *        Edits fail with -ESTALE, and the message says that the next mount may make this edit.
+ *        Edits fail with -ESTALE, and the message says that the next mount may apply this edit.
  *  C5. A file is replaced only if it is the one that was opened (same inode, size and mtime), and a
- *      plan is carried out only for a file of its size; otherwise -ESTALE.
- *  C6. The new file is locked before it gets the name.
+ *      plan is carried out only for a file of the size that it was made for; otherwise -ESTALE.
+ *  C6. The new file is locked before it gets the model's name.
  *
  * Threads: only one thread at a time may commit to a file. Readers of the old descriptor are not
  * disturbed.
@@ -84,10 +84,10 @@ struct edit_file {
     int fd;                  /* owned: the model's handle */
     char name[NAME_MAX + 1]; /* the model's name in the directory; not a symbolic link */
     struct edit_id id;       /* as opened, or after the last edit */
-    enum edit_clone clone;   /* whether the file system clones ranges; probed once */
+    enum edit_clone clone;   /* whether the file system can clone ranges; probed once */
     bool locked;             /* the file is open for writing and locked */
-    bool backed;             /* the backup was made (commit.h) */
-    /* The journal has an edit that could not be written to the model (commit.h, C4). */
+    bool backed;             /* the backup has been made */
+    /* The journal holds an edit that could not be written to the model (C4). */
     bool unfinished;
 };
 
@@ -125,8 +125,8 @@ void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix
 /* Return true for a regular file owned by this process's user, the model's owner or root. */
 bool edit_is_owned(const struct stat *st, const struct stat *model);
 /*
- * Return true if, in addition, the file has no other hard links. Only such a journal is opened,
- * applied or removed.
+ * Return true if edit_is_owned() does and the file has no other hard links. Only such a journal is
+ * opened, applied or removed.
  */
 bool edit_is_ours(const struct stat *st, const struct stat *model);
 
@@ -158,7 +158,7 @@ int attr_check(const struct sys *s, int fd, struct err *e);
 /* The committing thread calls these. Any of them may be NULL. */
 struct edit_hooks {
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* counts bytes of tensor data */
-    /* called just before the step that makes the edit count as done; may wait */
+    /* called just before the edit takes effect; may block */
     void (*ready)(void *arg);
     void *arg;
 };
@@ -224,7 +224,7 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
 
 /*
  * Carry out the plan. Returns 0, -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode or
- * attributes cannot be reproduced), -EBUSY (these keep changing), -EINTR, -EIO or -EDQUOT.
+ * attributes cannot be reproduced), -EBUSY (they keep changing), -EINTR, -EIO or -EDQUOT.
  */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);

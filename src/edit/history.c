@@ -109,8 +109,8 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
 
 /*
  * Opens the directory `name` in `dir`, and closes `dir`. With `make`, creates it if it is missing
- * and this user or root owns `dir`. others: for one of our directories, the permissions that others
- * must not have. Returns the descriptor or -errno.
+ * and this user or root owns `dir`. others: for one of our directories, the permissions that other
+ * users must not have; otherwise 0. Returns the descriptor or -errno.
  */
 static int step(const struct history *h, int dir, const char *name, bool make, mode_t others,
                 struct err *e)
@@ -182,8 +182,8 @@ static int open_folder(struct history *h, bool make, struct err *e)
 }
 
 /*
- * Opens and locks the directory. Waits for another process for at most `patience` ms, then returns
- * -EAGAIN.
+ * Opens and locks the directory. Waits up to `patience` ms for another process to unlock it, then
+ * returns -EAGAIN.
  */
 static int lock(struct history *h, bool make, unsigned patience, struct err *e)
 {
@@ -267,7 +267,7 @@ static int list_files(struct listing *l, struct err *e)
     return 0;
 }
 
-/* Reads facts. Returns 0, -EBADMSG if the bytes are not facts, or -ENOMEM. */
+/* Parses facts. Returns 0, -EBADMSG if the bytes are not facts, or -ENOMEM. */
 static int add_facts(struct history_state *s, const uint8_t *p, size_t left)
 {
     while (left) {
@@ -443,7 +443,7 @@ static int put_state(struct history *h, struct history_record *rec, struct buf *
     return r < 0 ? failed(h, r, "write a file in it", e) : 0;
 }
 
-/* Begins a file: room for the head, and the path. */
+/* Begins a state's file: leaves room for the head, and adds the path. */
 static void begin_state(const struct history *h, struct buf *b)
 {
     buf_zero(b, HEAD);
@@ -469,7 +469,7 @@ static struct listed *oldest(const struct listing *l)
     return ret;
 }
 
-/* H3. Removes states over the limits. Stops at the first that cannot be removed. */
+/* H3. Removes states that exceed the limits. Stops at the first one that cannot be removed. */
 static void prune(struct history *h)
 {
     CLEANUP(listing_free) struct listing l = {.h = h};
@@ -699,9 +699,9 @@ static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
 }
 
 /*
- * Notes how the state's keys differ from those of b, walking both lists. Keys that the walk meets
- * side by side have not moved. Of two keys that have swapped places, it notes the one that moved
- * further. A key that the state did not have is noted unless `but` has it.
+ * Walks the state's keys and those of b in parallel, and adds a fact for each difference. Keys that
+ * are reached at the same time have not moved. If two keys have swapped places, the fact is about
+ * the one that moved further. A key that the state lacks gets a fact unless `but` has it.
  */
 static void compare(struct adding *to, const struct gguf *b, const struct gguf *but)
 {
@@ -747,7 +747,7 @@ static struct history_state *last_of(const struct history_states *f)
     return f->n && f->of[f->n - 1].rec.number == f->last ? &f->of[f->n - 1] : NULL;
 }
 
-/* Returns true if the edit joins this state, having set a->base to its keys. */
+/* If the edit joins this state, sets a->base to the state's keys and returns true. */
 static bool join(const struct history_state *s, const struct recorded_edit *edit, uint64_t before,
                  struct adding *a)
 {
@@ -826,7 +826,7 @@ int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e)
 
 /* ---- what changed ---- */
 
-/* Names the keys of `of` that `other` lacks or, with `changed`, has with a different value. */
+/* Lists the keys of `of` that `other` lacks or, with `changed`, those whose values differ. */
 static void name_keys(const char *what, const struct gguf *of, const struct gguf *other,
                       bool changed, bool *any, struct buf *out)
 {
@@ -984,10 +984,10 @@ int history_pick(struct history *h, uint64_t number, struct gguf *now, struct hi
 
 struct history_job {
     struct pool_job job; /* must be the first member */
-    atomic_uint users;   /* the owner, and a turn; the last frees it */
+    atomic_uint users;   /* the owner and a turn; the last of them frees the job */
     atomic_bool idle;    /* no turn is pending; else the turn uses the next four members */
     struct history h;
-    struct recorded_edit edit; /* holds references; no keys: record the end of `planned` */
+    struct recorded_edit edit; /* holds references; `before` NULL: record the end of `planned` */
     uint64_t planned;          /* edit_keys_id() after the edit */
     struct err err;            /* why the edit was not recorded */
     struct err why;            /* why there is no history */
@@ -996,7 +996,7 @@ struct history_job {
     bool late;     /* the turn takes too long */
     bool said;     /* the failure was logged */
     bool landed;   /* the last edit was recorded and is in the file */
-    int64_t ended; /* when it ended, in seconds since 1970 */
+    int64_t ended; /* when that edit ended, in seconds since 1970 */
 };
 
 static void drop_job(struct history_job *j)

@@ -29,7 +29,7 @@
  *  H1. Everything kept about an edit is durable before the edit is written.
  *  H2. The numbers of a model's states increase and are never reused.
  *  H3. A model keeps its last `keep` states, but at least two (for HISTORY_KEEP_SAME, as many as it
- *      had). A state whose edit was not written counts. All models together keep at most
+ *      had). A state counts even if its edit was not written. All models together keep at most
  *      HISTORY_BYTES_MAX: the oldest states are removed first, but never a model's last.
  *  H4. Only directories, and regular files with a single name, are used, and only if this process's
  *      user owns them and no other user can write to them. Links are followed only in the state
@@ -61,12 +61,12 @@
 #define HISTORY_KEEP_SAME UINT_MAX
 #define HISTORY_BYTES_MAX ((uint64_t)256 << 20)
 #define HISTORY_PATIENCE 2000 /* longest that history_clear() waits for another process, in ms */
-#define HISTORY_JOIN 10       /* seconds after an edit within which the next one joins its state */
+#define HISTORY_JOIN 10       /* an edit begun within this many seconds joins the last state */
 
 struct history {
     const struct sys *sys;
     char *home, *model; /* owned: paths of the state directory and of the model, links resolved */
-    uint64_t hash;      /* of the model's path */
+    uint64_t hash;      /* hash of the model's path */
     unsigned keep;
     int dir; /* owned: the open directory; -1: not open */
 };
@@ -91,12 +91,12 @@ struct history_record {
     uint64_t landed;    /* edit_keys_id() after its last edit known to be in the file */
     uint64_t planned;   /* edit_keys_id() after the edit being written */
     uint64_t format;    /* edit_keys_format() of its keys */
-    uint64_t forgotten; /* 1: not a state; it and all before it were forgotten */
+    uint64_t forgotten; /* 1: not a state; all states up to this number were forgotten */
     uint64_t path_len;
 };
 
 struct history_fact {
-    uint64_t place;       /* among the state's keys except ggufs' own; UINT64_MAX: no such key */
+    uint64_t place;       /* position, not counting ggufs' own keys; UINT64_MAX: no such key */
     const uint8_t *bytes; /* the entry, or just the key if it has no place */
     size_t n;
     uint32_t key_off, key_len; /* the key's range within bytes */
@@ -138,7 +138,7 @@ int history_before(const struct history_state *s, const struct gguf *next, struc
 
 /* ---- recording edits ---- */
 
-/* An edit that is about to be written, and changes keys. */
+/* An edit that changes keys and is about to be written. */
 struct recorded_edit {
     struct gguf *before, *after;
     uint64_t restored; /* for an undo, the state that it restores; else 0 */
@@ -155,8 +155,8 @@ struct recorded_edit {
 int history_record(struct history *h, const struct recorded_edit *edit, struct err *e);
 /*
  * Record that the last edit has reached the file. Does nothing unless `planned` is the
- * edit_keys_id() after that edit. Without this call, the next edit or look-up of a state finds this
- * out from the model's keys, unless another program changes them first. Returns 0 or -errno.
+ * edit_keys_id() after that edit. Without this call, the next edit or look-up of a state detects
+ * this from the model's keys, unless another program changes them first. Returns 0 or -errno.
  */
 int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e);
 
@@ -206,8 +206,8 @@ int history_clear(struct history *h, size_t *n, struct err *e);
 /* ---- while a model is edited ---- */
 
 /*
- * Keeps the history in turns of the pool, so that a slow or hanging state directory delays no edit
- * by more than HISTORY_WAIT.
+ * Records the history in turns of the pool, so that a slow or hanging state directory delays no
+ * edit by more than 2 * HISTORY_WAIT.
  *
  *     r = history_job_make("/real/path/m.gguf", HISTORY_KEEP, &sys_libc, &log, &j);
  *     history_job_begin(j, before, after, 0);     before edit_commit()
@@ -220,8 +220,8 @@ int history_clear(struct history *h, size_t *n, struct err *e);
  * Threads: the committing thread calls history_job_begin(), _wait() and _end(); any thread may call
  * history_job_look().
  */
-#define HISTORY_WAIT 1    /* longest wait of an edit, in seconds */
-#define HISTORY_SETTLE 10 /* longest wait of a request for the states, in seconds */
+#define HISTORY_WAIT 1    /* longest time that a call below blocks an edit, in seconds */
+#define HISTORY_SETTLE 10 /* the same for a request for the states */
 
 struct history_job;
 
@@ -232,23 +232,23 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 
 /*
  * Announce an edit that changes the file's content from `before` to `after`. restored: for an undo,
- * the state that it restores, else 0. If an earlier edit is still being recorded, waits for it, at
- * most HISTORY_WAIT.
+ * the state that it restores, else 0. If an earlier edit is still being recorded, waits up to
+ * HISTORY_WAIT for it.
  */
 void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *after,
                        uint64_t restored);
-/* Wait at most HISTORY_WAIT until the changes are recorded or recording them has failed. */
+/* Wait up to HISTORY_WAIT for the changes to be recorded, successfully or not. */
 void history_job_wait(struct history_job *j);
 void history_job_end(struct history_job *j, bool landed);
 /*
- * Record the end of the last edit, waiting at most 2 * HISTORY_WAIT. No edit may begin during the
+ * Record the end of the last edit, waiting up to 2 * HISTORY_WAIT. Do not begin an edit during the
  * call.
  */
 void history_job_settle(struct history_job *j);
 
 /*
- * Open the job's history for reading. Waits at most HISTORY_SETTLE for the directory. Always call
- * history_close(). Returns 0, or -errno with the reason why there is no history.
+ * Open the job's history for reading. Waits up to HISTORY_SETTLE for the directory to respond.
+ * Always call history_close(). Returns 0, or -errno with the reason why there is no history.
  */
 int history_job_look(const struct history_job *j, struct history *ret, struct err *e);
 

@@ -55,7 +55,7 @@ static uint64_t row_end(const struct journal_row *row)
     return row->at + row->n;
 }
 
-/* Returns true for a row of whole units of the model. Other rows belong to its header. */
+/* Returns true for a row of whole units of the model. Other rows belong to the header. */
 static bool is_units(const struct journal *j, const struct journal_row *row)
 {
     return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
@@ -79,7 +79,7 @@ static size_t old_bytes(const struct journal *j, const struct journal_row *row)
     return (size_t)within_u64(row->at, row->n, j->before);
 }
 
-/* Places the parts of the table, beginning at offset `at`. Returns the table's end. */
+/* Sets the offset of each row's part of the table, which starts at `at`. Returns its end. */
 static uint64_t place_table(struct journal *j, uint64_t at)
 {
     for (size_t i = 0; i < j->n; i++) {
@@ -272,7 +272,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 }
 
 /*
- * Writes all rows, using all processors, because most of the time goes into reading and summing
+ * Writes all rows, using all processors, because most of the time is spent on reading and summing
  * bytes.
  */
 static int write_rows(struct writing *w)
@@ -283,7 +283,7 @@ static int write_rows(struct writing *w)
     return units_run(&c, &watch);
 }
 
-/* Returns the sum of the fixed part up to SUM, and of the rows and the name. */
+/* Returns the sum over the fixed part up to SUM, the rows and the name. */
 static uint64_t head_sum(const uint8_t head[FIXED], const struct buf *rest)
 {
     return xxh64(xxh64(0, head, SUM), rest->data, rest->len);
@@ -336,8 +336,8 @@ static int fill(struct writing *w)
 
 /*
  * Lets the model's owner read and write the journal, and others read it if they may read the model.
- * The model's mode is used only if neither file has an ACL (the journal may inherit one), and its
- * group bits only if the journal has the same group. Otherwise the journal stays 0600.
+ * The model's mode is used only if the model has no ACL, the journal has or keeps none, and the
+ * journal has the model's group or all users may read the model. Otherwise the mode stays 0600.
  */
 static void give_to_owner(const struct edit_file *f, int fd)
 {
@@ -351,9 +351,9 @@ static void give_to_owner(const struct edit_file *f, int fd)
 }
 
 /*
- * Makes the journal's file, which has its name from the start but no head yet. This is the log if
+ * Creates the journal's file, which has its name from the start but no head yet. This is the log if
  * the file system can name an unnamed file; otherwise it is a new file, and *lent is set to NULL.
- * *own: the offset from which its own bytes may be written.
+ * *own: the offset from which the journal's own bytes can be written.
  */
 static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
 {
@@ -489,8 +489,8 @@ static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, ui
 
 /*
  * Loads the record of a journal of `file` bytes whose fixed part is `head`, for a model of `size`
- * bytes. Sets the state to VOID if the journal was not completed; otherwise to REDO, which is
- * provisional until the model is compared.
+ * bytes. The state stays VOID if the journal was not completed; otherwise it becomes REDO, which is
+ * provisional until the journal is compared with the model.
  */
 static int load_record(const struct edit_file *f, struct journal *j, const uint8_t head[FIXED],
                        uint64_t file, uint64_t size, struct err *e)

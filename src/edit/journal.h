@@ -7,13 +7,13 @@
  * A row covers at most 1 MiB of the model, in whole sectors except at the end of the file. A sector
  * is 512 bytes, the smallest unit that any disk writes atomically. Rows of tensor data are whole
  * units of 64 KiB, both in the model and in the journal, so that readers can map them in place of
- * the model's bytes; no page is larger than that. Numbers are little-endian.
+ * the model's bytes; no page is larger than 64 KiB. Numbers are little-endian.
  *
  *     0  "GGUFSJN3"
  *     8  u32 length of the name        12  u32 0
  *    16  u64 size of the model before, 24  u64 after, never smaller: tensors may be added
  *    32  u64 number of rows            40  u64 where the rows begin
- *    48  u64 sum of everything before it, and of the rows and the name
+ *    48  u64 sum over everything before it, the rows and the name
  *     -  new bytes
  *     -  the rows: u64 first byte, u64 length, u64 offset in the journal of its new bytes,
  *        u64 sum of its part of the table and of its new bytes; in order, disjoint
@@ -90,24 +90,24 @@ struct journal {
 void journal_free(struct journal *j);
 
 /*
- * Compute the largest number of bytes that an in-place edit may write to the model. Returns 0,
+ * Compute the largest number of bytes that an in-place edit can write to the model. Returns 0,
  * -EFBIG (too many rows) or -ENOMEM.
  */
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /*
- * Do step 1 for a plan that is written in place. On failure nothing stays on disk except what
- * journal_cancel() may leave. Returns 0 or -errno.
+ * Do step 1 for a plan that is written in place. On failure nothing is left on disk except what
+ * journal_cancel() cannot remove. Returns 0 or -errno.
  */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
 /*
  * Do step 2, repeating it once if it fails, and note the model's new identity in f. Returns 0, or
- * -errno if only part of the edit may have been written.
+ * -errno if the edit may be only partly written.
  */
 int journal_apply(struct edit_file *f, const struct journal *j);
 /*
- * Do step 3. A failure does no harm, because a journal that stays is applied again. Returns 0, or
+ * Do step 3. A failure does no harm, because a journal that remains is applied again. Returns 0, or
  * -errno if the name may still exist.
  */
 int journal_remove(const struct edit_file *f);
@@ -115,7 +115,7 @@ int journal_remove(const struct edit_file *f);
 /*
  * Cancel an edit that failed with r before step 2, so that no complete journal is found later.
  * Removes the journal's name or, failing that, wipes its head. Returns r. If neither worked, the
- * message says that the edit may still be made.
+ * message says that the edit may still be applied.
  */
 int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
 
@@ -136,16 +136,16 @@ struct journal_seen {
 /*
  * Find the model's journal and judge it. Since another process may be editing the model, a journal
  * that does not fit is checked again until it stays the same and no process holds the lock. *seen:
- * the identities as they were before that; seen may be NULL. Returns 0, with a message in *e for
- * PLANTED, -ESTALE (J3), -EBUSY (another process keeps editing the model) or -errno.
+ * the identities just before the journal was read; seen may be NULL. Returns 0, with a message in
+ * *e for PLANTED, -ESTALE (J3), -EBUSY (another process keeps editing the model) or -errno.
  */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e);
 
 /*
- * Replay or drop the journal if there is one. f must be open for writing and locked. edits: the
- * call precedes an edit that was planned for the file as f knows it. The only journal allowed is
- * then that of f's own unfinished edit. Returns 0, -ESTALE (also for PLANTED) or -errno.
+ * Replay or drop the journal if there is one. f must be open for writing and locked. edits: true
+ * before an edit that was planned for the file as f knows it; the only journal allowed is then that
+ * of f's own unfinished edit. Returns 0, -ESTALE (also for PLANTED) or -errno.
  */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 
@@ -168,7 +168,7 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 struct edit_overlay {
     struct journal journal; /* owned; has no rows if there is nothing to write */
     struct image *image;    /* owned: the file with the overlay applied */
-    struct err planted;     /* error if the object of this name is not ours; else code 0 */
+    struct err planted;     /* set if the object with the journal's name is not ours; else code 0 */
     struct journal_seen seen;
 };
 
@@ -193,7 +193,7 @@ static inline bool edit_overlay_changes(const struct edit_overlay *o)
 {
     return o->journal.n > 0;
 }
-/* Return true if it changes anything and no process is still making the edit. */
+/* Return true if the overlay changes anything and no process is still making the edit. */
 static inline bool edit_overlay_interrupted(const struct edit_overlay *o)
 {
     return o->journal.n > 0 && !o->journal.live;

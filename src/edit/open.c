@@ -31,7 +31,7 @@ int model_find(const char *path, struct model_file *m, struct err *e)
     *slash = '\0'; /* temporarily shortens the path to the directory's */
     const char *dir = slash == m->real ? "/" : m->real;
     m->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (m->dir < 0 && errno == EACCES) /* it is not listable, but O_PATH is enough for one file */
+    if (m->dir < 0 && errno == EACCES) /* not listable, but O_PATH is enough for one file */
         m->dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r = m->dir < 0 ? -errno : 0;
     *slash = '/';
@@ -105,7 +105,7 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
 }
 
 /*
- * Refuses a file whose number exceeds the count, because it belongs to another split or the count
+ * Refuses a shard whose number exceeds the count: either it belongs to another split, or the count
  * is wrong.
  */
 static int check_extra(const struct shards *s, struct err *e)
@@ -134,8 +134,8 @@ static int check_totals(const struct shards *s, size_t *i, struct err *e)
 }
 
 /*
- * Makes the lists, and enters the first file. Names are added only as files are found, because the
- * count in a file's name may be wrong.
+ * Allocates the lists, and enters the first file. Names are added only as files are found, because
+ * the count in a file's name may be wrong.
  */
 static int begin_lists(struct shards *s, struct gguf *g)
 {

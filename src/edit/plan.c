@@ -31,7 +31,7 @@ struct layout {
     size_t n;
     struct edit_plan *p;
     uint64_t bare;     /* size of the header without reserve and padding */
-    bool has_reserve;  /* a reserve is written */
+    bool has_reserve;  /* the new header has a reserve */
     uint64_t reserve;  /* number of spaces in it */
     uint64_t data_off; /* data offset of the new file */
 };
@@ -71,8 +71,8 @@ static bool is_regular(const struct gguf *g)
 /* ---- the data offset, and the reserve: R1, R2 ---- */
 
 /*
- * Network file systems report their preferred transfer size instead of a block size, which is of no
- * use here.
+ * Network file systems report a preferred transfer size instead of the block size. Such a value is
+ * not used.
  */
 uint32_t edit_block(const struct edit_options *o)
 {
@@ -137,7 +137,7 @@ static bool wants_inplace(const struct layout *d)
 
 /* Where the data must begin, modulo the block, for old bytes to be clonable. */
 struct lean {
-    uint64_t *weight; /* number of old bytes for each multiple of the alignment below the block */
+    uint64_t *weight; /* number of clonable old bytes for each multiple of the alignment */
     uint64_t best;    /* the place with the largest weight, in bytes */
 };
 
@@ -147,7 +147,7 @@ static void weigh(const struct layout *d, struct lean *l)
     uint64_t block = d->p->block, align = d->alignment, at = 0;
     for (size_t i = 0; i < d->n; i++) {
         const struct edit_tensor *t = &d->info[i];
-        uint64_t kept = info_size(d, t); /* its old bytes */
+        uint64_t kept = info_size(d, t); /* number of its old bytes */
         for (size_t k = 0; t->content && k < t->content->n; k++)
             kept -= t->content->piece[k].len;
         uint64_t old = kept ? d->g->tensor[t->old].off : 0;
@@ -162,8 +162,8 @@ static void weigh(const struct layout *d, struct lean *l)
 }
 
 /*
- * R1. Does not use the padding that a huge alignment puts before the data. Returns false if the
- * data must move.
+ * R1. Keeps the data offset, or returns false if the data must move. Padding that a huge alignment
+ * puts before the data is not kept.
  */
 static bool keep_data_off(struct layout *d, const struct lean *l)
 {
@@ -199,8 +199,8 @@ static void move_data(struct layout *d, const struct lean *l)
 
 /*
  * Sets p->block, has_reserve, reserve and data_off. If there are no old bytes, or no `info`, the
- * data keeps its offset if possible. Without `info` the model must be regular, and no old data may
- * move. Returns 0 or -ENOMEM.
+ * data keeps its offset if possible. Call it without `info` only for a regular model and a change
+ * that moves no old data. Returns 0 or -ENOMEM.
  */
 static int lay_data(struct layout *d)
 {
@@ -490,7 +490,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     int r = edit_allowed(g, e);
     if (r < 0)
         return r;
-    /* The header is built in memory, with its padding. */
+    /* The header is built in memory, with its padding, so the alignment must be limited. */
     struct layout d = {.g = g, .o = o, .p = &p, .bare = c->bytes, .alignment = edit_alignment(c)};
     if (d.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,

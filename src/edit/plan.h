@@ -32,7 +32,7 @@
  *  R1. The data offset stays unchanged, so that only the header differs (inplace).
  *  R2. There are at least the requested number of spaces, and as much data as possible moves by a
  *      multiple of the file system's block, so that it can be cloned (reflink). This is all of the
- *      data if no tensor is added, removed or resized. R1 is not used where less data could then be
+ *      data if no tensor is added, removed or resized. R1 is not used if less data could then be
  *      cloned.
  * With either rule the header ends a few bytes before the data rather than exactly where it begins,
  * because readers differ in whether they skip a whole alignment there. For a small file, which is
@@ -86,7 +86,7 @@ struct edit_plan {
     uint64_t old_size;   /* size of the file that the plan is for */
     struct image *image; /* owned: the new file; its EDIT_OLD_FILE reads as zeros */
     bool same;           /* the new file equals the old one byte for byte, except for old padding */
-    /* only the header, bytes of tensors and additions at the end of a regular file differ */
+    /* a regular file in which only the header, bytes of tensors and additions at the end differ */
     bool inplace;
     bool clonable;    /* most old data moves by multiples of the block */
     uint64_t copied;  /* number of old bytes to copy, including incomplete blocks */
@@ -100,7 +100,7 @@ struct edit_plan {
      */
     struct edit_tensor *tensor;
     size_t n_tensors;
-    struct log *lender; /* the longest piece's log if it should become the journal; or NULL */
+    struct log *lender; /* log of the longest piece, if it should become the journal; or NULL */
     uint64_t lends;     /* size of the longest piece */
 };
 
@@ -109,8 +109,7 @@ struct edit_plan {
 /*
  * Plan the new file that results from applying the change to its base. Returns 0, -EROFS (version
  * 1, strings with counted NULs, missing data), -EINVAL (the bytes of a value are invalid), -EFBIG
- * (the header exceeds the limit, or the alignment exceeds EDIT_MAX_ALIGNMENT and the change leaves
- * it so) or -ENOMEM.
+ * (the new header exceeds the limit, or the new alignment exceeds EDIT_MAX_ALIGNMENT) or -ENOMEM.
  */
 int edit_plan_make(const struct edit_change *c, const struct edit_options *o, struct edit_plan *ret,
                    struct err *e);
@@ -122,7 +121,7 @@ void edit_plan_free(struct edit_plan *p);
  */
 int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e);
 /*
- * Check the same without a plan, in time independent of the number of keys. Returns 1 if only a
+ * Do the same check without a plan, in time independent of the number of keys. Returns 1 if only a
  * plan can decide this.
  */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
