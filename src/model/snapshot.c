@@ -232,7 +232,8 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
 /* Maximum size of a data section: a multiple of every alignment, with room left for a header. */
 #define LARGEST_DATA (((uint64_t)1 << 63) - ((uint64_t)8 << 30))
 
-/* Copies all tensor infos, but with a new offset at the end of each. *ret: size of the data section in bytes. */
+/* Copies all tensor infos, with a new offset at the end of each. *ret: bytes in the data
+ * section. */
 static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
 {
     uint64_t off = 0;
@@ -616,7 +617,7 @@ int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *
         return r;
     }
     if (n->view.snap)
-        g->ids = ids_ref(n->view.snap->ids); /* the caller replaces them if tensors differ */
+        g->ids = ids_ref(n->view.snap->ids); /* the caller replaces the ids if tensors differ */
     g->file = n->name;
     *ret = g;
     return 0;

@@ -120,14 +120,14 @@ size_t split_count(const char *name);
 int shards_find(struct shards *ret, const char *path);
 void shards_free(struct shards *s);
 /*
- * Release the files and contents, so that only a store and a snapshot still hold them and files
- * that an edit replaces are not kept.
+ * Release the files and contents. From then on only a store and a snapshot hold them, so files that
+ * an edit replaces are not kept.
  */
 void shards_release(struct shards *s);
 
 /*
- * Return the path of file i, counted from 0; the caller frees it. If i == n, this is the path of
- * one file too many, which must not exist.
+ * Return the path of file i, counted from 0; the caller frees it. If i == n, the path is that of a
+ * file beyond the last, which must not exist.
  */
 char *shards_path(const struct shards *s, size_t i);
 /* Return the name of file i of n, given the name of any of them. The caller frees it. */
@@ -149,7 +149,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- snapshots ---- */
 
-#define SNAPSHOT_ROWS 31 /* rows of the table of root files */
+#define SNAPSHOT_ROWS 31 /* number of rows in the table of root files */
 
 /* Something that a higher layer computes from a snapshot and keeps with it in a slot. */
 struct snapshot_part {
@@ -171,7 +171,7 @@ struct snapshot {
     uint64_t *rank;             /* owned: ranks of snapshot_own()'s keys; NULL: edit_first_rank() */
     uint64_t *tensor_rank;      /* owned: ranks of its tensors, likewise */
     bool journal;               /* an interrupted edit was applied in memory */
-    struct index long_names[2]; /* by file name: tensors and keys whose file names may be cut */
+    struct index long_names[2]; /* by file name: tensors and keys whose names may be shortened */
     _Atomic(uint64_t) *key_size;               /* owned: size of each key's text + 1; 0: unknown */
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
@@ -196,9 +196,9 @@ bool view_is_lost(const struct view *v);
 void view_free(struct view *v); /* *v may be empty */
 
 /*
- * Make an image, for the first snapshot, of the file that edits change. The snapshot must outlive
- * the image. The image holds the bytes between header and data in memory, because an edit in place
- * may overwrite them. Returns 0 or -errno.
+ * For the first snapshot: make an image of the file that edits will change. The snapshot must
+ * outlive the image. The image holds the bytes between header and data in memory, because an edit
+ * in place may overwrite them. Returns 0 or -errno.
  */
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
                        struct image **ret);
@@ -287,7 +287,7 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, int 
 
 /* Replace the newest view, taking ownership of both references. Returns the old view. */
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
-/* Drop the first snapshot's file. Call once the file is replaced or its tensors have changed. */
+/* Drop the first snapshot's file. Call it once the file is replaced or its tensors have changed. */
 void newest_drop_file(struct newest *n);
 /* Record the current time as the time of the last edit. */
 void newest_touch(struct newest *n);

@@ -47,7 +47,7 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
  */
 struct log {
     atomic_uint refs;
-    struct source src;      /* the file; for its size see log_source() */
+    struct source src;      /* the file; see log_source() for its size */
     _Atomic(uint64_t) end;  /* number of bytes taken so far, plus LOG_CLOSED if closed */
     _Atomic(uint64_t) used; /* number of bytes written */
 };
@@ -103,8 +103,8 @@ int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
                         const struct tensor_content *old, const struct tensor_piece *piece,
                         size_t n, struct tensor_content **ret);
 /*
- * Return how many of the n > 0 bytes at `off` come from the same place as the first one, and set
- * *ret to that piece, or to NULL for the base. If k is NULL, everything comes from the base.
+ * Return how many of the n > 0 bytes at `off` come from one piece, or all from the base. *ret: the
+ * piece; NULL: the base. If k is NULL, everything comes from the base.
  */
 uint64_t tensor_content_stretch(const struct tensor_content *k, uint64_t off, uint64_t n,
                                 const struct tensor_piece **ret);
@@ -191,9 +191,9 @@ int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_
  */
 int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t end,
                 uint8_t **room, const uint8_t **ret);
-/* Return how many of the first n bytes of tensor i exist. */
+/* Return how many of the first n bytes of tensor i the file has. */
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
-/* Return -EIO if the file has since been truncated so far that it lacks these bytes. */
+/* Return -EIO if the file has since been truncated and no longer has these bytes. */
 int store_check(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
 /* Return true if a file is known to have been truncated. */
 bool store_cut(const struct store *s);
@@ -291,10 +291,10 @@ void image_unref(struct image *im);
 
 /* Add a file and return its number. The image takes a reference to a mapped source. */
 uint32_t image_file(struct image *im, struct source src);
-/* Let the image own `memory`, and free it with the image (one allocation per image). */
+/* Make the image own `memory`, which is freed with it (one allocation per image). */
 void image_own(struct image *im, void *memory);
 
-/* Add a segment at the end; an empty one is ignored. Errors are kept for image_end(). */
+/* Add a segment at the end; an empty one is ignored. image_end() reports any error. */
 void image_add_memory(struct image *im, const void *bytes, uint64_t n);
 void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n);
 void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n);
