@@ -90,7 +90,7 @@ static int refuse(const struct cursor *c, bool fault, int code, const char *fiel
 /* Report a fault after which the rest of the file can still be parsed. */
 #define cursor_fault(c, ...) refuse(c, true, __VA_ARGS__)
 
-/* Appended to the reason of a fault that could also come from truncation. */
+/* Appended to the reason for a fault that truncation could also have caused. */
 #define CURSOR_CUT " (an incomplete download?)"
 
 static uint64_t cursor_left(const struct cursor *c)
@@ -750,8 +750,8 @@ static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
 /*
  * Index item i by its name up to the first NUL. Refuse a name that equals an earlier name up to
  * that point, and a key with a NUL that equals a standardized key up to the NUL. Many readers
- * compare C strings: to them, `general.alignment` followed by a NUL would move the data; to others,
- * it would not.
+ * compare C strings: for them, `general.alignment` followed by a NUL would move the data; for
+ * others, it would not.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {

@@ -120,7 +120,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
 
 /* ---- keys ---- */
 
-/* Shorthands for the types of rows. */
+/* Shorthands for the types in the rows. */
 #define STR GGUF_STRING, 0, 0
 #define BOOL GGUF_BOOL, 0, 0
 #define U16 GGUF_U16, 0, 0
