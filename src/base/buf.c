@@ -134,10 +134,10 @@ struct cell {
     const uint8_t *at;
     size_t len;
     size_t column;
-    bool ends; /* the cell ends its line */
+    bool ends; /* the last cell of its line */
 };
 
-/* Move to the cell after c; a zeroed c gets the first. Returns false at the end. */
+/* Move to the cell after c; if c is zeroed, to the first one. Returns false at the end. */
 static bool next_cell(const struct buf *lines, struct cell *c)
 {
     const uint8_t *end = lines->data + lines->len;

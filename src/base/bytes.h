@@ -3,7 +3,8 @@
  * Reads and writes numbers in memory in a given byte order, and does checked arithmetic.
  *
  * File data is read only through these functions. They read byte by byte, so they work at any
- * alignment and on hosts of either byte order. Compilers turn each into one load (and a byte swap).
+ * alignment and on hosts of either byte order. Compilers turn a read into one load (and a byte
+ * swap).
  */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
@@ -117,7 +118,7 @@ static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
     return true;
 }
 
-/* Return the same multiple for a v that is known to be far below 2^64. */
+/* Like align_u64() for a v that is known to be far below 2^64, but returns the multiple. */
 static inline uint64_t round_up(uint64_t v, uint64_t align)
 {
     return (v + align - 1) & ~(align - 1);

@@ -49,7 +49,7 @@ const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
 /* Room for a name that is part of a line (longer ones end in "..."). */
 #define SHOW_MAX 160
 const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
-/* Append the same text to a buf, without truncating it. */
+/* Append the text that show() makes to a buf, without truncating it. */
 struct buf;
 void show_all(struct buf *out, const void *bytes, size_t n);
 

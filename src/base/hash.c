@@ -81,7 +81,7 @@ uint64_t hash_name(const void *bytes, size_t n)
 #define XX4 UINT64_C(0x85EBCA77C2B2AE63)
 #define XX5 UINT64_C(0x27D4EB2F165667C5)
 
-enum { STRIPE = 32 }; /* in bytes: a word for each of four lanes */
+enum { STRIPE = 32 }; /* bytes: one word for each of four lanes */
 
 static inline uint64_t xx_round(uint64_t lane, uint64_t word)
 {

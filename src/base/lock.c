@@ -25,7 +25,7 @@ void thread_join(const struct thread *t)
     (void)pthread_join(t->id, NULL);
 }
 
-/* Exiting makes the C library load libgcc, which pthread_cancel() needs, and keep it. */
+/* pthread_exit() makes libc load libgcc, which pthread_cancel() needs, and keep it loaded. */
 static void *end_at_once(void *arg)
 {
     pthread_exit(arg);

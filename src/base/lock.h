@@ -104,7 +104,7 @@ static inline void lock_leave(struct lock *const *l)
 #define LOCKED(l) \
     __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
-/* A condition that threads wait for while they hold a lock. Times are those of CLOCK_MONOTONIC. */
+/* A condition variable, used with a struct lock. Times are those of CLOCK_MONOTONIC. */
 struct cond {
     pthread_cond_t cond;
 };
@@ -135,8 +135,8 @@ static inline void cond_broadcast(struct cond *c)
     (void)pthread_cond_broadcast(&c->cond);
 }
 
-/* Wait for a condition, at most until a time if one is given, with the lock released. Returns false
- * on timeout; true may also mean a spurious wakeup. */
+/* Release the lock, wait for a condition until the time `until` (NULL: forever), and take the lock
+ * again. Returns false on timeout; true may also mean a spurious wakeup. */
 static inline bool lock_wait(struct lock *l, struct cond *c, const struct timespec *until)
 {
     int r = 0;
@@ -160,7 +160,7 @@ struct thread {
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);
 /* Load the library that pthread_cancel() needs while files can still be opened; pthread_cancel()
- * aborts the process if it cannot load it. */
+ * aborts the process if that library cannot be loaded. */
 void thread_load_cancel(void);
 /* Name the calling thread, in at most 15 bytes. By default, a thread has its creator's name. */
 void thread_name(const char *name);

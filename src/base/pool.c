@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the turns of jobs, and units: see pool.h.
+ * Runs the turns of jobs, and the units of work: see pool.h.
  *
  * At most two threads sit idle. A thread is started when a job waits and no thread is idle, and
  * ends when two others are idle.
@@ -25,7 +25,7 @@ unsigned pool_patience = 1000;
 
 struct turn {
     struct turn *before;
-    struct timespec until; /* the turn counts until then */
+    struct timespec until; /* when the turn stops counting */
 };
 
 static struct {
@@ -73,8 +73,8 @@ static bool is_due(const struct pool_job *j, const struct timespec *now)
 
 static int start_thread(void);
 
-/* Find a thread for work that is due now or later. If no other is available, a thread that is now
- * running a turn will do it. */
+/* Find a thread for work that is due now or later. If none can be found, a thread that is running a
+ * turn does the work afterwards. */
 static void see_to_it(void)
 {
     if (pool.threads > pool.busy)
@@ -180,7 +180,7 @@ void pool_call_at(struct pool_job *j, const struct timespec *when)
         take_out(j);
     if (j->state == POOL_RESTS)
         put(j, when);
-    see_to_it(); /* let a thread check the clock either way */
+    see_to_it(); /* in every case, let a thread look at the queue */
 }
 
 void pool_call(struct pool_job *j)
@@ -277,8 +277,8 @@ struct shared {
     unsigned helpers;
 };
 
-/* Number of helpers across all work. Not counting the callers, no more threads compute than there
- * are processors. */
+/* Number of helpers of all pieces of work. Not counting the callers, no more threads compute than
+ * there are processors. */
 static unsigned helping;
 
 struct lock *units_lock(void)

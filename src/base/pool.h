@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The threads of the process that do not serve requests. They run the turns of jobs, and the units
- * of a piece of work.
+ * Runs the turns of jobs, and the units of a piece of work, on the threads of the process that do
+ * not serve requests.
  *
  *     r = pool_join(&x->job, turn);        after any fork, since the first job starts a thread
  *     pool_call(&x->job);                  a turn, queued after others
@@ -37,11 +37,11 @@ extern unsigned pool_patience; /* 1000 ms; tests change it */
 
 /* Embedded in the object that the job works for. Its members belong to the pool. */
 struct pool_job {
-    /* Returns true if another turn is needed at the time *again (CLOCK_MONOTONIC), which on entry
-     * is zero, meaning immediately. */
+    /* Returns true if another turn is needed, at the time *again (CLOCK_MONOTONIC); on entry *again
+     * is zero, which means immediately. */
     bool (*turn)(struct pool_job *j, struct timespec *again);
     enum { POOL_RESTS, POOL_WAITS, POOL_BUSY } state;
-    bool again; /* it was called during its turn */
+    bool again; /* the job was called during its turn */
     bool loose, beside;
     struct timespec at;           /* WAITS: time at which its turn is due */
     struct pool_job *prev, *next; /* the queue of waiting jobs, ordered by `at` */
@@ -60,11 +60,10 @@ void pool_leave(struct pool_job *j);
  * running.
  */
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Do the same for a slow turn, which neither waits for turns of other jobs nor delays them. */
+/* Like pool_do(), for a slow turn that neither waits for turns of other jobs nor delays them. */
 int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Wait until another thread calls pool_tell() on this flag, but no longer than until the time
- * `until` (NULL: forever). That thread does not touch the flag afterwards. Returns false on
- * timeout. */
+/* Wait until another thread calls pool_tell() on this flag, or until the time `until` (NULL:
+ * without limit). That thread does not touch the flag afterwards. Returns false on timeout. */
 bool pool_wait(const atomic_bool *told, const struct timespec *until);
 void pool_tell(atomic_bool *told);
 /* Return the number of processors, which is also the number of threads that compute. It is at most
@@ -84,17 +83,17 @@ struct units_watch {
 
 struct units {
     uint64_t n;
-    /* Runs a unit. Returns 0 or an error. `room` is this thread's memory: as many bytes as the
-     * member `room` says, aligned to 64 bytes. */
+    /* Runs a unit. Returns 0 or an error. `room` is this thread's memory, of the size in the member
+     * `room`, aligned to 64 bytes. */
     int (*unit)(void *arg, uint64_t unit, void *room);
-    /* Returns the first unit from `unit` on that has work to do. NULL: all units have work. */
+    /* Returns the first unit >= `unit` that has work to do. NULL: all units have work. */
     uint64_t (*next)(void *arg, uint64_t unit);
     void *arg;
     size_t room;
 };
 
-/* Return the lock that protects data which running units share. It is the pool's, so hold it only
- * for a moment. */
+/* Return the lock that protects data shared by running units. It is the pool's own lock, so hold it
+ * only for a moment. */
 struct lock *units_lock(void);
 
 /* Run all units. Returns 0, -EINTR (cancelled), -ENOMEM, or the error of the lowest-numbered unit

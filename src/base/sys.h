@@ -34,7 +34,7 @@ struct sys {
     int (*seek)(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret);
     ssize_t (*copy_range)(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                           size_t n);
-    /* FICLONERANGE; if n is 0, it clones up to the end of `from`. */
+    /* FICLONERANGE; n = 0: up to the end of `from`. */
     int (*clone_range)(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                        uint64_t n);
     int (*fstat)(const struct sys *s, int fd, struct stat *ret);
@@ -89,7 +89,7 @@ void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owne
 /* fsync a directory. Also returns 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);
 
-/* Close *fd unless it is -1, and set it to -1. For files whose writes are already synced. */
+/* Close *fd unless it is -1, and set it to -1. All writes to the file must be synced already. */
 void sys_close(const struct sys *s, int *fd);
 
 /* ---- paths as strings; nothing is looked up ---- */
