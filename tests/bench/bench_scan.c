@@ -5,8 +5,8 @@
  *     bench_scan [GGUF]      by default a model of 64 MiB of Q4_K made in memory
  *
  * Measures the processor time of all threads. Decoding alone writes chunks of the same size into
- * one buffer in the cache. Rounds take turns. Prints the median of each, in GB/s (10^9 bytes) of
- * float32, and their ratio.
+ * one buffer in the cache. Rounds of the two alternate. Prints the median of each, in GB/s (10^9
+ * bytes) of float32, and their ratio.
  */
 #include <fcntl.h>
 #include <stdio.h>

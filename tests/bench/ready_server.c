@@ -25,7 +25,7 @@ enum { INO_HOT = 2, FILES = 8, INO_FAR = INO_HOT + FILES, INO_END = INO_FAR + FI
 #define REPLY_MAX ((size_t)1 << 20)
 
 struct ready {
-    off_t size;   /* of the file */
+    off_t size;   /* of each file, in bytes */
     uint8_t *hot; /* REPLY_MAX bytes */
     uint8_t *far; /* size bytes */
 };

@@ -25,7 +25,7 @@ enum { HEAD = 56, ROW = 32, MOST = 4 << 20 };
 /* A directory with a model and its journal. */
 static struct {
     int model, journal;
-    bool gone; /* the journal no longer has a name */
+    bool gone; /* the journal was removed */
 } dir;
 
 static int is_file(int fd, struct stat *ret)

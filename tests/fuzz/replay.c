@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The file's bytes are in an allocation of exactly their size, so a sanitizer detects reads beyond
- * them. */
+/* The file's bytes are in an allocation of exactly their size, so that a sanitizer detects reads
+ * beyond them. */
 static int run_file(const char *path, size_t size)
 {
     FILE *f = fopen(path, "rb");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs change the directories of new tensors while these are being judged: no call waits for
- * the judge, and a changed directory is judged again. */
+/* Directories of new tensors are changed while they are being judged: no call waits for the judge,
+ * and a changed directory is judged again. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ struct room {
     struct place p;
     struct faultsys fs;
     struct tree *t;
-    int (*call)(struct tree *t); /* made during the judgement */
+    int (*call)(struct tree *t); /* the call to make during the judgement */
     int result;
     struct tree_wait wait; /* for a sync whose result tree_waited() collects */
     struct viewfile open;
@@ -256,8 +256,8 @@ static void rename_opened(void)
     CU_ASSERT_EQUAL(rename_helper(renames_in), 0);
 }
 
-/* A helper becomes a view while a program opens it with O_RDONLY | O_TRUNC. Once complete, the
- * tensor is added. */
+/* A helper becomes a view while a program opens it with O_RDONLY | O_TRUNC. Once the tensor is
+ * complete, it is added. */
 static void test_emptied(void)
 {
     struct room x;
@@ -305,7 +305,7 @@ static int open_view(struct tree *t)
     return viewfile_open(t, "n", "raw", O_WRONLY, &held);
 }
 
-/* A program keeps using its open file; the tensor is not added before the file is closed. */
+/* A program keeps using its open file; the tensor is not added until the file is closed. */
 static void test_open(void)
 {
     struct room x;
@@ -480,7 +480,7 @@ static unsigned objects_known(struct tree *t)
     return n;
 }
 
-/* Once none of its files is open, nothing remains of a directory that was made and removed. */
+/* A directory that was made and removed leaves nothing behind once all its files are closed. */
 static void test_forgotten(void)
 {
     struct room x;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gguf_parse: refused files, their errors, and the byte that the message names.
+ * gguf_parse: refused files, their errors, and the byte named in the message.
  *
  * A case is a row of the table `cases`: an image (the base image, or the result of `make`), at most
  * one number written over it, and the expected refusal. The base image, version 3, little-endian:
@@ -215,7 +215,7 @@ struct row {
     uint32_t at;
     uint8_t width;
     uint64_t value;
-    uint32_t cut; /* length to which the image is cut; 0: not cut */
+    uint32_t cut; /* length to which the image is truncated; 0: not truncated */
     int code;
     uint64_t byte; /* position named in the message */
     const char *words;
@@ -407,7 +407,7 @@ static void cut_everywhere(void (*make)(struct build *b))
             int r = refused(part, n, 0, &e);
             CU_ASSERT_EQUAL(r, n < p.g->head_len ? -EBADMSG : -ENODATA);
             CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, " at byte "));
-            /* A truncated draft gets the error of the shipped layout. */
+            /* The error for a truncated draft is that of the shipped layout. */
             const char *words = n ? "incomplete download" : "an empty file";
             CU_ASSERT_TRUE(p.g->fmt.draft || strstr(e.msg, words));
         }
@@ -430,7 +430,7 @@ static void test_cuts(void)
 
 /*
  * Redundant fields of the draft must agree. A file that is neither version 1 as shipped nor a draft
- * gets the error line of the shipped layout.
+ * is refused with the error of the shipped layout.
  *
  *      16 key length   20 'k.u32'   25 value length: 4   29 type   33 value   37 key 1
  *     133 end of keys   192 tensor 0   198 dimensions   202 4   206 2   210 elements: 8

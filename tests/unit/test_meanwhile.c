@@ -33,7 +33,7 @@ struct visitor {
     enum what does;
     struct faultsys *fs;
     const struct fixture *x;
-    const char *again; /* called again before this call, with a different mode each time */
+    const char *again; /* visit again before this call, each time with another mode */
     unsigned visits;
     int fd; /* the model's descriptor */
 };

@@ -68,7 +68,7 @@ static void teardown(int dir)
     (void)strcpy(top + strlen(top) - 6, "XXXXXX");
 }
 
-/* If an allocation fails, the call fails without a leak or finds all models. */
+/* If an allocation fails, the call either fails without a leak or finds all models. */
 static void test_models(void)
 {
     int dir = setup();
@@ -117,7 +117,7 @@ static void test_header(void)
     teardown(dir);
 }
 
-/* The text has the measured size, and JSON fails completely or not at all. */
+/* The text has the measured size, and the JSON is complete unless an allocation fails. */
 static void test_summary(void)
 {
     int dir = setup();

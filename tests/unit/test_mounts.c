@@ -96,8 +96,8 @@ static void test_parse_nonsense(void)
     }
 }
 
-/* Returns false in a chroot whose root is an ordinary directory, as in package builders. No list of
- * mounts has such a root. */
+/* Returns false in a chroot whose root is an ordinary directory, as in package builders. Such a
+ * root is not in any list of mounts. */
 static bool root_is_mounted(void)
 {
     struct statx st;

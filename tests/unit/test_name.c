@@ -117,7 +117,7 @@ static void test_long(void)
     CU_ASSERT_EQUAL(memcmp(file + 100, "%2Faa", 5), 0);
 }
 
-/* If an escape does not fit before the mark, all of it is omitted. */
+/* An escape that does not fit before the mark is omitted entirely. */
 static void test_cut_escape(void)
 {
     char name[400], file[TREE_NAME_MAX + 1];

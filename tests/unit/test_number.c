@@ -196,8 +196,8 @@ static bool f64_agrees(uint64_t bits)
     return agrees(f64_text(s, d), d, &twofold);
 }
 
-/* Floats just below a power of two are twice as dense as those above it, so the shortest decimal is
- * not just the nearest. */
+/* Floats just below a power of two are twice as dense as those above it, so the shortest decimal
+ * that reads back may not be the nearest one of that length. */
 static void test_f32_powers_of_two(void)
 {
     int wrong = 0;

@@ -210,7 +210,7 @@ static void test_parsed(void)
     teardown(&x);
 }
 
-/* The directory may be entered but not listed. */
+/* The directory can be searched but not listed. */
 static void test_folder(void)
 {
     struct fixture x;

@@ -94,8 +94,7 @@ static void test_own_text(void)
     }
 }
 
-/* Make a model whose key, `some.key` followed by NUL and `x`, equals `some.key` to a reader of C
- * strings. */
+/* Make a model with the key `some.key\0x`, which equals `some.key` when read as a C string. */
 static void make_nul_model(struct place *p, struct content *odd)
 {
     struct build b;

@@ -284,7 +284,7 @@ static void check_keys(const struct content *old, const struct content *new, con
     }
 }
 
-static unsigned told; /* number of strategies judged without a plan */
+static unsigned told; /* number of verdicts reached without a plan */
 
 /* Check that the verdict on a strategy is the same with and without a plan. */
 static void check_applies(const struct edit_change *c, const struct edit_options *o,

@@ -167,7 +167,8 @@ static void test_large_header(void)
     free(bytes);
 }
 
-/* Data moves by whole blocks of the file system, if it has any. */
+/* Data moves by whole blocks of the file system if their size is a power of two from 4 to 64 KiB,
+ * and otherwise by 4 KiB. */
 static void test_block(void)
 {
     static const uint32_t rows[][2] = {{0, 4096},      {2048, 4096},   {4096, 4096},  {5000, 4096},

@@ -21,7 +21,7 @@
 struct work {
     struct pool_job job;
     pthread_t by[3];
-    unsigned turns, most; /* number of turns the job needs */
+    unsigned turns, most; /* turns so far, and the number that the job needs */
     sem_t *begun, *hang;  /* the first turn posts `begun` and waits for `hang`; may be NULL */
     sem_t *over;          /* posted by each turn; may be NULL */
     struct timespec delay;
@@ -252,7 +252,7 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
-/* No job waits for a long turn of another job. */
+/* No job waits for a slow turn of another job. */
 static void test_beside(void)
 {
     sem_t begun, hang, done, other;
@@ -278,7 +278,7 @@ static void test_beside(void)
     (void)sem_destroy(&other);
 }
 
-/* A job waits neither for a turn that waits for other jobs nor for one requested earlier. */
+/* A slow turn waits neither for running turns of other jobs nor for turns requested earlier. */
 static void test_beside_one_that_is_left(void)
 {
     sem_t begun, hang, done;

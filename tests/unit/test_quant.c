@@ -312,7 +312,7 @@ static void test_bf16_narrowing(void)
     }
 }
 
-/* Return whether element i in a stream of narrowed values is right, or a NaN where it should be. */
+/* Return whether element i of a stream of narrowed values is right; any NaN is right for a NaN. */
 static bool narrowed_right(const struct tensor *t, size_t i, const uint8_t *got, bool brain)
 {
     uint32_t bits = get_u32(t->values + 4 * i, false);

@@ -247,8 +247,8 @@ static void check_distance(const float *a, const float *b, size_t n, const struc
     CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
 }
 
-/* For any number of values, kernel sets agree on sums to the last bit, and on the sign of a zero
- * that is the minimum. */
+/* For any number of values, kernel sets agree on sums to the last bit, and on the sign of a minimum
+ * or maximum that is zero. */
 static void test_measures(void)
 {
     static float x[1000];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Random operations on keys, helpers and open files, in random commit modes. The content of the
- * tree after each operation, and of the file after each fsync, is compared with a simple model. A
- * run is drawn from its seed. If it fails, it prints the seed, and its operations as a script (see
- * script.h); GGUFS_SEED=N in the environment repeats just that run. Each value is a number of one
- * or two digits, which fits all types, so that any text fits any key. Operations whose result the
- * simple model does not determine are not drawn; the word `skip` marks them. */
+ * tree after each operation, and of the file after each fsync, is compared with a simple model.
+ * Each run is generated from a seed. A run that fails prints its seed, and its operations as a
+ * script (see script.h); GGUFS_SEED=N in the environment repeats just that run. Each value is a
+ * number of one or two digits, which fits all types, so that any text fits any key. Operations
+ * whose result the simple model does not determine are not drawn; the word `skip` marks them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -310,7 +310,7 @@ static void step(struct random *x)
 
 static void end_mount(struct random *x)
 {
-    for (int turn = 0; turn < 2; turn++) /* handles that have written go first */
+    for (int turn = 0; turn < 2; turn++) /* first the handles that have written */
         for (int h = 0; h < OPEN; h++)
             if (x->p.handle[h])
                 op_close(x, h);

@@ -2,10 +2,10 @@
 /* Random operations on keys, helpers and open files, in random commit modes, while writes are held,
  * fail, or are interrupted. The invariants of names (objects.h) hold after each operation. After
  * each write, successful or not, the tree is compared with a simple model: keys not touched since
- * the write began are as in the file, and no other file is left beside the model. A run is drawn
- * from its seed. If it fails, it prints the seed, and its operations as a script (see script.h);
- * GGUFS_SEED=N in the environment repeats just that run. Values are numbers that fit any type, and
- * each is used only once. */
+ * the write began are as in the file, and no other file is left beside the model. Each run is
+ * generated from a seed. A run that fails prints its seed, and its operations as a script (see
+ * script.h); GGUFS_SEED=N in the environment repeats just that run. Values are numbers that fit any
+ * type, and each is used only once. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,7 +194,7 @@ static void check_untouched(struct random *x)
         const char *at = strstr((const char *)keys.data, want);
         if (shown != (at != NULL))
             script_fail(&x->r, "%s is %s", names[i], shown ? "shown" : "not shown");
-        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the initial list */
+        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* absent, or the initial list */
             continue;
         at = strchr(at, '=') + 1;
         (void)snprintf(text, sizeof(text), "%.*s", (int)strcspn(at, " "), at);

@@ -3,8 +3,8 @@
  * modes, while writes are held or fail at random. "0 is a promise": if a call that makes an edit
  * durable returned 0, the edit is in the file. If it returned an error, the edit is not in the
  * file, because no program gets an error caused by another program's edit. A program that waits
- * does nothing else. No text is written twice. A run is drawn from its seed. If it fails, it prints
- * the seed and its operations; GGUFS_SEED=N in the environment repeats just that run. */
+ * does nothing else. No text is written twice. Each run is generated from a seed. A run that fails
+ * prints its seed and its operations; GGUFS_SEED=N in the environment repeats just that run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ enum { PROGRAMS = 3, OPS = 40 };
 /* The files that programs edit. */
 static const struct {
     const char *path,
-        /* The file's path, and what precedes the program's text when the model's content is
-         * listed. */
+        /* path: the file's; before: what precedes the program's text in a listing of the model's
+         * content */
         *before;
     bool tensor;
     unsigned digits;
@@ -52,7 +52,7 @@ struct random {
     char name[48];
     uint64_t state; /* state of the random number generator */
     unsigned value;
-    bool durable; /* each close makes an edit durable in this commit mode */
+    bool durable; /* in this commit mode, each close makes its edit durable */
     bool failing, held;
     unsigned n;
     struct program p[PROGRAMS];

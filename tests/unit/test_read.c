@@ -88,8 +88,8 @@ static bool one_read(const struct tree_image *m, const char *path, size_t off, s
     return r == (ssize_t)expect && memcmp(got, want + (expect ? off : 0), expect) == 0;
 }
 
-/* Check that the file at `path` has these bytes, with reads from every start to every end, even
- * beyond the end of the file. */
+/* Check that the file at `path` consists of these bytes: read ranges of various lengths at every
+ * offset, even beyond the end of the file. */
 static void contains(const struct tree_image *m, const char *path, const void *want, size_t size)
 {
     static const size_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 127, 128, 129, 200};

@@ -116,7 +116,7 @@ static void symlink_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
 }
 
-/* Replace the journal with a pipe, which no mount may use or wait for. */
+/* Replace the journal with a pipe, which a mount must neither use nor wait for. */
 static void pipe_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;

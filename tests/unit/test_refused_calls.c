@@ -130,7 +130,7 @@ static int call_move(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
 }
 
-/* This function and the next move a node into tensors/ and into metadata/. */
+/* This function moves a node into tensors/, and the next one into metadata/. */
 static int call_move_t(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
@@ -188,7 +188,7 @@ static int call_truncate(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, truncate_node(t, node, 1, tree_wait(&w)));
 }
 
-/* From here on, calls that are refused on a file opened only for reading. */
+/* The following calls are refused on a file opened only for reading. */
 static int call_write(struct tree *t, uint64_t node, const char *name)
 {
     struct tree_wait w;
@@ -256,9 +256,9 @@ static int call_remove(struct tree *t, uint64_t node, const char *name)
 /* ---- the expected results ---- */
 
 #define CALL(n) #n, call_##n
-/* In the table, this stands for long_name. */
+/* In the table, this represents long_name. */
 #define LONG "LONG"
-/* In the table, this stands for numbers that belong to no node. */
+/* In the table, this represents numbers that belong to no node. */
 #define NONE "NONE"
 #define ROW "ROW"
 

@@ -275,8 +275,8 @@ static void test_count(void)
     version_free(&now);
 }
 
-/* However often a key is restored after all others, ranks never run out, because the reserve does
- * not take one. */
+/* Ranks never run out, however often a key is restored after all others, because the reserve does
+ * not use up a rank. */
 static void test_before_the_reserve(void)
 {
     CLEANUP(edit_change_free) struct edit_change c;

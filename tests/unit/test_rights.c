@@ -214,8 +214,8 @@ static int file_of(const void *arg, uint32_t i)
     return ((const int *)arg)[i];
 }
 
-/* Pretend that the clock has ticked, because two changes within one tick of the file system's clock
- * have the same time. */
+/* Backdate the recorded change times, because two changes within one tick of the file system's
+ * clock have the same time. */
 static void tick(struct rights *r)
 {
     for (size_t i = 0; i < r->n; i++)

@@ -116,8 +116,8 @@ static void test_names(void)
     shards_free(&s);
 }
 
-/* Siblings are beside the path or, if the first shard is not there, beside the target of the
- * link. */
+/* Siblings are looked for beside the path or, if the first shard is not there, beside the target of
+ * the link. */
 static void test_links(void)
 {
     struct shards s;
@@ -214,8 +214,8 @@ static void test_check(void)
     }
 }
 
-/* Version 1 has two variants: one that all shards must share with the first, and one that no shard
- * can have. */
+/* Version 1 has two variants: strings that end in NUL, which all shards must share with the first
+ * one, and the first draft, which cannot be split. */
 static void test_forms(void)
 {
     for (int form = 0; form < 3; form++) {

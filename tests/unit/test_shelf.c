@@ -233,7 +233,7 @@ static void test_hidden_stores(void)
           {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
 }
 
-/* Manifests with layers of all kinds that are shown. Layers of templates have two names. */
+/* Manifests with every kind of layer that is shown. Layers of templates have two names. */
 static void test_layers(void)
 {
     SHOWS("o",
@@ -380,8 +380,7 @@ static void test_not_there(void)
     shelf_top_remove();
 }
 
-/* If their directory has not changed for a while, many split models are found one by one without a
- * listing for each. */
+/* Finding one of many split models takes only one listing of their directory. */
 static void test_many(void)
 {
     enum { MANY = 2000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/place: the cost of listings and lookups, in names made and files opened. */
+/* shelf/place: the cost of listings and lookups, measured in names made and files opened. */
 #include "cu_main.h"
 
 #include <dirent.h>
@@ -53,7 +53,7 @@ static time_t times; /* times of all files, in seconds; 0: the real ones */
 static bool is_far;
 static time_t seconds; /* time between two listings */
 static time_t passed;
-static bool stopped; /* only `seconds` advances the clock */
+static bool stopped; /* the clock advances only with `passed` */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -378,8 +378,8 @@ static void test_many_organisations(void)
     shelf_top_remove();
 }
 
-/* Other repositories are not examined when one name is looked up, because they may be on a disk
- * that hangs; but all that may share its number are. */
+/* A lookup does not examine other repositories, which may be on a disk that hangs, except those
+ * whose names may differ only in a number such as `~2`. */
 static void test_others_not_asked(void)
 {
     static const struct {
@@ -511,8 +511,8 @@ static void test_no_manifests(void)
 
 /* ---- split models ---- */
 
-/* The name claims the maximum number of files. Beside the few that exist are names that only look
- * similar. The lookup always ends, and opens exactly the existing files. */
+/* The name claims the maximum number of files, but only a few exist, beside files whose names
+ * merely look similar. The lookup opens just the existing files. */
 static void test_names_like_shards(void)
 {
     static const char *const others[] = {
@@ -555,8 +555,8 @@ static void test_names_like_shards(void)
 
 /* ---- calls to the disk ---- */
 
-/* Look up a path as the kernel does, and return the number of calls. `lately`: the kernel still has
- * all names but the last in its cache. */
+/* Look up a path as the kernel does, and return the number of calls to the disk. `lately`: the
+ * kernel still has all names but the last in its cache. */
 static unsigned asked_for(struct shelf *s, const char *const *names, bool lately)
 {
     static uint64_t above; /* directory of the last name */

@@ -63,7 +63,7 @@ static struct tree_entry found(const char *path)
     return e;
 }
 
-/* Return the permissions for others that the kernel would now see. */
+/* Return the permissions for others as the kernel would see them now. */
 static mode_t of_others(const struct tree_entry *e)
 {
     struct tree_entry now = {0};
@@ -151,8 +151,7 @@ static void test_many(void)
 /* ---- places with several names ---- */
 
 /* A directory reached through a link keeps the restrictions of the directories that contain it,
- * whether it is looked up directly before or after that. It has the same entries under both
- * names. */
+ * whichever of its paths is looked up first. It has the same entries under both names. */
 static void check_linked_folder(bool linked_first)
 {
     static const char *const names[] = {"secret/sub", "open/l"};
@@ -180,8 +179,8 @@ static void test_linked_folder(void)
     check_linked_folder(true);
 }
 
-/* A blob is reached through a link to its directory, and through its own store. It has two nodes,
- * as a model and as a text file. */
+/* Blobs are reached through a link to their directory and through their own store. Each has two
+ * nodes, whether it is a model or a text file. */
 static void test_linked_blobs(void)
 {
     static const char *const words[] = {"model", "system"};
@@ -235,8 +234,8 @@ static void test_not_shown_folders(void)
     teardown();
 }
 
-/* Two directories have links to each other. Whichever comes first, a link is followed unless it
- * leads back to a directory on the path. */
+/* Two directories link to each other. Whichever comes first, a link is followed unless it leads
+ * back to a directory on the path. */
 static void test_links_in_turn(void)
 {
     setup();
@@ -252,7 +251,7 @@ static void test_links_in_turn(void)
     teardown();
 }
 
-/* A file moves, and its link is changed to the new place. */
+/* A file is moved, and the link to it is updated. */
 static void test_turned(void)
 {
     CLEANUP(buf_free) struct buf source = BUF_INIT;
@@ -285,7 +284,8 @@ static void test_kept_by_kernel(void)
     teardown();
 }
 
-/* The kernel repeats lookups of directories in which a process works. */
+/* The rights of a directory follow changes to the directories on its path even if it is not looked
+ * up again, as when a process works in it. */
 static void test_folders_that_change(void)
 {
     static const char *const rows[][2] = {

@@ -227,8 +227,8 @@ static void test_finish_while_closing(void)
     teardown();
 }
 
-/* Among unused models, the least recently used are closed. The last one opened may count only
- * later, when the sweeper runs. */
+/* Among unused models, the least recently used are closed. The model opened last may not count as
+ * unused until the sweeper has run. */
 static void test_least_used(void)
 {
     uint64_t node[MANY];
@@ -345,7 +345,7 @@ static void wait_until_closed(void)
     lock_drop(&mount_lock);
 }
 
-/* Let a minute pass, so that the next model opened closes all others. */
+/* Pretend that a minute has passed, so that opening another model closes all unused ones. */
 static void grow_old(uint64_t node)
 {
     lock_take(&mount_lock);
@@ -413,8 +413,8 @@ static uint64_t child(uint64_t dir, const char *name)
     return e.node;
 }
 
-/* The kernel keeps nodes of directories, because a process may work in one. A number never changes
- * its meaning. */
+/* The kernel keeps nodes of directories, because a process may work in one. A number is never
+ * reused for another node. */
 static void test_numbers_stay(void)
 {
     struct tree_entry e;

@@ -14,8 +14,8 @@
 
 #include "mount/control.h"
 
-/* Send a signal once the parent waits. This is the child of a process with several threads, so it
- * makes only system calls. */
+/* Send a signal once the parent waits. This is the child of a multithreaded process, so it makes
+ * only system calls. */
 static _Noreturn void send_to_parent(const char *stat, int number)
 {
     char line[512];

@@ -43,7 +43,7 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* A hole before data reads as zeros. Once the file is truncated, the hole is also missing. */
+/* A hole before data reads as zeros. Once the file is truncated, the hole is gone too. */
 static void test_hole(void)
 {
     enum { HOLE = 3 * (64 << 10) };
@@ -187,7 +187,7 @@ static void test_store(void)
     struct store *again = store_ref(s);
     store_unref(s);
     check_store(&t, again);
-    /* Without the last byte of the second file, only the tensor with that byte is affected. */
+    /* Cutting off the last byte of the second file affects only the tensor that contained it. */
     CU_ASSERT_EQUAL(ftruncate(t.file[1]->fd, (off_t)t.p[1].size - 1), 0);
     CU_ASSERT_EQUAL(store_check(again, 2, 0, 6), 0);
     CU_ASSERT_EQUAL(store_check(again, 1, 0, 5), 0);
@@ -267,7 +267,7 @@ static void test_over(void)
     alloc_arm(1, false);
     CU_ASSERT_EQUAL(store_bytes(s, 1, 0, 5, 5, &room, &bytes), -ENOMEM);
     CU_ASSERT_TRUE(alloc_disarm() && !room);
-    /* Where no draft overlays them, the bytes that were cut off are missing. */
+    /* The bytes that were cut off are missing, except where a draft overlays them. */
     CU_ASSERT_EQUAL(ftruncate(t.file[0]->fd, (off_t)t.s->place[1].off), 0);
     check_bytes(s, 1, 1, "ST", 2);
     check_bytes(s, 2, 0, "STUVWXY", 7);

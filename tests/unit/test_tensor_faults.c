@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Failures around drafts of tensors: full disks, failing calls, early ends, a truncated model, and
- * concurrent writers. */
+/* Failures around drafts of tensors: full disks, failing calls, cancelled work, a truncated model,
+ * and concurrent writers. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -36,8 +36,8 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
     draft_free(d);
 }
 
-/* Write a few bytes in the middle, then some after and before them, and zeros where the draft was
- * truncated. The draft is in memory until the last write. */
+/* Write bytes in the middle, then more after them, cut off a few of those, extend the draft with
+ * zeros, and write bytes near its beginning. The draft is in memory until the last write. */
 static void spilled(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -196,7 +196,7 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
     CU_ASSERT_EQUAL(e.code, -ENOSPC);
     CU_ASSERT_FALSE(draft_is_due(d->state));
-    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* no call has this number */
+    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* so no call fails */
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, x.raw, 4), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);
@@ -206,7 +206,7 @@ static void test_late_file(void)
     tensor_dir_free(&x);
 }
 
-/* If a write beyond the end failed halfway, its bytes do not reappear when the draft grows. */
+/* If a write beyond the end fails halfway, its bytes do not reappear when the draft grows. */
 static void test_halfway(void)
 {
     struct tensor_dir x;

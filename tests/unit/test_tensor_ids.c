@@ -166,7 +166,7 @@ static void test_names_and_nodes(void)
     CU_ASSERT_EQUAL(getattr(&m, gone), -ESTALE);
     CU_ASSERT_EQUAL(getattr(&m, gone_raw), -ESTALE);
     CU_ASSERT_EQUAL(getattr(&m, ino_tensor(6)), -ENOENT);
-    /* A version has no directory of its own. */
+    /* The new version of a changed tensor has no directory of its own. */
     CU_ASSERT_EQUAL(getattr(&m, ino_tensor(4)), -ESTALE);
     struct tree_file *f = NULL;
     struct tree_entry e;
@@ -180,8 +180,8 @@ static void test_names_and_nodes(void)
     image_close(&m);
 }
 
-/* Open files keep the bytes that they had when they were opened, and nothing else keeps the old
- * file of the model. */
+/* Open files keep the bytes that they had when they were opened, and nothing else keeps the model's
+ * old file open. */
 static void test_open_files(void)
 {
     struct tree_image m = first();

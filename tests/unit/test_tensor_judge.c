@@ -373,8 +373,8 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     free(values);
 }
 
-/* Overwrite only the header, without truncating: with a longer header, one with a different type,
- * and one with a different shape. */
+/* Overwrite only the header, with a longer one that has a different type and shape. A malformed
+ * header, or one for which the array is too long, is refused at once. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
@@ -420,8 +420,8 @@ static void test_npy_moved(void)
     }
 }
 
-/* Another program truncates an array after its judgement has begun and before its values are moved. For this
- * judgement, which will start again, the lost bytes are zero. */
+/* Another program truncates an array after its judgement has begun and before its values are moved.
+ * The judgement reads the lost bytes as zeros, and must then be repeated. */
 static void test_npy_moved_and_cut(void)
 {
     struct tensor_dir x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* New tensors, judged as a whole, with files that count, ignored files, and missing files. Also
+/* New tensors, judged from all their files: those that count, are ignored, or are missing. Also
  * conversions between types. */
 #include <errno.h>
 #include <stdio.h>
@@ -161,7 +161,7 @@ static void shows(struct draft *d, const uint8_t *want, size_t n)
     free(bytes);
 }
 
-/* Write `raw` of n bytes: first those from `at` on, then byte 0. The others are zeros. The draft
+/* Write n bytes of `raw`: first those from `at` on, then byte 0. The others are zeros. The draft
  * keeps all its bytes for the next edit. */
 static void sparse_raw(uint64_t n, uint64_t at)
 {
@@ -372,7 +372,7 @@ static void test_convert(void)
         }
 }
 
-/* A tensor without dimensions gets one when converted, because a shape needs one. */
+/* A tensor without dimensions gets one when it is converted, because a shape needs at least one. */
 static void test_convert_scalar(void)
 {
     static const uint8_t one[] = {0, 0, 0x80, 0x3f};
@@ -392,8 +392,8 @@ static void test_convert_scalar(void)
     tensor_dir_free(&x);
 }
 
-/* Integers and doubles too precise for float32 are in the last of three units, in both byte
- * orders. */
+/* Convert integers and doubles, most of which float32 cannot hold exactly, in both byte orders. The
+ * value is in the last of three units. */
 static void test_convert_exact(void)
 {
     static const struct {
@@ -495,7 +495,7 @@ static void test_convert_importances(void)
 }
 
 /* Types whose values are unknown (some only in big-endian files), and more dimensions than a new
- * shape may have. */
+ * shape can have. */
 static void test_convert_unreadable(void)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;

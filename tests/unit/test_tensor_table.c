@@ -418,7 +418,7 @@ static size_t n_due(const struct live *l)
     return n;
 }
 
-/* Existing and removed tensors are in no list that is walked. New tensors that were judged
+/* The list of new tensors omits those that were added or removed. New tensors that were judged
  * incomplete do not wait for the judge. */
 static void test_makings_end(void)
 {

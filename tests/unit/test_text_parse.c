@@ -355,8 +355,8 @@ static void test_changed_bytes(void)
     CU_ASSERT_EQUAL(parse(&v3, GGUF_STRING, 0, "b\xff\n\n", &old, &got, NULL), -EILSEQ);
 }
 
-/* A NaN gets the bits of the old value if that is a NaN, but not if it is infinite or one of the
- * largest finite values. */
+/* The text `nan` keeps the bits of an old NaN but not those of an old infinity. Other texts replace
+ * an old NaN. */
 static void test_nans(void)
 {
     static const struct {

@@ -53,8 +53,8 @@ static void random_string(struct buf *b, const struct gguf_format *fmt)
     buf_add(b, s.data, s.len);
 }
 
-/* Whether an inner array of f64 was made. If its text is parsed again without the old value, it
- * becomes f32. */
+/* True once an inner array of f64 was made. If its text is parsed without the old value, it becomes
+ * f32. */
 static bool inner_f64;
 
 static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t type, int depth);

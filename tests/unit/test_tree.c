@@ -175,7 +175,7 @@ static void test_empty(void)
 
 /* ---- attributes ---- */
 
-/* Statistics of a walk through the whole tree. */
+/* What a walk through the whole tree has found. */
 struct seen {
     uint64_t ino[256];
     size_t n;
@@ -216,7 +216,7 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
     uint64_t cookie = 2;
     while (image_readdir(m, dir, &cookie, true, name, &e) > 0) {
         CU_ASSERT_EQUAL(tree_lookup(m->t, dir, name, &found), 0);
-        /* Listings do not measure files of the whole model. */
+        /* Listings do not determine the sizes of whole-model files. */
         if (ino_node(found.node).kind == NODE_WHOLE) {
             CU_ASSERT_EQUAL(e.node, 0);
             CU_ASSERT_EQUAL(e.attr.st_ino, found.attr.st_ino);

@@ -390,8 +390,8 @@ static void test_attributes(void)
     drop_place(&p);
 }
 
-/* Each state has a number of its own. Numbers can run out. The next tree continues after the last
- * one. */
+/* Each state has its own number, and numbers can run out. The next tree continues after the last
+ * number. */
 static void test_states(void)
 {
     struct place p = new_place(5);

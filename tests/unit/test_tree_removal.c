@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A removal that cannot be planned along with other edits: those are written, the key comes back,
- * and the waiting request fails. Also the removal of a file that is still open. */
+/* A removal that cannot be planned along with other edits: the others are written, the key
+ * reappears, and the waiting request fails. Also the removal of a file that is still open. */
 #include "cu_main.h"
 
 #include <errno.h>

@@ -134,8 +134,8 @@ static uint8_t value_at(struct viewfile *v, uint64_t at)
     return (uint8_t)(int8_t)value;
 }
 
-/* Return b/f32, still open, after byte 5 was changed and a close failed before the edit was
- * accepted. *old: the original byte. */
+/* Change byte 5 through b/f32, let a close fail, and return the view, which is still open. *old:
+ * the original byte. */
 static struct viewfile failed_close(struct room *x, uint8_t *old)
 {
     struct viewfile v;
@@ -212,8 +212,8 @@ static void test_again(void)
     }
 }
 
-/* If a mapping stores bytes after a failed close, the draft counts as written, and the release
- * judges all of it. */
+/* If bytes are written after a failed close, as through a mapping, the release judges the whole
+ * draft. */
 static void test_written_on(void)
 {
     struct room x;
@@ -227,7 +227,8 @@ static void test_written_on(void)
     end(&x);
 }
 
-/* If two programs write a view, and one of them closes it, the close reports a result for both. */
+/* If two programs write to a view and one of them closes it, the close judges the writes of
+ * both. */
 static void test_two_writers(void)
 {
     for (int closes = 0; closes < 2; closes++) {
@@ -272,7 +273,7 @@ static void test_reader_stays(void)
     end(&x);
 }
 
-/* If the content is too short at the close, it is dropped, even if a reader stays. */
+/* Content that is too short at the close is dropped, even if a reader keeps the view open. */
 static void test_short_reader_stays(void)
 {
     struct room x;
@@ -284,7 +285,7 @@ static void test_short_reader_stays(void)
     CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDONLY, &reader), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
-    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel's cache has the written bytes instead */
+    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel still caches the dropped bytes */
     viewfile_release(&v);
     check_not_accepted(&x, old);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
@@ -294,7 +295,7 @@ static void test_short_reader_stays(void)
     end(&x);
 }
 
-/* What was accepted earlier stays. */
+/* Writes that were accepted earlier are kept. */
 static void test_part_stays(void)
 {
     struct room x;
@@ -393,8 +394,7 @@ static void test_text_shown(void)
     end(&x);
 }
 
-/* A shorter text written over the old one is judged when the remainder of the old one is cut
- * off. */
+/* A shorter text written over the old one is judged once the rest of the old one is cut off. */
 static void test_text_over(void)
 {
     struct room x;
@@ -475,9 +475,8 @@ static int rename_later(struct tree *t, const char *from, const char *to, struct
     return tree_rename(t, dir, from, dir, to, 0, tree_wait(w));
 }
 
-/* Called while a line is judged: other programs close the view and write to it. No call waits for
- * the judge, and a signal ends a call at once. The program that renames a helper over the view
- * comes first. */
+/* Called while a line is judged: other programs close the view and write to it. Their calls are
+ * parked, and a signal ends one at once. A rename of a helper over the view takes effect first. */
 static void ask_others(void *arg)
 {
     struct others *o = arg;
@@ -528,7 +527,7 @@ static void test_asked(void)
     ask(true, "F32\n");
 }
 
-/* The mount ends while requests wait to be handled. They are still handled; none waits forever. */
+/* The mount ends while requests are parked. All of them are still handled. */
 static void leave_others(void *arg)
 {
     struct others *o = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computing results for tensors: requests that are shared, are interrupted, or fail. */
+/* Results computed for tensors: requests that share a result, are interrupted, or fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -372,8 +372,8 @@ static void pass_gate(void *arg, int result)
     hear(&g->heard, result);
 }
 
-/* Many models compute results, each with one thread. They share further threads: one per processor,
- * and a few for small tensors. */
+/* Many models compute results, each with its own thread. They share further threads: one per
+ * processor, and a few for small tensors. */
 static void test_many(void)
 {
     enum { WORKS = 20, TENSORS = 64 };
@@ -393,7 +393,7 @@ static void test_many(void)
             parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
         }
     }
-    /* No task has ended, because each answers a request, and the answer waits. */
+    /* No task has ended, because each one answers a request, and the answer waits for the gate. */
     while (atomic_load(&gate.waits) < WORKS)
         when_sleep(1);
     CU_ASSERT_TRUE(atomic_load(&started) <= WORKS + most);
@@ -407,7 +407,7 @@ static void test_many(void)
 /* Failures are not kept, and do not affect results that do not need the part that failed. */
 static void test_missing(void)
 {
-    struct model m = model(3, 50, 32); /* the last tensor */
+    struct model m = model(3, 50, 32); /* t2 is missing */
     struct work *w = work_new();
     struct heard h = HEARD, other = HEARD;
     for (unsigned round = 1; round <= 2; round++) {

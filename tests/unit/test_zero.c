@@ -139,7 +139,7 @@ static bool recovers(unsigned n)
 /* Files that cannot be created without a name get one. */
 static void test_unnamed(void)
 {
-    for (unsigned n = 0; n <= 2; n++) { /* 0: can be created without a name */
+    for (unsigned n = 0; n <= 2; n++) { /* 0: files can be created without a name */
         struct fixture x;
         struct err e = {0};
         setup_with(&x, 0);
