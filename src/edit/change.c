@@ -13,8 +13,8 @@
 
 #define MIN_ALIGNMENT ((uint64_t)8)
 /*
- * The highest number that a version gets. The numbers above it are left for tensors that other
- * threads start at the same time.
+ * The highest version number. The numbers above it are left for tensors that other threads start at
+ * the same time.
  */
 #define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
@@ -101,7 +101,7 @@ static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kin
 
 /*
  * Returns true if an object has this name after the change. Sets *ret to its slot or, failing that,
- * to the slot of the object of this name that was removed or renamed last, or else to NULL.
+ * to that of the last removed or renamed object of this name, or else to NULL.
  */
 static bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
                       const struct edit_slot **ret)
@@ -853,9 +853,9 @@ struct at {
 
 /*
  * Chooses a rank after the last key and before the base's next key, leaving room for `left` keys.
- * Its lowest bit is set, unlike that of an original key's rank. After very many undos the gap may
- * be used up. The last rank is then returned again; slots of equal rank are listed in the order in
- * which they were made, after any key of the base.
+ * Its lowest bit is set, unlike that of an original key's rank. After a very large number of undos
+ * the gap may be used up. The last rank is then returned again; slots of equal rank are listed in
+ * the order in which they were made, after any key of the base.
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {

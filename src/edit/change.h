@@ -26,10 +26,10 @@
  * a new name is taken (-EEXIST), the header would exceed GGUF_MAX_HEADER (-EFBIG), or memory runs
  * out (-ENOMEM). Values are not inspected, because the plan parses the resulting header. Also
  * refused are
- *  - for keys: changing ggufs' own, `split.*` and `ggufs.reserve` (-EPERM); removing or renaming
- *    general.architecture (-EPERM); setting general.alignment to anything but a u32 that is a power
- *    of two from 8 to 2^20, renaming it, or renaming another key to it (-EINVAL); a name that is
- *    empty or over 65535 bytes (-EINVAL);
+ *  - for keys: changing ggufs' own keys, `split.*` and `ggufs.reserve` (-EPERM); removing or
+ *    renaming general.architecture (-EPERM); setting general.alignment to anything but a u32 that
+ *    is a power of two from 8 to 2^20, renaming it, or renaming another key to it (-EINVAL); a name
+ *    that is empty or over 65535 bytes (-EINVAL);
  *  - for tensors: a new name that is empty or contains a NUL (-EINVAL) or is over 63 bytes
  *    (-ENAMETOOLONG); shapes that tensor_shape_bytes() refuses; a new version once the numbers are
  *    used up (-EOVERFLOW); adding or removing tensors in a file of a split model (-EOPNOTSUPP),

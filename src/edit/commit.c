@@ -871,7 +871,7 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
     return 0;
 }
 
-/* Determines how many bytes new files may take. */
+/* Determines how many bytes new files can take up. */
 static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
 {
     struct statvfs v;

@@ -65,9 +65,9 @@
  *     edit_file_close(&f);
  *
  * All path operations go through `dir`, so the directory may be renamed, or covered by a mount. The
- * lock (flock) ensures that only one process writes. It is on the open model file, and a
- * replacement is locked before it takes the name. A struct edit_file belongs to the writer. Readers
- * keep their own descriptors.
+ * lock (flock) ensures that only one process writes. It is taken on the open model file, and a
+ * replacement is locked before it gets the model's name. A struct edit_file belongs to the writer.
+ * Readers keep their own descriptors.
  */
 
 /* Identity of the opened file. */
@@ -178,9 +178,9 @@ struct edit_disk {
 };
 /*
  * Determine the state of the disk, and whether the model can be edited at all. The first call
- * probes, with a file beside the model, whether the file system clones. Sets *ret on success only.
- * Returns 0, -EMLINK (other hard links without break_hardlinks), -ESTALE, -EISDIR (a directory has
- * the backup's name) or -errno.
+ * probes, with a file beside the model, whether the file system can clone. Sets *ret on success
+ * only. Returns 0, -EMLINK (other hard links without break_hardlinks), -ESTALE, -EISDIR (a
+ * directory has the backup's name) or -errno.
  */
 int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
               struct err *e);

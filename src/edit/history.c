@@ -506,7 +506,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
     r = history_load(h, &f, e);
     *n = f.n;
     begin_state(h, &b);
-    if (r == 0 && f.last > f.forgotten) /* H2: the last number stays */
+    if (r == 0 && f.last > f.forgotten) /* H2: the last number is kept */
         r = put_state(h, &(struct history_record){.number = f.last, .forgotten = 1}, &b, e);
     if (r == 0)
         r = list_files(&l, e);

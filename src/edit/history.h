@@ -82,7 +82,7 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
                  unsigned keep, struct err *e);
 void history_close(struct history *h);
 
-/* The members are in the order of the file. */
+/* The members are in the same order as in the file. */
 struct history_record {
     uint64_t number;
     uint64_t restored;  /* for an undo, which no edit joins, the state that it restored; else 0 */

@@ -15,8 +15,8 @@
  *    32  u64 number of rows            40  u64 where the rows begin
  *    48  u64 sum over everything before it, the rows and the name
  *     -  new bytes
- *     -  the rows: u64 first byte, u64 length, u64 offset in the journal of its new bytes,
- *        u64 sum of its part of the table and of its new bytes; in order, disjoint
+ *     -  the rows, in order and disjoint: u64 first byte, u64 length, u64 offset in the journal of
+ *        its new bytes, u64 sum of its part of the table and of its new bytes
  *        the model's name
  *     -  the table, to the end: for each sector of each row a u64, the sum of its old bytes
  *

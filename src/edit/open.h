@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the files of a model by a path and opens them for reading, for mounts, --check, --info and
- * --recover alike. Symbolic links are followed to the real file. A header that an interrupted edit
+ * Finds the files of a model by path and opens them for reading. Used by mounts, --check, --info
+ * and --recover. Symbolic links are followed to the real file. A header that an interrupted edit
  * has yet to write is read as if it had been written.
  *
  *     r = model_find(path, &m, &e);

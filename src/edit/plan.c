@@ -218,7 +218,7 @@ static int lay_data(struct layout *d)
         weigh(d, &l);
         free(l.weight);
     }
-    /* There is no room for a reserve, but it is not needed either, because the data stays. */
+    /* An edit in place does without a reserve if the data could not stay otherwise. */
     if (!keep_data_off(d, &l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
         move_data(d, &l);
     return 0;
