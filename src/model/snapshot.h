@@ -137,7 +137,7 @@ char *split_sibling(const char *name, size_t i, size_t n);
  * -EBADMSG. */
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e);
-/* Refuse a shard whose file is not named like one, because its siblings cannot be found. */
+/* Refuse a shard whose file is not named like a shard, because its siblings cannot be found. */
 int merge_check_single(const struct gguf *g, struct err *e);
 /* Check that a shard's split.tensors.count, if present, is the number of all tensors. */
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
@@ -207,7 +207,7 @@ struct image *snapshot_whole(struct snapshot *g);
 
 /* Return the part in this slot, or NULL if it has not been made yet. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
-/* Give a part to g. Returns it or, if another thread was first, frees it and returns that thread's
+/* Add a part to g. Returns it or, if another thread was first, frees it and returns that thread's
  * part. */
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);

@@ -75,7 +75,7 @@ static inline uint64_t log_end(const struct log *s)
 }
 struct source log_source(const struct log *s);
 
-/* len > 0 bytes of a log, starting at `src`, that replace the tensor's bytes starting at `at`. */
+/* A range of a log, `len` > 0 bytes from `src`, that replaces the tensor's bytes from `at`. */
 struct tensor_piece {
     uint64_t at, len, src;
     struct log *log; /* a reference, if the piece is part of a content */
