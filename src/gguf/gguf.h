@@ -67,7 +67,7 @@ struct gguf_tensor {
 /* Irregularities of the data section. A rewrite removes all of them. */
 enum gguf_anomaly {
     GGUF_ANOMALY_ORDER = 1 << 0,    /* data is not in the order of the tensor infos */
-    GGUF_ANOMALY_GAPS = 1 << 1,     /* more than padding between tensors, or before the first */
+    GGUF_ANOMALY_GAPS = 1 << 1,     /* unused bytes beyond the padding, before or between tensors */
     GGUF_ANOMALY_NO_TAIL = 1 << 2,  /* the padding after the last tensor is missing or short */
     GGUF_ANOMALY_TRAILING = 1 << 3, /* bytes after the data */
     GGUF_ANOMALY_UNKNOWN = 1 << 4,  /* a tensor of a removed or unknown type */

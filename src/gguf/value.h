@@ -115,7 +115,7 @@ const uint8_t *gguf_value_end(const struct gguf_value *v);
  * returns 0 for false. */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
-double gguf_float(const struct gguf_value *v); /* for F32 and F64; exact */
+double gguf_float(const struct gguf_value *v); /* for F32 and F64; the result is exact */
 
 /* Write "u32", "string", "array[i32]" or "array[array]", at most 16 bytes including the NUL. */
 #define GGUF_TYPE_NAME_MAX 16
