@@ -65,7 +65,7 @@ struct link {
 };
 
 struct table {
-    struct link **bucket; /* owned; a power of two */
+    struct link **bucket; /* owned; their number is a power of two */
     size_t room, n;
 };
 

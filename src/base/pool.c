@@ -277,8 +277,7 @@ struct shared {
     unsigned helpers;
 };
 
-/* Number of helpers of all pieces of work. Not counting the callers, no more threads compute than
- * there are processors. */
+/* Number of helpers in the process, always less than the number of processors. */
 static unsigned helping;
 
 struct lock *units_lock(void)
