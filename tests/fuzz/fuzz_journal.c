@@ -138,7 +138,7 @@ static uint8_t *read_through(const struct edit_file *f, struct edit_overlay *o, 
     return bytes;
 }
 
-/* Check that bytes outside the rows are unchanged; the model was zeros. */
+/* Check that bytes outside the rows are unchanged; the old model was all zeros. */
 static void check_rest(const struct journal *j, const uint8_t *now, size_t n)
 {
     uint64_t at = 0;

@@ -2,7 +2,7 @@
 /*
  * Treats arbitrary bytes as a tensor: the first bytes choose its type, byte order and length, and
  * the ranges to read; the rest is its data. Any range of the values must equal the same range of a
- * read of all values. No byte outside the blocks that quant_extent() names may be read.
+ * read of all values. Bytes outside the blocks that quant_extent() returns must not be read.
  */
 #include "fuzz.h"
 
@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "quant/quant.h"
 
-enum { RANGES = 6, HEAD = 3 + 4 * RANGES, LARGEST = 1 << 16 }; /* size of the values in bytes */
+enum { RANGES = 6, HEAD = 3 + 4 * RANGES, LARGEST = 1 << 16 }; /* LARGEST: in bytes of values */
 
 typedef void read_fn(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                      size_t n, void *dst);

@@ -47,8 +47,8 @@ static void check_readable(const struct input *in, const struct buf *payload)
 
 /*
  * Check that the file's text is accepted: written over the value, it changes no byte; written
- * alone, it changes no text (but inner arrays may get a different type, which is guessed without an
- * old value).
+ * without an old value, it gives a value with the same text (but inner arrays may get a different
+ * type, which is inferred).
  */
 static void check_again(const struct input *in, const struct buf *payload)
 {

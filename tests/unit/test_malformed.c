@@ -354,7 +354,7 @@ static uint8_t *image_of(const struct row *row, size_t *n)
     return image;
 }
 
-/* Parse an image that must be refused; nothing may be returned. */
+/* Parse an image that must be refused; no model is returned. */
 static int refused(const void *image, size_t n, unsigned flags, struct err *e)
 {
     struct source s = source_mem(image, n);

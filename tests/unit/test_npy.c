@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "model/npy.h"
 
-/* Write a header of the given version that has exactly this dict. */
+/* Write a header of the given version with exactly this dict. */
 static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 {
     size_t n = strlen(dict), fixed = version == 1 ? 10 : 12;
@@ -27,7 +27,7 @@ static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 
 static int parse(uint8_t version, const char *dict, struct npy *ret, struct err *e)
 {
-    /* Exactly this size, so that a sanitizer detects reads beyond it. */
+    /* The copy has exactly the header's size, so that a sanitizer detects reads beyond it. */
     uint8_t room[512], *exact;
     size_t n = header(room, version, dict);
     exact = malloc(n);

@@ -367,7 +367,7 @@ static void test_v1_ids(void)
     }
 }
 
-/* The reference reader sees no difference between tensor names that differ only after a NUL. */
+/* To the reference reader, tensor names that differ only after a NUL are equal. */
 static void test_nul_in_tensor_names(void)
 {
     for (int differ = 0; differ < 2; differ++) {

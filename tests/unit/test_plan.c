@@ -526,7 +526,7 @@ static void test_same(void)
     step(&im, &(struct edit){'=', "text", 6}, &o, &f);
     CU_ASSERT_TRUE(f.same);
     image_free(&im);
-    /* Without tensors, such an edit can also be made in place. */
+    /* Without tensors, only an edit that changes nothing applies in place. */
     make_model(&im, &layouts[8], 3, false, 32);
     step(&im, &(struct edit){'=', "text", 6}, &o, &f);
     CU_ASSERT_EQUAL(edit_plan_applies(&f, EDIT_INPLACE, NULL), -EOPNOTSUPP);

@@ -15,7 +15,7 @@
 #include "base/pool.h"
 
 #define JOBS 50
-/* Milliseconds, more than any test takes. */
+/* Milliseconds; longer than any test takes. */
 #define NEVER 1000000
 
 struct work {
@@ -31,7 +31,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned order[JOBS * 3], n_order;
 static struct work work[JOBS];
 
-/* A job that takes one of the two turns that may run at once, unless the pool has no patience. */
+/* A job that occupies one of the two turns that can run at once, unless the pool has no
+ * patience. */
 static struct plug {
     struct pool_job job;
     sem_t begun, end;

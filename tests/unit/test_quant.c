@@ -123,8 +123,8 @@ static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, 
     return true;
 }
 
-/* Read a range into an aligned buffer, at byte `shift`. No byte outside the range may be
- * written. */
+/* Read a range into an aligned buffer, at byte `shift`. Bytes outside the range must stay
+ * unchanged. */
 static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t shift)
 {
     static _Alignas(8) uint8_t buf[16384];

@@ -96,7 +96,7 @@ static void op_write(struct random *x, int h)
     x->p.wrote[h] = true;
 }
 
-/* A handle that has not written is closed while another handle has written: skip. */
+/* A handle that has not written is closed while another one has: skip. */
 static void op_flush(struct random *x, int h)
 {
     if (plain_is_of_others(&x->p, h))

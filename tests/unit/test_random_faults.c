@@ -136,7 +136,7 @@ static void touch_name(struct random *x, const struct name *name)
         x->touched[i] = true;
 }
 
-/* Mark a name as touched, and also the key whose backup it is. */
+/* Mark a name as touched and, if it is a backup, its key too. */
 static void touch(struct random *x, int i)
 {
     struct live *l = live_of(x);

@@ -250,7 +250,7 @@ static void test_again(void)
     tick(&r);
     CU_ASSERT_TRUE(rights_again(&r, file_of, fd, &lock));
     CU_ASSERT_EQUAL(r.all.bits, 0640);
-    r.of[2].st.st_ino++; /* previously, it was another file with the same rights */
+    r.of[2].st.st_ino++; /* as if it had been another file with the same rights */
     CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));
     tick(&r); /* no change since the last call */
     CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));

@@ -350,7 +350,7 @@ static int make_state(struct newest *n, uint32_t number, unsigned arm)
     struct snapshot *s = NULL;
     struct build b;
     build_shard(&b, &good);
-    build_str(&b, LONG_KEY, ""); /* names that may be too long for a file name are indexed */
+    build_str(&b, LONG_KEY, ""); /* names too long for a file name are indexed */
     struct parsed p[2] = {parse_build(&b, 0),
                           parse_shard((struct shard){1, 2, 2, 3, false, "u", false})};
     struct gguf *all[] = {NULL, p[1].g};

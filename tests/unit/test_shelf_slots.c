@@ -18,9 +18,9 @@
 #include "shelf/shelf.h"
 #include "tree_edit.h"
 
-/* More models than are kept open while unused. */
+/* Exceeds the number of unused models that are kept open. */
 #define MANY (SLOTS_IDLE_MAX + 6)
-/* Milliseconds or seconds, more than any test takes. */
+/* Milliseconds or seconds; longer than any test takes. */
 #define NEVER 1000000
 #define KEY "metadata/general.name"
 

@@ -43,7 +43,8 @@ static pid_t sender(int number)
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* A shell starts background jobs with SIGINT ignored, and signals_end() ignores all signals. */
+/* Restore the default actions: a shell starts background jobs with SIGINT ignored, and
+ * signals_end() leaves all signals ignored. */
 static void by_default(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)

@@ -57,7 +57,7 @@ static const struct {
 static void test_kinds(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        /* Exactly these bytes, so that a sanitizer detects reads beyond them. */
+        /* The copy has exactly these bytes, so that a sanitizer detects reads beyond them. */
         uint8_t *bytes = malloc(kinds[i].n + !kinds[i].n);
         CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
         memcpy(bytes, kinds[i].bytes, kinds[i].n);

@@ -200,8 +200,8 @@ static void test_store(void)
     free_two(&t);
 }
 
-/* The file ends before the padded position of a tensor without elements. Nothing of that tensor is
- * missing. */
+/* The padded position of a tensor without elements is beyond the end of the file, but none of the
+ * tensor is missing. */
 static void test_empty_behind(void)
 {
     struct build b;

@@ -17,7 +17,7 @@ enum { F32 = 0, Q8_0 = 8 };
 
 static const struct tree_options read_only = {.read_only = true};
 
-/* Add a tensor that has one letter in every byte. */
+/* Add a tensor that consists of one repeated letter. */
 static void put(struct build *b, const char *name, uint32_t type, uint64_t n, size_t bytes, char c)
 {
     char data[256];

@@ -313,8 +313,8 @@ static int write_at(struct room *x, uint64_t at, const char *byte, unsigned n)
     return viewfile_close(&v);
 }
 
-/* From each call in turn, the disk fails until the edit has failed. The tree then shows the content
- * of the journal, and the next edit completes the journal's edit. */
+/* Starting at each call in turn, the disk fails until the edit has failed. The tree then shows the
+ * content of the journal, and the next edit completes the journal's edit. */
 static void test_unfinished(void)
 {
     unsigned lost = 0, unfinished = 0;
@@ -348,7 +348,7 @@ static void test_unfinished(void)
     CU_ASSERT_TRUE(unfinished > 2);
 }
 
-/* If a new tensor cannot be written, a program can continue to write another new tensor that it has
+/* If a new tensor cannot be written, a program can continue to write another tensor that it has
  * open. */
 static void test_lost_beside(void)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensor edits (edit/change.h): each operation, refusals, and random operations, which are undone,
- * and committed with each strategy. The reference is a plain list of tensors. */
+/* Tensor edits (edit/change.h): each operation, refusals, and random operations, some of which are
+ * undone before the rest is committed with each strategy. The reference is a plain list of
+ * tensors. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@ enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
-/* Make a name of 300 bytes. Its file name ends in the hash that test_name.c has for 300 'a'. */
+/* Make a name of 300 bytes. Its file name ends in the hash that test_name.c expects for 300 'a'. */
 static void long_name(char name[301])
 {
     memset(name, 'a', 300);

@@ -319,7 +319,7 @@ static void test_stopped(void)
     end(t, &p);
 }
 
-/* A tensor without values also has a line. */
+/* A tensor without values also has a line in stats.tsv. */
 static void test_lines(void)
 {
     struct place p = new_place(5);

@@ -53,7 +53,7 @@ static void test_table(void)
     }
 }
 
-/* Store the value with these bits at an odd address, as may occur in files. */
+/* Store the value with these bits at an odd address, as can occur in files. */
 static struct gguf_value number(uint8_t *room, const struct gguf_format *fmt, uint32_t type,
                                 uint64_t bits)
 {

@@ -113,7 +113,7 @@ static void test_spoilt(void)
     }
 }
 
-/* The table above has every type with scales. */
+/* The table above contains every type with scales. */
 static void test_types(void)
 {
     for (uint32_t id = 0; quant_find(id); id++) {
@@ -139,7 +139,7 @@ static void test_big(void)
     free(bytes);
 }
 
-/* Several pieces have a finding each. The one that comes first in the tensor is reported. */
+/* Several pieces each have a finding. The one that comes first in the tensor is reported. */
 static void test_pieces(void)
 {
     enum { N = 3000000 };
