@@ -34,8 +34,8 @@ static_assert(TQ2_D + 2 == TQ2_0_BYTES, "TQ2_0");
 static_assert(BITS_QS + 128 / 8 == Q1_0_BYTES, "Q1_0");
 static_assert(BITS_QS + 64 / 4 == Q2_0_BYTES, "Q2_0");
 
-/* Extract eight trits, one from each byte, in lanes of 16 bits. The even bytes are computed
- * separately from the odd ones. */
+/* Extract eight trits, one from each byte. Even and odd bytes are computed separately, in 16-bit
+ * lanes. */
 static inline uint64_t trits8(uint64_t x, unsigned pow)
 {
     const uint64_t lanes = 0x00ff00ff00ff00ffu, digit = 0x0003000300030003u;
@@ -99,8 +99,8 @@ static inline bool pack_TQ1_0(const float *restrict x, uint8_t *restrict b)
         put_five_trits(b + k, x + k, 32, id);
     for (unsigned k = 0; k < 16; k += 8)
         put_five_trits(b + 32 + k, x + 160 + k, 16, id);
-    /* The last four bytes hold 16 values as four digits each; the values of a byte are 4 apart. The
-     * fifth digit is 0. */
+    /* Each of the last four bytes holds four digits, of values that are 4 apart. Its fifth digit is
+     * 0. */
     const uint64_t early = round8(x + 240, id, 1), late = round8(x + 248, id, 1);
     put_trits(b + TQ1_QH, 4, (const uint64_t[5]){early, early >> 32, late, late >> 32, 0});
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Types whose four-bit codes stand for the 16 values of a fixed table: 4-bit floats and the
+ * Types whose four-bit codes select one of the 16 values of a fixed table: 4-bit floats and the
  * non-linear IQ4.
  *
  *     IQ4_NL   d:half  qs[16]                        32 elements   y = d * value
@@ -8,8 +8,8 @@
  *     MXFP4    e:E8M0  qs[16]                        32 elements   y = value * 2^(e - 128)
  *     NVFP4    e[4]:UE4M3  qs[32]                    64 elements   y = value * scale(e)
  *
- * Codes come in runs of n = 32 (NVFP4: 16) elements. The six-bit scale s of run g of IQ4_XS is made
- * of nibble g of low[] and bits 2g, 2g + 1 of high:
+ * Codes come in runs of n = 32 (NVFP4: 16) elements. In IQ4_XS, the six-bit scale s of run g
+ * consists of nibble g of low[] and bits 2g, 2g + 1 of high:
  *
  *       7       4 3       0             7      4 3      0            15 14       3  2 1  0
  *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
@@ -28,12 +28,12 @@ static_assert(NV_QS + 32 == NVFP4_BYTES, "NVFP4");
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-/* E2M1 times two, so that all values are whole; the scales are halved to compensate. "Minus zero"
- * (8) is plain zero. */
+/* E2M1 times two, so that all values are integers; the scales are halved to compensate. "Minus
+ * zero" (8) is plain zero. */
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 #ifdef __AVX2__
-/* The values of a table times d, in one register of AVX-512 or two of AVX2. */
+/* A table's values times d, in one AVX-512 register or two AVX2 registers. */
 struct book {
     floats part[16 / WIDE];
 };
@@ -118,7 +118,7 @@ static inline lanes iq4_nearest(lanes y)
     return value;
 }
 
-/* Compute the sums for the codes of 32 values that are multiplied by k. */
+/* Multiply 32 values by k, and compute the sums for the resulting codes. */
 static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, lanes *qq)
 {
     lanes sum_xq = {0}, sum_qq = {0};
@@ -131,8 +131,8 @@ static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, 
     *qq = sum_qq;
 }
 
-/* Find scales for LANES groups of 32. First try the scale that puts the top value at 127, then
- * the one that puts it at -127, with 7 scales on either side of that. */
+/* Find scales for LANES groups of 32 values. First try the scale that puts the top value at 127,
+ * then the one that puts it at -127 and 7 scales on either side of it. */
 FIXED void fit_iq4(const float *values, const float *weight, float *scales)
 {
     lanes x[32], w[32], xq, qq, zero = {0};
@@ -162,8 +162,8 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
         put_u64(qs + i, get_u64(q + i, false) | get_u64(q + 16 + i, false) << 4, false);
 }
 
-/* With importances, a group whose magnitudes are all below this is stored as zeros. It is the
- * second smallest level at the smallest scale that can be stored. */
+/* With importances, a group whose magnitudes are all below this is stored as zeros. The limit is
+ * the second smallest level at the smallest scale that can be stored. */
 #define IQ4_TINY (10 * 0x1p-24f)
 
 /* A block is a single group, so LANES blocks are searched side by side. */
@@ -308,7 +308,8 @@ static inline int floor_log2(float x)
     return below <= most[c] ? next : exponent;
 }
 
-/* Choose the scale that puts the largest magnitude between 8 and 16. Above 12 it is clipped. */
+/* Choose the scale that puts the largest magnitude between 8 and 16. Magnitudes above 12 are
+ * clipped. */
 static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
 {
     const float top = top_magnitude(x, 32);
@@ -379,8 +380,8 @@ static inline void put_nearest(uint8_t *restrict qs, const float *restrict x, fl
         qs[k] = (uint8_t)(e2m1_nearest(x[k], d) | e2m1_nearest(x[8 + k], d) << 4);
 }
 
-/* For every 16 values, choose the scale that puts the largest magnitude at 12, as closely as the
- * three bits of the scale's fraction allow. */
+/* For each group of 16 values, choose the scale that puts the largest magnitude at 12, as closely
+ * as the three bits of the scale's fraction allow. */
 static inline bool pack_NVFP4(const float *restrict x, uint8_t *restrict b)
 {
     for (size_t s = 0; s < 4; s++) {

@@ -105,8 +105,8 @@ struct target {
     const struct quant_importances *imp;
 };
 
-/* Encode n changed blocks with at most VALUE_ROOM values, which start at element `first` of the
- * given values. */
+/* Encode n changed blocks, at most VALUE_ROOM values, starting at element `first` of the given
+ * values. */
 static int write_run(const struct target *to, size_t first, const uint8_t *values, size_t n,
                      uint8_t *dst, struct quant_fault *fault)
 {
@@ -128,9 +128,8 @@ static bool same_value(const struct target *to, const uint8_t *shown, const uint
            (to->type->block_len > 1 && (a & size) > v->infinity && (b & size) > v->infinity);
 }
 
-/*
- * Return the index of the first value in a block that differs from the value shown, or block_len.
- */
+/* Return the index of the first value in a block that differs from the value shown, or block_len if
+ * all are equal. */
 static size_t first_change(const struct target *to, const uint8_t *shown, const uint8_t *values)
 {
     const size_t width = views[to->view].width, len = to->type->block_len;
@@ -273,7 +272,7 @@ static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)
     return true;
 }
 
-/* Convert to an integer type. -0 becomes 0; a NaN is in no range, so it is refused. */
+/* Convert to an integer type. -0 becomes 0; a NaN is outside every range, so it is refused. */
 static bool put_double(const struct conversion *c, double x, uint8_t *p)
 {
     return x >= -0x1p63 && x < 0x1p63 && (double)(int64_t)x == x && put_integer(c, (int64_t)x, p);

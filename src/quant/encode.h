@@ -6,7 +6,7 @@
 
 #include "quant/quant.h"
 
-/* A value in the format of its tensor: `kind` names the member. */
+/* A value in the format of its tensor: `kind` says which member is valid. */
 struct quant_value {
     union {
         float f32;
@@ -28,7 +28,7 @@ struct quant_importances {
     const float *of;
     uint64_t columns;
     uint64_t matrix; /* number of elements in a matrix */
-    uint64_t first;  /* index in the tensor of the first given element */
+    uint64_t first;  /* tensor index of the first element to encode */
 };
 
 /* Return true if values can be stored in this type (NULL: an unknown type), even if only with
@@ -69,7 +69,7 @@ int quant_write(const struct quant_type *t, bool big, enum quant_view view, cons
                 const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
                 struct quant_fault *fault);
 
-/* Return true if float32 cannot hold all values of the type, which is I32, I64 or F64. */
+/* Return true if float32 cannot hold every value of the type, as with I32, I64 and F64. */
 bool quant_is_wide(const struct quant_type *t);
 /* Return value i of a tensor of such a type. `data` is the tensor's first block. */
 double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i);
@@ -82,7 +82,7 @@ double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *dat
  * otherwise the result is -ERANGE (-EDOM if the value is not finite). When I32 or I64 is converted
  * to F64, values are rounded once. In all other cases values are rounded to float32 and then
  * encoded by quant_encode(), with -ERANGE if a finite value becomes infinite. If both types are the
- * same, the bytes are kept.
+ * same, the bytes are copied unchanged.
  *
  * Errors and *fault are those of quant_encode(), except that for I32, I64 and F64 the value at
  * fault is the first that cannot be stored. The caller has checked quant_has_values() and

@@ -7,9 +7,9 @@
  *     binary16   s eeeee ffffffffff                     exponent bias 15
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even, and overflows to infinity. A NaN
- * stays a NaN with the upper bits of its fraction; widening binary16 and narrowing make it quiet.
- * Both alternatives are always computed before one is chosen, so that compilers vectorise loops
- * over these functions.
+ * stays a NaN and keeps the upper bits of its fraction; widening binary16 and narrowing make it
+ * quiet. Both alternatives are always computed before one is chosen, so that compilers vectorise
+ * loops over these functions.
  */
 #ifndef QUANT_F16_H
 #define QUANT_F16_H

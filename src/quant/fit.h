@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Encoders' searches for the scale (and minimum) of a group of values.
+ * The search for the scale (and minimum) of a group of values, used by encoders.
  *
  * The largest value divided by the largest code is not the best scale: a slightly smaller or larger
- * scale puts the other values closer to codes. So several ways to round the group are tried. For
- * given codes, least squares finds the best scale, which may differ from the scale that produced
- * them. The try with the smallest error wins. Large values weigh more, because they affect a
- * model's output more.
+ * scale puts the other values closer to codes. Several ways of rounding the group are therefore
+ * tried. For given codes, least squares finds the best scale, which may differ from the scale that
+ * produced them. The attempt with the smallest error wins. Large values weigh more, because they
+ * affect a model's output more.
  *
  * The search returns the scale of the best codes. The encoder rounds it to a scale that the block
  * can store, and computes the codes again. Without importances, the results equal those of ggml's
@@ -138,15 +138,15 @@ static inline lanes top_values(const lanes *x, unsigned n)
 /*
  * Values this large are refused before they are summed. The limit is over ten times the largest
  * value that any scale can give, and small enough for all sums to be finite. Products of sums may
- * still be infinite; in that case the first try wins.
+ * still be infinite; in that case the first attempt wins.
  */
 #define FIT_LIMIT 0x1p32f
 
 /* Maximum number of groups in a block. */
 enum { FIT_GROUPS = 16 };
 
-/* Codes from 0 to `last`, with x = scale * code + low and low <= 0. Try t, counted from 0, spreads
- * the range of values over last + from + step * t codes. */
+/* Codes from 0 to `last`, with x = scale * code + low and low <= 0. Attempt t, counted from 0,
+ * spreads the range of values over last + from + step * t codes. */
 struct min_form {
     unsigned n; /* values per group */
     float last, from, step;
@@ -244,8 +244,8 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 
 /*
  * Write the scales and minima of LANES groups to ret, starting at group `at`, and the codes to
- * `codes`. The first try uses the range as is. The form's tries follow; each begins its range at
- * the low of the best try so far.
+ * `codes`. The first attempt uses the range as is. The form's attempts follow; each begins its
+ * range at the low of the best attempt so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, const float *weight,
                    struct min_fits *ret, unsigned at, uint8_t *codes)
@@ -292,7 +292,7 @@ static inline struct best best_first(lanes xl, lanes ll)
     return (struct best){scale, scale * xl};
 }
 
-/* Keep the new scale in the lanes where it is better. Returns these lanes. */
+/* Keep the new scale in the lanes where it is better. Returns those lanes. */
 static inline masks best_next(struct best *b, lanes xl, lanes ll)
 {
     const lanes zero = {0}, scale = xl / ll;
@@ -309,15 +309,15 @@ static inline masks all_zeros(lanes top)
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* Codes from -zero to zero - 1 for groups of n. Later scales put the top value up to tries / 10
- * of a code above or below its place in the first try. */
+/* Codes from -zero to zero - 1, for groups of n values. After the first attempt, scales are tried
+ * that move the top value by up to tries / 10 of a code. */
 struct even_form {
     unsigned n;
     float zero;
     int tries;
 };
 
-/* Compute the sums for the codes of values that are multiplied by k. */
+/* Multiply the values by k, and compute the sums for the resulting codes. */
 FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k, lanes *xl,
                      lanes *ll)
 {
@@ -364,7 +364,7 @@ FIXED void fit_even(struct even_form f, const float *values, const float *weight
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* LANES groups of 16 and the sums over their codes. */
+/* LANES groups of 16 values, and the sums over their codes. */
 struct passing {
     lanes x[16], w[16], code[16], xl, ll;
 };
@@ -388,7 +388,7 @@ static inline masks pass_code(struct passing *p, unsigned i)
 
 /*
  * Find scales and codes (-4 to 3) for 2 * LANES groups of 16 in Q3_K. The search begins with the
- * top value at -4 and makes up to five passes in which codes move. Each step depends on the
+ * top value at -4 and makes up to five passes in which codes may change. Each step depends on the
  * previous one in its group, but not on other groups.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
@@ -425,7 +425,7 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
 }
 
 /*
- * Turn the importances of n values into weights that are never 0 and hardly above 1, so that even
+ * Turn the importances of n values into weights that are never 0 and barely above 1, so that even
  * an unimportant value stays close to its old value. If all importances are zero, all values count
  * equally. NULL means no importances.
  */
@@ -439,8 +439,8 @@ static inline const float *weigh(float *room, const float *weight, unsigned n)
     return room;
 }
 
-/* The next LANES blocks of 32 values, or as many as are left: their values and, if there are
- * importances, weights, both padded with zeros, and the results of the search. */
+/* Up to LANES blocks of 32 values that are searched side by side: values, weights if there are
+ * importances (both padded with zeros), and the results. */
 struct side {
     float x[LANES * 32], w[LANES * 32], scale[LANES];
     struct min_fits min;
@@ -459,7 +459,7 @@ static inline void take_side(struct side *s, const float *restrict x, const floa
         (void)weigh(s->w + 32 * i, weight + 32 * i, 32);
 }
 
-/* Magnitudes below this are subnormal in binary16, with fewer bits. */
+/* Magnitudes below this are subnormal in binary16, and have fewer significant bits. */
 #define HALF_LEAST 0x1p-14f
 
 /* Return d or, if its magnitude is above 0 but too small for binary16, the smallest binary16

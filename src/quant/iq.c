@@ -25,17 +25,18 @@
  * of values are negative, the value where it costs least gets the wrong sign. Halves with such a
  * value have separate (odd) costs.
  *
- * First each group is fitted as if the book had every point. The largest scale found determines d,
- * and each group tries values of l close to its scale. Then d is fitted to the points. Values and
- * weights are scaled to at most 2, so that no product is infinite. Lanes never interact, and sums
- * are taken in the order of the units, so vectors of any width give the same bits.
+ * First each group is fitted as if the book contained every point. The largest scale found
+ * determines d, and each group tries values of l close to its scale. Then d is fitted to the
+ * points. Values and weights are scaled to at most 2, so that no product is infinite. Lanes never
+ * interact, and sums are taken in the order of the units, so vectors of any width give the same
+ * bits.
  */
 #include "quant/codebook.h"
 #include "quant/pack.h"
 #include "quant/wide.h"
 
 /* Signs are free, or the number of minus signs is even in each unit or in each pair of units. In
- * IQ1, units are instead shifted by 1/8, each separately or a group as a whole. */
+ * IQ1, units are shifted by 1/8 instead: each unit separately, or all units of a group alike. */
 enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_MOVED_GROUP };
 #define POINT_SHIFT 0.125f
 
@@ -62,15 +63,15 @@ struct point_book {
     uint16_t first[HALVES_MOST + 1]; /* the first point with each second half */
 };
 
-/* The values of a block as units side by side, and the results for them. */
+/* A block's values, arranged as units side by side, and the results for each unit. */
 struct point_block {
     float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
     float s[UNITS_MOST];                      /* the scale to try for each unit */
-    float cost[2][UNITS_MOST];                /* of the two ways: even and odd, or up and down */
+    float cost[2][UNITS_MOST];                /* costs of the two ways: even, odd or up, down */
     /* One of the values in the unit (EVEN_PAIR: in the two units) must get the wrong sign. */
     uint8_t odd[UNITS_MOST];
     uint8_t way[UNITS_MOST];   /* the chosen way: an index into cost[] */
-    uint8_t minus[UNITS_MOST]; /* bits of the values below zero */
+    uint8_t minus[UNITS_MOST]; /* one bit per value, set if it is below zero */
     uint8_t l[UNITS_MOST];     /* l of each group */
     uint16_t point[UNITS_MOST];
 };
@@ -298,7 +299,7 @@ FIXED float group_cost(struct point_form f, const struct point_block *b, unsigne
     return sum;
 }
 
-/* Choose the cheapest l near b->s for each group, and set b->s to the scale that l gives. */
+/* Choose the cheapest l near b->s for each group, and set b->s to the scale for that l. */
 FIXED void choose_l(struct point_form f, const struct point_book *book, struct point_block *b,
                     float d)
 {
@@ -352,7 +353,8 @@ FIXED void level_sums(struct point_form f, const struct point_block *b, float pa
     }
 }
 
-/* Set b->s to a scale for each group, as if the book had every point. Returns the largest scale. */
+/* Set b->s to a scale for each group, as if the book contained every point. Returns the largest
+ * scale. */
 FIXED float start_scales(struct point_form f, struct point_block *b)
 {
     const unsigned units = 256 / f.n, tries = 12;
@@ -488,15 +490,15 @@ FIXED bool fit_points(struct point_form f, const struct point_book *book, const 
     return true;
 }
 
-/* Store n bytes of l, two groups per byte. */
+/* Store the l of every group in n bytes, two per byte. */
 static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned n)
 {
     for (unsigned k = 0; k < n; k++)
         to[k] = (uint8_t)(b->l[2 * k] | b->l[2 * k + 1] << 4);
 }
 
-/* Define the encoder of a type from its form. The type's put_T() stores a block's result in its
- * fields. */
+/* Define the encoder of a type from its form. The type's put_T() stores the result in the fields of
+ * a block. */
 #define POINT_ENCODER(T, form)                                                                    \
     ENCODES(T)                                                                                    \
     {                                                                                             \
@@ -585,7 +587,7 @@ static inline void put_IQ1_S(const struct point_block *p, const uint8_t d[2], ui
 }
 POINT_ENCODER(IQ1_S, iq1s_form)
 
-/* Return the four scales in a word w, one per byte. */
+/* Extract the four 3-bit scales from the word w, each into a byte. */
 static inline uint32_t iq1_m_fields(unsigned w)
 {
     return (w & 7) | (w << 5 & 0x700) | (w << 10 & 0x70000) | (w << 15 & 0x7000000);
@@ -682,7 +684,7 @@ FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XXS)
 
-/* Bits 4 and 5 of the levels 8, 25 and 43 are the numbers of the levels. */
+/* Bits 4 and 5 of each of the levels 8, 25 and 43 give its number. */
 #define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}, .at = 4
 static const struct point_form iq2xxs_form = {
     .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .of8 = iq2xxs_grid, IQ2_LEVELS};

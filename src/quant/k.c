@@ -10,8 +10,8 @@
  *     Q6_K   ql[128]  qh[64]  scales[16]  d:half               y = (d * s) * (q - 32)
  *     Q8_K   d:float  qs[256]  sums[16]:i16                    y = d * q        (sums not needed)
  *
- * A run r = 0..7 has 32 elements. The parts of codes in one byte belong to different runs; byte l
- * of 32 has a part of element l of each of these:
+ * Each run r = 0..7 has 32 elements. A byte holds parts of codes from different runs: byte l of 32
+ * has a part of element l of each of these runs:
  *
  *     two-bit fields qs, qh               nibbles qs                  ql of Q6_K
  *     of runs 4n to 4n + 3                of runs 2n, 2n + 1          bytes 0..31: a = 0, b = 2
@@ -44,8 +44,8 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Store the codes of 256 values in fields of `bits` bits. A byte has codes of values that are 32
- * apart, with the first in the lowest bits. */
+/* Store the codes of 256 values in fields of `bits` bits. A byte holds the codes of values that are
+ * 32 apart, with the first in the lowest bits. */
 FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned bits, uint8_t mask)
 {
     const unsigned runs = 8 / bits; /* per byte */
@@ -63,10 +63,8 @@ struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
 
-/*
- * Store n values as multiples, from 0 to `most`, of a unit that makes the largest value `most`, and
- * store the unit. If `stored` is true, use the unit as it is stored: rounded, but not to 0.
- */
+/* Store n values as integers from 0 to `most`, and the unit in which the largest value is `most`.
+ * If `stored` is true, divide by the unit as it is stored: rounded, but not to 0. */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)
 {
@@ -227,8 +225,8 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
-/* Store d. If `stored` is true and d is not 0, also replace *inverted by the inverse of the
- * stored d, which is rounded, but not to 0. */
+/* Store d. If `stored` is true and d is not 0, round it to binary16, but not to 0, and set
+ * *inverted to the inverse of the result. */
 static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
 {
     if (!stored || d == 0)

@@ -101,7 +101,7 @@ static inline uint8_t even_signs(unsigned bits)
     return (uint8_t)(bits | (unsigned)__builtin_parity(bits) << 7);
 }
 
-/* Return codes 1 to 127, negated where `minus` (from spread_bits()) has a 1. */
+/* Return the codes q (1 to 127), negated where `minus` (from spread_bits()) has a 1. */
 static inline uint64_t negate8(uint64_t q, uint64_t minus)
 {
     return (q ^ (minus * 0xff)) + minus;

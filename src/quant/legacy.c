@@ -10,7 +10,7 @@
  *     Q8_0   d:half  qs[32]                              y = qs * d        (qs signed)
  *     Q8_1   d:half  s:half  qs[32]                      y = qs * d        (s is not needed)
  *
- * Byte k of qs[16] has the low four bits of two codes that are 16 apart; bit i of qh is the fifth
+ * Byte k of qs[16] holds the low four bits of two codes that are 16 apart; bit i of qh is the fifth
  * bit of code i:
  *
  *       7     4 3     0              31          16 15           0
@@ -102,8 +102,7 @@ static inline bool take_found(const float *restrict x, float least, float last, 
     return true;
 }
 
-/* Define an encoder that searches if it has importances. found() stores block i of a side in its
- * fields. */
+/* Define an encoder that searches if there are importances. `found` stores block i of the side. */
 #define SEARCHING_ENCODER(T, fit, found)                                                 \
     ENCODES(T)                                                                           \
     {                                                                                    \

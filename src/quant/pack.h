@@ -82,7 +82,7 @@ static inline float top_value(const float *restrict x, unsigned n)
     const float top = f32_from_bits((uint32_t)larger(plus, minus));
     if (plus != minus || plus == 0)
         return plus >= minus ? top : -top;
-    while (f32_bits(*x) << 1 != f32_bits(top) << 1) /* rarely, both signs have this magnitude */
+    while (f32_bits(*x) << 1 != f32_bits(top) << 1) /* both signs occur; find the first */
         x++;
     return *x;
 }
@@ -172,7 +172,7 @@ static inline float nearest_of(float v, float least, float most)
     return (v + 0x1.8p23f) - 0x1.8p23f;
 }
 
-/* Compute the step numbers (x + more) / step, rounded to nearest and counted from 0 for `least`. */
+/* Compute the codes (x + more) / step, rounded to nearest, minus `least`. */
 static inline void take_steps(uint8_t *restrict code, const float *restrict x, unsigned n,
                               float more, float step, float least, float most)
 {

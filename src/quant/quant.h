@@ -16,7 +16,8 @@
  * Blocks encoded without importances match ggml's quantisers to the last bit, except for IQ1 to
  * IQ3. A block that ggml leaves undefined, because its scale has an infinite inverse, gets the
  * codes for zeros; it decodes to zeros in either case. For most types, decoding and re-encoding
- * does not reproduce the block, so only blocks with a changed value may be encoded (quant_write()).
+ * does not reproduce the block, so a block should be encoded only if one of its values has changed
+ * (quant_write()).
  *
  * Everything is constant after quant_init(), so any thread may call these functions.
  */

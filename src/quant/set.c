@@ -9,7 +9,7 @@
  * survives.
  *
  * Encoders. Floats are rounded to nearest even. A finite value that becomes infinite is refused;
- * NaNs and infinities are kept. Integer types take only values that they can hold exactly, and
+ * NaNs and infinities are kept. Integer types accept only values that they can hold exactly, and
  * store -0 as 0.
  */
 #include "quant/set.h"
@@ -27,7 +27,7 @@
 
 /*
  * A conversion between float and double keeps a NaN's sign and the upper bits of its fraction, and
- * makes it quiet. Most machines do this by themselves, but RISC-V makes every NaN the
+ * makes it quiet. Most machines do this by themselves, but RISC-V replaces every NaN with the
  * canonical one.
  */
 #ifdef __riscv
@@ -79,8 +79,8 @@ PLAIN_DECODER(BF16, bf16_to_f32(get_u16(p, false)))
         return n;                             \
     }
 
-/* Whether x lies in [low, end), whose ends are powers of two and so exact floats, and survives the
- * conversion to the type and back. A NaN is in no range. */
+/* True if x is in [low, end) and survives conversion to the type and back. Both bounds are powers
+ * of two, hence exact floats. A NaN is outside every range. */
 #define IS_WHOLE(low, end, type) (x >= (low) && x < (end) && (float)(type)x == x)
 
 PLAIN_ENCODER(I8, IS_WHOLE(-0x1p7f, 0x1p7f, int8_t), p[0] = (uint8_t)(int8_t)x)
@@ -130,8 +130,8 @@ static bool is_finite(uint32_t bits)
 /*
  * Once a NaN or infinite value has been added, a sum never becomes finite again, so one addition
  * per value is enough. There are eight sums of eight lanes, because an addition takes several
- * cycles. Sums of huge numbers may overflow; then each value is checked, as are the values left
- * over.
+ * cycles. Sums of huge numbers can overflow; each value is then checked separately, as are the
+ * values after the last full round.
  */
 typedef float eight __attribute__((vector_size(32)));
 enum { SUMS = 8, ROUND = SUMS * sizeof(eight) / sizeof(float) };

@@ -19,8 +19,8 @@
 
 /*
  * TYPE(id, name, elements, bytes, ways, big-endian form) is a type, GONE(id, name) a retired id.
- * The ways: BOTH means a decoder and an encoder; WEIGH the same, but the encoder uses importances;
- * NEED the same, but it makes poor blocks without importances; DECODE only a decoder, for
+ * `ways` is BOTH for a decoder and an encoder; WEIGH if the encoder uses importances; NEED if it
+ * requires them, because its blocks would otherwise be poor; DECODE for a decoder only, in types of
  * intermediate results that models do not contain (Q8_1, Q8_K).
  */
 // clang-format off

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Extracts bit fields in lanes, for the decoders of types made of bit fields. Each lane of a vector
- * has one byte of the block. Shifts bring one field after another to the lowest bits of its lane,
+ * holds one byte of the block. Shifts bring one field after another to the lowest bits of its lane,
  * where its value is computed or looked up:
  *
  *     bytes of the block     lanes of 32 bits                 a field of 4 bits, then the other
@@ -116,7 +116,7 @@ static inline words pairs_wide(const uint8_t *p, unsigned from)
 #ifdef __AVX2__
     return ((words){0} + (int32_t)get_u32(p, false)) >> 2 * (lane_numbers() + (int32_t)from);
 #else
-    /* The products fit into 16 bits, and such a multiplication is fast. */
+    /* The products fit into 16 bits, where multiplication is fast. */
     typedef int16_t halves __attribute__((vector_size(4 * WIDE)));
     const words byte = (words){0} + p[from / 4], up = {64, 16, 4, 1};
     return (words)((halves)byte * (halves)up) >> 6;
