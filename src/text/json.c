@@ -17,10 +17,8 @@ static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-I
 
 #define EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101)
 
-/*
- * Set the high bit of each byte of w that is below n (n <= 128) or over 127. Bytes above such a
- * byte may also get the bit.
- */
+/* Set the high bit of each byte of w that is below n (n <= 128) or over 127. The bit may also be
+ * set in bytes above such a byte. */
 static inline uint64_t any_below_or_high(uint64_t w, uint8_t n)
 {
     return ((w - EACH_BYTE(n)) | w) & EACH_BYTE(0x80);
@@ -39,10 +37,8 @@ static inline bool plain(uint8_t c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-/*
- * Return the length of the run at p that needs no escaping in a JSON string: ordinary ASCII, and
- * valid UTF-8 that may be shown on a terminal.
- */
+/* Return the length of the run at p that needs no escaping in a JSON string: ordinary ASCII, and
+ * valid UTF-8 that is safe to show on a terminal. */
 static size_t plain_run(const uint8_t *p, size_t n)
 {
     size_t i = 0;
@@ -123,7 +119,7 @@ static void add_array(struct buf *out, const struct gguf_value *v, const struct 
     buf_char(out, ']');
 }
 
-/* Recurses as deep as arrays are nested, which the parser limits to GGUF_MAX_DEPTH. */
+/* Recurses once per level of nesting, which the parser limits to GGUF_MAX_DEPTH. */
 static void add_value(struct buf *out, const struct gguf_value *v, const struct float_names *names)
 {
     if (v->type == GGUF_ARRAY)

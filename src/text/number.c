@@ -2,16 +2,16 @@
 /*
  * Numbers as decimal text, and back: see number.h.
  *
- * Floats. Every decimal strictly between the midpoints to the two neighbours parses back to the
+ * Floats. Every decimal strictly between the midpoints with the two neighbours parses back to the
  * value; whether a midpoint itself does depends on the parity of the last bit. The task is to find
- * the decimal with the fewest digits in that interval. These methods are tried in order:
+ * the decimal with the fewest digits in that interval. These methods are tried in turn:
  *
  *   whole_digits  integers below 2^24 (f64: 2^53): neighbours are at most 1 away, so every digit of
  *                 the integer itself is needed.
  *   fast_digits   f32 only. The value and the midpoints are scaled by a power of ten to eight or
  *                 nine digits in double arithmetic, whose error is bounded. If such an error could
- *                 change a decision, the function declines.
- *   slow_digits   exact: libc prints the value with growing precision and reads it back.
+ *                 change a decision, the function fails.
+ *   slow_digits   exact: libc prints the value with increasing precision and reads it back.
  */
 #include "text/number.h"
 
@@ -153,7 +153,7 @@ static bool fast_digits(double x, struct decimal *d)
     return true;
 }
 
-/* Set *d to the decimal of p digits nearest to x. The point is skipped, because it depends on the
+/* Set *d to the p-digit decimal nearest to x. The point is skipped, because it depends on the
  * locale. */
 static void print_digits(double x, int p, struct decimal *d)
 {
@@ -175,8 +175,7 @@ static bool reads_back(const struct decimal *d, double x, bool single)
     return single ? (double)strtof(s, NULL) == x : strtod(s, NULL) == x;
 }
 
-/* Set *d to the next larger decimal with the same number of digits. The last digits may be
- * zeros. */
+/* Set *d to the next larger decimal with the same number of digits. The result may end in zeros. */
 static void increment(struct decimal *d)
 {
     int i = d->n - 1;
@@ -196,7 +195,7 @@ static void increment(struct decimal *d)
  * with 6 digits and dropping trailing zeros finds that decimal. For more digits, and for
  * subnormals, each precision is tried: if any decimal of p digits is in the interval, the one
  * nearest to x is. Powers of two are an exception: their interval reaches half as far down as up,
- * so the next decimal up may be in it instead.
+ * so the next decimal up may be in the interval instead.
  */
 static void slow_digits(double x, bool single, struct decimal *d)
 {
@@ -345,7 +344,8 @@ void scan_trim(const uint8_t **p, size_t *n)
         ++*p;
 }
 
-/* Return the length of the sign at p (0 or 1). Sets *minus to whether it is "-". */
+/* Return the length of the sign at p (0 or 1). *minus becomes true if the sign is "-", else
+ * false. */
 static size_t scan_sign(const uint8_t *p, size_t n, bool *minus)
 {
     *minus = n && p[0] == '-';
@@ -403,8 +403,8 @@ struct parts {
     int64_t exp;
 };
 
-/* Larger exponents are not computed exactly. They would give the same result, because no text
- * has so many digits. */
+/* Larger exponents are not computed exactly. They would give the same result, because no text has
+ * that many digits. */
 #define EXP_LIMIT ((int64_t)1 << 40)
 
 /* Read "e-12" at p, up to the end of the text. */

@@ -2,11 +2,11 @@
 /*
  * Numbers as decimal text, and back.
  *
- * Integers are exact. A float is the shortest decimal that parses back to the same bits (at its own
- * precision; of several, the one nearest to the value), laid out as in Python: plain notation if
- * the place of the first digit is 10^-4 to 10^15 (0.0001, 10000), exponent notation otherwise
- * (1e-05, 3.4028235e+38). No ".0" is added. Finite floats are valid JSON numbers. For other floats
- * the caller passes a table of words.
+ * Integers are exact. A float is written as the shortest decimal that parses back to the same bits
+ * (at its own precision; of several, the one nearest to the value), laid out as in Python: plain
+ * notation if the place value of the first digit is from 10^-4 to 10^15 (0.0001, 10000), exponent
+ * notation otherwise (1e-05, 3.4028235e+38). No ".0" is added. Finite floats are valid JSON
+ * numbers. For other floats the caller passes a table of words.
  *
  * Nothing depends on the locale. Any thread may call these functions.
  */

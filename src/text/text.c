@@ -72,7 +72,7 @@ static bool put_inner(const struct gguf_value *array, struct buf *out)
 {
     size_t begin = out->len, run = begin,
            end = begin; /* the text of the run extends from `run` to `end` */
-    /* Element type of the run's arrays, unless that is an array. */
+    /* Element type of the run's arrays, unless their elements are arrays. */
     uint32_t plain = GGUF_VALUE_TYPES;
     uint64_t n = 0;
     struct gguf_value item;
@@ -182,7 +182,7 @@ static bool read_item(struct text t, struct item *ret)
     return at == t.len || t.at[at] == ',';
 }
 
-/* Read the element type that a list gives. Returns false if it is not a list. */
+/* Read the element type that a list gives. Returns false if the text is not a valid list. */
 static bool read_list(struct text list, unsigned depth, uint32_t *elem, struct text *inner)
 {
     *inner = (struct text){0};
@@ -218,7 +218,7 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret)
 
 /* An inner type of a list. */
 struct type_node {
-    /* The next type, or NULL if this is the last, which applies to all arrays that follow. */
+    /* The next type. NULL: this is the last one, and applies to all remaining arrays. */
     const struct type_node *next;
     const struct type_node *inner; /* first node of its own list, or NULL */
     uint64_t times;
@@ -268,11 +268,11 @@ static int type_nodes(struct text list, struct type_node **ret)
 
 /* A walk over the types of inner arrays. */
 struct type_walk {
-    const struct type_node *at; /* the current node; NULL: the list does not say */
+    const struct type_node *at; /* the current node; NULL: the list gives no type */
     uint64_t used;              /* number of times the node was used */
 };
 
-/* Return the type of the next inner array, or NULL if the list does not say. */
+/* Return the type of the next inner array, or NULL if the list gives no type. */
 static const struct type_node *type_walk_next(struct type_walk *w)
 {
     if (w->at && w->used == w->at->times && w->at->next)
@@ -300,7 +300,7 @@ struct shape {
     bool minus_zero;       /* an integer is -0, which only float types hold */
     bool wide;             /* a float is outside the range of f32 */
     bool mixed;            /* a nested array has no type (shape_type()) */
-    unsigned depth;        /* levels of nesting, including itself */
+    unsigned depth;        /* levels of nesting, including this one */
 };
 
 static bool integers_fit(const struct shape *s, uint32_t type)
@@ -429,7 +429,7 @@ static int shape_array(struct reader *r, struct shape *s, unsigned depth)
 
 /* ---- a value from its text ---- */
 
-/* The state of one text_parse(). */
+/* The state of a call of text_parse(). */
 struct parse {
     const struct gguf_format *fmt;
     struct reader r;
@@ -460,7 +460,7 @@ static bool writes(void (*write)(struct buf *, const struct gguf_value *),
     return !buf_error(&b) && (b.len == 0 || memcmp(b.data, text, b.len) == 0);
 }
 
-/* Return the length of the string. Its text is the string and, optionally, one newline. */
+/* Return the length of a string, given its text, which may have one more newline at the end. */
 static size_t string_len(const uint8_t *text, size_t n)
 {
     return n && text[n - 1] == '\n' ? n - 1 : n;
@@ -589,7 +589,7 @@ static int item_scalar(struct parse *p, uint32_t type, const struct gguf_value *
 /* A walk over the elements of the old array in step with those of the text. */
 struct beside {
     struct gguf_walk walk;
-    struct gguf_value item; /* the current element, or else the last one; valid only if `any` */
+    struct gguf_value item; /* the current or else the last element; valid if `any` is set */
     bool any, current;
 };
 
@@ -662,7 +662,7 @@ static int parse_items(struct parse *p, struct items *it, uint32_t elem,
     size_t count_at = p->out->len;
     buf_zero(p->out, p->fmt->len_width);
     for (; (r = items_next(it)) > 0; count++) {
-        b.current = gguf_next(&b.walk, &b.item); /* at the end, the item remains the last one */
+        b.current = gguf_next(&b.walk, &b.item); /* at the end, the last item is kept */
         b.any |= b.current;
         if ((r = parse_item(p, elem, &types, &b, depth)) < 0)
             return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A metadata value as the text of its file metadata/KEY, and back, and types as text.
+ * Converts metadata values to the text of their files metadata/KEY and back, and types to names.
  *
  *   integer, float, bool   decimal (text/number.h), true or false; newline
  *   string                 its bytes, verbatim; one newline
@@ -73,10 +73,10 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret);
  * model's format, version 2 or 3.
  *
  * old: the value that the file shows (in the same format), or NULL. If it has the same type, then
- * its own text always gives its own bytes. In any other text, NaNs, true bools and inner arrays
- * that did not change keep their bytes.
+ * its own text always gives its own bytes. In any other text, unchanged NaNs, true bools and inner
+ * arrays keep their bytes.
  *
- * On failure payload is as before (except for buf_error() after -ENOMEM).
+ * On failure, payload is unchanged (except for buf_error() after -ENOMEM).
  */
 int text_parse(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
@@ -95,7 +95,7 @@ int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t 
 
 /*
  * Choose the type of a new value. row: the key's row, or NULL. A count is u64 if it does not fit
- * into u32; where a key may have one value per layer, a text of several lines or in brackets is an
+ * into u32; if the row allows one value per layer, a text of several lines or in brackets is an
  * array.
  *
  * Without a row the text alone decides: true or false is bool; an integer is the first of u32, i32,
