@@ -342,7 +342,7 @@ int scan_run(const struct gguf *g, const struct map *map, const struct units_wat
 
 /* A file, opened and parsed as far as possible. */
 struct part {
-    struct model_file m; /* the path is the name in findings */
+    struct model_file m; /* its path is the name shown in findings */
     struct gguf *g;      /* owned; NULL if parsing failed */
     bool faults;         /* the parser found faults and reported them */
 };

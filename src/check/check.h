@@ -86,7 +86,7 @@ struct check_options {
      * always reported.
      */
     const char *ignore;
-    /* Reports the number of tensor bytes checked. Any thread may call it, but only one at a time.
+    /* Reports the number of tensor bytes checked. Called by any thread, but never by two at once.
      * May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;
@@ -97,8 +97,8 @@ struct check_options {
  * to the header in memory. Symbolic links are followed, but the name that is checked is the one in
  * the path. The outcome is "unusable" if a mount would refuse the model; the sink gets the reason
  * as an error of the rule "structure", or "split" if the files do not fit together. A finding is
- * labelled with the path of its file; a finding about a whole split model, with the path of the
- * first file.
+ * labelled with the path of its file; a finding about a whole split model is labelled with the path
+ * of the first file.
  */
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg);

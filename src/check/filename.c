@@ -290,7 +290,7 @@ static void suggest_shard(const struct gguf *g, struct buf *out)
         buf_printf(out, "%05" PRIu64 "-of-%05" PRIu64, no + 1, count);
 }
 
-/* Each suggests one part of the name, or "" if keys and tensors do not determine it. */
+/* Functions that suggest a part of the name, or "" if keys and tensors do not determine it. */
 static void (*const suggest_part[FILE_PARTS])(const struct gguf *g, struct buf *out) = {
     [PART_SIDECAR] = suggest_sidecar, [PART_BASE] = suggest_base,
     [PART_SIZE] = suggest_size,       [PART_FINETUNE] = suggest_finetune,
@@ -355,7 +355,7 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     char shown[SHOW_MAX], wanted[SHOW_MAX];
     const struct params p = fact_params(c->g);
-    /* Names may be chosen freely, but a name with a wrong fact misleads people. */
+    /* Any name is allowed, but a name that states a wrong fact is misleading. */
     const bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
     const enum check_severity severity = misleads ? CHECK_WARNING : CHECK_NOTE;
     expected(c->g, part, &p, &want);

@@ -258,7 +258,8 @@ static void check_experts(struct checker *c)
                "%" PRIu64 " experts cannot be divided into %" PRIu64 " equal groups", all, groups);
 }
 
-/* These architectures rotate the whole head, and readers check that they do. */
+/* These architectures rotate the whole head, and readers reject a different
+ * rope.dimension_count. */
 static void check_turned(struct checker *c)
 {
     static const char archs[] = "llama llama-embed deci falcon baichuan";
@@ -274,7 +275,7 @@ static void check_turned(struct checker *c)
                "is %" PRIu64 ", but a head has %" PRIu64 " dimensions", turned, length);
 }
 
-/* Readers of these architectures require four sections, for input other than text. */
+/* Readers of these architectures require exactly four sections. */
 static void check_sections(struct checker *c)
 {
     static const char archs[] =
@@ -467,7 +468,7 @@ static void rule_vocabulary(struct checker *c)
 /* ---- chat templates, which are read but never run ---- */
 
 enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
-/* Maximum number of templates whose tokens are looked up, because each takes a pass over the
+/* Number of templates whose tokens are looked up, limited because each takes a pass over the
  * vocabulary. */
 enum { WALKS_MOST = 32 };
 

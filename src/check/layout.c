@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules about the container (version, alignment, where the data lies, the bytes between
- * tensors), about tensors and about blocks. */
+/* Rules about the container (version, alignment, location of the data, the bytes between tensors),
+ * about tensors and about blocks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
     return min_u64((uint64_t)data, last);
 }
 
-/* Count whole pages, as the disk reads them. Stretches come in the order of the file. */
+/* Count whole pages, because the disk reads whole pages. Stretches come in file order. */
 static bool may_read(struct checker *c, uint64_t first, uint64_t last)
 {
     const uint64_t page = 4096;

@@ -11,19 +11,20 @@
 
 /* Required tensors. "(a b|c)" lists alternatives; any of them may be empty. */
 struct need_tensors {
-    /* The blocks that need them: "blk", "enc.blk", "dec.blk"; "" for the model as a whole. */
+    /* The blocks that need these tensors: "blk", "enc.blk", "dec.blk"; "" for the model as a
+     * whole. */
     const char *block;
     const char *archs;
     const char *tensors;
 };
 
 /*
- * The dimensions that keys imply for a tensor, in the order of the file: "E,HK+2GV". A letter is a
- * key (letters[]); adjacent letters are multiplied; "|" separates alternatives; "" means unknown.
- * Rows are sorted by tensor, with the row for all other architectures last.
+ * The dimensions that keys imply for a tensor, in file order: "E,HK+2GV". A letter is a key
+ * (letters[]); adjacent letters are multiplied; "|" separates alternatives; "" means unknown. Rows
+ * are sorted by tensor, with the row for all other architectures last.
  */
 struct need_shape {
-    const char *tensor; /* name without its block; starts with "." if it is in no block */
+    const char *tensor; /* name without its block; starts with "." outside blocks */
     const char *dims;
     const char *archs; /* NULL: all other architectures */
 };
@@ -216,7 +217,7 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         all &= has(p, q, "_exps");
-        ffn &= has(p, q, "ffn_"); /* otherwise the model also has layers of other kinds */
+        ffn &= has(p, q, "ffn_"); /* if false, the model has other kinds of layers too */
     }
     const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
     const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";
@@ -267,7 +268,8 @@ static int experts_in(const struct gguf *g, uint64_t block)
     return n && block >= lead;
 }
 
-/* For some architectures, keys give the kind of a block. For all others, the block's tensors do. */
+/* For some architectures, keys determine the kind of a block. For all others, the block's tensors
+ * do. */
 static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
 {
     struct text arch = fact_text(g, "general.architecture");
@@ -285,7 +287,7 @@ static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
     return block + ahead < count && (block + 1) % interval != 0;
 }
 
-/* The rule about blocks covers blocks without tensors. */
+/* Blocks without tensors are left to the rule about blocks. */
 static void look_blocks(struct checker *c, const struct need_tensors *row, uint64_t first,
                         uint64_t count)
 {
@@ -376,7 +378,7 @@ struct lengths {
     const struct gguf *g;
     struct text arch;
     uint32_t key[128], window[128];
-    bool vocabulary, windows; /* `tokens` is known; some layers may have a window */
+    bool vocabulary, windows; /* `tokens` is known; layers can have windows */
     uint64_t tokens;
 };
 
@@ -599,7 +601,8 @@ static const struct need_shape *row_of(struct text arch, const char *name)
     return row;
 }
 
-/* Weights of some types have a separate tensor for their scale; each stacked expert has its own. */
+/* Weights of some types have a separate tensor for their scale; each stacked expert has its own
+ * scale. */
 static const struct need_shape *scale_row(const char *name)
 {
     static const struct need_shape one = {"", "1", NULL}, each = {"", "X", NULL};

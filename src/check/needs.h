@@ -20,8 +20,8 @@ bool needs_list(const char *list, struct text word);
 bool needs_know(struct text arch);
 /* True if the tables apply to the tensors of this model. */
 bool needs_apply(const struct gguf *g);
-/* Return the model's first block, which is not 0 in a file that has only blocks for predicting
- * tokens. */
+/* Return the number of the model's first block, which is not 0 in a file that contains only the
+ * blocks for multi-token prediction. */
 uint64_t needs_first_block(const struct gguf *g);
 void rule_required(struct checker *c);
 

@@ -27,10 +27,9 @@ struct named {
 struct fact {
     const char *label;  /* NULL: only in JSON */
     const char *member; /* name in the JSON object; NULL: only as a line */
-    /*
-     * The source, if no function is set: `key`, which holds a string or, if it begins with a dot, a
-     * number of the architecture; `named`, several keys up to a NULL; or a field of struct gguf.
-     */
+    /* The source, if no function is set: `key`, the name of a string or, if the name begins with a
+     * dot, of one of the architecture's numbers; `named`, several keys up to a NULL; or a field of
+     * struct gguf. */
     const char *key;
     const struct named *named;
     size_t at, width;
@@ -39,8 +38,8 @@ struct fact {
     void (*text)(const struct summary *s, struct buf *out);
     /* Gets the member's value if it is a number. Returns false if the model has none. */
     bool (*number)(const struct summary *s, uint64_t *ret);
-    /* Writes a member whose value is neither the number nor the text, or nothing if the model has
-     * none. */
+    /* Writes a member whose value is neither the number nor the text, or nothing if the model lacks
+     * the fact. */
     void (*json)(const struct summary *s, const char *member, struct json *j);
     bool dash; /* without a value, the line shows "-" */
     bool bare; /* the text is already JSON */
@@ -103,7 +102,7 @@ static void file_type_text(const struct summary *s, struct buf *out)
                    mix ? ", " : "", mix ? mix : "");
 }
 
-/* Add a number of the architecture that may differ from layer to layer. */
+/* Add one of the architecture's numbers, which may differ from layer to layer. */
 static void add_by_layer(const struct gguf *g, const char *key, struct buf *out)
 {
     uint64_t n;
@@ -434,7 +433,7 @@ static void kv_text(const struct summary *s, struct buf *out)
 
 /* ---- tokens ---- */
 
-/* If two keys are for the same token, they are adjacent, and the first one counts. */
+/* Two keys for the same token are adjacent; if a model has both, the first one counts. */
 static const struct special {
     const char *name, *key;
 } specials[] = {
