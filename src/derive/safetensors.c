@@ -18,7 +18,7 @@
 #include "text/json.h"
 #include "text/number.h"
 
-enum { PAGE = 4096, LENGTH = 8 /* LENGTH: size of the length before the header */ };
+enum { PAGE = 4096, LENGTH = 8 /* LENGTH: size of the length field */ };
 
 /* ---- names, and omitted tensors and keys ---- */
 
@@ -113,7 +113,7 @@ static bool is_one_of(const char *name, size_t n, const char *const *list)
 
 /* ---- the plan ---- */
 
-/* The tensors and keys to include when the file is measured or made. */
+/* The tensors and keys to include when the file is measured or generated. */
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;

@@ -5,9 +5,9 @@
  *
  * Values come in stretches, each measured separately. The measurements are joined in the order of
  * the values, so the result does not depend on the number of threads. NaN and infinities are
- * counted and skipped. Sums are in double precision and stable, because the deviation of each
- * stretch is taken from its own mean. A second pass computes the results that depend on the overall
- * mean and deviation.
+ * counted and skipped. Sums are in double precision and numerically stable, because the deviation
+ * of each stretch is taken from its own mean. A second pass computes the results that depend on the
+ * overall mean and deviation.
  *
  * All functions are pure, except that several threads may set marks in one struct alive at the same
  * time.
@@ -51,10 +51,10 @@ struct moments {
  * multiple of every block size. */
 enum { STATS_STRETCH = 4096 };
 
-/* Measure n host floats, at most STATS_STRETCH, and join the measurement to *m. The floats may be
- * reordered. */
+/* Measure n host floats, at most STATS_STRETCH, and join the measurement to *m. The function may
+ * reorder them. */
 void moments_add(struct moments *m, float *x, size_t n);
-/* Join the measurements of the values that follow to *m. */
+/* Append to *m the measurements of the values that follow its own. */
 void moments_join(struct moments *m, const struct moments *next);
 /* Return the largest magnitude among the finite values, or 0 if there are none. */
 float moments_absmax(const struct moments *m);
@@ -76,13 +76,12 @@ struct alive {
     atomic_uint *row, *column;
 };
 
-/* Begin without marks. Returns 0 or -ENOMEM. */
+/* Initialise *a, with nothing marked. Returns 0 or -ENOMEM. */
 int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t);
 void alive_free(struct alive *a);
 
-/*
- * Measure n host floats, at most STATS_STRETCH; the first has number `at`. They may be reordered.
- */
+/* Measure n host floats, at most STATS_STRETCH; the first has number `at`. The function may reorder
+ * them. */
 void spread_add(struct spread *s, struct alive *a, const struct moments *all, float *x, uint64_t at,
                 size_t n);
 void spread_join(struct spread *s, const struct spread *next);
@@ -92,8 +91,11 @@ void spread_join(struct spread *s, const struct spread *next);
 void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 const struct spread *s, const struct alive *a, struct buf *out);
 
-/* Write the head of `stats.tsv`, and the line of a tensor (moments NULL: its type has no values).
- * Blanks after the last field make all lines of a tensor equally long, whatever its moments. */
+/*
+ * Write the head of `stats.tsv`, and the line of a tensor (moments NULL: its type has no values).
+ * The last field is padded with blanks, so that the length of a tensor's line does not depend on
+ * its moments.
+ */
 void stats_head(struct buf *out);
 void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 struct buf *out);

@@ -16,8 +16,8 @@
 #include "base/pool.h"
 #include "derive/task.h"
 
-/* Jobs allowed beyond one per processor: for wishes for one tensor, so that they share the
- * processors, and for small tensors, so that they need not wait for large ones. */
+/* Jobs allowed in addition to one per processor: for wishes for a single tensor, so that they share
+ * the processors, and for small tensors, so that they need not wait for large ones. */
 enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 
 /* A tensor up to this size in bytes counts as small, because its result takes little time. */
@@ -125,9 +125,9 @@ struct want {
     struct want *next;
     struct view view; /* references */
     enum derived what;
-    uint32_t first; /* the first of its tensors */
-    uint32_t ready; /* all tensors before this one are kept, or omitted */
-    uint32_t start; /* all tensors before this one have been started */
+    uint32_t first; /* index of the first tensor in the wish */
+    uint32_t ready; /* results of all tensors before this one are kept, or not needed */
+    uint32_t start; /* jobs for all tensors before this one were started */
     uint32_t last;
     int err;
     /* done() is being called; until it returns, the results that were waited for are kept */
@@ -152,7 +152,7 @@ struct work {
     struct want *wants; /* a list; the first wish is served next */
     struct job *jobs;   /* jobs with results that are not kept yet */
     unsigned running;   /* number of jobs that have not ended */
-    unsigned threads;   /* the same, plus the threads that check whether other jobs can begin */
+    unsigned threads;   /* `running`, plus the threads that check whether other jobs can begin */
 };
 
 /* Sum of `running` of all struct work; each changes it with its own lock held. */
@@ -181,7 +181,7 @@ static uint32_t place_of(const struct view *v, struct tensor_id of)
     return ids_find_version(v->snap->ids, v->snap->gguf->n_tensors, of.version);
 }
 
-/* Return references to everything that tensors are read from. */
+/* Return a copy of the view with its own references, for reading tensors. */
 static struct view same_view(const struct view *v)
 {
     return (struct view){snapshot_ref(v->snap), store_ref(v->store), NULL};
@@ -228,8 +228,7 @@ static bool is_ready(const struct work *w, struct want *want)
 {
     while (want->ready < want->last && settled(w, want, want->ready))
         want->ready++;
-    /* A result may have been dropped again before the wish passed it; it must then be computed
-     * again. */
+    /* If a result was dropped before the wish passed its tensor, it must be computed again. */
     bool all = want->ready == want->last;
     if (want->start < want->ready || (!all && !is_computed(w, want, want->ready)))
         want->start = want->ready;
@@ -379,7 +378,7 @@ static bool run(struct pool_job *job, struct timespec *again)
     lock_drop(&w->lock);
     job_free(j);
     lock_take(&w->lock);
-    while (answer(w)) /* done() may be slow, so this job still counts */
+    while (answer(w)) /* done() may be slow: the job is still counted */
         ;
     (void)atomic_fetch_sub(&running, 1);
     w->running--;
@@ -458,7 +457,7 @@ void work_stop(struct work *w)
     while (work_interrupt(w, NULL))
         ;
     (void)pool_wait(&w->rests, NULL);
-    lock_take(&w->lock); /* wait until the last thread has dropped it */
+    lock_take(&w->lock); /* wait until the last thread has released it */
     lock_drop(&w->lock);
 }
 

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computes hashes, moments, statistics and pictures of tensors in the pool, because that is slow.
+ * Computes hashes, moments, statistics and pictures of tensors in the pool, because computing them
+ * is slow.
  *
  *     w = work_new();
  *     r = work_want(w, &view, DERIVED_SHA256, first, last, &waiter);
  *     0: all results are kept; WORK_PARKED: waiter.done(arg, result) is called later; or -errno
  *     x = work_result(w, &view, i, DERIVED_SHA256);   once it is kept
- *     work_interrupt(w, request);                     done(arg, -EINTR), if it still waits
+ *     work_interrupt(w, request);                     done(arg, -EINTR), if the wish still waits
  *     work_free(w);
  *
  * A result is computed only when there is a wish for it, and only once: wishes for the same result
  * wait for one computation, which is a job in the pool and runs to completion. As many jobs run as
- * there are processors, plus one for each other model at work, and some for single and for small
- * tensors, so that a small wish does not wait for a large one. An interrupted wish is only removed;
- * the jobs that it started run on, so a program that reads again after a signal continues where it
- * was.
+ * there are processors, plus one for each other busy model, plus a few for single tensors and for
+ * small ones, so that a small wish does not wait for a large one. An interrupted wish is only
+ * removed; the jobs that it started run on, so a program that reads again after a signal continues
+ * where it left off.
  *
  * Results are kept as long as the model is open: hashes and moments of all tensors, and the most
  * recently used texts and pictures, up to KEPT_BYTES in all. Failures are not kept: missing data, a
  * truncated file or lack of memory makes the waiting wishes fail, and the next wish tries again.
  *
  * Any thread may call these functions. Nothing is computed or read under the lock of struct work.
- * done() is called without it, by a thread of the pool or in work_interrupt().
+ * done() is called without that lock, by a thread of the pool or by work_interrupt().
  */
 #ifndef DERIVE_WORK_H
 #define DERIVE_WORK_H
@@ -35,8 +36,8 @@
 /* Room for about twenty pictures. */
 #define KEPT_BYTES ((size_t)64 << 20)
 
-/* A hash in lower-case hex with a newline; a struct moments; the text of `stats`; the picture's
- * file. */
+/* The kinds of results: a hash in lower-case hex with a newline; a struct moments; the text of
+ * `stats`; the picture's file. */
 enum derived { DERIVED_SHA256, DERIVED_MOMENTS, DERIVED_STATS, DERIVED_PICTURE };
 
 struct result {
