@@ -98,8 +98,8 @@ static int side_read(const struct side *s, uint32_t tensor, uint64_t off, void *
     return at > src->size || n > src->size - at ? -EIO : src->read(src, at, dst, n);
 }
 
-/* Return the first byte of the tensor at or after `off` that may lie outside the holes of the file:
- * `off` itself if it is in no hole. The bytes of a hole are zeros that need not be read. */
+/* Skip the hole at byte `off` of the tensor, if there is one. Returns the offset of the next byte
+ * that may have to be read. The bytes of a hole are zeros. */
 static uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off)
 {
     const struct side_place *p = &s->place[tensor];
@@ -216,7 +216,7 @@ uint64_t value_bits(const struct gguf_value *v)
     return v->type == GGUF_BOOL ? bits != 0 : bits;
 }
 
-/* True if bytes can be compared, because both files write this value in the same way. */
+/* True if bytes can be compared, because both files encode this value in the same way. */
 static bool same_form(const struct gguf_value *a, const struct gguf_value *b)
 {
     return a->fmt->big == b->fmt->big && a->fmt->len_width == b->fmt->len_width &&
@@ -431,7 +431,8 @@ static uint64_t byte_of(const struct quant_type *t, uint64_t element)
     return element / t->block_len * t->block_bytes;
 }
 
-/* Return the end of the holes that both tensors have at an element, if holes stand for zeros. */
+/* Return the end of the holes that both tensors have at an element, or the element itself if one
+ * has none or zero bytes do not decode to zeros. */
 static uint64_t value_holes(const struct diff *d, const struct pair *p, uint64_t element)
 {
     uint64_t end = UINT64_MAX;
@@ -647,8 +648,8 @@ static int match(struct diff *d, size_t k, const struct index *lonely, uint32_t 
     return r;
 }
 
-/* Find the copies. This is skipped if the byte orders differ, because equal tensors then usually
- * have equal names. */
+/* Find the copies. This is skipped if the byte orders differ, because equal tensors usually have
+ * equal names in that case. */
 static int twins(struct diff *d, struct err *e)
 {
     struct room *m = malloc(sizeof(*m));

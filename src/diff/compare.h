@@ -3,8 +3,8 @@
  * Compares two models: pairs their keys and their tensors by name, and compares each pair.
  *
  * Values of keys are compared by meaning: the files' byte order, version and length fields do not
- * matter. Pairs are in the order of A, followed by the pairs that only B has. The smallest possible
- * number of pairs counts as moved.
+ * matter. Pairs are in the order of A, followed by the pairs that only B has. As few pairs as
+ * possible count as moved.
  *
  * Tensors of the same type and shape are compared as bytes, even if the models differ in order,
  * alignment, byte order or split. If type or bytes differ but the shape is the same, the values are
@@ -77,7 +77,7 @@ struct diff_options {
     /* Names that match one of these patterns, as in fnmatch(3), are skipped. */
     const char **ignore;
     size_t n_ignore;
-    /* Called now and then, on the comparing thread. May be NULL. */
+    /* Called from time to time, on the comparing thread. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;
 };
@@ -89,8 +89,8 @@ struct diff {
     struct tensor_diff *of; /* owned: one per pair of tensors */
 };
 
-/* Compare d->side as d->opt says. Returns 0, or -EIO or -ENOMEM with a message. Free d in either
- * case. */
+/* Compare the models in d->side according to d->opt. Returns 0, or -EIO or -ENOMEM with a message.
+ * Free d in either case. */
 int diff_compare(struct diff *d, struct err *e);
 void diff_free(struct diff *d);
 bool diff_is_same(const struct diff *d);
@@ -104,7 +104,7 @@ static inline const struct gguf_tensor *pair_tensor(const struct diff *d, const 
 }
 /* Count the pairs with each status. */
 void pairs_count(const struct pairs *p, size_t count[DIFF_STATUSES]);
-/* True if type and content of two values are equal. NaNs are equal if their bits are. */
+/* True if two values have the same type and content. NaNs are equal if their bits are. */
 bool value_same(const struct gguf_value *a, const struct gguf_value *b);
 /* Return a number's value as bits that do not depend on the file's byte order. */
 uint64_t value_bits(const struct gguf_value *v);

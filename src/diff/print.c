@@ -71,7 +71,8 @@ static int take_step(struct search *s, size_t d)
     return 0;
 }
 
-/* Add a hunk before all others, or extend the first hunk if the new one ends where that begins. */
+/* Add a hunk before all others, or extend the first hunk if the new one ends where the first
+ * begins. */
 static int add_before(struct hunks *h, struct hunk one)
 {
     struct hunk *last = h->n ? &h->of[h->n - 1] : NULL;
@@ -158,7 +159,7 @@ int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, 
 /* The difference between two arrays with the same element type. */
 struct array_diff {
     uint64_t changed, inserted, removed; /* numbers of elements */
-    uint64_t first_a, first_b; /* indices of the first difference, or the counts of elements */
+    uint64_t first_a, first_b;           /* indices of the first difference, or counts if equal */
 };
 
 static uint64_t value_hash(const struct gguf_value *v)
@@ -216,7 +217,7 @@ static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
         ret->removed += n_a - both;
         ret->inserted += n_b - both;
     }
-    if (r == 0 && h.n > 0) { /* an insertion among equal elements may be found later */
+    if (r == 0 && h.n > 0) { /* the first hunk begins at 0 unless hashes collide */
         ret->first_a = first + h.of[0].a;
         ret->first_b = first + h.of[0].b;
     }
@@ -243,7 +244,7 @@ struct lines {
     struct line {
         const char *at;
         size_t len; /* without the newline */
-        bool open;  /* it is the last line, and has no newline */
+        bool open;  /* this is the last line, and has no newline */
     } * of;         /* owned */
     uint64_t *hash; /* owned */
     size_t n;
