@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The main program of ggufs, and its commands other than mounting: see command.h. The exit status
- * is 0 if it mounted (or printed help), 1 if it failed, and 2 for a wrong option. */
+ * of a mount is 0 (also after printing help), 1 on failure, and 2 for a wrong option. */
 #include "command.h"
 
 #include <ctype.h>
@@ -330,7 +330,7 @@ static int json(const struct models *all, struct buf *out)
 }
 
 /* Print the facts as text for each model, a table for directories, or a JSON array. The exit status
- * is 0, 1 if a model could not be read, or 2 if the command was misused. */
+ * is 0, 1 if a model could not be read, or 2 after a usage error. */
 static int info(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -435,8 +435,7 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
     (void)fflush(stderr);
 }
 
-/* For a split model in a store, append the name that the file has in the directory that shows the
- * store. */
+/* For a split model in a store, append the name under which a mount of the store shows the file. */
 static void add_label(const struct model_path *m, const char *file, struct buf *out)
 {
     const char *slash = strrchr(m->label, '/'), *name = strrchr(file, '/');
@@ -520,8 +519,8 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     return r < 0 ? (enum check_outcome)command_failed(NULL, "no memory", CHECK_UNUSABLE) : worst;
 }
 
-/* Check models. The exit status is 0 without errors (or, with --strict, warnings), 1 with
- * errors, and 2 if a model is unusable or the command was misused. */
+/* Check models. The exit status is 0 without errors (or, with --strict, warnings), 1 with errors,
+ * and 2 if a model is unusable or after a usage error. */
 static int check(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
@@ -544,7 +543,7 @@ static const struct command {
     enum option_id id;
     int (*run)(const struct command_args *a);
     int trouble; /* exit status if the command cannot print */
-    bool apart;  /* runs in run_apart(), because it uses disks that may hang */
+    bool apart;  /* runs in run_apart(), because it accesses disks that may hang */
 } commands[] = {
     {COMMAND_UNMOUNT, unmount, 1, false},   {COMMAND_LIST, list, 1, false},
     {COMMAND_RECOVER, recover, 1, false},   {COMMAND_CHECK, check, 2, true},
@@ -666,10 +665,10 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
 
 /* ---- a command in a separate process ---- */
 
-/* Milliseconds within which a process must end once it has nothing more to do. */
+/* Milliseconds that a process is given to exit once it has nothing left to do. */
 #define PATIENCE 1000
 
-/* Run the command in the child. The child may be unable to end afterwards, and a reader of its
+/* Run the command in the child. The child may be unable to exit afterwards, and a reader of its
  * output must not wait for it. */
 static void run_child(const struct command *c, const struct command_args *a, int out)
 {
@@ -748,7 +747,7 @@ static int run_command(const struct command *c, const struct option_row *row, in
 
 /* ---- the program ---- */
 
-/* In a build without a library, the files that need it do not exist. */
+/* A build without one of these libraries does not show the files that depend on it. */
 static void print_version(void)
 {
     const char *sha256 = task_hash_library(), *pictures = picture_library();
@@ -788,9 +787,9 @@ static void allow_open_files(void)
 
 /*
  * Open something in place of each closed standard stream. Otherwise the next file to be opened
- * would get its number, and a daemon would close its model or its directory when it redirects its
- * streams to /dev/null. The substitute is open only for the other direction, so using it fails as
- * it would for a closed stream.
+ * would get the number of that stream, and a daemon would close its model or its directory when it
+ * redirects its streams to /dev/null. The substitute is open only for the other direction, so using
+ * it fails as it would for a closed stream.
  */
 static void hold_standard_streams(void)
 {

@@ -24,7 +24,7 @@ struct command_args {
     struct command_given *option;
     size_t n_options;
     char **operand; /* at least one, if the command takes operands */
-    int n;          /* number of operands, which the command allows */
+    int n;          /* number of operands, within the command's limits */
 };
 
 /* Print to standard output. An empty `text` may have NULL data. */
