@@ -221,7 +221,7 @@ int history_clear(struct history *h, size_t *n, struct err *e);
  * history_job_look().
  */
 #define HISTORY_WAIT 1    /* longest time that a call below blocks an edit, in seconds */
-#define HISTORY_SETTLE 10 /* the same for a request for the states */
+#define HISTORY_SETTLE 10 /* longest time that history_job_look() waits, in seconds */
 
 struct history_job;
 
