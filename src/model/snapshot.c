@@ -232,8 +232,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
 /* Maximum size of a data section: a multiple of every alignment, with room left for a header. */
 #define LARGEST_DATA (((uint64_t)1 << 63) - ((uint64_t)8 << 30))
 
-/* Copies all tensor infos, with a new offset at the end of each. *ret: bytes in the data
- * section. */
+/* Copies all tensor infos, with a new offset at the end of each. *ret: size of the data section. */
 static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
 {
     uint64_t off = 0;
