@@ -111,7 +111,7 @@ bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 /* Return the end of the value's bytes, walking arrays whose elements vary in size. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
-/* Return a number. Call the function for the type's kind; for a bool, call gguf_uint(), which
+/* Return a number. Use the function that matches the type; for a bool, use gguf_uint(), which
  * returns 0 for false. */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
