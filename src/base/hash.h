@@ -3,8 +3,8 @@
  * A hash index that maps names to numbers. It makes lookups and the search for duplicates cheap.
  *
  * The index stores only numbers. The names stay in place (in the header of a model, or in a
- * temporary text), and the caller compares them. Hashing is SipHash-2-4 under a random key that
- * differs in each process, so an attacker cannot make a file whose names all collide.
+ * temporary text), and the caller compares them. Names are hashed with SipHash-2-4 under a random
+ * key that differs in each process, so an attacker cannot make a file whose names all collide.
  *
  *     for (struct probe p = index_probe(ix, hash(name, n)); index_next(ix, &p, &i);)
  *         if (same(i, name, n)) return i;

@@ -194,7 +194,7 @@ static inline long long when_ms(void)
     return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-/* Return the time of day. Use it only for display, as the clock may be set back. */
+/* Return the time of day, for times that are shown or stored. The clock may be set back. */
 static inline struct timespec when_date(void)
 {
     struct timespec t;

@@ -51,8 +51,8 @@ struct pool_job {
 int pool_join(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 void pool_call(struct pool_job *j);
 void pool_call_at(struct pool_job *j, const struct timespec *when);
-/* Wait for the job's turns that are due, which run before those of other jobs. Afterwards the job
- * has no more turns. */
+/* Wait until the job's due turns have run, ahead of those of other jobs. Afterwards the job has no
+ * more turns. */
 void pool_leave(struct pool_job *j);
 /*
  * Run one turn of a job that has not joined. The pool does not touch the job after its turn has
