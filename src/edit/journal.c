@@ -336,8 +336,8 @@ static int fill(struct writing *w)
 
 /*
  * Lets the model's owner read and write the journal, and others read it if they may read the model.
- * The model's mode is used only if the model has no ACL, the journal has or keeps none, and the
- * journal has the model's group or all users may read the model. Otherwise the mode stays 0600.
+ * The model's mode is used only if the model has no ACL, any ACL of the journal can be removed, and
+ * the journal has the model's group or all users may read the model. Otherwise the mode stays 0600.
  */
 static void give_to_owner(const struct edit_file *f, int fd)
 {
