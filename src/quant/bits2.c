@@ -71,8 +71,8 @@ FIXED void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(TQ1_0)
 
-/* Store n <= 8 bytes, each made from five digits. The digits form a number below 243, which is
- * stored as the smallest fraction x/256 that is not below number / 243. */
+/* Store n <= 8 bytes, each of which encodes five digits. The digits form a number below 243, which
+ * is stored as the smallest fraction x/256 that is not below number / 243. */
 static inline void put_trits(uint8_t *b, unsigned n, const uint64_t digit[5])
 {
     uint64_t number = 0; /* up to 242 in each byte */

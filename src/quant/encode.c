@@ -305,7 +305,7 @@ static size_t first_overflow(const struct conversion *c, const uint8_t *src, con
     return i;
 }
 
-/* Convert at most VALUE_ROOM values, starting at number `first`. */
+/* Convert at most VALUE_ROOM values, starting at index `first`. */
 static int convert_float(const struct conversion *c, size_t first, const uint8_t *src, size_t n,
                          uint8_t *dst, struct quant_fault *fault)
 {

@@ -2,11 +2,11 @@
 /*
  * The search for the scale (and minimum) of a group of values, used by encoders.
  *
- * The largest value divided by the largest code is not the best scale: a slightly smaller or larger
- * scale puts the other values closer to codes. Several ways of rounding the group are therefore
- * tried. For given codes, least squares finds the best scale, which may differ from the scale that
- * produced them. The attempt with the smallest error wins. Large values weigh more, because they
- * affect a model's output more.
+ * The largest value divided by the largest code is rarely the best scale: a slightly smaller or
+ * larger scale puts the other values closer to codes. Several ways of rounding the group are
+ * therefore tried. For given codes, least squares finds the best scale, which may differ from the
+ * scale that produced them. The attempt with the smallest error wins. Large values weigh more,
+ * because they affect a model's output more.
  *
  * The search returns the scale of the best codes. The encoder rounds it to a scale that the block
  * can store, and computes the codes again. Without importances, the results equal those of ggml's
@@ -387,9 +387,9 @@ static inline masks pass_code(struct passing *p, unsigned i)
 }
 
 /*
- * Find scales and codes (-4 to 3) for 2 * LANES groups of 16 in Q3_K. The search begins with the
- * top value at -4 and makes up to five passes in which codes may change. Each step depends on the
- * previous one in its group, but not on other groups.
+ * Find scales and codes (-4 to 3) for 2 * LANES groups of 16 values in Q3_K. The search begins with
+ * the top value at -4 and makes up to five passes in which codes may change. Each step depends on
+ * the previous one in its group, but not on other groups.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
 {

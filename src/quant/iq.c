@@ -9,9 +9,9 @@
  *
  *     w * (x - p)^2 - w * x^2  =  p * (p * w - 2 * w * x)        p = s * value of the point
  *
- * so it is the sum of the costs of its two halves, of which there are only 81 (IQ3: 64). Books are
- * sorted by second half. Among all points with the same second half, the point with the best first
- * half wins:
+ * which is the sum of the costs of its two halves. Only 81 (IQ3: 64) halves exist. Books are sorted
+ * by second half. Among all points with the same second half, the point with the best first half
+ * wins:
  *
  *     second half   h0                     h1                     h2
  *     first halves  a  b  c  d  e  f       a  c  d  g  ...        ...
@@ -22,7 +22,7 @@
  * compared, each unit gets the best one in the book for its s.
  *
  * Where only seven of eight signs are stored, the number of minus signs is even. If an odd number
- * of values are negative, the value where it costs least gets the wrong sign. Halves with such a
+ * of values are negative, the value for which a wrong sign costs least gets one. Halves with such a
  * value have separate (odd) costs.
  *
  * First each group is fitted as if the book contained every point. The largest scale found

@@ -2,12 +2,12 @@
 /*
  * Building blocks of the encoders; see also kernel.h. Only the family files include this header.
  *
- * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which
- * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which defines the loop
- * over blocks. pack_T() returns false if the type cannot store the values because one is not finite
- * or a scale would not be finite. The bytes at b are then undefined, and the caller finds the value
- * at fault (encode.c). An encoder that weighs errors by importances takes them as a third argument
- * and uses WEIGHING_ENCODER(T).
+ * An encoder consists of `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`,
+ * which turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which defines the
+ * loop over blocks. pack_T() returns false if the type cannot store the values because one is not
+ * finite or a scale would not be finite. The bytes at b are then undefined, and the caller finds
+ * the value at fault (encode.c). An encoder that weighs errors by importances takes them as a third
+ * argument and uses WEIGHING_ENCODER(T).
  *
  * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
  * uint64_t, which plain 64-bit arithmetic puts into their bit fields.

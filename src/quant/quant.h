@@ -4,7 +4,7 @@
  * only.
  *
  * A tensor's elements are stored in blocks of `block_len` elements that are consecutive in the
- * fastest dimension. Each block has `block_bytes` bytes, and there are no gaps. One table has the
+ * fastest dimension. Each block has `block_bytes` bytes, and there are no gaps. One table holds the
  * id, name, geometry, decoder and encoder of every type, so that they cannot disagree (types.h). To
  * add a type, add a row and its functions. The type ids and block layouts are those of ggml in
  * 2026; each family file draws its blocks.
@@ -92,9 +92,9 @@ void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, 
                      size_t n, void *dst);
 
 /*
- * Compute which stored bytes a read of [off, off + n) touches in a stream of values of `width`
- * bytes (f32: 4; f16, bf16: 2): [*first, *last), counted from the tensor's first block, and empty
- * if n is 0. The caller has checked the range.
+ * Compute the range [*first, *last) of stored bytes that a read of [off, off + n) needs, in a
+ * stream of values of `width` bytes (f32: 4; f16, bf16: 2). The range is counted from the tensor's
+ * first block, and is empty if n is 0. The caller has checked off and n.
  */
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);
@@ -141,7 +141,7 @@ void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size
 /* In n blocks, reverse each field that the two byte orders store differently. */
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);
 
-/* Choose the fastest decoders for this machine. Optional; call this before threads start. */
+/* Choose the fastest kernels for this machine. Optional; call this before threads start. */
 void quant_init(void);
 
 /* For tests and benchmarks: use this kernel set (set.h). Call this before threads start. */
