@@ -66,7 +66,7 @@ static void escape_hidden(struct buf *out, const uint8_t *p, size_t n)
     buf_printf(out, "\\u%04x", code);
 }
 
-/* Append the escape of a byte: \", \\, \n ..., \u00XX, or \udcXX for a byte over 127, which is not
+/* Append a byte as an escape: \", \\, \n ..., \u00XX, or \udcXX for a byte over 127, which is not
  * valid UTF-8 here. */
 static void escape(struct buf *out, uint8_t c)
 {

@@ -53,8 +53,9 @@ int scan_integer(const uint8_t *p, size_t n, struct integer *ret);
 bool integer_fits(uint32_t type, const struct integer *v);
 
 /*
- * Read a value of any type except string and array. Sets *bits to its bits, in as many low bytes as
- * the type has. Returns 0, -EINVAL (not a value of this type), -ERANGE (out of range) or -ENOMEM.
+ * Read a value of any type except string and array. Stores its bits in the low bytes of *bits, as
+ * many as the type has. Returns 0, -EINVAL (not a value of this type), -ERANGE (out of range) or
+ * -ENOMEM.
  */
 int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 

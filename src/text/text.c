@@ -65,7 +65,7 @@ static bool repeats(const struct buf *out, size_t begin, size_t end)
 /*
  * Append the types of the inner arrays, with equal neighbours counted together. Each type is
  * written after that of the previous run, and is dropped if the two texts are equal. For arrays of
- * numbers or strings, the types themselves are compared instead. Returns false if memory is short
+ * numbers or strings, the types themselves are compared instead. Returns false if memory runs out
  * or the name is too long.
  */
 static bool put_inner(const struct gguf_value *array, struct buf *out)
@@ -460,7 +460,7 @@ static bool writes(void (*write)(struct buf *, const struct gguf_value *),
     return !buf_error(&b) && (b.len == 0 || memcmp(b.data, text, b.len) == 0);
 }
 
-/* Return the length of a string, given its text, which may have one more newline at the end. */
+/* Return the length of a string, given its text, which may end in an additional newline. */
 static size_t string_len(const uint8_t *text, size_t n)
 {
     return n && text[n - 1] == '\n' ? n - 1 : n;

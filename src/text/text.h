@@ -85,9 +85,9 @@ int text_parse(const struct gguf_format *fmt, const struct type_name *t, const u
 
 /*
  * Check the first n bytes of a text that is still being written. Returns 0, or the error that
- * text_parse() would return no matter how the text continues. It misses some such errors, but never
- * refuses a text that may become valid (strings are not checked, because they may equal the old
- * value). It reads the first line of an array, and at most 4096 bytes.
+ * text_parse() would return no matter how the text continues. It misses some of these errors, but
+ * never refuses a text that may become valid (strings are not checked, because they may equal the
+ * old value). It reads the first line of an array, and at most 4096 bytes.
  */
 int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n);
 
