@@ -127,7 +127,7 @@ struct checker {
     const struct gguf *g;
     const char *label;
     struct text arch;      /* general.architecture */
-    uint32_t at;           /* number of the key or tensor to check */
+    uint32_t at;           /* index of the key or tensor to check */
     int error;             /* 0, or -errno if a rule could not be applied */
     uint64_t padding_left; /* bytes of padding that may still be read */
     uint64_t padding_page; /* end of the last page of padding that was read */

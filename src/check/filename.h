@@ -56,7 +56,7 @@ void file_name_json(struct json *j, const char *name, const char *file);
 bool file_size_parse(struct text label, uint64_t *experts, double *params);
 
 /* True if a label is close to the number of parameters. Writers round the number, and count
- * parameters differently. */
+ * parameters in different ways. */
 bool file_size_fits(struct text label, const struct params *p);
 
 /* Suggest a name, based on the model's keys and tensors, that follows the convention. The

@@ -475,7 +475,7 @@ enum { WALKS_MOST = 32 };
 /* A chat template under examination. */
 struct looked {
     struct checker *c;
-    uint32_t key;     /* number of its key */
+    uint32_t key;     /* index of its key */
     struct text left; /* the part not yet read */
     struct text open[DEPTH_MOST];
     size_t depth;

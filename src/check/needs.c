@@ -92,7 +92,8 @@ uint64_t needs_first_block(const struct gguf *g)
 
 /*
  * Split a tensor's name into a name for struct need_shape, and its block: "blk.7.attn_q.weight" is
- * "attn_q" in block 7, "output.weight" is ".output". Returns false if it is too long for the table.
+ * "attn_q" in block 7, "output.weight" is ".output". Returns false if the name is too long for the
+ * table.
  */
 #define NEED_NAME_MAX 80
 static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_MAX])

@@ -54,8 +54,8 @@ struct cache {
     uint64_t whole; /* bytes for the whole context; 0: the keys do not determine it */
 };
 
-/* Compute the size of the cache. Returns false if the model has none, or the keys do not determine
- * it. */
+/* Compute the size of the cache. Returns false if the model has none, or if its keys do not
+ * determine the size. */
 bool cache_of(const struct gguf *g, struct cache *ret);
 
 #endif
