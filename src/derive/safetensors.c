@@ -117,11 +117,11 @@ static bool is_one_of(const char *name, size_t n, const char *const *list)
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;
-    /* Owned: whether each tensor is omitted because it has no values, or has the same name as the
-     * metadata or an earlier tensor. */
+    /* Owned: true for each tensor that is omitted: without values, or named like the metadata or an
+     * earlier tensor. */
     bool *tensor;
-    /* Owned: whether each key is omitted because it is an array, hidden, or named like another
-     * entry in the metadata. */
+    /* Owned: true for each key that is omitted: an array, hidden, or named like another entry in
+     * the metadata. */
     bool *key;
     bool tensors;   /* at least one tensor is omitted */
     uint64_t limit; /* entries with a longer text are also omitted */

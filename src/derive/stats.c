@@ -128,7 +128,7 @@ static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t 
     }
 }
 
-/* Mark the rows and columns of n values; the first has number `at`. */
+/* Mark the rows and columns of n values; the first has index `at`. */
 static void mark_alive(struct alive *a, const float *x, uint64_t at, size_t n)
 {
     uint64_t row = at / a->columns, column = at % a->columns;

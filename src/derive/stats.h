@@ -80,7 +80,7 @@ struct alive {
 int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t);
 void alive_free(struct alive *a);
 
-/* Measure n host floats, at most STATS_STRETCH; the first has number `at`. The function may reorder
+/* Measure n host floats, at most STATS_STRETCH; the first has index `at`. The function may reorder
  * them. */
 void spread_add(struct spread *s, struct alive *a, const struct moments *all, float *x, uint64_t at,
                 size_t n);
@@ -104,9 +104,9 @@ void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct 
 
 /*
  * Write the columns NAME, TYPE, SHAPE (in NumPy's order), BYTES, SHARE and, for a split model, the
- * number of the SHARD. No column has an offset, which depends on other tensors' sizes and would
- * hinder comparing two models. A line follows for each role, the set of all tensors whose names
- * differ only in the block's number. Names are made safe to print. A name longer than
+ * number of the SHARD. No column shows an offset, because offsets depend on other tensors' sizes
+ * and would make two models harder to compare. A line follows for each role, the set of all tensors
+ * whose names differ only in the block's number. Names are made safe to print. A name longer than
  * TABLE_NAME_MOST pushes the rest of its line to the right.
  */
 #define TABLE_NAME_MOST 64
@@ -147,8 +147,8 @@ static inline uint64_t lines_begin(const struct line_ends *l, uint32_t i)
 
 /*
  * Write a line of `hashes` in the format of gguf-hash: "sha256 HASH FILE:TENSOR\n", with names made
- * safe to print. FILE is the name of the model's file, or, in a split model, of the shard with the
- * tensor.
+ * safe to print. FILE is the name of the model's file, or, in a split model, of the shard that
+ * contains the tensor.
  */
 void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct buf *out);
 

@@ -334,7 +334,7 @@ void picture_pixels(const struct picture *p, const struct quant_type *type, bool
 /* ---- PNG ---- */
 
 /*
- * A file consists of a signature and the chunks IHDR, IDAT and IEND. A chunk consists of a u32
+ * A PNG file consists of a signature and the chunks IHDR, IDAT and IEND. A chunk consists of a u32
  * length, a type, data, and the CRC-32 of type and data. The data of IDAT is a zlib stream of
  * stored blocks, whose content is the rows, each preceded by a 0 byte (no filter).
  */
@@ -342,8 +342,8 @@ enum {
     SIGNATURE = 8,
     CHUNK = 12,    /* size of a chunk without its data */
     HEADER = 13,   /* size of the data of IHDR */
-    ZLIB = 2 + 4,  /* size of the stream's head and Adler-32 */
-    STORED = 5,    /* size of a block's head and lengths */
+    ZLIB = 2 + 4,  /* size of the stream's header and Adler-32 */
+    STORED = 5,    /* size of a block's header and lengths */
     BLOCK = 65535, /* maximum number of bytes in a block */
 };
 
