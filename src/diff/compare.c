@@ -129,7 +129,7 @@ static uint32_t find(const struct gguf *g, bool keys, struct text name)
     return keys ? gguf_find_key(g, name.at, name.len) : gguf_find_tensor(g, name.at, name.len);
 }
 
-/* Patterns end at a NUL, so a name with a NUL is compared up to it. */
+/* Patterns end at a NUL, so a name is compared only up to its first NUL. */
 static bool left_out(const struct diff_options *o, bool keys, struct text name)
 {
     bool ret = keys && text_is(name, KEY_RESERVE);
@@ -485,7 +485,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
 
 /* ---- a pass ---- */
 
-/* Return the size of a pair's pieces in bytes or elements, always whole blocks. */
+/* Return the size of a pair's pieces in bytes or elements. Pieces are whole blocks. */
 static uint64_t piece_size(const struct pass *w, size_t i)
 {
     const struct pair *p = &w->d->tensors.of[i];
