@@ -702,7 +702,7 @@ static int ended(pid_t pid, int ms)
 }
 
 /*
- * Run a command in a child process, and return its exit status when it has printed everything. The
+ * Run a command in a child process, and return its exit status once it has printed everything. The
  * child is needed because a thread that waits for a hung disk keeps its process from ending, even
  * when the process is killed.
  */
