@@ -43,7 +43,7 @@ enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_M
 struct point_form {
     unsigned points; /* number of points in the book */
     unsigned n;      /* values per unit: 8 or 4 */
-    unsigned group;  /* units that share l */
+    unsigned group;  /* number of units that share l */
     /* The largest l. Values of l up to `span` away from the nearest one are tried. */
     unsigned last, span;
     enum point_signs signs;
