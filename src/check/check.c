@@ -21,7 +21,7 @@
 
 const char *const check_severity_name[] = {"note", "warning", "error"};
 
-/* In the order in which they are applied. */
+/* The lists of rules, in the order in which they are applied. */
 static const struct rule *const lists[] = {layout_rules, keys_rules, needs_rules, name_rules};
 
 const char *check_any_rule_id(size_t i)

@@ -129,7 +129,7 @@ struct checker {
     struct text arch;      /* general.architecture */
     uint32_t at;           /* index of the key or tensor to check */
     int error;             /* 0, or -errno if a rule could not be applied */
-    uint64_t padding_left; /* bytes of padding that may still be read */
+    uint64_t padding_left; /* budget of padding bytes left to read */
     uint64_t padding_page; /* end of the last page of padding that was read */
     bool padding_cut;      /* some padding was not read */
     const char *rule;      /* id of the rule */

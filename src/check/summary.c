@@ -63,7 +63,7 @@ void summary_size(struct buf *out, uint64_t bytes)
     buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
 }
 
-/* Count only the data, without header and padding. */
+/* Count only the data, not the header or padding. */
 static void bits_text(const struct summary *s, struct buf *out)
 {
     double bytes = 0, n = 0;
@@ -369,7 +369,7 @@ static bool has_window(const struct layers *l, uint64_t i)
     return l->period > 1 && i % l->period != (l->first ? 0 : l->period - 1);
 }
 
-/* Add the bytes that a token takes in one layer. */
+/* Add the bytes that a token takes up in one layer. */
 static bool add_layer(const struct layers *l, uint64_t i, uint64_t *ret)
 {
     bool window = has_window(l, i);
