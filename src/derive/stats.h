@@ -67,7 +67,7 @@ struct spread {
     double fourth; /* sum of the fourth powers of the distances from the mean */
 };
 
-/* The rows and columns of each matrix that have a nonzero value. */
+/* The rows and columns of each matrix that contain a nonzero value. */
 struct alive {
     uint64_t columns, rows; /* size of a matrix */
     uint64_t matrices;
