@@ -158,7 +158,7 @@ int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, 
 
 /* The difference between two arrays with the same element type. */
 struct array_diff {
-    uint64_t changed, inserted, removed; /* numbers of elements */
+    uint64_t changed, inserted, removed; /* counts of elements */
     uint64_t first_a, first_b;           /* indices of the first difference, or counts if equal */
 };
 
