@@ -620,7 +620,7 @@ static int check_value(const struct option_row *cmd, const struct option_row *ro
                    show(shown, value, strlen(value)));
 }
 
-/* Take an argument that begins with "-". */
+/* Parse an argument that begins with "-". */
 static int take_option(const struct option_row *cmd, const char *arg, struct command_args *a)
 {
     const char *value;
