@@ -373,7 +373,7 @@ static const struct {
     {'y', "attention.gate_lora_rank", NULL},
 };
 
-/* The model's keys, looked up once: the number of each letter's key, or UINT32_MAX if it does not
+/* The model's keys, looked up once: the index of each letter's key, or UINT32_MAX if it does not
  * exist. */
 struct lengths {
     const struct gguf *g;

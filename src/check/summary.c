@@ -274,7 +274,7 @@ static const char unclear[] = "exaone4 afmoe laguna";
  * without key heads are recurrent. */
 static const char recurrent[] = "qwen3next qwen35 qwen35moe minimax-01";
 
-/* Sources of each layer's facts: numbers of keys, or UINT32_MAX if the model lacks the key. */
+/* Sources of each layer's facts: indices of keys, or UINT32_MAX if the model lacks the key. */
 struct layers {
     const struct gguf *g;
     uint32_t heads, recurrent, windows;

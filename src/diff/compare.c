@@ -609,7 +609,7 @@ static int same_bytes(const struct side *a, uint32_t i, const struct side *b, ui
 }
 
 /* Index, by a hash of their sampled bytes, the tensors that only side k has. The index holds the
- * numbers of pairs. *n becomes the number of these tensors. */
+ * indices of pairs. *n becomes the number of these tensors. */
 static int gather(const struct diff *d, size_t k, struct index *lonely, size_t *n, struct room *m)
 {
     int r = index_init(lonely, d->tensors.n + 1);

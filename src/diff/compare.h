@@ -23,8 +23,8 @@
 
 /* ---- the two models ---- */
 
-/* A model: its files are open, and its tensors can be read in place. A split model is one model.
- * Unwritten bytes of an interrupted edit are read as if they had been written. */
+/* A model: its files are open, and its tensors can be read in place. A split model counts as one
+ * model. Unwritten bytes of an interrupted edit are read as if they had been written. */
 struct side {
     const char *label;       /* not owned: the name given by the user */
     struct gguf *g;          /* owned: the whole model */
