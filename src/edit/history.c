@@ -570,10 +570,12 @@ int history_before(const struct history_state *s, const struct gguf *next, struc
     free(kept);
     if (buf_error(&b))
         return no_memory(e);
-    struct source src = source_mem(b.data, b.len);
+    const struct source src = source_mem(b.data, b.len);
     struct gguf *g = NULL;
-    int r = gguf_parse(&src, 0, &g, NULL);
-    if (r == 0 && g->head_len == b.len) {
+    int r = gguf_parse_head(&src, b.data, b.len, next, &g, NULL);
+    if (r == 0)
+        (void)buf_steal(&b);
+    if (r == 0 && g->head_len == src.size) {
         *ret = g;
         return 0;
     }

@@ -428,7 +428,7 @@ static int check_tensors(const struct layout *d, const struct gguf *next)
 static int check(struct layout *d, struct err *e)
 {
     struct source s = image_source(d->p->image);
-    int r = gguf_parse_head(&s, d->p->head.data, d->p->head.len, &d->p->next, e);
+    int r = gguf_parse_head(&s, d->p->head.data, d->p->head.len, NULL, &d->p->next, e);
     if (r == -EBADMSG)
         r = err_prefix(e, -EINVAL, "the new header would not be valid");
     if (r < 0)

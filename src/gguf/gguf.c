@@ -45,6 +45,7 @@ struct cursor {
     uint64_t pos;      /* the next byte to parse */
     uint64_t strings;  /* number of strings seen */
     uint64_t nul_ends; /* number of strings seen that end in a counted NUL */
+    bool plain;        /* the strings do not count a NUL, even if all end in one */
     /* The item being parsed, for error messages: "key 3 'general.name'". */
     const char *item; /* "key", "tensor", or NULL for the file's header */
     uint64_t item_no;
@@ -714,7 +715,7 @@ static int parse_body(struct cursor *c, struct gguf *g)
  */
 static void trim_nul(struct cursor *c, struct gguf *g)
 {
-    c->fmt.nul = c->fmt.version <= 2 && c->strings > 0 && c->nul_ends == c->strings;
+    c->fmt.nul = c->fmt.version <= 2 && c->strings > 0 && c->nul_ends == c->strings && !c->plain;
     for (uint32_t i = 0; c->fmt.nul && i < g->n_kv; i++)
         g->kv[i].key_len--;
     for (uint32_t i = 0; c->fmt.nul && i < g->n_tensors; i++)
@@ -895,10 +896,11 @@ int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct
     return r;
 }
 
-int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
-                    struct err *e)
+int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, const struct gguf *from,
+                    struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e, .bytes = head, .given = true, .have = len, .cap = len};
+    c.plain = from && !from->fmt.nul;
     int r = parse_version(&c);
     return r < 0 ? r : parse_as(&c, 0, ret);
 }

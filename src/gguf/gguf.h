@@ -103,10 +103,12 @@ struct gguf {
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
 /*
  * Parse a file whose first `len` bytes, at least its header, are in memory. On success the model
- * owns these bytes as its head; on failure the caller keeps them. The source is not read.
+ * owns these bytes as its head; on failure the caller keeps them. The source is not read. from: a
+ * model some of whose strings the header repeats, or NULL. If that model's strings do not count a
+ * NUL, these do not either, even if each of them ends in one.
  */
-int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
-                    struct err *e);
+int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, const struct gguf *from,
+                    struct gguf **ret, struct err *e);
 struct gguf *gguf_ref(struct gguf *g);
 /* Drop a reference; the last one frees the model. g may be NULL. */
 void gguf_free(struct gguf *g);

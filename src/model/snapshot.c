@@ -322,7 +322,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
     /* This source has no read(): the parser needs only the header, which is in memory. */
     const struct source s = {.size = data + (tensors ? round_up(head.len, g->alignment) : head.len),
                              .fd = -1};
-    r = gguf_parse_head(&s, head.data, head.len, ret, e);
+    r = gguf_parse_head(&s, head.data, head.len, g, ret, e);
     if (r == 0) {
         (void)buf_steal(&head);
         keep_sizes(shard, n, *ret);

@@ -174,6 +174,38 @@ static void test_nul_comes_back(void)
     free(odd.bytes);
 }
 
+/* If every key's strings end in a NUL but a tensor's name does not, an undo restores the keys. */
+static void test_counted_nul(void)
+{
+    struct content odd;
+    struct build b;
+    struct place p;
+    struct home x;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE, .history = 20};
+    struct tree *t = NULL;
+    build_init(&b, 2, false);
+    build_raw(&b, "some.key\0", 9, GGUF_U32, "abcd", 4);
+    build_raw(&b, "some.text\0", 10, GGUF_STRING, "\2\0\0\0\0\0\0\0x\0", 10);
+    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    odd.bytes = build_finish(&b, &odd.n);
+    make_place(&p, &odd);
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    lists(t, "some.key%00\nsome.text%00\n");
+    CU_ASSERT_EQUAL(do_write(t, "some.key%00", "3\n", 2), 0);
+    CU_ASSERT_EQUAL(do_unlink(t, "some.text%00"), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    lists(t, "some.key%00\n");
+    CU_ASSERT_EQUAL(undo(t), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    CU_ASSERT_TRUE(file_is(&p, &odd));
+    home_teardown(&x);
+    drop_place(&p);
+    free(odd.bytes);
+}
+
 static void said(struct tree *t, const char *want)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -215,6 +247,7 @@ static CU_TestInfo tests[] = {
     {"each file accepts its own text", test_own_text},
     {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
     {"an undo restores a key that equals another up to a NUL", test_nul_comes_back},
+    {"an undo restores keys whose strings all end in a NUL", test_counted_nul},
     {"an undo restores an alignment that no edit can set", test_alignment_stays},
     CU_TEST_INFO_NULL,
 };

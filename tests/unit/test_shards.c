@@ -300,6 +300,33 @@ static void test_merge(void)
     gguf_free(g);
 }
 
+/* If all names except those of split.* end in a NUL, the merged model still shows them whole. */
+static void test_merge_nul(void)
+{
+    struct parsed p[2];
+    struct gguf *made = NULL;
+    for (unsigned k = 0; k < 2; k++) {
+        struct build b;
+        build_init(&b, 2, false);
+        build_num(&b, "split.no", GGUF_U16, k);
+        build_num(&b, "split.count", GGUF_U32, 2);
+        build_raw(&b, "a.b\0", 4, GGUF_U32, "abcd", 4);
+        build_tensor(&b, k ? "uX" : "tX", F32, SHAPE(3), NULL, 12);
+        *(uint8_t *)memchr(b.infos.data, 'X', b.infos.len) = 0;
+        p[k] = parse_build(&b, 0);
+        CU_ASSERT_FALSE(p[k].g->fmt.nul);
+    }
+    const struct gguf *g[] = {p[0].g, p[1].g};
+    CU_ASSERT_EQUAL_FATAL(merge_shards(g, 2, &made, NULL), 0);
+    CU_ASSERT_FALSE(made->fmt.nul);
+    CU_ASSERT_EQUAL(gguf_find_key(made, "a.b\0", 4), 0);
+    CU_ASSERT_EQUAL(gguf_find_key(made, "a.b", 3), UINT32_MAX);
+    CU_ASSERT_EQUAL(gguf_find_tensor(made, "u\0", 2), 1);
+    gguf_free(made);
+    parsed_free(&p[0]);
+    parsed_free(&p[1]);
+}
+
 static void test_merge_refused(void)
 {
     char line[512];
@@ -602,6 +629,7 @@ static CU_TestInfo tests[] = {
     {"shards of version 1 share one variant", test_forms},
     {"a shard without a shard's name is refused, with a suggestion", test_single},
     {"shards are merged", test_merge},
+    {"names that end in a NUL stay whole in a merged model", test_merge_nul},
     {"shards with equal tensor names cannot be merged", test_merge_refused},
     {"shards that are too large together cannot be merged", test_merge_large},
     {"states of one file and of several are made", test_states},
