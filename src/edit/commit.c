@@ -534,7 +534,8 @@ static int temp_check_padding(const struct edit_file *f, const struct edit_plan 
             if (r < 0)
                 return err_sys(e, r, "cannot read the padding between tensors");
             if (!is_zero(piece, (size_t)n))
-                return err_set(e, -EOPNOTSUPP, "padding between tensors is not zero (byte %llu)",
+                return err_set(e, -EOPNOTSUPP,
+                               "inplace: padding between tensors is not zero (byte %llu)",
                                (unsigned long long)s->at);
         }
     }
@@ -1157,6 +1158,17 @@ int edit_try_handle(const struct edit_file *f, struct err *e)
     uint8_t byte;
     int r = f->id.size ? sys_read_all(f->sys, f->fd, &byte, 1, 0) : 0;
     return err_sys(e, r, "cannot read a file that is open for writing here");
+}
+
+/* An edit that moves the data cannot be made in place anyway. */
+int edit_try_padding(const struct edit_file *f, const struct gguf *g, const struct edit_options *o,
+                     struct err *e)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    int r = edit_plan_make(&c, o, &p, e);
+    return r < 0 || !p.inplace ? r : temp_check_padding(f, &p, e);
 }
 
 int edit_try_new(const struct edit_file *f, struct err *e)

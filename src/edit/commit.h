@@ -193,7 +193,7 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
                   const struct edit_disk *d, enum edit_strategy *ret, struct err *e);
 
 /*
- * When a model is opened, these functions probe what an edit needs from the file system, so that no
+ * When a model is opened or editing begins, these functions probe what an edit needs from the file system, so that no
  * edit is begun that could never be saved. The least intrusive comes first. They leave nothing
  * behind, and only edit_try_new() creates anything.
  *
@@ -202,6 +202,8 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
  * edit_try_handle      the handle for writing can also read
  * edit_try_new         a new file can get the model's owner, group, mode and attributes, and a
  *                      lock; not needed for EDIT_INPLACE
+ * edit_try_padding     the padding between the tensors of the parsed model is zero; only needed for
+ *                      EDIT_INPLACE
  *
  * They return 0, or -errno with a message. edit_try_attributes() and edit_try_new() ignore errors
  * that may be temporary (no space, no memory).
@@ -209,6 +211,8 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 int edit_try_attributes(const struct edit_file *f, struct err *e);
 int edit_try_handle(const struct edit_file *f, struct err *e);
 int edit_try_new(const struct edit_file *f, struct err *e);
+int edit_try_padding(const struct edit_file *f, const struct gguf *g, const struct edit_options *o,
+                     struct err *e);
 
 /*
  * Write to dst the name of the backup that is made before the first edit is written. Returns 0 or

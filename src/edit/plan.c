@@ -50,6 +50,10 @@ int edit_allowed(const struct gguf *g, struct err *e)
         return err_set(e, -EROFS, "files whose strings count a trailing NUL are read-only");
     if (g->anomalies & GGUF_ANOMALY_PARTIAL)
         return err_set(e, -EROFS, "data is missing: an incomplete file is read-only");
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        if (g->tensor[i].n_elem > 0 && g->tensor[i].nbytes == 0)
+            return err_set(e, -EROFS,
+                           "data is missing: a tensor of unknown type begins where the file ends");
     return 0;
 }
 

@@ -448,12 +448,26 @@ static int check_strategy(struct live *l, struct err *e)
     return r;
 }
 
+/* Check that the current change can be planned, where that is in doubt: a new name may equal another
+ * one up to a NUL, and an alignment may be too large. */
+static int check_plan(struct live *l, struct err *e)
+{
+    struct edit_plan p;
+    if (!l->names.nul && edit_alignment(&l->next.change) <= EDIT_MAX_ALIGNMENT)
+        return 0;
+    int r = plan(l, &p, e);
+    edit_plan_free(&p);
+    return r;
+}
+
 int batch_check(struct live *l, struct err *e)
 {
     enum edit_strategy how;
     assert(lock_held(&l->lock));
     l->room.disk.known = l->room.disk.known && !when_past(&l->room.until, 0);
-    int r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
+    int r = check_plan(l, e);
+    if (r == 0)
+        r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
     return r < 0 ? r : check_strategy(l, e);
 }
 

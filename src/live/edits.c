@@ -453,12 +453,18 @@ struct file *look_find_typed(struct live *l, const char *text)
 
 /* ---- values ---- */
 
+static bool has_nul(const struct gguf *g, bool keys)
+{
+    uint32_t i = 0;
+    const uint32_t n = keys ? g->n_kv : g->n_tensors;
+    while (i < n && !memchr(gguf_name_of(g, keys, i).at, 0, gguf_name_of(g, keys, i).len))
+        i++;
+    return i < n;
+}
+
 bool has_nul_names(const struct gguf *g)
 {
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        if (memchr(gguf_key(g, &g->kv[i]), 0, g->kv[i].key_len))
-            return true;
-    return false;
+    return has_nul(g, true) || has_nul(g, false);
 }
 
 /* Return a pointer to the bytes. An empty text has no memory, but pointer arithmetic needs a valid
@@ -478,13 +484,13 @@ static struct typed edits_type(const struct live *l, const struct name *x, const
     return type;
 }
 
-/* Accept an operation as part of the change. It must be planned first if it moves the tensors, or
- * if the key may equal another one up to a NUL: parsing the plan detects problems with either. */
+/* Accept an operation as part of the change. It must be planned first if it moves the tensors:
+ * parsing the plan detects problems with that. */
 static int accepted(struct live *l, struct name *x, struct name *other, size_t mark, struct err *e)
 {
     bool aligns = strcmp(x->key, "general.alignment") == 0;
     batch_touch(l);
-    int r = aligns || l->names.nul ? batch_freshen(l, e) : 0;
+    int r = aligns ? batch_freshen(l, e) : 0;
     if (r == 0)
         r = batch_check(l, e);
     if (r < 0) {

@@ -129,8 +129,8 @@ struct buf *file_bytes(struct file *f);
 
 /* ---- edits ---- */
 
-/* True if any key contains a NUL, and thus may equal another key up to the NUL. Any thread may call
- * this. */
+/* True if the name of a key or tensor contains a NUL, and thus may equal another one up to the NUL.
+ * Any thread may call this. */
 bool has_nul_names(const struct gguf *g);
 
 /* Make a text the value of a key. Returns 1 if it was accepted, 0 if the key already has it, or

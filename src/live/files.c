@@ -784,8 +784,9 @@ int live_list(struct live *l, struct live_list *list)
 {
     struct err e = {0};
     LOCKED(&l->lock);
-    int r;
-    r = batch_freshen(l, &e);
+    int r = batch_freshen(l, &e);
+    if (r < 0)
+        writer_cannot_show(l, r);
     const struct snapshot *g = l->newest->view.snap;
     size_t n = 0, most = (size_t)g->gguf->n_kv + l->names.by_text.n;
     uint32_t *ino = r < 0 ? NULL : malloc((most + 1) * sizeof(*ino));

@@ -260,6 +260,8 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
         r = batch_look(l, &e);
     else if (atomic_load(&l->shown.stale))
         r = batch_freshen(l, &e);
+    if (r < 0)
+        writer_cannot_show(l, r);
     if (ret)
         *ret = newest_view(l->newest);
     return r;

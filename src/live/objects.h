@@ -103,7 +103,7 @@ struct names {
     atomic_bool other_doomed;
     uint64_t helper_bytes; /* number of bytes in all helpers */
     uint64_t ranks;        /* the rank of the next new key */
-    bool nul;              /* at least one key contains a NUL */
+    bool nul;              /* at least one name of a key or tensor contains a NUL */
     struct {
         struct live_file *file; /* owned; may be NULL */
         struct timespec due;    /* CLOCK_MONOTONIC: when to close it */

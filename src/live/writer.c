@@ -658,6 +658,15 @@ void writer_later(struct live *l, unsigned seconds)
     pool_call_at(&l->writer.job, &l->writer.due);
 }
 
+void writer_cannot_show(struct live *l, int r)
+{
+    assert(lock_held(&l->lock));
+    if (r == -ENOMEM || !l->writer.started)
+        return;
+    l->writer.due = when_now();
+    pool_call(&l->writer.job);
+}
+
 void writer_converts(struct live *l, bool begin)
 {
     assert(lock_held(&l->lock));

@@ -171,6 +171,9 @@ int writer_sync_all(struct live *l, struct live_wait *w);
 /* Wait like writer_sync_all(), but first wait for closed handles of new tensors to be released, or
  * for NEW_RELEASE to pass. */
 int writer_sync_released(struct live *l, struct live_wait *w);
+/* Call if the pending edits cannot be shown for this reason. Unless memory ran out, they cannot be
+ * written either: the writer then drops and reports them now, in every commit mode. */
+void writer_cannot_show(struct live *l, int r);
 /* Schedule a write in this many seconds, but no later than WRITER_LATEST after the first edit. */
 void writer_later(struct live *l, unsigned seconds);
 /* Delay in seconds after a lone removal or truncation, which is usually followed by a value. */

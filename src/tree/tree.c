@@ -228,6 +228,8 @@ static int take_file(struct tree *t, struct err *e)
 static int begin(struct tree *t, struct err *e)
 {
     int r = t->locked ? 0 : take_file(t, e);
+    if (r == 0 && t->opt.strategy == EDIT_INPLACE)
+        r = edit_try_padding(&t->model.file, snapshot_own(t->newest.view.snap), &t->edit, e);
     if (r == 0 && t->opt.history && !t->history &&
         history_job_make(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history) < 0)
         r = err_set(e, -ENOMEM, "no memory");

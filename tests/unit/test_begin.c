@@ -794,6 +794,39 @@ static void test_fails(void)
     drop_place(&p);
 }
 
+/* If the padding between tensors is not zero, no edit in place is accepted, because none could be
+ * written. */
+static void test_padding(void)
+{
+    static const struct {
+        uint8_t pad_byte;
+        enum edit_strategy strategy;
+        int r;
+    } rows[] = {{0xff, EDIT_INPLACE, -EOPNOTSUPP}, {0xff, EDIT_COPY, 0}, {0, EDIT_INPLACE, 0}};
+    for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        struct place p;
+        struct content c;
+        struct build b;
+        struct tree_options o = {
+            .strategy = rows[i / 2].strategy, .commit = LIVE_COMMIT_SYNC, .late = i % 2};
+        build_init(&b, 3, false);
+        b.pad_byte = rows[i / 2].pad_byte;
+        build_u32(&b, "a.b", 1);
+        build_tensor(&b, "t", F32, SHAPE(5), NULL, 20);
+        build_tensor(&b, "u", F32, SHAPE(8), NULL, 32);
+        c.bytes = build_finish(&b, &c.n);
+        make_place(&p, &c);
+        struct tree *t = image_tree(p.model, &o);
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "7", 1), rows[i / 2].r);
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "8", 1), rows[i / 2].r);
+        CU_ASSERT_EQUAL(tree_finish(t), 0);
+        tree_close(t);
+        CU_ASSERT_EQUAL(file_is(&p, &c), rows[i / 2].r < 0);
+        drop_place(&p);
+        free(c.bytes);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"the reason why a model cannot be edited is reported", test_reasons},
     {"a model whose name is a hash is edited only with hashnames=edit", test_hash_name},
@@ -816,6 +849,7 @@ static CU_TestInfo tests[] = {
     {"the node of a replaced view can still be used", test_replaced},
     {"a tree that is ending computes nothing", test_stop},
     {"a failure to begin editing is reported, and the next edit tries again", test_fails},
+    {"edits in place are refused if padding is not zero", test_padding},
     CU_TEST_INFO_NULL,
 };
 

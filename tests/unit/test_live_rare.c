@@ -147,6 +147,51 @@ static void test_no_clones(void)
     end(&r);
 }
 
+/* ---- an accepted edit that cannot be planned ---- */
+
+static int list(struct live *l)
+{
+    struct live_list names = {0};
+    int r = live_list(l, &names);
+    live_list_free(&names);
+    return r;
+}
+
+static int freshen(struct live *l)
+{
+    return live_freshen(l, true, NULL);
+}
+
+/* No edit should be accepted unless it can be planned. If one is nevertheless, it is lost, but the
+ * model can be listed and edited again without an unmount. */
+static void test_no_plan(void)
+{
+    int (*const looks[])(struct live * l) = {list, freshen};
+    for (size_t i = 0; i < 2; i++) {
+        struct run r;
+        struct live *l = begin(&r, 0, EDIT_COPY);
+        struct buf none = BUF_INIT;
+        struct edit_value *v = edit_value_make(GGUF_U32, &none);
+        script_one(&r, "put a.name two");
+        lock_take(&l->lock);
+        CU_ASSERT_EQUAL(edit_set(&l->next.change, "a.bad", 5, v, EDIT_LAST, NULL), 0);
+        batch_note(l);
+        lock_drop(&l->lock);
+        edit_value_unref(v);
+        CU_ASSERT_EQUAL(looks[i](l), -EINVAL);
+        for (unsigned tries = 0; looks[i](l) < 0 && tries < 1000; tries++)
+            (void)usleep(10000);
+        script_one(&r, "list a.name a.count a.other a.list .x");
+        script_one(&r, "logged 'a.name: string, 3 -> 3 bytes: not written'");
+        script_one(&r, "refused a.name");
+        script_one(&r, "fsync =EINVAL");
+        script_one(&r, "put a.name three");
+        script_one(&r, "fsync");
+        script_one(&r, "file a.name:string=three " A_COUNT A_OTHER A_LIST);
+        end(&r);
+    }
+}
+
 /* ---- what is refused ---- */
 
 /* Lost or incomplete tensors do not count as refused. */
@@ -276,6 +321,7 @@ static CU_TestInfo tests[] = {
     {"another program has made a file of the same name", test_made_since},
     {"a stored text that is not UTF-8", test_not_utf8},
     {"range clones are not used on a disk without them", test_no_clones},
+    {"an edit that cannot be planned is dropped", test_no_plan},
     {"only refused edits are in the list of refused edits", test_refused},
     {"signals to requests that wait for a judgement", test_stopped},
     {"a rename waits for a judgement", test_rename_behind},

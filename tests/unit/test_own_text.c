@@ -15,7 +15,9 @@
 #include "place.h"
 #include "tree_edit.h"
 #include "tree_image.h"
+#include "live/tensors.h"
 #include "tree/history.h"
+#include "tree/nodes.h"
 
 /* Make a model with unusual values and this alignment. */
 static struct content odd_model(uint32_t alignment, bool big)
@@ -206,6 +208,59 @@ static void test_counted_nul(void)
     free(odd.bytes);
 }
 
+/* A tensor cannot get a name that equals another one up to a NUL, and no other edit fails because
+ * of it. */
+static void test_tensor_up_to_nul(void)
+{
+    struct content odd;
+    struct build b;
+    struct place p;
+    struct tree_wait w;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC, .tensors = true};
+    struct tree *t = NULL;
+    build_init(&b, 3, false);
+    build_u32(&b, "other.key", 1);
+    build_tensor(&b, "u", F32, SHAPE(5), NULL, 20);
+    build_tensor(&b, "tXx", F32, SHAPE(5), NULL, 20);
+    *(uint8_t *)memchr(b.infos.data, 'X', b.infos.len) = 0;
+    odd.bytes = build_finish(&b, &odd.n);
+    make_place(&p, &odd);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
+    struct live *l = atomic_load(&t->live);
+    CU_ASSERT_EQUAL(tree_waited(&w, live_tensor_rename(l, "u", "t", 0, tree_wait(&w))), -EINVAL);
+    CU_ASSERT_EQUAL(tree_waited(&w, live_tensor_rename(l, "u", "v", 0, tree_wait(&w))), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    const struct tree_image m = {.t = t};
+    char *names = image_list(&m, "tensors");
+    CU_ASSERT_STRING_EQUAL(names, "v\nt%00x\n");
+    free(names);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    free(odd.bytes);
+}
+
+/* While the alignment is over 1 MiB, every other edit is refused when it is made. */
+static void test_alignment_first(void)
+{
+    struct content odd = odd_model(1U << 21, false);
+    struct place p;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC};
+    struct tree *t = NULL;
+    make_place(&p, &odd);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    CU_ASSERT_EQUAL(do_write(t, "odd.text", "x\n", 2), -EFBIG);
+    CU_ASSERT_EQUAL(do_rename(t, "odd.text", "odd.name"), -EFBIG);
+    CU_ASSERT_EQUAL(do_write(t, "general.alignment", "64\n", 3), 0);
+    CU_ASSERT_EQUAL(do_write(t, "odd.text", "x\n", 2), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    free(odd.bytes);
+}
+
 static void said(struct tree *t, const char *want)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -248,6 +303,8 @@ static CU_TestInfo tests[] = {
     {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
     {"an undo restores a key that equals another up to a NUL", test_nul_comes_back},
     {"an undo restores keys whose strings all end in a NUL", test_counted_nul},
+    {"a tensor's name that equals another up to a NUL is refused alone", test_tensor_up_to_nul},
+    {"an alignment over 1 MiB must be lowered before other edits", test_alignment_first},
     {"an undo restores an alignment that no edit can set", test_alignment_stays},
     CU_TEST_INFO_NULL,
 };

@@ -11,7 +11,7 @@
 #include "changes.h"
 #include "edit/plan.h"
 
-enum { F32 = 0, I8 = 24 };
+enum { F32 = 0, I8 = 24, UNKNOWN = 200 };
 
 static void put_regular(struct build *b)
 {
@@ -61,6 +61,14 @@ static void test_refused_files(void)
     build_init(&b, 3, false);
     put_regular(&b);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, GGUF_PARTIAL, 32), -EROFS);
+    build_init(&b, 3, false); /* a tensor of unknown type that begins where the file ends */
+    build_tensor_at(&b, "empty", UNKNOWN, (uint64_t[]){8}, 1, 32, NULL, 0);
+    build_tensor_at(&b, "full", F32, (uint64_t[]){8}, 1, 0, NULL, 32);
+    CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
+    build_init(&b, 3, false); /* its type is unknown, but it has no elements either */
+    build_tensor(&b, "none", UNKNOWN, (uint64_t[]){0}, 1, NULL, 0);
+    put_regular(&b);
+    CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
     build_init(&b, 3, false);
     put_regular(&b);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
