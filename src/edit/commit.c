@@ -1050,13 +1050,13 @@ static int write_inplace(struct job *j, struct err *e)
     r = journal_apply(f, &k);
     if (r < 0) {
         (void)err_sys(e, r, "cannot write the model");
-        /* If none of the edit was written, it is taken back. */
-        if (journal_compare(f, &k, NULL) < 0 || k.begun)
+        /* If certainly none of the edit was written, it is taken back. */
+        if (journal_compare(f, &k, NULL) < 0 || k.state == JOURNAL_VOID || k.begun)
             return unfinished(j, e);
         (void)edit_file_note(f, NULL); /* even a failed write may have set the time */
         return journal_cancel(f, &k, r, e);
     }
-    (void)journal_remove(f);
+    (void)journal_end(f, &k); /* the edit is durable */
     return 0;
 }
 

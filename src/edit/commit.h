@@ -34,6 +34,7 @@
  *        planned on top of it, finishes it first, as do the next mount and edit_recover().
  *      - For inplace, the journal could not be removed, nor its head wiped (journal_cancel()).
  *        Edits fail with -ESTALE, and the message says that the next mount may apply this edit.
+ *      After a successful edit, the journal may remain as well (journal_end()).
  *  C5. A file is replaced only if it is the one that was opened (same inode, size and mtime), and a
  *      plan is carried out only for a file of the size that it was made for; otherwise -ESTALE.
  *  C6. The new file is locked before it gets the model's name.

@@ -400,7 +400,8 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
     return r;
 }
 
-int journal_remove(const struct edit_file *f)
+/* Returns 0, or -errno if the name may still exist. */
+static int remove_name(const struct edit_file *f)
 {
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
@@ -411,16 +412,22 @@ int journal_remove(const struct edit_file *f)
     return r < 0 && r != -ENOENT ? r : synced;
 }
 
-int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e)
+int journal_end(const struct edit_file *f, const struct journal *j)
 {
     static const uint8_t nothing[FIXED];
-    bool gone = journal_remove(f) == 0;
-    if (!gone)
-        gone = sys_write_all(f->sys, j->fd, nothing, FIXED, 0) == 0 && sys_sync(f->sys, j->fd) == 0;
-    return gone ? r
-                : err_prefix(e, r,
-                             "the journal beside the model cannot be removed: the edit may yet be "
-                             "applied when the model is next opened");
+    if (remove_name(f) == 0)
+        return 0;
+    int r = sys_write_all(f->sys, j->fd, nothing, FIXED, 0);
+    return r < 0 ? r : sys_sync(f->sys, j->fd);
+}
+
+int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e)
+{
+    return journal_end(f, j) == 0
+               ? r
+               : err_prefix(e, r,
+                            "the journal beside the model cannot be removed: the edit may yet be "
+                            "applied when the model is next opened");
 }
 
 /* ---- applying ---- */
@@ -743,8 +750,8 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     if (r < 0)
         return err_sys(e, r, "cannot finish the interrupted edit");
     f->unfinished = false;
-    (void)journal_remove(f);
-    return 0;
+    r = remove_name(f); /* an incomplete journal may remain (J1) */
+    return whole ? err_sys(e, r, "cannot remove the journal beside the model") : 0;
 }
 
 /* ---- crash recovery ---- */

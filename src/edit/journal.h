@@ -29,7 +29,7 @@
  * Steps of an edit, each taken only after the previous one is known to be on disk:
  *  1. the record is written, its first 56 bytes last, and synced; then its directory is synced;
  *  2. the model is written and synced;
- *  3. the journal's name is removed.
+ *  3. the journal's name is removed or, failing that, its first 56 bytes are wiped.
  * Invariants:
  *  J1. Until step 1 is done, the model is untouched; a journal with wrong sums has never taken
  *      effect.
@@ -107,21 +107,21 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
  */
 int journal_apply(struct edit_file *f, const struct journal *j);
 /*
- * Do step 3. A failure does no harm, because a journal that remains is applied again. Returns 0, or
- * -errno if the name may still exist.
+ * Do step 3, so that no complete journal is found later. If neither works, the next edit is refused
+ * unless it can remove the journal (journal_settle()); otherwise the journal might be applied on
+ * top of that edit. Returns 0 or -errno.
  */
-int journal_remove(const struct edit_file *f);
+int journal_end(const struct edit_file *f, const struct journal *j);
 
 /*
- * Cancel an edit that failed with r before step 2, so that no complete journal is found later.
- * Removes the journal's name or, failing that, wipes its head. Returns r. If neither worked, the
+ * Cancel an edit that failed with r before step 2, by journal_end(). Returns r. If that failed, the
  * message says that the edit may still be applied.
  */
 int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
 
 /*
- * Compare an open journal with the model, setting its state and `begun`. Returns 0, -ESTALE (J3) or
- * -errno.
+ * Compare an open journal with the model, setting its state and, unless that is VOID, `begun`.
+ * Returns 0, -ESTALE (J3) or -errno.
  */
 int journal_compare(const struct edit_file *f, struct journal *j, struct err *e);
 
@@ -145,7 +145,8 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
 /*
  * Replay or drop the journal if there is one. f must be open for writing and locked. edits: true
  * before an edit that was planned for the file as f knows it; the only journal allowed is then that
- * of f's own unfinished edit. Returns 0, -ESTALE (also for PLANTED) or -errno.
+ * of f's own unfinished edit. Fails if a complete journal cannot be removed. Returns 0, -ESTALE
+ * (also for PLANTED) or -errno.
  */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 

@@ -11,6 +11,8 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "edit/commit.h"
+
 /* The simulator's own allocations do not fail, and are not counted (alloc.h). */
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -39,5 +41,7 @@ HOOK(int, fstat64, int fd, struct stat *ret)
 HOOK(int, stat64, const char *path, struct stat *ret)
 HOOK(int, fstatat64, int dir, const char *name, struct stat *ret, int flags)
 HOOK(int, fstatvfs64, int fd, struct statvfs *ret)
+HOOK(int, edit_commit, struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+     const struct edit_hooks *h, struct edit_result *ret, struct err *e)
 
 #endif

@@ -315,23 +315,19 @@ void check_json(struct world *w, const char *text, uint64_t from)
 
 /* ---- beside the model ---- */
 
-/* Returns whether the story makes this call fail more than once. */
-static bool fails_often(const char *call)
+/* Returns how often the story makes this call fail. */
+static unsigned failures(const char *call)
 {
     unsigned times = 0;
     for (unsigned i = 0; i < world->story.n; i++)
         if (world->story.step[i].word == W_FAIL &&
             strcmp(calls[world->story.step[i].call], call) == 0)
             times += world->story.step[i].n3;
-    return times > 1;
+    return times;
 }
 
 static void check_folder(void)
 {
-    for (unsigned i = 0; i < world->story.n; i++)
-        if (world->story.step[i].word == W_FAIL &&
-            strcmp(calls[world->story.step[i].call], "unlink") == 0)
-            return; /* the files left beside the model could not be removed */
     char journal_path[128];
     run_journal(world, journal_path);
     DIR *d = opendir(world->folder);
@@ -343,14 +339,27 @@ static void check_folder(void)
                     strcmp(name, "ggufs") == 0 ||
                     strncmp(name, "kept-", 5) == 0; /* made by faultsys.h */
         const bool journal = strcmp(name, strrchr(journal_path, '/') + 1) == 0;
-        if ((journal && world->disk.hits) ||
-            (!ours && world->disk.hits > 2 && fails_often("rename")))
-            world->out.crashed = true; /* the next mount applies the journal or removes it */
+        if ((journal && world->disk.hits) || (!ours && world->disk.hits && failures("unlink")) ||
+            (!ours && world->disk.hits > 2 && failures("rename") > 1))
+            world->out.crashed = true; /* the next mount removes them */
         else if (!ours)
             sched_fail("%s is left beside the model", name);
     }
     if (d)
         (void)closedir(d);
+}
+
+/* ---- in place ---- */
+
+/* Edits some small models in place, as auto does with large ones. */
+int __wrap_edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+                       const struct edit_hooks *h, struct edit_result *ret, struct err *e)
+{
+    struct edit_options now = *o;
+    if (o->strategy == EDIT_AUTO && !world->story.tensors &&
+        edit_plan_applies(p, EDIT_INPLACE, NULL) == 0 && sched_lot(2))
+        now.strategy = EDIT_INPLACE;
+    return __real_edit_commit(f, p, &now, h, ret, e);
 }
 
 /* ---- actors ---- */
