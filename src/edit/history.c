@@ -323,25 +323,51 @@ void history_state_free(struct history_state *s)
     *s = (struct history_state){0};
 }
 
+/* H4. A file that was removed or replaced after it was opened has no name. */
+static int check_state(const struct history *h, const struct stat *st, struct err *e)
+{
+    if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_nlink > 1)
+        return refuse(h, -EPERM, "a file in it was not made by ggufs", e);
+    if ((uint64_t)st->st_size > HISTORY_BYTES_MAX)
+        return refuse(h, -EFBIG, "a file in it is too large", e);
+    return 0;
+}
+
 /*
- * H4. Loads the state with this number. Stats the file first, because opening a device may have
- * side effects. Returns -ENOENT if it does not exist, otherwise the same results as history_load()
- * and history_parse().
+ * Opens and stats a state's file. Checks the file first, because opening a device may have side
+ * effects, and again when it is open, because another file may have been given its name. Returns
+ * the descriptor or -errno.
+ */
+static int open_state(const struct history *h, const char *name, struct stat *ret, struct err *e)
+{
+    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    const struct sys *sys = h->sys;
+    int r = sys->fstatat(sys, h->dir, name, ret);
+    if (r == 0 && (r = check_state(h, ret, e)) < 0)
+        return r;
+    int fd = r < 0 ? r : sys->openat(sys, h->dir, name, flags, 0);
+    if (fd < 0)
+        return failed(h, fd, "open a file in it", e);
+    r = sys->fstat(sys, fd, ret);
+    r = r < 0 ? failed(h, r, "stat a file in it", e) : check_state(h, ret, e);
+    if (r < 0)
+        sys_close(sys, &fd);
+    return r < 0 ? r : fd;
+}
+
+/*
+ * Loads the state with this number. Returns -ENOENT if it does not exist, otherwise the same
+ * results as history_load() and history_parse().
  */
 static int load_state(struct history *h, uint64_t number, struct history_state *s, struct err *e)
 {
-    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     char name[NAME_ROOM];
     struct stat st;
+    int r = 0;
     put_name(name, h->hash, number);
-    int r = h->sys->fstatat(h->sys, h->dir, name, &st);
-    if (r == 0 && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1))
-        return refuse(h, -EPERM, "a file in it was not made by ggufs", e);
-    if (r == 0 && (uint64_t)st.st_size > HISTORY_BYTES_MAX)
-        return refuse(h, -EFBIG, "a file in it is too large", e);
-    int fd = r < 0 ? r : h->sys->openat(h->sys, h->dir, name, flags, 0);
+    int fd = open_state(h, name, &st, e);
     if (fd < 0)
-        return failed(h, fd, "open a file in it", e);
+        return fd;
     const size_t n = (size_t)st.st_size;
     uint8_t *bytes = buf_extend(&s->bytes, n);
     if (n && !bytes)

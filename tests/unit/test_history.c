@@ -796,6 +796,42 @@ static void test_removed_meanwhile(void)
     three_free(&t);
 }
 
+static void replace_state(void *arg)
+{
+    char path[96];
+    const int dir = ((const struct home *)arg)->dir;
+    in_folder(arg, 0, 1, path);
+    CU_ASSERT_EQUAL(renameat(dir, "new", dir, path), 0);
+}
+
+/* A file that another process replaces while it is opened is read in full. */
+static void test_replaced_meanwhile(void)
+{
+    struct three t;
+    struct faultsys fs;
+    struct history *h = three_setup(&t);
+    struct history_states f;
+    char path[96];
+    size_t n;
+    edit(h, t.a, t.b, 1000, 0);
+    in_folder(&t.x, 0, 1, path);
+    uint8_t *bytes = get_file(t.x.dir, path, &n);
+    put_file(t.x.dir, "new", bytes, n);
+    put_file(t.x.dir, path, bytes, n - 1);
+    free(bytes);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.before = "openat";
+    fs.hook = replace_state;
+    fs.arg = &t.x;
+    h->sys = &fs.sys;
+    CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
+    CU_ASSERT_PTR_NULL(fs.before);
+    CU_ASSERT_TRUE(f.n == 1 && f.damaged == 0);
+    history_states_free(&f);
+    h->sys = calm();
+    three_free(&t);
+}
+
 /* The checksum of a file is right, but its facts do not produce the keys whose id it records. An
  * undo then needs the state's number, and no edit joins the state. */
 static void test_untrue(void)
@@ -1384,6 +1420,7 @@ static CU_TestInfo tests[] = {
     {"every damaged bit is detected", test_damage},
     {"a damaged history is reported, and the next edit starts again", test_damaged},
     {"a state is removed while it is read", test_removed_meanwhile},
+    {"a file that is replaced while it is opened is read in full", test_replaced_meanwhile},
     {"facts that lead to the wrong keys are not trusted", test_untrue},
     {"contents that are not keys are refused", test_not_keys},
     {"a directory that cannot be locked keeps no states", test_no_lock},
