@@ -87,8 +87,10 @@ size_t split_count(const char *name)
 {
     unsigned no, count;
     const size_t len = strlen(name);
+    if (len <= SPLIT_TAIL)
+        return 0;
     const char *t = name + len - SPLIT_TAIL;
-    if (len <= SPLIT_TAIL || t[-1] == '/' || t[0] != '-' || strncmp(t + 6, "-of-", 4) != 0 ||
+    if (t[-1] == '/' || t[0] != '-' || strncmp(t + 6, "-of-", 4) != 0 ||
         strcmp(t + 15, ".gguf") != 0 || !five_digits(t + 1, &no) || !five_digits(t + 10, &count))
         return 0;
     return no >= 1 && no <= count && count > 1 ? count : 0;
