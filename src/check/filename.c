@@ -12,14 +12,10 @@
 #include "base/bytes.h"
 #include "check/check.h"
 #include "model/snapshot.h"
+#include "text/number.h"
 
 const char *const file_part_name[FILE_PARTS] = {"Sidecar", "BaseName", "SizeLabel", "FineTune",
                                                 "Version", "Encoding", "Type",      "Shard"};
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 static bool is_alpha(char c)
 {

@@ -631,11 +631,6 @@ static int no_history(struct err *e)
     return err_set(e, -EOPNOTSUPP, "no history is kept (-o history=0)");
 }
 
-static void close_history(struct history *h)
-{
-    history_close(h);
-}
-
 /* Translate an error about the history's directory that would be mistaken for one about the request
  * itself. */
 static int of_folder(int r)
@@ -646,7 +641,7 @@ static int of_folder(int r)
 static int pick(struct live *l, uint64_t number, const struct snapshot *seen,
                 struct history_pick *ret, struct err *e)
 {
-    CLEANUP(close_history) struct history h = HISTORY_INIT;
+    CLEANUP(history_close) struct history h = HISTORY_INIT;
     if (!l->history)
         return no_history(e);
     int r = history_job_look(l->history, &h, e);
@@ -682,7 +677,7 @@ int live_undo_said(struct live *l, struct buf *out)
 
 int live_history(struct live *l, struct buf *out, struct err *e)
 {
-    CLEANUP(close_history) struct history h = HISTORY_INIT;
+    CLEANUP(history_close) struct history h = HISTORY_INIT;
     if (!l->history)
         return no_history(e);
     lock_take(&l->lock);
@@ -697,7 +692,7 @@ int live_history(struct live *l, struct buf *out, struct err *e)
 
 int live_history_clear(struct live *l)
 {
-    CLEANUP(close_history) struct history h = HISTORY_INIT;
+    CLEANUP(history_close) struct history h = HISTORY_INIT;
     size_t n;
     if (!l->history)
         return -EOPNOTSUPP;

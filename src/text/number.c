@@ -331,11 +331,6 @@ void text_scalar(struct buf *out, const struct gguf_value *v, const struct float
 
 /* ---- from text ---- */
 
-static bool is_digit(uint8_t c)
-{
-    return c >= '0' && c <= '9';
-}
-
 void scan_trim(const uint8_t **p, size_t *n)
 {
     while (*n && is_space((*p)[*n - 1]))

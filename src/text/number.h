@@ -71,6 +71,11 @@ static inline bool is_space(uint8_t c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
+static inline bool is_digit(int c)
+{
+    return c >= '0' && c <= '9';
+}
+
 /* Drop spaces at both ends. */
 void scan_trim(const uint8_t **p, size_t *n);
 
