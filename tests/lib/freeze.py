@@ -72,6 +72,16 @@ def frozen(folder):
         guard.communicate()
 
 
+def in_request(pid):
+    """Return how many threads of a process wait for a FUSE reply, or for a page that one brings."""
+    count = 0
+    for name in glob.glob(f'/proc/{pid}/task/*/wchan'):
+        with contextlib.suppress(OSError):
+            waits = mountlib.get(name).decode()
+            count += any(word in waits for word in ('request', 'folio', 'page'))
+    return count
+
+
 def waits_for_disk(pid):
     """True if a thread of the process is in an uninterruptible wait."""
     for name in glob.glob(f'/proc/{pid}/task/*/stat'):

@@ -20,6 +20,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
@@ -318,12 +319,15 @@ class Result(unittest.TextTestResult):
 
 
 def tests(module):
-    """Run the tests in the child. A run in which every test was skipped counts as skipped."""
+    """Run the tests in the child. An exception in a thread of a test is a failure. A run in which
+    every test was skipped counts as skipped."""
+    failed, print_it = [], threading.excepthook
+    threading.excepthook = lambda args: (failed.append(args), print_it(args))
     runner = unittest.TextTestRunner(verbosity=1, warnings='error', resultclass=Result)
     result = unittest.main(module, exit=False, testRunner=runner).result
     for test, why in result.skipped:
         print(f'skipped: {test.id()}: {why}')
-    if not result.wasSuccessful() or not (result.passed or result.skipped):
+    if failed or not result.wasSuccessful() or not (result.passed or result.skipped):
         return 1
     return 0 if result.passed else 77
 

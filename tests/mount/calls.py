@@ -9,6 +9,7 @@ import subprocess
 import threading
 import unittest
 
+import editlib
 import ggufmodel as gguf
 import mountlib
 from editing import (COUNT, KV, LENGTH, NAME, TEMPLATE, TENSORS, Calls, Editing, replaced, shell,
@@ -347,12 +348,13 @@ class Edits(Calls):
 
     def test_listing_meanwhile(self):
         """Each listing contains every key once, whatever is being written."""
-        stop, faults = threading.Event(), []
+        stop, faults, listings = threading.Event(), [], []
         keys = {key.decode() for key, _ in KV}
 
         def look():
             while not stop.is_set():
                 names = os.listdir(self.metadata)
+                listings.append(len(names))
                 if len(names) != len(set(names)) or not keys <= set(names):
                     faults.append(names)
         thread = threading.Thread(target=look)
@@ -361,6 +363,7 @@ class Edits(Calls):
             self.write(COUNT, b'%d\n' % number)
             self.write(COUNT + '.tmp', b'%d\n' % (number + 100))
             os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
+        editlib.until(lambda: listings or not thread.is_alive())
         stop.set()
         thread.join()
         self.assertEqual(faults, [])

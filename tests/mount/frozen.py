@@ -68,15 +68,6 @@ for closer in closers:
 '''
 
 
-def in_request(pid):
-    """Return how many threads of a process wait for a FUSE reply."""
-    count = 0
-    for name in glob.glob(f'/proc/{pid}/task/*/wchan'):
-        with contextlib.suppress(OSError), open(name, encoding='ascii') as file:
-            count += 'request' in file.read()
-    return count
-
-
 class Frozen(unittest.TestCase):
     def look(self, at):
         """Read everything. A process that waits for the disk can only be killed once the disk works
@@ -156,7 +147,7 @@ class Frozen(unittest.TestCase):
                         writer.stdin.flush()
                         # Close all of them: files still open when a process is killed are closed
                         # without a signal.
-                        editlib.until(lambda: freeze.waits_for_disk(daemon) and in_request(writer.pid) == CLOSERS)
+                        editlib.until(lambda: freeze.waits_for_disk(daemon) and freeze.in_request(writer.pid) == CLOSERS)
                     writers[1].terminate()
                     self.assertEqual(writers[1].wait(), -signal.SIGTERM)
                     self.look(at)
@@ -182,7 +173,7 @@ class Frozen(unittest.TestCase):
                         writer.stdin.write(b'\n')
                         writer.stdin.flush()
                     editlib.until(lambda: freeze.waits_for_disk(daemon) and
-                                  all(in_request(writer.pid) for writer in writers))
+                                  all(freeze.in_request(writer.pid) for writer in writers))
                     self.look(at)
                 for writer in writers:
                     self.assertEqual(writer.communicate(), (b'', b''))

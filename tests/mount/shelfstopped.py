@@ -42,6 +42,7 @@ class Stopped(Shelf):
             with freeze.stopped(server):
                 running = [stack.enter_context(subprocess.Popen(
                     command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)) for command in commands]
+                editlib.until(lambda: all(freeze.in_request(process.pid) for process in running))
                 yield
                 for process in running:
                     self.assertIsNone(process.poll(), process.args)
@@ -121,9 +122,12 @@ class Stopped(Shelf):
     def test_many_wait(self):
         """Any number of programs may wait for the other disk."""
         self.put('near.gguf')
+        names = [f'{i}.gguf' for i in range(WAITING)]
+        for name in names:
+            self.link(name, 'far/model.gguf')
         with self.far() as server, Mount(self.top) as at:
-            with self.waiting(server, *[['stat', f'{at}/far/{i}.gguf'] for i in range(WAITING)]):
-                self.look(at, ['far', 'near.gguf'])
+            with self.waiting(server, *[['stat', f'{at}/{name}'] for name in names]):
+                self.look(at, ['far', 'near.gguf'] + names)
 
     def test_many_read(self):
         """Any number of programs may read data of an open model on the other disk."""

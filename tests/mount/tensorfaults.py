@@ -31,6 +31,7 @@ def at_once(work, count):
         thread.start()
     for thread in threads:
         thread.join(mountlib.LIMIT)
+        assert not thread.is_alive(), 'it hangs'
     return raised
 
 
