@@ -44,7 +44,7 @@ struct point_form {
     unsigned points; /* number of points in the book */
     unsigned n;      /* values per unit: 8 or 4 */
     unsigned group;  /* number of units that share l */
-    /* The largest l. Values of l up to `span` away from the nearest one are tried. */
+    /* The largest l. Values of l within `span` of the nearest l are tried. */
     unsigned last, span;
     enum point_signs signs;
     unsigned levels; /* number of levels: 3, or 8 for units of 4 values */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks golden data of the tensor types: see golden.h. */
+/* Checks the golden data for the tensor types: see golden.h. */
 #include "golden.h"
 
 #include <math.h>

@@ -44,7 +44,7 @@ void script_copies_hold(void);
 /* Make the disk report that it is full, or that it has space again. */
 void script_disk_full(bool full);
 void script_copies_go(int error);
-/* Wait for a copy to stop. Returns false if none has stopped for a long time. */
+/* Wait for a copy to stop. Returns false if none stops within a long timeout. */
 bool script_copies_held(void);
 /* Make copies fail with this error, or succeed again if it is 0. */
 void script_copies_fail(int error);

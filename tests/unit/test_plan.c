@@ -464,8 +464,7 @@ static void test_reserve_asked(void)
     }
 }
 
-/* Texts grow up to the last byte that fits. The header then ends one byte before the data, never
- * right at it. */
+/* A text can grow until only one byte separates the header from the data. */
 static void test_reserve_edge(void)
 {
     struct edit_plan f;

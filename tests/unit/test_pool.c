@@ -107,7 +107,7 @@ static void test_one_thread(void)
         work[i].over = &over;
     }
     pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* by now, all other jobs wait */
+    (void)sem_wait(&begun); /* by now, all other jobs are waiting */
     for (unsigned i = 1; i < JOBS; i++)
         pool_call(&work[i].job);
     (void)sem_post(&hang);
@@ -123,7 +123,7 @@ static void test_one_thread(void)
     (void)sem_destroy(&hang);
 }
 
-/* No job is delayed by turns of other jobs that hang. */
+/* A job that hangs does not delay the other jobs. */
 static void test_hangs(void)
 {
     sem_t begun, hang;
