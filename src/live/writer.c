@@ -373,6 +373,7 @@ struct job {
     struct timespec begin;
     uint64_t reported;  /* when progress was last logged, in seconds */
     bool made;          /* a new store was made */
+    bool astray;        /* it failed, and the path no longer names the file */
     struct view old[3]; /* the views that were replaced: on disk, in flight, for readers */
 };
 
@@ -484,6 +485,7 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
         history_job_end(history, r == 0 || job->result.unfinished);
     const bool replaced = job->result.old_fd >= 0;
     l->writer.unmapped |= job->result.unfinished;
+    job->astray = r < 0 && edit_file_fresh(l->file, NULL) == -ESTALE;
     bool other = replaced || (b->plan.tensor && !b->plan.same);
     if (replaced)
         (void)close(job->result.old_fd);
@@ -568,6 +570,7 @@ static void undo_end(struct live *l, const struct batch *b, const struct err *wh
 static void finish(struct live *l, struct job *job, int r)
 {
     const bool lost = r < 0 && !job->result.unfinished;
+    l->writer.astray = job->astray;
     if (lost)
         failed(l);
     if (!lost)
@@ -707,12 +710,21 @@ static int wait_for_batch(struct live *l, struct live_wait *w, bool flies)
     return park(l, w, LIVE_DURABLE);
 }
 
+/* Return the answer to a program whose last accepted edit is settled; 0: it has none, such as that
+ * of a helper. */
+static int settled(const struct live *l, uint64_t edit)
+{
+    return edit && l->writer.astray ? -ESTALE : 0;
+}
+
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     const int lost = promise_kept(p, edit); /* a lost edit may be later than `settled` */
     w->edit = edit;
-    return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w, is_in_flight(l, edit)) : 0;
+    if (lost < 0)
+        return lost;
+    return edit > l->settled ? wait_for_batch(l, w, is_in_flight(l, edit)) : settled(l, edit);
 }
 
 int writer_sync_all(struct live *l, struct live_wait *w)
@@ -802,7 +814,7 @@ int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct 
     assert(lock_held(&l->lock));
     const int lost = promise_kept(p, edit);
     w->edit = edit;
-    return lost < 0 ? lost : edit > l->settled ? wait_by_mode(l, w) : 0;
+    return lost < 0 ? lost : edit > l->settled ? wait_by_mode(l, w) : settled(l, edit);
 }
 
 int writer_accepted(struct live *l, struct live_wait *w)

@@ -75,6 +75,9 @@ struct writer {
     unsigned converting; /* conversions in progress; edits with a `due` time also wait for them */
     /* The error of lost edits that no request has received, or 0; reported once. */
     int failed;
+    /* The last write failed, and the path names the new file or that of another program, so that
+     * no edit can be written. */
+    bool astray;
     /* CLOCK_MONOTONIC: the time of the first edit that waits for `due`, and the time at which to
      * write edits that no request waits for. tv_sec is 0 if no edit waits. */
     struct timespec first, due;
