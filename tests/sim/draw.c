@@ -193,12 +193,25 @@ static void add_tensor(unsigned a, unsigned tensor)
         add(a, W_PASS)->n = 1 + draw(6000);
 }
 
+/* Writes a NumPy view, every second time with the header of numpy.save(). */
+static void numpy(unsigned a, unsigned tensor)
+{
+    static const uint8_t ways[] = {0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6, 6};
+    struct step *s = add(a, W_NPY);
+    s->name = (uint8_t)tensor;
+    s->n = value();
+    s->n2 = draw(3) + 3 * (draw(2) ? draw(9) : 0);
+    s->n3 = ways[draw(16)];
+    s->n3 += draw(4) ? 0 : 7;  /* f16.npy */
+    s->n3 += draw(3) ? 0 : 14; /* fsync */
+}
+
 /* Does to a tensor what users do besides writing raw and f32. */
 static void tensors(unsigned a, unsigned favourite)
 {
     unsigned tensor = draw(3) ? favourite : KEYS + draw(REGS - KEYS);
     struct step *s;
-    switch (draw(10)) {
+    switch (draw(14)) {
     case 0:
     case 1:
         s = add(a, draw(3) ? W_TYPE : W_SHAPE);
@@ -226,6 +239,12 @@ static void tensors(unsigned a, unsigned favourite)
         break;
     case 8:
         named(a, W_TRUNC, tensor);
+        break;
+    case 9:
+    case 10:
+    case 11:
+    case 12:
+        numpy(a, tensor);
         break;
     default: /* sync FILE */
         open_as(a, 2, tensor, 0);

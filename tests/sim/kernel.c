@@ -334,7 +334,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     o->handles--;
     if (h->writes && --o->writers == 0) {
         o->dirty = o->emptied = false;
-        o->seen = 0;
+        o->seen = o->opening ? o->seen : 0;
     }
     __real_free(h);
 }
@@ -490,10 +490,12 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
     h->o->changes += truncates;
     uint64_t was = h->o->content;
     may_be(k, h->o, truncates ? BIT(TOKEN_EMPTY) : 0);
+    h->o->opening += truncates;
     if (truncates && is_tensor(h->o->name))
         cut_begins(p, h->o->name);
     (void)kernel_begin(p);
     r = kernel_end(p, tree_open_file(k->t, h->o->node, flags, &h->f));
+    h->o->opening -= truncates;
     cut_ends(p);
     if (r == 0)
         joined(k, h, truncates);
@@ -1097,6 +1099,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     }
     if (r < 0 && kernel_failed(k, r) == PERHAPS) {
         from->moved = from->unsure = true;
+        from->old_name = s->to; /* it may have its new name by now */
         if (to)
             to->moved = to->unsure = true;
     }
@@ -1609,6 +1612,7 @@ void kernel_step(struct program *p, const struct step *s)
     case W_ADD:
     case W_SWAP:
     case W_RMR:
+    case W_NPY:
         if (p->k->w->story.tensors && is_tensor(s->name))
             tensors_step(p, s);
         break;

@@ -38,6 +38,9 @@ struct program {
     uint32_t names_of;             /* mask of the tensor's possible names by now; 0: no such step */
     uint64_t content, type, shape; /* masks of the values that the step may write */
     int judges; /* 1 + the assignment that covers all values of its drafts during the step; or 0 */
+    int numpy
+        [2];     /* for a step that writes a NumPy view: 1 + the assignments of content and shape */
+    bool shares; /* another program may have written the view at the same time */
     /* Mask of the names whose views the call truncates, perhaps through another node of the same
      * draft. */
     uint32_t cuts;
@@ -50,6 +53,7 @@ struct object {
     int name, old_name; /* indices into names[]; -1: none */
     int next_name;      /* index of the target while it is being renamed, else -1 */
     unsigned handles, writers, moving;
+    unsigned opening;        /* number of opens in progress that truncate it */
     unsigned changes;        /* number of changes to its content or name */
     uint64_t content;        /* mask of the values that its draft may have */
     const struct handle *by; /* the handle that wrote last */
@@ -107,6 +111,7 @@ struct kernel {
         int of[3];     /* its assignments in progress */
         unsigned open; /* number of handles not yet released */
     } made[REGS];
+    uint64_t begun[REGS];   /* until then, a tensor may have a NumPy header that was left alone */
     unsigned changes[REGS]; /* number of changes to a tensor's name, type, shape or completeness */
     struct {
         int of; /* 1 + the last accepted assignment of the tensor's values; or 0 */

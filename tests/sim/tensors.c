@@ -45,13 +45,21 @@ unsigned token_of_shape(uint32_t n, const uint64_t *dims)
     return TOKEN_OTHER;
 }
 
-/* Returns a small whole number as a half-precision float. */
+/* Rounds a number below 8192 to one that a half-precision float holds exactly. */
+static unsigned rounded(unsigned n)
+{
+    const unsigned unit = n >= 4096 ? 4 : n >= 2048 ? 2 : 1;
+    const unsigned down = n / unit, twice = 2 * (n % unit);
+    return (down + (twice > unit || (twice == unit && down % 2))) * unit;
+}
+
+/* Returns such a number as a half-precision float. */
 static uint16_t half_of(unsigned n)
 {
     unsigned exponent = 0;
     while (n >> (exponent + 1))
         exponent++;
-    return n ? (uint16_t)((exponent + 15) << 10 | ((n << (10 - exponent)) & 1023)) : 0;
+    return n ? (uint16_t)((exponent + 15) << 10 | ((n << 10 >> exponent) & 1023)) : 0;
 }
 
 /* Writes the unit that the data repeats, and returns its size. */
@@ -224,6 +232,7 @@ struct tensor_move tensors_move_begin(struct kernel *k, int from, int next)
     if (next < 0)
         return m;
     k->changes[next]++;
+    k->begun[next] = k->begun[from] > k->begun[next] ? k->begun[from] : k->begun[next];
     for (unsigned i = 0; i < ACTORS; i++) {
         struct program *p = &k->program[i];
         if (!(p->names_of & bit(from)))
@@ -338,11 +347,12 @@ static int write_some(struct program *p, struct tree_file *f, uint64_t off, cons
     return kernel_end(p, tree_write(f, off, bytes, n, f->converts ? w : NULL));
 }
 
-static int write_all(struct program *p, struct tree_file *f, const uint8_t *bytes, size_t n)
+static int write_all(struct program *p, struct tree_file *f, uint64_t off, const uint8_t *bytes,
+                     size_t n)
 {
     const size_t first = n > 2 * PAGE ? 2 * PAGE : n;
-    int r = write_some(p, f, 0, bytes, first);
-    return r == 0 && first < n ? write_some(p, f, first, bytes + first, n - first) : r;
+    int r = write_some(p, f, off, bytes, first);
+    return r == 0 && first < n ? write_some(p, f, off + first, bytes + first, n - first) : r;
 }
 
 static int flush(struct program *p, struct tree_file *f)
@@ -413,17 +423,43 @@ static void step_form(struct program *p, const struct step *s)
 
 /* ---- new tensors ---- */
 
-/* Writes a NumPy file, version 1. */
-static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
+/* NumPy headers: good ones, then one that is good only for a single dimension, then those of an
+ * array of doubles, of more or fewer elements, one that is cut off, and one that is damaged. */
+enum head { PLAIN, VERSION_2, HALF, FORTRAN, DOUBLE, LARGE, SMALL, CUT, DAMAGED, HEADS };
+enum { HEAD = 128, HEAD_CUT = 40 };
+
+/* Writes a NumPy header. Returns its size. */
+static size_t head_of(enum head head, unsigned shape, uint8_t *dst)
 {
-    enum { HEAD = 128 };
-    int n =
-        snprintf((char *)dst + 10, HEAD - 10,
-                 "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shapes[shape].numpy);
-    memcpy(dst, "\x93NUMPY\1\0\166\0", 10);
-    memset(dst + 10 + n, ' ', (size_t)(HEAD - 10 - n));
+    const size_t fixed = head == VERSION_2 ? 12 : 10;
+    int n = snprintf((char *)dst + fixed, HEAD - fixed,
+                     "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }",
+                     head == HALF     ? "<f2"
+                     : head == DOUBLE ? "<f8"
+                                      : "<f4",
+                     head == FORTRAN ? "True" : "False",
+                     head == LARGE   ? "(64, 64)"
+                     : head == SMALL ? "(32, 32)"
+                                     : shapes[shape].numpy);
+    memcpy(dst, "\x93NUMPY\1\0\0\0\0\0", fixed);
+    dst[6] = head == VERSION_2 ? 2 : 1;
+    dst[8] = (uint8_t)(HEAD - fixed);
+    memset(dst + fixed + n, ' ', HEAD - fixed - (size_t)n);
     dst[HEAD - 1] = '\n';
-    return HEAD + tensors_bytes(0, token, dst + HEAD);
+    dst[5] ^= head == DAMAGED && shape == 0;
+    dst[HEAD / 4] ^= head == DAMAGED && shape > 0;
+    return head == CUT ? HEAD_CUT : HEAD;
+}
+
+/* Writes the values behind that header. Returns their size. */
+static size_t values_of(enum head head, unsigned token, uint8_t *dst)
+{
+    const uint16_t half = half_of(rounded(127 * token));
+    for (size_t i = 0; i < FLOATS && head == HALF; i++) {
+        dst[2 * i] = (uint8_t)half;
+        dst[2 * i + 1] = (uint8_t)(half >> 8);
+    }
+    return head == HALF ? (size_t)FLOATS * 2 : tensors_bytes(0, token, dst);
 }
 
 /* Views in the orders in which programs write them. The type in the last order is invalid, so it is
@@ -435,7 +471,7 @@ static size_t content_of(const struct step *s, const char *view, uint8_t *dst)
 {
     const unsigned form = s->n2 % FORMS, shape = s->n2 / FORMS % FORMS;
     if (strcmp(view, "f32.npy") == 0)
-        return npy(shape, s->n, dst);
+        return head_of(PLAIN, shape, dst) + values_of(PLAIN, s->n, dst + HEAD);
     if (strcmp(view, "raw") == 0)
         return tensors_bytes(form, s->n, dst);
     if (strcmp(view, "f32") == 0)
@@ -456,7 +492,7 @@ static int put_view(struct program *p, const struct step *s, uint64_t dir, const
     int r = create(p, dir, view, &f, &node);
     if (r < 0)
         return r;
-    r = write_all(p, f, bytes, n);
+    r = write_all(p, f, 0, bytes, n);
     int closed = flush(p, f);
     kernel_later(p->k, f, node, s->name);
     return r < 0 ? r : closed;
@@ -567,7 +603,7 @@ static void step_swap(struct program *p, const struct step *s)
     r = create(p, dir.node, name, &f, &node);
     bool opened = r == 0;
     if (r == 0)
-        r = write_all(p, f, room[p->number], tensors_bytes(0, s->n, room[p->number]));
+        r = write_all(p, f, 0, room[p->number], tensors_bytes(0, s->n, room[p->number]));
     if (r == 0 && !early)
         r = flush(p, f);
     lock_take(&k->dir);
@@ -684,7 +720,9 @@ static void step_rmr(struct program *p, const struct step *s)
     for (unsigned i = 0; i < n; i++) {
         lock_take(&k->dir);
         (void)kernel_begin(p);
+        k->changes[s->name]++;
         r = kernel_end(p, tree_unlink(k->t, dir.node, name[p->number][i]));
+        k->changes[s->name]++;
         lock_drop(&k->dir);
         kernel_expect(p, "unlink of a view", r, is_usual(r));
     }
@@ -693,6 +731,298 @@ static void step_rmr(struct program *p, const struct step *s)
     struct step one = *s;
     one.word = W_RM;
     kernel_step_tensor(p, &one);
+}
+
+/* ---- NumPy views ---- */
+
+/*
+ * What a program does: it writes the header and the values; closes after the header, and writes the
+ * values through a second handle; writes only the header; writes it over the one that is there;
+ * truncates the view below its header; writes a file beside the view and renames it; or reads.
+ */
+enum way { SAVE, LATER, ONLY, OVER, BELOW, BESIDE, LOOK, WAYS };
+/* What comes of it. */
+enum fate { REFUSED, NOTHING, RESHAPED, STORED };
+
+struct numpy {
+    enum head head;
+    enum way way;
+    unsigned shape;
+    bool half; /* the view is f16.npy */
+    bool sync; /* fsync before the close; BESIDE: the close follows the rename */
+};
+
+static struct numpy numpy_of(const struct step *s)
+{
+    return (struct numpy){s->n2 / FORMS % HEADS, s->n3 % WAYS, s->n2 % FORMS, s->n3 / WAYS & 1,
+                          s->n3 / WAYS & 2};
+}
+
+static const char *numpy_name(const struct numpy *a)
+{
+    return a->half ? "f16.npy" : "f32.npy";
+}
+
+static enum fate numpy_result(const struct numpy *a)
+{
+    const bool good = a->head <= HALF || (a->head == FORTRAN && a->shape == 0);
+    switch (a->way) {
+    case ONLY:
+        return good || a->head == LARGE || a->head == SMALL ? NOTHING : REFUSED;
+    case OVER: /* the values must still fit; what is cut off is as it was in f32.npy */
+        return good && (a->head == HALF) == a->half ? RESHAPED
+               : a->head == CUT && !a->half         ? NOTHING
+                                                    : REFUSED;
+    case BELOW:
+        return NOTHING;
+    default:
+        return good ? STORED : REFUSED;
+    }
+}
+
+static int numpy_head(struct program *p, const struct numpy *a, struct tree_file *f)
+{
+    uint8_t head[HEAD];
+    const size_t n = head_of(a->head, a->shape, head);
+    return write_some(p, f, 0, head, n);
+}
+
+static int numpy_values(struct program *p, const struct numpy *a, unsigned token,
+                        struct tree_file *f)
+{
+    static uint8_t room[ACTORS][FLOATS * 4];
+    uint8_t *values = room[p->number];
+    const size_t n = values_of(a->head, token, values);
+    return a->head == CUT ? 0 : write_all(p, f, HEAD, values, n);
+}
+
+/* Closes and releases the file. Nothing is left of it when the step ends. */
+static int numpy_close(struct program *p, struct tree_file *f, uint64_t node, bool sync, int r)
+{
+    if (r == 0 && sync) {
+        struct live_wait *w = kernel_begin(p);
+        r = kernel_end(p, tree_fsync(f, w));
+    }
+    int closed = flush(p, f);
+    (void)tree_release(f);
+    kernel_later(p->k, NULL, node, -1);
+    return r < 0 ? r : closed;
+}
+
+/* Writes the view itself. */
+static int numpy_write(struct program *p, const struct step *s, const struct numpy *a)
+{
+    const bool truncates = a->way <= ONLY;
+    struct tree_file *f;
+    uint64_t node = 0;
+    int r = open_view(p, s->name, numpy_name(a), O_RDWR | (truncates ? O_TRUNC : 0), &f, &node);
+    if (r < 0)
+        return r;
+    if (a->way == BELOW) {
+        struct live_wait *w = kernel_begin(p);
+        r = kernel_end(p, tree_truncate(f, HEAD / 2, w));
+    } else {
+        r = numpy_head(p, a, f);
+    }
+    if (r == 0 && a->way == SAVE)
+        r = numpy_values(p, a, s->n, f);
+    r = numpy_close(p, f, node, a->sync && a->way != LATER, r);
+    if (r < 0 || a->way != LATER)
+        return r;
+    r = open_view(p, s->name, numpy_name(a), O_RDWR, &f, &node);
+    return r < 0 ? r : numpy_close(p, f, node, a->sync, numpy_values(p, a, s->n, f));
+}
+
+/* Writes a file beside the view, and renames it over the view. */
+static int numpy_beside(struct program *p, const struct step *s, const struct numpy *a)
+{
+    struct kernel *k = p->k;
+    struct tree_entry dir;
+    struct tree_file *f;
+    char name[] = ".npy.Tmp00A";
+    uint64_t node = 0;
+    name[10] = (char)('A' + p->number);
+    lock_take(&k->dir);
+    int r = look_up(p, s->name, NULL, &dir);
+    lock_drop(&k->dir);
+    if (r < 0)
+        return r;
+    r = create(p, dir.node, name, &f, &node);
+    const bool opened = r == 0;
+    if (r == 0)
+        r = numpy_head(p, a, f);
+    if (r == 0)
+        r = numpy_values(p, a, s->n, f);
+    if (r == 0 && !a->sync)
+        r = flush(p, f);
+    lock_take(&k->dir);
+    struct live_wait *w = kernel_begin(p);
+    r = kernel_end(p, r < 0 ? r : tree_rename(k->t, dir.node, name, dir.node, numpy_name(a), 0, w));
+    if (r < 0) {
+        (void)kernel_begin(p);
+        (void)kernel_end(p, tree_unlink(k->t, dir.node, name));
+    }
+    lock_drop(&k->dir);
+    if (opened)
+        r = numpy_close(p, f, node, false, r);
+    kernel_later(k, NULL, dir.node, -1);
+    return r;
+}
+
+/* Reads the view, which shows the model's values if no program writes it. */
+static void numpy_look(struct program *p, const struct step *s, const struct numpy *a)
+{
+    static uint8_t room[ACTORS][2][HEAD + FLOATS * 4 + 1];
+    struct kernel *k = p->k;
+    const enum head head = a->half ? HALF : PLAIN;
+    uint8_t *has = room[p->number][0], *want = room[p->number][1];
+    const uint64_t since = oracle_time(of(k));
+    const unsigned stamp = k->changes[s->name], regs[] = {s->name, shape_reg(s->name)};
+    struct tree_file *f;
+    struct reply reply = {.scratch = has};
+    uint64_t node = 0, may[2];
+    bool busy = k->begun[s->name] > sched_now() || k->made[s->name].may;
+    int r = open_view(p, s->name, numpy_name(a), O_RDONLY, &f, &node);
+    kernel_expect(p, "open of an array", r, is_usual(r));
+    if (r < 0)
+        return;
+    (void)kernel_begin(p);
+    r = kernel_end(p, tree_read(f, 0, sizeof(room[0][0]), &reply));
+    kernel_expect(p, "read of an array", r, false);
+    const size_t n = reply.len;
+    if (r == 0 && n && reply.bytes != reply.scratch)
+        memcpy(has, reply.bytes, n);
+    tree_reply_done(&reply);
+    (void)tree_release(f);
+    kernel_later(k, NULL, node, -1);
+    busy |= r < 0 || k->rough || k->changes[s->name] != stamp || k->made[s->name].may ||
+            is_other(k, s->name);
+    for (unsigned i = 0; i < 2; i++) {
+        may[i] = oracle_may(of(k), regs[i], since, UINT64_MAX, false);
+        busy |= oracle_changed(of(k), regs[i], since) || may[i] & BIT(TOKEN_OTHER);
+    }
+    bool is = busy;
+    for (unsigned i = 0; i < FORMS * TOKENS && !is; i++) {
+        const unsigned shape = i % FORMS, token = i / FORMS;
+        if (!(may[0] & BIT(token)) || !(may[1] & BIT(TOKEN_FIRST + shape)))
+            continue;
+        const size_t size = head_of(head, shape, want) + values_of(head, token, want + HEAD);
+        is = n == size && memcmp(has, want, n) == 0;
+    }
+    if (!is)
+        sched_fail("%s of %s has %zu bytes that it may not have", numpy_name(a), names[s->name], n);
+}
+
+/* Programs that write the view at the same time share its draft: it may get the header of one and
+ * the values of another. */
+static void numpy_share(struct program *p)
+{
+    struct kernel *k = p->k;
+    for (unsigned i = 0; i < ACTORS; i++) {
+        struct program *q = &k->program[i];
+        if (q == p || !q->numpy[0] || !(q->names_of & p->names_of))
+            continue;
+        p->content = q->content |= p->content;
+        p->shape = q->shape |= p->shape;
+        p->shares = q->shares = true;
+    }
+    for (unsigned i = 0; i < ACTORS && p->shares; i++) {
+        const struct program *q = &k->program[i];
+        if (!q->numpy[0] || !(q->names_of & p->names_of))
+            continue;
+        oracle_widen(of(k), (unsigned)q->numpy[0] - 1, q->content);
+        oracle_widen(of(k), (unsigned)q->numpy[1] - 1, q->shape);
+    }
+}
+
+/* Begins a step that writes a NumPy view, and its assignments. The masks are its results if no other
+ * program writes the view at the same time. */
+static void numpy_begin(struct program *p, const struct step *s, uint64_t content, uint64_t shape,
+                        int back[2])
+{
+    struct kernel *k = p->k;
+    const struct numpy a = numpy_of(s);
+    const int name = s->name;
+    enter(p, name, BIT(s->n) | BIT(TOKEN_OTHER), BIT(TOKEN_FIRST) | (a.half ? BIT(TOKEN_OTHER) : 0),
+          BIT(TOKEN_FIRST + a.shape));
+    if (k->made[name].may) {
+        widen_made(k, name, p->content, p->type, p->shape);
+        k->changes[name]++;
+    }
+    const unsigned made = oracle_begin(of(k), (unsigned)name, content);
+    p->judges = p->numpy[0] = (int)made + 1;
+    p->numpy[1] = (int)oracle_begin(of(k), shape_reg(name), shape) + 1;
+    p->shares = false;
+    back[0] = begin_back(k, name, KEYS, content);
+    back[1] = begin_back(k, name, SHAPES, shape);
+    numpy_share(p);
+}
+
+/* Ends it. alone: nothing else can have affected the result. */
+static void numpy_end(struct program *p, const int back[2], enum fate result, bool alone,
+                      enum outcome how)
+{
+    struct kernel *k = p->k;
+    for (unsigned i = 0; i < 2; i++) {
+        const unsigned made = (unsigned)p->numpy[i] - 1;
+        const bool assigns = result == STORED || (i == 1 && result == RESHAPED);
+        end_back(k, back[i], of(k)->a[made].mask);
+        oracle_end(of(k), made, !alone ? PERHAPS : assigns ? how : FAILED);
+        p->numpy[i] = 0;
+    }
+    leave(p);
+}
+
+static void step_numpy(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    const struct numpy a = numpy_of(s);
+    const enum fate result = numpy_result(&a);
+    /* between its two handles, another edit may make the header void */
+    const uint64_t mixed = a.way == LATER ? BIT(s->n) | BIT(TOKEN_OTHER) : 0;
+    /* half-precision floats round some values */
+    const bool rounds = a.head == HALF && rounded(127 * s->n) != 127 * s->n;
+    const uint64_t other = rounds ? BIT(TOKEN_OTHER) : 0;
+    const uint64_t content = mixed | (result == STORED ? BIT(s->n) | other : 0);
+    const uint64_t shape = result >= RESHAPED ? BIT(TOKEN_FIRST + a.shape) : 0;
+    const uint64_t begun = sched_now(), since = oracle_time(of(k));
+    /* a header that is left alone is there for ten seconds */
+    const bool left = a.way >= OVER && k->begun[s->name] > begun;
+    int back[2];
+    if (a.way == LOOK) {
+        numpy_look(p, s, &a);
+        return;
+    }
+    numpy_begin(p, s, content, shape, back);
+    const unsigned made[] = {(unsigned)p->numpy[0] - 1, (unsigned)p->numpy[1] - 1};
+    const unsigned stamp = k->changes[s->name];
+    int r = a.way == BESIDE ? numpy_beside(p, s, &a) : numpy_write(p, s, &a);
+    const bool converts = is_other(k, s->name);
+    bool alone = !p->shares && !left && !k->made[s->name].may && p->names_of == bit(s->name) &&
+                 k->changes[s->name] == stamp;
+    if (a.way == LATER)
+        alone &= oracle_alone(of(k), made[0]) && oracle_alone(of(k), made[1]) &&
+                 !oracle_changed(of(k), type_reg(s->name), since) &&
+                 sched_now() - begun < UINT64_C(9000000000);
+    if (a.way == LATER && alone)
+        of(k)->a[made[0]].mask = BIT(s->n) | other;
+    if (converts)
+        oracle_widen(of(k), made[0], BIT(TOKEN_OTHER));
+    for (int i = KEYS; i < REGS; i++)
+        if (p->names_of & bit(i) && (!alone || a.way == ONLY || a.way == LATER))
+            k->begun[i] = sched_now() + UINT64_C(12000000000);
+    const bool synced = a.sync && a.way != BESIDE;
+    const enum outcome good = synced || kernel_durable_close(k) ? DURABLE : ACCEPTED;
+    const enum outcome lost = k->w->disk.hits ? PERHAPS : kernel_failed(k, r);
+    numpy_end(p, back, result, alone, r < 0 ? lost : good);
+    kernel_expect(p, "an array", r,
+                  is_usual(r) || ((r == -EINVAL || r == -EFBIG) && (!alone || result == REFUSED)) ||
+                      (r == -EPERM && !alone) ||
+                      ((r == -EDOM || r == -ERANGE) && (!alone || converts)));
+    if (r == 0 && alone && result == REFUSED && !k->rough)
+        sched_fail("a bad header of %s is accepted", names[s->name]);
+    if (r == 0 && good == DURABLE)
+        kernel_look_disk(k, "after an array was saved");
 }
 
 void tensors_step(struct program *p, const struct step *s)
@@ -707,6 +1037,9 @@ void tensors_step(struct program *p, const struct step *s)
         break;
     case W_SWAP:
         step_swap(p, s);
+        break;
+    case W_NPY:
+        step_numpy(p, s);
         break;
     default:
         step_rmr(p, s);
