@@ -485,6 +485,8 @@ static int promote(struct live *l, struct file *f, struct typed type, struct err
 
 int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
 {
+    const struct promise unbroken = {0};
+    const struct promise *p = &unbroken;
     struct typed type;
     struct err e = {0};
     int r = 0;
@@ -496,15 +498,17 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
         return f ? -ENOENT : l->names.missing;
     if (f->kind == FILE_LINK)
         return -EPERM;
-    if (f->kind == FILE_HELPER && is_key_by_type(l, f))
+    if (f->kind == FILE_HELPER && is_key_by_type(l, f)) {
         r = promote(l, f, type, &e);
-    else if (type_to_come(l, f, type))
+        p = &f->promise;
+    } else if (type_to_come(l, f, type)) {
         return 0;
-    else if ((r = edits_retype(l, f->of, type, &e)) >= 0)
-        promise_make(&f->promise, f->of->edit);
+    } else if ((r = edits_retype(l, f->of, type, &e)) >= 0) {
+        promise_share(&f->promise, f->of->edit); /* what a program wrote before may be lost */
+    }
     if (r < 0)
         return name_refused(l, f->of, &e);
-    return writer_flush(l, &f->promise, f->promise.edit, w);
+    return writer_flush(l, p, f->promise.edit, w);
 }
 
 int live_forgive(struct live *l, uint32_t number)
