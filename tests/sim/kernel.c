@@ -276,8 +276,9 @@ struct made {
 
 static struct made assign(struct kernel *k, struct object *o, uint64_t mask)
 {
-    const int first =
-        o->old_name >= 0 ? k->came[o->old_name] - 1 : -1; /* the name before two renames */
+    /* the name before two renames */
+    const int came = o->old_name >= 0 ? k->came[o->old_name] : 0,
+              first = (came ? came : o->origin) - 1;
     const int name[] = {o->name, o->old_name, o->next_name, first};
     struct made m = {{-1, -1, -1, -1}};
     for (unsigned i = 0; i < MADE; i++) {
@@ -1109,10 +1110,12 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         from->content = from->seen = moved_value(k, from, since) & ~BIT(TOKEN_ABSENT);
     else if (!is_key(s->name) && !parked && (!from->writers || judged))
         from->dirty = false;
+    from->origin = 1 + from->old_name;
     from->old_name = from->name;
     from->name = s->to;
     from->moved = true;
     if (to) {
+        to->origin = 1 + to->old_name;
         to->old_name = to->name;
         to->name = -1;
     }

@@ -51,6 +51,7 @@ enum { OBJECTS = 1024, LATE = 512 };
 struct object {
     uint64_t node, generation, lookups;
     int name, old_name; /* indices into names[]; -1: none */
+    int origin;         /* 1 + the name before old_name; 0: none, or a tensor (see `came`) */
     int next_name;      /* index of the target while it is being renamed, else -1 */
     unsigned handles, writers, moving;
     unsigned opening;        /* number of opens in progress that truncate it */
