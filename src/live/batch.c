@@ -118,7 +118,7 @@ static void add_step(struct live *l, struct name *from, struct name *to)
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
-    b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts, false, to->edit};
+    b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts, to->edit};
     if (before)
         promise_share(&before->promise, to->edit);
 }
@@ -157,16 +157,26 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
     n->helper_bytes += anew->content.len;
 }
 
+/* True if a program still waits for the rename of a file. */
+static bool is_awaited(const struct live *l, const struct file *f)
+{
+    const struct live_wait *w = l->waits.first;
+    while (w && w->moves != f)
+        w = w->next;
+    return w;
+}
+
 /*
  * Swap the files of the two names back, unless one of the names now has another file. Handles move
  * with their file. If a later draft was opened under the new name, the file stays there, and the
- * old name gets a copy of it if it is a helper's.
+ * old name gets a copy of it if it is a helper's. While the rename is not answered, programs open
+ * the file by its old name.
  */
 static void play_back(struct live *l, const struct step *s)
 {
     struct name *from = s->from;
     struct file *f = s->file;
-    const bool later = f->draft && f->drafts != s->drafts && !s->waits;
+    const bool later = f->draft && f->drafts != s->drafts && !is_awaited(l, f);
     if (s->edit <= l->settled || file_name(f) != s->to || from->file || from->doomed ||
         from->backup || f->replaced)
         return;

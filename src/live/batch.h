@@ -39,7 +39,6 @@ struct step {
     struct file *file, *before; /* before: the file that was replaced, or NULL */
     /* file->drafts at the time of the move; later drafts were opened under the new name */
     unsigned drafts;
-    bool waits;    /* the rename is answered after the write; ignore `drafts` */
     uint64_t edit; /* once this edit is written, the move is final */
 };
 

@@ -669,7 +669,6 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         return -EEXIST;
     if (strcmp(f->of->text, text) == 0)
         return 0;
-    const size_t steps = l->next.n_step;
     int r = classify_target(l, text, &key);
     if (r < 0)
         return r;
@@ -689,8 +688,8 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         r = key ? key_to_key(&m) : key_to_helper(&m);
     else
         r = key ? helper_to_key(&m) : helper_to_helper(&m);
-    if (r == LIVE_PARKED && l->next.n_step > steps)
-        l->next.step[steps].waits = true;
+    if (r == LIVE_PARKED)
+        w->moves = f;
     if (r < 0)
         name_reap(&l->names, m.to);
     return r;

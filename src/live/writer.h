@@ -44,10 +44,11 @@ struct live_wait {
     /* Private to this layer: an entry in the list of waiting requests. */
     struct live_wait *next;
     enum live_needs needs;
-    int result;             /* set when the entry is removed */
-    uint64_t batch, edit;   /* DURABLE: the numbers of the batch and of the edit, or WAITS_ALL */
-    struct timespec until;  /* RELEASED: when to stop waiting (CLOCK_MONOTONIC) */
-    struct live_view *view; /* JUDGED: the handle whose draft `ask` judges */
+    int result;               /* set when the entry is removed */
+    uint64_t batch, edit;     /* DURABLE: the numbers of the batch and of the edit, or WAITS_ALL */
+    struct timespec until;    /* RELEASED: when to stop waiting (CLOCK_MONOTONIC) */
+    const struct file *moves; /* DURABLE: the file that this rename moves, or NULL */
+    struct live_view *view;   /* JUDGED: the handle whose draft `ask` judges */
     int (*ask)(struct live *l, struct live_wait *w, bool stopped);
     bool begun;         /* JUDGED: the judgement has started */
     atomic_bool cancel; /* JUDGED: the judgement must be stopped */

@@ -189,6 +189,11 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A 'new'; hold; & fsync A; held; interrupt; wait =EINTR; go;"
      "fsync; text a.name 'new\n'; release A",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"a file opened by its new name, after a signal ended its rename, keeps that name", "close",
+     "put .x '9'; hold; & mv .x a.count; held; interrupt; wait =EINTR; open B a.count w trunc;"
+     "write B '11\n'; go EIO; fsync =EIO; flush B; close B;"
+     "text a.count '11\n'",
+     A_NAME "a.count:u32=11 " A_OTHER A_LIST},
     {"a signal interrupts a rename", "close",
      "hold; & mv a.count a.amount; held; interrupt; wait =EINTR; go; fsync; gone a.count;"
      "text a.amount '7\n'; list a.name a.amount a.other a.list",
