@@ -52,7 +52,6 @@ int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store,
     struct tensor_base *b;
     if (tensor_base_none(g->fmt.big, &b) < 0)
         return -ENOMEM;
-    const struct gguf_tensor *t = &g->tensor[i];
     b->exists = true;
     if (content && content->shape.n_dims > 0) {
         b->type = content->shape.type;
@@ -61,6 +60,7 @@ int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store,
         b->nbytes = content->nbytes;
         memcpy(b->dims, content->shape.dims, b->n_dims * sizeof(b->dims[0]));
     } else {
+        const struct gguf_tensor *t = &g->tensor[i];
         b->type = t->type_id;
         b->n_dims = t->n_dims;
         b->n_elem = t->n_elem;

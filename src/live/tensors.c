@@ -57,16 +57,21 @@ static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
     return edit_tensor_remove(&l->next.change, t->name, t->name_len, e);
 }
 
-static int tensor_clear(struct live *l, const struct edit_tensor *t, struct err *e)
+/* Record that a tensor has taken this name: lost tensors with this name are no longer reported, and
+ * the places of removed ones are forgotten. replaced: the one that it replaces, or NULL. */
+static void name_taken(struct live *l, const char *name, size_t n,
+                       const struct edit_tensor *replaced)
 {
-    struct object *o = object_find(&l->objects, t->id.number);
-    assert(lock_held(&l->lock));
-    if (!o || o->state != OBJECT_DOOMED)
-        return err_set(e, -EEXIST, "a tensor of this name already exists");
-    int r = drop(l, t, e);
-    if (r == 0)
-        object_event(&l->objects, o, OBJECT_REMOVE);
-    return r;
+    struct objects *s = &l->objects;
+    struct object *other;
+    if (replaced)
+        object_event(s, object_find(s, replaced->id.number), OBJECT_REMOVE);
+    while ((other = object_named(s, name, n, OBJECT_LOST))) {
+        object_event(s, other, OBJECT_REGAIN);
+        new_tensor_reap(l, other);
+    }
+    while ((other = object_named(s, name, n, OBJECT_ABSENT)))
+        object_clear_name(s, other);
 }
 
 int tensor_refused(struct live *l, struct object *o, const struct err *e)
@@ -374,20 +379,6 @@ const struct timespec *new_tensors_due_at(const struct live *l)
     return o ? &at : NULL;
 }
 
-/* Record that the name is in use again: lost tensors with this name are no longer reported, and the
- * places of removed ones are forgotten. */
-static void name_taken(struct live *l, const struct object *o)
-{
-    struct objects *s = &l->objects;
-    struct object *other;
-    while ((other = object_named(s, o->name, o->name_len, OBJECT_LOST))) {
-        object_event(s, other, OBJECT_REGAIN);
-        new_tensor_reap(l, other);
-    }
-    while ((other = object_named(s, o->name, o->name_len, OBJECT_ABSENT)))
-        object_clear_name(s, other);
-}
-
 /* Add the tensor in the place of a removed one with the same name if there is one, otherwise at the
  * end. */
 static int add(struct live *l, struct object *o, const struct tensor_edit *edit, struct err *e)
@@ -396,11 +387,11 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     struct edit_change *c = &l->next.change;
     struct edit_tensor t;
     const size_t mark = edit_mark(c);
-    int r = 0;
-    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* a doomed tensor may have the name */
-        r = tensor_clear(l, &t, e);
+    /* one that is doomed, or that came back because its removal failed */
+    const bool replaces = edit_tensor_find(c, o->name, o->name_len, &t);
     const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
-    const uint64_t rank = placed ? placed->rank : l->objects.ranks;
+    const uint64_t rank = replaces ? t.rank : placed ? placed->rank : s->ranks;
+    int r = replaces ? edit_tensor_remove(c, t.name, t.name_len, e) : 0;
     if (r == 0)
         r = edit_tensor_add(c, o->name, o->name_len, &edit->shape, edit->piece, edit->n, rank,
                             o->number, e);
@@ -408,12 +399,11 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
         r = batch_check(l, e);
     if (r < 0) {
         edit_undo(c, mark);
-        tensors_follow(l);
         return r;
     }
-    if (!placed)
-        l->objects.ranks += EDIT_RANK_STEP;
-    name_taken(l, o);
+    if (rank == s->ranks)
+        s->ranks += EDIT_RANK_STEP;
+    name_taken(l, o->name, o->name_len, replaces ? &t : NULL);
     object_event(s, o, OBJECT_ADD);
     o->mtime = when_date();
     batch_note(l);
@@ -507,6 +497,17 @@ int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
     return known || first ? 0 : -ENOENT;
 }
 
+/* True if a tensor of the model is not visible, which includes one that came back because its
+ * removal failed, while a new tensor has its name. */
+static bool is_hidden(const struct live *l, const struct object *o)
+{
+    struct edit_tensor t;
+    if (o->state != OBJECT_STORED)
+        return o->state == OBJECT_DOOMED || o->state == OBJECT_ABSENT;
+    return l->objects.fresh.n && edit_tensor_numbered(&l->next.change, o->number, &t) &&
+           object_named(&l->objects, t.name, t.name_len, OBJECT_NEW);
+}
+
 /* Find a visible tensor. */
 static int find_shown(struct live *l, const char *file, struct edit_tensor *ret)
 {
@@ -548,9 +549,7 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
     if (o && fresh && atomic_load(&l->shown.stale))
         r = batch_freshen(l, &e);
     if (o)
-        *ret =
-            (struct live_folder){o->generation, object_hidden(o),
-                                 o->state == OBJECT_DOOMED || o->state == OBJECT_ABSENT, o->mtime};
+        *ret = (struct live_folder){o->generation, object_hidden(o), is_hidden(l, o), o->mtime};
     return r;
 }
 
@@ -599,8 +598,8 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return r;
     if (find_shown(l, to, &now) == 0)
         return flags & NOREPLACE ? -EEXIST : -ENOTEMPTY;
-    const bool cleared = tensor_find(l, to, &now) == 0; /* a doomed tensor has the name */
-    if (!cleared) {
+    const bool replaces = tensor_find(l, to, &now) == 0; /* a doomed tensor has the name */
+    if (!replaces) {
         r = decode_name(to, text, &now.name_len);
         now.name = text;
     }
@@ -610,21 +609,18 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return r;
     if (o->state == OBJECT_NEW)
         return new_tensor_rename(l, o, now.name, now.name_len);
-    const struct object *placed = object_named(&l->objects, t.name, t.name_len, OBJECT_ABSENT);
     size_t mark = edit_mark(c);
-    if (cleared) /* the doomed tensor is removed immediately */
-        r = tensor_clear(l, &now, &e);
+    if (replaces) /* the doomed tensor is removed immediately */
+        r = edit_tensor_remove(c, now.name, now.name_len, &e);
     if (r == 0)
         r = edit_tensor_rename(c, t.name, t.name_len, now.name, now.name_len, &e);
     if (r == 0)
         r = batch_check(l, &e);
     if (r < 0) {
         edit_undo(c, mark);
-        tensors_follow(l);
         return tensor_refused(l, o, &e);
     }
-    if (placed) /* the place no longer belongs to that name */
-        object_clear_name(&l->objects, object_find(&l->objects, placed->number));
+    name_taken(l, now.name, now.name_len, replaces ? &now : NULL);
     return tensor_accepted(l, o, w);
 }
 

@@ -98,6 +98,33 @@ static const struct script scripts[] = {
      "fsync; read A 12; close A; tmkdir a; tlist a ''; tput a/type I8; tput a/shape 1; tput a/raw "
      "1; fsync; tgone a/.h",
      "a:I8:1=1 " REST},
+
+    /* ---- a new tensor that replaces a removed one ---- */
+    {"a tensor that replaces a removed one, refused once on a full disk, is the only one of its "
+     "name",
+     "sync tensors",
+     "trmdir c; tmkdir c; tput c/type 'I8\n'; tput c/shape '4\n'; tput c/raw 'ABCD'; full; later 1;"
+     "put a.count '10' =ENOSPC; fsync =ENOSPC; tlist . 'a b z c'; ttext c/raw 'ABCD'; full no;"
+     "later 2; put a.count '9'; tput c/raw 'ABCD'; fsync; tlist . 'a b c z'",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=ABCD z:I8:20000=.{20000} "},
+    {"a tensor that replaces one whose removal was lost is the only one of its name",
+     "sync tensors",
+     "trmdir c; hold; & fsync; held; tmkdir c; go EIO; wait =EIO; fsync; tlist . 'a b z c';"
+     "tput c/type 'I8\n'; tput c/shape '4\n'; tput c/raw 'ABCD'; fsync; tlist . 'a b c z'",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=ABCD z:I8:20000=.{20000} "},
+    {"a tensor whose removal was lost is back if the one that was to replace it is removed",
+     "sync tensors",
+     "trmdir c; hold; & fsync; held; tmkdir c; go EIO; wait =EIO; fsync; trmdir c;"
+     "ttext c/raw 'wxyz'; tlist . 'a b c z'",
+     MODEL},
+    {"a tensor that was removed stays removed if a rename to its name is refused", "tensors close",
+     "trmdir c; tgone c/raw; full; later 1; tmv a c =ENOSPC; full no; tgone c/raw; later 3;"
+     "fsync",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
+    {"a tensor renamed to the name of a lost one mends it", "tensors close",
+     "tmkdir n; tput n/type 'I8\n'; tput n/shape '4\n'; tput n/raw 'abcd'; fail EIO; fsync =EIO;"
+     "fail; tmv a n; ttext n/type 'I8\n'; unsaved ''",
+     "n:I8:8=abcdefgh " REST},
 };
 
 SCRIPTS_MAIN("live_makings", scripts)
