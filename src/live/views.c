@@ -925,8 +925,8 @@ static struct draft *helper_named(const struct live *l, uint32_t tensor, const c
     return d;
 }
 
-int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
-                       struct live_view **ret, uint32_t *node)
+static int create_locked(struct live *l, uint32_t tensor, const char *name, int flags,
+                         struct live_view **ret, uint32_t *node)
 {
     int r = 0;
     LOCKED(&l->lock);
@@ -942,6 +942,15 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
         r = join(l, d, d->node, O_RDWR | flags, ret);
     if (r == 0)
         *node = d->node;
+    return r;
+}
+
+int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
+                       struct live_view **ret, uint32_t *node)
+{
+    int r = create_locked(l, tensor, name, flags, ret, node);
+    if (r == 0 && flags & O_TRUNC) /* another program may have made it since the lookup */
+        (void)live_view_truncate(l, *ret, 0);
     return r;
 }
 

@@ -105,6 +105,9 @@ static void test_made_since(void)
     CU_ASSERT_EQUAL(live_view_write(l, v, 0, "3", 1, NULL), 0);
     live_view_release(l, v);
     script_one(&r, "ttext a/.h 32");
+    CU_ASSERT_EQUAL_FATAL(live_helper_create(l, tensor, ".h", O_TRUNC, &v, &node), 0);
+    live_view_release(l, v);
+    script_one(&r, "ttext a/.h ''");
     end(&r);
 }
 
