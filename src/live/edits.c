@@ -794,8 +794,8 @@ static int refuse(struct live *l, struct file *f, enum draft_event event, const 
     return name_refused(l, f->of, e);
 }
 
-/* Accept a truncation without a write, which makes an empty string or array. */
-static void accept_truncation(struct live *l, struct file *f)
+/* Accept a truncation without a write, which makes an empty string or array. Returns 0 or -errno. */
+static int accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
     struct name *x = f->of;
@@ -804,15 +804,13 @@ static void accept_truncation(struct live *l, struct file *f)
     if (!type.set)
         type.type = row ? row->type : GGUF_STRING;
     if (type.type != GGUF_STRING && type.type != GGUF_ARRAY)
-        return;
+        return 0;
     int r = edits_accept(l, x, &f->draft->text, &e);
     draft_event(f->draft, r < 0 ? DRAFT_REFUSE : DRAFT_PASS);
-    if (r >= 0)
-        promise_make(&f->promise, x->edit);
     if (r < 0)
-        l->writer.failed = name_refused(l, x, &e); /* a release cannot report errors */
-    else if (r > 0)
-        (void)writer_accepted(l, NULL);
+        return name_refused(l, x, &e);
+    promise_make(&f->promise, x->edit);
+    return r > 0 ? writer_accepted(l, NULL) : 0;
 }
 
 /* ---- content ---- */
@@ -1018,12 +1016,13 @@ int draft_settle(struct live *l, struct file *f)
 
 /* ---- the end, and changes between keys and helpers ---- */
 
-void draft_leave(struct live *l, struct file *f)
+int draft_leave(struct live *l, struct file *f)
 {
     assert(lock_held(&l->lock));
     struct draft *d = f->draft;
+    int r = 0;
     if (--d->writers > 0)
-        return;
+        return 0;
     if (f->kind == FILE_HELPER) {
         file_free_content(&l->names, f);
         f->content = d->text;
@@ -1031,12 +1030,13 @@ void draft_leave(struct live *l, struct file *f)
     } else if (is_key(f) && !l->ending && f->draft->state == DRAFT_EMPTIED) {
         /* At the end of the mount, the daemon, not the program, releases the files, so a text that
          * no flush or fsync has judged is dropped. */
-        accept_truncation(l, f);
+        r = accept_truncation(l, f);
     } else if (!l->ending && draft_settle(l, f) > 0) { /* no flush came: the process was killed */
         (void)writer_accepted(l, NULL);
     }
     f->draft = NULL;
     draft_free(d);
+    return r;
 }
 
 void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied)

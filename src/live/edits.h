@@ -101,8 +101,9 @@ bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret
 /* Add a writer, creating the draft if needed. unready: why the model cannot be edited at the
  * moment; code 0 if it can. made: the file is new, and is empty whatever value its key has. */
 int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
-/* Remove a writer; the last one ends the draft. */
-void draft_leave(struct live *l, struct file *f);
+/* Remove a writer; the last one ends the draft. Returns 0, or the error with which a mere truncation
+ * was refused. */
+int draft_leave(struct live *l, struct file *f);
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n);
 int draft_truncate(struct live *l, struct file *f, uint64_t size);

@@ -44,29 +44,40 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     return 0;
 }
 
-/* Release a handle. A key without a value disappears. */
-static void release_locked(struct live *l, struct live_file *h)
+/* Release a handle. A key without a value disappears. Returns 0, or the error with which a mere
+ * truncation was refused. */
+static int release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
     struct name *x = file_name(f);
     char shown[SHOW_MAX];
+    int r = 0;
     if (h->writes && x && f->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY)
         live_log(l, LOG_WARNING, "%s: not saved: " LOOK_STRAY,
                  show(shown, x->text, strlen(x->text)));
     if (h->writes)
-        draft_leave(l, f);
+        r = draft_leave(l, f);
     f->opens--;
     file_is_key(&l->names, f);
     if (x && x->key)
         name_hide(l, x);
     else
         file_reap(&l->names, f);
+    return r;
+}
+
+/* Release a handle without a request that could report an error. */
+static void release_quietly(struct live *l, struct live_file *h)
+{
+    const int r = release_locked(l, h);
+    if (r < 0)
+        l->writer.failed = r;
 }
 
 void live_release(struct live *l, struct live_file *h)
 {
     lock_take(&l->lock);
-    release_locked(l, h);
+    release_quietly(l, h);
     lock_drop(&l->lock);
     free(h);
 }
@@ -79,7 +90,7 @@ void files_end_made(struct live *l)
     assert(lock_held(&l->lock));
     l->names.made.file = NULL;
     if (h)
-        release_locked(l, h);
+        release_quietly(l, h);
     free(h);
 }
 
@@ -133,7 +144,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     else if (r == 0) /* not earlier: this handle may have joined that draft */
         files_end_made(l);
     if (r < 0 && h->file) /* its text could not be read */
-        release_locked(l, h);
+        (void)release_locked(l, h);
     lock_drop(&l->lock);
     if (r < 0)
         free(h);
@@ -350,8 +361,8 @@ static int truncate_number(struct live *l, uint32_t number, uint64_t size,
         r = settle(l, &own);
     if (r == 0)
         r = writer_flush(l, &own.file->promise, own.edit, w);
-    release_locked(l, &own);
-    return r;
+    const int released = release_locked(l, &own);
+    return r ? r : released;
 }
 
 int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t size,

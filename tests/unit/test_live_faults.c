@@ -20,6 +20,10 @@ static const struct script scripts[] = {
      "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED
      "; fail; put a.name 'newer'; good a.name",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
+    {"truncate(2) on a full disk reports that it is full", NULL,
+     "full; later 2; truncate a.name 0 =ENOSPC; text a.name 'one\n'; refused a.name; fsync;"
+     "full no; later 2; truncate a.name 0; fsync",
+     "a.name:string= " A_COUNT A_OTHER A_LIST},
     {"a failed fsync loses all accepted edits, and reports that once", "sync",
      "put a.name 'new'; rm a.count; mv a.other a.moved; put a.new '5'; fail ENOSPC;"
      "fsync =ENOSPC; list a.name a.count a.other a.list; shown " UNCHANGED
