@@ -108,15 +108,10 @@ void logs_rest(struct logs *s)
 
 /* ---- bytes written to a view ---- */
 
-static void unref(struct extent *x)
-{
-    log_unref(x->log);
-}
-
 void extents_free(struct extents *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        unref(&s->of[i]);
+        log_unref(s->of[i].log);
     free(s->of);
     *s = (struct extents){0};
 }
@@ -153,7 +148,7 @@ static void join(struct extents *s, size_t i)
         (x->log && next->src != x->src + x->len))
         return;
     x->len += next->len;
-    unref(next);
+    log_unref(next->log);
     memmove(next, next + 1, (s->n - i - 2) * sizeof(*next));
     s->n--;
 }
@@ -172,7 +167,7 @@ static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct ex
     for (; last < s->n && s->of[last].at < hi; last++) {
         if (end_of(&s->of[last]) > hi)
             now[k++] = part(&s->of[last], hi, end_of(&s->of[last]));
-        unref(&s->of[last]);
+        log_unref(s->of[last].log);
     }
     memmove(s->of + first + k, s->of + last, (s->n - last) * sizeof(*s->of));
     memcpy(s->of + first, now, k * sizeof(*now));

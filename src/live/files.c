@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -660,8 +661,6 @@ static int classify_target(struct live *l, const char *text, bool *key)
     return class == NAME_INVALID ? -EINVAL : 0;
 }
 
-#define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
-
 int live_rename(struct live *l, const char *old, const char *text, unsigned flags,
                 struct live_wait *w)
 {
@@ -674,9 +673,9 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     struct move m = {.l = l, .n = &l->names, .wait = w};
     if (!f)
         return l->names.missing;
-    if (flags & ~NOREPLACE)
+    if (flags & ~(unsigned)RENAME_NOREPLACE)
         return -EINVAL;
-    if (flags & NOREPLACE && look_find(l, text))
+    if (flags & RENAME_NOREPLACE && look_find(l, text))
         return -EEXIST;
     if (strcmp(f->of->text, text) == 0)
         return 0;

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -265,18 +266,11 @@ void new_tensor_reap(struct live *l, struct object *o)
         object_drop(&l->objects, o);
 }
 
-static struct draft *new_tensor_draft(const struct object *o, uint32_t row)
+/* Return the draft of a view of a new tensor, given as a row or as a view, or NULL. */
+static struct draft *draft_of(const struct object *o, uint32_t row, enum tensor_view view)
 {
     struct draft *d = o->drafts;
-    while (d && (!d->made || d->row != row || d->unlinked))
-        d = d->inside;
-    return d;
-}
-
-static struct draft *draft_of(const struct object *o, enum tensor_view view)
-{
-    struct draft *d = o->drafts;
-    while (d && (!d->made || d->view != view || d->unlinked))
+    while (d && (!d->made || d->unlinked || (d->row != row && d->view != view)))
         d = d->inside;
     return d;
 }
@@ -284,7 +278,7 @@ static struct draft *draft_of(const struct object *o, enum tensor_view view)
 static bool new_tensor_leaves(const struct object *o, enum tensor_view view)
 {
     bool values = view > TENSOR_RAW && view < TENSOR_VIEWS;
-    return view == TENSOR_ASIDE || (values && draft_of(o, TENSOR_RAW));
+    return view == TENSOR_ASIDE || (values && draft_of(o, UINT32_MAX, TENSOR_RAW));
 }
 
 static int check_name(const char *name, size_t n)
@@ -432,7 +426,7 @@ static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret
                            .shape = o->shape,
                            .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
     for (int k = TENSOR_RAW; k < TENSOR_VIEWS; k++)
-        t.draft[k] = draft_of(o, (enum tensor_view)k);
+        t.draft[k] = draft_of(o, UINT32_MAX, (enum tensor_view)k);
     l->objects.judging = o;
     lock_drop(&l->lock);
     int r = tensor_new_judge(&t, NULL, ret, e);
@@ -574,8 +568,6 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 
 /* ---- edits ---- */
 
-#define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
-
 /* Decode the name of a created or renamed directory. Returns 0, -EINVAL or -ENAMETOOLONG. */
 static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n)
 {
@@ -591,13 +583,13 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     char text[TREE_NAME_MAX + 1];
     struct object *o = NULL;
     struct err e = {0};
-    if (flags & ~NOREPLACE)
+    if (flags & ~(unsigned)RENAME_NOREPLACE)
         return -EINVAL;
     int r = find_shown(l, from, &t);
-    if (r < 0 || (strcmp(from, to) == 0 && !(flags & NOREPLACE)))
+    if (r < 0 || (strcmp(from, to) == 0 && !(flags & RENAME_NOREPLACE)))
         return r;
     if (find_shown(l, to, &now) == 0)
-        return flags & NOREPLACE ? -EEXIST : -ENOTEMPTY;
+        return flags & RENAME_NOREPLACE ? -EEXIST : -ENOTEMPTY;
     const bool replaces = tensor_find(l, to, &now) == 0; /* a doomed tensor has the name */
     if (!replaces) {
         r = decode_name(to, text, &now.name_len);
@@ -770,7 +762,7 @@ int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *no
 {
     LOCKED(&l->lock);
     const struct object *o = new_tensor(l, number);
-    const struct draft *d = o ? new_tensor_draft(o, row) : NULL;
+    const struct draft *d = o ? draft_of(o, row, TENSOR_ASIDE) : NULL;
     if (!o || !(d || o->aside >> row & 1))
         return -ENOENT;
     *node = d ? d->node : number;
@@ -792,7 +784,7 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     const uint32_t bit = (uint32_t)1 << row;
     LOCKED(&l->lock);
     struct object *o = new_tensor(l, number);
-    struct draft *d = o ? new_tensor_draft(o, row) : NULL;
+    struct draft *d = o ? draft_of(o, row, TENSOR_ASIDE) : NULL;
     if (!d && !(o && o->aside & bit))
         return -ENOENT;
     o->aside &= ~bit;

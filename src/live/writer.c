@@ -190,23 +190,21 @@ static bool is_to_judge(const struct live_wait *w, const struct draft *d)
     return w->needs == LIVE_JUDGED && !w->begun && w->view->d == d;
 }
 
-/* Return the first entry that waits for a draft. Call with the lock held. */
-static struct live_wait **first_of(struct live *l, const struct draft *d)
+/* Return the first entry that waits for a draft. ask: only this kind of request, or NULL. */
+static struct live_wait **first_of(struct live *l, const struct draft *d,
+                                   int (*ask)(struct live *l, struct live_wait *w, bool stopped))
 {
     struct live_wait **at = &l->waits.first;
-    while (*at && !is_to_judge(*at, d))
+    assert(lock_held(&l->lock));
+    while (*at && (!is_to_judge(*at, d) || (ask && (*at)->ask != ask)))
         at = &(*at)->next;
     return at;
 }
 
-bool waits_judged_by(const struct live *l, const struct draft *d,
+bool waits_judged_by(struct live *l, const struct draft *d,
                      int (*ask)(struct live *l, struct live_wait *w, bool stopped))
 {
-    const struct live_wait *w = l->waits.first;
-    assert(lock_held(&l->lock));
-    while (w && !(is_to_judge(w, d) && w->ask == ask))
-        w = w->next;
-    return w;
+    return *first_of(l, d, ask);
 }
 
 /* True if the entry has something to judge. Call with the lock held. */
@@ -277,7 +275,7 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     lock_take(&l->lock);
     if (over)
         leave(&l->waits, over);
-    struct live_wait **at = first_of(l, d), *w = *at;
+    struct live_wait **at = first_of(l, d, NULL), *w = *at;
     const bool sent = w && here && !is_quick(w->view, w) && send(l, d);
     if (!w)
         rest(l, d);

@@ -145,7 +145,7 @@ void waits_rest(struct live *l);
 int waits_judge(struct live *l, struct live_view *h,
                 int (*ask)(struct live *l, struct live_wait *w, bool stopped), struct live_wait *w);
 /* True if another request of the same kind for this draft still has to be judged. */
-bool waits_judged_by(const struct live *l, const struct draft *d,
+bool waits_judged_by(struct live *l, const struct draft *d,
                      int (*ask)(struct live *l, struct live_wait *w, bool stopped));
 
 /* Return the time at which entries that wait for handles must continue, or NULL if there are no

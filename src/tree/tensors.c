@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 
 #include "base/bytes.h"
 #include "live/views.h"
@@ -421,15 +422,13 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
                : -ENOENT;
 }
 
-#define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
-
 /* Rename a helper in a tensor's directory to another name, or over a view. */
 static int rename_inside(struct tree *t, const struct node *dir, const char *name, const char *to,
                          unsigned flags, struct live_wait *w)
 {
     uint32_t other;
     const int row = files_named(FILES_TENSOR, to);
-    if (flags & ~NOREPLACE)
+    if (flags & ~(unsigned)RENAME_NOREPLACE)
         return -EINVAL;
     if (files_named(FILES_TENSOR, name) >= 0)
         return -EPERM;
@@ -438,7 +437,8 @@ static int rename_inside(struct tree *t, const struct node *dir, const char *nam
         return r;
     /* Views always exist. The kernel has locked the directory, so no other helper can appear in the
      * meantime. */
-    if (flags & NOREPLACE && (row >= 0 || live_helper_find(t->meta, dir->number, to, &other) == 0))
+    if (flags & RENAME_NOREPLACE &&
+        (row >= 0 || live_helper_find(t->meta, dir->number, to, &other) == 0))
         return -EEXIST;
     return live_helper_rename(t->meta, dir->number, name, to, row < 0 ? 0 : (uint32_t)row,
                               row < 0 ? TENSOR_HELPER : kind_of((uint32_t)row), w);
