@@ -678,14 +678,20 @@ void tensors_list(struct program *p)
     struct kernel *k = p->k;
     uint64_t since = oracle_time(of(k));
     unsigned changes[REGS];
-    uint32_t there = 0;
+    uint32_t there = 0, twice = 0;
     int r;
     memcpy(changes, k->changes, sizeof(changes));
     unsigned n = list(p, TENSORS, name[p->number], &r);
     kernel_expect(p, "list of tensors", r, false);
     for (unsigned i = 0; i < n; i++)
         for (int t = KEYS; t < REGS; t++)
-            there |= strcmp(name[p->number][i], names[t]) == 0 ? bit(t) : 0;
+            if (strcmp(name[p->number][i], names[t]) == 0) {
+                twice |= there & bit(t);
+                there |= bit(t);
+            }
+    for (int t = KEYS; t < REGS; t++)
+        if (twice & bit(t) && changes[t] == k->changes[t])
+            sched_fail("list: %s is there twice", names[t]);
     for (int t = KEYS; t < REGS && r == 0 && !k->rough; t++) {
         uint64_t may = oracle_may(of(k), (unsigned)t, since, UINT64_MAX, false);
         bool is = there & bit(t);
