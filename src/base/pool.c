@@ -19,6 +19,8 @@ enum { TURNS_MOST = 2 };
  * Limit on idle threads: one for turns that are due later, one for turns that arrive before then.
  */
 enum { IDLE_MOST = 2 };
+/* Limit on how often hanging turns halve the time that others count. */
+enum { HALVED_MOST = 10 };
 enum { PROCESSORS_MOST = 64, LINE = 64 /* LINE: size of a cache line in bytes */ };
 
 unsigned pool_patience = 1000;
@@ -33,12 +35,12 @@ static struct {
     struct cond wake;              /* wakes idle threads */
     struct cond done;              /* a turn or a thread has ended */
     struct pool_job *first, *last; /* waiting jobs, ordered by their times */
-    struct turn *turns;            /* turns that count, latest first */
+    struct turn *turns;            /* turns that count, or did until their time, latest first */
     /* Numbers of threads, of threads running a turn, and of jobs that have joined. */
     unsigned threads, busy, jobs;
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
 
-static _Thread_local struct turn *mine; /* this thread's turn if it counts, otherwise NULL */
+static _Thread_local struct turn *mine; /* this thread's turn in the list, otherwise NULL */
 
 /* ---- waiting jobs: under the lock, like all static state ---- */
 
@@ -94,10 +96,20 @@ static void count_no_more(void)
     mine = NULL;
 }
 
+/* Return how many milliseconds a turn that begins now counts. Each turn that hangs halves this, so
+ * that any number of them delays another job by little more than one. */
+static unsigned patience(const struct timespec *now)
+{
+    unsigned hang = 0;
+    for (const struct turn *t = pool.turns; t && hang < HALVED_MOST; t = t->before)
+        hang += !when_before(now, &t->until);
+    return pool_patience >> hang;
+}
+
 static void take_turn(struct pool_job *j, const struct timespec *now)
 {
     struct timespec again = {0};
-    struct turn turn = {pool.turns, when_later(now, pool_patience)};
+    struct turn turn = {pool.turns, when_later(now, patience(now))};
     const bool loose = j->loose;
     take_out(j);
     j->state = POOL_BUSY;

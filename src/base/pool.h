@@ -9,7 +9,8 @@
  *     pool_leave(&x->job);
  *
  * Few turns run at a time. A turn that takes longer than `pool_patience` milliseconds, or waits for
- * another job, no longer counts, so a turn that hangs delays no other job. Turns of one job never
+ * another job, no longer counts. While turns hang, the next ones count for a shorter time, so turns
+ * that hang, however many, delay other jobs by about twice that time. Turns of one job never
  * overlap. Calls during a turn lead to one more turn. Turns run in the order of their times, which
  * for pool_call() is now.
  *

@@ -161,6 +161,34 @@ static struct timespec in_ms(long ms)
     return t;
 }
 
+/* The more turns hang, the sooner the next begins. */
+static void test_many_hang(void)
+{
+    sem_t begun, hang;
+    struct timespec at[JOBS];
+    unsigned soon = 0; /* turns that began before the one before the last ceased to count */
+    (void)sem_init(&begun, 0, 0);
+    (void)sem_init(&hang, 0, 0);
+    setup(100);
+    for (unsigned i = 0; i < JOBS; i++) {
+        work[i].begun = &begun;
+        work[i].hang = &hang;
+        pool_call(&work[i].job);
+    }
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)sem_wait(&begun);
+        at[i] = in_ms(0);
+        const struct timespec due = i < 2 ? at[i] : when_later(&at[i - 2], pool_patience);
+        soon += i >= 2 && when_before(&at[i], &due);
+    }
+    for (unsigned i = 0; i < JOBS; i++)
+        (void)sem_post(&hang);
+    teardown();
+    CU_ASSERT_TRUE(soon > JOBS / 2);
+    (void)sem_destroy(&begun);
+    (void)sem_destroy(&hang);
+}
+
 /* Turns run in the order of their times, not of the calls, even if all become due during a turn. If
  * a job is called with two different times, the earlier one counts. */
 static void test_times(void)
@@ -492,6 +520,7 @@ static void test_last(void)
 static CU_TestInfo tests[] = {
     {"one thread runs all jobs in turns", test_one_thread},
     {"turns that hang do not delay other jobs", test_hangs},
+    {"many turns that hang hardly delay other jobs", test_many_hang},
     {"turns run in the order of their times", test_times},
     {"a turn that reads a truncated page gets an error", test_gone_page},
     {"a turn may request a later turn", test_again_later},
