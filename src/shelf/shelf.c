@@ -254,13 +254,51 @@ int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void
     return r;
 }
 
+struct one_sync {
+    struct tree_waiting wait;
+    struct one_sync *next;
+};
+
+struct syncs {
+    struct one_sync *first;
+    int failed;
+};
+
+static void begin_sync(const struct use *u, void *arg)
+{
+    struct syncs *all = arg;
+    struct one_sync *one = malloc(sizeof(*one));
+    if (!one) {
+        all->failed = -ENOMEM;
+        return;
+    }
+    tree_sync_begin(u->tree, &one->wait);
+    one->next = all->first;
+    all->first = one;
+}
+
 int shelf_sync(struct shelf *s)
 {
-    return each_model(s, tree_sync);
+    struct syncs all = {0};
+    int r = each_use(s, begin_sync, &all);
+    r = r ? r : all.failed;
+    for (struct one_sync *one; (one = all.first); free(one)) {
+        all.first = one->next;
+        int failed = tree_sync_end(&one->wait);
+        r = r ? r : failed;
+    }
+    return r;
+}
+
+static void hurry(const struct use *u, void *arg)
+{
+    (void)arg;
+    tree_hurry(u->tree);
 }
 
 int shelf_retire(struct shelf *s)
 {
+    (void)each_use(s, hurry, NULL); /* a model on a hung disk delays no other */
     return each_model(s, tree_retire);
 }
 

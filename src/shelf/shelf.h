@@ -58,7 +58,8 @@ int shelf_finish(struct shelf *s);
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);
-/* Write accepted edits and wait until they are written. Returns 0 or the first error. */
+/* Write the accepted edits of all models at the same time, so that a hung disk delays no other, and
+ * wait until they are written. Returns 0, or -errno if an edit was lost. */
 int shelf_sync(struct shelf *s);
 /* Write pending edits, then let other processes write the models. Call after the last edit. */
 int shelf_retire(struct shelf *s);

@@ -75,22 +75,15 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
 /* Number of times that an undo is tried while other programs make edits. */
 #define UNDO_TRIES 20
 
-/* A call that another thread completes. */
-struct waiting {
-    struct live_wait wait; /* must come first */
-    atomic_bool answered;
-    int result;
-};
-
 static void on_done(struct live_wait *w, int result)
 {
-    struct waiting *x = (struct waiting *)w;
+    struct tree_waiting *x = (struct tree_waiting *)w;
     x->result = result;
     pool_tell(&x->answered);
 }
 
 /* Return the final result of a call that returned r. */
-static int wait_end(struct waiting *x, int r)
+static int wait_end(struct tree_waiting *x, int r)
 {
     if (r != LIVE_PARKED)
         return r;
@@ -98,10 +91,24 @@ static int wait_end(struct waiting *x, int r)
     return x->result;
 }
 
+void tree_sync_begin(struct tree *t, struct tree_waiting *w)
+{
+    *w = (struct tree_waiting){.wait = {.done = on_done}};
+    int r = tree_fsyncdir(t, &w->wait);
+    if (r != LIVE_PARKED)
+        on_done(&w->wait, r);
+}
+
+int tree_sync_end(struct tree_waiting *w)
+{
+    return wait_end(w, LIVE_PARKED);
+}
+
 int tree_sync(struct tree *t)
 {
-    struct waiting x = {.wait = {.done = on_done}};
-    return wait_end(&x, tree_fsyncdir(t, &x.wait));
+    struct tree_waiting w;
+    tree_sync_begin(t, &w);
+    return tree_sync_end(&w);
 }
 
 int tree_retire(struct tree *t)
@@ -139,7 +146,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
     r = -EBUSY;
     /* Other programs may make edits in the meantime. */
     for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
-        struct waiting x = {.wait = {.done = on_done}};
+        struct tree_waiting x = {.wait = {.done = on_done}};
         r = tree_sync(t);
         if (r < 0)
             return err_sys(e, r, "edits before it could not be written");

@@ -9,10 +9,22 @@
 #ifndef TREE_HISTORY_H
 #define TREE_HISTORY_H
 
+#include "live/writer.h"
 #include "tree/tree.h"
+
+/* A call that another thread completes. */
+struct tree_waiting {
+    struct live_wait wait; /* must come first */
+    atomic_bool answered;
+    int result;
+};
 
 /* Write accepted edits. Returns 0, or -errno if an edit was lost. */
 int tree_sync(struct tree *t);
+/* Begin to write them without waiting. *w must exist until tree_sync_end(), which waits and returns
+ * the result; the tree need not. */
+void tree_sync_begin(struct tree *t, struct tree_waiting *w);
+int tree_sync_end(struct tree_waiting *w);
 /*
  * Write pending edits, then let another process write the model. No edit may be made during or
  * after this call; tree_finish() has nothing left to do. Returns 0, or -errno if an edit was lost.

@@ -3,6 +3,7 @@
 """A directory of models of which one disk hangs: only that disk's models are delayed."""
 import os
 import signal
+import subprocess
 
 import disks
 import editlib
@@ -47,6 +48,22 @@ class Frozen(Shelf):
                     for path in near:
                         editlib.until(lambda path=path: value(path) == b'New')
                     self.assertNotEqual(value(far), b'New')
+            self.assertEqual(value(far), b'New')
+
+    def test_other_models_are_written_at_an_unmount(self):
+        """The command --unmount has the edits of all models written at the same time."""
+        near = self.put('near.gguf')
+        with Disk('ext4') as folder:
+            far = put_model(folder)
+            self.link('far', folder)
+            with Mount(self.top, '-o', 'commit=sync') as at:
+                for name in ('far/model.gguf', 'near.gguf'):
+                    editlib.write(os.path.join(at, name), 'general.name', 'New')
+                with freeze.frozen(folder):
+                    command = subprocess.Popen([mountlib.GGUFS, '--unmount', at])
+                    editlib.until(lambda: value(near) == b'New')
+                    self.assertNotEqual(value(far), b'New')
+                self.assertEqual(command.wait(mountlib.LIMIT), 0)
             self.assertEqual(value(far), b'New')
 
 
