@@ -194,7 +194,7 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
                   const struct edit_disk *d, enum edit_strategy *ret, struct err *e);
 
 /*
- * When a model is opened or editing begins, these functions probe what an edit needs from the file system, so that no
+ * When a model is opened or editing begins, these functions probe what an edit needs, so that no
  * edit is begun that could never be saved. The least intrusive comes first. They leave nothing
  * behind, and only edit_try_new() creates anything.
  *

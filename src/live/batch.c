@@ -458,8 +458,8 @@ static int check_strategy(struct live *l, struct err *e)
     return r;
 }
 
-/* Check that the current change can be planned, where that is in doubt: a new name may equal another
- * one up to a NUL, and an alignment may be too large. */
+/* Check that the current change can be planned, where that is in doubt: a new name may equal
+ * another one up to a NUL, and an alignment may be too large. */
 static int check_plan(struct live *l, struct err *e)
 {
     struct edit_plan p;

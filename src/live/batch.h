@@ -142,8 +142,8 @@ int batch_look(struct live *l, struct err *e);
 int batch_room(struct live *l);
 /*
  * Check that the pending edits can be written now with the requested strategy and in the free space
- * that the disk last reported, and that the model can be parsed afterwards. Only the edit that makes this impossible is refused. Returns 0, or
- * -ENOSPC, -EOPNOTSUPP or -errno with a message.
+ * that the disk last reported, and that the model can be parsed afterwards. Only the edit that makes
+ * this impossible is refused. Returns 0, or -ENOSPC, -EOPNOTSUPP or -errno with a message.
  */
 int batch_check(struct live *l, struct err *e);
 /* True if the model is so small that a batch is written immediately, whatever the strategy. */
