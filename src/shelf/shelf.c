@@ -551,15 +551,13 @@ static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, s
 static size_t extra_shard(const struct slot *slot, const char *name)
 {
     char shown[TREE_NAME_MAX + 1];
-    size_t n = strlen(name), i = slot->shards;
-    if (n > SPLIT_TAIL)
-        i = strtoul(name + n - SPLIT_TAIL + 1, NULL, 10) - 1;
-    char *shard = i < slot->shards ? shard_name(slot, i) : NULL;
-    if (shard)
-        (void)name_encode(shard, strlen(shard), shown);
-    bool is = shard && strcmp(shown, name) == 0;
-    free(shard);
-    return is ? i : slot->shards;
+    const size_t n = strlen(name);
+    const bool cut = strstr(name, "%~"); /* the name has a hash instead of the shard's number */
+    size_t i = cut || n <= SPLIT_TAIL ? 0 : strtoul(name + n - SPLIT_TAIL + 1, NULL, 10) - 1;
+    for (; extra_at(slot, EXTRA_SOURCE, false, i, shown); i = cut ? i + 1 : slot->shards)
+        if (strcmp(shown, name) == 0)
+            return i;
+    return slot->shards;
 }
 
 /* Get the entry for an item that was found, and count the kernel's reference to it. Frees the
@@ -862,7 +860,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at = at_node(s, node);
-    bool read_only = s->opt.tree.read_only;
+    bool read_only = !shelf_writable(s);
     if (at.in_tree) {
         int r = at_enter(s, &at);
         if (r == 0)

@@ -149,6 +149,7 @@ class Stores(Shelf):
             self.refused(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
             self.refused(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
                          os.O_RDONLY | os.O_TRUNC)
+            self.assertEqual(os.listxattr(at), ['user.gguf.readonly'])
             self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), STORE.encode())
             self.put(hub + 'refs/main', OTHER.encode())  # another revision is pulled
             editlib.until(lambda: os.listdir(at + '/org/name') == ['old.gguf'])  # within a second

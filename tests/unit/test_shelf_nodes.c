@@ -40,7 +40,7 @@ static void teardown(void)
 
 static const char *path_of(const char *name)
 {
-    static char path[128];
+    static char path[512];
     (void)snprintf(path, sizeof(path), "%s/%s", shelf_top, name);
     return path;
 }
@@ -54,7 +54,7 @@ static void put(const char *name, const char *text)
 static struct tree_entry found(const char *path)
 {
     struct tree_entry e = {.node = INO_ROOT};
-    char name[128];
+    char name[TREE_NAME_MAX + 1];
     for (const char *p = path, *end; *p; p = *end ? end + 1 : end) {
         end = strchrnul(p, '/');
         (void)snprintf(name, sizeof(name), "%.*s", (int)(end - p), p);
@@ -125,6 +125,40 @@ static void test_models(void)
     CU_ASSERT_EQUAL(ino_slot(found("m.gguf").node), INO_MAX_SLOTS - 1);
     put("n.gguf", "first");
     CU_ASSERT_EQUAL(ino_slot(found("n.gguf").node), 1);
+    teardown();
+}
+
+/* Files of a split model whose names are too long are found in `source` under the names shown. */
+static void test_cut_shards(void)
+{
+    enum { ESCAPED = 70, PLAIN = 160, SHARDS = 3 };
+    CLEANUP(buf_free) struct buf target = BUF_INIT;
+    char file[256], shown[TREE_NAME_MAX + 1];
+    struct tree_entry e, source;
+    setup();
+    memset(file, '%', ESCAPED);
+    memset(file + ESCAPED, 'x', PLAIN);
+    char *const end = file + ESCAPED + PLAIN;
+    for (unsigned i = 1; i <= SHARDS; i++) {
+        (void)snprintf(end, sizeof(file) - ESCAPED - PLAIN, "-%05u-of-%05u.gguf", i, SHARDS);
+        put(file, "GGUF");
+    }
+    (void)strcpy(end, ".gguf");
+    (void)name_encode(file, strlen(file), shown);
+    e = found(shown);
+    CU_ASSERT_EQUAL_FATAL(shelf_lookup(shelf, e.node, "source", &source), 0);
+    for (unsigned i = 1; i <= SHARDS; i++) {
+        (void)snprintf(end, sizeof(file) - ESCAPED - PLAIN, "-%05u-of-%05u.gguf", i, SHARDS);
+        (void)name_encode(file, strlen(file), shown);
+        CU_ASSERT_PTR_NOT_NULL(strstr(shown, "%~"));
+        CU_ASSERT_EQUAL_FATAL(shelf_lookup(shelf, source.node, shown, &e), 0);
+        target.len = 0;
+        CU_ASSERT_EQUAL_FATAL(shelf_readlink(shelf, e.node, &target), 0);
+        buf_char(&target, '\0');
+        CU_ASSERT_STRING_EQUAL((const char *)target.data, path_of(file));
+    }
+    shown[strlen(shown) - 1] ^= 1;
+    CU_ASSERT_EQUAL(shelf_lookup(shelf, source.node, shown, &e), -ENOENT);
     teardown();
 }
 
@@ -313,6 +347,7 @@ static CU_TestInfo tests[] = {
     {"directories get nodes, and lose them when forgotten", test_folders},
     {"models get nodes, which are not soon used again", test_models},
     {"models appear and disappear", test_many},
+    {"shards with names that are too long are found", test_cut_shards},
     {"a directory is reached through a link", test_linked_folder},
     {"a blob reached by two paths has two nodes", test_linked_blobs},
     {"directories that are not shown still restrict access", test_not_shown_folders},
