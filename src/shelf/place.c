@@ -199,27 +199,46 @@ static int item_model(struct reach *r, const struct place *p, const struct found
 
 /* ---- listings ---- */
 
-/* Return the index of the entry that is shown under this name, or the number of entries if there is
- * no such entry. */
-static size_t listing_find(const struct listing *l, const char *shown)
+static uint64_t hash_text(const char *text)
 {
-    size_t i = 0;
-    while (i < l->n && strcmp(l->entry[i].name, shown) != 0)
-        i++;
-    return i;
+    return hash_name(text, strlen(text));
 }
 
-/* Return false if entries whose names begin with `start` can be left out, because the wanted entry
- * has been found or its name begins differently. Compares only the part before the first '~', up to
- * CERTAIN bytes, because a number or a hash may replace the rest. */
-static bool is_wanted(const struct listing *l, const char *start)
+/* Returns true if an entry has already been added under this name. */
+static bool is_taken(const struct listing *l, const char *shown)
+{
+    uint32_t i;
+    for (struct probe p = index_probe(&l->taken, hash_text(shown)); index_next(&l->taken, &p, &i);)
+        if (strcmp(l->entry[i].name, shown) == 0)
+            return true;
+    return false;
+}
+
+/* Make room for another entry. Returns 0 or -ENOMEM. */
+static int make_room(struct listing *l)
+{
+    const size_t cap = l->cap;
+    int e = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry));
+    if (e < 0 || l->cap == cap)
+        return e;
+    index_free(&l->taken);
+    e = index_init(&l->taken, l->cap);
+    for (size_t i = 0; e == 0 && i < l->n; i++)
+        index_insert(&l->taken, hash_text(l->entry[i].name), (uint32_t)i);
+    return e;
+}
+
+/* Return false if entries named `start`, perhaps with a number or a revision, can be left out
+ * because the wanted entry has been found or has another name. If `more` is true, anything may
+ * follow `start`. Only the first CERTAIN bytes are compared, because a hash may replace the rest. */
+static bool is_wanted(const struct listing *l, const char *start, bool more)
 {
     char shown[TREE_NAME_MAX + 1];
     if (!l->want)
         return true;
-    (void)name_encode(start, strlen(start), shown);
-    const size_t n = strcspn(shown, "~");
-    return !l->found && strncmp(l->want, shown, n < CERTAIN ? n : CERTAIN) == 0;
+    const size_t n = name_encode(start, strlen(start), shown);
+    return !l->found && strncmp(l->want, shown, n < CERTAIN ? n : CERTAIN) == 0 &&
+           (more || n >= CERTAIN || l->want[n] == '\0' || strchr("~@", l->want[n]));
 }
 
 /* Add an entry under the encoded `name`, appending ~2, ~3 and so on if that name is taken. Returns
@@ -230,7 +249,7 @@ static int listing_add(struct listing *l, const char *name, const struct ref *re
     (void)name_encode(name, strlen(name), shown);
     /* the names of a directory's own files and of a model's layers are already unique */
     const bool unique = ref->kind < REF_SPLIT || ref->kind >= REF_LAYER;
-    for (unsigned k = 2; !unique && listing_find(l, shown) < l->n; k++) {
+    for (unsigned k = 2; !unique && is_taken(l, shown); k++) {
         char *numbered;
         int n = asprintf(&numbered, "%s~%u", name, k);
         if (n < 0)
@@ -239,9 +258,10 @@ static int listing_add(struct listing *l, const char *name, const struct ref *re
         free(numbered);
     }
     const size_t n = strlen(shown) + 1, all = n + strlen(ref->at) + 1;
-    char *text = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry)) == 0 ? malloc(all) : NULL;
+    char *text = make_room(l) == 0 ? malloc(all) : NULL;
     if (!text)
         return -ENOMEM;
+    index_insert(&l->taken, hash_text(shown), (uint32_t)l->n);
     l->found |= l->want && strcmp(l->want, shown) == 0;
     l->entry[l->n] = (struct entry){.name = strcpy(text, shown), .ref = *ref};
     l->entry[l->n++].ref.at = strcpy(text + n, ref->at);
@@ -256,6 +276,7 @@ static int by_name(const void *a, const void *b)
 /* Sort the listing once all entries are added. */
 static void sort(struct listing *l)
 {
+    index_free(&l->taken);
     if (l->n && !l->of)
         qsort(l->entry, l->n, sizeof(*l->entry), by_name);
 }
@@ -291,6 +312,7 @@ static void listing_keep(const struct names *names, const struct place *p, struc
 void listing_free(struct listing *l)
 {
     names_free(&l->of);
+    index_free(&l->taken);
     for (size_t i = 0; i < l->n && !l->of; i++)
         free(l->entry[i].name);
     if (!l->of)
@@ -373,13 +395,20 @@ static bool is_repo_in(struct reach *r, const struct place *p, const struct foun
            S_ISDIR(f.st.st_mode);
 }
 
-/* Returns true if any directory whose name begins with `start` is a repository. */
+/* Returns true if any directory whose name begins with `start` is a repository. Those that may be on
+ * another disk, which may hang, are examined last. */
 static bool has_some(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, const char *start)
 {
-    for (size_t i = names_from(names, start); name_begins(names, i, start); i++)
-        if (names->name[i].type != DT_UNKNOWN && is_repo_in(r, p, dir, name_at(names, i)))
-            return true;
+    for (int far = 0; far < 2; far++)
+        for (size_t i = names_from(names, start); name_begins(names, i, start); i++) {
+            const char *name = name_at(names, i);
+            const uint8_t type = names->name[i].type;
+            if (type != DT_UNKNOWN &&
+                far == (type != DT_DIR || reach_mounted(r, dir->path, name)) &&
+                is_repo_in(r, p, dir, name))
+                return true;
+        }
     return false;
 }
 
@@ -434,7 +463,7 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
     CLEANUP(reach_close) struct found snapshots = FOUND_NONE;
     CLEANUP(names_free) const struct names *names = NULL;
     ret->wide = true;
-    if (!is_wanted(ret, name))
+    if (!is_wanted(ret, name, false))
         return 0;
     int e = open_in(r, p, dir, folder, "snapshots", REACH_NO_LINKS, &snapshots);
     if (e >= 0)
@@ -732,7 +761,7 @@ static int add_tags(struct reach *r, const struct found *space, const char *sub,
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     CLEANUP(names_free) const struct names *tags = NULL;
     (void)snprintf(shown, sizeof(shown), "%s:", model);
-    if (!is_wanted(ret, shown))
+    if (!is_wanted(ret, shown, true))
         return 0;
     int e = reach_open(r, space, model, REACH_NO_LINKS, &f);
     if (e == 0)
@@ -753,7 +782,7 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     CLEANUP(names_free) const struct names *models = NULL;
-    int e = open_below(r, dir, sub, &f);
+    int e = ret->found ? -ENOENT : open_below(r, dir, sub, &f);
     if (e == 0)
         e = names_load(r, &f, &models);
     for (size_t i = 0; e == 0 && i < models->n; i++) {
@@ -812,6 +841,7 @@ static int list_tag(struct reach *r, const struct place *p, const struct found *
 static int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
                        struct listing *ret)
 {
+    ret->wide = true;
     switch (names_in(p->sub)) {
     case 4:
         return list_tag(r, p, dir, ret);
@@ -1063,12 +1093,14 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
 }
 
 /* Open the directory of a place and get its entries, sorted by name. If `want` is not NULL, entries
- * with other names may be missing if they depend on other directories. */
+ * with other names may be missing if they depend on other directories; if it is "", no other
+ * directory is examined. */
 static int list(struct reach *r, const struct place *p, const char *want, struct found *dir,
                 struct listing *ret)
 {
     *ret = LISTING_INIT;
     ret->want = want;
+    ret->found = want && !*want;
     int e = open_place(r, p, dir);
     if (e == 0)
         e = p->kind == PLACE_ORG      ? hub_list(r, p, dir, ret)
@@ -1090,10 +1122,11 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
 bool place_is_store(struct reach *r, const struct place *p)
 {
     static const char *const hub[] = {".", "models--", "datasets--", "spaces--"};
-    struct listing l = LISTING_INIT;
-    bool some = false, others = false;
-    if (place_list(r, p, &l) < 0)
+    CLEANUP(reach_close) struct found dir = FOUND_NONE;
+    CLEANUP(listing_free) struct listing l = LISTING_INIT;
+    if (list(r, p, "", &dir, &l) < 0)
         return false;
+    bool some = l.wide, others = false; /* only stores have entries that depend on more */
     for (size_t i = 0; i < l.n; i++) {
         bool own = l.entry[i].ref.kind > REF_SPLIT;
         some |= own;
@@ -1101,7 +1134,6 @@ bool place_is_store(struct reach *r, const struct place *p)
             own |= strncmp(l.entry[i].name, hub[k], strlen(hub[k])) == 0;
         others |= !own;
     }
-    listing_free(&l);
     return some && !others;
 }
 
@@ -1137,13 +1169,11 @@ int place_find(struct reach *r, const struct place *p, const char *name, struct 
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE;
     CLEANUP(listing_free) struct listing l = LISTING_INIT;
+    const struct entry key = {.name = (char *)name}, *found = NULL;
     int e = list(r, p, name, &dir, &l);
-    const size_t i = e == 0 ? listing_find(&l, name) : 0;
-    if (e == 0 && i == l.n)
-        e = -ENOENT;
-    if (e < 0)
-        return e;
-    return item_shown(r, p, &dir, &l.entry[i].ref, ret);
+    if (e == 0 && l.n)
+        found = bsearch(&key, l.entry, l.n, sizeof(key), by_name);
+    return e < 0 ? e : found ? item_shown(r, p, &dir, &found->ref, ret) : -ENOENT;
 }
 
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)

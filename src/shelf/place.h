@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "shelf/reach.h"
 #include "text/name.h"
 #include "tree/attr.h"
@@ -86,10 +87,11 @@ struct entry {
 struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
-    const char *want; /* borrowed; if only the entry shown under this name is needed: that name */
-    bool found;       /* the entry with this name has been added */
-    bool wide;        /* the entries depend on more than the names in the place's directory */
-    bool store;       /* as in struct place */
+    struct index taken; /* owned; finds the entries by name while they are being added */
+    const char *want;   /* borrowed; if only the entry shown under this name is needed: that name */
+    bool found;         /* the entry with this name has been added */
+    bool wide;          /* the entries depend on more than the names in the place's directory */
+    bool store;         /* as in struct place */
     const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
 };
 
@@ -125,7 +127,8 @@ bool place_same(const struct place *a, const struct place *b);
 /* List the entries that a place shows now, or may show. Returns 0, -ENOENT (the directory was
  * removed) or another -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
-/* Returns true if everything that a place shows now belongs to a store. */
+/* Returns true if everything that a place shows now belongs to a store, judging only by the names in
+ * its directory. */
 bool place_is_store(struct reach *r, const struct place *p);
 /* Get the item that a name refers to. Returns 0, -ENOENT or another -errno. */
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret);

@@ -283,18 +283,35 @@ bool reach_barred(struct reach *r, dev_t dev)
     return is;
 }
 
+/* Return the name of a mount's mount point, or NULL if it is not in the directory `path`. */
+static const char *name_in(const struct mount *m, const char *path)
+{
+    const size_t n = strlen(path) - (path[1] == '\0'); /* only "/" ends in a slash */
+    const bool in = strncmp(m->at, path, n) == 0 && m->at[n] == '/' && !strchr(m->at + n + 1, '/');
+    return in ? m->at + n + 1 : NULL;
+}
+
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 {
-    size_t n = strlen(path) - (path[1] == '\0'); /* only "/" ends in a slash */
     LOCKED(&mount_lock);
     int e = see_mounts(r);
     for (size_t i = 0; i < r->seen.n && e == 0; i++) {
-        const char *at = r->seen.mount[i].at;
-        if (is_ours(r, &r->seen.mount[i]) && strncmp(at, path, n) == 0 && at[n] == '/' &&
-            !strchr(at + n + 1, '/'))
-            buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
+        const char *name = name_in(&r->seen.mount[i], path);
+        if (name && is_ours(r, &r->seen.mount[i]))
+            buf_add(names, name, strlen(name) + 1);
     }
     return e < 0 ? e : buf_error(names);
+}
+
+bool reach_mounted(struct reach *r, const char *path, const char *name)
+{
+    LOCKED(&mount_lock);
+    bool is = see_mounts(r) < 0;
+    for (size_t i = 0; i < r->seen.n && !is; i++) {
+        const char *in = name_in(&r->seen.mount[i], path);
+        is = in && strcmp(in, name) == 0;
+    }
+    return is;
 }
 
 /* ---- a walk ---- */
@@ -523,15 +540,14 @@ uint8_t names_type(const struct names *n, const char *text)
     return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
 }
 
-static int add_name(struct reach *r, const struct found *dir, const struct dirent *d,
-                    struct names *n)
+static int add_name(const struct found *dir, const struct dirent *d, struct names *n)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     size_t len = strlen(d->d_name) + 1;
     uint8_t type = d->d_type;
     if (type == DT_UNKNOWN) { /* the file system does not report types */
-        int found = reach_open(r, dir, d->d_name, REACH_NO_LINKS, &f);
-        type = found == -ELOOP ? DT_LNK : found < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
+        f.fd = openat(dir->fd, d->d_name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        type = look_at(&f) < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
     }
     if (is_hidden(d->d_name) && type != DT_DIR && type != DT_LNK)
         return 0;
@@ -545,7 +561,7 @@ static int add_name(struct reach *r, const struct found *dir, const struct diren
     return buf_error(&n->texts);
 }
 
-static int read_names(struct reach *r, const struct found *dir, int fd, struct names *n)
+static int read_names(const struct found *dir, int fd, struct names *n)
 {
     const struct dirent *d;
     DIR *list = fdopendir(fd);
@@ -555,8 +571,7 @@ static int read_names(struct reach *r, const struct found *dir, int fd, struct n
         return e;
     }
     while (e == 0 && (errno = 0, d = readdir(list)))
-        e = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ? 0
-                                                                        : add_name(r, dir, d, n);
+        e = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ? 0 : add_name(dir, d, n);
     if (e == 0)
         e = -errno; /* errno from readdir(), which is 0 at the end */
     (void)closedir(list);
@@ -653,7 +668,7 @@ static int load(struct reach *r, const struct found *dir, const struct buf *moun
     n->mounts = hash_name(mounts->data, mounts->len);
     n->far = far_file(fd);
     n->read = when_now();
-    int e = read_names(r, dir, fd, n);
+    int e = read_names(dir, fd, n);
     if (e < 0)
         return e;
     /* Set the type of ggufs mount points to DT_UNKNOWN. */

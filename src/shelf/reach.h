@@ -154,6 +154,9 @@ bool reach_barred(struct reach *r, dev_t dev);
 /* Get the names, each with its NUL, of the ggufs mount points in the directory with this real path.
  * Returns 0 or -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);
+/* Returns true if any file system is mounted on `name` in the directory with this real path, or if
+ * that cannot be determined. */
+bool reach_mounted(struct reach *r, const char *path, const char *name);
 
 /* ---- names in directories ---- */
 

@@ -84,6 +84,28 @@ class Stopped(Shelf):
         with self.far('models--it') as server, Mount(self.top) as at, freeze.stopped(server):
             self.near(at)
 
+    def test_repositories(self):
+        """One repository of an organisation is on the other disk, and so is one behind a link. The
+        name of another begins with the same letters."""
+        for name in ('it-2', 'near'):
+            self.put(f'models--me--{name}/snapshots/{COMMIT}/near.gguf')
+        self.link('models--me--a', 'models--me--it')
+        with self.far('models--me--it') as server, Mount(self.top) as at, freeze.stopped(server):
+            self.look(at + '/me/near', ['near.gguf'])
+            self.look(at + '/me/it-2', ['near.gguf'])
+
+    def test_mounting(self):
+        """A store is mounted while a part of it is on the other disk."""
+        self.put('hub/models--me--near/snapshots/' + COMMIT + '/near.gguf')
+        self.link('hub/models--it', '../far')
+        self.put(f'ollama/{LIBRARY}/near/1k', manifest(('model', A64)))
+        self.put('ollama/blobs/sha256-' + A64)
+        for folder, far, model in (('hub', 'far', 'me/near/near.gguf'),
+                                   ('ollama', f'ollama/{LIBRARY}/far', 'near:1k/model')):
+            with self.subTest(far), self.far(far) as server, freeze.stopped(server):
+                with Mount(os.path.join(self.top, folder)) as at:
+                    self.near(at, model)
+
     def test_blobs(self):
         """The blobs of an ollama store are on another disk."""
         self.put(LIBRARY + '/tiny/1k', manifest(('model', A64), ('template', B64)))

@@ -20,7 +20,7 @@
 
 /* ---- counted calls: linked with --wrap ---- */
 
-static unsigned encoded, opened;
+static unsigned encoded, opened, compared;
 static const char *failing; /* opening names with this ending fails; NULL: never */
 static int with;
 
@@ -30,6 +30,15 @@ int __real_reach_open(struct reach *r, const struct found *dir, const char *name
                       enum reach_flags flags, struct found *ret);
 int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name,
                       enum reach_flags flags, struct found *ret);
+
+int __real_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b);
+
+int __wrap_strcmp(const char *a, const char *b)
+{
+    compared++;
+    return __real_strcmp(a, b);
+}
 
 size_t __wrap_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1])
 {
@@ -81,6 +90,8 @@ static int fake_times(int r, struct stat *st)
 
 /* Number of calls, other than closes, that access the disk. */
 static unsigned asked;
+static unsigned waited; /* those that get attributes from the disk's server */
+static bool typeless;   /* directories do not report the types of their files */
 
 int __real_stat(const char *path, struct stat *ret);
 int __wrap_stat(const char *path, struct stat *ret);
@@ -98,17 +109,23 @@ ssize_t __real_read(int fd, void *to, size_t n);
 ssize_t __wrap_read(int fd, void *to, size_t n);
 DIR *__real_fdopendir(int fd);
 DIR *__wrap_fdopendir(int fd);
+struct dirent *__real_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d);
+struct dirent *__real_readdir64(DIR *d);
+struct dirent *__wrap_readdir64(DIR *d);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 
 int __wrap_fstat(int fd, struct stat *ret)
 {
     asked++;
+    waited++;
     return fake_times(__real_fstat(fd, ret), ret);
 }
 
 int __wrap_fstat64(int fd, struct stat *ret)
 {
     asked++;
+    waited++;
     return fake_times(__real_fstat64(fd, ret), ret);
 }
 
@@ -169,6 +186,23 @@ DIR *__wrap_fdopendir(int fd)
     return __real_fdopendir(fd);
 }
 
+static struct dirent *without_type(struct dirent *entry)
+{
+    if (entry && typeless)
+        entry->d_type = DT_UNKNOWN;
+    return entry;
+}
+
+struct dirent *__wrap_readdir(DIR *d)
+{
+    return without_type(__real_readdir(d));
+}
+
+struct dirent *__wrap_readdir64(DIR *d)
+{
+    return without_type(__real_readdir64(d));
+}
+
 bool __wrap_far_file(int fd)
 {
     (void)fd;
@@ -221,6 +255,70 @@ static void test_kept_names(void)
     CU_ASSERT_EQUAL(shown_after_change(now - 60, true), 2);
     CU_ASSERT_EQUAL(shown_after_change(now - 60, false), 1);
     stopped = false;
+}
+
+/* The types of files are found without waiting for any of the files, which may be on a disk that
+ * hangs. */
+static void test_types(void)
+{
+    struct reach r;
+    struct place p;
+    struct listing l;
+    shelf_top_make();
+    shelf_top_add("dir", "folder", NULL);
+    shelf_top_add("file", "m.gguf", "GGUF");
+    shelf_top_add("file", "text", "text");
+    shelf_top_add("link", "link", "folder");
+    shelf_top_add("fifo", "pipe.gguf", NULL);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    typeless = true;
+    waited = 0;
+    CU_ASSERT_EQUAL_FATAL(place_list(&r, &p, &l), 0);
+    typeless = false;
+    CU_ASSERT_EQUAL(waited, 1); /* for the directory itself */
+    CU_ASSERT_EQUAL_FATAL(l.n, 3);
+    for (size_t i = 0; i < l.n; i++) {
+        CU_ASSERT_STRING_EQUAL(l.entry[i].name, ((const char *[]){"folder", "link", "m.gguf"})[i]);
+        CU_ASSERT_EQUAL(l.entry[i].ref.sure,
+                        ((enum ref_sure[]){REF_SURE, REF_UNSURE, REF_HERE})[i]);
+    }
+    listing_free(&l);
+    place_free(&p);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
+/* Names are made unique, and found, without a comparison with each of the others. */
+static void test_many_splits(void)
+{
+    enum { MANY = 2000 };
+    struct reach r;
+    struct place p;
+    struct listing l;
+    struct item i;
+    char name[64];
+    shelf_top_make();
+    for (unsigned n = 0; n < MANY; n++) {
+        (void)snprintf(name, sizeof(name), "m%u-00001-of-00002.gguf", n);
+        shelf_top_add("file", name, "GGUF");
+    }
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    times = 1;
+    compared = 0;
+    CU_ASSERT_EQUAL_FATAL(place_list(&r, &p, &l), 0);
+    CU_ASSERT_EQUAL(l.n, MANY);
+    CU_ASSERT_TRUE(compared < 200 * MANY);
+    compared = 0;
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "m999.gguf", &i), 0);
+    CU_ASSERT_TRUE(compared < 200);
+    times = 0;
+    item_free(&i);
+    listing_free(&l);
+    place_free(&p);
+    reach_end(&r);
+    shelf_top_remove();
 }
 
 /* ---- an ollama model ---- */
@@ -390,6 +488,7 @@ static void test_others_not_asked(void)
                 {"it", 1, "/it"},
                 {"it~2", 4, "/models--it/snapshots/" COMMIT},
                 {"it~2~2", 7, "/models--it~2/snapshots/" COMMIT},
+                {"it-2", 4, "/models--it-2/snapshots/" COMMIT},
                 {"other", 4, "/models--other/snapshots/" COMMIT}};
     struct reach r;
     struct place p;
@@ -399,6 +498,7 @@ static void test_others_not_asked(void)
     shelf_top_add("file", "own.gguf", "");
     shelf_top_add("dir", "models--it/snapshots/" COMMIT, NULL);
     shelf_top_add("dir", "models--it~2/snapshots/" COMMIT, NULL);
+    shelf_top_add("dir", "models--it-2/snapshots/" COMMIT, NULL);
     shelf_top_add("dir", "models--other/snapshots/" COMMIT, NULL);
     CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
@@ -413,6 +513,58 @@ static void test_others_not_asked(void)
     place_free(&p);
     reach_end(&r);
     shelf_top_remove();
+}
+
+/* An organisation is shown because of a repository here, before links are followed to others. */
+static void test_links_last(void)
+{
+    struct reach r;
+    struct place p;
+    struct item i;
+    shelf_top_make();
+    shelf_top_add("link", "models--org--a", "models--elsewhere");
+    shelf_top_add("dir", "models--org--here/snapshots/" COMMIT, NULL);
+    shelf_top_add("link", "models--other--a", "models--elsewhere");
+    shelf_top_add("dir", "models--elsewhere/snapshots/" COMMIT, NULL);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    opened = 0;
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "org", &i), 0);
+    CU_ASSERT_EQUAL(opened, 2); /* `snapshots` of one repository, and the directory itself */
+    item_free(&i);
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "other", &i), 0);
+    item_free(&i);
+    place_free(&p);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
+/* A store is recognised by the names in its directory. Nothing else, which may be on a disk that
+ * hangs, is opened. */
+static void test_stores_by_names(void)
+{
+    static const char *const rows[][3] = {
+        {"link", "models--it", "nowhere"},
+        {"link", "models--org--it", "nowhere"},
+        {"dir", "manifests/registry.ollama.ai/library/m", "blobs"},
+    };
+    for (size_t n = 0; n < sizeof(rows) / sizeof(rows[0]); n++) {
+        struct reach r;
+        struct place p;
+        shelf_top_make();
+        shelf_top_add(rows[n][0], rows[n][1], rows[n][2]);
+        shelf_top_add("dir", n == 2 ? rows[n][2] : "datasets--it", NULL);
+        CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+        CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+        opened = 0;
+        CU_ASSERT_TRUE(place_is_store(&r, &p));
+        CU_ASSERT_EQUAL(opened, 0);
+        shelf_top_add("file", "m.gguf", "GGUF"); /* in an ollama store, this is not shown */
+        CU_ASSERT_EQUAL(place_is_store(&r, &p), n == 2);
+        place_free(&p);
+        reach_end(&r);
+        shelf_top_remove();
+    }
 }
 
 /* ---- failures in a store ---- */
@@ -630,10 +782,14 @@ static void test_asked(void)
 static CU_TestInfo tests[] = {
     {"finding a model takes few calls", test_asked},
     {"names are remembered only while changes would be noticed", test_kept_names},
+    {"the types of files are found without waiting for the files", test_types},
+    {"names are not compared with all others", test_many_splits},
     {"a manifest of many layers is examined once", test_many_layers},
     {"layers keep their names when an earlier one is missing", test_layer_names},
     {"a lookup does not examine other organisations", test_many_organisations},
     {"a lookup does not examine repositories of other names", test_others_not_asked},
+    {"links to repositories are followed last", test_links_last},
+    {"a store is recognised by names alone", test_stores_by_names},
     {"a listing omits unreadable parts", test_failing_parts},
     {"only a regular file is a manifest", test_no_manifests},
     {"names similar to those of shards do not mislead a lookup", test_names_like_shards},
