@@ -64,9 +64,10 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         return;
     }
     struct fuse_entry_param p = entry_param(e);
+    struct shelf *s = shelf_of(req); /* the reply frees req, even if it fails */
     /* the request was interrupted: the kernel did not get the entry */
     if (fuse_reply_entry(req, &p) < 0)
-        shelf_forget(shelf_of(req), e->node, 1);
+        shelf_forget(s, e->node, 1);
 }
 
 /* Make a handle for an open file, and store in `fi` the handle and how the kernel should read the
@@ -883,14 +884,15 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
         return;
     }
     struct fuse_entry_param p = entry_param(&e);
-    r = fill_open(mnt_of(req), fi, f, true);
+    struct mnt *m = mnt_of(req); /* the reply frees req, even if it fails */
+    r = fill_open(m, fi, f, true);
     if (r == 0 && fuse_reply_create(req, &p, fi) == 0)
         return;
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
-        handle_close(&mnt_of(req)->handles, handle_of(fi));
-    shelf_forget(shelf_of(req), e.node, 1);
+        handle_close(&m->handles, handle_of(fi));
+    shelf_forget(m->shelf, e.node, 1);
 }
 
 /* A write to a file of text lines is answered only after its line has been accepted or refused. */
