@@ -162,6 +162,9 @@ void thread_join(const struct thread *t);
 /* Load the library that pthread_cancel() needs while files can still be opened; pthread_cancel()
  * aborts the process if that library cannot be loaded. */
 void thread_load_cancel(void);
+/* Set whether pthread_cancel() may end the calling thread now; if not, it does later. A thread that
+ * may be cancelled takes no lock. Returns the previous setting. */
+bool thread_may_cancel(bool may);
 /* Name the calling thread, in at most 15 bytes. By default, a thread has its creator's name. */
 void thread_name(const char *name);
 

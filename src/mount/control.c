@@ -37,6 +37,8 @@
 #define LOOK_AGAIN 100
 /* Milliseconds between two attempts to interrupt the session's loop after a signal. */
 #define KICK_AGAIN 5
+/* Seconds after which a session that does not end is late. */
+#define LATE 2
 /* Maximum seconds between checks for an idle mount. A check is at most a second late. */
 #define IDLE_MOST 3600
 
@@ -70,9 +72,12 @@ struct control {
     struct timespec looked; /* time of the last check for an idle mount */
     unsigned long changes;  /* handles->changes at that time */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
-    bool leaves; /* a thread is running run_leave() */
-    int lost;    /* -errno if run_leave() lost an edit; otherwise 0 */
-    bool rests;  /* accepting a client failed: do not retry immediately */
+    bool leaves;          /* a thread is running run_leave() */
+    int lost;             /* -errno if run_leave() or run_late() lost an edit; otherwise 0 */
+    struct timespec ends; /* when the session began to end; tv_sec 0: it has not */
+    bool left;            /* the status says so */
+    bool watched;         /* neither run_late() nor control_rest() has come */
+    bool rests;           /* accepting a client failed: do not retry immediately */
     bool stop;
     struct buf status;
 };
@@ -300,11 +305,10 @@ static bool turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Call fn in another thread. Returns false if no thread is available or the mount is not being
- * served. Call with the lock held. */
-static bool begin(struct control *c, void (*fn)(void *arg), void *arg)
+/* Call fn in another thread. Returns false if no thread is available. Call with the lock held. */
+static bool start(struct control *c, void (*fn)(void *arg), void *arg)
 {
-    struct task *t = c->serves ? malloc(sizeof(*t)) : NULL;
+    struct task *t = malloc(sizeof(*t));
     if (!t)
         return false;
     *t = (struct task){.control = c, .fn = fn, .arg = arg};
@@ -314,6 +318,12 @@ static bool begin(struct control *c, void (*fn)(void *arg), void *arg)
     c->works--;
     free(t);
     return false;
+}
+
+/* Do the same, but only while the mount is being served. */
+static bool begin(struct control *c, void (*fn)(void *arg), void *arg)
+{
+    return c->serves && start(c, fn, arg);
 }
 
 /* ---- a mount that has left this namespace ---- */
@@ -365,6 +375,50 @@ static void look_at_mounts(struct control *c, bool changed)
         add(c, "gone\n", 5);
     }
     c->leaves = begin(c, run_leave, c); /* if no thread is available, a later check tries again */
+}
+
+/* ---- a session that does not end ---- */
+
+/* Note that the session ends. Call with the lock held. */
+static void set_ends(struct control *c)
+{
+    if (c->ends.tv_sec == 0)
+        c->ends = when_now();
+}
+
+/* Add this to the status, and begin no more tasks. Call with the lock held. */
+static void set_left(struct control *c)
+{
+    if (!c->left)
+        add(c, "leaving\n", 8);
+    c->left = true;
+    c->serves = false;
+}
+
+/* Do what must not wait for a request or a task that hangs. */
+static void run_late(void *arg)
+{
+    struct control *c = arg;
+    char at[SHOW_MAX];
+    c->facts.leave(c->facts.leave_arg);
+    log_line(LOG_WARNING, "%s: the process ends only after a call that has not returned yet",
+             show(at, c->facts.at, strlen(c->facts.at)));
+    int lost = shelf_sync(c->shelf); /* edits that cannot be written are logged */
+    LOCKED(&mount_lock);
+    c->lost = lost < 0 ? lost : c->lost;
+}
+
+/* Start run_late() if it is due. Returns true if this must be called again soon. Call with the lock
+ * held. */
+static bool look_if_late(struct control *c)
+{
+    if (!c->watched || c->ends.tv_sec == 0)
+        return false;
+    if (when_past(&c->ends, LATE) && start(c, run_late, c)) {
+        c->watched = false;
+        set_left(c);
+    }
+    return c->watched;
 }
 
 /* ---- an idle mount ---- */
@@ -542,8 +596,11 @@ static void *run(void *arg)
         nfds_t n = gather(c, of);
         bool waits = c->rests || (c->serves && (c->mounted == GONE || c->mounted == HELD));
         int idle = look_if_idle(c), limit = last ? 0 : waits ? LOOK_AGAIN : idle;
-        if (!last && signals_kick())
-            limit = KICK_AGAIN;
+        const bool kicks = !last && signals_kick();
+        if (kicks)
+            set_ends(c);
+        if (!last && (look_if_late(c) || kicks))
+            limit = kicks && c->watched ? KICK_AGAIN : LOOK_AGAIN;
         lock_drop(&mount_lock);
         int ready = poll(of, n, limit);
         lock_take(&mount_lock);
@@ -634,6 +691,7 @@ void control_serve(struct control *c, const struct control_facts *facts, struct 
     lock_take(&mount_lock);
     c->shelf = s;
     c->serves = s != NULL;
+    c->watched = s && facts->leave;
     c->facts = *facts;
     c->looked = when_now();
     lock_drop(&mount_lock);
@@ -651,14 +709,27 @@ bool control_do(struct control *c, void (*fn)(void *arg), void *arg)
     return begin(c, fn, arg);
 }
 
-int control_leave(struct control *c)
+void control_ends(struct control *c)
 {
     LOCKED(&mount_lock);
-    add(c, "leaving\n", 8);
+    set_ends(c);
     wake(c->wake);
-    c->serves = false;
+}
+
+void control_leave(struct control *c)
+{
+    LOCKED(&mount_lock);
+    set_ends(c);
+    set_left(c);
+    wake(c->wake);
+}
+
+int control_rest(struct control *c)
+{
+    LOCKED(&mount_lock);
     while (c->works)
         (void)lock_wait(&mount_lock, &c->rested, NULL);
+    c->watched = false;
     return c->lost;
 }
 

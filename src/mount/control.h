@@ -5,7 +5,9 @@
  *
  *     r = control_begin(mountpoint, &handles, &c, &e);   before the serving process locks the model
  *     control_serve(c, &facts, shelf);                  once it is mounted
- *     control_leave(c);                                 once the session has ended
+ *     control_ends(c);                                  optional: the session is about to end
+ *     control_leave(c);                                 once its loop has ended
+ *     control_rest(c);                                  before the models are closed
  *     control_end(c, &e, lost, backups);                once everything is written or has failed
  *     control_close(c);                                 once the model is closed and unlocked
  *
@@ -28,6 +30,10 @@
  * The mount may leave the daemon's mount namespace while another namespace keeps it alive ("gone").
  * Pending edits are then written. Once nothing is open for writing, further edits are refused and
  * the model's lock is released ("free"; until then "held").
+ *
+ * After a signal, or the end of the connection, a request or task that hangs keeps the session from
+ * ending. If control_rest() has not returned after two seconds, another thread takes the mount down
+ * and writes accepted edits.
  *
  * One thread answers the clients, unmounts an idle mount (`-o idle=`), and interrupts the session's
  * loop after a signal. Long tasks run in other threads. Only one thread may call these functions,
@@ -53,13 +59,16 @@ uint64_t control_place(const char *mountpoint);
 #define CONTROL_LINE_MAX ((size_t)20 << 10)
 
 struct control;
-/* The strings must stay valid until control_leave(). */
+/* The pointers must stay valid until control_rest(). */
 struct control_facts {
     const char *at;        /* the mount point; its real path if known */
     const char *model;     /* the model's real path */
     const char *read_only; /* why the mount is read-only; NULL: it is read-write */
     dev_t dev;             /* the mount's device; 0: unknown */
     unsigned idle;         /* seconds without open files before the mount is removed; 0: never */
+    /* Ends the connection and unmounts, once, whatever thread calls it; may be NULL. */
+    void (*leave)(void *arg);
+    void *leave_arg;
 };
 
 /* Start listening. `h` holds the mount's handles. Without a socket, commands cannot find the
@@ -68,12 +77,16 @@ int control_begin(const char *mountpoint, struct handles *h, struct control **re
 void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s);
 /* Return the eventfd that wakes the socket's thread, which then calls signals_kick(). */
 int control_wake_fd(const struct control *c);
-/* Call fn in another thread. control_leave() waits until fn returns. Returns false if no thread is
+/* Call fn in another thread. control_rest() waits until fn returns. Returns false if no thread is
  * available or the mount is not being served. Any thread may call this. */
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
-/* Record that the mount is no longer served, and wait for all requests and tasks that have begun.
- * Returns 0, or -errno if an edit was lost after the mount had left this mount namespace. */
-int control_leave(struct control *c);
+/* Record that the connection to the kernel has ended. Any thread may call this. */
+void control_ends(struct control *c);
+/* Record that the mount is no longer served. No more requests or tasks begin. */
+void control_leave(struct control *c);
+/* Wait for the requests and tasks that have begun. Returns 0, or -errno if one of them that wrote
+ * accepted edits, because the mount was gone, lost an edit. */
+int control_rest(struct control *c);
 /* Add the outcome to the status: the reason for a failure (`e`; NULL: no failure), the edits that
  * did not reach the file, and the backups that were made. */
 void control_end(struct control *c, const struct err *e, const struct buf *lost,

@@ -316,8 +316,16 @@ void connection_end(struct fuse_session *se)
 
 static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 {
-    (void)mnt;
-    return read(fd, bytes, n);
+    const struct mnt *m = mnt;
+    ssize_t got = read(fd, bytes, n);
+    if (got < 0 && (errno == ENODEV || errno == ECONNABORTED)) {
+        const int why = errno;
+        const bool may = thread_may_cancel(false); /* libfuse cancels its other threads */
+        control_ends(m->control);
+        (void)thread_may_cancel(may);
+        errno = why;
+    }
+    return got;
 }
 
 /* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
@@ -399,15 +407,58 @@ static void say_read_only(const struct mnt_options *o, const struct shelf *t)
                  shelf_why_not(t));
 }
 
-/* Report the mount to the log and to other ggufs processes. */
-static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
+/* What leave() ends. */
+struct leaving {
+    struct fuse_session *se;
+    const struct mnt_options *o;
+    struct mnt *m;
+    dev_t dev;
+    atomic_bool begun;
+};
+
+/* End the connection and unmount, once. If the connection had already ended, the mount is gone as
+ * well, and its device number may already belong to a different mount. */
+static void leave(void *arg)
 {
+    CLEANUP(mounts_free) struct mounts ms = {0};
+    struct leaving *l = arg;
+    const struct mnt_options *o = l->o;
+    const dev_t dev = l->dev;
+    struct mnt *m = l->m;
+    if (atomic_exchange(&l->begun, true))
+        return;
+    bool gone = mounts_load(&ms, 0) < 0 || !dev;
+    gone |= !connection_cut(l->se, &m->dead);
+    for (size_t i = gone ? 0 : ms.n; i-- > 0;) {
+        char at[SHOW_MAX];
+        struct err e = {0};
+        const struct mount *one = &ms.mount[i];
+        if (!mount_is_of(one, dev, o->mountpoint, shelf_path(m->shelf)))
+            continue;
+        if (!mount_is_top(&ms, one))
+            (void)err_set(&e, -EBUSY,
+                          "another file system is mounted over it, so it is left mounted");
+        /* another process has unmounted it */
+        else if (mount_take_down(one->at, true, &e) == -EINVAL)
+            e = (struct err){0};
+        if (e.code)
+            log_line(LOG_WARNING, "%s: %s", show(at, one->at, strlen(one->at)), e.msg);
+    }
+}
+
+/* Report the mount to the log and to other ggufs processes. */
+static void announce(struct leaving *l)
+{
+    const struct mnt_options *o = l->o;
+    const struct mnt *m = l->m;
     const struct control_facts facts = {
         .at = o->mountpoint,
         .model = shelf_path(m->shelf),
         .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
-        .dev = dev,
-        .idle = o->idle};
+        .dev = l->dev,
+        .idle = o->idle,
+        .leave = leave,
+        .leave_arg = l};
     char path[SHOW_MAX], at[SHOW_MAX];
     const char *line;
     control_serve(m->control, &facts, m->shelf);
@@ -521,43 +572,21 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
     return listed && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
 }
 
-/* End the connection and unmount. If the connection had already ended, the mount is gone as well,
- * and its device number may already belong to a different mount. */
-static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
-{
-    CLEANUP(mounts_free) struct mounts ms;
-    bool gone = mounts_load(&ms, 0) < 0 || !dev;
-    gone |= !connection_cut(se, &m->dead);
-    for (size_t i = gone ? 0 : ms.n; i-- > 0;) {
-        char at[SHOW_MAX];
-        struct err e = {0};
-        const struct mount *one = &ms.mount[i];
-        if (!mount_is_of(one, dev, o->mountpoint, shelf_path(m->shelf)))
-            continue;
-        if (!mount_is_top(&ms, one))
-            (void)err_set(&e, -EBUSY,
-                          "another file system is mounted over it, so it is left mounted");
-        /* another process has unmounted it */
-        else if (mount_take_down(one->at, true, &e) == -EINVAL)
-            e = (struct err){0};
-        if (e.code)
-            log_line(LOG_WARNING, "%s: %s", show(at, one->at, strlen(one->at)), e.msg);
-    }
-}
-
 /* Finish a session that has ended: write accepted edits, and report those that are not in the file.
  * Programs may still have files open if a signal or a forced unmount ended the session (cut_off);
  * any other unmount comes after the last close. Until everything is written, signals do not end the
  * process: a system that is shutting down unmounts first and then sends signals. */
-static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
-                  bool cut_off, int r, struct err *e)
+static int finish(struct leaving *l, bool cut_off, int r, struct err *e)
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT, backups = BUF_INIT;
-    int failed = control_leave(m->control);
+    struct mnt *m = l->m;
+    control_leave(m->control);
     shelf_stop(m->shelf, cut_off);
-    leave(se, m, dev, o);
+    leave(l);
+    /* again, because the loop may have ended after leave() */
+    fuse_session_exit(l->se);
     handles_end(&m->handles);
-    int late = shelf_finish(m->shelf);
+    int failed = control_rest(m->control), late = shelf_finish(m->shelf);
     failed = failed ? failed : late;
     if (failed < 0 && r == 0)
         r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
@@ -575,25 +604,28 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     char model[SHOW_MAX];
     int ended = 0, r = 0;
     bool away = false;
+    struct leaving l = {.se = se, .o = o, .m = m, .dev = dev};
     (void)prctl(PR_SET_PDEATHSIG, 0);
     if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
         r = err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
     if (r == 0) {
         signals_serve(control_wake_fd(m->control));
         shelf_mounted(m->shelf, dev);
-        announce(o, m, dev);
+        announce(&l);
         first_exchange(se);
         set_readahead(dev, o->readahead);
         away = ready >= 0;
         leave_terminal(&ready);
         ended = loop(se, o, shelf_is_folder(m->shelf));
-        r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
+        /* if the end was late, the loop may have seen a connection that leave() had cut */
+        if (ended < 0 && !atomic_load(&l.begun))
+            r = err_set(e, ended, "serving failed: %s", strerror(-ended));
     }
-    bool signalled = signals_served();
+    bool signalled = signals_served() || atomic_load(&l.begun);
     /* is_there() accesses the file system, so do not call it if this thread may still have to
      * answer. */
     bool cut_off = signalled || ended != 0 || r < 0 || is_there(dev, o, m->shelf);
-    r = finish(se, o, m, dev, cut_off, r, e);
+    r = finish(&l, cut_off, r, e);
     if (r < 0 && away) /* standard error is /dev/null by now */
         log_line(LOG_ERR, "%s: %s", show(model, o->model, strlen(o->model)), e->msg);
     return r;

@@ -5,16 +5,18 @@ answer: a program waits only if it accesses something there, or lists a director
 cannot be classified without access to it. The file system is that of a model, under another
 type."""
 import contextlib
+import errno
 import os
 import subprocess
+import unittest
 
 import editlib
 import freeze
 import llama
 import mountlib
 from mountcase import daemon
-from mountlib import Mount
-from shelflib import A64, B64, COMMIT, LIBRARY, OTHER, Shelf, manifest
+from mountlib import Foreground, Mount
+from shelflib import A64, B64, COMMIT, LIBRARY, OTHER, Shelf, manifest, value
 
 MODELS = 100  # more than are kept open while unused
 WAITING = 30  # more than libfuse's threads, and than the kernel's read-ahead requests
@@ -159,6 +161,42 @@ class Stopped(Shelf):
             path = at + '/model.gguf/model.gguf'
             with open(path, 'rb'), self.waiting(server, *[['cat', path] for _ in range(WAITING)]):
                 self.look(at, ['far', 'model.gguf', 'near.gguf'])
+
+    @contextlib.contextmanager
+    def ended(self, *command):
+        """For the duration of the block, the command has ended a mount in which a program waited
+        for the other disk. Accepted edits of other models are written, and the program has an
+        error."""
+        mount = Foreground(self.top, '-o', 'commit=sync')
+        with mount as (at, process):  # checks the exit status
+            text = ' '.join(command)
+            editlib.write(at + '/near.gguf', 'general.name', text)
+            with freeze.stopped(daemon(self.top + '/far')):
+                with subprocess.Popen(['stat', at + '/far/1.gguf'], stderr=subprocess.DEVNULL) as program:
+                    editlib.until(lambda: freeze.in_request(program.pid))
+                    mountlib.run(*(word.format(pid=process.pid, at=at) for word in command))
+                    editlib.until(lambda: value(self.top + '/near.gguf') == text.encode())
+                self.assertEqual(program.returncode, 1)
+                yield at
+            process.wait(mountlib.LIMIT)
+            self.assertEqual(mount.log().count('has not returned'), 1, mount.log())
+
+    def test_signals(self):
+        """The mount is removed."""
+        self.put('near.gguf')
+        with self.far():
+            for name in ('TERM', 'INT', 'HUP'):
+                with self.subTest(name), self.ended('kill', '-' + name, '{pid}') as at:
+                    editlib.until(lambda at=at: not mountlib.mount_of(at))
+                    self.assertEqual(os.listdir(at), [])
+
+    @unittest.skipIf(os.getuid() != 0, 'for root only')
+    def test_force(self):
+        """The mount stays, because it is in use."""
+        self.put('near.gguf')
+        with self.far(), self.ended('umount', '-f', '{at}') as at:
+            self.refused(errno.ENOTCONN, os.listdir, at)
+            mountlib.run('umount', '-l', at)
 
     def test_closing(self):
         """A model on the other disk goes out of use as many others are opened."""
