@@ -24,13 +24,13 @@ SFTP = '/usr/lib/openssh/sftp-server'
 
 @contextlib.contextmanager
 def served(command, at, **streams):
-    """Mount another program's file system on a new directory."""
+    """Mount another program's file system on a new directory; yields the program."""
     os.mkdir(at)
     with open(mountlib.path('store.log'), 'wb') as log, \
             subprocess.Popen(command, stderr=log, **streams) as process:
         try:
             editlib.until(lambda: mountlib.mount_of(at) or process.poll() is not None)
-            yield
+            yield process
         finally:
             subprocess.run(['fusermount3', '-u', '-z', at], check=False, stderr=log)
             process.wait(mountlib.LIMIT)
