@@ -494,7 +494,7 @@ static int accepted(struct live *l, struct name *x, struct name *other, size_t m
     if (r == 0)
         r = batch_check(l, e);
     if (r < 0) {
-        edit_undo(&l->next.change, mark);
+        batch_undo(l, mark);
         return r;
     }
     x->edit = ++l->edits;

@@ -15,6 +15,15 @@ static const struct script scripts[] = {
      "text .c '12\n'; text a.count '7\n'; write A 3; text .c '32\n'; text a.count '7\n'; close A; "
      "rm .c",
      UNCHANGED},
+    /* ---- an edit is refused ---- */
+    {"an alignment that the strategy cannot write leaves other edits", "sync inplace",
+     "put a.count '9'; put general.alignment '64' =EOPNOTSUPP; gone general.alignment;"
+     "shown a.name:string=one a.count:u32=9 " A_OTHER A_LIST "; fsync; text a.count '9\n'",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"an alignment that was refused because the disk was full is not written later", "sync",
+     "put a.count '9'; full; later 2; put general.alignment '64' =ENOSPC;"
+     "shown a.name:string=one a.count:u32=9 " A_OTHER A_LIST "; full no; later 2; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     /* ---- the commit fails ---- */
     {"a failed write leaves the old value in the views and in the file", "auto close",
      "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED
