@@ -621,7 +621,7 @@ static bool break_keys(struct live *l, int r)
             continue;
         promise_break(&f->promise, l->settled, r);
         if (f->draft) /* its edit is lost and need not be taken back */
-            f->draft->accepted = false;
+            f->draft->edit = 0;
     }
     return silent;
 }

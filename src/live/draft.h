@@ -149,9 +149,6 @@ struct draft {
     _Atomic uint64_t size;
     unsigned handles; /* for a view: number of open handles */
     unsigned writers; /* number of handles open for writing */
-    /* Some content has been accepted, and not lost, since the draft was started or got its first
-     * writer. */
-    bool accepted;
     /* Why a write was refused, until the draft is rewritten; else code 0. */
     struct err why;
 
@@ -162,7 +159,8 @@ struct draft {
     /* started for a name without a file, even if its key is stored; not accepted yet */
     bool anew;
     struct typed typed;  /* the type given to the file, as by opening KEY:TYPE */
-    struct shown before; /* the key's value when the draft was last started */
+    uint64_t edit;       /* the last edit made from the draft, unless it is lost; or 0 */
+    struct shown before; /* the key's value before that edit and those that directly precede it */
 
     /* ---- for a view, or a helper beside it ---- */
     struct live *live;    /* constant */
@@ -173,6 +171,7 @@ struct draft {
     uint32_t node;
     uint32_t row;
     struct object *object; /* the tensor's object, which outlives the draft */
+    bool accepted;         /* some content was accepted since the draft got its first writer */
     bool made;             /* for a view: started when the tensor was new (objects.h) */
     bool unlinked;         /* the draft no longer has a name */
     bool replaced;         /* a helper has taken its place, so writes to it are refused */

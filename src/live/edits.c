@@ -776,7 +776,8 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
 /*
  * Refuse the draft of a key, with the event DRAFT_REFUSE or DRAFT_LACK. If a program forked after
  * writing half a text, that half may have been accepted when the child's copy of the file was
- * closed. Now that the rest is refused, the value from before the draft is restored.
+ * closed. Now that the rest is refused, the value from before is restored, unless something else
+ * has changed the key since.
  */
 static int refuse(struct live *l, struct file *f, enum draft_event event, const struct err *e)
 {
@@ -785,12 +786,13 @@ static int refuse(struct live *l, struct file *f, enum draft_event event, const 
     draft_event(d, event);
     if (event == DRAFT_REFUSE)
         d->why = *e;
-    int r = d->accepted ? edits_restore(l, f->of, &d->before, &why) : 0;
+    const bool own = d->edit && d->edit == f->of->edit;
+    int r = own ? edits_restore(l, f->of, &d->before, &why) : 0;
     if (r < 0)
         live_log(l, LOG_ERR, "%s: cannot be put back: %s", f->of->key, why.msg);
     if (r > 0)
         (void)writer_accepted(l, NULL);
-    d->accepted = false;
+    d->edit = 0;
     return name_refused(l, f->of, e);
 }
 
@@ -843,34 +845,29 @@ static void empty(struct live *l, struct file *f)
 
 /* ---- begin ---- */
 
-/* Start over from a helper's content or from the stored value, which is restored if the draft is
- * refused. truncate: the stored value's text is not needed. */
+/* Start over from a helper's content or from the stored value. truncate: the stored value's text is
+ * not needed. */
 static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft;
     struct buf text = BUF_INIT;
-    struct shown before = SHOWN_NONE;
-    int r = 0;
     if (f->kind == FILE_HELPER) {
         text = f->content;
         f->content = BUF_INIT;
-    } else if (is_key(f)) {
-        before = stored_value(l, f->of);
-        if (!truncate)
-            shown_text(&before, &text);
-        r = buf_error(&text);
+    } else if (is_key(f) && !truncate) {
+        CLEANUP(shown_free) struct shown s = stored_value(l, f->of);
+        shown_text(&s, &text);
     }
+    int r = buf_error(&text);
     if (r < 0) {
         buf_free(&text);
-        shown_free(&before);
         return r;
     }
     buf_free(&d->text);
-    shown_free(&d->before);
     d->text = text;
-    d->before = before;
     d->whole = text.len == 0;
-    d->closed = d->anew = d->accepted = false;
+    d->closed = d->anew = false;
+    d->edit = 0;
     d->typed = (struct typed){0};
     d->why = (struct err){0};
     d->restarts++;
@@ -998,6 +995,10 @@ int draft_settle(struct live *l, struct file *f)
         return -EINVAL;
     if (d->state != DRAFT_WRITTEN || d->why.code)
         return d->why.code;
+    if (!d->edit || d->edit != f->of->edit) {
+        shown_free(&d->before);
+        d->before = stored_value(l, f->of);
+    }
     int r = edits_accept(l, f->of, &d->text, &e);
     if (r < 0) {
         const struct buf *text = &d->text;
@@ -1007,7 +1008,8 @@ int draft_settle(struct live *l, struct file *f)
         return refuse(l, f, lacks ? DRAFT_LACK : DRAFT_REFUSE, &e);
     }
     draft_event(d, DRAFT_PASS);
-    d->accepted |= r > 0;
+    if (r > 0)
+        d->edit = f->of->edit;
     d->anew = false;
     d->typed.set = false; /* the key itself has the type now */
     promise_make(&f->promise, f->of->edit);
@@ -1039,11 +1041,9 @@ int draft_leave(struct live *l, struct file *f)
     return r;
 }
 
-void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied)
+void draft_to_key(struct draft *d, bool emptied)
 {
-    shown_free(&d->before);
-    d->before = stored_value(l, x);
-    d->accepted = false;
+    d->edit = 0;
     d->why = (struct err){0};
     draft_event(d, DRAFT_EMPTY);
     if (emptied)

@@ -115,9 +115,9 @@ bool draft_is_unjudged(const struct draft *d);
 
 /* True if the file shows the draft rather than its key's value. */
 bool draft_is_shown(const struct draft *d);
-/* Turn a helper's draft into the draft of key x, with the key's current value. emptied: start with
- * an empty text. */
-void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied);
+/* Turn a helper's draft into the draft of the key that has its text as value. emptied: instead,
+ * start with an empty text. */
+void draft_to_key(struct draft *d, bool emptied);
 /* Turn a key's draft into a helper's with this content, which is moved. */
 void draft_to_helper(struct draft *d, struct buf *text);
 

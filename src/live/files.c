@@ -552,7 +552,7 @@ static int unwritten_to_key(const struct move *m)
     int r = unfinished(m);
     if (r < 0)
         return r;
-    draft_to_key(m->l, f->draft, m->to, true);
+    draft_to_key(f->draft, true);
     if (!f->inherited)
         f->draft->typed = f->typed;
     lost_backup(m->l, f->parked); /* if it was the backup of another key */
@@ -587,7 +587,7 @@ static int helper_to_key(const struct move *m)
     if (r > 0) /* the mtime moves with the file, because gedit compares it at the next save */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
-        draft_to_key(m->l, f->draft, m->to, false);
+        draft_to_key(f->draft, false);
         file_set_content(m->n, f, &left);
     }
     batch_move(m->l, m->from, m->to);

@@ -461,7 +461,7 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
         d->typed = type;
         name_spare(n, x);
     } else if (d) {
-        draft_to_key(l, d, x, false);
+        draft_to_key(d, false);
     }
     promise_make(&f->promise, x->edit);
     file_set_kind(l, f, FILE_KEY);

@@ -55,7 +55,7 @@ static const struct script scripts[] = {
      "open A a.count w trunc; write A '12'; trunc A 5; write A 'x' 0; close A =EINVAL", UNCHANGED},
     {"a type set while a key is written applies to the next write", "sync",
      "open A a.count w trunc; write A 5; flush A; type a.count u8; write A 300 0 =ERANGE;"
-     "close A =ERANGE; text a.count '7\n'; typed a.count u32;"
+     "close A =ERANGE; text a.count '5\n'; typed a.count u8; type a.count u32;"
      "open A a.count w trunc; write A 5; flush A; type a.count u64; write A 5000000000 0; close A;"
      "text a.count '5000000000\n'; typed a.count u64; fsync;"
      "open A a.other w trunc; write A 5; type a.other u64; write A 5000000000 0; close A; fsync",
@@ -97,6 +97,23 @@ static const struct script scripts[] = {
      COMES "open B .x rw; rm .x; open C .y rw creat; trunc C 1000000000 =ENOSPC; close B;"
            "trunc C 5; close C",
      UNCHANGED},
+    /* ---- a refused write after an accepted one ---- */
+    {"a draft that is refused after a part of it was accepted restores the value from before", NULL,
+     "open A a.count w trunc; write A '9'; flush A; write A '8'; flush A; text a.count '98\n';"
+     "write A 'junk\n' =EINVAL; close A =EINVAL; text a.count '7\n'",
+     UNCHANGED},
+    {"a key over which an open new file was renamed is restored", NULL,
+     "open A b.x creat w; mv b.x a.count; write A '9\n'; flush A; text a.count '9\n';"
+     "write A 'junk\n' =EINVAL; close A =EINVAL; text a.count '7\n'; gone b.x",
+     UNCHANGED},
+    {"a key that was renamed over another while open does not change the other one's type", NULL,
+     "open A a.name w trunc; write A '5\n'; flush A; mv a.name a.count; text a.count '5\n';"
+     "write A 'x\n' =EINVAL; close A =EINVAL; text a.count '5\n'; typed a.count u32",
+     "a.count:u32=5 " A_OTHER A_LIST},
+    {"a new key that was renamed while open keeps its accepted value", NULL,
+     "open A b.x creat w; write A '9\n'; flush A; mv b.x b.y; write A 'junk\n' =EINVAL;"
+     "close A =EINVAL; text b.y '9\n'",
+     UNCHANGED "b.y:u32=9 "},
 };
 
 SCRIPTS_MAIN("live drafts", scripts)
