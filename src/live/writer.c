@@ -446,7 +446,6 @@ static void failed(struct live *l)
     (void)err_set(&e, -EIO, "the edit before it failed");
     report_lost(l, &e);
     l->flight.view = VIEW_INIT;
-    l->writer.due.tv_sec = 0;
     batch_drop(l, &l->flight);
     view_free(&flying);
     mark(l, &l->flight, &l->flight.why);
@@ -530,7 +529,6 @@ static void take(struct live *l, struct job *job)
     *job = (struct job){.l = l};
     notes_all(&b->change, &b->notes);
     edit_change_drop_values(&b->change);
-    l->writer.due.tv_sec = 0;
     l->flight = *b;
     l->flight.view.snap = snapshot_ref(l->newest->view.snap);
     /* view.file stays NULL: readers do not see this state. */
@@ -542,7 +540,6 @@ static void take(struct live *l, struct job *job)
  * lost for the reason r. */
 static void answer_without(struct live *l, int r)
 {
-    l->writer.due.tv_sec = 0;
     struct live_wait *waits = waits_end(l, l->next.number, r, true);
     l->settled = l->edits;
     batch_end_steps(l, &l->next);
@@ -616,6 +613,7 @@ static void write_pending(struct live *l)
     struct job job;
     struct store *s = NULL;
     struct err e = {0};
+    l->writer.due.tv_sec = 0; /* later removals set it again */
     collect(l);
     if (edit_change_is_empty(&l->next.change)) {
         answer_without(l, 0);
