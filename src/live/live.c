@@ -534,9 +534,15 @@ static int not_idle(struct err *e)
     return err_set(e, -EBUSY, "edits are still being written");
 }
 
-/* Mark all keys that the change adds, changes or removes as edited by the last edit. Later keys get
- * ranks after theirs. Returns 0, -ENOMEM or -EBUSY. */
-static int note_names(struct live *l, struct err *e)
+/* True if the change only moves the key. */
+static bool only_moves(const struct edit_slot *s)
+{
+    return !s->gone && !s->value;
+}
+
+/* Make names for all keys that the change adds, changes or removes. Later keys get ranks after
+ * theirs. Returns 0, -ENOMEM or -EBUSY. */
+static int make_names(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
     char shown[SHOW_MAX];
@@ -549,16 +555,26 @@ static int note_names(struct live *l, struct err *e)
             return err_set(e, -ENOMEM, "no memory for the keys");
         if (!s->gone && s->rank >= l->names.ranks)
             l->names.ranks = s->rank + EDIT_RANK_STEP;
-        if (!s->gone && !s->value) /* only the key's place changes */
-            continue;
-        if (!x->key)
+        if (!x->key && !only_moves(s))
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
                            show(shown, s->name, s->name_len));
+    }
+    return 0;
+}
+
+/* Mark these keys as edited by the last edit. */
+static void mark_names(struct live *l)
+{
+    const struct edit_change *c = &l->next.change;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct edit_slot *s = c->slot[i];
+        if (only_moves(s))
+            continue;
+        struct name *x = names_find_key(&l->names, s->name, s->name_len);
         x->edit = l->edits;
         x->mtime = when_date();
         name_set_error(&l->names, x, NULL);
     }
-    return 0;
 }
 
 /* ---- the edit ---- */
@@ -578,7 +594,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     l->names.nul |= has_nul_names(p->keys);
     next->restored = p->rec.number;
     batch_note(l); /* needed even if only places change */
-    r = note_names(l, e);
+    r = make_names(l, e);
     if (r == 0)
         r = batch_freshen(l, e);
     if (r == 0)
@@ -587,6 +603,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
         batch_drop(l, NULL);
         return r;
     }
+    mark_names(l);
     batch_follow(l, &next->change);
     return 1;
 }

@@ -112,6 +112,14 @@ static const struct script scripts[] = {
      "put a.name 'two'; open A a.new creat w; write A 'x\n'; flush A; undo; mv a.new a.count;"
      "text a.count '7\n'; write A 'junk\n' =EINVAL; close A =EINVAL; text a.count '7\n'",
      UNCHANGED},
+    {"a refused undo keeps user.gguf.error and the times", "history close",
+     "put a.count '8'; put a.count 'junk' =EINVAL; full; later 2; put a.other '9' =ENOSPC;"
+     "time noted a.count; undo =ENOSPC; full no; later 2; refused a.count; time same a.count",
+     A_NAME "a.count:u32=8 " A_OTHER A_LIST},
+    {"an undo that is refused because of a helper keeps user.gguf.error", "history close",
+     "put b.key.bak '1'; put a.count 9; undo; reopen; put b.key '2'; put b.key.bak 'x';"
+     "put a.count 'junk' =EINVAL; undo 2 =EBUSY; refused a.count; rm b.key.bak",
+     UNCHANGED "b.key:u32=2 "},
 };
 
 SCRIPTS_MAIN("live_undo", scripts)
