@@ -16,7 +16,8 @@
  * unchanged on failure. A function that takes a `struct live_wait` may return LIVE_PARKED; another
  * thread later calls its done() exactly once.
  *
- * Threads: any. No lock is held while text is rendered or measured, or while the disk is accessed.
+ * Threads: any. No lock is held while the disk is accessed, or while text is measured or rendered for
+ * a reader. For an edit, a key's old text may be rendered with the lock held.
  */
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
