@@ -66,6 +66,14 @@ static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags
     s->flags = (uint8_t)(flags | (name >= KEYS && name < REGS && draw(3) == 0 ? F_F32 : 0));
 }
 
+/* Writes a text that is refused, usually after an earlier one was accepted. */
+static void spoil(unsigned actor, unsigned slot)
+{
+    if (draw(3))
+        on(actor, W_FSYNC, slot);
+    on(actor, W_SPOIL, slot);
+}
+
 /* Sometimes writes in two parts. Between them, a child process may exit, which closes the file. */
 static void write_as(unsigned actor, unsigned slot)
 {
@@ -81,6 +89,8 @@ static void write_as(unsigned actor, unsigned slot)
     struct step *s = add(actor, W_WRITE);
     s->slot = (uint8_t)slot;
     s->n = value();
+    if (wide && draw(6) == 0)
+        spoil(actor, slot);
 }
 
 /* ---- ways of saving ---- */
@@ -98,7 +108,8 @@ static void vim(unsigned a, unsigned key)
 
 static void by_rename(unsigned a, unsigned key)
 {
-    unsigned helper = REGS + draw(NAMES - REGS);
+    unsigned helper =
+        wide && draw(4) == 0 ? KEYS_THERE + draw(KEYS - KEYS_THERE) : REGS + draw(NAMES - REGS);
     bool early = draw(4) == 0; /* os.replace() before close() */
     open_as(a, 0, helper, F_WRITE | F_CREAT | F_TRUNC);
     write_as(a, 0);
@@ -107,6 +118,8 @@ static void by_rename(unsigned a, unsigned key)
     if (!early)
         on(a, W_CLOSE, 0);
     mv(a, helper, key);
+    if (early && wide && draw(2))
+        spoil(a, 0);
     on(a, W_CLOSE, 0);
 }
 

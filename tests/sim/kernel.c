@@ -745,6 +745,33 @@ static void step_write(struct program *p, const struct step *s)
                                                  (r == -EFBIG && as_bytes(p->k, o)))));
 }
 
+/* Writes a text that no key accepts. The key gets back the value from before its writers' edits, if
+ * nothing else has changed it since. */
+static void step_spoil(struct program *p, const struct step *s)
+{
+    struct handle *h = p->slot[s->slot];
+    if (!h || !h->writes || h->floats)
+        return;
+    struct object *o = h->o;
+    lock_take(&o->lock);
+    o->changes++;
+    o->spoilt = true;
+    struct made made = assign(p->k, o, o->seen);
+    may_be(p->k, o, BIT(TOKEN_OTHER));
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_write(h->f, 0, "\xff\n", 2, NULL));
+    assigned(p->k, o, &made, PERHAPS);
+    o->changes++;
+    if (r >= 0) {
+        o->dirty = true;
+        o->by = h;
+        o->emptied = false;
+        h->wrote = true;
+    }
+    lock_drop(&o->lock);
+    kernel_expect(p, "spoil", r, r == -EINVAL || r == -EILSEQ);
+}
+
 static void step_cut(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -822,6 +849,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     bool dirty = o->dirty;
     /* A close judges only what its own handle wrote; fsync of a view judges everything. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
+    if (judges && !h->floats && is_key(o->name)) /* a refused write brings back this value */
+        o->seen |= oracle_may(of(k), (unsigned)o->name, since, UINT64_MAX, false);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
     bool twin = has_twin(k, o), cut = kernel_cuts(k, o->name);
@@ -838,7 +867,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     how = twin && how > PERHAPS ? PERHAPS : how;
     /* A refused key gets back its value from before the draft, even though part of the draft may
      * have been accepted. */
-    if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
+    if ((r == -EINVAL || r == -EILSEQ || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
         oracle_widen(of(k), (unsigned)made.of[NOW], o->seen);
@@ -861,7 +890,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
         oracle_durable(of(k), (unsigned)last);
     kernel_expect(
         p, sync ? "fsync" : "close", r,
-        (r == -EINVAL && bad) || r == -ESTALE ||
+        (r == -EINVAL && bad) || ((r == -EINVAL || r == -EILSEQ) && o->spoilt) || r == -ESTALE ||
             (h->floats && ((r == -ENOENT && o->moved) || (r == -EFBIG && as_bytes(k, o)))));
     if (r == 0 && (sync || kernel_durable_close(k)))
         kernel_look_disk(k, sync ? "after fsync" : "after close");
@@ -1110,6 +1139,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         from->content = from->seen = moved_value(k, from, since) & ~BIT(TOKEN_ABSENT);
     else if (!is_key(s->name) && !parked && (!from->writers || judged))
         from->dirty = false;
+    from->seen &= ~BIT(TOKEN_ABSENT); /* that was a value of its old name */
     from->origin = 1 + from->old_name;
     from->old_name = from->name;
     from->name = s->to;
@@ -1176,7 +1206,8 @@ static void step_mv(struct program *p, const struct step *s)
         const uint64_t had = made >= 0 ? of(k)->a[made].mask : 0; /* during the rename */
         bool bad = (moved_value(k, from, since) | had) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
         renamed(p, s, from, to, r, gone, made, since, changes);
-        kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
+        kernel_expect(p, "rename", r,
+                      r == -ENOENT || (r == -EINVAL && bad) || (r == -EILSEQ && from->spoilt));
         stays(p, s->name, r);
         forget_later(k, from);
         if (to)
@@ -1567,8 +1598,9 @@ void kernel_step(struct program *p, const struct step *s)
     case W_FSYNC:
         step_fsync(p, p->slot[s->slot]);
         break;
+    case W_SPOIL:
     case W_CUT:
-        step_cut(p, s);
+        (s->word == W_SPOIL ? step_spoil : step_cut)(p, s);
         break;
     case W_PUT:
         step_put(p, *s);

@@ -72,6 +72,7 @@ struct object {
     struct handle *mapped; /* the handle that mapped it */
     unsigned judged;       /* number of flushes and syncs that have begun or ended */
     bool unsure;           /* it may have been renamed */
+    bool spoilt;           /* a text that no key accepts was written to it */
     int last;              /* the last accepted assignment, or -1 */
     int going[8];          /* 1 + the assignments of its content by calls in progress; or 0 */
     struct lock lock;      /* the kernel's inode lock */

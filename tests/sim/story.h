@@ -7,6 +7,7 @@
  *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
  *     A write 1 17              the text of token 17, at the beginning
  *     A half 1 17               the beginning of that text; the rest follows
+ *     A spoil 1                 a text that no key accepts, at the beginning
  *     A close 1                 fork 1: another owner also closes; fsync 1; cut 1: ftruncate to 0
  *     A put r.a 18              open for writing with trunc and creat, write, close
  *     B mv r.a r.a~             rm NAME; sync: fsync of the directory; trunc NAME: truncate(2) to 0
@@ -57,6 +58,7 @@ enum word {
     W_OPEN,
     W_WRITE,
     W_HALF,
+    W_SPOIL,
     W_CLOSE,
     W_FORK,
     W_FSYNC,
