@@ -32,6 +32,10 @@ static const struct script scripts[] = {
      "behind 100; hold; tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw 12; later 3; held; go;"
      "fsync",
      A B C Z "n:I8:2=12 "},
+    {"a key removed while a write fails is removed after a second", "close",
+     "behind 100; open A a.count w trunc; write A '9\n'; hold; & flush A; held; rm a.name; go EIO;"
+     "wait =EIO; hold; later 1; held; go; close A =EIO; fsync",
+     A_COUNT A_OTHER A_LIST},
 };
 
 SCRIPTS_MAIN("live_alone", scripts)

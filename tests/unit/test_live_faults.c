@@ -24,11 +24,6 @@ static const struct script scripts[] = {
      "put a.count '9'; full; later 2; put general.alignment '64' =ENOSPC;"
      "shown a.name:string=one a.count:u32=9 " A_OTHER A_LIST "; full no; later 2; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a key removed while a write fails is removed after a second", "close",
-     "open A a.count w trunc; write A '9\n'; hold; & flush A; held; rm a.name; go EIO; wait =EIO;"
-     "later 3; mknod .x; converts 0; later 3; mknod .y; converts 0;"
-     "file " A_COUNT A_OTHER A_LIST "; close A =EIO",
-     A_COUNT A_OTHER A_LIST},
     /* ---- the commit fails ---- */
     {"a failed write leaves the old value in the views and in the file", "auto close",
      "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED
