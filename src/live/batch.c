@@ -114,7 +114,7 @@ static void add_step(struct live *l, struct name *from, struct name *to)
     f->steps++;
     f->replaced = false;
     if (before && before->steps++ > 0 &&
-        !before->opens) { /* after several saves, only the file of the last one moves back */
+        !before->opens) { /* after several saves, only the last save's file moves back */
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
@@ -147,7 +147,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
     name_reap(&l->names, from);
 }
 
-/* Give a helper's name a new file with a copy of the bytes of f. */
+/* Make a new file for a helper's name, with a copy of the bytes of f. */
 static void helper_anew(struct names *n, struct name *x, const struct file *f)
 {
     struct file *anew = file_new(n, x, FILE_HELPER);
@@ -167,10 +167,10 @@ static bool is_awaited(const struct live *l, const struct file *f)
 }
 
 /*
- * Swap the files of the two names back, unless one of the names now has another file. Handles move
- * with their file. If a later draft was opened under the new name, the file stays there, and the
- * old name gets a copy of it if it is a helper's. While the rename is not answered, programs open
- * the file by its old name.
+ * Undo a rename, unless one of its names now has another file. Handles move with their file. If a
+ * draft was opened under the new name since the rename, the file keeps the new name, and the old
+ * name, if it is a helper's, gets a copy. Until the rename is answered, programs open the file by
+ * its old name.
  */
 static void play_back(struct live *l, const struct step *s)
 {
@@ -228,8 +228,8 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* Make a copy of `like`, with this content for the first file but without the ids and ranks of
- * tensors. Takes ownership of the ranks of the keys in the first file. */
+/* Make a copy of `like`, with this content for the first file, but without ids and ranks of
+ * tensors. Takes ownership of `rank`, the ranks of the keys in the first file. */
 static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
                          struct err *e)
@@ -440,8 +440,8 @@ static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
     return r;
 }
 
-/* Check the strategy both with and without the doomed tensors, because edits may be written before
- * those tensors are due, and must not prevent their removal. */
+/* Check the strategy both with and without the doomed tensors, because the edits may be written
+ * before those tensors are due for removal, and must not prevent that removal. */
 static int check_strategy(struct live *l, struct err *e)
 {
     const enum edit_strategy how = l->opt.edit.strategy;
@@ -458,8 +458,8 @@ static int check_strategy(struct live *l, struct err *e)
     return r;
 }
 
-/* Check that the current change can be planned, where that is in doubt: a new name may equal
- * another one up to a NUL, and an alignment may be too large. */
+/* Check that the current change can be planned, if that is in doubt: a new name may equal another
+ * name up to a NUL, or an alignment may be too large. */
 static int check_plan(struct live *l, struct err *e)
 {
     struct edit_plan p;
@@ -526,7 +526,7 @@ static int copy_snapshot(struct live *l, struct snapshot *from, struct snapshot 
     return r < 0 ? r : copy_ranks(from->tensor_rank, from->gguf->n_tensors, &(*ret)->tensor_rank);
 }
 
-/* Give new versions to the tensors of the model that a change was meant to alter. */
+/* Assign new versions to those of the model's tensors that a change would have altered. */
 static void renew_ids(struct live *l, const struct edit_change *c, struct tensor_id *of)
 {
     const struct snapshot *disk = l->disk.snap;
@@ -564,7 +564,7 @@ static int renew(struct live *l, const struct batch *const lost[], size_t n_lost
         snapshot_unref(now);
         return r;
     }
-    snapshot_unref(l->disk.snap); /* the newest state holds a reference of its own */
+    snapshot_unref(l->disk.snap); /* the newest state has its own reference */
     l->disk.snap = now;
     return 0;
 }

@@ -3,15 +3,16 @@
  * The editing state that the files of this layer share, and its batches.
  *
  * Accepted edits that are not on disk yet form a batch: a change to the model, plus steps that
- * record the name changes made with it. They collect in `next`. The writer's thread takes `next` as
- * a whole (it is then in flight), writes it without holding the lock, and answers waiting requests.
+ * record the name changes made with it. They collect in `next`. The writer's thread takes the whole
+ * batch, which is then in flight, writes it without holding the lock, and answers waiting requests.
  * Edits accepted in the meantime collect in a new `next`, which is based on the batch in flight. A
  * snapshot of a batch is made when a request needs one or when the batch is written. Eventually a
  * batch becomes the state on disk, or is taken back or dropped.
  *
  *  M4. Steps record how each batch has changed names since the state on disk. Once a batch is
- *      written, its steps are dropped. If the write fails, the steps of the later batch and then
- *      its own are undone in reverse order; all edits accepted by then are lost and reported.
+ *      written, its steps are dropped. If the write fails, the steps of the later batch, and then
+ *      those of the failed one, are undone in reverse order; all edits accepted by then are lost
+ *      and reported.
  *  M6. Edits have ascending numbers. Those up to `settled` are on disk or lost; those after
  *      `settled` up to flight.last are in flight; the others are in `next`. A request waits for the
  *      batch of its edit, and promises report losses (writer.h).
@@ -44,7 +45,7 @@ struct step {
 
 struct batch {
     struct edit_change change; /* relative to `flight` if that is set, else to `disk` */
-    struct edit_plan plan;     /* owned: the plan of the change at its last snapshot */
+    struct edit_plan plan;     /* owned: the plan for `change` when its last snapshot was made */
     bool planned;              /* `plan` is set */
     uint64_t number;           /* ascending; requests wait for it (writer.h) */
     struct step *step;         /* owned */
@@ -54,7 +55,7 @@ struct batch {
     struct buf notes;  /* owned, only in flight: the effect on each key and tensor, for the log */
     struct err why;    /* why the batch was not written; else code 0 */
     /* In flight: */
-    struct view view; /* references: the state being written; not in flight without a snapshot */
+    struct view view; /* references: the state being written; unset if the batch is not in flight */
     uint64_t last;    /* the number of the last edit */
     size_t n_edits;   /* number of keys and tensors changed */
     bool slow;        /* the write may copy a large model */
@@ -73,10 +74,10 @@ struct live {
         atomic_bool stale; /* the newest snapshot lacks accepted edits */
         /* The newest snapshot lacks DOOMED keys and tensors that are not removed yet. */
         atomic_bool hides;
-        uint32_t number; /* the number of the last snapshot that was made */
+        uint32_t number; /* number of the last snapshot made */
     } shown;
     struct view disk;          /* references: the state of the model file */
-    struct batch next, flight; /* `flight` is in use if its view is set, and keeps its plan */
+    struct batch next, flight; /* `flight` is in use if flight.view is set, and keeps its plan */
     struct names names;
     struct objects objects; /* tensors */
     struct logs logs;       /* logs that hold drafts of tensors */
@@ -88,10 +89,10 @@ struct live {
          * started. */
         struct edit_disk disk;
         struct timespec until; /* when `disk` expires (CLOCK_MONOTONIC) */
-        bool freeing;          /* the space of the last replaced file is not free yet */
+        bool freeing;          /* the disk space of the last replaced file is still being freed */
     } room;
     struct writer writer;
-    char undo[512]; /* message about the last undo; same size as struct err's */
+    char undo[512]; /* message about the last undo; the same size as in struct err */
     bool ending;    /* the mount is ending, and unjudged drafts are dropped */
 };
 

@@ -92,7 +92,7 @@ int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, 
     int r = logs_take(s, n, 0, ret, at, e);
     if (r < 0)
         return r;
-    r = logs_put(s, *ret, *at + n - 1, "", 1); /* the bytes before it are a hole */
+    r = logs_put(s, *ret, *at + n - 1, "", 1); /* leaves a hole before this byte */
     if (r < 0)
         log_unref(*ret);
     return logs_failed(r, e);
@@ -405,8 +405,8 @@ static void release_log(void *log)
     log_unref(log);
 }
 
-/* Record that bytes [off, end) of the reserved space were written. Send long sequential runs to the
- * disk early, so that a commit does not have to wait for them. */
+/* Record that bytes [off, end) of the reserved space have been written. Send long sequential runs
+ * to the disk early, so that a commit does not have to wait for them. */
 static void note_run(struct draft *d, uint64_t off, uint64_t end)
 {
     if (off != d->run)
@@ -688,7 +688,7 @@ void tensor_round_free(struct tensor_round *round)
     free(round->fresh.of);
 }
 
-/* Take all bytes written so far for a judgement; they do not change afterwards. Call with `io`
+/* Collect all bytes written so far for a judgement; later writes do not change them. Call with `io`
  * held. */
 static int take_round(struct draft *d, struct tensor_round *ret)
 {

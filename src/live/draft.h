@@ -7,7 +7,7 @@
  *
  * Locks: unless marked otherwise, members are protected by the lock of `struct live`. A view's
  * draft is judged without holding that lock, for one request at a time (writer.h). `io` is held
- * while the draft is written, and is taken before that lock.
+ * while the draft is written, and is taken before the lock of `struct live`.
  */
 #ifndef LIVE_DRAFT_H
 #define LIVE_DRAFT_H
@@ -92,12 +92,12 @@ int extent_read(const struct extent *x, uint64_t off, void *dst, size_t n);
 /* ---- drafts ---- */
 
 /*
- * State of the judgement. A view's draft may be written while it is judged; those bytes belong to
- * the next judgement. A flush or fsync judges a refused draft again even if it has not been written
- * since, and reports the result (unless `why` gives a lasting reason). The release of the last
- * writer does not: a close has already reported the failure, and a later success could not be
- * reported. Events happen under the lock that protects the content; the state may be read without
- * it.
+ * State of the judgement. A view's draft may be written while it is being judged; bytes written
+ * then belong to the next judgement. A flush or fsync judges a refused draft again even if it has
+ * not been written since, and reports the result (unless `why` gives a lasting reason). The release
+ * of the last writer does not: a close has already reported the failure, and a later success could
+ * not be reported. Events happen under the lock that protects the content; the state may be read
+ * without that lock.
  */
 enum draft_state {
     DRAFT_CLEAN,    /* not written since the draft was started or last passed */
@@ -106,7 +106,7 @@ enum draft_state {
     DRAFT_JUDGED,   /* being judged */
     DRAFT_MORE,     /* being judged, and written in the meantime */
     DRAFT_SHORT,    /* at its last close, a key's text was not yet a value, but may become one */
-    DRAFT_ACCEPTED, /* a key's text is, or was, its value */
+    DRAFT_ACCEPTED, /* a key's text is, or once was, the key's value */
     DRAFT_REFUSED,  /* judged invalid, and not written since */
     DRAFT_DROPPED,  /* its last writer is gone; it was not accepted and never will be */
     DRAFT_STATES
@@ -158,9 +158,9 @@ struct draft {
     bool closed;       /* flushed (by close(2)) since the last write */
     /* started for a name without a file, even if its key is stored; not accepted yet */
     bool anew;
-    struct typed typed;  /* the type given to the file, as by opening KEY:TYPE */
-    uint64_t edit;       /* the last edit made from the draft, unless it is lost; or 0 */
-    struct shown before; /* the key's value before that edit and those that directly precede it */
+    struct typed typed;  /* the type set for the file, for example by opening KEY:TYPE */
+    uint64_t edit;       /* the last edit made from the draft; 0 if it is lost or none was made */
+    struct shown before; /* the key's value before that edit and the edits directly preceding it */
 
     /* ---- for a view, or a helper beside it ---- */
     struct live *live;    /* constant */
@@ -174,7 +174,7 @@ struct draft {
     bool accepted;         /* some content was accepted since the draft got its first writer */
     bool made;             /* for a view: started when the tensor was new (objects.h) */
     bool unlinked;         /* the draft no longer has a name */
-    bool replaced;         /* a helper has taken its place, so writes to it are refused */
+    bool replaced;         /* a helper has replaced this draft: writes to it are refused */
     /* Owned: the draft's name as a helper, kept even after a rename over a view; NULL if it was
      * never a helper. */
     char *helper;
@@ -183,12 +183,12 @@ struct draft {
     /* Number of writing handles not closed or synced since they were opened or last written. */
     unsigned unsettled;
     bool cold; /* when the draft was started, the kernel's cached pages of its node were stale */
-    /* CLOCK_MONOTONIC: when the last writer left only a NumPy header, for the next program that
-     * opens the view to continue; or 0. */
+    /* CLOCK_MONOTONIC: when the last writer left a draft with only a NumPy header, which the next
+     * program to open the view may continue; else 0. */
     time_t begun;
     bool unclosed;       /* a writer was released without a flush */
     unsigned edits;      /* object->edits when the draft was started or last passed */
-    unsigned losses;     /* object->losses at that time */
+    unsigned losses;     /* object->losses at the same moment as `edits` */
     bool asked;          /* its requests are being handled, without the lock (writer.h) */
     struct pool_job job; /* handles its requests in the pool */
 
@@ -207,7 +207,7 @@ struct draft {
     /* Protected by `io`: space reserved in the log for bytes [room.at, room.at + room.len) of the
      * view, not yet seen by any judgement. If room.log is NULL, no space is reserved. */
     struct extent room;
-    /* Bytes [sent, run) of that space were written sequentially but not yet sent to the disk. */
+    /* Bytes [sent, run) of that space have been written sequentially but not sent to the disk. */
     uint64_t sent, run;
     /* Protected by `lock`: */
     struct tensor_base *base;     /* a reference */
@@ -276,10 +276,10 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
                       struct draft **ret, struct err *e);
 
 /*
- * Write to the draft at `off` or, if `append` is set, at its current end. Returns 0; 1 for a text
- * whose line is completed by these bytes; -EFBIG (longer than the view can be), -EINVAL (a NumPy
- * header, complete or not, that cannot become a valid one; a text that has a hole or is too long),
- * -ENOSPC, -ENOMEM, -EIO or -errno. On failure, the content in the range of the write is undefined.
+ * Write to the draft at `off` or, if `append` is set, at its current end. Returns 0; 1 if these
+ * bytes complete the line of a text; -EFBIG (longer than the view can be), -EINVAL (a NumPy header,
+ * complete or not, that cannot become a valid one; a text that has a hole or is too long), -ENOSPC,
+ * -ENOMEM, -EIO or -errno. On failure, the content in the range of the write is undefined.
  */
 int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
                        struct err *e);
@@ -295,12 +295,12 @@ void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* Record that the edit was not accepted. */
 void tensor_draft_failed(struct draft *d);
 /* Take back a line whose judgement was stopped by a signal. judged: the judgement had started. all:
- * it had not, and no other line waits. */
+ * the judgement had not started, and no other line is waiting. */
 void tensor_draft_take_back(struct draft *d, bool judged, bool all);
 /*
  * Treat all bytes of a helper as written to this view, so that they must be judged; or turn the
  * draft back into a helper. Takes a reference to the base. Call with `io` held. The second function
- * checks that this is possible. Returns 0, -EFBIG, -EINVAL or -errno, as for a write.
+ * checks the draft's length and header; it returns 0, -EFBIG, -EINVAL or -errno, as for a write.
  */
 void tensor_draft_become(struct draft *d, enum tensor_view view, struct tensor_base *base);
 int tensor_draft_check(struct draft *d, struct err *e);
@@ -317,7 +317,7 @@ struct tensor_round {
     unsigned truncations;
 };
 
-/* Get the draft's current bytes, which never change afterwards. Returns 0 or -ENOMEM. */
+/* Get the draft's bytes as they are now; later writes do not change them. Returns 0 or -ENOMEM. */
 int tensor_draft_round(struct draft *d, struct tensor_round *ret);
 void tensor_round_free(struct tensor_round *round);
 /* Begin a judgement. Returns 0 if no bytes were written, 1 if tensor_draft_end() must follow, or
@@ -332,8 +332,8 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);
  * or -errno. */
 int tensor_round_read(const struct draft *d, const struct tensor_round *round, uint64_t off,
                       void *dst, size_t n);
-/* Get the first piece of bytes [off, off + n): its length and its place in the log; ret->log is
- * NULL if it is in the base. Returns 0 or -errno. */
+/* Get the first piece of the range [off, off + n): its length and its place in the log, or a NULL
+ * ret->log if the piece is in the base. Returns 0 or -errno. */
 int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e);
 /* End the judgement. keep: passed() or failed() will follow; otherwise all bytes count as not
