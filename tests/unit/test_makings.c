@@ -24,7 +24,7 @@
 
 /* ---- replacements for C library functions ---- */
 
-static atomic_long seconds; /* time at which the clock is stopped; 0: it runs */
+static atomic_long seconds; /* the monotonic time in seconds; 0: the real time */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -193,7 +193,7 @@ static int unlink_view(struct tree *t)
     return viewfile_unlink(t, "n", "raw");
 }
 
-/* Without this view, the directory is not a tensor. */
+/* Without `raw`, the directory is not a tensor. */
 static void test_unlink(void)
 {
     struct room x;
@@ -256,8 +256,8 @@ static void rename_opened(void)
     CU_ASSERT_EQUAL(rename_helper(renames_in), 0);
 }
 
-/* A helper becomes a view while a program opens it with O_RDONLY | O_TRUNC. Once the tensor is
- * complete, it is added. */
+/* A helper becomes a view while a program opens it with O_RDONLY | O_TRUNC. The tensor is added
+ * once it is complete. */
 static void test_emptied(void)
 {
     struct room x;
@@ -420,7 +420,7 @@ static void test_beside_others(void)
 
 /* ---- after the write ---- */
 
-/* Return the number of nameless files open in this process. */
+/* Return the number of nameless files that this process has open. */
 static unsigned unnamed(void)
 {
     unsigned n = 0;

@@ -67,10 +67,10 @@ static void make_very_deep(struct build *b)
 static void make_array_of_arrays(struct build *b)
 {
     build_array(b, "k", GGUF_ARRAY, 1);
-    build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* times 12, this wraps to 8 */
+    build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* 12 times this wraps to 8 */
 }
 
-/* Such dimensions are refused before their size is compared with the file. */
+/* Dimensions whose product overflows are refused before their size is compared with the file. */
 static void make_wrap_to_zero(struct build *b)
 {
     tensor(b, F32, (uint64_t[]){1ull << 32, 1ull << 32}, 2);
@@ -407,7 +407,7 @@ static void cut_everywhere(void (*make)(struct build *b))
             int r = refused(part, n, 0, &e);
             CU_ASSERT_EQUAL(r, n < p.g->head_len ? -EBADMSG : -ENODATA);
             CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, " at byte "));
-            /* The error for a truncated draft is that of the shipped layout. */
+            /* A truncated draft is refused with the shipped layout's error. */
             const char *words = n ? "incomplete download" : "an empty file";
             CU_ASSERT_TRUE(p.g->fmt.draft || strstr(e.msg, words));
         }

@@ -115,7 +115,7 @@ static void test_load(void)
     CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
     if (root) {
         CU_ASSERT_TRUE(mount_is_top(&ms, root));
-        struct mount below = *root; /* as if another mount covered it */
+        struct mount below = *root; /* as if another mount covered the root */
         CU_ASSERT_FALSE(mount_is_top(&ms, &below));
     }
     mounts_free(&ms);

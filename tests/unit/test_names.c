@@ -101,7 +101,7 @@ static void test_by_key(void)
     end(&x);
 }
 
-/* If a helper's file takes a key's name, the key's own file still shows its value. */
+/* If a helper's file takes a key's name, the key's own file still shows the key's value. */
 static void test_take(void)
 {
     struct fixture x;
@@ -181,7 +181,7 @@ static void test_doomed(void)
     end(&x);
 }
 
-/* Names are found no matter how many there are, and leave nothing behind when they are removed. */
+/* Names are found however many there are, and are removed without a trace. */
 static void test_many(void)
 {
     enum { MANY = 500 };

@@ -147,8 +147,8 @@ static bool neighbour(char *s, int step)
     return true;
 }
 
-/* Find by trial the shortest decimals that read back as x > 0, and of those the one nearest to x.
- * The text has the format of "%e". */
+/* By trial and error, find the shortest decimals that read back as x > 0, and of those the one
+ * nearest to x. The text has the format of "%e". */
 static void brute_force(double x, const struct precision *to, char s[64])
 {
     for (int p = 1; p <= to->digits; p++)

@@ -84,7 +84,7 @@ static void test_hidden(void)
     objects_free(&s);
 }
 
-/* Only errors of the model's own tensors are counted. */
+/* Only errors in the model's own tensors are counted. */
 static void test_errors(void)
 {
     struct objects s = {0};
@@ -116,7 +116,7 @@ static void name_of(size_t which, char name[16])
     (void)snprintf(name, 16, "t.%zu", which);
 }
 
-/* Names come and go. The reference is a plain array with the object of each name. */
+/* Names are added and removed. The reference is a plain array with the object of each name. */
 static void test_random_names(void)
 {
     static uint32_t want[NAMES]; /* 0: no object has this name */
@@ -173,7 +173,7 @@ static struct object *make(struct live *l, uint32_t number, bool dirty, struct t
     return o;
 }
 
-/* New tensors are judged when the first one is due, rounded up to a second. */
+/* New tensors are judged when the first is due; this time is rounded up to a full second. */
 static void test_due(void)
 {
     static struct live l;

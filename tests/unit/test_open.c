@@ -34,7 +34,7 @@ static void interrupt(const struct fixture *x, const char *name)
     edit_file_close(&f);
 }
 
-/* Return whether the file has the first bytes of the edit, instead of the old ones. */
+/* Return whether the file begins with the edit's bytes instead of the old ones. */
 static bool is_finished(const struct fixture *x, const char *name)
 {
     size_t n;
@@ -124,7 +124,7 @@ static void test_shard_fails(void)
     setup(&x);
     for (unsigned i = 0; i < FILES; i++)
         interrupt(&x, names[i]);
-    /* One journal belongs to another file; the other is a hard link to a different file. */
+    /* The first journal is another shard's; the second is a hard link to an unrelated file. */
     CU_ASSERT_EQUAL(renameat(x.dir, journals[1], x.dir, journals[0]), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, journals[1], 0), 0);
     CU_ASSERT_EQUAL(recover(&x, names[0], &got, &e), -ESTALE);
@@ -137,7 +137,7 @@ static void test_shard_fails(void)
     teardown(&x);
 }
 
-/* If a name claims too many files, all files after the first missing one are left alone. */
+/* If a name claims too many files, all files after the first missing one stay unchanged. */
 static void test_shard_missing(void)
 {
     struct fixture x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/options: options passed to libfuse and fusermount3, and how these two read them. */
+/* mount/options: options passed to libfuse and fusermount3, and how both parse them. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static const char *finished(struct mnt_options *o, const char *given)
     return o->args.argv[o->args.argc - 1];
 }
 
-/* Each reader of the list finds the name, and nothing that the name could have injected. */
+/* Every parser of the list finds the name, and nothing injected through it. */
 static void test_names(void)
 {
     static const char *const names[] = {
@@ -132,7 +132,7 @@ static void test_not_passed_on(void)
     model = "/m.gguf";
     (void)finished(&o, list);
     CU_ASSERT_STRING_EQUAL(o.args.argv[2], "noatime");
-    for (int k = 0; k < o.args.argc - 1; k++) { /* the last one has the options of all mounts */
+    for (int k = 0; k < o.args.argc - 1; k++) { /* the last has the options common to all mounts */
         CU_ASSERT_PTR_NULL(strchr(o.args.argv[k], ','));
         for (size_t i = 0; i < COUNT(dropped); i++)
             CU_ASSERT_STRING_NOT_EQUAL(o.args.argv[k], dropped[i]);

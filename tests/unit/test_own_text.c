@@ -118,7 +118,7 @@ static void lists(struct tree *t, const char *want)
 }
 
 /* `some.key` cannot be created in this model: it is refused before any write, and no other edit
- * fails because of it. */
+ * fails as a result. */
 static void test_equal_up_to_nul(void)
 {
     struct content odd;
@@ -208,8 +208,8 @@ static void test_counted_nul(void)
     free(odd.bytes);
 }
 
-/* A tensor cannot get a name that equals another one up to a NUL, and no other edit fails because
- * of it. */
+/* A tensor cannot get a name that equals another name up to a NUL, and no other edit fails as a
+ * result. */
 static void test_tensor_up_to_nul(void)
 {
     struct content odd;
@@ -241,7 +241,7 @@ static void test_tensor_up_to_nul(void)
     free(odd.bytes);
 }
 
-/* While the alignment is over 1 MiB, every other edit is refused when it is made. */
+/* While the alignment exceeds 1 MiB, every other edit is refused at once. */
 static void test_alignment_first(void)
 {
     struct content odd = odd_model(1U << 21, false);
@@ -269,7 +269,8 @@ static void said(struct tree *t, const char *want)
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
 }
 
-/* An undo cannot restore an alignment that no edit can set. It says so and changes nothing. */
+/* An undo cannot restore an alignment that no edit can set. The undo reports this and changes
+ * nothing. */
 static void test_alignment_stays(void)
 {
     struct content odd = odd_model(1U << 21, false);

@@ -24,7 +24,7 @@ static bool value_is(const struct gguf_value *v, const char *text)
 
 /* ---- every layout ---- */
 
-/* Begin a build in layout i. Returns false if there are fewer layouts. */
+/* Begin a build in layout i. Returns false if there is no such layout. */
 static bool layout(struct build *b, int i)
 {
     static const struct {

@@ -252,7 +252,7 @@ static void check_data(const struct content *old, const struct content *new, con
     for (; at < new->n; at++)
         zero &= new->bytes[at] == 0;
     CU_ASSERT_TRUE(zero);
-    /* Bytes after an unknown tensor would become part of it, so it is not padded if it is last. */
+    /* Bytes after a last tensor of unknown type would become part of it, so it is not padded. */
     uint32_t n = new->g->n_tensors;
     const uint32_t type = n ? new->g->tensor[n - 1].type_id : F32;
     bool bare = (type == UNKNOWN || type == RETIRED) && new->n % a;
@@ -413,8 +413,8 @@ static void step(struct content *im, const struct edit *d, const struct edit_opt
     *im = new;
 }
 
-/* Return the number of spaces in the reserve, which must be the last key and hold nothing else; -1:
- * no reserve. */
+/* Return the number of spaces in the reserve, which must be the last key and contain only spaces;
+ * -1: no reserve. */
 static int64_t spaces(const struct content *im)
 {
     uint32_t i = gguf_find_key(im->g, KEY_RESERVE, 13);

@@ -52,7 +52,7 @@ static struct model make(size_t n, uint32_t align, const char *spaces)
     return m;
 }
 
-/* A plan that sets the model's text to n bytes, with given options. */
+/* A plan that makes the model's text n bytes long, with the given options. */
 struct made {
     struct edit_plan p;
     uint64_t bare; /* size of the header without reserve and padding */
@@ -165,8 +165,8 @@ static void test_use_up(void)
     model_free(&m);
 }
 
-/* With reserve=auto, a small file does not get a reserve, but an existing one stays at about the
- * same size. */
+/* With reserve=auto, a small file does not get a reserve, but an existing reserve keeps roughly its
+ * size. */
 static void test_auto(void)
 {
     char spaces[3001];

@@ -65,7 +65,7 @@ static void test_refused_files(void)
     build_tensor_at(&b, "empty", UNKNOWN, (uint64_t[]){8}, 1, 32, NULL, 0);
     build_tensor_at(&b, "full", F32, (uint64_t[]){8}, 1, 0, NULL, 32);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
-    build_init(&b, 3, false); /* its type is unknown, but it has no elements either */
+    build_init(&b, 3, false); /* a tensor of unknown type without elements */
     build_tensor(&b, "none", UNKNOWN, (uint64_t[]){0}, 1, NULL, 0);
     put_regular(&b);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);

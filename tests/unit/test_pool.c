@@ -166,7 +166,7 @@ static void test_many_hang(void)
 {
     sem_t begun, hang;
     struct timespec at[JOBS];
-    unsigned soon = 0; /* turns that began before the one before the last ceased to count */
+    unsigned soon = 0; /* turns that began within pool_patience of the last turn but one */
     (void)sem_init(&begun, 0, 0);
     (void)sem_init(&hang, 0, 0);
     setup(100);
@@ -189,8 +189,8 @@ static void test_many_hang(void)
     (void)sem_destroy(&hang);
 }
 
-/* Turns run in the order of their times, not of the calls, even if all become due during a turn. If
- * a job is called with two different times, the earlier one counts. */
+/* Turns run in the order of their times, not of the calls, even if all become due during another
+ * turn. If a job is called with two different times, the earlier one counts. */
 static void test_times(void)
 {
     sem_t begun, hang;
@@ -480,7 +480,7 @@ static void test_cancel(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
 }
 
-/* Two units. The second begins while the first runs, and ends after the first was reported. */
+/* Two units. The second begins while the first runs, and ends after the first has been reported. */
 struct pair {
     sem_t begun, reported;
     uint64_t last;

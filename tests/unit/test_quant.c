@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: the table of types, golden data, streams of values, narrowing. */
+/* quant: the table of types, golden data for the types, streams of values, narrowing. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -157,7 +157,7 @@ static void test_read_edges(void)
     }
 }
 
-/* If an element's byte offset exceeds 32 bits, only the address of its block changes. */
+/* Beyond 4 GiB, a read differs only in the addresses of its blocks. */
 static void test_extent(void)
 {
     const struct quant_type *q4k = quant_find(12), *i8 = quant_find(24);
@@ -247,7 +247,7 @@ static uint16_t narrow16(uint32_t bits)
     uint16_t h[9];
     for (size_t i = 0; i < 9; i++)
         many[i] = f;
-    quant_f32_to_f16(many, 9, h); /* nine values: one vector and one more */
+    quant_f32_to_f16(many, 9, h); /* nine values: one vector and one extra value */
     CU_ASSERT_TRUE(h[0] == f32_to_f16(f) && h[8] == h[0]);
     return h[0];
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: every kernel set gives the same results as the generic one, and stays inside its
- * blocks. */
+/* quant: every kernel set gives the same results as the generic one, and accesses nothing outside
+ * its blocks. */
 #include "cu_main.h"
 
 #include <float.h>

@@ -35,7 +35,7 @@ static unsigned draw(struct random *x, unsigned n)
 
 /* ---- operations ---- */
 
-/* Return the name under which to create or open a file. A new file usually gets KEY:TYPE. */
+/* Return the name under which to create or open a file. A new file is usually named KEY:TYPE. */
 static const char *typed_name(struct random *x, int name, struct file *f, bool made, char dst[32])
 {
     bool typed = made && plain_is_key(name) && draw(x, 5) > 0;
@@ -301,7 +301,7 @@ static void step(struct random *x)
     size_t log = x->log.len;
     check_shown(x);
     if (!x->r.failed)
-        x->log.len = log; /* passed checks are not part of the script */
+        x->log.len = log; /* successful checks are not part of the script */
     if (draw(x, 6) == 0) {
         op_sync(x);
         check_file(x);

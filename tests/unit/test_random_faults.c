@@ -163,7 +163,7 @@ static void touch_open(struct random *x)
     lock_drop(&l->lock);
 }
 
-/* Returns true if the key shows exactly its stored value. *shown: whether it can be opened. */
+/* Returns true if the key shows exactly its stored value. *shown: whether the key can be opened. */
 static bool is_plain(const struct random *x, int i, bool *shown)
 {
     struct live *l = live_of(x);
@@ -285,7 +285,7 @@ static void steps(struct random *x, unsigned n)
         step(x);
 }
 
-/* While a write is held, other writers wait for the next one. */
+/* While a write is held, other writers wait for the next write. */
 static void step_and_wait(struct random *x)
 {
     int name = any(x), h = (int)draw(x, OPEN);

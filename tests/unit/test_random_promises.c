@@ -2,9 +2,10 @@
 /* Two or three programs write, close, fsync and rename their own keys and tensors, in random commit
  * modes, while writes are held or fail at random. "0 is a promise": if a call that makes an edit
  * durable returned 0, the edit is in the file. If it returned an error, the edit is not in the
- * file, because no program gets an error caused by another program's edit. A program that waits
- * does nothing else. No text is written twice. Each run is generated from a seed. A run that fails
- * prints its seed and its operations; GGUFS_SEED=N in the environment repeats just that run. */
+ * file, because no program receives an error that another program's edit caused. A program that
+ * waits does nothing else. No text is written twice. Each run is generated from a seed. A run that
+ * fails prints its seed and its operations; GGUFS_SEED=N in the environment repeats just that
+ * run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ enum { PROGRAMS = 3, OPS = 40 };
 /* The files that programs edit. */
 static const struct {
     const char *path,
-        /* path: the file's; before: what precedes the program's text in a listing of the model's
+        /* path: of the file; before: what precedes the program's text in a listing of the model's
          * content */
         *before;
     bool tensor;
@@ -39,7 +40,7 @@ struct program {
     char name; /* name of its handle */
     bool open;
     char text[12]; /* last text written; empty: none since the open */
-    bool accepted; /* the text was written and closed */
+    bool accepted; /* the text was written, and the file closed */
     bool told;     /* a call has failed since */
     enum call in;  /* last call that could wait */
     bool waits;
@@ -139,8 +140,8 @@ static int begin(struct random *x, struct program *p)
     }
 }
 
-/* Make a call. Only this test releases held writes, so a call that waits for a write is collected
- * later. */
+/* Make a call. Only this test releases held writes, so the result of a call that waits for a write
+ * is collected later. */
 static void call(struct random *x, struct program *p, enum call in)
 {
     p->in = in;
@@ -232,7 +233,7 @@ static void let_go(struct random *x)
             end_wait(x, &x->p[i]);
 }
 
-/* Returns true if a program waits for the write that is held or about to begin. */
+/* Returns true if a program is waiting for the write that is held or about to begin. */
 static bool is_waited_for(const struct random *x)
 {
     bool waits = false;

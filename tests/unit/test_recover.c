@@ -59,8 +59,8 @@ struct tamper {
     void (*do_it)(const struct fixture *x, struct edit_file *f);
     int code;     /* result of the recovery */
     bool read;    /* the journal is not ours, so it does not prevent reading */
-    bool applied; /* true: the model then has the new content; false: the old one */
-    bool stays;   /* the journal is still there */
+    bool applied; /* true: the model then has the new content; false: the old content */
+    bool stays;   /* the journal still exists afterwards */
 };
 
 static void tamper_nothing(const struct fixture *x, struct edit_file *f)

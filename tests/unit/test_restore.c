@@ -211,7 +211,7 @@ static void test_without_architecture(void)
     between(&now, &was);
 }
 
-/* An alignment too small to be set, though a file may have it. */
+/* An alignment that a file can have but that is too small to be set. */
 static void test_alignment(void)
 {
     struct version was = first(false, 4), now = first(false, 64);
@@ -275,8 +275,8 @@ static void test_count(void)
     version_free(&now);
 }
 
-/* Ranks never run out, however often a key is restored after all others, because the reserve does
- * not use up a rank. */
+/* Ranks never run out, however often a key is restored to the end, because the reserve does not use
+ * up a rank. */
 static void test_before_the_reserve(void)
 {
     CLEANUP(edit_change_free) struct edit_change c;

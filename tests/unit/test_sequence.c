@@ -76,7 +76,7 @@ static uint64_t *numbers(size_t n, uint64_t first)
     return ret;
 }
 
-/* A vocabulary with 12 elements changed, and 5 inserted together. */
+/* A vocabulary in which 12 elements change and 5 are inserted together. */
 static void test_long(void)
 {
     enum { N = 256000 };

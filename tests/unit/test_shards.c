@@ -300,7 +300,8 @@ static void test_merge(void)
     gguf_free(g);
 }
 
-/* If all names except those of split.* end in a NUL, the merged model still shows them whole. */
+/* If all names except those of split.* end in a NUL, the merged model still shows these names
+ * whole. */
 static void test_merge_nul(void)
 {
     struct parsed p[2];
@@ -501,7 +502,7 @@ static void test_not_a_file(void)
     drop_folder();
 }
 
-/* An interrupted edit to any file reads as if it were complete. */
+/* After an interrupted edit to any file, the model reads as if the edit were complete. */
 static void test_journal(void)
 {
     struct build b;
@@ -560,7 +561,7 @@ static void test_store(void)
     drop_folder();
 }
 
-/* Go through all steps from a file name to the merged model. */
+/* Perform all steps from a file name to the merged model. */
 static int whole(const char *path, struct err *e)
 {
     struct shards s;

@@ -233,7 +233,7 @@ static void test_hidden_stores(void)
           {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
 }
 
-/* Manifests with every kind of layer that is shown. Layers of templates have two names. */
+/* Manifests with every kind of layer that is shown. Template layers have two names. */
 static void test_layers(void)
 {
     SHOWS("o",

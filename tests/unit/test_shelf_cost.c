@@ -90,7 +90,7 @@ static int fake_times(int r, struct stat *st)
 
 /* Number of calls, other than closes, that access the disk. */
 static unsigned asked;
-static unsigned waited; /* those that get attributes from the disk's server */
+static unsigned waited; /* calls that request attributes from the disk's server */
 static bool typeless;   /* directories do not report the types of their files */
 
 int __real_stat(const char *path, struct stat *ret);
@@ -289,7 +289,7 @@ static void test_types(void)
     shelf_top_remove();
 }
 
-/* Names are made unique, and found, without a comparison with each of the others. */
+/* Making a name unique, or finding it, does not compare it with every other name. */
 static void test_many_splits(void)
 {
     enum { MANY = 2000 };
@@ -476,8 +476,8 @@ static void test_many_organisations(void)
     shelf_top_remove();
 }
 
-/* A lookup does not examine other repositories, which may be on a disk that hangs, except those
- * whose names may differ only in a number such as `~2`. */
+/* A lookup examines another repository, which may be on a disk that hangs, only if the names may
+ * differ in just a number such as `~2`. */
 static void test_others_not_asked(void)
 {
     static const struct {
@@ -515,7 +515,7 @@ static void test_others_not_asked(void)
     shelf_top_remove();
 }
 
-/* An organisation is shown because of a repository here, before links are followed to others. */
+/* A repository here is enough to show its organisation, so no links to others are followed. */
 static void test_links_last(void)
 {
     struct reach r;
@@ -569,8 +569,8 @@ static void test_stores_by_names(void)
 
 /* ---- failures in a store ---- */
 
-/* List a place while `what` cannot be opened. The listing must fail with `error` or, if that is 0,
- * have these names. */
+/* List a place while `what` cannot be opened. The listing must fail with `error` or, if `error` is
+ * 0, consist of these names. */
 static void check_failing(struct reach *r, const struct place *p, const char *what, int error,
                           const char *want)
 {

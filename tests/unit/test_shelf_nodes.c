@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf: nodes are freed once the kernel has forgotten them, and users see no difference when they
- * are found again. */
+/* shelf: nodes are freed once the kernel has forgotten them, and look the same to users when found
+ * again. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -306,8 +306,8 @@ static void test_turned(void)
     teardown();
 }
 
-/* The kernel may cache the name and attributes of a directory for a second, but only the attributes
- * of a model. */
+/* For a second, the kernel may cache attributes and the names of directories, but not the names of
+ * models. */
 static void test_kept_by_kernel(void)
 {
     setup();
@@ -319,7 +319,7 @@ static void test_kept_by_kernel(void)
 }
 
 /* The rights of a directory follow changes to the directories on its path even if it is not looked
- * up again, as when a process works in it. */
+ * up again because a process is working in it. */
 static void test_folders_that_change(void)
 {
     static const char *const rows[][2] = {

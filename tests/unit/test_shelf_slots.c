@@ -48,7 +48,7 @@ static const char *path_of(unsigned model)
     return path;
 }
 
-/* Make a model with this name in it. The caller frees it. */
+/* Make a model that contains this name. The caller frees it. */
 static uint8_t *image(const char *name, size_t *n)
 {
     struct build b;
@@ -413,7 +413,7 @@ static uint64_t child(uint64_t dir, const char *name)
     return e.node;
 }
 
-/* The kernel keeps nodes of directories, because a process may work in one. A number is never
+/* The kernel keeps nodes of directories, because a process may be working in one. A number is never
  * reused for another node. */
 static void test_numbers_stay(void)
 {
@@ -535,7 +535,7 @@ static void test_replaced(void)
     teardown();
 }
 
-/* Unused models are closed to make room, even if others have taken all descriptors. */
+/* When other files use up the descriptors, unused models are closed to make room. */
 static void test_few_descriptors(void)
 {
     struct rlimit files, few;

@@ -14,8 +14,8 @@
 
 #include "mount/control.h"
 
-/* Send a signal once the parent waits. This is the child of a multithreaded process, so it makes
- * only system calls. */
+/* Send a signal once the parent is waiting. This is the child of a multithreaded process, so it
+ * makes only system calls. */
 static _Noreturn void send_to_parent(const char *stat, int number)
 {
     char line[512];
@@ -51,7 +51,7 @@ static void by_default(void)
         (void)signal(ending[i], SIG_DFL);
 }
 
-/* While mounting, libfuse waits for a helper process. That wait must not end with a signal. */
+/* While mounting, libfuse waits for a helper process. A signal must not end this wait. */
 static void test_before(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {

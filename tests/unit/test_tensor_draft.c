@@ -22,7 +22,7 @@ struct pair {
     enum tensor_view view;
     uint8_t *shown;
     size_t n, most;
-    bool meanwhile; /* also write to the draft while it is judged */
+    bool meanwhile; /* also write to the draft while it is being judged */
 };
 
 static void pair_make(struct pair *p, uint32_t type, bool big, enum tensor_view view,
@@ -123,7 +123,7 @@ static void write_some(struct pair *p)
     }
     if (n > p->most - off && tensor_dir_draw(10))
         n = p->most - off;
-    if (tensor_dir_draw(4) == 0 && off < p->n) { /* write what is already there */
+    if (tensor_dir_draw(4) == 0 && off < p->n) { /* write the bytes that are already there */
         n = n < p->n - off ? n : p->n - off;
         memcpy(bytes, p->shown + off, n);
     }
@@ -149,7 +149,7 @@ static uint8_t *expected(const struct pair *p, int *want)
     return NULL;
 }
 
-/* Bytes written between a judgement and its end are not part of it. */
+/* Bytes written after a judgement, before its result is recorded, are not part of it. */
 static void write_meanwhile(struct pair *p)
 {
     for (uint64_t i = tensor_dir_draw(4); i > 0; i--) {

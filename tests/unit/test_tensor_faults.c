@@ -240,8 +240,8 @@ static void test_halfway(void)
     }
 }
 
-/* Write beyond the end of a draft of `raw` while it is judged, and make allocation n of that write
- * fail. The draft is then judged like any other. Returns false if there are fewer than n
+/* Write beyond the end of a draft of `raw` while it is being judged, and make allocation n of that
+ * write fail. The draft is then judged like any other. Returns false if there are fewer than n
  * allocations. */
 static bool behind_judged(unsigned n)
 {

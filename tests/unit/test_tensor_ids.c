@@ -250,7 +250,7 @@ static void test_whole(void)
     image_close(&m);
 }
 
-/* A listing stays in the state in which it began. */
+/* A listing continues to show the state in which it began. */
 static void test_listing(void)
 {
     char name[TREE_NAME_MAX + 1], *names;

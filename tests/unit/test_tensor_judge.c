@@ -443,7 +443,7 @@ static void test_npy_moved_and_cut(void)
     tensor_dir_free(&x);
 }
 
-/* If just the header is overwritten after values were accepted, all values change. */
+/* If just the header is overwritten after values have been accepted, all values change. */
 static void test_npy_header_again(void)
 {
     static const struct {

@@ -239,7 +239,7 @@ static void test_raw_refused(void)
     making_end(&m);
 }
 
-/* numpy.save() alone is enough. If there is a type, the values are encoded to it. */
+/* numpy.save() alone is enough. If there is a `type`, the values are encoded in that type. */
 static void test_npy(void)
 {
     struct making m;

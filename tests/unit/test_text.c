@@ -122,7 +122,7 @@ static void test_nul_byte(void)
     expect(json_value, &v3, GGUF_STRING, &b, "\"a\\u0000b\"");
 }
 
-/* The scan takes eight bytes at a time and finds an escape at any position among them. */
+/* The scan reads eight bytes at a time and must find an escape at any of these positions. */
 static void test_escape_anywhere(void)
 {
     static const struct {

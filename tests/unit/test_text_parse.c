@@ -77,8 +77,8 @@ static void gives(uint32_t type, uint32_t elem, const char *text, const char *pa
     }
 }
 
-/* Check that the text is refused with this message, and that earlier content of the buffer
- * stays. */
+/* Check that the text is refused with this message, and that the buffer keeps its earlier
+ * content. */
 static void refuses(uint32_t type, uint32_t elem, const char *text, int code, const char *line)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;

@@ -476,7 +476,8 @@ static int rename_later(struct tree *t, const char *from, const char *to, struct
 }
 
 /* Called while a line is judged: other programs close the view and write to it. Their calls are
- * parked, and a signal ends one at once. A rename of a helper over the view takes effect first. */
+ * parked, and a signal ends one of them at once. A rename of a helper over the view takes effect
+ * first. */
 static void ask_others(void *arg)
 {
     struct others *o = arg;

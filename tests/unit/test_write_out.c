@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/sys.h: what another thread sends to the disk. */
+/* base/sys.h: data that another thread writes to the disk. */
 #include <pthread.h>
 #include <stdbool.h>
 
