@@ -99,8 +99,7 @@ static inline bool pack_TQ1_0(const float *restrict x, uint8_t *restrict b)
         put_five_trits(b + k, x + k, 32, id);
     for (unsigned k = 0; k < 16; k += 8)
         put_five_trits(b + 32 + k, x + 160 + k, 16, id);
-    /* Each of the last four bytes holds four digits, of values that are 4 apart. Its fifth digit is
-     * 0. */
+    /* Each of the last four bytes holds four digits, for values that are 4 apart, and then a 0. */
     const uint64_t early = round8(x + 240, id, 1), late = round8(x + 248, id, 1);
     put_trits(b + TQ1_QH, 4, (const uint64_t[5]){early, early >> 32, late, late >> 32, 0});
     return true;

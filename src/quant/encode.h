@@ -58,20 +58,20 @@ enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
 
 /*
  * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as the
- * new content of the blocks `old` (NULL: a new tensor). A block keeps its bytes if all its values
- * equal, bit for bit, those that the view shows for the old block, even if its type has no encoder.
- * All other blocks are encoded. A NaN that comes from a block's scale equals any NaN. Values in the
- * type's own format are stored bit for bit. dst may be the same as old. The caller has checked
- * quant_has_values(). Errors and *fault are those of quant_encode(), except that -EOPNOTSUPP names
- * the first value that differs.
+ * new content of the blocks `old` (NULL: a new tensor). If all values of a block equal, bit for
+ * bit, those that the view shows for the old block, its bytes are kept, even if the type has no
+ * encoder. All other blocks are encoded. A NaN that comes from a block's scale equals any NaN.
+ * Values in the type's own format are stored bit for bit. dst may be the same as old. The caller
+ * has checked quant_has_values(). Errors and *fault are as for quant_encode(), except that
+ * -EOPNOTSUPP names the first value that differs.
  */
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
                 const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
                 struct quant_fault *fault);
 
-/* Return true if float32 cannot hold every value of the type, as with I32, I64 and F64. */
+/* Return true if float32 cannot hold every value of the type: I32, I64 or F64. */
 bool quant_is_wide(const struct quant_type *t);
-/* Return value i of a tensor of such a type. `data` is the tensor's first block. */
+/* Return value i of a tensor whose type is wide. `data` is the tensor's first block. */
 double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i);
 
 /*
@@ -84,8 +84,8 @@ double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *dat
  * encoded by quant_encode(), with -ERANGE if a finite value becomes infinite. If both types are the
  * same, the bytes are copied unchanged.
  *
- * Errors and *fault are those of quant_encode(), except that for I32, I64 and F64 the value at
- * fault is the first that cannot be stored. The caller has checked quant_has_values() and
+ * Errors and *fault are as for quant_encode(), except that for I32, I64 and F64 the value at fault
+ * is the first that cannot be stored. The caller has checked quant_has_values() and
  * quant_can_encode().
  */
 int quant_convert(const struct quant_type *from, const struct quant_type *to, bool big,

@@ -10,8 +10,8 @@
  *
  * The search returns the scale of the best codes. The encoder rounds it to a scale that the block
  * can store, and computes the codes again. Without importances, the results equal those of ggml's
- * quantisers, to the last bit. Importances replace the weights, and the stored scales are fitted
- * again to all codes.
+ * quantisers, to the last bit. Importances, if given, replace the weights, and the stored scales
+ * are refitted to all codes.
  *
  * Sums over a group are named after their factors: w is a weight, x a value, l a code; xl is the
  * sum of w * x * l, and so on.
@@ -244,8 +244,8 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 
 /*
  * Write the scales and minima of LANES groups to ret, starting at group `at`, and the codes to
- * `codes`. The first attempt uses the range as is. The form's attempts follow; each begins its
- * range at the low of the best attempt so far.
+ * `codes`. The first attempt uses the range as is. The form's attempts follow; the range of each
+ * starts at the low of the best one so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, const float *weight,
                    struct min_fits *ret, unsigned at, uint8_t *codes)
@@ -309,8 +309,8 @@ static inline masks all_zeros(lanes top)
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* Codes from -zero to zero - 1, for groups of n values. After the first attempt, scales are tried
- * that move the top value by up to tries / 10 of a code. */
+/* Codes from -zero to zero - 1, for groups of n values. Attempts after the first move the top value
+ * by up to tries / 10 of a code. */
 struct even_form {
     unsigned n;
     float zero;
@@ -369,7 +369,7 @@ struct passing {
     lanes x[16], w[16], code[16], xl, ll;
 };
 
-/* Take one step of fit_passes(): compute code i again from the best scale for the other codes, and
+/* Perform one step of fit_passes(): recompute code i from the best scale for the other codes, and
  * keep the new code if the gain grows. Returns the lanes where it is kept. */
 static inline masks pass_code(struct passing *p, unsigned i)
 {
@@ -425,7 +425,7 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
 }
 
 /*
- * Turn the importances of n values into weights that are never 0 and barely above 1, so that even
+ * Turn the importances of n values into weights above 0 and at most slightly above 1, so that even
  * an unimportant value stays close to its old value. If all importances are zero, all values count
  * equally. NULL means no importances.
  */

@@ -22,8 +22,8 @@
  * compared, each unit gets the best one in the book for its s.
  *
  * Where only seven of eight signs are stored, the number of minus signs is even. If an odd number
- * of values are negative, the value for which a wrong sign costs least gets one. Halves with such a
- * value have separate (odd) costs.
+ * of values are negative, the value for which a wrong sign costs least gets the wrong sign. Halves
+ * with such a value have separate (odd) costs.
  *
  * First each group is fitted as if the book contained every point. The largest scale found
  * determines d, and each group tries values of l close to its scale. Then d is fitted to the
@@ -67,7 +67,7 @@ struct point_book {
 struct point_block {
     float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
     float s[UNITS_MOST];                      /* the scale to try for each unit */
-    float cost[2][UNITS_MOST];                /* costs of the two ways: even, odd or up, down */
+    float cost[2][UNITS_MOST]; /* costs of the two ways: even and odd, or up and down */
     /* One of the values in the unit (EVEN_PAIR: in the two units) must get the wrong sign. */
     uint8_t odd[UNITS_MOST];
     uint8_t way[UNITS_MOST];   /* the chosen way: an index into cost[] */
@@ -193,7 +193,7 @@ FIXED void run_costs(struct point_form f, const struct point_book *book, const s
     const unsigned end = book->first[h + 1];
     floats even = all_wide(FLT_MAX), odd = even, other = even;
     unsigned k = book->first[h];
-    /* Track two minima side by side, because each comparison waits for the previous one. */
+    /* Track two minima, so that a comparison need not wait for the previous one. */
     for (; f.n == 8 && !is_even(f) && k + 1 < end; k += 2) {
         even = least_of(c->low.even[book->low[k]], even);
         other = least_of(c->low.even[book->low[k + 1]], other);
@@ -418,7 +418,7 @@ FIXED void spread_units(struct point_form f, const float *restrict x, const floa
     }
 }
 
-/* Sums over the block of w * x * k * v and w * (k * v)^2, where k = 2l + 1. */
+/* The sums of w * x * k * v and of w * (k * v)^2 over the block, where k = 2l + 1. */
 struct point_sums {
     float xl, ll;
 };
@@ -468,7 +468,7 @@ FIXED bool fit_points(struct point_form f, const struct point_book *book, const 
     uint8_t fitted[2];
     if (!(top < 0x1p32f))
         return false;
-    const bool tiny = top < 0x1p-30f; /* far below the values that the smallest d gives */
+    const bool tiny = top < 0x1p-30f; /* far below the values that the smallest d yields */
     const uint32_t exponent = tiny ? 127 : f32_bits(top) >> 23;
     const float up = f32_from_bits((254 - exponent) << 23), down = f32_from_bits(exponent << 23);
     spread_units(f, x, weight, up, b);
@@ -497,8 +497,8 @@ static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned
         to[k] = (uint8_t)(b->l[2 * k] | b->l[2 * k + 1] << 4);
 }
 
-/* Define the encoder of a type from its form. The type's put_T() stores the result in the fields of
- * a block. */
+/* Define a type's encoder, given its form. The type's put_T() stores the result in the fields of a
+ * block. */
 #define POINT_ENCODER(T, form)                                                                    \
     ENCODES(T)                                                                                    \
     {                                                                                             \

@@ -63,8 +63,8 @@ struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
 
-/* Store n values as integers from 0 to `most`, and the unit in which the largest value is `most`.
- * If `stored` is true, divide by the unit as it is stored: rounded, but not to 0. */
+/* Store n values as integers from 0 to `most`, and the unit that makes the largest value `most`. If
+ * `stored` is true, divide by the stored form of the unit, which is rounded, but not to 0. */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)
 {

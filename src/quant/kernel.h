@@ -5,8 +5,8 @@
  *
  * A decoder consists of `FIXED void block_T(const uint8_t *restrict b, float *restrict y)`, which
  * turns the T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which defines the loop over
- * blocks. Types made of bit fields are taken apart in vectors (wide.h). Other types, and scales,
- * are handled eight codes at a time, as the bytes of a uint64_t:
+ * blocks. Types made of bit fields are unpacked in vectors (wide.h). Other types, and scales, are
+ * handled eight codes at a time, as the bytes of a uint64_t:
  *
  *      63     56 55     48        15      8 7       0
  *     +---------+---------+ ... +---------+---------+

@@ -82,12 +82,12 @@ static inline float top_value(const float *restrict x, unsigned n)
     const float top = f32_from_bits((uint32_t)larger(plus, minus));
     if (plus != minus || plus == 0)
         return plus >= minus ? top : -top;
-    while (f32_bits(*x) << 1 != f32_bits(top) << 1) /* both signs occur; find the first */
+    while (f32_bits(*x) << 1 != f32_bits(top) << 1) /* both signs occur: find the first */
         x++;
     return *x;
 }
 
-/* The smallest and the largest value. If any value is infinite or a NaN, so is one of these two. */
+/* The smallest and the largest value. If any value is infinite or a NaN, so is `low` or `high`. */
 struct range {
     float low, high;
 };
@@ -103,7 +103,7 @@ static inline struct range range_of(const float *restrict x, unsigned n)
     }
     struct range ret = {f32_from_bits((uint32_t)(low ^ (low >> 31 & 0x7fffffff))),
                         f32_from_bits((uint32_t)(high ^ (high >> 31 & 0x7fffffff)))};
-    while (ret.low == 0 && *x != 0) /* of +0 and -0, the first one counts */
+    while (ret.low == 0 && *x != 0) /* the minimum is zero: use the first, +0 or -0 */
         x++;
     ret.low = ret.low == 0 ? *x : ret.low;
     return ret;

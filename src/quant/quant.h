@@ -40,9 +40,9 @@ typedef void quant_decode_fn(const uint8_t *src, size_t n, float *dst);
 
 /*
  * Encodes n * block_len host floats at src (aligned to 4 bytes) as n whole little-endian blocks at
- * dst (any alignment, no overlap). `weight` has the importance of each value, which is finite and
- * not negative, or is NULL. Returns the number of encoded blocks: n, or fewer if the type cannot
- * store the values of the next block; dst is undefined from there on.
+ * dst (any alignment, no overlap). `weight` holds the importance of each value (finite, not
+ * negative), or is NULL. Returns the number of encoded blocks: n, or fewer if the type cannot store
+ * the values of the next block; dst is undefined from there on.
  */
 typedef size_t quant_encode_fn(const float *src, const float *weight, size_t n, uint8_t *dst);
 
@@ -55,7 +55,7 @@ struct quant_type {
     uint16_t block_len;      /* elements in a block; 0: a removed id of unknown layout */
     uint16_t block_bytes;    /* bytes in a block */
     quant_decode_fn *decode; /* NULL for removed ids */
-    quant_encode_fn *encode; /* NULL for removed ids and where only raw bytes can be stored */
+    quant_encode_fn *encode; /* NULL for removed ids and types that can only be written raw */
     uint8_t weighs;          /* enum quant_weighs */
     /*
      * The fields that a big-endian file stores reversed: `swap_count` fields of `swap_width` bytes,
@@ -147,8 +147,8 @@ void quant_init(void);
 /* For tests and benchmarks: use this kernel set (set.h). Call this before threads start. */
 struct quant_set;
 void quant_use(const struct quant_set *s);
-/* Return set i of those that this machine supports, from the slowest (0, the generic one) to the
- * fastest. Returns NULL after the last. */
+/* Return set i of the sets that this machine supports, sorted from the slowest (0, the generic set)
+ * to the fastest, or NULL after the last. */
 const struct quant_set *quant_set_at(size_t i);
 
 #endif

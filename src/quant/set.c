@@ -170,9 +170,8 @@ static void narrow_bf16(const float *restrict src, size_t n, uint16_t *restrict 
 }
 
 /*
- * The encoders of 16-bit floats convert RUN values at a time, assuming that all are below the
- * magnitude that becomes infinite. In the rare case that one is not, the run is converted again
- * value by value.
+ * The encoders of 16-bit floats convert RUN values at a time, assuming that no value becomes
+ * infinite. In the rare case that a value does, the run is converted again value by value.
  */
 enum { RUN = 64 };
 #define BRAIN_LIMIT 0x1.ffp127f
@@ -309,7 +308,7 @@ static double sum_fourth(const float *x, size_t n, double mean)
     return sum_of(x, n, mean, fourth_power);
 }
 
-/* Number of lanes in the sums below, which is small enough for them to stay in registers. */
+/* Number of lanes in each of the sums below, small enough for all sums to stay in registers. */
 enum { FEW = 8 };
 
 struct apart {
@@ -377,7 +376,7 @@ static void number_exactly(const float *x, size_t n, double mean, double std, ui
                                      (double)x[i] >= lower_edge(mean, std, bin[i] + 1)));
 }
 
-/* Number of bytes in a vector: as in AVX2, even on machines without it. */
+/* Number of bytes in a vector: as many as in AVX2, even on machines without AVX2. */
 #ifdef __AVX2__
 enum { BYTES = 32 };
 #else

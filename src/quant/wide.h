@@ -109,8 +109,8 @@ FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 #endif
 }
 
-/* Extract fields number `from`, from + 1, ... of the 16 two-bit fields at p. Bits above a field
- * are unspecified. */
+/* Extract fields `from`, `from` + 1, ... of the 16 two-bit fields at p. Bits above a field are
+ * unspecified. */
 static inline words pairs_wide(const uint8_t *p, unsigned from)
 {
 #ifdef __AVX2__
@@ -138,7 +138,7 @@ static inline void put_wide(float *restrict y, floats v)
 #define NONE (-0.0f)
 struct levels {
     floats shift, d, m;
-    floats table[2]; /* with AVX-512: values of codes up to 15, and of 16 and above */
+    floats table[2]; /* with AVX-512: values of codes 0 to 15, and of codes from 16 */
 };
 
 FIXED floats compute(struct levels l, words code)
@@ -146,7 +146,7 @@ FIXED floats compute(struct levels l, words code)
     return ((__builtin_convertvector(code, floats) + l.shift) * l.d) + l.m;
 }
 
-/* Prepare the values of codes that have `bits` bits. */
+/* Prepare the values for codes of `bits` bits. */
 FIXED struct levels levels(unsigned bits, float shift, float d, float m)
 {
     struct levels l = {.shift = all_wide(shift), .d = all_wide(d), .m = all_wide(m)};

@@ -21,7 +21,7 @@ static bool plain(uint8_t c)
 
 static const char hex[] = "0123456789ABCDEF";
 
-/* Encode as many bytes of the name as fit without cutting an escape. Returns their number. */
+/* Encode as many bytes of the name as fit without cutting an escape, and return how many did. */
 static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, size_t room)
 {
     bool dots = (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.');

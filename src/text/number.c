@@ -125,7 +125,7 @@ static struct interval scaled_interval(double x, int k)
                              scale10((x + above) / 2, k)};
 }
 
-/* Find the shortest decimal of x, a positive finite f32. Returns false if rounding errors could
+/* Find the shortest decimal for x, a positive finite f32. Returns false if rounding errors could
  * affect the result. */
 static bool fast_digits(double x, struct decimal *d)
 {
@@ -136,8 +136,8 @@ static bool fast_digits(double x, struct decimal *d)
     struct interval t = scaled_interval(x, k);
     if (near(t.low, rint(t.low)) || near(t.high, rint(t.high)))
         return false;
-    /* Start with the integers in the interval, from low to high. As long as there are multiples
-     * of 10, 100, ... among them, use these instead. */
+    /* Start with the integers in the interval, from low to high. As long as they include multiples
+     * of 10, 100, ..., keep only those multiples. */
     uint64_t low = (uint64_t)t.low + 1, high = (uint64_t)t.high;
     int j = 0;
     for (; high / 10 >= (low + 9) / 10; j++) {
@@ -398,8 +398,8 @@ struct parts {
     int64_t exp;
 };
 
-/* Larger exponents are not computed exactly. They would give the same result, because no text has
- * that many digits. */
+/* Further digits of an exponent this large are ignored. They cannot change the result, because no
+ * text has enough digits to offset the exponent. */
 #define EXP_LIMIT ((int64_t)1 << 40)
 
 /* Read "e-12" at p, up to the end of the text. */

@@ -3,10 +3,10 @@
  * Numbers as decimal text, and back.
  *
  * Integers are exact. A float is written as the shortest decimal that parses back to the same bits
- * (at its own precision; of several, the one nearest to the value), laid out as in Python: plain
- * notation if the place value of the first digit is from 10^-4 to 10^15 (0.0001, 10000), exponent
- * notation otherwise (1e-05, 3.4028235e+38). No ".0" is added. Finite floats are valid JSON
- * numbers. For other floats the caller passes a table of words.
+ * (at its own precision; if there are several, the one nearest to the value), laid out as in
+ * Python: plain notation if the place value of the first digit is from 10^-4 to 10^15 (0.0001,
+ * 10000), exponent notation otherwise (1e-05, 3.4028235e+38). No ".0" is added. Finite floats are
+ * valid JSON numbers. For other floats the caller passes a table of words.
  *
  * Nothing depends on the locale. Any thread may call these functions.
  */
@@ -53,9 +53,9 @@ int scan_integer(const uint8_t *p, size_t n, struct integer *ret);
 bool integer_fits(uint32_t type, const struct integer *v);
 
 /*
- * Read a value of any type except string and array. Stores its bits in the low bytes of *bits, as
- * many as the type has. Returns 0, -EINVAL (not a value of this type), -ERANGE (out of range) or
- * -ENOMEM.
+ * Read a value of any type except string and array. Stores the value in the low bytes of *bits,
+ * using as many as the type has. Returns 0, -EINVAL (not a value of this type), -ERANGE (out of
+ * range) or -ENOMEM.
  */
 int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 

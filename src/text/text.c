@@ -157,7 +157,7 @@ static size_t array_bytes(struct text t)
 
 /* An inner type at the beginning of a list, with its count. */
 struct item {
-    struct text list; /* the list between its brackets */
+    struct text list; /* the text between the brackets */
     uint64_t times;   /* 1 if no count is given */
     size_t bytes;     /* including the count */
 };
@@ -182,7 +182,7 @@ static bool read_item(struct text t, struct item *ret)
     return at == t.len || t.at[at] == ',';
 }
 
-/* Read the element type that a list gives. Returns false if the text is not a valid list. */
+/* Read the element type that a list specifies. Returns false if the text is not a valid list. */
 static bool read_list(struct text list, unsigned depth, uint32_t *elem, struct text *inner)
 {
     *inner = (struct text){0};
@@ -268,11 +268,11 @@ static int type_nodes(struct text list, struct type_node **ret)
 
 /* A walk over the types of inner arrays. */
 struct type_walk {
-    const struct type_node *at; /* the current node; NULL: the list gives no type */
+    const struct type_node *at; /* the current node; NULL: the list specifies no type */
     uint64_t used;              /* number of times the node was used */
 };
 
-/* Return the type of the next inner array, or NULL if the list gives no type. */
+/* Return the type of the next inner array, or NULL if the list specifies none. */
 static const struct type_node *type_walk_next(struct type_walk *w)
 {
     if (w->at && w->used == w->at->times && w->at->next)
@@ -589,7 +589,7 @@ static int item_scalar(struct parse *p, uint32_t type, const struct gguf_value *
 /* A walk over the elements of the old array in step with those of the text. */
 struct beside {
     struct gguf_walk walk;
-    struct gguf_value item; /* the current or else the last element; valid if `any` is set */
+    struct gguf_value item; /* the current element, or else the last; valid if `any` is set */
     bool any, current;
 };
 
@@ -612,7 +612,7 @@ static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
     return reader_fail(&p->r, -EINVAL, "the values of an array must be of one kind");
 }
 
-/* Parse an inner array. types: a walk over the types given for it and its siblings. */
+/* Parse an inner array. types: a walk over the types specified for this array and its siblings. */
 static int item_array(struct parse *p, struct type_walk *types, const struct beside *b,
                       unsigned depth)
 {
@@ -662,7 +662,7 @@ static int parse_items(struct parse *p, struct items *it, uint32_t elem,
     size_t count_at = p->out->len;
     buf_zero(p->out, p->fmt->len_width);
     for (; (r = items_next(it)) > 0; count++) {
-        b.current = gguf_next(&b.walk, &b.item); /* at the end, the last item is kept */
+        b.current = gguf_next(&b.walk, &b.item); /* after the end, still the last item */
         b.any |= b.current;
         if ((r = parse_item(p, elem, &types, &b, depth)) < 0)
             return r;

@@ -41,7 +41,7 @@ void text_value(struct buf *out, const struct gguf_value *v);
 
 struct type_name {
     uint32_t type, elem;
-    struct text inner; /* the list of inner types, if the name gives them; a range of the name */
+    struct text inner; /* the list of inner types, if there is one; a range of the name */
 };
 
 /* Append the name of a value's type. If it would be longer than TYPE_NAME_MOST, inner types are
@@ -73,7 +73,7 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret);
  * model's format, version 2 or 3.
  *
  * old: the value that the file shows (in the same format), or NULL. If it has the same type, then
- * its own text always gives its own bytes. In any other text, unchanged NaNs, true bools and inner
+ * its own text always yields its own bytes. In any other text, unchanged NaNs, true bools and inner
  * arrays keep their bytes.
  *
  * On failure, payload is unchanged (except for buf_error() after -ENOMEM).
