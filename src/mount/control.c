@@ -70,13 +70,13 @@ struct control {
     size_t n;
     struct control_facts facts;
     struct timespec looked; /* time of the last check for an idle mount */
-    unsigned long changes;  /* handles->changes at that time */
+    unsigned long changes;  /* handles->changes at the time of that check */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
     bool leaves;          /* a thread is running run_leave() */
     int lost;             /* -errno if run_leave() or run_late() lost an edit; otherwise 0 */
     struct timespec ends; /* when the session began to end; tv_sec 0: it has not */
-    bool left;            /* the status says so */
-    bool watched;         /* neither run_late() nor control_rest() has come */
+    bool left;            /* the status contains "leaving" */
+    bool watched;         /* run_late() can still become due */
     bool rests;           /* accepting a client failed: do not retry immediately */
     bool stop;
     struct buf status;
@@ -320,7 +320,7 @@ static bool start(struct control *c, void (*fn)(void *arg), void *arg)
     return false;
 }
 
-/* Do the same, but only while the mount is being served. */
+/* Like start(), but only while the mount is being served. */
 static bool begin(struct control *c, void (*fn)(void *arg), void *arg)
 {
     return c->serves && start(c, fn, arg);
@@ -379,14 +379,14 @@ static void look_at_mounts(struct control *c, bool changed)
 
 /* ---- a session that does not end ---- */
 
-/* Note that the session ends. Call with the lock held. */
+/* Record that the session has begun to end. Call with the lock held. */
 static void set_ends(struct control *c)
 {
     if (c->ends.tv_sec == 0)
         c->ends = when_now();
 }
 
-/* Add this to the status, and begin no more tasks. Call with the lock held. */
+/* Add "leaving" to the status, and prevent new tasks. Call with the lock held. */
 static void set_left(struct control *c)
 {
     if (!c->left)
@@ -395,7 +395,7 @@ static void set_left(struct control *c)
     c->serves = false;
 }
 
-/* Do what must not wait for a request or a task that hangs. */
+/* Take down the mount and write accepted edits although a request or a task hangs. */
 static void run_late(void *arg)
 {
     struct control *c = arg;

@@ -31,7 +31,7 @@
  * Pending edits are then written. Once nothing is open for writing, further edits are refused and
  * the model's lock is released ("free"; until then "held").
  *
- * After a signal, or the end of the connection, a request or task that hangs keeps the session from
+ * After a signal or the end of the connection, a hung request or task keeps the session from
  * ending. If control_rest() has not returned after two seconds, another thread takes the mount down
  * and writes accepted edits.
  *
@@ -66,7 +66,7 @@ struct control_facts {
     const char *read_only; /* why the mount is read-only; NULL: it is read-write */
     dev_t dev;             /* the mount's device; 0: unknown */
     unsigned idle;         /* seconds without open files before the mount is removed; 0: never */
-    /* Ends the connection and unmounts, once, whatever thread calls it; may be NULL. */
+    /* Ends the connection and unmounts, but only once, whichever threads call it; may be NULL. */
     void (*leave)(void *arg);
     void *leave_arg;
 };
@@ -84,8 +84,8 @@ bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
 void control_ends(struct control *c);
 /* Record that the mount is no longer served. No more requests or tasks begin. */
 void control_leave(struct control *c);
-/* Wait for the requests and tasks that have begun. Returns 0, or -errno if one of them that wrote
- * accepted edits, because the mount was gone, lost an edit. */
+/* Wait for the requests and tasks that have begun. Returns 0, or -errno if an edit was lost when a
+ * task wrote accepted edits because the mount was gone. */
 int control_rest(struct control *c);
 /* Add the outcome to the status: the reason for a failure (`e`; NULL: no failure), the edits that
  * did not reach the file, and the backups that were made. */

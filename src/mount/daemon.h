@@ -37,8 +37,7 @@ bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg
 bool process_wait(long pid, int ms);
 /* Return true if the process is stopped (by SIGSTOP or a debugger) and so does not answer. */
 bool process_stopped(long pid);
-/* Write the name of a process or user to dst; for a user without a name, the number. Returns
- * dst. */
+/* Write the name of a process or user to dst; if a user has no name, the number. Returns dst. */
 #define PROCESS_NAME_MAX 64
 const char *process_name(char dst[PROCESS_NAME_MAX], long pid);
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid);
@@ -149,7 +148,7 @@ void daemon_take(struct daemon *d);
 struct channel {
     struct daemons daemons;
     const struct daemon *daemon;
-    char *place; /* owned: the model's place, in the form that shelf_ask() takes */
+    char *place; /* owned: the model's place, in the form that shelf_ask() expects */
 };
 
 /*

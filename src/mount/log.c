@@ -23,7 +23,7 @@ static atomic_bool daemonized;
 
 void log_plain(int priority, const char *line)
 {
-    /* Names in the line are already safe to print. This also makes libfuse's text safe, and any
+    /* Names in the line are already safe to print. This call also makes libfuse's text safe, and a
      * character that was cut off at the end of the line. */
     char safe[LOG_LINE_MAX];
     (void)show_in(safe, sizeof(safe), line, strlen(line));

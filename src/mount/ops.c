@@ -15,8 +15,8 @@
 #include "tree/folder.h"
 #include "tree/attr.h"
 
-/* Seconds for which the kernel caches attributes and names that never change: longer than the life
- * of any mount. */
+/* Seconds for which the kernel caches attributes and names that never change: longer than any mount
+ * exists. */
 #define FOREVER 1e9
 
 /* ---- requests ---- */
@@ -171,7 +171,7 @@ struct scratch {
     void *bytes; /* owned */
 };
 
-/* Memory kept for later reads. Every thread takes the first available item, because it is
+/* Memory kept for later reads. Each thread takes the first available entry, whose memory is
  * probably still in the processor's cache. */
 static _Atomic(struct scratch *) spare[8];
 
@@ -222,7 +222,7 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /* Read and reply. If the content has not been computed yet, w->done() is called later instead. The
- * file is not used after the reply, because it may be closed by then. */
+ * file is not used after the reply, because it may have been closed by then. */
 static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size,
                                  struct live_wait *w)
 {
@@ -301,7 +301,7 @@ struct handle {
     bool writes;
     struct handles *in;
     struct handle *prev, *next; /* protected by mount_lock */
-    atomic_uint refs;           /* one for the open handle and one for each reading thread */
+    atomic_uint refs;           /* references: one of the open handle, one of each reading thread */
     /* The remaining members are protected by mount_lock. In BUSY and TAKEN, the thread that owns
      * `room` accesses its stretch without the lock. */
     atomic_uint_least64_t upto; /* where the last read ended */
@@ -372,13 +372,13 @@ static int prepare(struct handle *h, struct reply *ret)
         tree_reply_done(ret);
         err = -EAGAIN;
     }
-    if (err < 0 || ret->len == 0) /* leave the memory to other handles */
+    if (err < 0 || ret->len == 0) /* leave the memory for other handles */
         room_free(h);
     return err;
 }
 
-/* Make this thread the one that prepares the bytes after the last read. Call with the lock held or
- * in TAKEN. */
+/* Make this thread prepare the bytes that follow the last read. Call with the lock held or in
+ * TAKEN. */
 static void begin(struct handle *h, size_t size)
 {
     h->off = h->upto;

@@ -11,8 +11,8 @@
  * stretch, as plain bytes that keep no snapshot of the model alive. It holds no stretch if the file
  * is not read in order or has been read to its end.
  *
- * At an unmount, the kernel does not wait for the daemon to read the last releases. So when the
- * session has ended, all handles that are still in the list are closed, and no written data is
+ * At an unmount, the kernel does not wait for the daemon to read the last release requests. So when
+ * the session has ended, all handles that are still in the list are closed, and no written data is
  * lost.
  *
  * Any thread may call these functions. Call handle_close() once for each handle, after its last
@@ -42,9 +42,9 @@ struct handles {
     bool closed;           /* no more edits may begin */
 };
 
-/* Make a handle for an open file or directory, which it then owns. If `writes`, the handle also
- * owns an edit, which lasts as long as the handle is open. If memory runs out, closes the file or
- * directory, ends the edit, and returns NULL. */
+/* Make a handle that owns an open file or directory. If `writes`, the handle also owns an edit,
+ * which lasts as long as the handle is open. If memory runs out, closes the file or directory, ends
+ * the edit, and returns NULL. */
 struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes);
 void handle_close(struct handles *l, struct handle *h);

@@ -144,8 +144,8 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     return r < 0 ? -1 : r;
 }
 
-/* Return the given value of an option that takes one, else its default, else NULL. *row is set to
- * the option's row. */
+/* Return the value given for an option that takes a value, else the default, else NULL. *row is set
+ * to the option's row. */
 static const char *value_of(const struct mnt_options *o, enum option_id id,
                             const struct option_row **row)
 {
@@ -225,7 +225,7 @@ static int check_words(struct mnt_options *o)
     return o->err.code;
 }
 
-/* Parse a number that consists only of digits and is at most `most`. (scanf(3), and so libfuse,
+/* Parse a number that consists only of digits and is at most `most`. (scanf(3), which libfuse uses,
  * would read "1x" as 1, and 2^32 as 0, which is root.) */
 static unsigned number(struct mnt_options *o, enum option_id id, int base, unsigned most)
 {

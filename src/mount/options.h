@@ -51,7 +51,7 @@ void option_words(const struct option_row *row, struct buf *out);
 struct mnt_options {
     struct tree_options tree;
     char *model;      /* owned; NULL if not given */
-    char *mountpoint; /* owned; NULL if not given; absolute once it is mounted */
+    char *mountpoint; /* owned; NULL if not given; absolute once the mount exists */
     /* The value of each option, by id: owned; "" if the option takes no value, NULL if it is not
      * given. */
     char *given[OPTION_IDS];

@@ -199,8 +199,8 @@ static int spot_prepare(char **mountpoint, struct err *e)
 
 /* ---- a process that unmounts after the daemon has ended ---- */
 
-/* Take a different name and clear the arguments, so that programs that kill the daemon by name or
- * arguments (pidof, pkill -f) do not find the guard. */
+/* Change this process's name and clear its arguments, so that programs that kill the daemon by name
+ * or arguments (pidof, pkill -f) do not find the guard. */
 static void take_name(void)
 {
     char args[4 * PATH_MAX];
@@ -397,8 +397,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-/* If the mount is read-only although the user did not ask for that, report the reason. In the
- * background, this is called twice, for standard error and for the log. */
+/* If the mount is read-only although the user did not ask for that, report the reason. A daemon in
+ * the background calls this twice: for standard error and for the log. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
@@ -407,7 +407,7 @@ static void say_read_only(const struct mnt_options *o, const struct shelf *t)
                  shelf_why_not(t));
 }
 
-/* What leave() ends. */
+/* The mounted session that leave() ends. */
 struct leaving {
     struct fuse_session *se;
     const struct mnt_options *o;
@@ -476,9 +476,9 @@ static void announce(struct leaving *l)
 /* Number of idle threads that a mount of a directory keeps for later requests. */
 #define IDLE_THREADS 10
 
-/* Serve until the session ends. An unmount is not a failure, although it can cause different
- * errors: a read of the device that is in progress at that moment fails differently from the next
- * one. */
+/* Serve until the session ends. An unmount is not a failure, although reads of the device then
+ * fail: with one error if the read is in progress at that moment, with another if it begins
+ * later. */
 static int loop(struct fuse_session *se, const struct mnt_options *o, bool folder)
 {
     const struct fuse_cmdline_opts *cmd = &o->cmd;

@@ -34,7 +34,8 @@
  * them. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
-/* Milliseconds between checks while waiting for a daemon, and to wait for its process to exit. */
+/* Milliseconds between checks while waiting for a daemon, and milliseconds to wait for its process
+ * to exit. */
 #define LOOK_AGAIN 100
 #define EXIT_MS 1000
 /* Maximum size in bytes of a line about a lost edit, with a name and a reason. */
@@ -222,7 +223,7 @@ static bool try_process(void *arg, long pid)
  * Append a list of the mount's users, "process 12 (bash), process 34 (vim) and 5 more", safe to
  * print. Users are the mounts inside it, and the visible processes that have an open file, a
  * mapping, their working or root directory, or their program in the mount. Returns true if there is
- * a user other than ggufs itself, which has the mount open for a moment during an --unmount.
+ * a user other than ggufs itself, which briefly opens the mount during an --unmount.
  */
 static bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
 {
@@ -434,7 +435,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
 
 /* ---- the steps of an unmount ---- */
 
-/* Print a message, only once, if the wait is long. */
+/* If the wait is long, print a message, but only once. */
 static void say_waiting(struct target *t, const char *does)
 {
     if (t->said || !when_past(&t->begin, LINE_AFTER))

@@ -23,7 +23,7 @@ enum mount_life {
 /* Probe the file system at `at` for at most `ms` milliseconds, in a separate process, because a
  * call to a daemon that hangs cannot be abandoned. */
 enum mount_life mount_life(const char *at, int ms);
-/* Do the same in this process, waiting for as long as it takes. */
+/* Like mount_life(), but in this process and without a time limit. */
 enum mount_life mount_ask(const char *at);
 
 /* Return true if the list of mounts contains this device or cannot be read. */

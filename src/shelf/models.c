@@ -67,7 +67,7 @@ static int add_unreadable(struct models *m, const char *path, int error)
     return add_error(m, path, error, why);
 }
 
-/* Add a file. If it belongs to a split model, add that model instead, unless it is already
+/* Add a file. If it belongs to a split model, add that model instead, unless that model is already
  * listed. */
 static int add_file(struct models *m, const char *path)
 {
@@ -100,7 +100,7 @@ struct walk {
     struct models *models;
     struct reach reach;
     struct seen_files folders;
-    struct visit *later; /* owned: directories reached by links, to visit at the end */
+    struct visit *later; /* owned: directories reached by links, to be visited last */
     size_t n, cap;
 };
 

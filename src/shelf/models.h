@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the models that paths refer to. A file is a model or a part of a split model, which is
- * listed once, even if several of its files are named. A directory stands for all models in and
+ * Finds the models that paths refer to. A file is a model or part of a split model. A split model
+ * is listed once, even if several of its files are named. A directory represents all models in and
  * below it.
  *
  *     struct models m = MODELS_INIT;
@@ -25,7 +25,7 @@
 
 struct model_path {
     char *path;    /* owned; path of the file to open (the first file of a split model) */
-    char *label;   /* owned; the model's name in a store; NULL: the path is its name */
+    char *label;   /* owned; the model's name in a store; NULL: `path` serves as the name */
     char *tags;    /* owned; other ollama tags of the same model: "latest, 8b"; or NULL */
     size_t shards; /* number of files of a split model; 0: not split */
     int error;     /* 0, or -errno if the model cannot be read */

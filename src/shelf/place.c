@@ -333,7 +333,7 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
     if (strncmp(folder, REPO_PREFIX, strlen(REPO_PREFIX)) != 0 || strlen(folder) > TREE_NAME_MAX)
         return false;
     const char *rest = folder + strlen(REPO_PREFIX), *end = strstr(rest, "--");
-    /* '@' would make the name look like a revision's; repository names do not contain it */
+    /* '@' would make the name look like a revision's; repository names never contain '@' */
     if (strchr(rest, '@'))
         return false;
     (void)snprintf(org, TREE_NAME_MAX + 1, "%.*s", end ? (int)(end - rest) : 0, rest);
@@ -419,8 +419,8 @@ static bool is_revision(const struct names *n, size_t i)
     return n->name[i].type == DT_DIR && is_commit(name_at(n, i));
 }
 
-/* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. Among
- * revisions of the same time, returns the last by name. */
+/* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. If several
+ * have the same time, returns the one whose name sorts last. */
 static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
@@ -506,8 +506,8 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* Return the number of files of the split model that this name belongs to, or 0 if it does not
- * belong to one. */
+/* Return the number of files of the split model that this name belongs to, or 0 if there is no such
+ * model. */
 static size_t shards_of(const struct names *names, size_t i)
 {
     const uint8_t type = names->name[i].type;
@@ -858,8 +858,8 @@ static int ollama_list(struct reach *r, const struct place *p, const struct foun
 
 /* ---- items ---- */
 
-/* Look at a tag in the directory of its model, and copy the time and inode number of its manifest
- * to `folder->st`. Returns 0, -ENOENT if the tag is not shown, or another -errno, with a message if
+/* Examine a tag in its model's directory, and copy the manifest's time and inode number to
+ * `folder->st`. Returns 0, -ENOENT if the tag is not shown, or another -errno, with a message if
  * the manifest is broken. */
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
@@ -1093,7 +1093,7 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
 }
 
 /* Open the directory of a place and get its entries, sorted by name. If `want` is not NULL, entries
- * with other names may be missing if they depend on other directories; if it is "", no other
+ * with other names may be missing if they depend on other directories; if `want` is "", no other
  * directory is examined. */
 static int list(struct reach *r, const struct place *p, const char *want, struct found *dir,
                 struct listing *ret)
@@ -1126,7 +1126,7 @@ bool place_is_store(struct reach *r, const struct place *p)
     CLEANUP(listing_free) struct listing l = LISTING_INIT;
     if (list(r, p, "", &dir, &l) < 0)
         return false;
-    bool some = l.wide, others = false; /* only stores have entries that depend on more */
+    bool some = l.wide, others = false; /* `wide` is set only in stores */
     for (size_t i = 0; i < l.n; i++) {
         bool own = l.entry[i].ref.kind > REF_SPLIT;
         some |= own;
@@ -1137,8 +1137,8 @@ bool place_is_store(struct reach *r, const struct place *p)
     return some && !others;
 }
 
-/* Get the item for an entry if the entry is shown. If that was uncertain (REF_UNSURE), an error
- * means that the entry is not shown. */
+/* Get the item for an entry if the entry is shown. For a REF_UNSURE entry, an error means that the
+ * entry is not shown. */
 static int item_shown(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {

@@ -2,7 +2,7 @@
 /*
  * Decides what a shelf shows: directories ("places") with entries, each of which stands for a
  * directory, a model, or a small text file in a store. Nothing is cached except the names in
- * directories (reach.h) and, with these names, a listing that depends on them alone.
+ * directories (reach.h) and, with these names, a listing that depends only on the names.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
@@ -10,9 +10,9 @@
  *     r = place_find(&reach, &top, "x.gguf", &item);     one name of that listing
  *     r = place_item(&reach, &top, &list.entry[i].ref, &item);     what an entry stands for
  *
- * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes the names. For
- * some of its entries, only place_item() decides whether they are shown: it looks at the files,
- * which may be on another disk.
+ * A listing consists of names, encoded as in text/name.h; docs/shelf.md describes the names.
+ * Whether some of its entries are shown is decided only by place_item(), which examines files that
+ * may be on another disk.
  *
  * Any thread may call these functions. The content of files is not trusted.
  */
@@ -87,11 +87,11 @@ struct entry {
 struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
-    struct index taken; /* owned; finds the entries by name while they are being added */
-    const char *want;   /* borrowed; if only the entry shown under this name is needed: that name */
-    bool found;         /* the entry with this name has been added */
-    bool wide;          /* the entries depend on more than the names in the place's directory */
-    bool store;         /* as in struct place */
+    struct index taken;     /* owned; finds the entries by name while they are being added */
+    const char *want;       /* borrowed; the only shown name that is needed; NULL: all are needed */
+    bool found;             /* the entry with this name has been added */
+    bool wide;              /* the entries depend on more than the names in the place's directory */
+    bool store;             /* as in struct place */
     const struct names *of; /* a reference to the names that own the entries and texts, or NULL */
 };
 
@@ -110,7 +110,8 @@ struct item {
     /* owned; for a file, the path by which to open it, in which only the last name may be a link */
     char *path;
     char *real; /* owned; the real path, or NULL */
-    /* length of the prefix of `real` that names the directory showing it; 0: reached by a link */
+    /* length of the prefix of `real` that names the directory showing the item; 0: reached by a
+     * link */
     size_t above;
     size_t shards;    /* for ITEM_MODEL: number of files of a split model; 0: not split */
     bool behind;      /* the model's files are beside `real`, not beside `path` */
@@ -132,8 +133,8 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret);
 bool place_is_store(struct reach *r, const struct place *p);
 /* Get the item that a name refers to. Returns 0, -ENOENT or another -errno. */
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret);
-/* Look at the file or directory that an entry refers to. Returns 0, -ENOENT if it is gone or must
- * not be shown, or another -errno. */
+/* Get the item that an entry refers to. Returns 0, -ENOENT if the item is gone or must not be
+ * shown, or another -errno. */
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret);
 void item_free(struct item *i);
 
@@ -148,15 +149,15 @@ int item_folder(const struct reach *r, const struct place *p, enum place_kind ki
 
 /* Return the access rights of a file or directory that was found: its own rights, restricted by
  * those of the directories between it and the directory that shows it (length `above`). If `above`
- * is 0 because a link was followed, they are restricted by all directories above it that are not
- * also above the shelf's directory. */
+ * is 0 because a link was followed, its rights are restricted by all directories above the file
+ * that are not also above the shelf's directory. */
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above);
 
 /* Return a hash of the item's location (a directory's place, or else the path), regardless of what
  * is there now. */
 uint64_t item_key(const struct item *i);
-/* Get a hash of the file at `path`, or of all files of a split model. It equals the tree_identity()
- * of a tree that has these files open. */
+/* Get a hash of the file at `path`, or of all files of a split model. The hash equals the
+ * tree_identity() of a tree that has these files open. */
 int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 
 /* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/COMMIT/PATH} ---- */

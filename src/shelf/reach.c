@@ -185,7 +185,7 @@ char *mounts_path(const char *given)
 const struct mount *mounts_around(const struct mounts *ms, const char *path)
 {
     struct statx st;
-    /* the mask is 0, because a user without access to the mount may not ask for more */
+    /* the mask is 0, because a user without access to the mount may not request attributes */
     if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
         return NULL;
     for (size_t i = ms->n; i-- > 0;)
@@ -283,7 +283,8 @@ bool reach_barred(struct reach *r, dev_t dev)
     return is;
 }
 
-/* Return the name of a mount's mount point, or NULL if it is not in the directory `path`. */
+/* Return the name of a mount's mount point, or NULL if the mount point is not in the directory
+ * `path`. */
 static const char *name_in(const struct mount *m, const char *path)
 {
     const size_t n = strlen(path) - (path[1] == '\0'); /* only "/" ends in a slash */
@@ -378,7 +379,7 @@ static int follow(struct walk *w, const struct found *link, const char *rest)
     return e < 0 ? e : 1;
 }
 
-/* Walk one name. Returns 1 to continue, 0 if it was the last, or -errno. */
+/* Walk one name. Returns 1 to continue, 0 if that was the last name, or -errno. */
 static int step(struct walk *w, enum reach_flags flags)
 {
     char *name = w->rest + strspn(w->rest, "/"), *rest = name + strcspn(name, "/");
@@ -512,7 +513,7 @@ void reach_end(struct reach *r)
 /* ---- names in directories ---- */
 
 /* The names of a directory are not cached if the directory was changed less than this many seconds
- * ago, because another change might leave its timestamps as they are. */
+ * ago, because a second change might not alter the timestamps. */
 #define SETTLED 2
 
 static int by_bytes(const void *a, const void *b, void *texts)
@@ -654,8 +655,8 @@ static int load(struct reach *r, const struct found *dir, const struct buf *moun
 {
     const struct stat *st = &dir->st;
     const struct timespec now = when_date();
-    /* If true, any later change to the directory will show in its times. Must be determined before
-     * the names are read. */
+    /* If true, any later change to the directory will alter its timestamps. Must be determined
+     * before the names are read. */
     const bool settled =
         st->st_ctim.tv_sec <= now.tv_sec - SETTLED && st->st_mtim.tv_sec <= now.tv_sec - SETTLED;
     int fd = reach_read(dir);

@@ -183,9 +183,8 @@ struct names {
 
 /*
  * Get a reference to the current names in a directory. The names in the most recently used
- * directories are cached, and are reused while the directory's times show no change. For a
- * directory on another machine, they are reused for only a second. Returns 0, or -errno with *ret
- * set to NULL.
+ * directories are cached and, while a directory's times do not change, reused. Names in a directory
+ * on another machine are reused for only a second. Returns 0, or -errno with *ret set to NULL.
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
 const struct names *names_ref(const struct names *n);
@@ -212,7 +211,7 @@ uint8_t names_type(const struct names *n, const char *text);
  * -EINVAL (not a regular file) or another -errno. */
 int read_small(const struct found *f, size_t most, struct buf *ret);
 /* Returns true if the error means that the process lacks memory or descriptors. After any other
- * error in a store, a listing only leaves out the affected entry. */
+ * error in a store, a listing merely omits the affected entry. */
 bool is_shortage(int e);
 
 #endif

@@ -298,7 +298,7 @@ static void hurry(const struct use *u, void *arg)
 
 int shelf_retire(struct shelf *s)
 {
-    (void)each_use(s, hurry, NULL); /* a model on a hung disk delays no other */
+    (void)each_use(s, hurry, NULL); /* a model on a hung disk does not delay the others */
     return each_model(s, tree_retire);
 }
 
@@ -552,7 +552,7 @@ static size_t extra_shard(const struct slot *slot, const char *name)
 {
     char shown[TREE_NAME_MAX + 1];
     const size_t n = strlen(name);
-    const bool cut = strstr(name, "%~"); /* the name has a hash instead of the shard's number */
+    const bool cut = strstr(name, "%~"); /* a hash replaces the shard's number */
     size_t i = cut || n <= SPLIT_TAIL ? 0 : strtoul(name + n - SPLIT_TAIL + 1, NULL, 10) - 1;
     for (; extra_at(slot, EXTRA_SOURCE, false, i, shown); i = cut ? i + 1 : slot->shards)
         if (strcmp(shown, name) == 0)
@@ -822,8 +822,8 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 /* ---- extended attributes ---- */
 
-/* The extended attribute with the reason why a model, or the whole mount, cannot be edited. It does
- * not exist if editing is possible. */
+/* The extended attribute that states why a model, or the whole mount, cannot be edited. If editing
+ * is possible, the attribute does not exist. */
 #define READ_ONLY "user.gguf.readonly"
 
 static int read_only_text(struct shelf *s, struct at *at, struct buf *out)

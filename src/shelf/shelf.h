@@ -8,7 +8,7 @@
  *     r = shelf_finish(s);
  *     shelf_close(s);
  *
- * The calls are those of a tree, with the node numbers of the mount. Slot 0 holds the shelf's own
+ * The calls are those of a tree, but use the mount's node numbers. Slot 0 holds the shelf's own
  * directories and text files (or the model, if it is mounted alone); each other slot is one state
  * of one model's file (slots.h).
  *
@@ -58,8 +58,8 @@ int shelf_finish(struct shelf *s);
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);
-/* Write the accepted edits of all models at the same time, so that a hung disk delays no other, and
- * wait until they are written. Returns 0, or -errno if an edit was lost. */
+/* Write the accepted edits of all models at the same time, so that a hung disk does not delay the
+ * other models, and wait until all are written. Returns 0, or -errno if an edit was lost. */
 int shelf_sync(struct shelf *s);
 /* Write pending edits, then let other processes write the models. Call after the last edit. */
 int shelf_retire(struct shelf *s);
@@ -109,7 +109,7 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
 /*
  * For truncate(2), which has no handle: make a file for a node that may be edited, without opening
  * it. The node's model stays open until shelf_release(). Returns 0, -EPERM, -ENOMEM, or the error
- * of opening the model.
+ * from opening the model.
  */
 int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret);
 int shelf_release(struct tree_file *f);

@@ -201,7 +201,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     lock_take(&mount_lock);
     const bool old = slot->spent || slot->replaced || slot->used <= when_now().tv_sec - SLOT_IDLE;
     lock_drop(&mount_lock);
-    /* After recent use, programs that are saving a file may still need their helpers. */
+    /* Soon after the last use, a program that is saving a file may still need its helpers. */
     const bool idle = tree_idle(slot->tree, old);
     lock_take(&mount_lock);
     struct tree *t =
@@ -241,8 +241,8 @@ static bool closing_turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Start closing the model of an unused slot. Returns false if no thread can do that now. Call with
- * the lock held. */
+/* Start closing the model of an unused slot. Returns false if no thread is available. Call with the
+ * lock held. */
 static bool begin_to_close(struct slot *slot)
 {
     slot->busy = pool_do(&slot->closing, closing_turn) == 0;
@@ -341,8 +341,8 @@ static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key
     return same;
 }
 
-/* Record that `slot` is now at an item's path, so that slots of earlier files there are closed.
- * Call with the lock held. */
+/* Record that `slot` is now at an item's path, so that the slots for earlier files at that path are
+ * closed. Call with the lock held. */
 static void replaces(struct slots *s, const struct slot *slot, const struct item *i, uint64_t key)
 {
     struct link *l = table_first(&s->by_key, key);
@@ -416,7 +416,7 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
     *g = found_grant(s->reach, &f, slot->above);
     lock_take(&mount_lock);
     slot->grant = *g;
-    if (slot->kind != ITEM_MODEL) /* a model's `st` belongs to the state of its file */
+    if (slot->kind != ITEM_MODEL) /* a model's `st` must match the slot's state of the file */
         slot->st = *st = f.st;
     lock_drop(&mount_lock);
 }
@@ -529,8 +529,8 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     int r = tree_open(slot->path, &o, &t, e);
     /*
      * The tree must have opened exactly the files that the rules of reach.h lead to. If it has not,
-     * although those files are unchanged since the name was looked up, the rules forbid one of the
-     * files that it opened.
+     * although those files have not changed since the name was looked up, then it opened a file
+     * that the rules forbid.
      */
     if (r == 0 && tree_identity(t) != slot->stamp) {
         r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
@@ -683,7 +683,7 @@ void slots_unsaved(struct slots *s, struct buf *out)
 }
 
 /* Close all trees, including those already being closed, in separate threads, so that a hung disk
- * delays no other model. If no thread is available, a tree is closed here. */
+ * does not delay other models. If no thread is available, a tree is closed here. */
 int slots_finish(struct slots *s)
 {
     lock_take(&mount_lock);

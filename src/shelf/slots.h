@@ -107,9 +107,9 @@ static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
 /* Facts about the open models, including those being closed. Call slots_opened() with the lock
  * held. */
 struct opened {
-    /* number of all models, of unused ones, and of those being closed */
+    /* numbers of models: all, unused, and being closed */
     unsigned n, rest, closing;
-    /* maximum number of descriptors of all models, and of those being closed */
+    /* maximum numbers of descriptors: for all models, and for those being closed */
     size_t files, closing_files;
     struct slot *oldest; /* the least recently used of the unused models */
 };
