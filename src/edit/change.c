@@ -100,8 +100,8 @@ static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kin
 }
 
 /*
- * Returns true if an object has this name after the change. Sets *ret to its slot or, failing that,
- * to that of the last removed or renamed object of this name, or else to NULL.
+ * Returns true if an object has this name after the change. Sets *ret to its slot or, if there is
+ * none, to the slot of the last object of this name that was removed or renamed, or to NULL.
  */
 static bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
                       const struct edit_slot **ret)
@@ -123,7 +123,7 @@ static bool slot_find(const struct edit_change *c, enum edit_what kind, struct n
 
 /* ---- sizes ---- */
 
-/* Returns the size of a tensor info, made of name, dimensions, type and offset. */
+/* Returns the size of a tensor info: name, dimensions, type and offset. */
 static uint64_t info_bytes(size_t name_len, uint32_t n_dims)
 {
     return 8 + name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
@@ -220,8 +220,8 @@ static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t 
 }
 
 /*
- * Begins an operation. Returns a copy of the object's slot, or a first slot if it has none; the
- * caller changes it and passes it to slot_end(), which replaces the old slot with it. `to`: the new
+ * Begins an operation. Returns a copy of the object's slot, or a new slot if it has none; the
+ * caller changes this slot and passes it to slot_end(), which replaces the old one. `to`: the new
  * name; `rank`: used if the object is new. Returns NULL if out of memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
@@ -240,7 +240,7 @@ static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what 
     return copy(&first, to);
 }
 
-/* Makes room for one more slot and undo; the first time, also allocates the index by number. */
+/* Makes room for another slot and another undo; the first call also allocates slot_of. */
 static int make_room(struct edit_change *c)
 {
     const size_t all = (size_t)c->on.g->n_kv + c->on.g->n_tensors + 1;
@@ -612,7 +612,7 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
     return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
 
-/* Ends an operation that gives a tensor this content. Takes ownership of s and k; s may be NULL. */
+/* Ends an operation that sets a tensor's content. Takes ownership of s and k; s may be NULL. */
 static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_content *k,
                     struct err *e)
 {
@@ -853,9 +853,9 @@ struct at {
 
 /*
  * Chooses a rank after the last key and before the base's next key, leaving room for `left` keys.
- * Its lowest bit is set, unlike that of an original key's rank. After a very large number of undos
- * the gap may be used up. The last rank is then returned again; slots of equal rank are listed in
- * the order in which they were made, after any key of the base.
+ * Its lowest bit is set; the ranks of original keys have it clear. After a very large number of
+ * undos the gap may be used up. The last rank is then returned again; slots of equal rank are
+ * listed in the order in which they were made, after any key of the base.
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {

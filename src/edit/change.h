@@ -16,8 +16,8 @@
  * operation names keep their exact bytes.
  *
  * Order: each key and tensor has a rank, and the header lists them by rank. Changing or renaming a
- * key or tensor keeps its rank. If it is added again after its removal, it gets the rank that the
- * caller passes or, within the same change, its old rank.
+ * key or tensor keeps its rank. A key or tensor that is removed and added again gets the rank that
+ * the caller passes or, within the same change, its old rank.
  *
  * Undo: until edit_keep(), every operation can be taken back. Each operation replaces one slot with
  * another, and undoing it puts the old slot back.
@@ -78,8 +78,8 @@ struct edit_value {
 };
 
 /*
- * Make a value from these bytes, moving them into it. Returns NULL if out of memory; the bytes then
- * remain the caller's.
+ * Make a value that takes ownership of these bytes. Returns NULL if out of memory; the caller then
+ * still owns the bytes.
  */
 struct edit_value *edit_value_make(uint32_t type, struct buf *bytes);
 struct edit_value *edit_value_ref(struct edit_value *v);
@@ -107,7 +107,7 @@ struct edit_slot {
     char name[]; /* followed by a NUL */
 };
 
-/* Undoes one operation: the slot that was at index `at` before it. */
+/* What undoes an operation: the slot that it replaced, and the index of that slot. */
 struct edit_undo {
     uint32_t at;
     struct edit_slot *was; /* owned; NULL: there was no slot */
@@ -194,7 +194,7 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
 /*
  * Add a tensor with this number and rank; EDIT_LAST puts it at the end. If the change removed a
  * tensor of the same name, the new one gets that tensor's rank instead. The pieces must supply all
- * of its bytes (else -EINVAL).
+ * bytes of the new tensor (else -EINVAL).
  */
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
@@ -215,7 +215,7 @@ int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
 
 /* ---- the change as a whole ---- */
 
-/* Return true if nothing was changed or everything was taken back. */
+/* Return true if nothing has been changed or every change has been undone. */
 static inline bool edit_change_is_empty(const struct edit_change *c)
 {
     return c->n == 0;
@@ -243,7 +243,7 @@ size_t edit_change_count(const struct edit_change *c, size_t most);
 
 /* A key of the new header. */
 struct edit_entry {
-    uint64_t end; /* offset in the buffer at which its entry ends */
+    uint64_t end; /* where its entry ends in the buffer */
     uint64_t rank;
 };
 

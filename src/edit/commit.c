@@ -21,7 +21,7 @@
 /* ---- the model's file ---- */
 
 /*
- * How many times a model may be replaced while it is being opened. Without a limit, opening would
+ * How many times to reopen a model because it has just been replaced. Without a limit, this would
  * never end on a file system whose inode numbers change spontaneously.
  */
 #define OPEN_TRIES 100
@@ -66,8 +66,8 @@ static int not_regular(struct err *e)
 }
 
 /*
- * Returns true if the file is read-only even for its owner, such as a copy of the view model.gguf
- * made by cp(1).
+ * Returns true if the file is read-only even for its owner, as is a copy that cp(1) makes of the
+ * view model.gguf.
  */
 static bool is_own_copy(const struct stat *st, int error)
 {
@@ -570,7 +570,7 @@ static int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* Closes and removes the file. A caching file system may restore the name at the close. */
+/* Closes and removes the file. A caching file system may restore the name on close. */
 static void temp_abandon(const struct edit_file *f, struct temp *t)
 {
     struct stat st;
@@ -642,8 +642,8 @@ static bool no_exchange(int r)
 }
 
 /*
- * Tests with two named files whether one can replace another that is open, as the model is. On SMB
- * this fails, and the file to be replaced disappears.
+ * Tests with two named files whether a file can be replaced while it is open, as the model is. On
+ * SMB this fails, and the open file disappears.
  */
 static int probe_named(const struct edit_file *f, struct err *e)
 {
@@ -747,7 +747,7 @@ static bool is_named(const struct edit_file *f, const char *name, const struct t
 /*
  * T3. Undoes the exchange. If this displaces another file, which has since replaced the new one,
  * that file is put back. If the exchange fails, renames the old file over the new one, because
- * recovery would remove a file with a temp's name. If nothing works, the new file stays.
+ * recovery would remove a file with a temp's name. If that fails too, the new file stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
 {
@@ -997,7 +997,7 @@ static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
     return 0;
 }
 
-/* Returns the requested strategy or, for EDIT_AUTO, the first that applies, judging by sizes. */
+/* Returns the requested strategy or, for EDIT_AUTO, the first one that the sizes allow. */
 static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
                                    const struct edit_disk *d)
 {
@@ -1050,7 +1050,7 @@ static int write_inplace(struct job *j, struct err *e)
     r = journal_apply(f, &k);
     if (r < 0) {
         (void)err_sys(e, r, "cannot write the model");
-        /* If certainly none of the edit was written, it is taken back. */
+        /* The edit is taken back only if it is certain that none of it was written. */
         if (journal_compare(f, &k, NULL) < 0 || k.state == JOURNAL_VOID || k.begun)
             return unfinished(j, e);
         (void)edit_file_note(f, NULL); /* even a failed write may have set the time */

@@ -13,8 +13,8 @@
  *  inplace  the header and bytes of tensors are overwritten while a redo journal holds their new
  *           content. Requires all other data to stay where it is (tensors may be added at the end),
  *           a regular layout, padding of zeros, and at most 256 GiB of new bytes
- *           (JOURNAL_MAX_ROWS). With EDIT_AUTO the file must also be over 64 MiB, and the edit
- *           changes no more than 1 GiB and no more than a quarter of the file.
+ *           (JOURNAL_MAX_ROWS). With EDIT_AUTO the file must also be over 64 MiB, and the edit must
+ *           change at most 1 GiB and at most a quarter of the file.
  *  copy     like reflink, but with the data copied. Requires free space.
  * If the options name a strategy that does not apply, the result is -EOPNOTSUPP with the reason.
  *
@@ -26,14 +26,15 @@
  *  C3. 0 is returned only when the new state is durable: the file is synced, then its directory.
  *  C4. On failure the model is the old one, bit for bit, f is unchanged (for inplace its mtime may
  *      differ), and none of our files is left. There are three exceptions:
- *      - The new file could not be taken back. This takes two failures of the medium or, if the
- *        file system has no exchange, one while syncing the directory. Readers keep f.fd, and edits
- *        fail with -ESTALE until the model is reopened.
+ *      - The new file could not be taken back. This takes two failures of the medium, or just a
+ *        failed sync of the directory if the file system has no exchange. Readers keep f.fd, and
+ *        edits fail with -ESTALE until the model is reopened.
  *      - For inplace, the journal is durable, but writing the model failed twice after some of it
- *        was written (-EIO with `unfinished`). The edit counts as done. The next commit, which is
- *        planned on top of it, finishes it first, as do the next mount and edit_recover().
- *      - For inplace, the journal could not be removed, nor its head wiped (journal_cancel()).
- *        Edits fail with -ESTALE, and the message says that the next mount may apply this edit.
+ *        was written (-EIO with `unfinished`). The edit counts as done. The next commit, whose plan
+ *        builds on this edit, finishes it first, as do the next mount and edit_recover().
+ *      - For inplace, the journal could not be removed, nor could its head be wiped
+ *        (journal_cancel()). Edits fail with -ESTALE, and the message says that the next mount may
+ *        apply this edit.
  *      After a successful edit, the journal may remain as well (journal_end()).
  *  C5. A file is replaced only if it is the one that was opened (same inode, size and mtime), and a
  *      plan is carried out only for a file of the size that it was made for; otherwise -ESTALE.

@@ -356,8 +356,8 @@ static int open_state(const struct history *h, const char *name, struct stat *re
 }
 
 /*
- * Loads the state with this number. Returns -ENOENT if it does not exist, otherwise the same
- * results as history_load() and history_parse().
+ * Loads the state with this number. Returns -ENOENT if it does not exist, otherwise what
+ * history_load() and history_parse() return.
  */
 static int load_state(struct history *h, uint64_t number, struct history_state *s, struct err *e)
 {
@@ -628,7 +628,7 @@ struct walk {
     size_t i;          /* index of the state; f->n: not at a state yet */
     struct gguf *keys; /* a reference: the state's keys */
     struct gguf *next; /* a reference: the keys after its edits */
-    bool fits;         /* the keys match the state, judging by their ids */
+    bool fits;         /* at every state so far, the keys had the recorded ids */
 };
 
 static void walk_begin(struct walk *w, const struct history_states *f, struct gguf *now)
@@ -1012,10 +1012,10 @@ int history_pick(struct history *h, uint64_t number, struct gguf *now, struct hi
 
 struct history_job {
     struct pool_job job; /* must be the first member */
-    atomic_uint users;   /* the owner and a turn; the last of them frees the job */
+    atomic_uint users;   /* the owner and a turn; whichever is last frees the job */
     atomic_bool idle;    /* no turn is pending; else the turn uses the next four members */
     struct history h;
-    struct recorded_edit edit; /* holds references; `before` NULL: record the end of `planned` */
+    struct recorded_edit edit; /* holds references; `before` NULL: note that `planned` has landed */
     uint64_t planned;          /* edit_keys_id() after the edit */
     struct err err;            /* why the edit was not recorded */
     struct err why;            /* why there is no history */
@@ -1068,7 +1068,7 @@ static int start(struct history_job *j, const struct recorded_edit *edit, struct
     return err_sys(e, r, "cannot start a thread");
 }
 
-/* Returns false if the turn takes longer than `seconds`. */
+/* Waits for the turn. Returns false if it takes longer than `seconds`. */
 static bool wait_for(const struct history_job *j, unsigned seconds)
 {
     const struct timespec until = when_after(seconds * 1000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The history of a model records, in files in the user's state directory, what edits changed in its
- * keys, so that mistakes can be undone.
+ * The history of a model: files in the user's state directory that record what edits changed in the
+ * model's keys, so that mistakes can be undone.
  *
  *     r = history_open(&h, &sys_libc, NULL, "/real/path/m.gguf", HISTORY_KEEP, &e);
  *     r = history_record(&h, &edit, &e);         before writing an edit
@@ -9,8 +9,8 @@
  *     r = history_text(&h, now, &text, &e);
  *     r = history_pick(&h, 0, now, &pick, &e);   the keys before the last edits
  *
- * Each state of a model is a file, "HASH-NUMBER", where HASH is that of the model's path. It is
- * only ever replaced as a whole. All numbers in it are little-endian:
+ * Each state of a model is a file, "HASH-NUMBER", where HASH is the hash of the model's path. The
+ * file is only ever replaced as a whole. All its numbers are little-endian:
  *
  *     0   "GGUFSHS5"
  *     8   u64 sum of everything that follows
@@ -21,9 +21,9 @@
  *
  * A fact gives one key's place among the state's keys and its entry in the model's header, or says
  * that the state did not have the key. A state has a fact about each key that the edits after it
- * changed, added, moved or removed. So its keys can be derived from those of the next state or, for
- * the last state, from the model's. Keys without a fact keep their entries and order, and the
- * others go where the facts say.
+ * changed, added, moved or removed. So the keys of a state can be derived from those of the next
+ * state or, for the last state, from the model's. Keys without a fact keep their entries and order,
+ * and the others go where the facts say.
  *
  * Invariants:
  *  H1. Everything kept about an edit is durable before the edit is written.
@@ -155,8 +155,9 @@ struct recorded_edit {
 int history_record(struct history *h, const struct recorded_edit *edit, struct err *e);
 /*
  * Record that the last edit has reached the file. Does nothing unless `planned` is the
- * edit_keys_id() after that edit. Without this call, the next edit or look-up of a state detects
- * this from the model's keys, unless another program changes them first. Returns 0 or -errno.
+ * edit_keys_id() after that edit. Without this call, the next edit or look-up of a state finds out
+ * from the model's keys that the edit has landed, unless another program changes the keys first.
+ * Returns 0 or -errno.
  */
 int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e);
 
@@ -225,7 +226,7 @@ int history_clear(struct history *h, size_t *n, struct err *e);
 
 struct history_job;
 
-/* Make a job. `sys`, and the objects that `log` refers to, must outlive it. Returns 0 or
+/* Make a job. `sys`, and the objects that `log` refers to, must outlive the job. Returns 0 or
  * -ENOMEM. */
 int history_job_make(const char *model, unsigned keep, const struct sys *sys,
                      const struct logger *log, struct history_job **ret);
@@ -248,7 +249,8 @@ void history_job_settle(struct history_job *j);
 
 /*
  * Open the job's history for reading. Waits up to HISTORY_SETTLE for the directory to respond.
- * Always call history_close(). Returns 0, or -errno with the reason why there is no history.
+ * Call history_close() even after a failure. Returns 0, or -errno with the reason why there is no
+ * history.
  */
 int history_job_look(const struct history_job *j, struct history *ret, struct err *e);
 

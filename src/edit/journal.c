@@ -24,7 +24,7 @@ enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48,
  * would then be written twice.
  */
 #define LARGE ((uint64_t)256 << 10)
-/* How many times a journal that does not fit is checked while another process edits the model. */
+/* How many times to check a journal that does not fit while another process is editing. */
 #define LOOKS 100
 
 _Static_assert(LOG_ROOM >= FIXED, "the head of a journal fits before a log's bytes");
@@ -61,7 +61,7 @@ static bool is_units(const struct journal *j, const struct journal_row *row)
     return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
 }
 
-/* Returns the sum of the part of sector i that lies within n bytes, or 0 if no part does. */
+/* Returns the sum of the part of sector i within the first n bytes, or 0 if there is none. */
 static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
 {
     size_t at = i * JOURNAL_SECTOR;
@@ -109,7 +109,7 @@ static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
 
 /*
  * Adds rows of whole grains (sectors or units) for bytes [lo, hi), replacing rows at the end that
- * overlap them. src: offset in the journal of their new bytes, or 0 if they are not there yet.
+ * overlap them. src: where the journal has their new bytes, or 0 if it does not have them yet.
  */
 static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, uint64_t grain)
 {
@@ -351,9 +351,9 @@ static void give_to_owner(const struct edit_file *f, int fd)
 }
 
 /*
- * Creates the journal's file, which has its name from the start but no head yet. This is the log if
- * the file system can name an unnamed file; otherwise it is a new file, and *lent is set to NULL.
- * *own: the offset from which the journal's own bytes can be written.
+ * Creates the journal's file, which has its name from the start but no head yet. If the file system
+ * can name an unnamed file, the log becomes the journal; otherwise a new file does, and *lent is
+ * set to NULL. *own: the offset from which the journal's own bytes can be written.
  */
 static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
 {
@@ -688,7 +688,7 @@ static bool is_edited(const struct edit_file *f)
     return r == -EWOULDBLOCK;
 }
 
-/* Looks again if another process may have begun or ended an edit while the journal was read. */
+/* Looks again if another process may have begun or ended an edit during the read. */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e)
 {
@@ -766,8 +766,8 @@ struct sweep {
 
 /*
  * Removes one of our files if it is not locked, which means that its writer has ended. The file may
- * have other hard links, because an edit that breaks them leaves them on the old file. Files of
- * other users are not even opened.
+ * have other hard links, because an edit with break_hardlinks leaves these on the old file. Files
+ * of other users are not even opened.
  */
 static int sweep_one(void *arg, const char *name)
 {

@@ -13,7 +13,7 @@
  *     8  u32 length of the name        12  u32 0
  *    16  u64 size of the model before, 24  u64 after, never smaller: tensors may be added
  *    32  u64 number of rows            40  u64 where the rows begin
- *    48  u64 sum over everything before it, the rows and the name
+ *    48  u64 sum over the fields above, the rows and the name
  *     -  new bytes
  *     -  the rows, in order and disjoint: u64 first byte, u64 length, u64 offset in the journal of
  *        its new bytes, u64 sum of its part of the table and of its new bytes
@@ -22,7 +22,7 @@
  *
  * The log of drafts (model/store.h) becomes the journal if it has new bytes aligned as in the
  * model. These bytes stay where they are, and the rest of the record is written before and after
- * them. Any other edit has a separate, small journal. If the model grows, rows cover every byte
+ * them. Otherwise the journal is a separate, small file. If the model grows, rows cover every byte
  * that is added. Device and inode numbers are not part of the record, because they may differ after
  * a reboot or after a backup is restored.
  *
@@ -107,15 +107,15 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
  */
 int journal_apply(struct edit_file *f, const struct journal *j);
 /*
- * Do step 3, so that no complete journal is found later. If neither works, the next edit is refused
- * unless it can remove the journal (journal_settle()); otherwise the journal might be applied on
- * top of that edit. Returns 0 or -errno.
+ * Do step 3, so that no complete journal is found later. If the journal can be neither removed nor
+ * wiped, the next edit is refused unless it can remove it (journal_settle()), because the journal
+ * might later be applied on top of that edit. Returns 0 or -errno.
  */
 int journal_end(const struct edit_file *f, const struct journal *j);
 
 /*
- * Cancel an edit that failed with r before step 2, by journal_end(). Returns r. If that failed, the
- * message says that the edit may still be applied.
+ * Call journal_end() to cancel an edit that failed with r before step 2. Returns r. If
+ * journal_end() failed, the message says that the edit may still be applied.
  */
 int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
 
@@ -126,8 +126,8 @@ int journal_cancel(const struct edit_file *f, const struct journal *j, int r, st
 int journal_compare(const struct edit_file *f, struct journal *j, struct err *e);
 
 /*
- * Identities of the model's file and its journal. If both are the same later, no in-place edit has
- * begun or ended in between.
+ * Identities of the model's file and its journal. As long as neither changes, no in-place edit has
+ * begun or ended.
  */
 struct journal_seen {
     struct edit_id model, journal; /* 0: the file does not exist */

@@ -63,7 +63,7 @@ static bool unknown_type(const struct gguf_tensor *t)
     return !type || type->block_len == 0;
 }
 
-/* Returns true if P2 and P3 hold as far as the parser can see. It does not read padding. */
+/* Returns true if P2 and P3 hold as far as the parser, which does not read padding, can see. */
 static bool is_regular(const struct gguf *g)
 {
     unsigned fine = GGUF_ANOMALY_UNKNOWN;
@@ -222,7 +222,7 @@ static int lay_data(struct layout *d)
         weigh(d, &l);
         free(l.weight);
     }
-    /* An edit in place does without a reserve if the data could not stay otherwise. */
+    /* An edit in place does without a reserve if the data would otherwise have to move. */
     if (!keep_data_off(d, &l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
         move_data(d, &l);
     return 0;

@@ -26,14 +26,14 @@
  * A tensor of unknown type is as long as its extent in the old file. If it is the last tensor, it
  * is not padded, since the padding would become part of it.
  *
- * The reserve is the key ggufs.reserve, a string of spaces, last in the header. It is used if
- * `reserve` is not 0 and the file has one or is large enough. Its length is chosen by the first
- * rule that can be met:
+ * The reserve is the key ggufs.reserve, a string of spaces, last in the header. The new header has
+ * one if `reserve` is not 0 and the old header has one or the file is large enough. Its length is
+ * chosen by the first rule that can be met:
  *  R1. The data offset stays unchanged, so that only the header differs (inplace).
  *  R2. There are at least the requested number of spaces, and as much data as possible moves by a
- *      multiple of the file system's block, so that it can be cloned (reflink). This is all of the
- *      data if no tensor is added, removed or resized. R1 is not used if less data could then be
- *      cloned.
+ *      multiple of the file system's block, so that it can be cloned (reflink). If no tensor is
+ *      added, removed or resized, all of the data moves this way. R1 is not used if less data could
+ *      then be cloned.
  * With either rule the header ends a few bytes before the data rather than exactly where it begins,
  * because readers differ in whether they skip a whole alignment there. For a small file, which is
  * copied anyway, R1 is used only if at least half of the requested spaces are left.
@@ -100,7 +100,7 @@ struct edit_plan {
      */
     struct edit_tensor *tensor;
     size_t n_tensors;
-    struct log *lender; /* log of the longest piece, if it should become the journal; or NULL */
+    struct log *lender; /* the longest piece's log, if that should become the journal; or NULL */
     uint64_t lends;     /* size of the longest piece */
 };
 
