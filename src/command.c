@@ -117,7 +117,7 @@ static int recover(const struct command_args *a)
 }
 
 /*
- * Commands about the history of the keys. For a mounted model, the daemon carries them out.
+ * Commands about the history of the keys. If the model is mounted, the daemon executes the command.
  */
 
 static void done(const char *operand, const char *what, size_t n)
@@ -668,8 +668,8 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
 /* Milliseconds that a process is given to exit once it has nothing left to do. */
 #define PATIENCE 1000
 
-/* Run the command in the child. The child may be unable to exit afterwards, and a reader of its
- * output must not wait for it. */
+/* Run the command in the child. The child may be unable to exit afterwards; readers of its output
+ * must not wait for that. */
 static void run_child(const struct command *c, const struct command_args *a, int out)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -111,7 +111,7 @@ static int compare(struct job *j, struct diff *d)
 {
     struct err e = {0};
     int r = diff_compare(d, &e);
-    if (j->percent >= 0) /* clear the line of progress() */
+    if (j->percent >= 0) /* clear the line that progress() has written */
         (void)fputs("\r\033[K", stderr);
     j->percent = -1;
     if (r < 0)
@@ -271,8 +271,8 @@ static void add_pair(struct folders *f, const struct model_path *a, const struct
     f->status = worse(f->status, compare_models(f->job, path, label, true));
 }
 
-/* Get the next name in either list, and the model of that name from each list, or NULL. Returns
- * false at the end. */
+/* Get the next name in either list, and from each list the model with that name, or NULL. Returns
+ * false if no names are left. */
 static bool next_pair(const struct folders *f, size_t at[2], const struct model_path *ret[2])
 {
     const char *name[2];

@@ -386,10 +386,10 @@ struct job {
     check_sink *sink;
     void *arg;
     enum check_outcome outcome;
-    struct checker structure; /* reports the parser's faults */
+    struct checker structure; /* reports the faults that the parser finds */
     struct checker set;       /* reports why the files of a split model do not fit together */
     struct shards split;
-    struct part *part; /* owned; without a header if it is missing or unreadable */
+    struct part *part; /* owned; a missing or unreadable part has no header */
     size_t n;
     /* Numbers of bytes to scan: in earlier parts, in this part, and in all parts. */
     uint64_t before, now, total;

@@ -7,7 +7,7 @@
  *     r = check_rules(&m, sink, arg);      sink is called once for each finding
  *
  * A rule is a row {id, scope, function}. Each rule reports at most CHECK_MOST findings, then how
- * many it left out.
+ * many were omitted.
  *
  * Severity: an error makes readers refuse or misread the file, or violates a "must" of the
  * specification. A warning violates the wording of the specification, or stops some readers. A note
@@ -54,7 +54,7 @@ struct check_model {
     const char *label;        /* name of the file in findings */
     enum check_scope scope;
     size_t shards;        /* number of files of a split model, if they fit together; else 0 */
-    bool faults_reported; /* the parser's findings were already reported */
+    bool faults_reported; /* the parser's findings have already been reported */
     bool interrupted;     /* report that an interrupted edit was applied in memory */
     /* Maximum number of padding bytes to read, rounded up to whole pages. If there are more, a
      * note is reported. 0 means no limit. */
@@ -76,7 +76,7 @@ void report_line(struct buf *out, const struct check_finding *f);
 
 /* ---- the files of a model ---- */
 
-/* The worst finding about a model, not counting notes, in ascending order. */
+/* The severity of the worst finding about a model, ignoring notes, in ascending order. */
 enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
 
 struct check_options {

@@ -415,7 +415,7 @@ static void rule_file_name(struct checker *c)
     char name[NAME_MAX + 1];
     if (!c->m->file || file_name_is_hash(c->m->file))
         return;
-    /* leave out the number of a shard, because it is correct */
+    /* omit the number of a shard, because it is correct */
     const size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
     (void)snprintf(name, sizeof(name), "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
     if (!file_name_parse(name, &f)) {

@@ -37,7 +37,7 @@ enum file_part {
 extern const char *const file_part_name[FILE_PARTS];
 
 struct file_name {
-    struct text part[FILE_PARTS]; /* ranges of the parsed name; `at` is NULL if it is missing */
+    struct text part[FILE_PARTS]; /* ranges of the name; `at` is NULL if the part is missing */
 };
 
 /* True for a name in a store that names files by a hash of their content: an edit would make the

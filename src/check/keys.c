@@ -157,7 +157,7 @@ static void rule_architecture(struct checker *c)
                show(shown, c->arch.at, c->arch.len));
 }
 
-/* If a shard's name lacks its number, neither readers nor checks of other shards find it. */
+/* A shard whose name lacks its number is found neither by readers nor by checks of other shards. */
 static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 {
     char tail[SPLIT_TAIL + 32];

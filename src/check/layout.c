@@ -148,7 +148,7 @@ static bool may_read(struct checker *c, uint64_t first, uint64_t last)
     return true;
 }
 
-/* Find the first byte that is not zero, or `last` if all are zero or the rest may not be read. */
+/* Find the first nonzero byte, or `last` if all are zero or may_read() refuses the rest. */
 static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64_t *ret)
 {
     const struct source *src = c->m->src;
@@ -195,8 +195,8 @@ static void rule_padding(struct checker *c)
 
 /* ---- tensors ---- */
 
-/* Limits on the bytes of a name and on the number of dimensions; ggml has room for 63 bytes and a
- * NUL. */
+/* Limits on the length of a name in bytes and on the number of dimensions; ggml has room for 63
+ * bytes and a NUL. */
 enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };
 
 static void rule_tensor_name(struct checker *c, const struct gguf_tensor *t)

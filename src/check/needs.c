@@ -269,8 +269,7 @@ static int experts_in(const struct gguf *g, uint64_t block)
     return n && block >= lead;
 }
 
-/* For some architectures, keys determine the kind of a block. For all others, the block's tensors
- * do. */
+/* For some architectures, keys determine the kind of a block; for all others, its tensors do. */
 static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
 {
     struct text arch = fact_text(g, "general.architecture");

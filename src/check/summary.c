@@ -27,16 +27,16 @@ struct named {
 struct fact {
     const char *label;  /* NULL: only in JSON */
     const char *member; /* name in the JSON object; NULL: only as a line */
-    /* The source, if no function is set: `key`, the name of a string or, if the name begins with a
-     * dot, of one of the architecture's numbers; `named`, several keys up to a NULL; or a field of
-     * struct gguf. */
+    /* The source, if no function is set. `key`: the key of a string or, if it begins with a dot, of
+     * one of the architecture's numbers. `named`: a list of keys, ending with NULL. Otherwise, a
+     * field of struct gguf. */
     const char *key;
     const struct named *named;
     size_t at, width;
-    /* Writes the value, in one or more lines, or nothing if the model has none. NULL: use the
+    /* Writes the value, in one or more lines, or nothing if the model lacks the fact. NULL: use the
      * number. */
     void (*text)(const struct summary *s, struct buf *out);
-    /* Gets the member's value if it is a number. Returns false if the model has none. */
+    /* Gets the member's value if it is a number. Returns false if the model lacks the fact. */
     bool (*number)(const struct summary *s, uint64_t *ret);
     /* Writes a member whose value is neither the number nor the text, or nothing if the model lacks
      * the fact. */
@@ -246,7 +246,7 @@ static void experts_text(const struct summary *s, struct buf *out)
 
 enum { LAYERS_MOST = 65536 };
 
-/* Architectures without such a cache, because they read the whole text in one pass or keep a
+/* Architectures without a key-value cache, because they read the whole text in one pass or keep a
  * state instead. For the last one listed, the keys do not determine the size. */
 static const char without[] =
     "bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 modern-bert eurobert "
@@ -279,7 +279,7 @@ struct layers {
     const struct gguf *g;
     uint32_t heads, recurrent, windows;
     uint64_t count, kept; /* layer `kept` and later ones use another layer's cache */
-    /* One layer in this many has attention, and the others are recurrent. 0: all have attention. */
+    /* One in `interval` layers has attention; the others are recurrent. 0: all have attention. */
     uint64_t interval;
     uint64_t period, window;
     bool first, latent;

@@ -84,7 +84,7 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
 }
 
 /* Among names that are shown in the same way, omit all but the first. The parser refuses equal
- * names, so this can happen only to names that change when they are shown. */
+ * names, so nothing is omitted unless a name must be changed. */
 static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
 {
     const uint32_t all = tensor ? g->n_tensors : g->n_kv;
@@ -374,7 +374,7 @@ static int measure(struct plan *p, uint64_t *head, uint64_t *data)
 
 struct kept_file {
     struct snapshot_part part;
-    /* the size plus 1; 0: not measured yet; UINT64_MAX: the file cannot be made */
+    /* the size plus 1; 0: not measured yet; UINT64_MAX: the file cannot be generated */
     _Atomic(uint64_t) size;
     _Atomic(struct image *) image; /* a reference, or NULL */
 };

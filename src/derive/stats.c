@@ -35,7 +35,7 @@ static bool all_finite(const float *x, size_t n)
 void moments_add(struct moments *m, float *x, size_t n)
 {
     struct moments own = MOMENTS_NONE;
-    /* The quick check works on little-endian floats; elsewhere each value is checked. */
+    /* The quick check needs little-endian floats; big-endian hosts check each value. */
     if (HOST_BIG || !all_finite(x, n))
         n = leave_finite(&own, x, n);
     own.n = n;

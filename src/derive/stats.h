@@ -54,7 +54,7 @@ enum { STATS_STRETCH = 4096 };
 /* Measure n host floats, at most STATS_STRETCH, and join the measurement to *m. The function may
  * reorder them. */
 void moments_add(struct moments *m, float *x, size_t n);
-/* Append to *m the measurements of the values that follow its own. */
+/* Extend *m by *next, which measures the values that follow those in *m. */
 void moments_join(struct moments *m, const struct moments *next);
 /* Return the largest magnitude among the finite values, or 0 if there are none. */
 float moments_absmax(const struct moments *m);

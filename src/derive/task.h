@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Computes a result for a tensor, such as a picture, in units of a few milliseconds. The units of a
- * hash run one after another, all others on several processors (base/pool.h).
+ * hash run one after another; those of any other result run on several processors (base/pool.h).
  *
  * Any thread may call these functions; they are pure except for reading the model's files.
  */

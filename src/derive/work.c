@@ -127,7 +127,7 @@ struct want {
     enum derived what;
     uint32_t first; /* index of the first tensor in the wish */
     uint32_t ready; /* results of all tensors before this one are kept, or not needed */
-    uint32_t start; /* jobs for all tensors before this one were started */
+    uint32_t start; /* jobs for all tensors before this one have been started */
     uint32_t last;
     int err;
     /* done() is being called; until it returns, the results that were waited for are kept */
@@ -457,7 +457,7 @@ void work_stop(struct work *w)
     while (work_interrupt(w, NULL))
         ;
     (void)pool_wait(&w->rests, NULL);
-    lock_take(&w->lock); /* wait until the last thread has released it */
+    lock_take(&w->lock); /* wait until the last thread has released the lock */
     lock_drop(&w->lock);
 }
 

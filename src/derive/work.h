@@ -95,7 +95,7 @@ struct work_waiter {
 /*
  * Wish for the results of tensors [first, last) in the view, except tensors without values if
  * values are needed. Hashes and moments that a waiter waited for are kept until its done() returns,
- * even if other wishes arrive before that.
+ * even if other wishes arrive first.
  */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
               uint32_t last, const struct work_waiter *waiter);

@@ -431,8 +431,8 @@ static uint64_t byte_of(const struct quant_type *t, uint64_t element)
     return element / t->block_len * t->block_bytes;
 }
 
-/* Return the end of the holes that both tensors have at an element, or the element itself if one
- * has none or zero bytes do not decode to zeros. */
+/* Return the end of the holes that both tensors have at an element, or the element itself if one of
+ * them has no hole there or its zero bytes do not decode to zeros. */
 static uint64_t value_holes(const struct diff *d, const struct pair *p, uint64_t element)
 {
     uint64_t end = UINT64_MAX;

@@ -48,7 +48,7 @@ enum diff_status { DIFF_SAME, DIFF_CHANGED, DIFF_ONLY_A, DIFF_ONLY_B, DIFF_MOVED
 #define PAIR_NONE UINT32_MAX
 
 struct pair {
-    uint32_t no[2]; /* index in A and in B; PAIR_NONE: missing there */
+    uint32_t no[2]; /* index in A and in B; PAIR_NONE: missing in that model */
     enum diff_status status;
 };
 

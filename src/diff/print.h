@@ -21,8 +21,8 @@ int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg);
 
 /* ---- sequences of hashes ---- */
 
-/* Maximum number of insertions and removals searched for. For n of them, the search takes memory
- * for n * n / 2 words. */
+/* Maximum number of insertions and removals searched for. Finding n of them takes n * n / 2 words
+ * of memory. */
 enum { SEQUENCE_MOST = 2048 };
 
 /* Elements [a, a + n_a) are replaced by [b, b + n_b); one of the counts may be 0. */
@@ -38,7 +38,7 @@ struct hunks {
 /*
  * Find the differences as hunks, with the fewest insertions and removals (Myers, 1986). Time and
  * memory are bounded: if more than SEQUENCE_MOST elements differ, the sequences are compared index
- * by index instead. ret: zeroed. Returns 0 or -ENOMEM.
+ * by index instead. *ret must be zeroed. Returns 0 or -ENOMEM.
  */
 int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, struct hunks *ret);
 

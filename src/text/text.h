@@ -100,8 +100,8 @@ int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t 
  *
  * Without a row the text alone decides: true or false is bool; an integer is the first of u32, i32,
  * u64, i64 that can hold it; any other number (-0, a point, an exponent, inf, nan) is f32, or f64
- * if f32 is too narrow; a JSON array whose values are of one kind, at each depth, is an array of
- * them (of strings if it has no values); anything else is a string. If the values are themselves
+ * if f32 is too narrow; a JSON array with values of a single kind at each depth is an array of that
+ * kind (of strings if it has no values); anything else is a string. If the values are themselves
  * arrays, the text is read as one line of an array of arrays: it is that array's only element.
  * text_parse() accepts the text as this type.
  */
