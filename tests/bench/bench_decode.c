@@ -59,7 +59,7 @@ static double one_round(const struct workload *w, uint32_t id, size_t way, struc
     return now() - start;
 }
 
-/* Functions of n floats other than decoding. */
+/* Functions other than decoders, applied to n floats. */
 static void to_f16(const struct quant_set *set, struct buffers b, size_t n)
 {
     set->f32_to_f16(b.from, n, (uint16_t *)(void *)b.to);

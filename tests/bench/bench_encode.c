@@ -4,8 +4,8 @@
  *
  *     bench_encode [TYPE...]        all types with an encoder by default
  *
- * "weighed" means with importances. The values are like weights, or whole numbers for integer
- * types. There are 256 KiB of them, which stay in the cache; they are encoded again and again for
+ * "weighed" means with importances. The values resemble weights; for integer types, they are whole
+ * numbers. There are 256 KiB of them, which stay in the cache; they are encoded again and again for
  * about MIN_SECONDS per round. Each figure is the median of several rounds, in which the sets take
  * turns. Output: comment lines with `#`, then tab-separated lines type, set, GB/s, ratio to the
  * generic set.

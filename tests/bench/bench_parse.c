@@ -4,7 +4,8 @@
  *
  *     bench_parse ROUNDS MODEL
  *
- * Prints a line for each round: seconds from open(2) to the parsed model, and bytes of its header.
+ * Prints a line for each round: seconds from open(2) to the parsed model, and the size of its
+ * header in bytes.
  */
 #include <fcntl.h>
 #include <stdio.h>

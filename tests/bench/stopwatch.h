@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Helpers for the programs that scripts/bench runs: the clock, random places, exit after an
- * error. */
+/* Helpers for the programs that scripts/bench runs: a clock, random places, and an exit for
+ * errors. */
 #ifndef TESTS_BENCH_STOPWATCH_H
 #define TESTS_BENCH_STOPWATCH_H
 
@@ -16,7 +16,7 @@ static inline _Noreturn void die(const char *what)
     exit(1);
 }
 
-/* Return the seconds since some fixed moment. */
+/* Return the number of seconds since a fixed moment. */
 static inline double now(void)
 {
     struct timespec t;

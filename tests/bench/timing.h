@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Return the CPU time of this process in seconds. Other load affects it less than elapsed time. */
+/* Return the CPU time of this process in seconds. Other load affects CPU time less than elapsed
+ * time. */
 static inline double now(void)
 {
     struct timespec t;
@@ -23,14 +24,14 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Return the median of v, and sort v. */
+/* Sort v and return its median. */
 static inline double median(double *v, size_t n)
 {
     qsort(v, n, sizeof(*v), ascending);
     return v[n / 2];
 }
 
-/* True if no name was given as an argument, or this name was. */
+/* True if this name, or no name at all, was given as an argument. */
 static inline bool wanted(const char *name, int argc, char **argv)
 {
     bool found = argc < 2;

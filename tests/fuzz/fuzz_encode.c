@@ -2,7 +2,7 @@
 /*
  * Treats arbitrary bytes as values. The first bytes choose a type, a byte order, a view and a
  * second type; the rest are blocks of the tensor, then new values for these blocks. Values must be
- * encoded or refused: encoded values are finite unless the type can hold values that are not, and a
+ * encoded or refused: encoded values are finite unless the type can hold non-finite ones, and a
  * refusal names the refused value. Unchanged values leave the bytes unchanged, in any type. The
  * blocks are also converted to the second type, or refused. All kernel sets must give the same
  * result.

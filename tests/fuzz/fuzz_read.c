@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Treats arbitrary bytes as a tensor: the first bytes choose its type, byte order and length, and
- * the ranges to read; the rest is its data. Any range of the values must equal the same range of a
- * read of all values. Bytes outside the blocks that quant_extent() returns must not be read.
+ * the ranges to read; the rest is its data. Reading any range of the values must return the same
+ * bytes as reading all values at once. Bytes outside the blocks that quant_extent() returns must
+ * not be read.
  */
 #include "fuzz.h"
 

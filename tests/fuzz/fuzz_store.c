@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Treats arbitrary bytes as files that stores keep beside models: an Ollama manifest, and a commit
- * and a directory name from a Hugging Face cache. Accepted files cannot refer to a file outside
- * their store.
+ * Treats arbitrary bytes as files that a store keeps beside its models: an Ollama manifest, and a
+ * commit and a directory name from a Hugging Face cache. Accepted files cannot refer to a file
+ * outside their store.
  */
 #include "fuzz.h"
 

@@ -26,14 +26,14 @@ struct disk_state {
     struct fault_write *writes;
     struct fault_entry *entries;
     unsigned calls;
-    size_t used; /* bytes of memory used by them */
+    size_t used; /* bytes of memory that these changes use */
 };
 
 /* Allocates the memory for unsynced changes, which all processes share. Call it before the first of
  * them starts. */
 void disk_prepare(void);
 /* Starts the disk. cuts: the power may be cut, so unsynced changes are recorded. `state` is zero at
- * first; later it is what a killed process left in the same directory. features: what the file
+ * first; later it holds what a killed process left in the same directory. features: what the file
  * system can and cannot do. */
 enum { CLONES = 1, NO_EXCHANGE = 2, NO_NAMELESS = 4, NO_LINK = 8, NO_RANGE = 16, FEATURES = 5 };
 void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigned features);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Draws random stories (story.h), built from what programs do to save files. */
+/* Draws random stories (story.h), built from the ways in which programs save files. */
 #include <errno.h>
 #include <string.h>
 
@@ -206,7 +206,7 @@ static void add_tensor(unsigned a, unsigned tensor)
         add(a, W_PASS)->n = 1 + draw(6000);
 }
 
-/* Writes a NumPy view, every second time with the header of numpy.save(). */
+/* Writes a NumPy view, about half the time with the header of numpy.save(). */
 static void numpy(unsigned a, unsigned tensor)
 {
     static const uint8_t ways[] = {0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6, 6};

@@ -121,7 +121,7 @@ static bool may_stay(const struct kernel *k)
     return k->w->disk.hits > (k->w->story.features & NO_EXCHANGE ? 0 : 1);
 }
 
-/* Returns what an error means for an edit. A signal ends a wait, not an edit. */
+/* Returns what an error says about an edit. A signal ends a wait, not an edit. */
 enum outcome kernel_failed(const struct kernel *k, int r)
 {
     return r == -EINTR || may_stay(k) ? PERHAPS : FAILED;
@@ -235,7 +235,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
     return o;
 }
 
-/* Queues a release or a forget for the thread that makes them late. */
+/* Queues a release or a forget for the thread that performs them late. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
                   uint64_t n, int name)
 {
@@ -324,7 +324,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     if (o->mapped == h)
         o->pages = 0;
     bool counts = h->writes && (o->emptied || o->dirty);
-    /* If a draft is refused, the key gets back its value from before the draft. */
+    /* If a draft is refused, the key reverts to the value that it had before the draft. */
     bool refused =
         !h->floats && (k->w->disk.hits || o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER)));
     struct made made = assign(k, o, counts ? o->content | (refused ? o->seen : 0) : 0);
@@ -640,8 +640,8 @@ static bool is_mixed(const struct kernel *k, const struct object *o)
     return has_twin(k, o) || kernel_cuts(k, o->name);
 }
 
-/* Changes half of a page: the kernel reads the page, and writes it back before the program changes
- * the other half. A read must then return the bytes written. */
+/* Changes half of a page: the kernel reads the page, and writes the page back before the program
+ * changes the other half. A read must then return the bytes written. */
 static void write_half(struct program *p, struct handle *h, unsigned page, unsigned token)
 {
     struct kernel *k = p->k;
@@ -711,7 +711,7 @@ static void step_write(struct program *p, const struct step *s)
     /* a refusal may have restored an older value */
     if (is_judged(o) || p->k->w->disk.hits)
         was |= o->seen;
-    /* Half a text, written over a longer one, may leave it unchanged. */
+    /* Half a text, written over a longer one, may leave the longer one unchanged. */
     may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
     bool mixed = is_mixed(p->k, o);
     if (mixed)
@@ -745,8 +745,8 @@ static void step_write(struct program *p, const struct step *s)
                                                  (r == -EFBIG && as_bytes(p->k, o)))));
 }
 
-/* Writes a text that no key accepts. The key gets back the value from before its writers' edits, if
- * nothing else has changed it since. */
+/* Writes a text that no key accepts. The key reverts to the value that it had before its writers'
+ * edits, unless something else has changed the key since. */
 static void step_spoil(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -806,8 +806,8 @@ static uint64_t twins_have(const struct kernel *k, const struct object *o)
     return mask;
 }
 
-/* Returns whether the file may hold no whole value. A view may share its draft with one that another
- * program has truncated under an earlier node. */
+/* Returns whether the file might hold no complete value. A view may share its draft with one that
+ * another program has truncated under an earlier node. */
 static bool is_bad(const struct kernel *k, const struct object *o, uint64_t had)
 {
     had |= o->content;
@@ -845,7 +845,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     if (!h->writes && is_tensor(o->name) && k->accepted[o->name].changes == k->changes[o->name])
         last = k->accepted[o->name].of - 1; /* through a handle of another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
-    /* otherwise there is something to judge only if another program writes at the same time */
+    /* otherwise, a judgement is needed only if another program writes at the same time */
     bool dirty = o->dirty;
     /* A close judges only what its own handle wrote; fsync of a view judges everything. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
@@ -865,8 +865,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
-    /* A refused key gets back its value from before the draft, even though part of the draft may
-     * have been accepted. */
+    /* A refused key reverts to the value that it had before the draft, even though part of the
+     * draft may have been accepted. */
     if ((r == -EINVAL || r == -EILSEQ || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
@@ -1139,7 +1139,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         from->content = from->seen = moved_value(k, from, since) & ~BIT(TOKEN_ABSENT);
     else if (!is_key(s->name) && !parked && (!from->writers || judged))
         from->dirty = false;
-    from->seen &= ~BIT(TOKEN_ABSENT); /* that was a value of its old name */
+    from->seen &= ~BIT(TOKEN_ABSENT); /* that was a value of the old name */
     from->origin = 1 + from->old_name;
     from->old_name = from->name;
     from->name = s->to;
@@ -1243,8 +1243,8 @@ static void step_sync(struct program *p)
 /* Reads the values of the keys in the file. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
-/* Records that an undo is on the disk: keys that nothing else has changed since it began have the
- * file's values. */
+/* Records that an undo is on the disk: keys that nothing else has changed since the undo began have
+ * the file's values. */
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];
@@ -1354,7 +1354,7 @@ static void step_trunc(struct program *p, const struct step *s)
     kernel_expect(p, "truncate", r, r == -ESTALE || r == -ENOENT || r == -EINVAL);
 }
 
-/* Gives a key's value a new type. Its text stays the same. */
+/* Changes the type of a key's value, but not its text. */
 static void step_retype(struct program *p, const struct step *s)
 {
     static const char *const types[] = {"string", "u32", "u64"};
@@ -1451,7 +1451,7 @@ static void step_read(struct program *p, const struct step *s)
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
         /* A file renamed in the meantime shows the value of its new name. */
         bool same = h->o->name == s->name && !h->o->moving;
-        /* While a tensor changes, a read may return some old values. */
+        /* While a tensor is changing, a read may return some old values. */
         bool mixed =
             h->floats && ((token == TOKEN_OTHER &&
                            (draft || as_bytes(k, h->o) || oracle_changed(of(k), s->name, since))) ||

@@ -4,7 +4,7 @@
  * with its locks, counts references to nodes as the kernel does, and releases and forgets late.
  * Each call reports to the oracle what its answer means.
  *
- * Each program has its own thread; another thread makes the late releases and forgets.
+ * Each program has its own thread; another thread performs the late releases and forgets.
  */
 #ifndef TESTS_SIM_KERNEL_H
 #define TESTS_SIM_KERNEL_H
@@ -94,8 +94,8 @@ struct kernel {
     bool back[NAMES];    /* a removed name may have come back, because its next value was refused */
     bool removed[NAMES]; /* it was unlinked, and has not been created since */
     int came[NAMES];     /* 1 + the name from which a tensor was renamed to this one; or 0 */
-    /* The value of a key that was renamed to a backup. The key gets it back if no other value
-     * follows. */
+    /* The value of a key that was renamed to a backup. The key reverts to this value if no other
+     * value follows. */
     uint64_t before[NAMES];
     struct {
         struct tree_file *f; /* the file to release; NULL: a node is only forgotten */
@@ -113,7 +113,7 @@ struct kernel {
         int of[3];     /* its assignments in progress */
         unsigned open; /* number of handles not yet released */
     } made[REGS];
-    uint64_t begun[REGS];   /* until then, a tensor may have a NumPy header that was left alone */
+    uint64_t begun[REGS];   /* until then, a tensor may have a NumPy header without values */
     unsigned changes[REGS]; /* number of changes to a tensor's name, type, shape or completeness */
     struct {
         int of; /* 1 + the last accepted assignment of the tensor's values; or 0 */
@@ -142,9 +142,9 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good);
 void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name);
 /* Returns whether success means that the edit is durable. */
 bool kernel_durable_close(const struct kernel *k);
-/* Returns what an error means for an edit. */
+/* Returns what an error says about an edit. */
 enum outcome kernel_failed(const struct kernel *k, int r);
-/* Records that drafts of a tensor may have these values, and may be judged. moving: 1 if a move of
+/* Records that a tensor's drafts may have these values, and may be judged. moving: 1 if a move of
  * the drafts begins now, -1 if it ends now, otherwise 0. */
 void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving);
 /* Returns whether any program is truncating a view of the tensor. */

@@ -8,7 +8,7 @@
  * assignment whose value is uncertain has several.
  *
  * A look from time a to time b may see every assignment that began before b, except those that
- * failed before a, and those followed by another one that began after their end and was certain
+ * failed before a, and those that were replaced: a later one began after their end and was certain
  * before a.
  */
 #ifndef TESTS_SIM_ORACLE_H
@@ -35,7 +35,7 @@ struct assign {
     unsigned reg;
     uint64_t mask;
     uint64_t start, end; /* `end` is UINT64_MAX while it is in progress */
-    /* times from which it is certainly shown, and on the disk; or UINT64_MAX */
+    /* times since which it is certainly shown, and certainly on the disk; or UINT64_MAX */
     uint64_t sure[2];
     uint64_t dead; /* when it failed */
     bool hidden;

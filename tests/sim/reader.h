@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A second parser of GGUF files, for keys and tensors only. It shares no code with the
- * program's. */
+/* A second parser of GGUF files, for keys and tensors only. It shares no code with the program's
+ * parser. */
 #ifndef TESTS_SIM_READER_H
 #define TESTS_SIM_READER_H
 

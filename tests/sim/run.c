@@ -183,7 +183,7 @@ static unsigned token_of(const struct read_key *k)
         v = (uint32_t)strtoul(text, NULL, 10);
     } else if (k->n == 4 || k->n == 8) {
         for (unsigned i = 0; i < 4; i++)
-            v |= (uint32_t)k->value[i] << 8 * i; /* the upper four of 8 bytes are 0 */
+            v |= (uint32_t)k->value[i] << 8 * i; /* the upper four of eight bytes are 0 */
     }
     return k->type == GGUF_STRING && k->n == 0 ? TOKEN_EMPTY : token_of_number(v);
 }
@@ -601,7 +601,7 @@ _Noreturn void run_story(struct world *w)
         oracle_all_durable(&w->oracle, since);
     tree_close(t);
     for (int i = 0; i == 0 || (i < 100 && alloc_live() > LEFT_MOST); i++)
-        sched_pass(60000); /* enough for anything slow to end */
+        sched_pass(60000); /* long enough for anything slow to end */
     if (alloc_live() > LEFT_MOST)
         sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");

@@ -17,7 +17,7 @@
 
 enum {
     TASKS = 256,
-    TICK = 20000,      /* maximum nanoseconds that pass at a point */
+    TICK = 20000,      /* maximum number of nanoseconds that pass at a point */
     ENDLESS = 3000000, /* maximum number of points in a run */
     DATE = 1700000000, /* the starting time in seconds */
 };
@@ -166,7 +166,8 @@ static void resume(struct task *t)
     t->until = UINT64_MAX;
 }
 
-/* Advances time to the end of the first timed wait. Returns false if no thread is in one. */
+/* Advances time to the end of the first timed wait or, with `any`, of a random one. Returns false
+ * if no thread is in a timed wait. */
 static bool jump(bool any)
 {
     uint64_t when = UINT64_MAX;
@@ -372,7 +373,7 @@ int __wrap_mincore(void *at, size_t n, unsigned char *there)
     return 0;
 }
 
-/* The first word of a mutex names its holder, as in glibc, and is 0 if it is free. */
+/* As in glibc, the first word of a mutex identifies the holder, and is 0 if the mutex is free. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
     int *lock = (int *)m;

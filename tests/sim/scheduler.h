@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs one thread at a time, chosen at random: threads are real, but only the one with the token
- * runs. At each lock, wait, start and end of a thread and at each system call of the table
+ * runs. At each lock, wait, start and end of a thread and at each system call in the table
  * (disk.h), the token may pass to another thread. Time is virtual: it advances a little at each of
  * these points, and jumps when all threads wait.
  *
@@ -10,7 +10,7 @@
  *
  *     sched_begin(seed);               the caller has the token
  *     ... thread_start(), lock_take(), lock_wait() ...
- *     sched_end();                     the others have ended, or wait forever
+ *     sched_end();                     all others have ended, or will wait forever
  */
 #ifndef TESTS_SIM_SCHEDULER_H
 #define TESTS_SIM_SCHEDULER_H
@@ -42,7 +42,7 @@ unsigned sched_threads(void); /* threads that have not ended */
 
 /* Reports a finding and ends the run. */
 _Noreturn void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-extern void (*sched_failed)(const char *line); /* called once with that line; does not return */
+extern void (*sched_failed)(const char *line); /* called once with the finding; does not return */
 extern bool sched_trace;                       /* print each point */
 
 #endif

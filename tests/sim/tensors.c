@@ -178,7 +178,7 @@ uint32_t tensors_whole(const struct kernel *k)
     for (int i = KEYS; i < REGS; i++)
         if (k->made[i].may && k->made[i].whole && k->made[i].changes == k->changes[i])
             whole |= bit(i);
-    /* a new tensor is not added while a file of it is open */
+    /* a new tensor is not added while any of its files is open */
     for (unsigned i = 0; i < k->objects; i++)
         if (is_tensor(k->object[i].name) && k->object[i].handles)
             whole &= ~bit(k->object[i].name);
@@ -209,8 +209,8 @@ static void leave(struct program *p)
     p->names_of = 0;
 }
 
-/* Also assigns to the tensor's earlier name, which it gets back if a rename cannot be written.
- * Returns -1 if it had no other name. */
+/* Also assigns to the tensor's earlier name, which is restored if a rename cannot be written.
+ * Returns -1 if the tensor had no other name. */
 static int begin_back(struct kernel *k, int name, unsigned first, uint64_t mask)
 {
     const int old = k->came[name] - 1;
@@ -451,7 +451,7 @@ static size_t head_of(enum head head, unsigned shape, uint8_t *dst)
     return head == CUT ? HEAD_CUT : HEAD;
 }
 
-/* Writes the values behind that header. Returns their size. */
+/* Writes the values that follow such a header. Returns their size. */
 static size_t values_of(enum head head, unsigned token, uint8_t *dst)
 {
     const uint16_t half = half_of(rounded(127 * token));
@@ -466,7 +466,7 @@ static size_t values_of(enum head head, unsigned token, uint8_t *dst)
  * refused. */
 enum { ORDERS = 7, NO_TYPE = 6 };
 
-/* Makes the content of one view of a new tensor. Returns its size. */
+/* Generates the content of one view of a new tensor. Returns its size. */
 static size_t content_of(const struct step *s, const char *view, uint8_t *dst)
 {
     const unsigned form = s->n2 % FORMS, shape = s->n2 / FORMS % FORMS;
@@ -571,7 +571,7 @@ static unsigned flushes(const struct kernel *k, int name)
     return n;
 }
 
-/* Returns whether the tensor's bytes may not be its values. */
+/* Returns whether the tensor may ever have had a type other than F32. */
 static bool is_other(const struct kernel *k, int name)
 {
     return oracle_ever(of(k), type_reg(name)) & ~BIT(TOKEN_FIRST);
@@ -743,11 +743,11 @@ static void step_rmr(struct program *p, const struct step *s)
 
 /*
  * What a program does: it writes the header and the values; closes after the header, and writes the
- * values through a second handle; writes only the header; writes it over the one that is there;
- * truncates the view below its header; writes a file beside the view and renames it; or reads.
+ * values through a second handle; writes only the header; overwrites the existing header; truncates
+ * the view below its header; writes a file beside the view and renames it; or reads.
  */
 enum way { SAVE, LATER, ONLY, OVER, BELOW, BESIDE, LOOK, WAYS };
-/* What comes of it. */
+/* The effect on the tensor. */
 enum fate { REFUSED, NOTHING, RESHAPED, STORED };
 
 struct numpy {
@@ -775,7 +775,7 @@ static enum fate numpy_result(const struct numpy *a)
     switch (a->way) {
     case ONLY:
         return good || a->head == LARGE || a->head == SMALL ? NOTHING : REFUSED;
-    case OVER: /* the values must still fit; what is cut off is as it was in f32.npy */
+    case OVER: /* the values must still fit; a header cut short matches the old one in f32.npy */
         return good && (a->head == HALF) == a->half ? RESHAPED
                : a->head == CUT && !a->half         ? NOTHING
                                                     : REFUSED;
@@ -802,7 +802,7 @@ static int numpy_values(struct program *p, const struct numpy *a, unsigned token
     return a->head == CUT ? 0 : write_all(p, f, HEAD, values, n);
 }
 
-/* Closes and releases the file. Nothing is left of it when the step ends. */
+/* Closes the file and releases it at once, not late. */
 static int numpy_close(struct program *p, struct tree_file *f, uint64_t node, bool sync, int r)
 {
     if (r == 0 && sync) {
@@ -919,8 +919,8 @@ static void numpy_look(struct program *p, const struct step *s, const struct num
         sched_fail("%s of %s has %zu bytes that it may not have", numpy_name(a), names[s->name], n);
 }
 
-/* Programs that write the view at the same time share its draft: it may get the header of one and
- * the values of another. */
+/* Programs that write the view at the same time share its draft, which may combine one program's
+ * header with another's values. */
 static void numpy_share(struct program *p)
 {
     struct kernel *k = p->k;
@@ -941,8 +941,8 @@ static void numpy_share(struct program *p)
     }
 }
 
-/* Begins a step that writes a NumPy view, and its assignments. The masks are its results if no other
- * program writes the view at the same time. */
+/* Begins a step that writes a NumPy view, and the step's assignments. The masks are the results if
+ * no other program writes the view at the same time. */
 static void numpy_begin(struct program *p, const struct step *s, uint64_t content, uint64_t shape,
                         int back[2])
 {
@@ -964,7 +964,7 @@ static void numpy_begin(struct program *p, const struct step *s, uint64_t conten
     numpy_share(p);
 }
 
-/* Ends it. alone: nothing else can have affected the result. */
+/* Ends the step. alone: nothing else can have affected the result. */
 static void numpy_end(struct program *p, const int back[2], enum fate result, bool alone,
                       enum outcome how)
 {
@@ -992,7 +992,7 @@ static void step_numpy(struct program *p, const struct step *s)
     const uint64_t content = mixed | (result == STORED ? BIT(s->n) | other : 0);
     const uint64_t shape = result >= RESHAPED ? BIT(TOKEN_FIRST + a.shape) : 0;
     const uint64_t begun = sched_now(), since = oracle_time(of(k));
-    /* a header that is left alone is there for ten seconds */
+    /* a header without values is kept for about ten seconds */
     const bool left = a.way >= OVER && k->begun[s->name] > begun;
     int back[2];
     if (a.way == LOOK) {

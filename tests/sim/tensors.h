@@ -3,8 +3,8 @@
  * Does to tensors what programs do besides writing their views: conversions, shapes, new tensors,
  * files beside views, rm -r.
  *
- * A complete new tensor is added at a quiet moment. No answer reports this, so its assignments stay
- * in progress until the answer to a sync that began after it was complete.
+ * A complete new tensor is added at a quiet moment. No answer reports the addition, so the tensor's
+ * assignments stay in progress until a sync that began after the tensor was complete is answered.
  */
 #ifndef TESTS_SIM_TENSORS_H
 #define TESTS_SIM_TENSORS_H
@@ -14,8 +14,7 @@
 void tensors_step(struct program *p, const struct step *s);
 void tensors_list(struct program *p);
 
-/* Records that a view may have these values: if the tensor is new and incomplete, it may get
- * them. */
+/* Records that a view may have these values: a new, incomplete tensor may get them. */
 void tensors_written(struct kernel *k, int name, uint64_t mask);
 
 /*
@@ -42,7 +41,7 @@ bool tensors_unsettled(const struct kernel *k);
 /* Return the token for the type or shape of a tensor in a model. */
 unsigned token_of_type(uint32_t type);
 unsigned token_of_shape(uint32_t n, const uint64_t *dims);
-/* Write the values of a token as the given form stores them; find the token of such values. */
+/* Write the values of a token as the given form stores them; find the token for such values. */
 size_t tensors_bytes(unsigned form, unsigned token, uint8_t *dst);
 unsigned tensors_token(uint32_t type, const uint8_t *bytes, size_t n);
 
