@@ -20,7 +20,7 @@
 /* A process keeps up to this many lists of inner types until it ends; models have only a few. */
 #define LISTS_MOST 256
 
-/* Return a copy of a list's text, which all equal lists share. Returns NULL if there are too many
+/* Return the copy of a list's text that all equal lists share. Returns NULL if there are too many
  * lists or too little memory. */
 static const char *keep_list(struct text list)
 {
@@ -28,7 +28,7 @@ static const char *keep_list(struct text list)
     for (size_t i = 0; i < LISTS_MOST; i++) {
         const char *p = atomic_load(&kept[i]), *mine = p ? NULL : strndup(list.at, list.len);
         if (mine && !atomic_compare_exchange_strong(&kept[i], &p, mine))
-            free((void *)mine); /* another thread was first, and p is its text */
+            free((void *)mine); /* another thread added the list first; p is its text */
         else if (!p)
             return mine;
         if (text_is(list, p))
@@ -250,7 +250,7 @@ static struct name *touch(struct live *l, uint32_t kv)
     const struct snapshot *g = base_snapshot(l);
     const struct gguf_kv *k = &snapshot_own(g)->kv[kv];
     const char *key = gguf_key(snapshot_own(g), k);
-    struct name *x = look_untouched(l, g, kv, &number) /* else another name has had its place */
+    struct name *x = look_untouched(l, g, kv, &number) /* else another name has had this place */
                          ? names_touch(&l->names, number, key, k->key_len)
                          : names_get_key(&l->names, key, k->key_len);
     if (x)
@@ -484,8 +484,8 @@ static struct typed edits_type(const struct live *l, const struct name *x, const
     return type;
 }
 
-/* Accept an operation as part of the change. It must be planned first if it moves the tensors:
- * parsing the plan detects problems with that. */
+/* Accept an operation as part of the change. An edit of the alignment moves the tensors, so it is
+ * planned first: parsing the plan detects errors. */
 static int accepted(struct live *l, struct name *x, struct name *other, size_t mark, struct err *e)
 {
     bool aligns = strcmp(x->key, "general.alignment") == 0;
@@ -540,7 +540,7 @@ static int edits_parse(const struct live *l, const struct name *x, const struct 
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
-/* If the key cannot be edited, that takes precedence over other errors. */
+/* Report that the key cannot be edited before any other error. */
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -568,13 +568,13 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     assert(lock_held(&l->lock));
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    assert(s.snap); /* otherwise type_to_come() sets the type of its draft */
+    assert(s.snap); /* without a value, type_to_come() sets the draft's type */
     if (strcmp(x->key, "general.alignment") == 0)
         return err_set(e, -EINVAL, "its type cannot be changed");
     shown_text(&s, &text);
     if (buf_error(&text))
         return no_memory(e);
-    if (x->file->draft) /* the file may have been opened as KEY:TYPE, which is outdated now */
+    if (x->file->draft) /* a type set by opening KEY:TYPE is now outdated */
         x->file->draft->typed.set = false;
     x->typed = type;
     int r = edits_accept(l, x, &text, e);
@@ -776,8 +776,8 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
 /*
  * Refuse the draft of a key, with the event DRAFT_REFUSE or DRAFT_LACK. If a program forked after
  * writing half a text, that half may have been accepted when the child's copy of the file was
- * closed. Now that the rest is refused, the value from before is restored, unless something else
- * has changed the key since.
+ * closed. Now that the rest is refused, the previous value is restored, unless the key has been
+ * changed since by another edit.
  */
 static int refuse(struct live *l, struct file *f, enum draft_event event, const struct err *e)
 {
@@ -920,8 +920,8 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
     return 0;
 }
 
-/* Prepare a write at `off`, or a truncation to `off` bytes. A program that writes or truncates past
- * the end of the accepted text has seen the stored text, so the draft starts over from that. */
+/* Prepare a write at `off`, or a truncation to `off` bytes. If that is past the end of the accepted
+ * text, the program has seen the stored text, so the draft starts over from the stored text. */
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
     bool beyond = f->draft->state == DRAFT_ACCEPTED && off > f->draft->text.len;
@@ -954,7 +954,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
         memcpy(d->text.data + off, bytes, n);
     if (r < 0)
         (void)err_sys(&e, r, "cannot be written");
-    else if (is_key(f) && (d->whole || append)) /* an append keeps the text before it */
+    else if (is_key(f) && (d->whole || append)) /* an append keeps the existing text */
         r = key_written(l, f->of, d, d->text.len == n, &e);
     return r == 0 || !is_key(f) ? r : refuse(l, f, DRAFT_REFUSE, &e);
 }
@@ -981,8 +981,8 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
 /* ---- from draft to value ---- */
 
 /*
- * A close may come from a fork in another thread while the text is half written. A text that may
- * still become a value is refused for that close only, and is dropped at the last close.
+ * A close may come from a fork in another thread while the text is half written. If the text may
+ * still become a value, only that close fails; the text is dropped at the last close.
  */
 int draft_settle(struct live *l, struct file *f)
 {
@@ -1011,7 +1011,7 @@ int draft_settle(struct live *l, struct file *f)
     if (r > 0)
         d->edit = f->of->edit;
     d->anew = false;
-    d->typed.set = false; /* the key itself has the type now */
+    d->typed.set = false; /* the key itself now has the type */
     promise_make(&f->promise, f->of->edit);
     return r;
 }
@@ -1030,8 +1030,8 @@ int draft_leave(struct live *l, struct file *f)
         f->content = d->text;
         d->text = BUF_INIT;
     } else if (is_key(f) && !l->ending && f->draft->state == DRAFT_EMPTIED) {
-        /* At the end of the mount, the daemon, not the program, releases the files, so a text that
-         * no flush or fsync has judged is dropped. */
+        /* When the mount ends, the daemon releases the files, not the program, so a text that no
+         * flush or fsync has judged is dropped. */
         r = accept_truncation(l, f);
     } else if (!l->ending && draft_settle(l, f) > 0) { /* no flush came: the process was killed */
         (void)writer_accepted(l, NULL);

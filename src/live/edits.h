@@ -4,11 +4,11 @@
  * shows. Also keeps the drafts of files in metadata/, and turns their texts into accepted edits:
  * values are parsed and added to the change that is not on disk yet (edit/change.h).
  *
- * A draft belongs to its file and, like an open file, follows it through renames. It becomes the
- * file's value at each flush or fsync after a write. If it was only truncated, it is not an edit
- * until its last writer has closed it: shells close the truncated file once before they write. The
- * file shows its draft from the write or truncation until the draft is accepted or refused. From
- * then on it shows the stored value, while its writers continue with the draft.
+ * A draft belongs to its file and, like an open file, follows it through renames. At each flush or
+ * fsync after a write, the draft becomes the file's value. A draft that was only truncated is not
+ * an edit until its last writer has closed the file: shells close the truncated file once before
+ * they write. The file shows its draft from the write or truncation until the draft is accepted or
+ * refused. After that, the file shows the stored value, while its writers continue with the draft.
  *
  * Threads: call all functions with the lock of `struct live` held, unless they say otherwise.
  */
@@ -75,7 +75,7 @@ struct shown look_shown(const struct live *l, const struct file *f);
 /* Get the file's attributes. If the size depends on a value, returns that value, which must be
  * measured without the lock; otherwise sets the size. */
 struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret);
-/* Measure that value and free it. Call without the lock. */
+/* Measure the value that look_attr() returned, and free it. Call without the lock. */
 void look_measure(struct shown *s, struct live_attr *ret);
 
 enum name_class {
@@ -93,7 +93,7 @@ enum name_class {
 enum name_class look_classify(const struct live *l, const char *text);
 /* Parse "KEY:TYPE", where TYPE names a value type. Returns false for other names. */
 bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
-/* Message about a file that is neither a key nor a known helper and is dropped at the end. */
+/* Message about a file, neither key nor known helper, that is dropped when the mount ends. */
 #define LOOK_STRAY "it is not a key name: key names contain a dot, as in my.flag"
 
 /* ---- drafts ---- */
@@ -115,8 +115,8 @@ bool draft_is_unjudged(const struct draft *d);
 
 /* True if the file shows the draft rather than its key's value. */
 bool draft_is_shown(const struct draft *d);
-/* Turn a helper's draft into the draft of the key that has its text as value. emptied: instead,
- * start with an empty text. */
+/* Turn a helper's draft into the draft of a key whose value is the helper's text. emptied: start
+ * with an empty text instead. */
 void draft_to_key(struct draft *d, bool emptied);
 /* Turn a key's draft into a helper's with this content, which is moved. */
 void draft_to_helper(struct draft *d, struct buf *text);
@@ -124,8 +124,8 @@ void draft_to_helper(struct draft *d, struct buf *text);
 /* Turn a helper into a key's file, or vice versa. Updates the byte count of all helpers, which
  * includes their drafts. */
 void file_set_kind(struct live *l, struct file *f, enum file_kind kind);
-/* Return the bytes that a file shows because it is a helper or because they have not been accepted
- * or refused yet. Returns NULL if the file shows its key's value. */
+/* Return the bytes that a file shows instead of a key's value: those of a helper, or of a draft
+ * that has not been accepted or refused yet. Returns NULL if the file shows its key's value. */
 struct buf *file_bytes(struct file *f);
 
 /* ---- edits ---- */

@@ -142,7 +142,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     int r = f ? open_locked(l, h, f, flags, false, &unready) : l->names.missing;
     if (r == 0 && !h->writes)
         r = text_of(l, f, text);
-    else if (r == 0) /* not earlier: this handle may have joined that draft */
+    else if (r == 0) /* not earlier: this handle may have joined the draft of the made file */
         files_end_made(l);
     if (r < 0 && h->file) /* its text could not be read */
         (void)release_locked(l, h);
@@ -296,7 +296,8 @@ static int settle(struct live *l, struct live_file *h)
     h->refused = r < 0 ? r : 0;
     h->of = restarts;
     const bool judged = r >= 0 && !draft_is_shown(d); /* otherwise it was only truncated */
-    /* If another file has taken the name, the written data shares the fate of that edit. */
+    /* If another file has taken the name, the written data shares the fate of the edit that
+     * replaced this file. */
     const bool replaced = f->kind == FILE_KEY && !file_name(f) && d->state == DRAFT_WRITTEN;
     if (h->fresh && (judged || replaced))
         h->edit = f->promise.edit;
@@ -304,7 +305,7 @@ static int settle(struct live *l, struct live_file *h)
     return r < 0 ? r : 0;
 }
 
-/* What other handles wrote may be half a text, so it is left for those handles to flush. */
+/* Text that other handles wrote may be incomplete, so those handles must flush it. */
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 {
     if (!h->writes)
@@ -337,7 +338,7 @@ static int fsync_folder(struct live *l, struct live_wait *w)
     if (l->objects.doomed.n || l->objects.fresh.n)
         objects_sync(&l->objects);
     int r = writer_sync_all(l, w);
-    if (r != LIVE_PARKED || !writer_has_work(l)) /* no write will follow */
+    if (r != LIVE_PARKED || !writer_has_work(l)) /* no turn of the writer will reset it */
         l->objects.now = false;
     return r;
 }
@@ -529,8 +530,8 @@ static int refused(const struct move *m, const struct err *e)
     return e->code;
 }
 
-/* Give the name to an open file that has no value yet: bytes written to it will become the value of
- * that name. */
+/* Name an open file that has no value yet: bytes written to it will become the value of the key
+ * with that name. */
 static int unfinished(const struct move *m)
 {
     if (key_is_own(m->to->key, m->to->key_len))
@@ -610,7 +611,7 @@ static int key_over_key(const struct move *m)
     if (r < 0)
         return refused(m, &e);
     r = edits_remove(m->l, m->from, &e);
-    if (r < 0) { /* then neither key may change */
+    if (r < 0) { /* if one key cannot change, neither may */
         batch_undo(m->l, before);
         name_follow(m->l, m->to);
         return refused(m, &e);
@@ -637,7 +638,7 @@ static int key_to_key(const struct move *m)
         return -EINVAL;
     if (stays(m->from))
         return -EPERM;
-    if (!stored_has(m->l, m->from)) /* it was created but has no value yet */
+    if (!stored_has(m->l, m->from)) /* a new key that has no value yet */
         return unfinished(m);
     int r = batch_room(m->l);
     if (r < 0)
@@ -666,7 +667,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
 {
     bool key;
     struct err e = {0};
-    struct err unready; /* a later write reports it */
+    struct err unready; /* reported by a later write */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     struct file *f = look_find_typed(l, old);
@@ -727,7 +728,7 @@ int live_symlink(struct live *l, const char *text, const char *target, struct li
         unlink_helper(l, f->of);
         return -ENOMEM;
     }
-    (void)look_attr(l, f, ret); /* its size is known */
+    (void)look_attr(l, f, ret); /* the size of a link is already known */
     f->lookups++;
     return 0;
 }

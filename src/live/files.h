@@ -26,7 +26,7 @@ struct live_attr {
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
 };
 
-/* Look up a name. The caller gets a reference to the number, as it does from live_list_at(),
+/* Look up a name. The caller acquires a reference to the file's number, as with live_list_at(),
  * live_create() and live_symlink(). */
 int live_lookup(struct live *l, const char *name, struct live_attr *ret);
 /* Drop n references to a number. */
@@ -53,7 +53,7 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
 
 /*
  * Make a key or helper without content, for mknod(2). Returns -EEXIST if the name has a file. A
- * write will probably follow, so the file is treated as open for writing until another file of this
+ * write usually follows, so the file is treated as open for writing until another file of this
  * model is opened for writing, LIVE_MADE seconds pass, the directory is synced, or the mount ends.
  */
 int live_make(struct live *l, const char *name, struct live_attr *ret);

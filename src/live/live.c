@@ -253,8 +253,8 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
             *ret = newest_view(l->newest);
         return 0;
     }
-    /* Take the view with the lock held, before a write replaces it with one that shows removed keys
-     * and tensors again. */
+    /* Get the view while holding the lock: otherwise, a write may replace it with a view that shows
+     * removed keys and tensors again. */
     LOCKED(&l->lock);
     if (whole || !l->objects.doomed.n)
         r = batch_look(l, &e);
@@ -267,8 +267,8 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
     return r;
 }
 
-/* Count the new tensors, and the drafts and helpers of tensors, that the end of the mount would
- * discard. */
+/* Count the new tensors, and the drafts and helpers of tensors, that would be discarded if the
+ * mount ended now. */
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.fresh.n;
@@ -319,7 +319,7 @@ struct live_counts live_count(struct live *l)
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
-    /* A draft without open handles is a helper's, or waits for a program to continue it. */
+    /* A draft without open handles is a helper's, or is waiting for a program to continue it. */
     bool kept = l->objects.fresh.n || accepted(l) || (!helpers && views_each(l, NULL));
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;
@@ -386,9 +386,9 @@ void live_facts_free(struct live_facts *f)
 }
 
 /*
- * Set the type of a file that is being written, to be used when the draft is accepted (cp -a), or
- * of a helper, which keeps it for the key that it is renamed to (rsync -X). Returns false for any
- * other file.
+ * Set the type of a file that is being written, for use when its draft is accepted (cp -a), or the
+ * type of a helper, for the key that the helper will be renamed to (rsync -X). Returns false for
+ * any other file.
  */
 static bool type_to_come(const struct live *l, struct file *f, struct typed type)
 {
@@ -406,7 +406,7 @@ static bool type_to_come(const struct live *l, struct file *f, struct typed type
 
 /*
  * True if giving this helper a type makes it a key (cp -a from another mount or from a backup).
- * This excludes names of backups of keys, and temporary names of programs that copy attributes
+ * False for names of key backups, and for temporary names used by programs that copy attributes
  * (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX).
  */
 static bool is_key_by_type(struct live *l, const struct file *f)
@@ -504,7 +504,7 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
     } else if (type_to_come(l, f, type)) {
         return 0;
     } else if ((r = edits_retype(l, f->of, type, &e)) >= 0) {
-        promise_share(&f->promise, f->of->edit); /* what a program wrote before may be lost */
+        promise_share(&f->promise, f->of->edit); /* an earlier loss is still reported */
     }
     if (r < 0)
         return name_refused(l, f->of, &e);
@@ -562,7 +562,7 @@ static int make_names(struct live *l, struct err *e)
     return 0;
 }
 
-/* Mark these keys as edited by the last edit. */
+/* Mark the keys in the change as edited by the last edit. */
 static void mark_names(struct live *l)
 {
     const struct edit_change *c = &l->next.change;
@@ -608,7 +608,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     return 1;
 }
 
-/* Record the message to show after the write, and the one to show until then. */
+/* Record the message to show after the write, and the message to show until then. */
 static void say_begun(struct live *l, const struct history_pick *p, const struct gguf *from)
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;

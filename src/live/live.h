@@ -67,8 +67,8 @@ void live_abandon(struct live *l);
  * dropped because it is not a key. Call this after live_finish(). */
 void live_unsaved(struct live *l, struct buf *notes);
 /*
- * Adopt the notes of an earlier instance for the same model, as if those edits had been made here.
- * Call this before the first edit. Notes that do not apply here stay in `notes`. Returns 0 or
+ * Adopt the notes from an earlier instance for the same model, as if those edits had been made
+ * here. Call this before the first edit. Notes that do not apply here stay in `notes`. Returns 0 or
  * -ENOMEM.
  */
 int live_recall(struct live *l, struct buf *notes);
@@ -100,9 +100,9 @@ void unsaved_lines(const struct buf *notes, struct buf *out);
 /* ---- the newest state ---- */
 
 /*
- * Make a snapshot of the accepted edits, unless one exists. whole: for a view of the whole model,
- * which shows no removed keys or tensors, even if the removal has not been written. *ret: that
- * view, which the caller frees; ret may be NULL.
+ * Make a snapshot of the accepted edits, unless one exists. whole: the snapshot is for a reader of
+ * the whole model, and lacks removed keys and tensors even if their removal has not been written.
+ * *ret: a view of the newest snapshot, which the caller frees; ret may be NULL.
  */
 int live_freshen(struct live *l, bool whole, struct view *ret);
 
@@ -112,7 +112,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret);
 struct live_counts {
     size_t pending; /* number of edits that have not been written */
     size_t refused; /* number of files whose last write was refused */
-    /* Another program has changed a file of the model; finding out accesses the disk. */
+    /* Another program has changed a file of the model; detecting this accesses the disk. */
     bool changed;
 };
 struct live_counts live_count(struct live *l);
@@ -121,8 +121,8 @@ void live_refused(struct live *l, struct buf *notes);
 /* Return the number of accepted edits that are not written yet. Does not access the disk. */
 size_t live_accepted(struct live *l);
 
-/* True if dropping the state while no file is open would lose only notes. helpers: losing helpers,
- * and NumPy headers without values, is acceptable too. */
+/* True if only notes would be lost by dropping the state while no file is open. helpers: helpers,
+ * and NumPy headers without values, may be lost too. */
 bool live_idle(struct live *l, bool helpers);
 
 /* The next numbers to be assigned; they only increase. */
@@ -161,8 +161,8 @@ struct live_facts {
 };
 int live_facts(struct live *l, uint32_t number, struct live_facts *ret);
 void live_facts_free(struct live_facts *f);
-/* Give a file the type with this name. Returns -EINVAL if there is no such type or if the value
- * does not fit it. */
+/* Set a file's type, given by name. Returns -EINVAL if there is no such type or if the value does
+ * not fit it. */
 int live_retype(struct live *l, uint32_t number, const void *type, size_t n, struct live_wait *w);
 /* Forget why the file's last write was refused. */
 int live_forgive(struct live *l, uint32_t number);

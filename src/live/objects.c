@@ -146,8 +146,8 @@ void name_unset_key(struct name *x)
     x->key = NULL;
 }
 
-/* Free a name if nothing refers to it. The name of a key that was stored stays, with the key's type
- * and place. */
+/* Free a name if nothing refers to it. The name of a key that was once stored is kept, with the
+ * key's type and place. */
 void name_reap(struct names *n, struct name *x)
 {
     if (x->file || x->refs || x->error || x->doomed || x->backup || x->rank || x->typed.set)
@@ -242,13 +242,13 @@ struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t le
             name_reap(n, x);
         return NULL;
     }
-    x->mtime = (struct timespec){0}; /* it has the model's mtime */
+    x->mtime = (struct timespec){0}; /* shows the model's mtime */
     name_take(n, x, f);
     return x;
 }
 
-/* Free a file if nothing refers to it. The file of an original key stays, and so does its name,
- * because without them the key would count as untouched. */
+/* Free a file if nothing refers to it. The file and name of an original key are kept, because
+ * without them the key would count as untouched. */
 void file_reap(struct names *n, struct file *f)
 {
     struct name *x = f->of;

@@ -17,9 +17,9 @@
  * A file without a name is an orphan: writes to it are discarded. It is freed when its last handle
  * and lookup are gone.
  *
- * An object holds the facts about a tensor that are not in the model. It is found by its number
- * (model/snapshot.h); only tensors that a call has touched have one. A removed tensor keeps its
- * name, and keeps its place for the next tensor with that name.
+ * An object holds the facts about a tensor that are not in the model. Objects are found by number
+ * (model/snapshot.h); only tensors that a call has touched have an object. After a removal, the
+ * object keeps the tensor's name, and its place for the next tensor with that name.
  *
  * Threads: all members are protected by the lock of `struct live`.
  */
@@ -76,7 +76,7 @@ struct file {
     struct link link; /* first member; in names.by_number */
     uint32_t number;
     enum file_kind kind;
-    struct name *of;     /* the name that it has or last had: see file_name() */
+    struct name *of;     /* the file's current or last name: see file_name() */
     struct draft *draft; /* owned; NULL unless the file is open for writing */
     /* HELPER: the bytes, unless it has a draft. LINK: the target. KEY: the bytes that it had as a
      * helper, until the key is on disk. */
@@ -106,13 +106,13 @@ struct names {
     bool nul;              /* at least one name of a key or tensor contains a NUL */
     struct {
         struct live_file *file; /* owned; may be NULL */
-        struct timespec due;    /* CLOCK_MONOTONIC: when to close it */
+        struct timespec due;    /* CLOCK_MONOTONIC: when to close `file` */
     } made;                     /* the last file made by mknod, which counts as open */
     int missing;                /* why the last lookup failed: -ENOENT or -ENOMEM */
 };
 
-/* Limit on the text of one value and on all helpers together; more than any tokenizer's array
- * needs. */
+/* Limit on the text of one value, and on the total size of all helpers; no tokenizer's array needs
+ * this much. */
 #define TEXT_MAX ((uint64_t)1 << 30)
 
 /* Begin with `first` keys, none of which has been touched. */
@@ -139,8 +139,10 @@ struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t le
 void name_reap(struct names *n, struct name *x);
 void name_set_error(struct names *n, struct name *x, const char *why); /* why may be NULL */
 
-/* Point the name to the file, which leaves its previous name. The name's previous file becomes an
- * orphan but still shows the key's value, because a program may have found it by that name. */
+/*
+ * Point the name to the file, which loses its previous name. The name's previous file becomes an
+ * orphan, but still shows the key's value, because a program may have found that file by this name.
+ */
 void name_take(struct names *n, struct name *x, struct file *f);
 /* Detach the name from its file, which is freed if nothing refers to it. */
 void name_leave(struct names *n, struct name *x);
@@ -232,12 +234,14 @@ struct object {
     unsigned losses; /* number of accepted edits to it that were dropped */
     struct promise promise;
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
-    /* Rows of the views that were opened for writing since the tensor got its version: the kernel
-     * may have cached unaccepted content for them. */
+    /* Rows of the views that have been opened for writing since the tensor was assigned its
+     * version: the kernel may have cached unaccepted content for them. */
     uint32_t spent;
     uint32_t hidden; /* rows of views that were unlinked */
-    /* CLOCK_MONOTONIC. NEW: when it is judged unless it is written first; DOOMED: when it is
-     * removed unless others are removed first; otherwise when hidden views reappear. */
+    /*
+     * CLOCK_MONOTONIC. NEW: when it will be judged unless it is written first; DOOMED: when it will
+     * be removed unless another tensor is removed first; otherwise when its hidden views reappear.
+     */
     struct timespec due;
     struct draft *drafts;         /* drafts of its views and of helpers beside them (views.h) */
     struct object_list *in;       /* its list: objects.doomed, objects.fresh or NULL */
@@ -275,7 +279,7 @@ struct objects {
     struct table shared;
     /* Versions of tensors. `number` is the tensor's number plus 1, or 0 in an unused entry. */
     struct tensor_id given[OBJECTS_KNOWN];
-    uint32_t first_numbers; /* versions below this are numbers of tensors */
+    uint32_t first_numbers; /* a version below this is also its tensor's number */
 };
 
 /* True if no call has touched any tensor. Does not need the lock. */
@@ -289,7 +293,7 @@ void objects_free(struct objects *s);
 struct object *object_find(const struct objects *s, uint32_t number);
 /* Return the object of a tensor, creating it if needed. Returns NULL if out of memory. */
 struct object *object_get(struct objects *s, uint32_t number);
-/* Return the first object whose number is this one or higher, or NULL. */
+/* Return the first object whose number is at least this one, or NULL. */
 struct object *object_from(const struct objects *s, uint64_t number);
 void object_drop(struct objects *s, struct object *o);
 /* Return the object with this name in this state, or NULL. */
@@ -303,7 +307,7 @@ void object_clear_name(struct objects *s, struct object *o);
 void object_set_error(struct objects *s, struct object *o, const char *why);
 
 /* Change the state of an object. No other function may. To the kernel, an object that returns is a
- * different one: the removed directory stays dead as long as a program is in it. */
+ * new object: a removed directory stays dead while a program is in it. */
 void object_event(struct objects *s, struct object *o, enum object_event event);
 /* Move an object to the end of its list. */
 void object_move_last(struct object *o);
