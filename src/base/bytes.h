@@ -164,7 +164,7 @@ static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n
     return ret;
 }
 
-/* Return the same count for a member of an array of structs. */
+/* Return the same count for one member of the structs in an array. */
 #define UPTO(of, member, n, v) \
     upto_u64(of, offsetof(__typeof__(*(of)), member), sizeof(*(of)), n, v)
 

@@ -118,7 +118,7 @@ void logger_log(const struct logger *l, int priority, const char *fmt, ...)
 
 /* ---- the nearest word ---- */
 
-/* Longer words are not compared, as no option is that long. */
+/* Longer words are not compared, because no option is that long. */
 #define WORD_MAX 48
 
 /* Return how many letters may be wrong: a third of them, but at least one. */

@@ -46,7 +46,7 @@ int err_prefix(struct err *e, int code, const char *fmt, ...) __attribute__((for
  */
 const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
 
-/* Room for a name that is part of a line (longer ones end in "..."). */
+/* Room for a name that is part of a line (longer names end in "..."). */
 #define SHOW_MAX 160
 const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
 /* Append the text that show() makes to a buf, without truncating it. */
@@ -79,7 +79,7 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    /* The second byte excludes overlong forms (e0, f0), surrogates (ed) and everything above
+    /* The second byte reveals overlong forms (e0, f0), surrogates (ed) and everything above
      * U+10FFFF (f4). */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))

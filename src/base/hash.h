@@ -57,7 +57,7 @@ bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
  *
  *     for (struct link *l = table_first(&t, hash); l; l = table_next(l)) ...
  *
- * The caller's lock protects it.
+ * The table is protected by the caller's lock.
  */
 struct link {
     struct link *next;

@@ -8,7 +8,7 @@
  *
  *     LOCKED(&x->lock);          held until the end of the block
  *
- * With NDEBUG it is only a mutex, and lock_held() must not be called.
+ * With NDEBUG the lock is a plain mutex, and lock_held() must not be called.
  *
  *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
  *         ;
@@ -155,15 +155,15 @@ struct thread {
     pthread_t id;
 };
 
-/* Start a thread that blocks all signals except the one for a lost page (map.h), as the main thread
- * handles the others. If `t` is NULL, the thread is never joined. Returns 0 or -errno. */
+/* Start a thread that blocks all signals except the one for a lost page (map.h), because the main
+ * thread handles the others. If `t` is NULL, the thread is never joined. Returns 0 or -errno. */
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);
 /* Load the library that pthread_cancel() needs while files can still be opened; pthread_cancel()
  * aborts the process if that library cannot be loaded. */
 void thread_load_cancel(void);
-/* Set whether pthread_cancel() may end the calling thread now; if not, it does later. A thread that
- * may be cancelled takes no lock. Returns the previous setting. */
+/* Set whether pthread_cancel() may end the calling thread now; if not, the thread is cancelled
+ * later. A thread that may be cancelled takes no lock. Returns the previous setting. */
 bool thread_may_cancel(bool may);
 /* Name the calling thread, in at most 15 bytes. By default, a thread has its creator's name. */
 void thread_name(const char *name);

@@ -39,8 +39,8 @@ int map_check(const struct map *m, uint64_t end);
  */
 int map_guard(int (*fn)(void *arg), void *arg);
 
-/* Copy like memcpy(), but under map_guard(), as pages of both buffers may have disappeared. Returns
- * 0 or -EIO. */
+/* Copy like memcpy(), but under map_guard(), because pages of both buffers may have disappeared.
+ * Returns 0 or -EIO. */
 int map_copy(void *dst, const void *src, size_t n);
 
 /* Install the SIGBUS handler that map_guard() needs, once per process. Returns 0 or -errno. */

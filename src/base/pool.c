@@ -19,7 +19,7 @@ enum { TURNS_MOST = 2 };
  * Limit on idle threads: one for turns that are due later, one for turns that arrive before then.
  */
 enum { IDLE_MOST = 2 };
-/* Limit on how often hanging turns halve the time that others count. */
+/* How many times hanging turns can halve the time for which a new turn counts. */
 enum { HALVED_MOST = 10 };
 enum { PROCESSORS_MOST = 64, LINE = 64 /* LINE: size of a cache line in bytes */ };
 
@@ -34,8 +34,8 @@ static struct {
     struct lock lock;
     struct cond wake;              /* wakes idle threads */
     struct cond done;              /* a turn or a thread has ended */
-    struct pool_job *first, *last; /* waiting jobs, ordered by their times */
-    struct turn *turns;            /* turns that count, or did until their time, latest first */
+    struct pool_job *first, *last; /* waiting jobs, ordered by due time */
+    struct turn *turns;            /* turns that count or have hung, latest first */
     /* Numbers of threads, of threads running a turn, and of jobs that have joined. */
     unsigned threads, busy, jobs;
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
@@ -96,8 +96,8 @@ static void count_no_more(void)
     mine = NULL;
 }
 
-/* Return how many milliseconds a turn that begins now counts. Each turn that hangs halves this, so
- * that any number of them delays another job by little more than one. */
+/* Return for how many milliseconds a turn that begins now counts. Each hanging turn halves this
+ * time, so any number of hanging turns delays another job by little more than one does. */
 static unsigned patience(const struct timespec *now)
 {
     unsigned hang = 0;

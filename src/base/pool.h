@@ -9,10 +9,10 @@
  *     pool_leave(&x->job);
  *
  * Few turns run at a time. A turn that takes longer than `pool_patience` milliseconds, or waits for
- * another job, no longer counts. While turns hang, the next ones count for a shorter time, so turns
- * that hang, however many, delay other jobs by about twice that time. Turns of one job never
- * overlap. Calls during a turn lead to one more turn. Turns run in the order of their times, which
- * for pool_call() is now.
+ * another job, no longer counts. While turns hang, new turns count for a shorter time, so hanging
+ * turns, however many, delay other jobs by at most about twice `pool_patience`. Turns of one job
+ * never overlap. Calls during a turn lead to one more turn. Turns run in the order of their times,
+ * which for pool_call() is now.
  *
  *     struct units u = {.n = n, .unit = fn, .arg = arg, .room = bytes};
  *     r = units_run(&u, &watch);
@@ -52,8 +52,8 @@ struct pool_job {
 int pool_join(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 void pool_call(struct pool_job *j);
 void pool_call_at(struct pool_job *j, const struct timespec *when);
-/* Wait until the job's due turns have run, ahead of those of other jobs. Afterwards the job has no
- * more turns. */
+/* Leave the pool, after the job's due turns have run, ahead of those of other jobs. Afterwards the
+ * job has no more turns. */
 void pool_leave(struct pool_job *j);
 /*
  * Run one turn of a job that has not joined. The pool does not touch the job after its turn has
@@ -84,8 +84,8 @@ struct units_watch {
 
 struct units {
     uint64_t n;
-    /* Runs a unit. Returns 0 or an error. `room` is this thread's memory, of the size in the member
-     * `room`, aligned to 64 bytes. */
+    /* Runs a unit. Returns 0 or an error. The argument `room` is this thread's memory: as many
+     * bytes as the member `room` says, aligned to 64. */
     int (*unit)(void *arg, uint64_t unit, void *room);
     /* Returns the first unit >= `unit` that has work to do. NULL: all units have work. */
     uint64_t (*next)(void *arg, uint64_t unit);

@@ -611,7 +611,7 @@ static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
 
 /* ---- the file ---- */
 
-/* Report a wrong magic. If the kind of file is recognised, say what it is. */
+/* Report a wrong magic. If the file is of another known kind, name that kind. */
 static int not_gguf(const struct cursor *c)
 {
     char magic[SHOW_MAX];
@@ -749,10 +749,10 @@ static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
 }
 
 /*
- * Index item i by its name up to the first NUL. Refuse a name that equals an earlier name up to
- * that point, and a key with a NUL that equals a standardized key up to the NUL. Many readers
- * compare C strings: for them, `general.alignment` followed by a NUL would move the data; for
- * others, it would not.
+ * Index item i by its name up to the first NUL. Refuse a name whose indexed part equals that of an
+ * earlier name, and a key that consists of a standardized key, a NUL and any other bytes. Many
+ * readers compare C strings: for them, `general.alignment` followed by a NUL would move the data;
+ * for others, it would not.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
@@ -846,10 +846,9 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /*
- * Parse the file in the layout of the first draft, after an attempt to parse it in the layout of
- * version 1 as shipped has failed. If the file is malformed in this layout too, keep the error of
- * the first attempt, because all known files have the shipped layout. Report any other error of
- * this attempt.
+ * Parse the file in the layout of the first draft, once parsing in the shipped layout of version 1
+ * has failed. If the file is malformed in the draft's layout too, keep the first error, because all
+ * known files have the shipped layout. If parsing fails for any other reason, report that reason.
  */
 static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
 {

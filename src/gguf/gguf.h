@@ -103,9 +103,9 @@ struct gguf {
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
 /*
  * Parse a file whose first `len` bytes, at least its header, are in memory. On success the model
- * owns these bytes as its head; on failure the caller keeps them. The source is not read. from: a
- * model some of whose strings the header repeats, or NULL. If that model's strings do not count a
- * NUL, these do not either, even if each of them ends in one.
+ * owns these bytes as its head; on failure the caller keeps them. The source is not read. from:
+ * NULL, or a model that has some of the header's strings. If the strings of that model do not count
+ * a NUL, neither do the header's, even if each of them ends in a NUL.
  */
 int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, const struct gguf *from,
                     struct gguf **ret, struct err *e);

@@ -118,7 +118,7 @@ static bool is_text(struct head h)
 
 // clang-format off
 static const struct {
-    bool (*is)(struct head h); /* NULL: true if the file begins with one of the words */
+    bool (*is)(struct head h); /* NULL: the file must begin with one of the words */
     const char *words[8];
     struct sniffed kind;
 } kinds[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sources of a model's bytes, and recognition of files passed by mistake. Any number of threads
- * may read a source at a time.
+ * Sources of a model's bytes, and recognition of files passed by mistake. Any number of threads may
+ * read a source at the same time.
  */
 #ifndef GGUF_SOURCE_H
 #define GGUF_SOURCE_H
@@ -38,8 +38,8 @@ const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
 
 /* Recognise a path that is a URL. Returns NULL for any other path. */
 const struct sniffed *sniff_path(const char *path);
-/* Set *e for a path that could not be opened: to advice if the path is a URL and does not exist as
- * a file, else to the meaning of `code`. Returns code. */
+/* Set *e for a path that could not be opened. If the path is a URL and no such file exists, the
+ * message gives advice; otherwise it explains `code`. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);
 /* Set *e for a path that is a directory. Returns -EISDIR. */
 int sniff_folder(struct err *e);

@@ -25,7 +25,7 @@ bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
  */
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
-/* Get the value of key number `key` for a layer. The key may be an array. Bools are 0 and 1. */
+/* Get the value of key number `key` for a layer. Its value may be an array. Bools are 0 and 1. */
 bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret);
 
 /* Get the number of tokens, from tokenizer.ggml.tokens or [arch].vocab_size. */
@@ -38,16 +38,16 @@ bool fact_later_shard(const struct gguf *g);
 /* Return true if general.type is "model" or missing. */
 bool fact_is_model(const struct gguf *g);
 
-/* Numbers of elements in all tensors. */
+/* Counts of parameters, that is, of elements in all tensors. */
 struct params {
     uint64_t total;
-    uint64_t one;     /* like total, but counts only one expert */
+    uint64_t one;     /* like total, but with only one of the experts */
     uint64_t experts; /* number of experts, or 0 */
 };
 struct params fact_params(const struct gguf *g);
 
-/* Write a label such as "8x7.2B" or, for a plain number, "7.2B". Numbers are rounded to two or
- * three digits, without trailing zeros after the point. */
+/* Write a label such as "8x7.2B" (8 experts) or "7.2B". Numbers are rounded to two or three digits,
+ * without trailing zeros after the point. */
 #define SIZE_LABEL_MAX 48
 void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
 void fact_count_label(uint64_t n, char dst[SIZE_LABEL_MAX]);

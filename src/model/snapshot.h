@@ -19,11 +19,11 @@
  *
  * Tensors are identified across states by ids. A tensor keeps its number for as long as it is in
  * the model, even if its name or its place in the list changes. It also has a version, a second
- * number, which is new each time its bytes, type or shape change. Both come from one counter and
- * are never reused. When a model is opened, tensor i has number i and version i. As long as no
- * tensor has been edited, no table of ids is needed, and the pointer to the table is NULL. States
- * whose tensors do not differ share a table, so two states with the same table have the same
- * tensors in the same order.
+ * number, which is new each time its bytes, type or shape change. Numbers and versions come from
+ * one counter and are never reused. When a model is opened, tensor i has number i and version i. As
+ * long as no tensor has been edited, no table of ids is needed, and the pointer to the table is
+ * NULL. States whose tensors do not differ share a table, so two states with the same table have
+ * the same tensors in the same order.
  *
  * Threads: any. Only one thread at a time may replace the newest view, and that thread may read
  * `view` without the lock. The lock is held only to change a few reference counts, never while
@@ -139,7 +139,7 @@ int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, si
                 struct err *e);
 /* Refuse a shard whose file is not named like a shard, because its siblings cannot be found. */
 int merge_check_single(const struct gguf *g, struct err *e);
-/* Check that a shard's split.tensors.count, if present, is the number of all tensors. */
+/* Check that a shard's split.tensors.count, if present, equals the total number of tensors. */
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
 /*
  * Merge n checked shards. Returns 0, -EBADMSG (two shards have a tensor of the same name, or sizes
@@ -151,7 +151,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 #define SNAPSHOT_ROWS 31 /* number of rows in the table of root files */
 
-/* Something that a higher layer computes from a snapshot and keeps with it in a slot. */
+/* Data that a higher layer computes from a snapshot and stores in one of its slots. */
 struct snapshot_part {
     void (*free)(struct snapshot_part *part);
 };
@@ -207,8 +207,8 @@ struct image *snapshot_whole(struct snapshot *g);
 
 /* Return the part in this slot, or NULL if it has not been made yet. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
-/* Add a part to g. Returns it or, if another thread was first, frees it and returns that thread's
- * part. */
+/* Add a part to g and return it. If another thread was first, free the part and return that
+ * thread's. */
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);
 
@@ -287,7 +287,7 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, int 
 
 /* Replace the newest view, taking ownership of both references. Returns the old view. */
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
-/* Drop the first snapshot's file. Call it once the file is replaced or its tensors have changed. */
+/* Drop the first snapshot's file, after it has been replaced or its tensors have changed. */
 void newest_drop_file(struct newest *n);
 /* Record the current time as the time of the last edit. */
 void newest_touch(struct newest *n);

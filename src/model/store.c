@@ -265,7 +265,7 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t en
     return r < 0 ? r : cut;
 }
 
-/* Smallest range that is worth checking for a hole. Reading a hole fills pages of memory. */
+/* Smallest range worth checking for a hole. Reading a hole fills memory with pages of zeros. */
 #define HOLE_LEAST ((size_t)64 << 10)
 
 /*

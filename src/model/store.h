@@ -103,8 +103,8 @@ int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
                         const struct tensor_content *old, const struct tensor_piece *piece,
                         size_t n, struct tensor_content **ret);
 /*
- * Return how many of the n > 0 bytes at `off` come from one piece, or all from the base. *ret: the
- * piece; NULL: the base. If k is NULL, everything comes from the base.
+ * Return how many of the n > 0 bytes at `off` come from the same origin, one piece or the base.
+ * *ret: the piece; NULL: the base. If k is NULL, everything comes from the base.
  */
 uint64_t tensor_content_stretch(const struct tensor_content *k, uint64_t off, uint64_t n,
                                 const struct tensor_piece **ret);
@@ -119,7 +119,7 @@ bool tensor_content_covers(const struct tensor_content *k);
 struct mapped {
     atomic_uint refs;
     int fd;             /* owned */
-    atomic_bool cut;    /* a check found that the file has shrunk */
+    atomic_bool cut;    /* a check has found the file truncated */
     bool far;           /* result of far_file() */
     struct far_run run; /* state of reads from a far file */
     struct map map;
@@ -163,8 +163,8 @@ struct place_in_store {
 
 /*
  * store_make() makes a store of n files; g[i] describes the layout of file i, and the tensors of
- * each file follow those of the one before. store_of() makes a store of files and places. Both take
- * their own references, and return 0 or -ENOMEM.
+ * each file follow those of the previous file. store_of() makes a store of files and places. Both
+ * take their own references, and return 0 or -ENOMEM.
  */
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
                struct store **ret);
@@ -308,7 +308,7 @@ int image_end(struct image *im);
 void image_add_header(struct image *im, const struct gguf *g);
 /* Return true if the header has a reserve to hide. */
 bool image_hides(const struct gguf *g);
-/* Return how many bytes earlier the data starts in the model as shown than in the file. */
+/* Return the offset of the data in the file minus its offset in the model as shown. */
 uint64_t image_cut(const struct gguf *g);
 /* Make the image of a model as it is shown: header, tensors, and zeros between them. */
 int image_of_model(const struct gguf *g, struct image **ret);
