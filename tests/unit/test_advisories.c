@@ -14,7 +14,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Memory allowed for any file: minimal tables and a thread. */
+/* Memory that even the smallest file may take: minimal tables and a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */
@@ -41,7 +41,7 @@ static void numbers_key(struct build *b)
     build_item_num(b, GGUF_U64, 1);
 }
 
-/* The parser reads several values before it meets the fault, and must free them. */
+/* The parser has already allocated several values when it finds the fault, and must free them. */
 static void keys_then_fault(struct build *b)
 {
     strings_key(b);
@@ -225,8 +225,7 @@ static const struct {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-/* Check that each name is listed as a single path component, and is found only as that
- * component. */
+/* Check that each name is listed, and can be looked up, only as a single path component. */
 static void check_names(const char *folder, bool read_only)
 {
     struct build b;
@@ -268,7 +267,7 @@ static void test_names(void)
 
 /* ---- a tree costs a small multiple of its file ---- */
 
-/* Read a view or, for `check`, whose size is reported as 0, only its first bytes. */
+/* Read all of a view, but only the first bytes of `check`, whose size is reported as 0. */
 static void make_view(const struct tree_image *m, const char *path)
 {
     size_t n;
@@ -338,8 +337,8 @@ static void test_cost(void)
         for (size_t k = 0; k < sizeof(whole) / sizeof(whole[0]); k++)
             make_view(&m, whole[k]);
         CU_ASSERT_EQUAL(count_entries(&m, i & 1 ? "metadata" : "tensors"), ENTRIES + 2);
-        /* The JSON takes about 70 bytes per 16 bytes of the file, and the test holds a copy of
-         * it. */
+        /* The JSON takes about 70 bytes for every 16 bytes of the file, and the test copies the
+         * JSON. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu bytes for a file of %zu\n", alloc_peak(), n);
@@ -348,7 +347,7 @@ static void test_cost(void)
     }
 }
 
-/* Number of values; each has the longest text possible for its size in the file. */
+/* Number of values. Each has the longest text possible for the bytes that it takes in the file. */
 
 enum { ITEMS = 300000 };
 

@@ -11,7 +11,7 @@
 
 enum { FROM, TO, FILES, MOST = 4 };
 
-/* Attributes of two files, and the errors of calls that fail. */
+/* The attributes of two files, and the errors that failing calls return. */
 static struct {
     struct {
         const char *name[MOST], *value[MOST]; /* NULL: a free slot */
@@ -221,7 +221,7 @@ static void test_refused(void)
     begin();
     now.no_mode = -EPERM;
     refused(copy(&e), -EPERM, &e, "the model's mode cannot be reproduced");
-    /* If attributes are not supported, the file is taken to have none, and no more calls are
+    /* If attributes are not supported, the file counts as having none, and no further calls are
      * made. */
     static const int none[] = {-EOPNOTSUPP, -ENOSYS};
     for (size_t i = 0; i < 2; i++) {

@@ -120,7 +120,7 @@ static void test_err(void)
     CU_ASSERT_EQUAL(err_prefix(NULL, -EIO, "x"), -EIO);
 }
 
-/* Reference vectors of SipHash-2-4 (first, second, 16th), for key 00..0f and message 00, 01, ... */
+/* The first, second and 16th reference vectors for SipHash-2-4: key 00..0f, message 00, 01, ... */
 static void test_siphash(void)
 {
     uint8_t raw[16], msg[16];
@@ -202,7 +202,7 @@ static void test_table(void)
     buf_char(&out, '\0');
     CU_ASSERT_STRING_EQUAL(buf_text(&out), "a   bcd   1\n\xc3\xa9\xc3\xa9       22\n"
                                            "longer than most    x   3\nend\n");
-    /* If memory ran out while a line was written, the incomplete line is not read. */
+    /* If memory ran out while a line was being written, the incomplete line is not read. */
     lines.len -= 3;
     lines.err = -ENOMEM;
     out.len = 0;

@@ -223,7 +223,7 @@ static void test_leftovers(void)
 
 static struct tree *holder;
 static unsigned asked, asked_busy;
-static int gives; /* number of the request at which the holder gives up the lock; 0: never */
+static int gives; /* number of the request on which the holder releases the lock; 0: never */
 
 static void drop_holder(void)
 {
@@ -265,7 +265,7 @@ static struct tree *hold(const struct place *p)
 {
     struct tree *t = image_tree(p->model, &plain);
     CU_ASSERT_TRUE(tree_writable(t));
-    /* A write of the same value begins editing. */
+    /* Writing an unchanged value also begins editing. */
     CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0);
     CU_ASSERT_TRUE(tree_edited(t));
     asked = asked_busy = 0;
@@ -411,7 +411,7 @@ static void test_no_state_home(void)
     drop_place(&p);
 }
 
-/* Return a tree that keeps its history in x, with an edit that waits for a sync. */
+/* Return a tree that keeps its history in x, with an edit that is waiting for a sync. */
 static struct tree *edited(struct home *x, const struct place *p)
 {
     struct tree_options o = plain;
@@ -432,7 +432,7 @@ static void test_undo_unsaved(void)
     struct tree *t = edited(&x, &p);
     CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{5, 6}, {7, 8}}, 0), 0);
     undoes(t, 0, -ESTALE, "edits before it could not be written");
-    CU_ASSERT_EQUAL(tree_finish(t), 0); /* the edit was dropped, and reported, earlier */
+    CU_ASSERT_EQUAL(tree_finish(t), 0); /* the edit has already been dropped and reported */
     tree_close(t);
     drop_place(&p);
     home_teardown(&x);
@@ -456,7 +456,7 @@ static void test_no_history(void)
     drop_place(&p);
 }
 
-/* Edits that are accepted but not yet written belong to no state. */
+/* Accepted edits do not belong to a state until they are written. */
 static void test_waiting(void)
 {
     struct home x;
@@ -589,7 +589,7 @@ static void test_before(void)
     CU_ASSERT_EQUAL(image_node(&again, "tensors/t/raw"), raw);
     CU_ASSERT_EQUAL(image_node(&again, "metadata/a.b"), ino_key(left.keys + 1));
     tree_close(t);
-    left.n = 2; /* as if left by a different file, whose table is useless here */
+    left.n = 2; /* as if left by a different file, so the table does not apply */
     t = image_tree(p.model, &o);
     const struct tree_image other = {.t = t};
     CU_ASSERT_NOT_EQUAL(image_node(&other, "tensors/t/raw"), raw);
@@ -705,7 +705,7 @@ static void test_look(void)
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
-    CU_ASSERT_EQUAL(unlink(p.model), 0); /* without the file, the tree keeps its last rights */
+    CU_ASSERT_EQUAL(unlink(p.model), 0); /* once the file is gone, the rights no longer change */
     CU_ASSERT_EQUAL(look_later(t), first);
     uint64_t node[sizeof(paths) / sizeof(paths[0])];
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -719,7 +719,8 @@ static void test_look(void)
 
 /* ---- nodes of replaced views ---- */
 
-/* A program that has just looked up a view can still use its old node, with current attributes. */
+/* A program that has just looked up a view can still use the view's old node, and gets current
+ * attributes. */
 static void test_replaced(void)
 {
     struct tree_entry e;
@@ -764,7 +765,7 @@ static void test_stop(void)
 /* ---- failures when editing begins ---- */
 
 /* If editing begins with the first edit, a failure is returned to that edit, and the next edit
- * tries again. If it begins when the tree is opened, the tree becomes read-only. */
+ * tries again. If editing begins when the tree is opened, a failure makes the tree read-only. */
 static void test_fails(void)
 {
     static const char *const steps[] = {"the handle", "the recovery", "the writer"};

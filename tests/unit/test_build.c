@@ -8,7 +8,7 @@
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 
-/* These tests are about layouts, so unknown types are ignored. */
+/* These tests check layouts only, so they ignore unknown types. */
 #define ANY_TYPE (unsigned)GGUF_ANOMALY_UNKNOWN
 
 static struct gguf *parse(struct build *b, uint8_t **image)

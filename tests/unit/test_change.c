@@ -49,8 +49,8 @@ static int add_op(struct edit_change *c, const char *op, struct err *e)
     return set_bytes(c, key, strlen(key), GGUF_U32, nine, 4, rank, e);
 }
 
-/* Spell the keys in order, such as "a=9 b c". An entry that differs from the model's is marked =9
- * if its value is the u32 9, and * otherwise. */
+/* Write the keys in order, for example "a=9 b c". An entry that differs from the model's is marked
+ * =9 if its value is the u32 9, and * otherwise. */
 static void spell(const struct gguf *g, const struct buf *b, const struct edit_entry *key, size_t n,
                   struct buf *out)
 {
@@ -104,7 +104,7 @@ static const struct row rows[] = {
     {"> b b", 0, "a b c REST"},
     {"= d;> d e", 0, "a b c REST e=9"},
     {"> a t;> b a;> t b", 0, "b* a* c REST"},
-    /* The last key to have had the name comes back. */
+    /* The key that last had the name comes back. */
     {"- a;> b a;- a;= a", 0, "a=9 c REST"},
     {"- a;> b a;- a;> c a;- a;= a", 0, "a=9 REST"},
     {"- x", -ENOENT, NULL},
@@ -138,7 +138,7 @@ static int add_ops(struct edit_change *c, const char *ops, struct err *e)
     return r;
 }
 
-/* Spell the keys that a change produces, terminated by a NUL. */
+/* Write the keys that a change produces, terminated by a NUL. */
 static void spell_change(const struct edit_change *c, struct buf *out)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -184,7 +184,7 @@ static void test_rows(void)
     free(image);
 }
 
-/* The last key that had a name is found among any number of other keys. */
+/* The key that last had a name is found among any number of other keys. */
 static void test_many(void)
 {
     uint8_t *image;
@@ -315,7 +315,7 @@ static void test_replaced(void)
     free(image);
 }
 
-/* The values of set keys are freed, but the keys stay known. */
+/* The values that were set are freed, but the keys are remembered. */
 static void test_drop_values(void)
 {
     uint8_t *image;

@@ -8,7 +8,7 @@
 
 #include "check_rows.h"
 
-/* Number of findings of a row's rule, and of other rules except for notes. */
+/* Numbers of findings: of the row's rule, and of all other rules (not counting notes). */
 struct told {
     const struct check_row *row;
     unsigned own, other;
@@ -29,8 +29,8 @@ static void sink(void *arg, const struct check_finding *f)
     }
 }
 
-/* Each rule applies either to files or to models. Two separate checks therefore report the same
- * findings as one check of both, and each finding only once. */
+/* Each rule applies either to files or to models. Checking files and models separately therefore
+ * reports the same findings as checking both at once, and no finding twice. */
 static void in_scopes(struct check_model *m, const struct told *all)
 {
     struct told file = {.row = all->row}, whole = {.row = all->row};

@@ -52,8 +52,8 @@ static char *shown(const struct fixture *x)
     return text;
 }
 
-/* If an edit in place stopped after it wrote its journal, the new header is checked, and the edit
- * is reported. */
+/* If an edit in place stopped after writing its journal, the new header is checked, and the edit is
+ * reported. */
 static void test_journal(void)
 {
     static const char want[] = NAME ": warning: an interrupted edit was checked as if written "
@@ -80,7 +80,8 @@ static void test_journal(void)
     teardown(&x);
 }
 
-/* An interrupted edit also changes tensor bytes and adds a tensor. A tree shows the whole edit. */
+/* An interrupted edit also changes tensor bytes and adds a tensor. A tree shows all these
+ * changes. */
 static void test_patch_read(void)
 {
     struct fixture x;

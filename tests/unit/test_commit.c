@@ -161,7 +161,7 @@ static void test_replaced_between(void)
     teardown(&x);
 }
 
-/* Whichever call fails, a complete backup exists, old or new. */
+/* Whichever call fails, a complete backup exists, either the old or the new one. */
 static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
 {
     struct fixture x;
@@ -506,7 +506,7 @@ static int vast(const struct sys *s, int fd, struct statvfs *ret)
     return 0;
 }
 
-/* Free space that overflows a byte count is enough; unknown free space is an error. */
+/* Free space too large for a byte count is sufficient; unknown free space is an error. */
 static void test_room(void)
 {
     struct fixture x;

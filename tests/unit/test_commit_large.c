@@ -148,7 +148,7 @@ static void test_hole_at_end(void)
     teardown(&x);
 }
 
-/* Error of the first search for data in the file; later searches succeed. */
+/* Error returned by the first search for data in the file; later searches succeed. */
 static int data_error;
 
 static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t *ret)
@@ -184,8 +184,8 @@ static void test_no_data(void)
     }
 }
 
-/* Without clones, EDIT_AUTO edits a large model in place if the edit fits there, and otherwise
- * copies the model. */
+/* Without clones, EDIT_AUTO edits a large model in place if possible, and otherwise copies the
+ * model. */
 static void test_large(void)
 {
     struct fixture x;
@@ -209,7 +209,7 @@ static void test_large(void)
     teardown(&x);
 }
 
-/* Number of bytes to write from byte 5 of the tensor on; all processors write in parallel. */
+/* Number of bytes to write, starting at byte 5 of the tensor; all processors write in parallel. */
 #define WRITTEN ((uint64_t)9 << 20)
 
 static uint8_t written_at(uint64_t i)

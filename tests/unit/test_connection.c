@@ -16,7 +16,7 @@
 
 #include "mount/session.h"
 
-/* True if a signal interrupts the next call of poll(2). */
+/* True if a signal interrupts the next call to poll(2). */
 static bool interrupted;
 int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);

@@ -134,8 +134,8 @@ static uint64_t draw(uint64_t n)
     return seed % n;
 }
 
-/* Draw random pieces in ascending order, some of them adjacent and some continuing the one
- * before. */
+/* Draw random pieces in ascending order. Some are adjacent; some start where the previous piece
+ * ends in its log. */
 static size_t draw_pieces(struct log *const logs[2], struct tensor_piece *ret)
 {
     size_t n = 0;
@@ -168,8 +168,8 @@ static bool continues(const struct place *shown, size_t i)
            (!shown[i].log || shown[i].src == shown[i - 1].src + 1);
 }
 
-/* Check that the pieces are exactly the longest runs in `shown`, and that every byte's stretch is
- * found. */
+/* Check that the pieces are exactly the longest runs in `shown`, and that a search from any byte
+ * finds the rest of its run. */
 static void check(const struct tensor_content *k, const struct place *shown, size_t size)
 {
     uint64_t fresh = 0;
@@ -225,7 +225,7 @@ static void test_random(void)
     log_unref(logs[1]);
 }
 
-/* The content is the base alone. */
+/* The content consists of the base alone. */
 static void test_base(void)
 {
     const struct tensor_piece *p = (const struct tensor_piece *)&seed;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: converting blocks of one type to another, especially types that float32 cannot hold. */
+/* quant: converting blocks of one type to another, especially types whose values float32 cannot
+ * represent. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ static void put_number(uint8_t *p, const struct quant_type *t, bool big, struct 
     put_uint(p, bits, t->block_bytes, big);
 }
 
-/* A conversion and its result, or its error. */
+/* A conversion, and its expected result or error. */
 struct row {
     uint32_t from, to;
     struct number in, out;

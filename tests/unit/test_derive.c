@@ -103,8 +103,8 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
     return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
 }
 
-/* Dead rows and columns, and the first of several equal maxima, are found with stretches of any
- * length. */
+/* Dead rows and columns, and the first of several equal maxima, are found whatever the length of
+ * the stretches. */
 static void test_spread(void)
 {
     enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };

@@ -180,7 +180,7 @@ static void stale(const struct edit_file *f, const char *line)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
 }
 
-/* During an unfinished edit in place, the file may have any state, but not be replaced. */
+/* During an unfinished edit in place, the file may be in any state, but must not be replaced. */
 static void test_unfinished(void)
 {
     struct fixture x;
@@ -279,7 +279,7 @@ static void test_side_name(void)
 
 static void test_ours(void)
 {
-    const bool root = geteuid() == 0; /* as root, files of root would be our own */
+    const bool root = geteuid() == 0; /* root's own files would count as ours */
     CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0);
     const uid_t me = geteuid(), other = me + 1, third = me + 2;
     struct stat model = {.st_uid = other}, st = {.st_mode = S_IFREG | 0600, .st_nlink = 1};
@@ -302,7 +302,7 @@ static void test_ours(void)
     CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
 }
 
-/* If names are taken, a hundred are tried before the call fails. */
+/* If names are taken, the call tries a hundred before it fails. */
 static void test_names_taken(void)
 {
     struct fixture x;

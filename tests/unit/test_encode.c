@@ -245,8 +245,8 @@ static unsigned nearest_code(float x, float d)
     return best;
 }
 
-/* Types of 4-bit floats store each value as the nearest code, at every magnitude up to the largest
- * scale. The test finds that code by subtraction. */
+/* Types with 4-bit floats store each value as the nearest code, at every magnitude up to the
+ * largest scale. The test finds that code by subtraction. */
 static void test_nearest_codes(void)
 {
     for (int e = -120; e <= 127; e++)
@@ -299,15 +299,15 @@ static void test_tiny_scales(void)
     }
 }
 
-/* Encoders that search, with values of every magnitude. While the scales fit, the error is the same
- * at every power of two. Values are refused only if the scales do not fit. Decoded values are
+/* Encoders that search, with values of every magnitude. As long as the scales fit, the error is the
+ * same at every power of two. Values are refused only if the scales do not fit. Decoded values are
  * always finite. */
 static void test_search_sizes(void)
 {
     static const struct {
         uint8_t id;
         uint32_t reach; /* the largest value, in units of the block's larger scale */
-        float error;    /* limit on the relative error of uniform values */
+        float error;    /* limit on the relative error for uniform values */
     } rows[] = {{Q2_K_ID, 15, 0.3f},         {Q3_K_ID, 32 * 4, 0.15f},   {Q4_K_ID, 63, 0.07f},
                 {Q5_K_ID, 63, 0.035f},       {Q6_K_ID, 128 * 32, 0.02f}, {IQ4_NL_ID, 127, 0.1f},
                 {IQ4_XS_ID, 32 * 127, 0.08f}};

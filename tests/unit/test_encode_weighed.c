@@ -130,7 +130,7 @@ static void fill(size_t n)
         importances[i] = (float)(i * 37 % 101 + 1);
 }
 
-/* Return the error of the 256 values from `at` on, all weighted equally. */
+/* Return the error of the 256 values that start at `at`, all weighted equally. */
 static double error_of(size_t at)
 {
     double off = 0, all = 0;
@@ -251,8 +251,8 @@ static void test_sizes_of_values(void)
     }
 }
 
-/* For values with a root mean square of 1e-6, the error is less than 90 % of the error of storing
- * zeros. With the reference encoder, the ratio is 101 to 270 %. */
+/* For values with a root mean square of 1e-6, the error is less than 90 % of what storing zeros
+ * would cause. With the reference encoder, the ratio is 101 to 270 %. */
 static void test_tiny_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {

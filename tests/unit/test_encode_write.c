@@ -78,8 +78,8 @@ static void test_write_back(void)
     for_each_view(write_back);
 }
 
-/* A NaN that comes from a block's scale may be written back with different bits, as on a different
- * machine. */
+/* A NaN that comes from a block's scale may be written back with different bits, because machines
+ * differ in how they convert NaNs. */
 static void other_nan(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width;
@@ -185,7 +185,7 @@ static void test_refuse_one(void)
     for_each_view(refuse_one);
 }
 
-/* Each 16-bit pattern of F16 or BF16 is kept unchanged by a view of the same format. */
+/* A view of the same format preserves every 16-bit pattern of F16 and BF16. */
 static void test_same_format(void)
 {
     static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];

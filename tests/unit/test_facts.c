@@ -170,8 +170,8 @@ static void test_is_model(void)
     }
 }
 
-/* Count the parameters of a model with tensors of 10 and 60 elements. The larger one is named
- * `expert`; this name decides whether it counts as a tensor of experts. */
+/* Count the parameters of a model with tensors of 10 and 60 elements. The larger one has the name
+ * `expert`, which decides whether it counts as a tensor of experts. */
 static struct params params_of(const char *expert, bool arch, uint32_t experts)
 {
     struct build b;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit with each system call failing in turn, and with a process death or power failure at
- * each call. This checks the invariants in commit.c, commit.h and journal.h. */
+/* edit/commit with each system call failing in turn, and with the process dying or the power
+ * failing at each call. Checks the invariants in commit.c, commit.h and journal.h. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -129,8 +129,8 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     make_way(&d, w, x.g, x.old, x.old_n, 'n');
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
-    /* A plain rename cannot be undone, so the name belongs to the new file while f still has the
-     * old one. */
+    /* A plain rename cannot be undone, so the new file keeps the name while f still refers to the
+     * old file. */
     bool kept = w->no_exchange && r < 0 && is_new(&x, &d);
     bool good = r == 0 ? is_new(&x, &d) : kept || is_old(&x);
     if (!good || e.code != r || (r < 0 && !e.msg[0]))
@@ -203,7 +203,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
     CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
-    /* A state that could not be undone is not edited further, even once calls work again. */
+    /* If an edit could not be undone, later edits are refused even once calls work again. */
     bool known = r == 0 || is_old(&x);
     f.sys = calm();
     CU_ASSERT_TRUE(!res.unfinished || (r == -EIO && w->does == EDIT_INPLACE && f.unfinished));

@@ -121,7 +121,7 @@ static void required(void *arg, const struct check_finding *f)
     CU_ASSERT_TRUE(!w->key || strstr(f->what, w->key));
 }
 
-/* Check how many required keys of each architecture are missing if the model has none of them. */
+/* Check how many required keys are reported for each architecture if the model has none of them. */
 static void test_required(void)
 {
     static const struct {

@@ -97,7 +97,7 @@ static void test_cut_behind(void)
     }
     CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
     header_works(&m);
-    /* Once the file has grown again, with other bytes, no handle still returns the error. */
+    /* Once the file has its bytes back, reads no longer return the error. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
     content_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
@@ -129,7 +129,7 @@ static void test_partial(void)
     image_close(&whole);
 }
 
-/* The maximum number of elements gives the largest sizes that can be shown. */
+/* With the maximum number of elements, views have the largest sizes that can be shown. */
 static void test_huge(void)
 {
     struct build b;

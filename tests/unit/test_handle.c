@@ -89,8 +89,8 @@ int __wrap_fuse_reply_err(fuse_req_t req, int err)
 
 /* ---- tests ---- */
 
-/* Read the whole file sequentially through one handle. reads[i]: number of reads of the file after
- * piece i. */
+/* Read the whole file sequentially through one handle. reads[i]: how often the file has been read
+ * after piece i. */
 static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
