@@ -4,9 +4,9 @@
  *
  * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
  * tensor would have (for `raw`, the draft's bytes), which are compared with the current ones. Runs
- * of blocks that differ become pieces, made of the written bytes for `raw`, and of bytes encoded
- * into the log for values. A new tensor, and one whose type or number of elements changes, gets all
- * its bytes in this way.
+ * of blocks that differ become pieces: of the written bytes for `raw`, of bytes encoded into the
+ * log for values. If a tensor is new, or its type or number of elements changes, the pieces cover
+ * all its bytes.
  */
 #include "live/tensor_judge.h"
 
@@ -407,14 +407,14 @@ enum {
     GAP = 16 * 1024,
 };
 
-/* Sizes and offsets of values are those in the view, after its header; a conversion counts its
- * values as in `f32`. */
+/* Sizes and offsets of values are counted in the view, after its header; a conversion uses those of
+ * `f32`. */
 struct job {
     struct draft *d;                  /* holds the values or bytes; NULL for a conversion */
     const struct tensor_round *round; /* the data of `d` to judge */
     const struct tensor_base *base;   /* the tensor before the edit */
     struct logs *logs;
-    bool whole;                    /* all bytes of the tensor are wanted, not only changes */
+    bool whole;                    /* the pieces must cover the whole tensor, not only changes */
     const struct quant_type *type; /* type of the result; NULL if bytes are judged, not values */
     uint32_t n_dims;               /* the shape of the result */
     const uint64_t *dims;
@@ -422,7 +422,7 @@ struct job {
     struct quant_importances imp;
     const struct quant_importances *weigh; /* points to `imp`, or NULL */
     uint64_t head;                         /* bytes of the draft before the first value */
-    uint64_t size, unit, block;            /* number of bytes in all, per unit and per block */
+    uint64_t size, unit, block;            /* numbers of bytes: in total, per unit and per block */
     uint64_t old;       /* bytes below this are compared with current blocks of the same type */
     unsigned width;     /* bytes per value */
     uint32_t raw_block; /* bytes per stored block */
@@ -555,7 +555,7 @@ static int hold_changed(struct job *j, uint64_t from, const struct compare *c, s
     return r;
 }
 
-/* Add pieces for the blocks that differ; the first block compared is number `from`. */
+/* Add pieces for the blocks that differ; the first block compared is block `from`. */
 static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 {
     int r = 0;
@@ -867,8 +867,11 @@ static bool is_shape(const struct npy *npy, uint32_t n_dims, const uint64_t *dim
     return n_dims == npy->n_dims && memcmp(dims, npy->dims, n_dims * sizeof(*dims)) == 0;
 }
 
-/* True if values have moved, so that all must be judged. The header is compared with the base's
- * view while bytes of the base are shown, and then with the layout of the values judged so far. */
+/*
+ * True if values have moved, so that all must be judged. As long as bytes of the base are shown,
+ * the header is compared with that of the base's view; after that, with the layout of the values
+ * judged so far.
+ */
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const struct tensor_base *base = round->base;
@@ -951,7 +954,7 @@ static int lacks(struct err *e, const char *what)
     return TENSOR_SHORT;
 }
 
-/* Judge a tensor by one of its views. The bytes of `raw` are taken unchanged. */
+/* Judge a tensor by one of its views. The bytes of `raw` are used unchanged. */
 static int judge_new(const struct tensor_new *t, struct draft *d, const struct tensor_round *round,
                      const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {

@@ -5,11 +5,11 @@
  *
  * The judge of a view examines the bytes written since the draft last passed. Values are compared
  * with the view of the base, block by block: equal blocks keep their bytes, and the others are
- * encoded, using all processors. A draft that passed shows the written bytes, not the encoded
+ * encoded, using all processors. A draft that has passed shows the written bytes, not the encoded
  * result, and continues from the new base; it holds all values of each block that it changed, so
- * that judging them again gives the same bytes. If a NumPy header moves the values or changes their
- * type, all values are judged again. Bytes of `raw` that differ become pieces where they already
- * are in the log; values are encoded into new pieces in the log.
+ * that judging the block again gives the same bytes. If a NumPy header moves the values or changes
+ * their type, all values are judged again. Bytes of `raw` that differ become pieces where they
+ * already are in the log; values are encoded into new pieces in the log.
  *
  * Once a new tensor has a `raw`, only type, shape and `raw` count, and values are ignored.
  * Otherwise the values are encoded from the first of these views that has values: f32.npy,
@@ -43,7 +43,7 @@ enum tensor_view {
     TENSOR_TYPE = TENSOR_VIEWS, /* the tensor's type and shape as texts */
     TENSOR_SHAPE,
     TENSOR_HELPER, /* a file beside the views that a program may rename over one of them */
-    TENSOR_ASIDE,  /* computed from the others; writes are accepted but ignored */
+    TENSOR_ASIDE,  /* computed from other views; writes are accepted but ignored */
 };
 
 /*
@@ -111,7 +111,7 @@ enum tensor_verdict {
     TENSOR_CHANGED, /* struct tensor_edit is set */
     /* Incomplete, but may become complete; struct err has code -EINVAL and says what is missing. */
     TENSOR_SHORT,
-    TENSOR_BEGUN, /* only a NumPy header so far: not an edit, but no error either */
+    TENSOR_BEGUN, /* only a NumPy header so far: neither an edit nor an error */
 };
 
 struct tensor_edit {

@@ -59,7 +59,7 @@ static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
 }
 
 /* Record that a tensor has taken this name: lost tensors with this name are no longer reported, and
- * the places of removed ones are forgotten. replaced: the one that it replaces, or NULL. */
+ * the places of removed ones are forgotten. replaced: the tensor that it replaces, or NULL. */
 static void name_taken(struct live *l, const char *name, size_t n,
                        const struct edit_tensor *replaced)
 {
@@ -235,7 +235,7 @@ bool new_tensors_closing(const struct live *l)
 }
 
 /* Have the writer check the new tensors when this one is due, and immediately if a sync is waiting
- * for handles that are now all released. */
+ * for handles that have now all been released. */
 static void call_writer(struct live *l, const struct object *o)
 {
     const struct timespec due = due_at(o);
@@ -373,15 +373,15 @@ const struct timespec *new_tensors_due_at(const struct live *l)
     return o ? &at : NULL;
 }
 
-/* Add the tensor in the place of a removed one with the same name if there is one, otherwise at the
- * end. */
+/* Add the tensor in the place of a removed tensor with the same name, or at the end if there was no
+ * such tensor. */
 static int add(struct live *l, struct object *o, const struct tensor_edit *edit, struct err *e)
 {
     struct objects *s = &l->objects;
     struct edit_change *c = &l->next.change;
     struct edit_tensor t;
     const size_t mark = edit_mark(c);
-    /* one that is doomed, or that came back because its removal failed */
+    /* a tensor that is doomed, or that came back because its removal failed */
     const bool replaces = edit_tensor_find(c, o->name, o->name_len, &t);
     const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
     const uint64_t rank = replaces ? t.rank : placed ? placed->rank : s->ranks;
@@ -491,8 +491,8 @@ int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
     return known || first ? 0 : -ENOENT;
 }
 
-/* True if a tensor of the model is not visible, which includes one that came back because its
- * removal failed, while a new tensor has its name. */
+/* True if a tensor of the model is not visible. This includes a tensor that came back because its
+ * removal failed, if a new tensor has its name. */
 static bool is_hidden(const struct live *l, const struct object *o)
 {
     struct edit_tensor t;
@@ -619,7 +619,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
                        struct live_wait *w)
 {
-    struct err unready; /* a later write reports it */
+    struct err unready; /* reported by a later write */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     return rename_locked(l, from, to, flags, w);
@@ -634,8 +634,8 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 
 /* ---- removal ---- */
 
-/* Try a removal, to find out at once whether it is possible. With a requested strategy, it may be
- * possible only together with the doomed tensors. */
+/* Try a removal, to find out immediately whether it is possible. If a strategy is requested, the
+ * removal may be possible only together with the removal of the doomed tensors. */
 static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -677,7 +677,7 @@ static int remove_locked(struct live *l, const char *file)
 
 int live_tensor_remove(struct live *l, const char *file)
 {
-    struct err unready; /* a later write reports it */
+    struct err unready; /* reported by a later write */
     writer_ready(l, &unready);
     lock_take(&l->lock);
     int r = remove_locked(l, file);
@@ -794,6 +794,6 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     o->has_type &= d->view != TENSOR_TYPE;
     o->has_shape &= d->view != TENSOR_SHAPE;
     view_drafts_reap(l, o);
-    new_tensor_touch(l, o); /* the view may have kept the tensor from being added */
+    new_tensor_touch(l, o); /* this view may have prevented the tensor from being added */
     return 0;
 }

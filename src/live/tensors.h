@@ -22,7 +22,7 @@ struct live_folder {
 /* Get the number of the tensor whose directory has this name. Returns -ENOENT if there is no such
  * tensor. */
 int live_tensor_find(struct live *l, const char *file, uint32_t *number);
-/* Get the number of the tensor that had this version, which was replaced; very old versions are
+/* Get the number of the tensor that had this version before a newer one; very old versions are
  * forgotten. */
 int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number);
 /* Get the facts about a directory, which are all zero if nothing is known. fresh: bring the newest
@@ -78,8 +78,8 @@ struct object;
 /* Find the tensor whose directory has this name, even if it is doomed. Returns -ENOENT if there is
  * no such tensor. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret);
-/* Add the removal of the doomed tensors to the change; edit_undo() takes it back. If no tensor
- * would be left, adds nothing. Returns true if any were removed. */
+/* Add the removal of the doomed tensors to the change; edit_undo() takes that back. Adds nothing if
+ * no tensor would be left. Returns true if any tensors were removed. */
 bool tensors_remove_doomed(struct live *l);
 /* Return the tensor's object, or NULL if out of memory. */
 struct object *tensor_object(struct live *l, uint32_t number);
@@ -94,8 +94,8 @@ int tensors_remove_due(struct live *l);
 
 /* After edits were dropped, find out from the stored state which tensors exist. */
 void tensors_follow(struct live *l);
-/* Record that a batch was not written: its tensors show the reason, drafts based on the content
- * that it gave them can no longer be accepted, and the tensors that it added are lost. */
+/* Record that a batch was not written: its tensors show the reason, drafts based on their content
+ * in this batch can no longer be accepted, and the tensors that the batch added are lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 /* Record that a batch was written: the tensors it removed are permanently gone. */
 void tensors_landed(struct live *l, const struct batch *b);
@@ -124,10 +124,10 @@ void new_tensor_touch(struct live *l, struct object *o);
  * function records its release, which follows a close if `closed` is true. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
-/* Parse and keep a text written to `type` or `shape`. Returns 0, or -errno with a message. */
+/* Parse and store a text written to `type` or `shape`. Returns 0, or -errno with a message. */
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
-/* True if the writers of a new tensor are closed, but not all are released yet. */
+/* True if all writers of a new tensor have been closed, but some have not been released yet. */
 bool new_tensors_closing(const struct live *l);
 /* Return the time at which the next tensor is due to be judged, or NULL. */
 const struct timespec *new_tensors_due_at(const struct live *l);

@@ -229,8 +229,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
     o->told = now;
 }
 
-/* True if the text is the one that the tensor shows, even if it is a type or shape that cannot be
- * set. */
+/* True if the text is the one that the tensor shows, even if that type or shape cannot be set. */
 static bool is_what_it_has(const struct round *o, const char *text, size_t n)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
@@ -272,7 +271,7 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     r = tensor_round_read(d, &round, 0, text, n);
     if (r < 0) {
         (void)err_sys(&o->e, r, "cannot read the draft");
-    } else if (!o->end && !memchr(text, '\n', n)) { /* the line has been truncated */
+    } else if (!o->end && !memchr(text, '\n', n)) { /* a truncation has removed the newline */
         r = TENSOR_SHORT;
     } else if (d->made) {
         lock_take(&o->l->lock);
@@ -344,15 +343,15 @@ static int accept(struct round *o)
     return 0;
 }
 
-/* Record an error from a judgement. A text keeps it until it is rewritten; an error in data is
- * found again as long as the data is unchanged. Call with the lock held. */
+/* Record an error from a judgement. A text keeps its error until it is rewritten; an error in data
+ * is found again until the data changes. Call with the lock held. */
 static int report(struct round *o, int r)
 {
     return refuse(o->l, o->d, r != -EINTR && draft_is_text(o->d), r, &o->e);
 }
 
-/* Handle content that the tensor already has, perhaps through a pending edit, or had when the draft
- * was started. */
+/* Handle content that the tensor already has, perhaps because of a pending edit, or had when the
+ * draft was started. */
 static int same(struct round *o)
 {
     struct draft *d = o->d;
@@ -455,7 +454,7 @@ static bool is_outdated(const struct draft *d)
 }
 
 /* Return the newest draft of a view that is not outdated. in_work: find only a draft that is being
- * written, which programs that open the view share. */
+ * written, and is thus shared by programs that open the view. */
 static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row, bool in_work)
 {
     struct draft *d = drafts_of(l, tensor);
@@ -588,8 +587,10 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
     return 0;
 }
 
-/* Find the draft for writing a view that is being opened. If a program found the node just before
- * another program began to write the view through its next node, both share that draft. */
+/*
+ * Find the draft for a view being opened for writing. If another program has begun to write the
+ * view through a newer node since this program found its node, both share the newer node's draft.
+ */
 static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
                          uint32_t node, struct draft **ret, bool *cold)
 {
@@ -647,7 +648,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     return r;
 }
 
-/* True if the draft is what its node shows. */
+/* True if the draft's node shows this draft. */
 static bool is_shown(const struct draft *d)
 {
     return d && d->state != DRAFT_DROPPED;
@@ -797,8 +798,8 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     return waits_judge(l, h, flush_asked, w);
 }
 
-/* Judge and sync a draft. If it has no accepted edit, sync the edits to the tensor, whichever file
- * they were written to. For a new tensor, there is nothing to wait for. */
+/* Judge and sync a draft. If the draft has no accepted edit, sync the edits to the tensor,
+ * whichever file they were written to. For a new tensor, there is nothing to wait for. */
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_view *h = w->view;
@@ -865,7 +866,7 @@ static void drop_handle(struct live *l, struct live_view *h)
 }
 
 /* Release a handle that may write. When the last one is released, the draft is judged, unless a
- * program still had it open at the end of the mount. */
+ * program still had it open when the mount ended. */
 static void release(struct live *l, struct live_view *h)
 {
     struct draft *d = h->d;
@@ -1083,7 +1084,7 @@ static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_view *h = w->view;
-    if (stopped) { /* while waiting for another request for the draft */
+    if (stopped) { /* a signal arrived before this request's turn */
         live_view_release(l, h);
         return -EINTR;
     }

@@ -31,9 +31,9 @@ int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view
 /* True if a node has a draft. *cold is set as for live_view_open(), but for a reader. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
 /*
- * On entry, *node shows the view without drafts. If the view is being written, replace it with the
- * node of the view's draft. A view is being written if it has not been closed or synced since it
- * was opened or last written, or has content that is not accepted yet.
+ * On entry, *node shows the view without drafts. If the view is being written, *node becomes the
+ * node of its draft. A view is being written if it has not been closed or synced since it was
+ * opened or last written, or has content that is not accepted yet.
  */
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node);
 
@@ -102,7 +102,7 @@ void view_helpers_drop(struct live *l, const struct object *o);
 void view_drafts_reap(struct live *l, const struct object *o);
 /* Return the draft after d, or the first one if d is NULL; NULL at the end. */
 struct draft *views_each(const struct live *l, const struct draft *d);
-/* At the end of the mount, free all drafts. Call without the lock. */
+/* Free all drafts, when the mount ends. Call without holding the lock. */
 void views_close(struct live *l);
 
 #endif

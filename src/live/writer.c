@@ -91,8 +91,8 @@ static bool is_stopped(struct live_wait *w, const void *arg)
     return w->stopped && w->stopped(w);
 }
 
-/* Stop the entries that `pick` selects. If one is being judged, its judgement ends, and the judging
- * thread answers it; the others are removed and returned. */
+/* Stop the entries that `pick` selects. If an entry is being judged, its judgement ends, and the
+ * judging thread answers the entry; the other selected entries are removed and returned. */
 static struct live_wait *stop(struct waits *s, bool (*pick)(struct live_wait *, const void *),
                               const void *arg)
 {
@@ -211,7 +211,7 @@ bool waits_judged_by(struct live *l, const struct draft *d,
 static bool has_to_judge(const struct draft *d, const struct live_wait *w)
 {
     const enum draft_state state = d->state;
-    if (d->made || (draft_is_helper(d) && !w->done)) /* at most a short text */
+    if (d->made || (draft_is_helper(d) && !w->done)) /* at most a short text to judge */
         return false;
     if (d->why.code || (state == DRAFT_REFUSED && !w->done)) /* a release does not judge again */
         return false;
@@ -237,8 +237,8 @@ static void rest(struct live *l, struct draft *d)
 
 static bool serve_turn(struct pool_job *j, struct timespec *again);
 
-/* Begin the judgement of an entry. If no thread waits for the entry, it is removed, because its
- * `ask` may free it. Call with the lock held. */
+/* Begin the judgement of an entry. If no thread waits for the entry, it is removed, because `ask`
+ * may free it. Call with the lock held. */
 static void begin(struct waits *s, struct live_wait **at)
 {
     struct live_wait *w = *at;
@@ -247,8 +247,8 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* Record that a draft is idle again and all requests that waited for it are answered. The end of
- * the mount waits for this. */
+/* Record that a draft is idle again and all requests that waited for it have been answered. The end
+ * of the mount waits for this. */
 static void end_serving(struct live *l)
 {
     lock_take(&l->lock);
@@ -257,8 +257,8 @@ static void end_serving(struct live *l)
     lock_drop(&l->lock);
 }
 
-/* Hand a draft to the pool, which keeps a thread as long as the live state has jobs in it. Returns
- * false on failure. Call with the lock held. */
+/* Hand a draft to the pool, which keeps a thread as long as the live state has jobs in the pool.
+ * Returns false on failure. Call with the lock held. */
 static bool send(const struct live *l, struct draft *d)
 {
     return l->writer.started && pool_do_beside(&d->job, serve_turn) == 0;
@@ -288,7 +288,7 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     return sent ? NULL : w;
 }
 
-/* Serve an entry whose judgement has started and all entries waiting behind it. The last one is
+/* Serve an entry whose judgement has started and all entries waiting behind it. The last entry is
  * answered once the draft is idle again, so that the program's next call is served immediately. */
 static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here, bool rests)
 {
@@ -309,7 +309,7 @@ static bool serve_turn(struct pool_job *j, struct timespec *again)
 {
     struct draft *d = (struct draft *)((char *)j - offsetof(struct draft, job));
     struct live *l = d->live;
-    struct err unready; /* a later write reports it */
+    struct err unready; /* reported by a later write */
     (void)again;
     writer_ready(l, &unready);
     bool rests;
@@ -371,7 +371,7 @@ struct job {
     struct timespec begin;
     uint64_t reported;  /* when progress was last logged, in seconds */
     bool made;          /* a new store was made */
-    bool astray;        /* it failed, and the path no longer names the file */
+    bool astray;        /* the write failed, and the path no longer names the file */
     struct view old[3]; /* the views that were replaced: on disk, in flight, for readers */
 };
 
@@ -452,7 +452,7 @@ static void failed(struct live *l)
 }
 
 /* Make a store of the new file for readers. If the file cannot be mapped, readers continue with
- * their store, which shows the same bytes; the next edit tries again. */
+ * their store, which shows the same bytes; the next edit tries to map it again. */
 static void store_written(struct live *l, bool replaced, struct store **ret)
 {
     struct err e = {0};
@@ -593,8 +593,8 @@ static void note_failure(struct live *l, int r)
         l->writer.failed = r;
 }
 
-/* Turn everything that is due into pending edits. Drops and retakes the lock. A request that syncs
- * the directory during that time waits for everything that was due when it arrived. */
+/* Turn everything that is due into pending edits. Drops and retakes the lock. A directory sync that
+ * arrives while the lock is dropped waits for everything that is due at that moment. */
 static void collect(struct live *l)
 {
     unsigned syncs;
@@ -706,8 +706,8 @@ static int wait_for_batch(struct live *l, struct live_wait *w, bool flies)
     return park(l, w, LIVE_DURABLE);
 }
 
-/* Return the answer to a program whose last accepted edit is settled; 0: it has none, such as that
- * of a helper. */
+/* Return the result for a program whose last accepted edit is settled. edit: 0 if it has no edit,
+ * for example because it wrote a helper. */
 static int settled(const struct live *l, uint64_t edit)
 {
     return edit && l->writer.astray ? -ESTALE : 0;
@@ -753,9 +753,9 @@ bool writer_file(const struct live *l, struct edit_file *ret)
 }
 
 /*
- * Query the disk. The file may be replaced during the query, so the store keeps its descriptor
- * open. A write in progress detects problems itself. Returns true if the query must be repeated.
- * Call with the lock held; it is dropped and retaken.
+ * Query the disk. The file may be replaced during the query, so a reference to the store keeps the
+ * descriptor open. A write in progress detects problems itself. Returns true if the query must be
+ * repeated. Call with the lock held; it is dropped and retaken.
  */
 static bool ask_ready(struct live *l, struct err *e)
 {
@@ -852,7 +852,8 @@ static bool wants_write(const struct live *l)
            new_tensors_due(l) || (l->writer.stop && writer_has_work(l));
 }
 
-/* Let syncs of directories continue once all writers are released or the time has run out. */
+/* Let syncs of directories continue once all writers have been released or the time limit has
+ * passed. */
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);

@@ -11,9 +11,9 @@
  * handle. The thread that removes an entry under the lock answers it, once, with the outcome of its
  * edit, so no thread that serves requests blocks on another request.
  *
- * If a draft is idle and quick to judge, the thread that brings the request judges it; otherwise a
- * thread of the pool does, however long it takes. An entry stays in the list during its judgement,
- * so that a signal can end the judgement.
+ * If a draft is idle and quick to judge, the thread that delivers the request judges it; otherwise
+ * a thread of the pool does, however long it takes. An entry stays in the list during its
+ * judgement, so that a signal can end the judgement.
  *
  * Threads: call functions with the lock of `struct live` held, unless they say otherwise.
  */
@@ -72,7 +72,7 @@ struct waits {
 struct writer {
     struct pool_job job;
     bool started, stop;
-    bool unmapped;       /* the mapping that readers have is older than the last edit */
+    bool unmapped;       /* readers use a mapping that is older than the last edit */
     unsigned converting; /* conversions in progress; edits with a `due` time also wait for them */
     /* The error of lost edits that no request has received, or 0; reported once. */
     int failed;
@@ -98,8 +98,8 @@ struct promise {
 /* In live_wait.edit: all edits in the batch. */
 #define WAITS_ALL UINT64_MAX
 
-/* Record that later writes share the fate of this edit. The edit has not rewritten the content, so
- * an earlier loss is not forgotten. */
+/* Record that later writes share the fate of this edit. An earlier loss is not forgotten, because
+ * the edit has not rewritten the content. */
 static inline void promise_share(struct promise *p, uint64_t edit)
 {
     if (edit > p->edit)
@@ -175,8 +175,8 @@ int writer_sync_all(struct live *l, struct live_wait *w);
 /* Wait like writer_sync_all(), but first wait for closed handles of new tensors to be released, or
  * for NEW_RELEASE to pass. */
 int writer_sync_released(struct live *l, struct live_wait *w);
-/* Call if the pending edits cannot be shown for this reason. Unless memory ran out, they cannot be
- * written either: the writer then drops and reports them now, in every commit mode. */
+/* Report that the pending edits cannot be shown, for the reason r. Unless memory ran out, they
+ * cannot be written either, so the writer drops and reports them now, in every commit mode. */
 void writer_cannot_show(struct live *l, int r);
 /* Schedule a write in this many seconds, but no later than WRITER_LATEST after the first edit. */
 void writer_later(struct live *l, unsigned seconds);
