@@ -101,8 +101,8 @@ void control_close(struct control *c);
  * When one arrives, the session's loop returns and the process continues. libfuse's own handlers
  * only set a flag, which its loop checks before it waits, so a signal between the check and the
  * wait would have no effect until the next request. The handler here also wakes the control thread,
- * which interrupts the wait repeatedly until the loop has returned. Before the session is
- * served, a signal interrupts no call: mounting completes, and the loop then ends immediately.
+ * which interrupts the wait repeatedly until the loop has returned. Before the session is served, a
+ * signal does not interrupt any call: mounting completes, and the loop then ends immediately.
  *
  *     signals_begin(se);            before the process detaches: from here on no signal is lost
  *     signals_serve(fd);            in the serving process, by the thread that runs the loop

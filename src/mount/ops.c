@@ -288,7 +288,7 @@ static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, s
  *      +------------------+  | +--------- a request waits --------------------------|-+
  *        it failed           +------------------------ answered --------------------+
  *
- * In BUSY and TAKEN, one thread owns `room`: it prepares the next stretch, or answers with it. If a
+ * In BUSY and TAKEN, one thread owns `room`, and either prepares the next stretch or sends it. If a
  * request for a different part of the file arrives in the meantime, another thread answers it, and
  * the stretch after that part is prepared next.
  */
@@ -565,7 +565,8 @@ void handles_end(struct handles *l)
  *
  * The kernel caches attributes and checks opens against them. When rights have changed, a thread
  * that holds no locks makes the kernel drop the attributes of each node. From then on, the daemon
- * also checks each open itself, because the kernel may have allowed it based on the old attributes.
+ * also checks each open itself, because the kernel may have allowed the open based on the old
+ * attributes.
  */
 
 /* Invalidate a node's attributes, but not its pages. This fails if the kernel does not know the

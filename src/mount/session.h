@@ -18,7 +18,8 @@ int mnt_run(struct mnt_options *o, struct err *e);
  * Calls that wait for the disk are answered even after the session has ended. libfuse writes the
  * reply to the session's descriptor number. If that number were free, the next file to be opened
  * would get it, and a reply could overwrite the start of a model. So the write end of a pipe
- * without a reader keeps the number in use until the last reply; writing a reply to it fails.
+ * without a reader keeps the number in use until the last reply; any reply written to the pipe
+ * fails.
  *
  *     connection_reserve(&dead, &e);    before mounting: later, no descriptor may be free
  *     connection_cut(se, &dead);        the loop has returned

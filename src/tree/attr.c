@@ -91,8 +91,8 @@ static char *next_folder(char *real, char *slash, const char *base)
 
 /*
  * Restrict *way, the rights that the directories above a file grant, by one more directory. A class
- * of users that may search it keeps all bits. If `path` does not exist, the directory was removed
- * or moved, and only the file's owner keeps bits.
+ * of users that may search that directory keeps all bits. If `path` does not exist, the directory
+ * was removed or moved, and only the file's owner keeps bits.
  */
 static void add_folder(struct grant *way, const char *path, const struct stat *file)
 {
@@ -300,8 +300,8 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, const struc
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
-/* A key's time changes only when that key is written. The time of a node that may differ between
- * snapshots changes with each snapshot. */
+/* A key's time changes only when that key is written. If a node's content may differ between
+ * snapshots, its time changes with each snapshot. */
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
 {
@@ -313,10 +313,10 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 }
 
 /*
- * Return true if the name keeps its node. In a writable tree names may change their meaning,
- * except for tensors' directories, their contents, and the root. If tensors can be edited, their
- * directories change only at the kernel's own request, but a name in one may mean another node at
- * any time.
+ * Return true if the name always refers to this node. In a writable tree, names may change their
+ * meaning, except for tensors' directories, their contents, and the root. If tensors can be edited,
+ * their directories change only at the kernel's own request, but a name in such a directory may
+ * refer to a different node at any time.
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
@@ -496,8 +496,8 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->key.error) : 0;
 }
 
-/* Write the value. Returns 0, -ENODATA (the value is empty, which only a shape may be) or
- * -ENOMEM. */
+/* Append an attribute's value to `out`. Returns 0, -ENODATA (the value is empty; only a shape may
+ * be) or -ENOMEM. */
 static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
 {
     const struct snapshot *g = s->v.snap;

@@ -63,8 +63,8 @@ struct rights {
     bool writable; /* the first file can be written */
 };
 
-/* Return the rights that two files grant together. `self` is the daemon's user, to which both grant
- * at least `known`, a set of bits in 07. */
+/* Return the rights that two files grant together. Both grant the daemon's user, `self`, at least
+ * `known`, a set of bits in 07. */
 struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
 /* Return the rights granted by a file that is open as fd and known to be at this real path;
  * directories on the way to `base`, and `base` itself, are skipped. */

@@ -26,7 +26,7 @@ static bool is_stopped(void *arg)
     return w->stopped && w->stopped(w);
 }
 
-/* Read from computed results. If one is missing, the read waits for it. */
+/* Read from computed results. If a result is missing, the read waits for it. */
 static int read_computed(struct tree *t, const struct about *a, uint64_t off, size_t n,
                          struct reply *r)
 {
@@ -35,8 +35,8 @@ static int read_computed(struct tree *t, const struct about *a, uint64_t off, si
     int got = -EAGAIN;
     r->work = t->work;
     a->row->need(a, off, n, &first, &last);
-    /* When many results are read at once, one may have been dropped again, so repeat until all are
-     * kept. */
+    /* A read of many results may find that one has been dropped again, so repeat until none is
+     * missing. */
     while (got == -EAGAIN) {
         got = work_want(t->work, a->v, a->row->what, first, last, &waiter);
         if (got == 0)

@@ -45,9 +45,9 @@ void reply_copy(struct reply *r, const void *p, size_t n)
  * ---- tensor data as stored and as floats, and the model as one file ----
  *
  * Values are decoded into scratch (model/store.h). Bytes that are shown as stored are copied there,
- * which costs nothing because it speeds up the kernel's own copy; if there are more than fit in the
- * processor's cache, the kernel gets them directly from the mapping. A read that includes missing
- * bytes fails with -EIO as a whole.
+ * at no net cost, because the kernel's own copy then takes less time. If the bytes do not fit in
+ * the processor's cache, the kernel reads them directly from the mapping. A read that includes
+ * missing bytes fails with -EIO as a whole.
  */
 
 /* Reply with bytes [first, first + n) of a mapped file; the part that contains them ends at

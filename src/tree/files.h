@@ -20,7 +20,7 @@
 #include "model/snapshot.h"
 #include "model/store.h"
 
-/* The answer to a read: its bytes, or where they are. It belongs to one thread. */
+/* The answer to a read: its bytes, or their location. Only one thread may use an answer. */
 struct reply {
     const uint8_t *bytes; /* in `scratch`, the text of the open file, or `mapped` */
     size_t len;
@@ -44,7 +44,7 @@ enum {
     ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_EXTRA = 1 << 7,  /* repeats bytes that other files show; not listed with views=raw */
     ROW_MOVES = 1 << 4,  /* in a tensor's directory, but its content may differ between snapshots */
-    ROW_KEPT = 1 << 5,   /* rendered once per snapshot, because that is slow or reads the disk */
+    ROW_KEPT = 1 << 5,   /* rendered only once per snapshot: rendering is slow or reads the disk */
     ROW_STATE = 1 << 8,  /* ends with the state of the mount and has a node for each state */
     ROW_SAFETENSORS = 1 << 9,
 };
@@ -81,8 +81,8 @@ struct row {
      * `read` reads bytes [off, off + n), within the size, into the reply. */
     uint64_t (*size)(const struct about *a);
     int (*read)(const struct about *a, uint64_t off, size_t n, struct reply *r);
-    /* For a piecewise file read from an image: makes the image at open, which becomes the `file` of
-     * the view being read. */
+    /* For a piecewise file read from an image: makes the image when the file is opened; the image
+     * becomes the `file` of the view being read. */
     int (*image)(const struct about *a, struct image **ret);
     /* For a piecewise file that is computed: sets [*first, *last) to the tensors whose results
      * bytes [off, off + n) need. Until these results are kept, `read` returns -EAGAIN. */
@@ -136,13 +136,13 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * been used and the kernel has forgotten the oldest.
  *
  * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for
- * whole-model views, whose st_ino is that of a directory at the root with their row. To the kernel
- * each state is a new file, so that the pages of one node never change; to users it is the same
- * file. st_ino stays below 2^32 in a mount of one model with fewer than 2^25 tensors and keys, for
- * programs whose ino_t has 32 bits.
+ * whole-model views, whose st_ino is computed as for a directory in the same row at the root. To
+ * the kernel each state is a new file, so that the pages of one node never change; to users it is
+ * the same file. st_ino stays below 2^32 in a mount of one model with fewer than 2^25 tensors and
+ * keys, for programs whose ino_t has 32 bits.
  */
 
-/* Each kind is a number times 2, plus 1 if it has a row. */
+/* Each kind is an even number, plus 1 if its nodes have a row. */
 enum node_kind {
     NODE_NONE = 0,
     NODE_WHOLE = 1,

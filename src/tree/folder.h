@@ -25,8 +25,8 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
  * Get the entry at *cookie (0: the first) of a directory; "." and ".." come first, then the entries
  * in the model's order. Returns 1 after setting `name`, `ret` and *cookie (to that of the next
  * entry), or 0 at the end. With `attrs`, sets all of ret->attr, else only st_ino and the type in
- * st_mode. For a whole-model view, sets only these, and ret->node to 0, because measuring it may
- * take a while: see tree_lookup().
+ * st_mode. For a whole-model view, sets only st_ino and the type, and ret->node to 0, because
+ * measuring the view may take a while: see tree_lookup().
  */
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);

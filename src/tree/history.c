@@ -72,7 +72,7 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
 
 /* ---- waiting calls ---- */
 
-/* Number of times that an undo is tried while other programs make edits. */
+/* Maximum number of attempts to undo while other programs are making edits. */
 #define UNDO_TRIES 20
 
 static void on_done(struct live_wait *w, int result)
@@ -144,7 +144,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
         return err_set(e, r, "%s", t->writable ? t->refusal : "it is mounted read-only");
     }
     r = -EBUSY;
-    /* Other programs may make edits in the meantime. */
+    /* Other programs may be making edits. */
     for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
         struct tree_waiting x = {.wait = {.done = on_done}};
         r = tree_sync(t);

@@ -21,8 +21,8 @@ struct tree_waiting {
 
 /* Write accepted edits. Returns 0, or -errno if an edit was lost. */
 int tree_sync(struct tree *t);
-/* Begin to write them without waiting. *w must exist until tree_sync_end(), which waits and returns
- * the result; the tree need not. */
+/* Begin to write accepted edits without waiting. tree_sync_end() waits and returns the result. *w
+ * must exist until then; the tree may be closed earlier. */
 void tree_sync_begin(struct tree *t, struct tree_waiting *w);
 int tree_sync_end(struct tree_waiting *w);
 /*
@@ -41,13 +41,13 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e);
  * last undo, if there was one. */
 int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w);
 int tree_undo_said(struct tree *t, struct buf *out);
-/* Write the states as text, and the number of edits that are not written yet. Returns 0, -EROFS, or
- * -errno with the reason in *e. */
+/* Append a list of the states as text, and the number of edits that have not been written yet.
+ * Returns 0, -EROFS, or -errno with the reason in *e. */
 int tree_states(struct tree *t, struct buf *out, struct err *e);
 int tree_forget_states(struct tree *t);
 
-/* Write the states that this process's user has kept for a model, which may be open only for
- * reading. Returns 0 or -errno. */
+/* Append a list of the states that this process's user has kept for a model, which may be open only
+ * for reading. Returns 0 or -errno. */
 int tree_history(struct tree *t, struct buf *out, struct err *e);
 /* Forget all states and set *n to their number. Returns 0, -EACCES (the model may not be written)
  * or -errno. */

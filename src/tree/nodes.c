@@ -147,7 +147,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     if (h->lookups)
         return;
     if (ret->snap)
-        snapshot_unref(h->snap); /* not the last reference: the view has one */
+        snapshot_unref(h->snap); /* not the last reference: the view holds another */
     else
         ret->snap = h->snap;
     table_remove(&t->held, &h->link);
@@ -155,7 +155,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     free(h);
 }
 
-/* Return true if an open file shows data that the next state lacks and no view of it is kept
+/* Return true if an open file shows data that the next state lacks and no view of that data is kept
  * yet. */
 static bool is_lost(const struct held *h, const struct snapshot *next)
 {

@@ -40,7 +40,7 @@ struct held {
 
 struct tree {
     struct tree_options opt;
-    /* the model's file, or the first one; while the model is edited, that of `live` */
+    /* the model's file, or its first file; during editing, the file of `live` */
     struct model_file model;
     struct edit_file opened; /* the state of that file when it was opened; do not use its fd */
     /* Owned: the same for the other files of a split model, at indices 1 to n_others - 1. */
@@ -49,10 +49,10 @@ struct tree {
     struct shards shards; /* if the model is split */
     bool merge_first;     /* editing tensors was requested, but the model is split */
     struct stat st;       /* stat of the model when it was opened */
-    struct rights rights; /* owners and bits that nodes show; protected by the lock of `newest` */
+    struct rights rights; /* owners and modes that nodes show; protected by the lock of `newest` */
     /* set while a thread is checking the rights; that thread alone uses `looked` */
     atomic_flag looks;
-    long long looked; /* when the rights were last checked, in milliseconds of when_now() */
+    long long looked; /* when the rights were last checked: when_now() in milliseconds */
     bool writable;    /* metadata can be edited */
     char why[512];    /* why metadata cannot be edited; as large as a message in struct err */
     struct edit_options edit;

@@ -35,7 +35,7 @@ bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
 
 /* ---- nodes that no snapshot has ---- */
 
-/* Turn the entry for tensors/ into one for n, a node that no snapshot has. */
+/* Turn the entry for tensors/ into one for n, a node that is in no snapshot. */
 static void stand_in(const struct node *n, struct tree_entry *ret)
 {
     ret->node = ret->attr.st_ino = ino_of(n);
@@ -267,8 +267,8 @@ int tensors_opened(struct tree_file *f)
      * again. */
     if (node_was_looked(t, f->held, f->node.row))
         return -ESTALE;
-    /* A program that opens the file through /proc/self/fd gets the same node, and so may another
-     * program; the file then shows the tensor's current state. */
+    /* A program that opens the file through /proc/self/fd gets the same node, and another program
+     * may get it too; the file then shows the tensor's current state. */
     CLEANUP(view_free) struct view now = newest_view(&t->newest);
     const uint32_t version = node_id(now.snap, &tensor).version;
     if (version == IDS_NONE || version == f->node.number)
@@ -313,7 +313,7 @@ static int check_create(struct tree *t, const struct snapshot *g, const struct n
     return flags & O_EXCL && there >> row & 1 ? -EEXIST : 0;
 }
 
-/* Create a view, or truncate it if it exists. Returns 1 if a new tensor ignores the view, 0, or
+/* Create a view, or truncate it if it exists. Returns 0, 1 if a new tensor ignores the view, or
  * -errno. */
 static int create_view(struct tree_file *f, const struct node *dir, uint32_t version,
                        struct live_view **ret)

@@ -37,8 +37,8 @@ void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *
 /* Return true if the node is the directory of a new tensor, and set *views to the rows in it. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 
-/* Get the entry for a node that no snapshot has: the directory of a new tensor, an ignored view in
- * it, or a draft. Returns false for any other node. */
+/* Get the entry for a node that is in no snapshot: the directory of a new tensor, an ignored view
+ * in it, or a draft. Returns false for any other node. */
 bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* Get the entry for any node in tensors/. */
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,

@@ -23,8 +23,8 @@
 
 /* ---- the model's file, and whether it can be edited ---- */
 
-/* Return the reason, as far as known before the file is opened, why a file of the model must not be
- * edited, or NULL if it may be edited. */
+/* Return the reason why a file of the model must not be edited, or NULL. Checks only what is known
+ * before the file is opened. */
 static const char *reason(const struct tree *t, const struct model_file *m)
 {
     if (t->opt.read_only)
@@ -81,8 +81,8 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 
 /*
  * Open the file for writing and lock it if the file system has everything that edits need;
- * otherwise f stays closed. If `of` is not NULL, it must be that file. A recovery changes the file
- * even if a later step fails, so the id in `of` is updated.
+ * otherwise f stays closed. If `of` is not NULL, the file must be the one that `of` identifies. A
+ * recovery changes the file even if a later step fails, so the id in `of` is then updated.
  */
 static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
                             struct edit_file *f, struct err *e)
@@ -283,7 +283,7 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
     return 0;
 }
 
-/* Make the first state. Takes ownership of g, the first file's header. */
+/* Create the first state. Takes ownership of g, the first file's header. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
     int r = t->shards.n ? open_shards(t, g, flags, e) : merge_check_single(g, e);
@@ -388,7 +388,7 @@ static int find_rights(struct tree *t, struct err *e)
     return err_sys(e, r, "cannot determine its access rights");
 }
 
-/* Make a tree with nothing opened. Returns NULL if out of memory. */
+/* Create a tree with no open files. Returns NULL if out of memory. */
 static struct tree *tree_new(const struct tree_options *o)
 {
     struct tree *t = calloc(1, sizeof(*t));
@@ -544,8 +544,8 @@ bool tree_edited(const struct tree *t)
     return atomic_load(&t->live) != NULL;
 }
 
-/* Return the identity computed from the edited file as it was last written and the others as they
- * were opened. */
+/* Return the identity computed from the edited file as it was last written and the other files as
+ * they were when opened. */
 static uint64_t identity_left(struct tree *t)
 {
     uint64_t identity = 0;

@@ -21,10 +21,10 @@
 struct tree;
 
 struct tree_options {
-    bool read_only;  /* never edit, even if the file allows it */
+    bool read_only;  /* never edit, even if the file is writable */
     const char *why; /* reason for read_only; NULL: -o ro was given. Not owned */
-    /* real path of a directory; it and those above it restrict no access rights (attr.h). NULL: the
-     * model's directory. Not owned */
+    /* real path of a directory; this directory and those above it do not restrict access rights
+     * (attr.h). NULL: the model's directory. Not owned */
     const char *base;
     bool edit_hash_names; /* also edit a file whose name is a hash of its content */
     enum live_commit commit;
@@ -40,8 +40,9 @@ struct tree_options {
      * naming the process in *why, if the process keeps the lock. May be NULL. */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
-    /* Called when a first edit was refused this file's lock, to close the tree in this process that
-     * holds it. Returns true to try again; otherwise *why may give the reason. May be NULL. */
+    /* Called if the first edit could not lock this file, to close the tree in this process that
+     * holds the lock. Returns true to try again; otherwise *why may give the reason. May be
+     * NULL. */
     bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
     void *refused_arg;
     /* left by a tree that had the same files open, or NULL; not owned */
