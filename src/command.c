@@ -519,8 +519,8 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     return r < 0 ? (enum check_outcome)command_failed(NULL, "no memory", CHECK_UNUSABLE) : worst;
 }
 
-/* Check models. The exit status is 0 without errors (or, with --strict, warnings), 1 with errors,
- * and 2 if a model is unusable or after a usage error. */
+/* Check models. The exit status is 0 if there are no errors (with --strict: nor warnings), 1 if
+ * there are, and 2 if a model is unusable or after a usage error. */
 static int check(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;

@@ -10,8 +10,8 @@
  * many were omitted.
  *
  * Severity: an error makes readers refuse or misread the file, or violates a "must" of the
- * specification. A warning violates the wording of the specification, or stops some readers. A note
- * is not a fault.
+ * specification. A warning violates the wording of the specification, or makes some readers fail. A
+ * note is not a fault.
  *
  * Threads share no state. Only the caller's thread calls the sink.
  */
@@ -95,10 +95,10 @@ struct check_options {
 /*
  * Check the model at `path`, which may be any file of a split model. An interrupted edit is applied
  * to the header in memory. Symbolic links are followed, but the name that is checked is the one in
- * the path. The outcome is "unusable" if a mount would refuse the model; the sink gets the reason
- * as an error of the rule "structure", or "split" if the files do not fit together. A finding is
- * labelled with the path of its file; a finding about a whole split model is labelled with the path
- * of the first file.
+ * the path. The outcome is "unusable" if a mount would refuse the model; the sink receives the
+ * reason as an error of the rule "structure", or "split" if the files do not fit together. A
+ * finding is labelled with the path of its file; a finding about a whole split model is labelled
+ * with the path of the first file.
  */
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg);

@@ -468,7 +468,7 @@ static void rule_vocabulary(struct checker *c)
 /* ---- chat templates, which are read but never run ---- */
 
 enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
-/* Number of templates whose tokens are looked up, limited because each takes a pass over the
+/* Number of templates whose tokens are looked up, limited because each requires a pass over the
  * vocabulary. */
 enum { WALKS_MOST = 32 };
 

@@ -218,7 +218,7 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         all &= has(p, q, "_exps");
-        ffn &= has(p, q, "ffn_"); /* if false, the model has other kinds of layers too */
+        ffn &= has(p, q, "ffn_"); /* if false, there are other kinds of layers too */
     }
     const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
     const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";

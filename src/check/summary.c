@@ -75,7 +75,7 @@ static void bits_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%.2f", 8 * bytes / n);
 }
 
-/* Return the size of a mix of types, given by the last letter of a name such as "Q4_K_M". */
+/* Return the size of a mix of types from its name, such as "medium" for "Q4_K_M". */
 static const char *mix_size(const char *name, size_t n)
 {
     if (n < 4 || memcmp(name + n - 4, "_K_", 3) != 0)

@@ -51,8 +51,8 @@ struct moments {
  * multiple of every block size. */
 enum { STATS_STRETCH = 4096 };
 
-/* Measure n host floats, at most STATS_STRETCH, and join the measurement to *m. The function may
- * reorder them. */
+/* Measure n host floats, at most STATS_STRETCH, and add the measurement to *m. The floats may be
+ * reordered. */
 void moments_add(struct moments *m, float *x, size_t n);
 /* Extend *m by *next, which measures the values that follow those in *m. */
 void moments_join(struct moments *m, const struct moments *next);
@@ -80,8 +80,8 @@ struct alive {
 int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t);
 void alive_free(struct alive *a);
 
-/* Measure n host floats, at most STATS_STRETCH; the first has index `at`. The function may reorder
- * them. */
+/* Measure n host floats, at most STATS_STRETCH; the first has index `at`. The floats may be
+ * reordered. */
 void spread_add(struct spread *s, struct alive *a, const struct moments *all, float *x, uint64_t at,
                 size_t n);
 void spread_join(struct spread *s, const struct spread *next);

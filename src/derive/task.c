@@ -336,7 +336,7 @@ void picture_pixels(const struct picture *p, const struct quant_type *type, bool
 /*
  * A PNG file consists of a signature and the chunks IHDR, IDAT and IEND. A chunk consists of a u32
  * length, a type, data, and the CRC-32 of type and data. The data of IDAT is a zlib stream of
- * stored blocks, whose content is the rows, each preceded by a 0 byte (no filter).
+ * stored blocks, which contain the rows, each preceded by a 0 byte (no filter).
  */
 enum {
     SIGNATURE = 8,

@@ -155,7 +155,7 @@ struct work {
     unsigned threads;   /* `running`, plus the threads that check whether other jobs can begin */
 };
 
-/* Sum of `running` over all struct work; each changes it with its own lock held. */
+/* Sum of `running` over all struct work, to which each adds its share under its own lock. */
 static atomic_uint running;
 
 struct work *work_new(void)

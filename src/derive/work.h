@@ -66,7 +66,7 @@ struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived
 struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what);
 /* Keep *bytes as a result, taking ownership of them on success. Returns 0 or -ENOMEM. */
 int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes);
-/* Forget the results for other states of this tensor, except for those that are needed. */
+/* Forget the results for other states of this tensor, except for states that are needed. */
 void kept_forget_others(struct kept *k, struct tensor_id of,
                         bool (*needed)(void *arg, struct tensor_id other), void *arg);
 

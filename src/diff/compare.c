@@ -267,8 +267,7 @@ static void compare_keys(struct diff *d)
 
 /* ---- tensors ---- */
 
-/* Elements decoded at a time, which fit the first-level cache; elements per piece; bytes per piece.
- * */
+/* Elements decoded at a time, to fit in the first-level cache; elements and bytes per piece. */
 enum { CHUNK = 6144, PIECE = 8 * CHUNK, ROOM = 8 * PIECE };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 

@@ -75,8 +75,8 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: the width of its values, the bits of its infinity, its reader, and the tensor type with
- * the same format. */
+/* A view: the width of a value, the bits of infinity, the function that reads values, and the
+ * tensor type with the same format. */
 struct view {
     size_t width;
     uint32_t infinity;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search for the scale (and minimum) of a group of values, used by encoders.
+ * Searches for the scale (and minimum) of a group of values, for the encoders.
  *
  * The largest value divided by the largest code is rarely the best scale: a slightly smaller or
  * larger scale puts the other values closer to codes. Several ways of rounding the group are
@@ -137,8 +137,8 @@ static inline lanes top_values(const lanes *x, unsigned n)
 
 /*
  * Values this large are refused before they are summed. The limit is over ten times the largest
- * value that any scale can give, and small enough for all sums to be finite. Products of sums may
- * still be infinite; in that case the first attempt wins.
+ * value that any scale can produce, and small enough for all sums to be finite. Products of sums
+ * may still be infinite; in that case the first attempt wins.
  */
 #define FIT_LIMIT 0x1p32f
 

@@ -144,8 +144,8 @@ static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
     memcpy(dmin, to_min, 2);
 }
 
-/* Choose each run's integers again for the stored d and dmin: the best of the current ones and
- * their neighbours. */
+/* Choose each run's integers again for the stored d and dmin: the best among the current integers
+ * and their neighbours. */
 FIXED void choose_integers(struct min_form f, float most, const float *restrict x,
                            const float *restrict w, float d, float dmin, struct min_scales *s)
 {

@@ -20,8 +20,8 @@
 /*
  * TYPE(id, name, elements, bytes, ways, big-endian form) is a type, GONE(id, name) a retired id.
  * `ways` is BOTH for a decoder and an encoder; WEIGH if the encoder uses importances; NEED if it
- * requires them, because its blocks would otherwise be poor; DECODE for a decoder only, in types of
- * intermediate results that models do not contain (Q8_1, Q8_K).
+ * requires them, because its blocks would otherwise be poor; DECODE for a decoder only: types of
+ * intermediate results, which models do not contain (Q8_1, Q8_K).
  */
 // clang-format off
 #define QUANT_TYPES(TYPE, GONE)                           \

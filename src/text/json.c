@@ -230,7 +230,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Return the value of the four hex digits of \uXXXX at p, or -1 if they are not hex digits. */
+/* Return the value of the four hex digits of \uXXXX at p, or -1 if there are fewer digits. */
 static int hex4(const uint8_t *p, const uint8_t *end)
 {
     int v = 0;

@@ -6,7 +6,7 @@
  * byte that is not part of valid UTF-8 becomes the lone surrogate escape \udcXX (Python's
  * surrogateescape). Integers keep all their digits, over the full ranges of u64 and i64.
  *
- * Any thread may call these functions. Errors stay in the buf (base/buf.h).
+ * Any thread may call these functions. Errors are kept in the buf (base/buf.h).
  */
 #ifndef TEXT_JSON_H
 #define TEXT_JSON_H

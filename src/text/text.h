@@ -6,8 +6,8 @@
  *   string                 its bytes, verbatim; one newline
  *   array                  one JSON value per line (text/json.h); empty: no bytes
  *
- * A buf in measure mode (base/buf.h) measures the text without storing it.
- * Any thread may call these functions. Errors stay in the buf.
+ * A buf in measure mode (base/buf.h) measures the text without storing it. Any thread may call
+ * these functions. Errors are kept in the buf.
  */
 #ifndef TEXT_TEXT_H
 #define TEXT_TEXT_H
@@ -61,8 +61,9 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret);
  *                         over any number of lines. CRLF and blank lines at the end, or before a
  *                         "[" that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       one JSON array per line, or over any number of lines. Each has its own
- *                         element type: the one given, else that of the old array in the same
- *                         place (or of the last one) if it fits, else the one its values suggest
+ *                         element type: the specified type, or else that of the old array in the
+ *                         same place (or of the last old array) if it fits, or else one that its
+ *                         values suggest
  *
  * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
  * UTF-8, -EFBIG over 1 GiB, -ENOMEM. For arrays, err names the line of the text.
@@ -86,8 +87,8 @@ int text_parse(const struct gguf_format *fmt, const struct type_name *t, const u
 /*
  * Check the first n bytes of a text that is still being written. Returns 0, or the error that
  * text_parse() would return no matter how the text continues. It misses some of these errors, but
- * never refuses a text that may become valid (strings are not checked, because they may equal the
- * old value). It reads the first line of an array, and at most 4096 bytes.
+ * never refuses a text that can still become valid (strings are not checked, because they may equal
+ * the old value). It reads the first line of an array, and at most 4096 bytes.
  */
 int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n);
 
