@@ -2,7 +2,7 @@
 /*
  * Stands in for the kernel between programs and the tree: sends requests in the kernel's order and
  * with its locks, counts references to nodes as the kernel does, and releases and forgets late.
- * Each call reports to the oracle what its answer means.
+ * Each call reports to the oracle what its result implies.
  *
  * Each program has its own thread; another thread performs the late releases and forgets.
  */

@@ -3,9 +3,9 @@
  * Runs stories, in an order of events determined by a seed: see scheduler.h, disk.h, kernel.h,
  * oracle.h.
  *
- *     sim --seconds S [--from N]   stories of fresh seeds, or of seeds from N on, for S seconds
+ *     sim --seconds S [--from N]   stories from fresh seeds, or from seeds N and up, for S seconds
  *                                  (times GGUFS_SOAK)
- *     sim --seed N [--runs M]      the story of a seed, and of the following ones
+ *     sim --seed N [--runs M]      the story of seed N, and of the following seeds
  *     sim --story FILE [--seed N] [--runs M]   a story, with different orders of events
  *     sim --found DIR [--seconds S]            all stories in a directory first
  *

@@ -6,7 +6,7 @@
  * these points, and jumps when all threads wait.
  *
  * The program is linked with -Wl,--wrap for the pthread and clock functions that base calls
- * (meson.build). Everything follows from the seed.
+ * (meson.build). The seed determines everything.
  *
  *     sched_begin(seed);               the caller has the token
  *     ... thread_start(), lock_take(), lock_wait() ...

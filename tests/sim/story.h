@@ -36,7 +36,7 @@
  *     A swap one 19 0           write a file beside `raw`, and rename it over `raw` before it is
  *                               closed (1) or after (0)
  *     A rmr one                 rm -r: unlink its views, then remove it
- *     A npy one 20 4 0          write a NumPy view, with a header given by 4 and in a way given by 0
+ *     A npy one 20 4 0          write a NumPy view, with the header and in the way given by 4 and 0
  *                               (head and way in tensors.c)
  *
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The

@@ -146,7 +146,7 @@ static void test_random_names(void)
     objects_free(&s);
 }
 
-/* Names are bytes with a length. An object has a name only in some states. */
+/* Names may contain NUL bytes. Objects have names only in some states. */
 static void test_names(void)
 {
     struct objects s = {0};

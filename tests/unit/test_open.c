@@ -170,8 +170,8 @@ static void touch(void *arg)
                     0);
 }
 
-/* A model that changes while it is parsed is parsed again, but not forever. A journal of a later
- * version prevents parsing. */
+/* A model that changes while it is being parsed is parsed again, but not forever. A journal of a
+ * later version prevents parsing. */
 static void test_parsed(void)
 {
     struct fixture x;

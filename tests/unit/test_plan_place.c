@@ -103,7 +103,7 @@ static void test_new(void)
         }
 }
 
-/* If the alignment is at least a block, the data moves to the next multiple of the alignment. */
+/* If the alignment is at least one block, the data moves to the next multiple of the alignment. */
 static void test_large_alignment(void)
 {
     for (uint32_t align = BLOCK; align <= 4 * BLOCK; align *= 2) {

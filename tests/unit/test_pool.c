@@ -31,8 +31,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned order[JOBS * 3], n_order;
 static struct work work[JOBS];
 
-/* A job that occupies one of the two turns that can run at once, unless the pool has no
- * patience. */
+/* A job that occupies one of the two turns that can run at once, unless `pool_patience` is very
+ * short. */
 static struct plug {
     struct pool_job job;
     sem_t begun, end;
@@ -210,7 +210,7 @@ static void test_times(void)
         if (i % 3 == 1)
             pool_call_at(&work[i].job, &far);
         work[i].begun = &begun;
-        /* A waiting thread may read the clock between any two calls. The pause makes sure that it
+        /* A waiting thread may read the clock between any two calls. The pause makes sure that one
          * does. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }

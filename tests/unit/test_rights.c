@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Owner, group and mode of files that represent several files, checked against all possible
- * callers. No user may read more than the files allow; the daemon's user may read everything. */
+/* Owner, group and mode of files that represent several files, checked for all possible callers. No
+ * user may read more than the files allow; the daemon's user may read everything. */
 #include "cu_main.h"
 
 #include <errno.h>

@@ -116,8 +116,8 @@ static void test_names(void)
     shards_free(&s);
 }
 
-/* Siblings are looked for beside the path or, if the first shard is not there, beside the target of
- * the link. */
+/* Siblings are looked for beside the path or, if the first shard is not there, beside the link's
+ * target. */
 static void test_links(void)
 {
     struct shards s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/place: the cost of listings and lookups, measured in names made and files opened. */
+/* shelf/place: the cost of listings and lookups, measured in names created and files opened. */
 #include "cu_main.h"
 
 #include <dirent.h>

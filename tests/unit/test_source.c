@@ -75,7 +75,7 @@ static void test_medium(void)
 }
 
 /* Check that, for a header of n strings in a large file, no byte is read twice, and less than 2 MiB
- * are read beyond the header. */
+ * is read beyond the header. */
 static void check_ahead(unsigned n)
 {
     struct build b;

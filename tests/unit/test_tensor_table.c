@@ -456,7 +456,7 @@ static void test_makings_end(void)
     end(&x);
 }
 
-/* At the end, a draft is judged even if an open handle could still write to it. */
+/* When the mount ends, a draft is judged even if an open handle could still write to it. */
 static void test_makings_at_the_end(void)
 {
     struct room x;

@@ -158,7 +158,7 @@ static void test_gone(void)
     teardown(&x);
 }
 
-/* Inode numbers found by name never match those of open files. An open must return nevertheless. */
+/* Inode numbers found by name never match those of open files. Even so, an open must return. */
 static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
     (void)s;

@@ -15,7 +15,7 @@
 
 static struct faultsys fs;
 static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
-static unsigned left; /* opens left until one returns 0 */
+static unsigned left; /* number of opens left until one returns 0 */
 
 static int open_zero(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
