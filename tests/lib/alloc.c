@@ -24,7 +24,7 @@ static atomic_uint calls, fail_at; /* `calls` counts since alloc_arm() */
 static atomic_uint counted;        /* calls since alloc_count() */
 static atomic_bool all_after, failed;
 static bool spoils;
-static atomic_llong live, peak; /* in bytes since alloc_count(), so live may be negative */
+static atomic_llong live, peak; /* in bytes since alloc_count(), so live can be negative */
 
 void alloc_arm(unsigned n, bool rest)
 {

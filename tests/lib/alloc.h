@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Makes allocations fail, and counts them. In a program linked with -Wl,--wrap=malloc and so on
- * (alloc_dep in meson.build), malloc and the like call these functions first, except inside
- * libraries.
+ * (alloc_dep in meson.build), calls to malloc and the like go through these functions, except for
+ * calls inside libraries.
  *
  * Any thread may allocate; only one may call alloc_arm().
  */
@@ -15,7 +15,7 @@
 /* Make call n (from 1) fail and, if `rest` is set, also all later calls. If n is 0, no call
  * fails. */
 void alloc_arm(unsigned n, bool rest);
-/* Let allocations succeed again. Returns true if one has failed since alloc_arm(). */
+/* Let allocations succeed again. Returns true if an allocation has failed since alloc_arm(). */
 bool alloc_disarm(void);
 
 /* Fill uninitialised and freed memory with meaningless bytes from now on. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Builds valid GGUF images in memory; tests patch the result to make invalid ones.
+ * Builds valid GGUF images in memory; tests patch these to obtain invalid images.
  *
  *     struct build b;
  *     build_init(&b, 3, false);                    version, byte order
@@ -11,8 +11,8 @@
  *     build_tensor(&b, "t", 0, (uint64_t[]){4}, 1, NULL, 16);
  *     uint8_t *image = build_finish(&b, &size);    free() it; b is empty again
  *
- * Keys and tensors keep the order of the calls, which may alternate. The layout is regular
- * unless build_tensor_at() is used. If memory is short, the test program aborts.
+ * Keys and tensors keep the order of the calls; adding keys and adding tensors may alternate. The
+ * layout is regular unless build_tensor_at() is used. If memory runs out, the test program aborts.
  */
 #ifndef TESTS_LIB_BUILD_GGUF_H
 #define TESTS_LIB_BUILD_GGUF_H
@@ -37,7 +37,7 @@ struct build {
 };
 
 void build_init(struct build *b, uint8_t version, bool big);
-/* Begin an image of the first draft of version 1: value lengths, element counts, padded keys,
+/* Begin an image in the first draft of version 1: value lengths, element counts, padded keys,
  * alignment 64. */
 void build_init_draft(struct build *b);
 

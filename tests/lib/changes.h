@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Builds values and drafts of a change from plain bytes. */
+/* Builds values and drafts for a change from plain bytes. */
 #ifndef TESTS_LIB_CHANGES_H
 #define TESTS_LIB_CHANGES_H
 

@@ -19,7 +19,7 @@ struct check_row {
     bool big;
     bool bare;   /* no tensors */
     uint8_t cut; /* bytes cut off the end of the file */
-    /* Ids, each between blanks, of rules that the model satisfies and that apply to it. */
+    /* Ids of rules that apply to the model and are satisfied, each id between blanks. */
     const char *keeps;
 };
 

@@ -14,8 +14,9 @@
 #include "soak.h"
 
 /*
- * The thread sanitizer takes its options from this function. By default, the sanitizer sleeps
- * for a second at the end of each child of a fault test that started threads: thousands of times.
+ * The thread sanitizer takes its options from this function. By default, each child of a fault test
+ * that started threads would sleep for a second before exiting, and there are thousands of such
+ * children.
  */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
@@ -48,7 +49,7 @@ static void after_test(void)
     CU_ASSERT_EQUAL(open_files(), files_before);
 }
 
-/* Return the number of threads of this process, including those of an emulator or a sanitizer. */
+/* Return the number of threads in this process, including those of an emulator or a sanitizer. */
 static nlink_t threads(void)
 {
     struct stat st;
@@ -58,7 +59,8 @@ static nlink_t threads(void)
 static nlink_t threads_before;
 
 /* Defined only with the thread sanitizer, which starts a thread of its own once a test has started
- * one. A child forked while a test's thread ends would wait forever for the sanitizer's locks. */
+ * one. A child forked while a test's thread is ending would wait forever for the sanitizer's
+ * locks. */
 void __tsan_init(void) __attribute__((weak));
 
 pid_t cu_fork(void)

@@ -9,7 +9,7 @@
  * Tests are static, so a test missing from the table is an unused function, which is a compiler
  * error. A test fails if it changes the number of open files. Environment variables:
  *
- *     GGUFS_ONLY=TEXT    run only tests whose names contain it
+ *     GGUFS_ONLY=TEXT    run only tests whose names contain TEXT
  *     GGUFS_APART=1      run each test in its own process, because an emulator may keep the memory
  *                        of ended threads
  */
@@ -23,8 +23,8 @@
 int cu_run(const char *suite, CU_TestInfo *tests);
 
 /* Call fork() and continue the test in the child. If the process has one thread, the child may call
- * any function; if it has more, only those allowed in a signal handler. The call waits for threads
- * to exit, so the caller must have asked all of them to end. */
+ * any function; if it has more, only those allowed in a signal handler. The call first waits for
+ * the test's threads to exit, so the caller must already have asked them to end. */
 pid_t cu_fork(void);
 
 #define CU_MAIN(suite, tests)        \

@@ -77,7 +77,7 @@ static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode 
     fs->clone = c->way->clone;
 }
 
-/* Open the tree. Its edits make system calls through fs. */
+/* Open the tree, whose edits make their system calls through fs. */
 static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
 {
     struct tree_options o = {.strategy = c->way->strategy,
@@ -178,7 +178,7 @@ static void each_case(void (*test)(const struct edit_case *c))
 
 /* ---- failing calls ---- */
 
-/* Check the state after an edit that returned r and in which a call failed. */
+/* Check the state after an edit in which a call failed and which returned r. */
 static void check_failed(const struct place *p, struct tree *t, struct faultsys *fs,
                          const struct edit_case *c, const char *when, int r)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Makes edits to a tree, with each strategy, while a system call or an allocation fails, the
- * process is killed, or the power is cut. The file must be the complete old or new one, the tree
- * must show it, and the next edit must work.
+ * process is killed, or the power is cut. Afterwards, the file must be the complete old or new one,
+ * the tree must show that file, and the next edit must work.
  *
  *     static const struct edit_kind kinds[] = {{"rename", rename_key}, ...};
  *     const struct edit_suite edit_suite = {kinds, COUNT(kinds), false, NULL};
@@ -20,7 +20,7 @@
 
 struct edit_kind {
     const char *name;
-    /* returns 0 if the edit is in the file, or -errno if no part of it is */
+    /* returns 0 if the file contains the edit, or -errno if it contains no part of the edit */
     int (*run)(struct tree *t);
 };
 
@@ -34,10 +34,11 @@ struct edit_suite {
 /* Defined by the test program. */
 extern const struct edit_suite edit_suite;
 
-/* Tests that let each system call fail once, and each allocation together with all later ones. */
+/* Tests in which each system call fails once, or each allocation fails along with all later
+ * ones. */
 void test_fail(void);
 void test_no_memory(void);
-/* Tests that end the process, or cut the power, before each system call. */
+/* Tests in which the process ends, or the power is cut, before each system call. */
 void test_kill(void);
 void test_power(void);
 

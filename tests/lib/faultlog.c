@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Simulates the losses of a power cut: see faultlog.h. */
+/* Simulates what a power cut destroys: see faultlog.h. */
 #include "faultlog.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 static const struct sys *real = &sys_libc;
 
-/* Return the next number of splitmix64. */
+/* Return the next number from splitmix64. */
 static uint64_t lot(struct faultsys *fs)
 {
     uint64_t z = fs->seed += 0x9E3779B97F4A7C15;
@@ -62,8 +62,8 @@ static void forget_write(struct fault_write *w)
     free(w);
 }
 
-/* After a synced write: in the writes dropped by a failed fsync, mark the sectors that are now
- * written. */
+/* After a write has been synced, mark its sectors as written in the writes that a failed fsync
+ * dropped. */
 static void write_anew(struct faultsys *fs, const struct fault_write *now)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)
@@ -157,7 +157,7 @@ static bool names(const struct fault_entry *e, const char *name)
     return strcmp(e->from, name) == 0 || (name[0] && strcmp(e->to, name) == 0);
 }
 
-/* True if an earlier change of one of e's names has been lost. */
+/* True if an earlier change to one of e's names has been lost. */
 static bool lost_before(const struct fault_entry *e)
 {
     for (const struct fault_entry *p = e->next; p; p = p->next)
@@ -181,8 +181,8 @@ void faultsys_power_cut(struct faultsys *fs)
     for (struct fault_write *w = fs->writes; w; w = w->next)
         lose_write(fs, w);
     choose_lost(fs, fs->entries);
-    /* The newest change comes first. A change is kept only if it shares no name with an earlier
-     * lost one. */
+    /* Undo the newest change first. A change is kept only if it shares no name with an earlier lost
+     * one. */
     for (struct fault_entry *e = fs->entries; e; e = e->next)
         if (e->lost) {
             undo_entry(e);

@@ -10,7 +10,7 @@ struct fault_write {
     int fd;                  /* a duplicate of the file's descriptor */
     uint64_t ino, off, size; /* size: the file's size before the write */
     size_t n;         /* number of overwritten bytes, kept in `was`; zeros beyond the old size */
-    bool dropped;     /* an fsync of the file failed: no later fsync writes this */
+    bool dropped;     /* an fsync of the file failed: later fsyncs will not write this data */
     uint8_t *written; /* for each sector, whether it was written again and synced */
     uint8_t was[];
 };
@@ -23,8 +23,8 @@ struct fault_entry {
     int dir;
     unsigned flags;
     char from[256], to[256];
-    /* A second name of the object that the change removed. If the change is lost, the object gets
-     * its name `from` back; otherwise it is deleted at the next sync. */
+    /* A second name for the object that the change removed. If the change is lost, the object
+     * regains its name `from`; otherwise, the second name is deleted at the next sync. */
     char kept[64];
 };
 
@@ -33,8 +33,8 @@ void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n);
 struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to);
 /* Record that a file or a directory was synced. */
 void fault_synced(struct faultsys *fs, uint64_t ino);
-/* Record that an fsync of the file failed. Its pages can still be read and count as clean, but are
- * not on the disk. A later fsync writes only the pages that were written again. */
+/* Record that an fsync of the file failed. The file's pages can still be read and count as clean,
+ * but are not on the disk. A later fsync writes only pages that have been written again. */
 void fault_not_synced(struct faultsys *fs, uint64_t ino);
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced);
 

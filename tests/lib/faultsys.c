@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes system calls fail at a chosen call: see faultsys.h. */
+/* Makes chosen system calls fail: see faultsys.h. */
 #include "faultlog.h"
 
 #include <assert.h>

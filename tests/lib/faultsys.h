@@ -13,10 +13,10 @@
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
  * FAULT_EXIT): each sector written since the last fsync of its file is randomly kept or lost, as is
  * each change to the directory since its last fsync, in any order, except that after a lost change
- * all later changes of the same name are also lost. A rename (or exchange) changes both names in
+ * all later changes to the same name are also lost. A rename (or exchange) changes both names in
  * one step. `seed` determines what is lost.
  *
- * fsync itself is only noted: waiting for the disk would test nothing, and there are many calls.
+ * fsync calls are only recorded: waiting for the disk would test nothing, and there are many calls.
  */
 #ifndef TESTS_LIB_FAULTSYS_H
 #define TESTS_LIB_FAULTSYS_H
@@ -49,7 +49,7 @@ struct faultsys {
     /* Atomic, because several threads may make calls. */
     atomic_uint calls;          /* calls so far (close is not counted) */
     atomic_bool hit;            /* call n was made */
-    _Atomic(const char *) what; /* name of that call */
+    _Atomic(const char *) what; /* name of call n */
     /* Additional options: */
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
     bool clone;       /* clone ranges, by copying, with the usual restrictions */
@@ -57,7 +57,7 @@ struct faultsys {
     bool full;        /* the file system has no free blocks */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */
-    /* Calls that a store other than a disk may lack: the error that each returns, or 0. */
+    /* Calls that a store other than a disk can lack: the error that each returns, or 0. */
     int no_tmpfile; /* creating a file without a name */
     int no_link;    /* naming a file that has no name */
     int no_create;  /* creating a file with a name */

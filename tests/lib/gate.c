@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into a program, this library puts a gate before each copy of data: tests control how
- * long a copy takes. GATE names a FIFO: copy_file_range() waits until a process has opened the FIFO
- * for writing and closed it again, and does not wait if there is no FIFO. GATE_FREE does the same
- * for munmap() of LARGE bytes or more, which releases a replaced model file; GATE_UNMOUNT for
- * umount2(); GATE_ANNOUNCE for the write() of a zero by which a daemon reports that it is ready;
- * GATE_REPLY for writev(), which sends all replies of a file server; GATE_READ for pread64().
+ * Preloaded into a program, this library puts a gate before each copy of data, so that tests
+ * control how long a copy takes. GATE names a FIFO: copy_file_range() waits until a process has
+ * opened the FIFO for writing and closed it again, and does not wait if there is no FIFO. GATE_FREE
+ * does the same for munmap() of LARGE bytes or more, which releases a replaced model file;
+ * GATE_UNMOUNT for umount2(); GATE_ANNOUNCE for the write() of a zero by which a daemon reports
+ * that it is ready; GATE_REPLY for writev(), which sends all replies of a file server; GATE_READ
+ * for pread64().
  *
  * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that time, counted
  * from a base that no machine ever reaches, so no timed wait ends by itself.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Golden results of the decoders: committed hashes, and files if available. */
+/* Golden results for the decoders: committed hashes, and files if available. */
 #ifndef TESTS_LIB_GOLDEN_H
 #define TESTS_LIB_GOLDEN_H
 
@@ -21,7 +21,7 @@ struct golden {
 extern const struct golden golden_figures[];
 extern const size_t n_golden;
 
-/* Return the next word of splitmix64. */
+/* Return the next word from splitmix64. */
 uint64_t golden_word(uint64_t *state);
 /* Fill dst with the first n bytes that splitmix64 generates from the seed. */
 void golden_bytes(uint8_t *dst, size_t n, uint64_t seed);

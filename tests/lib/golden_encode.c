@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks golden data of encoders: see golden_encode.h. */
+/* Checks the golden data for encoders: see golden_encode.h. */
 #include "golden_encode.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ static float wide(uint64_t *state)
 }
 
 /*
- * Edges and tiny values are generated in groups, which are blocks or parts of them. A group has a
+ * Edges and tiny values are generated in groups, which are blocks or parts of blocks. A group has a
  * random word h, and each of its values i has a word w.
  */
 struct group {
@@ -157,8 +157,8 @@ static float nudged(const struct value *v, float x)
     return x;
 }
 
-/* Value P, and often Q, determine the scale; the other values lie on codes and halfway between
- * them. */
+/* Value P, and often Q, determine the scale; the other values lie on codes or halfway between two
+ * codes. */
 static float edge_codes(const struct group *g, const struct value *v)
 {
     const int k = (int)(g->b % 9) - 8, r = g->reach, t = (int)v->t, o = (int)g->c % (r + 1);
@@ -190,7 +190,8 @@ static float edge_codes(const struct group *g, const struct value *v)
     }
 }
 
-/* Return values whose scales are at the limits of binary16 or halfway between two of its values. */
+/* Return a value for a block whose scales are at the limits of binary16, or halfway between two of
+ * its numbers. */
 static float edge_scales(const struct group *g, const struct value *v)
 {
     const int r = g->reach, b = (int)g->b, c = (int)g->c;

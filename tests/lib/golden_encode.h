@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Golden results of the encoders: committed hashes, and the values. */
+/* Golden results for the encoders: committed hashes, and the values. */
 #ifndef TESTS_LIB_GOLDEN_ENCODE_H
 #define TESTS_LIB_GOLDEN_ENCODE_H
 
@@ -32,7 +32,7 @@ extern const size_t n_golden_encodes;
 /* Generate n values of a kind, for the type with this id (n must be a whole number of blocks). */
 void golden_values(float *dst, size_t n, uint32_t id, enum golden_kind kind, uint64_t seed);
 
-/* Golden results for tensors with importances for their columns. */
+/* Golden results for tensors whose columns have importances. */
 struct golden_weighed {
     uint32_t id;
     enum golden_kind kind;
@@ -55,7 +55,7 @@ void golden_table(const struct golden_weighed *g, float *values, float *importan
 double golden_weighed_error(const struct golden_weighed *g, const struct quant_type *t,
                             const float *values, const float *importances);
 
-/* Return importances that are all 1 for types that require them, otherwise NULL. */
+/* For types that require importances, return importances that are all 1; otherwise NULL. */
 const struct quant_importances *golden_needed(const struct quant_type *t);
 
 /*

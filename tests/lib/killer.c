@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into a program, this library kills it before one of its system calls that change
- * files. KILL_AT names a file with a number n. Once the file exists, calls are counted, and before
- * the n-th the program ends as if by kill -9. If the file has a second number, an errno, that call
- * fails with it instead, and the file is removed.
+ * Preloaded into a program, this library kills the program before a chosen system call that changes
+ * files. KILL_AT names a file that contains a number n. Once the file exists, such calls are
+ * counted, and SIGKILL ends the program before the n-th one. If the file contains a second number,
+ * an errno, the n-th call fails with that error instead, and the file is removed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 /* Number of calls left; negative if not yet known. */
 static atomic_long left = -1;
-static atomic_int failure; /* errno of the failure; 0: a kill */
+static atomic_int failure; /* errno to return; 0: kill the program */
 
 static long read_number(void)
 {

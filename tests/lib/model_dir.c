@@ -38,10 +38,10 @@ uint8_t *get_file(int dir, const char *name, size_t *n)
 }
 
 enum { SMALL = 20001, LARGE = 200001 }; /* bytes of tensor b */
-enum { WIDE = 128 << 10 };              /* the alignment of EDIT_APART */
+enum { WIDE = 128 << 10 };              /* the alignment for EDIT_APART */
 
-/* Make a model whose tensors are large enough to contain whole blocks, but not aligned to them,
- * with room in the header. */
+/* Make a model with room in its header. The tensors are large enough to contain whole blocks, but
+ * are not aligned to blocks. */
 static uint8_t *make_model(uint8_t pad_byte, unsigned what, size_t *n)
 {
     static const uint8_t zeros[LARGE];
@@ -166,7 +166,7 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
     finish(d, &c, old, old_n, s);
 }
 
-/* Make a draft of bytes that differ from those of the model. */
+/* Make a draft with bytes that differ from the model's. */
 static struct log *make_draft(size_t n)
 {
     struct buf b = BUF_INIT;
@@ -179,8 +179,8 @@ static struct log *make_draft(size_t n)
 }
 
 /*
- * Make an unnamed draft, on the file system that setup_tensors() uses, of all of b except its
- * edges. The draft's bytes have the same alignment as in the model.
+ * Make a draft for all of b except its edges, in an unnamed file on the file system that
+ * setup_tensors() uses. The draft's bytes have the same alignment as in the model.
  */
 static struct tensor_piece make_lent(const struct gguf *g)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A directory with a model, and edits to the model, for tests of the effects of edits on files.
+ * A directory with a model, and edits to the model, for tests of what edits do to files.
  *
  *     struct fixture x;
  *     struct edit d;
@@ -19,7 +19,7 @@
 enum { F32 = 0, I8 = 24 }; /* ggml's type ids */
 #define NAME "model.gguf"
 #define JOURNAL "." NAME ".ggufs-journal"
-/* Dimensions and their number: two arguments of build_tensor(). */
+/* Dimensions and their number: two arguments for build_tensor(). */
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 
 struct fixture {
@@ -61,14 +61,14 @@ enum {
     EDIT_MADE = 16,   /* set `a` to 3 x 5 bytes */
     /* Change all of `b` (200001 bytes here) except its edges, from a file that can be cloned. */
     EDIT_LENT = 32,
-    /* Add two tensors of 5 bytes at the end; the model then has an alignment of several units. */
+    /* Append two tensors of 5 bytes each; the model's alignment is then several units. */
     EDIT_APART = 64,
 };
 void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                       enum edit_strategy s, unsigned what);
 void edit_done(struct edit *d);
-/* Check that the model's content, read through a journal if there is one and through a mapping, is
- * old or new. */
+/* Check that the model's content is old or new, whether read through its journal, if any, or
+ * through a mapping. */
 void check_read_through(const struct fixture *x, const struct edit *d);
 
 /* Open the model with real system calls; later calls go through `sys`. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model file of given bytes in its own directory. */
+/* A model file with given bytes, in its own directory. */
 #ifndef TESTS_LIB_PLACE_H
 #define TESTS_LIB_PLACE_H
 
@@ -25,7 +25,8 @@ void drop_place(struct place *p);
 int files_in(const struct place *p);
 /* Return the model's current bytes, which the caller frees. */
 struct content file_now(const struct place *p);
-/* Return the bytes of model.gguf for this file, without the reserve. The caller frees them. */
+/* Return the bytes that model.gguf shows for this file, which omit the reserve. The caller frees
+ * them. */
 struct content as_shown(const struct content *file);
 bool same(const struct content *a, const struct content *b);
 bool file_is(const struct place *p, const struct content *want);

@@ -63,7 +63,7 @@ void plain_drop(struct plain *x, int key);
 /* Store text as the value of a key, with the type that `typed` was opened with, if any. */
 void plain_store(struct plain *x, int key, const char *text, const struct file *typed);
 
-/* Return what a read of this name gives; the text may be stored in dst. */
+/* Return what a read of this name returns; the text may be stored in dst. */
 const char *plain_text(const struct plain *x, int name, char dst[8]);
 
 /* Open for writing; write a digit; close for one of several owners; end a handle. */

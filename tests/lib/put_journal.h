@@ -12,7 +12,7 @@ static inline int put_journal_of(const struct edit_file *f, const struct edit_pl
     return journal_write(f, p, NULL, &j, NULL);
 }
 
-/* Write the journal that replaces the first n bytes of a file. */
+/* Write a journal that replaces the first n bytes of a file. */
 static inline int put_journal(const struct edit_file *f, const uint8_t *new, size_t n)
 {
     struct image *im = image_new(NULL);

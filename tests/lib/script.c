@@ -145,7 +145,7 @@ static unsigned split_words(char *text, char *word[ARGS])
     return n;
 }
 
-/* If the last word is =ERRNO, remove it and return -ERRNO, otherwise 0. */
+/* If the last word is =ERRNO, remove it and return -ERRNO; otherwise return 0. */
 static int expected(struct run *r, char *word[ARGS], unsigned *n)
 {
     if (*n < 2 || word[*n - 1][0] != '=')
@@ -325,7 +325,7 @@ static void run_script(const struct script *s)
 
 static const struct script *scripts;
 
-/* Run the script with the current test's name. cu_run() may leave out tests. */
+/* Run the script with the current test's name. cu_run() may skip tests. */
 static void test_script(void)
 {
     const struct script *s = scripts;

@@ -31,7 +31,7 @@
  *     flush H; release H     a close by one of several owners; by the last one
  *     close H                both
  *     fsync H; fsync         the file; the directory
- *     put NAME TEXT          printf TEXT > NAME, as a shell does it; add NAME TEXT: >>
+ *     put NAME TEXT          printf TEXT > NAME, as a shell does; add NAME TEXT: >>
  *     truncate NAME N; rm NAME; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
  *     mknod NAME             tar calls this before it opens a file; the handle is released at the
  *                            next mknod, fsync of the directory, or finish
@@ -61,9 +61,9 @@
  *     full; full no          the disk reports that it is full; that it has room again
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                N seconds pass; behind N: the clock runs N seconds late, so timed
- *                            waits wake at once and end as soon as `later` has moved it
- *     converts N             this many seconds pass while a tensor is converted
- *     hasty; still           each reading advances the clock by 1; it moves only for `later`
+ *                            waits wake at once and end as soon as `later` moves it
+ *     converts N             this many seconds pass while a tensor is being converted
+ *     hasty; still           each reading advances the clock by 1; only `later` moves it
  *     alter; restore         another program touches the model; its time is restored
  *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; check and remove them

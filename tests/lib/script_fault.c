@@ -21,7 +21,7 @@
 
 static atomic_long ahead; /* seconds by which the clock runs ahead */
 static atomic_bool hasty; /* each reading of the clock advances it by a second */
-static atomic_long still; /* not 0: the second at which the clock stands still */
+static atomic_long still; /* the second at which the clock is stopped; 0: running */
 
 /* Replaces the C library's function. */
 int clock_gettime(clockid_t clock, struct timespec *ret)
@@ -67,7 +67,7 @@ static int op_converts(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Timed waits then wake at once, and end when `later` advances the time. */
+/* Timed waits then wake at once, and end when `later` advances the clock. */
 static int op_behind(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
@@ -281,8 +281,8 @@ static int op_edits(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Check how many bytes helpers hold. Text that has become a key's also counts while it may return
- * to a helper. */
+/* Check how many bytes helpers hold. Text that has become a key's value also counts as long as it
+ * can return to a helper. */
 static int op_helpers(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;

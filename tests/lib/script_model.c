@@ -263,7 +263,7 @@ static struct gate {
     bool full;     /* no room is left */
     unsigned held; /* number of waiting copies */
     int spoilt;    /* result of the waiting copies; 0: success */
-    int error;     /* error of all copies */
+    int error;     /* error that copies return */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 void script_copies_hold(void)
@@ -309,7 +309,8 @@ void script_copies_fail(int error)
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
-/* Wait while copies are held. Returns true if it had to wait. *error: the copy's error, or 0. */
+/* Wait while copies are held. Returns true if the call had to wait. *error: the copy's error, or
+ * 0. */
 static bool pass(int *error)
 {
     (void)pthread_mutex_lock(&gate.lock);
@@ -326,8 +327,8 @@ static bool pass(int *error)
     return held;
 }
 
-/* Replaces the C library's function. A held copy then moves one byte, so that it is not finished
- * yet. */
+/* Replaces the C library's function. A copy that was held then moves only one byte, so it is not
+ * finished yet. */
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
                         unsigned flags)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the model of a script, reads it back, and holds its copies or makes them fail. See
+/* Makes the model of a script, reads the model back, and makes copies of it wait or fail. See
  * script.h. */
 #ifndef TESTS_LIB_SCRIPT_MODEL_H
 #define TESTS_LIB_SCRIPT_MODEL_H
@@ -27,13 +27,13 @@ void script_model_drop(struct script_model *m);
  */
 bool script_model_keys(const void *bytes, size_t n, struct buf *out);
 /* Write "NAME:TYPE:SHAPE=VALUES " for each tensor of the current files: I8 as unchanged bytes, F32
- * as floats with commas, other types as their number of bytes. */
+ * as comma-separated floats, other types as a byte count. */
 bool script_model_tensors(const struct script_model *m, struct buf *out);
 /* Write bytes as text. A run of nine or more equal bytes becomes X{N}. */
 void script_model_brief(struct buf *out, const void *bytes, size_t n);
 /* Return the current file that has the keys. The caller frees its bytes. */
 struct content script_model_file(const struct script_model *m);
-/* True if the tensors are unchanged, and there is no other file. */
+/* True if the tensors are unchanged, and the directory holds only the model's files. */
 bool script_model_whole(const struct script_model *m);
 
 /* True if there is no other file. */
@@ -44,7 +44,7 @@ void script_copies_hold(void);
 /* Make the disk report that it is full, or that it has space again. */
 void script_disk_full(bool full);
 void script_copies_go(int error);
-/* Wait for a copy to stop. Returns false if none stops within a long timeout. */
+/* Wait for a copy to stop. Returns false if no copy stops within a minute. */
 bool script_copies_held(void);
 /* Make copies fail with this error, or succeed again if it is 0. */
 void script_copies_fail(int error);

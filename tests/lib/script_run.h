@@ -31,16 +31,16 @@ struct run {
     const char *mode;        /* commit mode, for messages */
     struct tree_options opt; /* options of each mount */
     struct script_model m;
-    struct tree *t; /* NULL after the end of the mount */
+    struct tree *t; /* NULL once the mount has ended */
     struct handle handle[HANDLES];
     struct waiter waiter[WAITS];
     unsigned started, waited; /* counts of operations with & */
-    int finished;             /* result of the end of the mount */
+    int finished;             /* result of ending the mount */
     struct timespec noted;    /* set by `time noted` */
     size_t heap;              /* memory in use at the beginning */
     char op[512];             /* the operation, for messages */
     bool failed;
-    bool lenient; /* any error is allowed, because memory is short */
+    bool lenient; /* any error is allowed, because allocations fail */
 };
 
 /* Runs an operation with its arguments, using `w` if it may have to wait. Returns 0, -errno or

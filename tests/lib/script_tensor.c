@@ -14,7 +14,7 @@
 
 enum { FLOATS = 64, RENAME_NEW = 1 };
 
-/* Find the directory of a path below tensors/, and the name in it. */
+/* Look up the directory in a path below tensors/, and find the last name. */
 static int parent_of(struct run *r, const char *path, uint64_t *dir, const char **name)
 {
     struct tree_entry e;
@@ -30,7 +30,7 @@ static int parent_of(struct run *r, const char *path, uint64_t *dir, const char 
     return got;
 }
 
-/* Look up a path; if a node on it is stale, look it up again, as the kernel does. */
+/* Look up a path; if a node on the way is stale, look the path up again, as the kernel does. */
 static int find(struct run *r, const char *path, struct tree_entry *e)
 {
     uint64_t dir;
@@ -46,7 +46,7 @@ static int find(struct run *r, const char *path, struct tree_entry *e)
     return got;
 }
 
-/* Open a path; if its node is stale, look it up again, as the kernel does. */
+/* Open a path; if its node is stale, look the path up again, as the kernel does. */
 static int open_tensor(struct run *r, const char *path, int flags, struct handle *h)
 {
     struct tree_entry e;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Describes the contents of a directory of models as text: a line for each entry, which must also
- * be found by its name alone. The directory is built from lines ("file", "link", "fifo", "dir") as
- * in shelf_top_add().
+ * Describes the contents of a directory of models as text, one line per entry. Each entry must also
+ * be found when its name is looked up. The directory is built from lines ("file", "link", "fifo",
+ * "dir") as in shelf_top_add().
  *
  *     SHOWS("in", "m.gguf out/m.gguf\n", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
  *

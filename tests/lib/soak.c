@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes and figures of long runs: see soak.h. */
+/* Sizes and figures for long runs: see soak.h. */
 #include "soak.h"
 
 #include <stdio.h>

@@ -19,7 +19,7 @@ uint64_t soak_size(uint64_t usual);
  * runs. */
 uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed));
 
-/* Draw a number below n. The state must not be 0; equal states give equal numbers. */
+/* Draw a number below n. The state must not be 0; equal states yield equal numbers. */
 unsigned soak_draw(uint64_t *state, unsigned n);
 
 /* Add n to the figure `what`, a string that must outlive the call. */

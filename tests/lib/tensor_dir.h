@@ -22,7 +22,7 @@ struct tensor_dir {
     struct edit_file f; /* only directory and name are set */
     struct gguf *g;
     struct store *store;
-    struct tensor_base *base; /* the tensor as it is in the file */
+    struct tensor_base *base; /* the tensor as stored in the file */
     uint8_t *raw;             /* bytes of the tensor */
     size_t n;
     struct logs logs; /* logs of drafts */
@@ -33,7 +33,7 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
                      uint32_t n_dims, const uint8_t *raw);
 void tensor_dir_free(struct tensor_dir *x);
 /* Send calls through x->fs from now on. Calls are counted correctly only on one thread, so use
- * tensors of one unit of work. */
+ * tensors that take one unit of work. */
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
 /* Encode n small whole numbers as this type. The caller frees the result. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
@@ -46,7 +46,7 @@ struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct te
 /* Return all bytes of a tensor's view. The caller frees them. */
 uint8_t *tensor_dir_bytes(const struct tensor_base *base, enum tensor_view view, size_t *n);
 
-/* Seed of random data. */
+/* Seed for random data. */
 extern uint64_t tensor_dir_seed;
 uint64_t tensor_dir_draw(uint64_t n);
 

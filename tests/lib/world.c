@@ -75,7 +75,7 @@ uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n)
     return build_finish(&b, n);
 }
 
-/* True if the file has these tensors in this order, to the last byte, and a regular layout. */
+/* True if the file has these tensors in this order, byte for byte, and a regular layout. */
 static bool shows(const struct gguf *g, const uint8_t *file, const struct world *w)
 {
     bool good = g->n_tensors == w->n &&

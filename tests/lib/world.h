@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model as a plain list of tensors in memory. Tests apply each operation to this list and to
- * a change of the model's file, and compare the results.
+ * A model as a plain list of tensors in memory. Tests apply each operation to this list and to a
+ * change to the model's file, and compare the results.
  */
 #ifndef TESTS_LIB_WORLD_H
 #define TESTS_LIB_WORLD_H
@@ -32,7 +32,7 @@ struct kind {
 #define WORLD_KINDS 6
 extern const struct kind world_kinds[WORLD_KINDS];
 
-/* Seed of random data. */
+/* Seed for random data. */
 extern uint64_t world_state;
 uint32_t world_draw(uint32_t n);
 uint8_t *world_bytes(size_t n);
@@ -51,7 +51,8 @@ bool world_shown(const uint8_t *file, size_t n, const struct world *w);
 /* Make a directory with a random model. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w);
 
-/* Fill t with random bytes, and let the change add it or, if `set`, replace the old tensor. */
+/* Fill t with random bytes, and make the change add t or, if `set`, replace the old tensor with
+ * t. */
 int world_put(struct edit_change *c, struct world_tensor *t, bool set);
 void world_add(struct edit_change *c, struct world *w);
 /* Apply a random operation to the change and to w. */

@@ -278,8 +278,8 @@ static void test_none_left(void)
     three_free(&t);
 }
 
-/* A key that the state lacks is listed only once, even if several edits that join the state change
- * that key. */
+/* A key that the state lacks is listed only once, even if several edits in that state change the
+ * key. */
 static void test_join_new_key(void)
 {
     struct three t;
@@ -406,7 +406,7 @@ static struct gguf *vocabulary(unsigned words, const char *last)
     return g;
 }
 
-/* For a large model, only the differences are stored, even if a key moved from one end to the
+/* For a large model, only the differences are stored, even if a key has moved from one end to the
  * other. Changing the same key again within a state takes no more space. */
 static void test_small(void)
 {
@@ -477,7 +477,7 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 11, 40));
     edit(h, t.a, t.b, 5000, 0);
     CU_ASSERT_TRUE(numbers_are(h, 12, 41));
-    /* States that cannot be removed stay until removing them succeeds. */
+    /* A state that cannot be removed stays until a later attempt succeeds. */
     struct faultsys fs;
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.sys.unlinkat = no_unlink;
@@ -519,7 +519,7 @@ static void test_many(void)
     three_free(&t);
 }
 
-/* `--history=clear` gives a reason if there is nothing to clear. */
+/* If there is nothing to clear, `--history=clear` reports why. */
 static void test_clear(void)
 {
     struct three t;
@@ -621,7 +621,7 @@ static void resize(const struct home *x, const char *path, uint64_t n)
     (void)close(fd);
 }
 
-/* Other models' last states stay even if they alone are over the limit. */
+/* Other models' last states are kept even if those states alone exceed the limit. */
 static void test_last_states(void)
 {
     struct three t;
@@ -638,10 +638,10 @@ static void test_last_states(void)
     three_free(&t);
 }
 
-/* If the name belongs to anything but our own regular file, it is neither read nor written. */
+/* Anything that has a state's name but is not our own regular file is neither read nor written. */
 static void test_planted(void)
 {
-    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* root can change the last one's owner */
+    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* only root can change the owner */
         struct three t;
         struct err e = {0};
         struct history_pick p;
@@ -775,7 +775,7 @@ static void remove_state(void *arg)
     CU_ASSERT_EQUAL(unlinkat(((const struct home *)arg)->dir, path, 0), 0);
 }
 
-/* A file that another process removes while the files are read counts as missing. */
+/* A file that another process removes while the files are being read counts as missing. */
 static void test_removed_meanwhile(void)
 {
     struct three t;
@@ -804,7 +804,7 @@ static void replace_state(void *arg)
     CU_ASSERT_EQUAL(renameat(dir, "new", dir, path), 0);
 }
 
-/* A file that another process replaces while it is opened is read in full. */
+/* A file that another process replaces while the file is being opened is read in full. */
 static void test_replaced_meanwhile(void)
 {
     struct three t;
@@ -832,7 +832,7 @@ static void test_replaced_meanwhile(void)
     three_free(&t);
 }
 
-/* The checksum of a file is right, but its facts do not produce the keys whose id it records. An
+/* A file has a valid checksum, but its facts do not yield the keys whose id the file records. An
  * undo then needs the state's number, and no edit joins the state. */
 static void test_untrue(void)
 {
@@ -887,7 +887,7 @@ static void test_not_keys(void)
     f.of[0].rec.format ^= 1;
     CU_ASSERT_EQUAL(history_before(&f.of[0], t.b, &g, &e), -EINVAL);
     f.of[0].rec.format ^= 1;
-    struct gguf *first = one_key(1, 0); /* a model of the first version of GGUF */
+    struct gguf *first = one_key(1, 0); /* a model in version 1 of GGUF */
     CU_ASSERT_EQUAL(history_before(&f.of[0], first, &g, &e), -EINVAL);
     gguf_free(first);
     history_states_free(&f);
@@ -986,8 +986,8 @@ static void test_not_facts(void)
         uint64_t value;
     } rows[] = {{8, 8, 1 << 20},   /* length of a fact */
                 {8, 8, 24},        /* the rest cannot hold another head */
-                {16, 4, 1 << 20},  /* offset of its key */
-                {20, 4, 1 << 20}}; /* length of its key */
+                {16, 4, 1 << 20},  /* offset of a key */
+                {20, 4, 1 << 20}}; /* length of a key */
     static const char path[] = "/models/m.gguf";
     enum { RECORD = 16, PATH_LEN = RECORD + 9 * 8, FACTS = PATH_LEN + 8 + sizeof(path) - 1 };
     struct three t;
@@ -1036,7 +1036,7 @@ static int clear(struct history *h, struct gguf *now, struct err *e)
     return history_clear(h, &n, e);
 }
 
-/* Each call and each allocation fails once. Nothing is lost unless it was cleared. */
+/* Each call and each allocation fails once. No state is lost unless it was being cleared. */
 static void test_asked_faults(void)
 {
     int (*const asked[])(struct history *, struct gguf *, struct err *) = {text_of, pick_one,
@@ -1175,8 +1175,8 @@ static void test_home(void)
     home_is(NULL, NULL, NULL);
 }
 
-/* The directory and its parents that belong to ggufs are created with access only for the user, and
- * are not used if others may enter or write them. */
+/* The directory, and those of its parents that belong to ggufs, are created for this user alone,
+ * and are not used if other users can enter or write to them. */
 static void test_folder(void)
 {
     static const struct {

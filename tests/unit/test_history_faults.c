@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits and undos with a history, with each system call and allocation failing in turn, and with a
- * process death or power failure at each call. An undo then reverts the last edit in the file or is
- * refused, and all states are complete. Each case runs on a single thread and then, as in a daemon,
- * with a history job beside the writing thread. */
+/* Edits and undos with a history, while each system call and allocation fails in turn, or the
+ * process dies or the power fails at each call. Afterwards, an undo reverts the last edit in the
+ * file or is refused, and all states are complete. Each case runs on a single thread and then, as
+ * in a daemon, with a history job beside the writing thread. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -139,7 +139,7 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);
 }
 
-/* The allocation that fails (0: none), and whether it failed. */
+/* Number of the allocation that must fail (0: none), and whether it has failed. */
 static unsigned alloc_fails;
 static bool alloc_failed;
 

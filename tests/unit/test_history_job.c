@@ -62,7 +62,7 @@ static unsigned entries(const char *folder)
     return n;
 }
 
-/* Each post of this semaphore lets one attempt to lock the directory succeed. */
+/* Each sem_post() lets one attempt to lock the directory succeed. */
 static sem_t answers;
 
 static int lock_slowly(const struct sys *s, int fd, int how)
@@ -167,7 +167,7 @@ static void test_closed(void)
     home_teardown(&x);
 }
 
-/* If there is no place for histories, that is logged once, and only by an edit that changes
+/* If there is nowhere to keep histories, this is logged once, and only when an edit changes
  * keys. */
 static void test_no_home(void)
 {

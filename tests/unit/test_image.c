@@ -76,7 +76,7 @@ static void close_model(struct model *m)
     parsed_free(&m->p);
 }
 
-/* Check the image's bytes, reading it from every offset in pieces of several sizes. */
+/* Check the image's bytes by reading from every offset, in pieces of several sizes. */
 static void is(const struct image *im, const struct store *s, const uint8_t *want, size_t n)
 {
     uint8_t got[4096];
@@ -133,7 +133,7 @@ static void test_reserve(void)
     close_model(&want[1]);
 }
 
-/* Version 1 has no reserve, even if a key has its name. */
+/* Version 1 has no reserve, even if a key has the reserve's name. */
 static void test_reserve_of_version_1(void)
 {
     struct build b;
@@ -316,7 +316,7 @@ static void test_refused(void)
     image_add_zeros(im, 1);
     CU_ASSERT_EQUAL(im->size, INT64_MAX);
     CU_ASSERT_EQUAL(end_of(im), -EFBIG);
-    /* A range beyond the end of the file is missing. */
+    /* A range beyond the end of the file counts as missing. */
     im = image_new(NULL);
     image_add_file(im, image_file(im, source_mem("abc", 3)), 2, 4);
     CU_ASSERT_EQUAL_FATAL(image_end(im), 0);

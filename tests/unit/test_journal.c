@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/journal: torn models are completed, incomplete journals are dropped, and journals that do
- * not fit are left alone. Also access rights of journals, and edits to models with a journal. */
+ * not fit are left alone. Also the access rights to journals, and edits to models that have a
+ * journal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -116,7 +117,7 @@ static void test_torn(void)
         CU_ASSERT_TRUE(found.finished);
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         CU_ASSERT_EQUAL(files(&w.x), 1);
-        /* If the edit is already written, recovery just drops the journal. */
+        /* If the edit has already been written, recovery only drops the journal. */
         put_file(w.x.dir, JOURNAL, w.journal, w.n);
         CU_ASSERT_EQUAL(recover(&w, &found), 0);
         CU_ASSERT_FALSE(found.finished);
@@ -147,8 +148,8 @@ static void test_done_is_synced(void)
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         edit_file_close(&f);
     }
-    /* A failed sync of the journal or, before and after its removal, of its directory is an error;
-     * a failed sync of the model is repeated. */
+    /* If a sync of the journal fails, or one of the directory before or after the journal is
+     * removed, that is an error; a failed sync of the model is repeated. */
     CU_ASSERT_EQUAL(failed, 3);
     end(&w);
 }
@@ -217,8 +218,8 @@ static void make_next(struct edit *d, const struct edit *last, enum edit_strateg
 }
 
 /*
- * A journal that cannot be removed is never applied after a later edit, even if that edit makes
- * every sector old again. Its head is wiped or, if that fails too, later edits are refused.
+ * A journal that cannot be removed is never applied after a later edit, even if that edit restores
+ * every sector. The journal's head is wiped or, if that fails too, later edits are refused.
  */
 static void test_remains(void)
 {
@@ -265,7 +266,7 @@ static void test_remains(void)
 }
 
 /* If the journal of a refused edit keeps its name, either the edit is never made, or the message
- * says that it may still be made. */
+ * warns that the edit may still be made. */
 static void test_refused(void)
 {
     unsigned said = 0, synced = 0;
@@ -369,7 +370,7 @@ static ssize_t damaging_pwrite(const struct sys *s, int fd, const void *p, size_
     return sys_libc.pwrite(&sys_libc, fd, p, n, off);
 }
 
-/* If the journal is damaged, it is not known how much of the edit has been written. */
+/* If the journal is damaged while the model is being written, the edit counts as unfinished. */
 static void test_damaged_midway(void)
 {
     struct fixture x;
@@ -430,7 +431,8 @@ static void test_lent(void)
     end(&w);
 }
 
-/* A log is not lent if it has no name and cannot be given one, or if it was already a journal. */
+/* A log is not lent if it has no name and cannot be given one, or if it has already been a
+ * journal. */
 static void test_not_lent(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -459,7 +461,7 @@ static void test_not_lent(void)
 
 /* ---- journals that do not fit ---- */
 
-/* Check the result of loading the journal: either 0 and its state, or -ESTALE with this message. */
+/* Check the result of loading the journal: either 0 and this state, or -ESTALE and this message. */
 static void loads(const struct fixture *x, int want, enum journal_state state, const char *line)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
@@ -477,8 +479,8 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 static const char outside[] = "its ranges lie outside",
                   sized[] = "it is for a file of another size", named[] = "it is for another file";
 
-/* A changed field in the journal's head or, from REST on, in its rows, with the checksums made
- * valid again. line NULL: the journal becomes void. */
+/* A field to change in the journal's head or, from REST on, in its rows. The checksums are then
+ * made valid again. line NULL: the journal becomes void. */
 enum { REST = 1000 };
 static const struct field {
     size_t at, width;
@@ -500,7 +502,7 @@ static const struct field {
     {REST + 16, 8, 65537, outside},
     {REST + 16, 8, 1 << 20, outside},
     {REST + 16, 8, (uint64_t)-65536, outside},
-    {REST + 16, 8, (uint64_t)-512, outside}, /* its end overflows 64 bits */
+    {REST + 16, 8, (uint64_t)-512, outside}, /* the end overflows 64 bits */
     {REST + 24, 8, 1, NULL},                 /* checksum of a row */
     {8, 4, NAME_LEN - 1, NULL},
     {8, 4, UINT32_MAX, NULL},
@@ -553,8 +555,8 @@ static void test_fields(void)
     end(&w);
 }
 
-/* A complete journal: the model's size before the edit, after it and now, and the rows. Its file is
- * `longer` bytes too long. */
+/* A complete journal: the model's size before the edit, after the edit and now, and the rows. The
+ * journal's file is `longer` bytes too long. */
 struct head {
     uint64_t before, after, size;
     struct {
@@ -588,8 +590,8 @@ static const struct head heads[] = {
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* an empty journal */
-    /* The journal holds all bytes beyond the old end of the model. The first of them are in a row
-     * that begins at that end or before it. */
+    /* The journal holds all bytes beyond the old end of the model. The row that contains the first
+     * of these bytes begins at or before the old end. */
     {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, 2 * U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, U}, {U, U + 20}}, 0, ""},
@@ -673,7 +675,7 @@ static void test_heads(void)
 }
 
 /* Check that a file is not a journal, or is of a kind that is not accepted. The file begins with n
- * bytes of `head`, followed by a hole up to its `size`. */
+ * bytes of `head`, followed by a hole up to `size`. */
 static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
                      const char *line)
 {
@@ -927,7 +929,8 @@ static void test_mapped(void)
 
 /* ---- access rights ---- */
 
-/* Users who may read the model may read the journal; only its owner may write it. */
+/* Users who may read the model may also read the journal; only the journal's owner may write to
+ * it. */
 static void test_mode(void)
 {
     static const mode_t modes[][2] = {{0644, 0644}, {0777, 0644},  {0400, 0600},
@@ -1076,7 +1079,7 @@ static void test_commit(void)
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), 0);
     CU_ASSERT_TRUE(is_new(&x, &d));
     CU_ASSERT_EQUAL(files(&x), 1);
-    /* The journal of this file's own unfinished edit was removed by another program. */
+    /* Another program has removed the journal of this file's own unfinished edit. */
     f.unfinished = true;
     CU_ASSERT_EQUAL(commit(&f, &other, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_STRING_EQUAL(e.msg, "the journal of an unfinished edit is gone");

@@ -264,7 +264,7 @@ static void test_journal(void)
 
 static const char *recovered_in;
 
-/* Make the directory read-only at the end of the recovery. */
+/* Make the directory read-only when the recovery ends. */
 static void close_folder(int priority, const char *line)
 {
     take_line(priority, line);
@@ -313,8 +313,8 @@ static void test_read_only(void)
     drop_place(&p);
 }
 
-/* While a file is open or an edit is pending, a tree is not idle; a helper keeps it busy only for a
- * while, and so does a NumPy header whose values are still missing. */
+/* A tree is not idle while a file is open or an edit is pending. A helper, or a NumPy header whose
+ * values are still missing, keeps the tree busy only for a while. */
 static void test_idle(void)
 {
     struct place p = new_place("one");
@@ -378,8 +378,8 @@ static void test_idle(void)
     drop_place(&p);
 }
 
-/* A reopened tree uses the numbers of its predecessor if nothing was edited; otherwise it knows how
- * many numbers the predecessor used. */
+/* If nothing has been edited, a reopened tree uses its predecessor's numbers; otherwise, it knows
+ * how many numbers the predecessor used. */
 static void test_again(void)
 {
     struct tree_left left;
@@ -441,7 +441,7 @@ struct worker {
     int wrong;
 };
 
-/* Check that every key exists, with its value from before or after a write. */
+/* Check that every key exists, and has its value from either before or after a write. */
 static int look(struct tree *t)
 {
     static const char *const keys[] = {"general.architecture", "general.name", "a.b"};

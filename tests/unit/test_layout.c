@@ -83,7 +83,8 @@ static void test_alignments(void)
     }
 }
 
-/* A file truncated anywhere after its header is shown and reported as incomplete. */
+/* A file that is truncated anywhere after its header is still shown, and is reported as
+ * incomplete. */
 static void test_partial(void)
 {
     struct build b;

@@ -127,7 +127,7 @@ static void test_smallest(void)
         struct gguf *g;
         size_t n, peak;
         unsigned calls;
-        /* Just over a power of two, so the tables have just doubled. */
+        /* Just over a power of two, so that the tables have just doubled in size. */
         uint8_t *image = smallest(i & 1, i & 2 ? 1 : 3, 131073, &n);
         CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
         CU_ASSERT_TRUE(peak < 16 * n);
@@ -136,8 +136,8 @@ static void test_smallest(void)
     }
 }
 
-/* No number written over an image of 1 MiB makes the parser allocate more memory than the file's
- * size justifies. */
+/* Whatever number overwrites part of a 1 MiB image, the parser allocates no more memory than the
+ * file's size justifies. */
 static void test_claims(void)
 {
     static const struct {

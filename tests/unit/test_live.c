@@ -281,7 +281,7 @@ static const struct script scripts[] = {
      "put a.name 'five'; text a.name 'five\n'; fsync; put a.count '10'",
      "a.name:string=five a.count:u32=10 " A_OTHER A_LIST},
 
-    /* If a draft is refused after part of it was accepted, the old value comes back. */
+    /* If a draft is refused after part of it had been accepted, the old value comes back. */
     {"a text refused after an earlier close: the old value comes back", NULL,
      "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts of edits that no request waits for. They are written after a few seconds; `held` waits
- * for that. */
+/* Scripts with edits that no request waits for. Such edits are written after a few seconds; `held`
+ * waits until the write begins. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The calls that programs make to save a file, with a valid and with a refused text. The key is not
- * the last one, so a change of its position is noticed. See script.h for scripts. */
+ * the last one, so a change in its position would be noticed. See script.h for scripts. */
 #include "script.h"
 
 #define SAVED A_NAME "a.count:u32=12 " A_OTHER A_LIST

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Accepted edits that are dropped because a write failed or a signal took them back, while their
- * names are already in use again. See script.h for scripts. */
+/* Accepted edits that are dropped because a write failed, although their names are already in use
+ * again. See script.h for scripts. */
 #include "script.h"
 
 static const struct script scripts[] = {

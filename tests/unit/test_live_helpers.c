@@ -22,7 +22,7 @@
     {                                                                              \
         "invalid " name, "auto", "put " name " 'x' =EINVAL; gone " name, UNCHANGED \
     }
-/* KEY:TYPE makes a key of that type. */
+/* KEY:TYPE creates a key of that type. */
 #define TYPED(type, text, shown)                                                      \
     {                                                                                 \
         "a new " type, "auto",                                                        \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts that make new tensors step by step, and may fail to add them. */
+/* Scripts that create new tensors step by step, and sometimes fail to add them. */
 #include "script.h"
 
 #define REST "b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=.{20000} "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts of edits in which each allocation fails in turn. An edit may fail or succeed, but
+/* Scripts of edits, run with each allocation failing in turn. An edit may fail or succeed, but
  * afterwards the model is valid, no file is left beside it, and it can be edited again. */
 #include <errno.h>
 #include <stdlib.h>
@@ -165,9 +165,9 @@ static void test_reopened(void)
     CU_ASSERT_TRUE(n > 5);
 }
 
-/* A refused edit is not counted, so a signal takes back the next edit as if it were the only one.
- * `op` sets an alignment, which is planned before it is accepted, or renames over a key, which
- * counts as two edits. */
+/* Run `op` with the n-th allocation failing. If `op` is refused, the next edit must work as usual:
+ * a signal ends the wait for that edit, which takes effect nevertheless. `op` is an edit that is
+ * planned before it is accepted, or one that counts as two. */
 static bool is_counted(const char *op, const char *name, int refused, unsigned n)
 {
     struct run r;

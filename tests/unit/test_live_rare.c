@@ -44,7 +44,7 @@ static void end(struct run *r)
 
 /* ---- hidden keys ---- */
 
-/* The kernel's file handles may contain the number of a hidden key. */
+/* The kernel's file handles can contain the number of a hidden key. */
 static void test_own_by_number(void)
 {
     struct run r;
@@ -165,8 +165,8 @@ static int freshen(struct live *l)
     return live_freshen(l, true, NULL);
 }
 
-/* No edit should be accepted unless it can be planned. If one is nevertheless, it is lost, but the
- * model can be listed and edited again without an unmount. */
+/* If an edit that cannot be planned is accepted by mistake, that edit is lost, but the model can be
+ * listed and edited again without an unmount. */
 static void test_no_plan(void)
 {
     int (*const looks[])(struct live * l) = {list, freshen};
@@ -246,7 +246,7 @@ static void write_line(struct live_wait *w)
     CU_ASSERT_EQUAL(tree_write(b, 0, "F16\n", 4, w), LIVE_PARKED);
 }
 
-/* A line stopped by a signal counts as not written, unless another line still waits. */
+/* A line stopped by a signal counts as not written, unless another line is still waiting. */
 static int judge_and_stop(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_wait line[3];
@@ -299,7 +299,7 @@ static int judge_and_rename(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* A thread that answers requests hands a rename to the pool, because judging it may take a
+/* A thread that answers requests hands a rename to the pool, because judging the rename may take a
  * while. */
 static void test_rename_behind(void)
 {

@@ -57,7 +57,7 @@ static void on_end(struct live_wait *w, int result)
     CU_ASSERT_EQUAL(result, 0);
 }
 
-/* A and B have the same draft. B is closed while the close of A is judged. */
+/* A and B have the same draft. B is closed while the close of A is being judged. */
 static struct {
     struct tree *t;
     struct tree_file *b;
@@ -114,8 +114,8 @@ static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* If a release arrives before the end of the mount, the draft is judged even if the release is
- * handled after it. */
+/* If a release arrives before the mount ends, the draft is judged even if the release is handled
+ * only afterwards. */
 static void test_release_at_the_end(void)
 {
     static const struct script s = {"a release comes just before the end", NULL, "", ""};

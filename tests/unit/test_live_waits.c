@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts of requests that wait for a write, and of edits that do not fit on the disk. */
+/* Scripts with requests that wait for a write, and with edits that do not fit on the disk. */
 #include "script.h"
 
 static const struct script scripts[] = {

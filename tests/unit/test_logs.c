@@ -36,7 +36,7 @@ static void test_shared(void)
     log_unref(b);
     log_unref(a);
     CU_ASSERT_EQUAL_FATAL(logs_take(&x.logs, 10, 0, &c, &at, &e), 0);
-    CU_ASSERT_TRUE(at == LOG_ROOM && c->used == 0); /* nothing needed the first log */
+    CU_ASSERT_TRUE(at == LOG_ROOM && c->used == 0); /* the first log was no longer needed */
     log_unref(c);
     logs_rest(&x.logs);
     CU_ASSERT_PTR_NULL(x.logs.now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/tree: how changes to the model's files by other programs are noticed. */
+/* tree/tree: how the tree notices that other programs have changed the model's files. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e)
     return __real_edit_file_fresh(f, e);
 }
 
-/* Only one call at a time checks the rights; others do not wait for it. */
+/* Only one call at a time checks the rights; other calls do not wait for the result. */
 bool __real_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
                          const void *arg, struct lock *lock);
 bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
@@ -103,7 +103,7 @@ static void begin(struct tree *t)
     CU_ASSERT_TRUE(looks > 0);
 }
 
-/* Another program's change is noticed even while an attempt to edit fails. */
+/* Another program's change is noticed even while an attempt to edit is failing. */
 static void test_begins_meanwhile(void)
 {
     struct fixture x;
