@@ -62,8 +62,8 @@ static inline const char *buf_text_end(const struct buf *b)
 /*
  * Print `lines`, whose cells are separated by tabs, as aligned columns two blanks apart. sides[i]
  * aligns column i: 'l' or 'r'. A cell longer than `most` pushes the rest of its line to the right,
- * as does the last cell of a line with fewer cells than `sides`. An error in `lines` becomes an
- * error of `out`.
+ * as does the last cell of a line with fewer cells than `sides`. An error in `lines` is passed on
+ * to `out`.
  */
 void buf_table(const struct buf *lines, const char *sides, size_t most, struct buf *out);
 

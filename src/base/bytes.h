@@ -3,7 +3,8 @@
  * Reads and writes numbers in memory in a given byte order, and does checked arithmetic.
  *
  * File data is read only through these functions. They read byte by byte, so they work at any
- * alignment and on hosts of either byte order. Compilers turn that into one load (and a byte swap).
+ * alignment and on hosts of either byte order. Compilers turn each read into one load (and a byte
+ * swap).
  */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads, times, and a mutex that knows which thread holds it, so that holding it can be asserted.
+ * Threads, times, and a mutex that knows its holder, so that code can assert that it holds the
+ * lock.
  *
  *     lock_take(&x->lock);
  *     assert(lock_held(&x->lock));
@@ -159,8 +160,8 @@ struct thread {
  * thread handles the others. If `t` is NULL, the thread is never joined. Returns 0 or -errno. */
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);
-/* Load the library that pthread_cancel() needs while files can still be opened; pthread_cancel()
- * aborts the process if that library cannot be loaded. */
+/* While files can still be opened, load the library that pthread_cancel() needs; if it cannot load
+ * the library, pthread_cancel() aborts the process. */
 void thread_load_cancel(void);
 /* Set whether pthread_cancel() may end the calling thread now; if not, the thread is cancelled
  * later. A thread that may be cancelled takes no lock. Returns the previous setting. */

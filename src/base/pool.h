@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the turns of jobs, and the units of a piece of work, on the threads of the process that do
- * not serve requests.
+ * Runs the turns of jobs, and the units of a piece of work, on threads that do not serve requests.
  *
  *     r = pool_join(&x->job, turn);        after any fork, since the first job starts a thread
  *     pool_call(&x->job);                  a turn, queued after others
@@ -11,14 +10,14 @@
  * Few turns run at a time. A turn that takes longer than `pool_patience` milliseconds, or waits for
  * another job, no longer counts. While turns hang, new turns count for a shorter time, so hanging
  * turns, however many, delay other jobs by at most about twice `pool_patience`. Turns of one job
- * never overlap. Calls during a turn lead to one more turn. Turns run in the order of their times,
- * which for pool_call() is now.
+ * never overlap. Calls during a turn lead to one more turn. Turns run in order of their due times;
+ * pool_call() makes a turn due now.
  *
  *     struct units u = {.n = n, .unit = fn, .arg = arg, .room = bytes};
  *     r = units_run(&u, &watch);
  *
- * The calling thread takes part. Others help while more than one unit is left and a processor is
- * free; they have finished when units_run() returns. Units are given out in order.
+ * The calling thread takes part. Other threads help while more than one unit is left and a
+ * processor is free; all have finished when units_run() returns. Units are given out in order.
  *
  * Any thread may call these functions, even while it holds locks that the job's turn takes, because
  * a turn runs without the pool's lock. While any job has joined, a thread waits for calls; without

@@ -78,9 +78,9 @@ int sys_sync(const struct sys *s, int fd);
 void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 
 /*
- * Have a job of the pool call sys_begin_sync() soon. A later fsync then waits for less, and the
- * thread that wrote the bytes is spared the file system's work of allocating blocks. release(owner)
- * is called afterwards; fd must stay open until then. If too much is queued, release is called
+ * Have a pool job call sys_begin_sync() soon. A later fsync then waits for less, and the thread
+ * that wrote the bytes is spared the file system's work of allocating blocks. release(owner) is
+ * called afterwards; fd must stay open until then. If too much is queued, release is called
  * immediately and nothing is started.
  */
 void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,

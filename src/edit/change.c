@@ -13,8 +13,8 @@
 
 #define MIN_ALIGNMENT ((uint64_t)8)
 /*
- * The highest version number. The numbers above it are left for tensors that other threads start at
- * the same time.
+ * The highest version number. The numbers above it are reserved for tensors that other threads
+ * begin at the same time.
  */
 #define NUMBERS_MOST (IDS_NONE - (1u << 20))
 

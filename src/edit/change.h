@@ -158,7 +158,7 @@ bool edit_find(const struct edit_change *c, const void *key, size_t n,
 /* Return the alignment that applies after the change. */
 uint64_t edit_alignment(const struct edit_change *c);
 
-/* Check a new alignment, the only value that edit_set() can refuse. Returns 0 or -EINVAL. */
+/* Check a new value: edit_set() refuses only bad alignments. Returns 0 or -EINVAL. */
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);
 

@@ -39,7 +39,7 @@ bool edit_id_equal(const struct edit_id *a, const struct edit_id *b)
 
 /*
  * Takes the lock, and checks that the path still names this file, because a writer may just have
- * replaced it.
+ * replaced the file.
  */
 static int lock_model(const struct edit_file *f, bool *replaced, struct err *e)
 {

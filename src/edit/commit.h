@@ -196,8 +196,8 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 
 /*
  * When a model is opened or editing begins, these functions probe what an edit needs, so that no
- * edit is begun that could never be saved. The least intrusive comes first. They leave nothing
- * behind, and only edit_try_new() creates anything.
+ * edit is begun that could never be saved. The least intrusive function comes first. They leave
+ * nothing behind, and only edit_try_new() creates anything.
  *
  * edit_try_attributes  the model's extended attributes can be listed and read (f may be open in any
  *                      mode)

@@ -882,7 +882,8 @@ static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /* If the file is on a different machine, turn off the kernel's readahead. The parser reads the
- * header in order, in growing pieces, and the kernel would read as much again beyond the header. */
+ * header in order, in growing pieces; with readahead, the kernel would read as many bytes again
+ * beyond the header. */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};

@@ -105,7 +105,7 @@ struct gguf_walk {
 };
 
 struct gguf_walk gguf_walk(const struct gguf_value *array);
-/* Get the next element. Returns false, and does not change *item, at the end. */
+/* Get the next element. At the end, returns false and leaves *item unchanged. */
 bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 
 /* Return the end of the value's bytes, walking arrays whose elements vary in size. */

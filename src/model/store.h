@@ -41,9 +41,9 @@ struct tensor_shape {
 int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *e);
 
 /*
- * A log is an unnamed file that drafts write to. Space is taken only at its end and is never
- * reused, so bytes that a piece refers to never change. A log may become the journal of an edit
- * (edit/journal.h); after that no more space is taken.
+ * A log is an unnamed file that drafts write to. Space is taken only at the end of the file and is
+ * never reused, so bytes that a piece refers to never change. A log may become the journal of an
+ * edit (edit/journal.h); after that no more space is taken.
  */
 struct log {
     atomic_uint refs;
