@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles accepted edits that are not on disk yet (batch.h). */
+/* Manages accepted edits that are not on disk yet (batch.h). */
 #include "live/batch.h"
 
 #include <errno.h>
@@ -187,7 +187,7 @@ static void play_back(struct live *l, const struct step *s)
     name_take(&l->names, from, f);
     file_set_kind(l, f, from->key ? FILE_KEY : FILE_HELPER);
     if (s->before) {
-        assert(!file_name(s->before)); /* nothing else can have given it a name */
+        assert(!file_name(s->before)); /* the replaced file has had no name since */
         name_take(&l->names, s->to, s->before);
     }
 }

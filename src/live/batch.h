@@ -3,11 +3,11 @@
  * The editing state that the files of this layer share, and its batches.
  *
  * Accepted edits that are not on disk yet form a batch: a change to the model, plus steps that
- * record the name changes made with it. They collect in `next`. The writer's thread takes the whole
- * batch, which is then in flight, writes it without holding the lock, and answers waiting requests.
- * Edits accepted in the meantime collect in a new `next`, which is based on the batch in flight. A
- * snapshot of a batch is made when a request needs one or when the batch is written. Eventually a
- * batch becomes the state on disk, or is taken back or dropped.
+ * record the name changes made with it. These edits collect in `next`. The writer's thread takes
+ * the whole batch, which is then in flight, writes it without holding the lock, and answers waiting
+ * requests. Edits accepted in the meantime collect in a new `next`, which is based on the batch in
+ * flight. A snapshot of a batch is made when a request needs one or when the batch is written.
+ * Eventually a batch becomes the state on disk, or is taken back or dropped.
  *
  *  M4. Steps record how each batch has changed names since the state on disk. Once a batch is
  *      written, its steps are dropped. If the write fails, the steps of the later batch, and then
@@ -80,13 +80,13 @@ struct live {
     struct batch next, flight; /* `flight` is in use if flight.view is set, and keeps its plan */
     struct names names;
     struct objects objects; /* tensors */
-    struct logs logs;       /* logs that hold drafts of tensors */
+    struct logs logs;       /* logs for the drafts of tensors */
     struct waits waits;
     uint64_t edits;   /* the number of the last accepted edit */
     uint64_t settled; /* the number of the last edit that is on disk or lost */
     struct {
-        /* The disk that holds the file with the keys, as last seen; unknown once a write has
-         * started. */
+        /* State of the disk that holds the file with the keys, as last seen; unknown once a write
+         * has started. */
         struct edit_disk disk;
         struct timespec until; /* when `disk` expires (CLOCK_MONOTONIC) */
         bool freeing;          /* the disk space of the last replaced file is still being freed */

@@ -48,7 +48,7 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
               struct err *e);
 /* Like logs_take(), but fill the range with zeros. */
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
-/* Write bytes into a range that was taken. Returns 0, -ENOSPC or -errno. */
+/* Write bytes to a range taken before. Returns 0, -ENOSPC or -errno. */
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
 /* Set e to a message about r, an error from logs_put(). Returns r. */
 int logs_failed(int r, struct err *e);
@@ -166,12 +166,12 @@ struct draft {
     struct live *live;    /* constant */
     struct draft *inside; /* next in object->drafts, or in objects.dead */
     struct link link;     /* in objects.nodes */
-    /* The node's version: the version of the tensor shown when the draft was started or, for a
-     * helper or a new tensor, a new one from the version counter. */
+    /* The node's version: that of the tensor shown when the draft was started; for a helper or a
+     * new tensor, a new number from the version counter. */
     uint32_t node;
     uint32_t row;
     struct object *object; /* the tensor's object, which outlives the draft */
-    bool accepted;         /* some content was accepted since the draft got its first writer */
+    bool accepted;         /* some content has been accepted since the first writer joined */
     bool made;             /* for a view: started when the tensor was new (objects.h) */
     bool unlinked;         /* the draft no longer has a name */
     bool replaced;         /* a helper has replaced this draft: writes to it are refused */

@@ -351,7 +351,7 @@ static bool all(const char *s, size_t n, int (*is)(int))
     return n == 0;
 }
 
-/* True for a suffix such as "bak", or for six letters or digits as from mktemp(3). */
+/* True for a suffix such as "bak", or for six letters or digits as added by mktemp(3). */
 static bool helper_suffix(const char *s)
 {
     static const char *const known[] = {"bak", "orig", "tmp", "new", "old", "rej", "swp", "save"};
@@ -556,7 +556,7 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
         return r;
     name_spare(&l->names, x);
     x->typed.set = false;
-    if (same) /* an editor may restore the value after a refused write, so the reason stays */
+    if (same) /* an editor may restore the value after a refused write, so the reason is kept */
         return 0;
     x->mtime = when_date();
     name_set_error(&l->names, x, NULL);
@@ -703,7 +703,7 @@ static bool is_key(const struct file *f)
     return f->kind == FILE_KEY && file_name(f);
 }
 
-/* Check that the content may have n bytes. */
+/* Check that the content can be n bytes long. */
 static int check_room(const struct live *l, const struct file *f, uint64_t n)
 {
     if (f->kind == FILE_HELPER)

@@ -101,8 +101,8 @@ bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret
 /* Add a writer, creating the draft if needed. unready: why the model cannot be edited at the
  * moment; code 0 if it can. made: the file is new, and is empty whatever value its key has. */
 int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
-/* Remove a writer; the last one ends the draft. Returns 0, or the error with which a mere truncation
- * was refused. */
+/* Remove a writer; the removal of the last one ends the draft. Returns 0, or an error if a
+ * truncation without a write was refused. */
 int draft_leave(struct live *l, struct file *f);
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n);
@@ -110,7 +110,7 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size);
 /* Accept the draft, and record the edit's number in file->promise. Returns 1 if an edit was made, 0
  * if there was nothing to do, or -errno. */
 int draft_settle(struct live *l, struct file *f);
-/* True if the draft has written content that has not been accepted. */
+/* True if some content written to the draft has not been accepted. */
 bool draft_is_unjudged(const struct draft *d);
 
 /* True if the file shows the draft rather than its key's value. */

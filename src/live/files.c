@@ -21,8 +21,8 @@ struct live_file {
     bool append;   /* each write goes to the end of the file */
     bool wrote;    /* this handle wrote part of the draft */
     bool fresh;    /* this handle wrote part of the draft since its last flush */
-    uint64_t edit; /* the edit that contains its writes (writer.h) */
-    int refused;   /* 0, or the error of its last flush or fsync, until it writes again */
+    uint64_t edit; /* the edit that contains the handle's writes (writer.h) */
+    int refused;   /* 0, or the error from the last flush or fsync, until the next write */
     unsigned of;   /* draft->restarts at the time of `refused` */
 };
 
@@ -45,8 +45,8 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     return 0;
 }
 
-/* Release a handle. A key without a value disappears. Returns 0, or the error with which a mere
- * truncation was refused. */
+/* Release a handle. A key without a value disappears. Returns 0, or an error if a truncation
+ * without a write was refused. */
 static int release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
@@ -517,7 +517,7 @@ static int key_to_helper(const struct move *m)
 }
 
 /* Refuse a rename. The old value reappears, even if the key was moved out of the way (sed -i.bak).
- * If the new name has no file, the old name gets the reason. */
+ * If the new name has no file, the old name shows the reason. */
 static int refused(const struct move *m, const struct err *e)
 {
     name_spare(m->n, m->to);
@@ -596,8 +596,8 @@ static int helper_to_key(const struct move *m)
     return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);
 }
 
-/* Rename a key over an existing or former one, which keeps its own place and type but takes the
- * value. */
+/* Rename a key over an existing or former key, which keeps its place and type but gets the value of
+ * the renamed key. */
 static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -818,8 +818,8 @@ void live_list_free(struct live_list *list)
     *list = (struct live_list){0};
 }
 
-/* Return the file of entry *i or of the next entry that still has one. Returns NULL if there are no
- * more entries, or if entry *i is an untouched key. */
+/* Return the file of entry *i or of the next entry that still has a file. Returns NULL if there are
+ * no more entries, or if entry *i is an untouched key. */
 static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i)
 {
     for (; *i < list->n; ++*i) {

@@ -140,7 +140,7 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino);
  * Restore all keys to a state from the history; number 0 means the state before the last edits.
  * This is one edit, written immediately in any commit mode. Returns 0 if the keys are already in
  * that state, -EBUSY (edits have not been written: try again after live_fsync() of the directory),
- * -EOPNOTSUPP (no history is kept), or an error of history_pick(), edit_restore() or
+ * -EOPNOTSUPP (no history is kept), or an error from history_pick(), edit_restore() or
  * edit_plan_make(). live_undo_said() reports the result.
  */
 int live_undo(struct live *l, uint64_t number, struct live_wait *w);

@@ -68,7 +68,7 @@ struct name {
     struct file *backup; /* the helper that holds the key's text while the key is hidden */
     bool doomed;         /* unlinked, but the removal is not yet part of the change */
     struct typed typed;  /* the type for a new value; a removed key's former type */
-    uint64_t rank;       /* place among the keys; 0 if it never had one */
+    uint64_t rank;       /* place among the keys; 0 if the key never had a place */
     char text[];         /* the file name */
 };
 
@@ -88,7 +88,7 @@ struct file {
     struct promise promise; /* covers edits accepted while this was a key's file */
     unsigned drafts;        /* number of drafts started so far */
     unsigned opens;         /* number of handles */
-    unsigned steps;         /* number of steps that may move it back */
+    unsigned steps;         /* number of steps that may move the file back */
     uint64_t lookups;       /* number of the kernel's references */
 };
 
@@ -231,7 +231,7 @@ struct object {
     char *error;     /* owned: why the last write was refused, what a new tensor lacks, or NULL */
     int lost;        /* LOST: the reason, as -errno */
     unsigned edits;  /* number of edits accepted from its views */
-    unsigned losses; /* number of accepted edits to it that were dropped */
+    unsigned losses; /* number of accepted edits to the tensor that were dropped */
     struct promise promise;
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     /* Rows of the views that have been opened for writing since the tensor was assigned its
@@ -317,7 +317,7 @@ void objects_sync(struct objects *s);
 /* True if the doomed objects are due. */
 bool objects_due(const struct objects *s);
 
-/* Return the views that are hidden at the moment, one bit per row. */
+/* Return the views that are currently hidden, one bit per row. */
 uint32_t object_hidden(struct object *o);
 void object_hide(struct object *o, uint32_t row);
 void object_unhide(struct object *o, uint32_t row);

@@ -944,7 +944,7 @@ int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct 
 
 /* ---- new tensors ---- */
 
-/* Views of the same type are adjacent; the one that also gives the shape comes first. */
+/* Views of the same type are adjacent; the view that also defines the shape comes first. */
 static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_NPY, TENSOR_F16,
                                          TENSOR_BF16};
 

@@ -31,7 +31,7 @@
 struct draft;
 struct logs;
 
-/* The kinds of files that programs may write in a tensor's directory. */
+/* The kinds of files that programs can write in a tensor's directory. */
 enum tensor_view {
     TENSOR_RAW, /* the bytes as stored */
     TENSOR_F32, /* the values, in the form of model/store.h */
@@ -42,14 +42,14 @@ enum tensor_view {
     TENSOR_VIEWS,
     TENSOR_TYPE = TENSOR_VIEWS, /* the tensor's type and shape as texts */
     TENSOR_SHAPE,
-    TENSOR_HELPER, /* a file beside the views that a program may rename over one of them */
+    TENSOR_HELPER, /* a file beside the views that a program can rename over one of them */
     TENSOR_ASIDE,  /* computed from other views; writes are accepted but ignored */
 };
 
 /*
  * A base is a tensor before an edit, with the content of its views. Its bytes come from a store,
- * overlaid by pieces of drafts that were accepted but may not be written yet. A tensor that does
- * not exist yet has a base without bytes.
+ * overlaid by pieces of drafts that have been accepted but may not have been written yet. A tensor
+ * that does not exist yet has a base without bytes.
  *
  * If the pieces are later written in place, the store gives the same bytes: a base never changes
  * while it exists, unless bytes outside its pieces are overwritten. Bases are immutable and
@@ -86,8 +86,8 @@ void tensor_base_unref(struct tensor_base *b); /* may be NULL */
 uint64_t tensor_base_offset(const struct tensor_base *b);
 
 struct tensor_view_kind {
-    const char *name;        /* of its file, such as "f32.npy" */
-    const struct form *form; /* of its values; NULL for raw bytes and texts */
+    const char *name;        /* name of the view's file, such as "f32.npy" */
+    const struct form *form; /* form of the values; NULL for raw bytes and texts */
     bool npy;                /* a NumPy header precedes the values */
     enum quant_view values;  /* how values are compared and encoded */
 };

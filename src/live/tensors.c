@@ -405,8 +405,8 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     return 0;
 }
 
-/* Check that no view that counts has lost data to a refused write. Returns 0, or that write's
- * error; the view must then be rewritten from the start. */
+/* Check that no view that counts still has a refused write. Returns 0, or that write's error; the
+ * view must then be rewritten from the start. */
 static int check_views(const struct object *o, struct err *e)
 {
     const struct draft *d = o->drafts;

@@ -86,7 +86,9 @@ struct object *tensor_object(struct live *l, uint32_t number);
 /* Report a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns
  * e->code. */
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
-/* Record that an operation on a tensor is now part of the change, like writer_accepted(). */
+/*
+ * Record that an operation on a tensor is now part of the change, and wait like writer_accepted().
+ */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);
 /* Accept the removals that are due. Returns 0, or the error that kept tensors from being
  * removed. */
@@ -112,8 +114,10 @@ void tensors_landed(struct live *l, const struct batch *b);
  */
 
 #define NEW_QUIET 2
-/* Milliseconds that a sync of a directory waits for closed handles to be released: the kernel sends
- * the release separately, and another thread may receive it. A mapping may delay it further. */
+/*
+ * Milliseconds that a sync of a directory waits for closed handles to be released: the kernel sends
+ * the release separately, perhaps to another thread, and a mapping may delay it further.
+ */
 #define NEW_RELEASE 5000
 
 /* Free the object of a removed new tensor if it has no drafts left. */

@@ -148,8 +148,8 @@ static bool is_left(const struct draft *d)
     return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
 }
 
-/* Return a node's draft: its own, else one that a handle of the node shares, else a dropped one.
- * Returns NULL if there is no draft, or if it has waited long enough (is_left()). */
+/* Return a node's draft: its own draft, else the draft that a handle of the node shares, else a
+ * dropped draft. Returns NULL if there is no draft, or if it has waited long enough (is_left()). */
 static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
@@ -288,7 +288,7 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     return r;
 }
 
-/* Check that the draft's base is still the current state. */
+/* Check that the draft's base is still the tensor's current state. */
 static int check_base(const struct draft *d, struct err *e)
 {
     if (d->replaced)

@@ -74,7 +74,7 @@ struct writer {
     bool started, stop;
     bool unmapped;       /* readers use a mapping that is older than the last edit */
     unsigned converting; /* conversions in progress; edits with a `due` time also wait for them */
-    /* The error of lost edits that no request has received, or 0; reported once. */
+    /* The error with which edits were lost, if no request has received it; or 0. Reported once. */
     int failed;
     /* The last write failed, and the path names the new file or that of another program, so that
      * no edit can be written. */
@@ -154,8 +154,10 @@ const struct timespec *waits_released_at(const struct live *l);
 
 /* ---- writes ---- */
 
-/* Check whether the model can be edited now; *e gets the reason if not. Call this before an edit,
- * because shells ignore the result of close(2), and without the lock; it accesses the disk. */
+/*
+ * Check whether the model can be edited now, and set *e to the reason if not. Call before an edit,
+ * because shells ignore the result of close(2), and without the lock; it accesses the disk.
+ */
 void writer_ready(struct live *l, struct err *e);
 /* Get the identity of the file, so that the disk can be queried about it without the lock; ret->fd
  * is not set. Returns false while an edit is being written. */
