@@ -14,7 +14,7 @@
  *        multiples of 4 KiB
  *   -c   cold: before each turn the kernel drops the file's pages. On a mount this empties the
  *        mount's own cache, but not that of the model file, which is a different file
- *   -w   warm: an untimed turn comes first for each file, as it always does without -c
+ *   -w   warm: each file first has an untimed turn, as always without -c
  *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it.
  *        In a virtual machine whose host reclaims free memory, the first use of a page costs
  *        several times as much as later ones. With -t, the kernel takes the pages of its cache

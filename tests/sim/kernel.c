@@ -219,7 +219,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
                              .name = name,
                              .old_name = k->came[name] ? k->came[name] - 1 : name,
                              .moved =
-                                 /* if that rename fails, the file gets its old name back */
+                                 /* if that rename fails, the file reverts to its old name */
                              k->came[name] != 0,
                              .next_name = -1,
                              .last = -1};
@@ -1264,7 +1264,7 @@ static void undone(struct kernel *k, const unsigned made[KEYS])
         }
 }
 
-/* Undoes an edit: each key may get back any of its earlier values. */
+/* Undoes an edit: each key may revert to any of its earlier values. */
 static void step_undo(struct program *p)
 {
     struct kernel *k = p->k;

@@ -136,8 +136,8 @@ struct live_wait *kernel_begin(struct program *p);
 int kernel_end(struct program *p, int r);
 void kernel_expect(const struct program *p, const char *what, int r, bool good);
 /*
- * Releases a file late, then forgets a node. f may be NULL, or node 0, to do only the other. name:
- * the name of the incomplete new tensor to which the file belongs, or -1.
+ * Releases a file late, then forgets a node. f may be NULL, or node 0, to skip that part. name: the
+ * name of the incomplete new tensor to which the file belongs, or -1.
  */
 void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name);
 /* Returns whether success means that the edit is durable. */

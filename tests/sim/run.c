@@ -255,7 +255,7 @@ static void check_form(const struct world *w, const struct read_model *m, unsign
 }
 
 /* Returns whether bytes of tensors were written in place since `from`. If so, a reader of the whole
- * model gets a mix of old and new bytes, even of a renamed tensor. */
+ * model sees a mix of old and new bytes, even of a renamed tensor. */
 static bool is_overwritten(const struct world *w, uint64_t from)
 {
     bool is = false;

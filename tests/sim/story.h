@@ -25,7 +25,7 @@
  *                               kill 0: SIGKILL; term: SIGTERM, which ends the mount; nomem N:
  *                               allocation N fails; short N: and all later ones, until mend
  *
- * A tensor's name stands for its `raw`, followed by the word f32 for its `f32`. Only for tensors:
+ * A tensor's name denotes its `raw`; with the word f32 after it, its `f32`. Only for tensors:
  *
  *     A type one 1              convert it to forms[1]; shape one 2: change its shape
  *     A store 1 17              store to a mapping: whole pages arrive, in any order, before an

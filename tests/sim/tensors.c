@@ -53,7 +53,7 @@ static unsigned rounded(unsigned n)
     return (down + (twice > unit || (twice == unit && down % 2))) * unit;
 }
 
-/* Returns such a number as a half-precision float. */
+/* Returns a rounded number as a half-precision float. */
 static uint16_t half_of(unsigned n)
 {
     unsigned exponent = 0;

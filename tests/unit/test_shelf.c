@@ -380,7 +380,7 @@ static void test_not_there(void)
     shelf_top_remove();
 }
 
-/* Finding one of many split models takes only one listing of their directory. */
+/* Finding one of many split models requires only one listing of their directory. */
 static void test_many(void)
 {
     enum { MANY = 2000 };

@@ -190,7 +190,7 @@ static void test_long_and_equal(void)
     CU_ASSERT_TRUE(name_is(&v, (char *)name.data));
 }
 
-/* Naming many inner arrays takes just a few allocations. */
+/* Naming many inner arrays requires only a few allocations. */
 static void check_memory(const char *line)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, name = BUF_INIT;
