@@ -25,7 +25,7 @@ struct job {
     const char *operand[2];
     struct diff_options opt; /* owns `ignore` */
     bool json, all, colours;
-    int percent; /* percentage shown on the terminal; -1: none */
+    int percent; /* percentage shown on the terminal; -1: nothing is shown */
 };
 
 static int no_memory(void)

@@ -259,7 +259,7 @@ static const struct pattern {
     const char *arch;
     unsigned period;
     bool first;
-    unsigned length; /* window length if no key gives it; 0: no window */
+    unsigned length; /* window length if no key specifies it; 0: no window */
 } patterns[] = {
     {"gemma2", 2, false, 4096}, {"gemma3", 6, false, 0},      {"gemma3n", 5, false, 0},
     {"gpt-oss", 2, false, 0},   {"cohere2", 4, false, 0},     {"cohere2moe", 4, true, 0},
@@ -369,7 +369,7 @@ static bool has_window(const struct layers *l, uint64_t i)
     return l->period > 1 && i % l->period != (l->first ? 0 : l->period - 1);
 }
 
-/* Add the bytes that a token takes up in one layer. */
+/* Add the bytes that a token occupies in one layer. */
 static bool add_layer(const struct layers *l, uint64_t i, uint64_t *ret)
 {
     bool window = has_window(l, i);
@@ -956,7 +956,7 @@ uint64_t summary_missing(const struct gguf *g)
     return g->data_end > g->file_size ? g->data_end - g->file_size : 0;
 }
 
-/* Load the header of the first file and, for a split model, those of the others. */
+/* Load the header of the first file and, for a split model, the headers of its other files. */
 static int load_header(struct shards *s, struct gguf **first, struct err *e)
 {
     struct model_file m;

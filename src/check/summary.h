@@ -46,8 +46,8 @@ uint64_t summary_missing(const struct gguf *g);
 
 /*
  * The cache that a running model needs, in F16: layer by layer, as llama.cpp allocates it.
- * Recurrent layers, and layers that use another layer's cache, have none; latent attention keeps
- * only keys.
+ * Recurrent layers, and layers that use another layer's cache, need no cache; latent attention
+ * keeps only keys.
  */
 struct cache {
     uint64_t token; /* bytes per token, in all layers together */

@@ -3,8 +3,8 @@
  * Computes statistics of a tensor's values, and writes `stats` and the files with a line per
  * tensor.
  *
- * Values come in stretches, each measured separately. The measurements are joined in the order of
- * the values, so the result does not depend on the number of threads. NaN and infinities are
+ * Values are read in stretches, each measured separately. The measurements are joined in the order
+ * of the values, so the result does not depend on the number of threads. NaN and infinities are
  * counted and skipped. Sums are in double precision and numerically stable, because the deviation
  * of each stretch is taken from its own mean. A second pass computes the results that depend on the
  * overall mean and deviation.

@@ -49,7 +49,7 @@ int task_run(struct task *t);
  */
 #define PICTURE_MOST 1024
 
-/* Return "1.2.13", or NULL if this build cannot make pictures. */
+/* Return "1.2.13", or NULL if this build cannot generate pictures. */
 const char *picture_library(void);
 
 struct picture {

@@ -20,7 +20,7 @@
  * the processors, and for small tensors, so that they need not wait for large ones. */
 enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 
-/* A tensor up to this size in bytes counts as small, because its result takes little time. */
+/* A tensor up to this size in bytes counts as small, because its result is computed quickly. */
 #define SMALL ((uint64_t)16 << 20)
 
 /* ---- results ---- */

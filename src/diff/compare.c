@@ -2,7 +2,7 @@
 /*
  * Compares two models: see compare.h. Tensors are compared in two passes, each on all processors
  * (base/pool.h): over the bytes of pairs with the same type and shape, up to the first difference
- * of each; then over the values of those that differ.
+ * of each; then over the values of pairs that differ.
  */
 #include "diff/compare.h"
 
@@ -302,7 +302,7 @@ static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const 
     return x->n_dims == y->n_dims;
 }
 
-/* Return the amount of work that a pair takes in a pass, in bytes or elements. */
+/* Return the amount of work for a pair in a pass, in bytes or elements. */
 static uint64_t work_of(const struct pass *w, size_t i)
 {
     const struct pair *p = &w->d->tensors.of[i];

@@ -26,7 +26,7 @@
 /* A model: its files are open, and its tensors can be read in place. A split model counts as one
  * model. Unwritten bytes of an interrupted edit are read as if they had been written. */
 struct side {
-    const char *label;       /* not owned: the name given by the user */
+    const char *label;       /* not owned: the name as specified by the user */
     struct gguf *g;          /* owned: the whole model */
     struct model_file *file; /* owned: shards.n files, or one */
     struct shards shards;
@@ -73,7 +73,7 @@ struct tensor_diff {
 struct diff_options {
     bool keys, tensors; /* what to compare */
     bool quick;         /* do not decode values */
-    double tolerance;   /* relative errors up to this value are ignored; negative: none */
+    double tolerance;   /* relative errors up to this value are ignored; negative: no tolerance */
     /* Names that match one of these patterns, as in fnmatch(3), are skipped. */
     const char **ignore;
     size_t n_ignore;

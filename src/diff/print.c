@@ -321,7 +321,7 @@ static const char sign[] = {[DIFF_SAME] = ' ',
                             [DIFF_ONLY_B] = '+',
                             [DIFF_MOVED] = '>'};
 
-/* Start a line with a sign. The text up to end_line() gets the sign's colour. */
+/* Start a line with a sign. The text up to end_line() is printed in the sign's colour. */
 static void begin_line(struct out *o, char first)
 {
     const char *colour = first == '-' ? "31" : first == '+' ? "32" : first == '~' ? "33" : "36";

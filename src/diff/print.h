@@ -3,7 +3,7 @@
  * Prints the differences between two models, as text for a terminal and as JSON. Names and values
  * are made safe to print.
  *
- * The sink gets the text in parts, so it is never in memory as a whole. Any thread may print.
+ * The sink receives the text in parts, so the whole text is never in memory. Any thread may print.
  */
 #ifndef DIFF_PRINT_H
 #define DIFF_PRINT_H

@@ -102,8 +102,7 @@ FIXED void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ4_NL)
 
-/* The midpoints between table values. A value exactly at a midpoint becomes the larger of the
- * two. */
+/* The midpoints between table values. A value at a midpoint becomes the larger neighbour. */
 static const float iq4_between[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16, -4.5f,
                                       7,       19,     31.5f, 45.5f, 61,  79,     101};
 
@@ -242,8 +241,8 @@ DECODER(MXFP4)
 
 /*
  * The midpoints between neighbouring magnitudes in e2m1_values, times the scale d. A value's code
- * is the number of midpoints that it exceeds, so a value exactly at a midpoint gets the smaller
- * magnitude.
+ * is the number of midpoints that it exceeds, so a value exactly at a midpoint is stored with the
+ * smaller magnitude.
  */
 struct e2m1_steps {
     float at[7];

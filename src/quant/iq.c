@@ -18,8 +18,8 @@
  *                   the least of these     the least of these
  *                    + what h0 costs        + what h1 costs       the least of these sums
  *
- * This takes one comparison per point, for WIDE units side by side. Because all points are
- * compared, each unit gets the best one in the book for its s.
+ * This requires one comparison per point, for WIDE units side by side. Because all points are
+ * compared, each unit gets the best point in the book for its s.
  *
  * Where only seven of eight signs are stored, the number of minus signs is even. If an odd number
  * of values are negative, the value for which a wrong sign costs least gets the wrong sign. Halves
@@ -28,7 +28,7 @@
  * First each group is fitted as if the book contained every point. The largest scale found
  * determines d, and each group tries values of l close to its scale. Then d is fitted to the
  * points. Values and weights are scaled to at most 2, so that no product is infinite. Lanes never
- * interact, and sums are taken in the order of the units, so vectors of any width give the same
+ * interact, and sums are taken in the order of the units, so vectors of any width produce the same
  * bits.
  */
 #include "quant/codebook.h"

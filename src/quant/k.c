@@ -11,7 +11,7 @@
  *     Q8_K   d:float  qs[256]  sums[16]:i16                    y = d * q        (sums not needed)
  *
  * Each run r = 0..7 has 32 elements. A byte holds parts of codes from different runs: byte l of 32
- * has a part of element l of each of these runs:
+ * contains a part of element l from each of these runs:
  *
  *     two-bit fields qs, qh               nibbles qs                  ql of Q6_K
  *     of runs 4n to 4n + 3                of runs 2n, 2n + 1          bytes 0..31: a = 0, b = 2

@@ -4,20 +4,20 @@
  * only.
  *
  * A tensor's elements are stored in blocks of `block_len` elements that are consecutive in the
- * fastest dimension. Each block has `block_bytes` bytes, and there are no gaps. One table holds the
- * id, name, geometry, decoder and encoder of every type, so that they cannot disagree (types.h). To
- * add a type, add a row and its functions. The type ids and block layouts are those of ggml in
- * 2026; each family file draws its blocks.
+ * fastest dimension. Each block occupies `block_bytes` bytes, and there are no gaps. One table
+ * holds the id, name, geometry, decoder and encoder of every type, so that they cannot disagree
+ * (types.h). To add a type, add a row and its functions. The type ids and block layouts are those
+ * of ggml in 2026; each family file draws its blocks.
  *
  * Values are correctly rounded float32, and equal those of ggml's own dequantisation to the last
  * bit. The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, as does F16,
  * except that a signalling NaN becomes quiet.
  *
  * Blocks encoded without importances match ggml's quantisers to the last bit, except for IQ1 to
- * IQ3. A block that ggml leaves undefined, because its scale has an infinite inverse, gets the
- * codes for zeros; it decodes to zeros in either case. For most types, decoding and re-encoding
- * does not reproduce the block, so a block should be encoded only if one of its values has changed
- * (quant_write()).
+ * IQ3. A block that ggml leaves undefined, because its scale has an infinite inverse, is stored
+ * with the codes for zeros; it decodes to zeros in either case. For most types, decoding and
+ * re-encoding does not reproduce the block, so a block should be encoded only if one of its values
+ * has changed (quant_write()).
  *
  * Everything is constant after quant_init(), so any thread may call these functions.
  */

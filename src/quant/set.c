@@ -129,9 +129,9 @@ static bool is_finite(uint32_t bits)
 
 /*
  * Once a NaN or infinite value has been added, a sum never becomes finite again, so one addition
- * per value is enough. There are eight sums of eight lanes, because an addition takes several
- * cycles. Sums of huge numbers can overflow; each value is then checked separately, as are the
- * values after the last full round.
+ * per value is enough. There are eight sums of eight lanes, because the latency of an addition is
+ * several cycles. Sums of huge numbers can overflow; each value is then checked separately, as are
+ * the values after the last full round.
  */
 typedef float eight __attribute__((vector_size(32)));
 enum { SUMS = 8, ROUND = SUMS * sizeof(eight) / sizeof(float) };

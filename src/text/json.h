@@ -59,7 +59,7 @@ void json_end(struct json *j);
 struct buf *json_item(struct json *j, const char *name);
 /* Add a string member; a NULL text becomes null. */
 void json_text(struct json *j, const char *name, const char *text);
-/* Add text of any length, made safe to print. */
+/* Add a string member whose text, of any length, is made safe to print. */
 void json_shown(struct json *j, const char *name, const char *text);
 
 /*

@@ -191,11 +191,11 @@ static void increment(struct decimal *d)
 
 /*
  * Find the shortest decimal. A decimal of up to 6 digits (f64: 15) survives being read as a normal
- * float and printed with the same number of digits. So if a decimal of at most 6 digits gives x,
- * printing x with 6 digits and dropping trailing zeros finds that decimal. For more digits, and for
- * subnormals, each precision is tried: if any p-digit decimal is in the interval, then so is the
- * p-digit decimal nearest to x. Powers of two are an exception: their interval reaches half as far
- * down as up, so the next decimal up may be in the interval instead.
+ * float and printed with the same number of digits. So if a decimal of at most 6 digits parses to
+ * x, printing x with 6 digits and dropping trailing zeros finds that decimal. For more digits, and
+ * for subnormals, each precision is tried: if any p-digit decimal is in the interval, then so is
+ * the p-digit decimal nearest to x. Powers of two are an exception: their interval reaches half as
+ * far down as up, so the next decimal up may be in the interval instead.
  */
 static void slow_digits(double x, bool single, struct decimal *d)
 {
