@@ -39,7 +39,8 @@
 #define KICK_AGAIN 5
 /* Seconds after which a session that does not end is late. */
 #define LATE 2
-/* Maximum seconds between checks for an idle mount. A check is at most a second late. */
+/* Maximum number of seconds between checks for an idle mount. No check is more than a second
+ * late. */
 #define IDLE_MOST 3600
 
 /* The reason why a mount that has left this namespace can no longer be edited. */

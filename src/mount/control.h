@@ -24,8 +24,8 @@
  *     clear PLACE                 like --history=clear
  *
  * A status consists of lines "WORD VALUE", in which paths have octal escapes as in
- * /proc/self/mountinfo; lines are only ever added. The answer to any other request consists of
- * optional text and a last line "end ERRNO MESSAGE".
+ * /proc/self/mountinfo; lines are added but never changed. The answer to any other request consists
+ * of optional text and a last line "end ERRNO MESSAGE".
  *
  * The mount may leave the daemon's mount namespace while another namespace keeps it alive ("gone").
  * Pending edits are then written. Once nothing is open for writing, further edits are refused and

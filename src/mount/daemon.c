@@ -34,7 +34,7 @@
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
 /* Maximum size of an answer in bytes. A model may have many states. */
 #define ANSWER_MAX ((size_t)64 << 20)
-/* Maximum number of sockets to try: any user can create sockets with such names. */
+/* Maximum number of sockets to try: any user can create sockets with matching names. */
 #define DAEMONS_MOST 4096
 /* Seconds within which a running daemon answers, even on a busy machine. */
 #define PATIENCE 5

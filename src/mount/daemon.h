@@ -35,7 +35,7 @@ bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg
 
 /* Wait up to `ms` milliseconds (-1: forever) for a process to end. Returns true if it has ended. */
 bool process_wait(long pid, int ms);
-/* Return true if the process is stopped (by SIGSTOP or a debugger) and so does not answer. */
+/* Return true if the process is stopped (by SIGSTOP or a debugger) and so cannot answer. */
 bool process_stopped(long pid);
 /* Write the name of a process or user to dst; if a user has no name, the number. Returns dst. */
 #define PROCESS_NAME_MAX 64

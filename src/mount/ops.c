@@ -386,8 +386,9 @@ static void begin(struct handle *h, size_t size)
     h->state = AHEAD_BUSY;
 }
 
-/* Read and answer now. Returns true if this thread must then read ahead. That is unnecessary after
- * an answer from a mapping, because the next answer usually also comes from a mapping. */
+/* Read and answer now. Returns true if this thread must then read ahead. Reading ahead is
+ * unnecessary after an answer from a mapping, because the next answer usually also comes from a
+ * mapping. */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
@@ -401,7 +402,7 @@ static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t si
     return true;
 }
 
-/* Answer from the stretch, and return from TAKEN to BUSY. */
+/* Answer from the stretch, and go from TAKEN back to BUSY. */
 static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct reply *answer)
 {
     if (answer->len > size)
@@ -792,7 +793,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-/* Reply with the value. If `size` is 0, the program asks only for the size of the value. */
+/* Reply with the value or, if `size` is 0, with only the size of the value. */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 {
     if (r < 0)

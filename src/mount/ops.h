@@ -48,12 +48,13 @@ struct handles {
 struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes);
 void handle_close(struct handles *l, struct handle *h);
-/* Answer a read of a file with exactly one reply. This thread sends it, unless another thread is
- * already preparing these bytes and will reply. */
+/* Answer a read of a file with exactly one reply. This thread sends the reply unless another thread
+ * is already preparing these bytes. */
 void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);
 
-/* Return true if nothing is open and nothing was opened or closed since *seen, an earlier value of
- * `changes` (0: since the beginning). *seen becomes the current value. Call with the lock held. */
+/* Return true if nothing is open and nothing has been opened or closed since *seen, an earlier
+ * value of `changes` (0: since the beginning). *seen becomes the current value. Call with the lock
+ * held. */
 bool handles_idle(struct handles *l, unsigned long *seen);
 /* Begin an edit. Returns false if no more edits may begin. The caller ends the edit with
  * handles_edited() or passes it to a handle. */

@@ -29,8 +29,8 @@
 #include "shelf/reach.h"
 #include "mount/unmount.h"
 
-/* Maximum number of checks of a mount point, where dead mounts may be stacked, and the milliseconds
- * between checks. */
+/* Maximum number of checks of a mount point, on which dead mounts may be stacked, and the
+ * milliseconds between checks. */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
@@ -126,7 +126,7 @@ static dev_t device_of_connection(int fd)
 
 /* Return the device of the mounted file system, or 0 if it is unknown. Does not access the file
  * system, because this process would have to reply. `fd` is the session's descriptor. If mount(8)
- * has mounted the file system, *mountpoint is replaced by the real path. */
+ * has mounted the file system, *mountpoint is replaced with the real path. */
 static dev_t spot_device(char **mountpoint, int fd)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
@@ -167,9 +167,10 @@ static int spot_claim(const char *mountpoint, int *claim, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/* Replace *mountpoint (owned) by its real path, and check that it is a directory that is neither a
- * ggufs mount nor inside one. A dead ggufs mount there is removed. The path /dev/fd/N, which
- * means that mount(8) has mounted the file system, is accepted. Call before threads are started. */
+/* Replace *mountpoint (owned) with its real path, and check that the path leads to a directory that
+ * is neither a ggufs mount nor inside one. A dead ggufs mount there is removed. The path /dev/fd/N,
+ * which means that mount(8) has mounted the file system, is accepted. Call before threads are
+ * started. */
 static int spot_prepare(char **mountpoint, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -293,7 +294,7 @@ int connection_reserve(int *dead, struct err *e)
 bool connection_cut(struct fuse_session *se, int *dead)
 {
     struct pollfd p = {.fd = fuse_session_fd(se)};
-    /* if a signal interrupts poll(2), there was nothing to report */
+    /* if a signal interrupts poll(2), poll(2) had nothing to report */
     bool lived = poll(&p, 1, 0) <= 0;
     /* keeps libfuse from logging failed replies (its loop has reset this flag) */
     fuse_session_exit(se);
@@ -397,8 +398,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-/* If the mount is read-only although the user did not ask for that, report the reason. A daemon in
- * the background calls this twice: for standard error and for the log. */
+/* If the mount is read-only although the user did not request that mode, report the reason. A
+ * daemon in the background calls this twice: for standard error and for the log. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
@@ -416,8 +417,8 @@ struct leaving {
     atomic_bool begun;
 };
 
-/* End the connection and unmount, once. If the connection had already ended, the mount is gone as
- * well, and its device number may already belong to a different mount. */
+/* End the connection and unmount, but only once. If the connection had already ended, the mount is
+ * gone as well, and its device number may already belong to a different mount. */
 static void leave(void *arg)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};

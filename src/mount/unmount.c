@@ -45,8 +45,8 @@ extern char **environ;
 
 /* ---- one mount ---- */
 
-/* statfs(2) is always answered by the daemon, except that the kernel itself returns zeros to users
- * that may not access the mount. */
+/* The daemon always answers statfs(2), except that the kernel itself returns zeros to users without
+ * access to the mount. */
 enum mount_life mount_ask(const char *at)
 {
     struct statfs fs;
@@ -487,7 +487,7 @@ static int busy(const struct target *t, struct err *e)
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-/* Unmount. A dead mount is unmounted even if it is in use, because its users' calls fail anyway. */
+/* Unmount. A dead mount is unmounted even if in use, because all calls on its files fail anyway. */
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
@@ -549,7 +549,7 @@ static int lives_on(struct target *t, struct err *e)
     return 1;
 }
 
-/* Wait until the daemon has ended; if only its exit is left, wait up to EXIT_MS. Returns 0, 1 if it
+/* Wait until the daemon has ended; if only its exit remains, wait up to EXIT_MS. Returns 0, 1 if it
  * continues to serve in another mount namespace, or -errno. */
 static int wait_for_end(struct target *t, struct err *e)
 {

@@ -136,7 +136,7 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
 }
 
 /* Return the length of the label up to its tag ("DIR/llama3.1:" in "DIR/llama3.1:8b/model"), or 0
- * if it has no tag. *tag is set to the tag's length. */
+ * if the label has no tag. *tag is set to the tag's length. */
 static size_t before_tag(const char *label, size_t *tag)
 {
     const char *end = strrchr(label, '/'), *at = end;

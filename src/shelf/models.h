@@ -57,7 +57,7 @@ struct models {
 
 #define MODELS_INIT ((struct models){0})
 
-/* Add the models at `path`. If there are none, adds the path itself. Returns 0 or -ENOMEM. */
+/* Add the models at `path`. If no models are found, adds the path itself. Returns 0 or -ENOMEM. */
 int models_add(struct models *m, const char *path);
 /* Add a model, taking ownership of its strings even on failure. Returns 0 or -ENOMEM. */
 int models_put(struct models *m, struct model_path *new);

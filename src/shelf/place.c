@@ -733,7 +733,7 @@ void manifest_free(struct manifest *m)
 }
 
 /* Load a manifest from a file that was found. Returns 0, -ENOENT if this is not a regular file, or
- * another -errno. *e says what is wrong with the manifest. */
+ * another -errno. If the manifest is broken, *e gives the reason. */
 static int load(const struct found *f, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -814,8 +814,8 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
     return e == -ENOENT ? 0 : e;
 }
 
-/* List the layers of a model. A text file is shown only if it exists; a model is shown even if
- * something is wrong with it. */
+/* List the layers of a model. A text file is shown only if it exists; a model is shown even if it
+ * cannot be opened. */
 static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
                     struct listing *ret)
 {

@@ -39,7 +39,7 @@ enum place_kind {
 
 struct place {
     enum place_kind kind;
-    bool store; /* in a store: the contents are not edited */
+    bool store; /* in a store: its contents cannot be edited */
     /* owned; the real path of the directory or, for PLACE_ORG and PLACE_OLLAMA, of the store */
     char *path;
     const char *sub; /* PLACE_ORG: the organisation; PLACE_OLLAMA: the path below manifests/;
@@ -69,7 +69,7 @@ enum ref_kind {
 enum ref_sure {
     REF_UNSURE, /* shown only if place_item() returns 0 */
     REF_SURE,   /* shown; may be on another disk */
-    REF_HERE    /* shown; a file in the directory itself, which needs no other disk */
+    REF_HERE    /* shown; in the directory itself, so no other disk is accessed */
 };
 
 struct ref {
@@ -125,7 +125,7 @@ void place_free(struct place *p);
 /* Returns true if both places show the same entries, and follow the same links below them. */
 bool place_same(const struct place *a, const struct place *b);
 
-/* List the entries that a place shows now, or may show. Returns 0, -ENOENT (the directory was
+/* List the entries that a place now shows or might show. Returns 0, -ENOENT (the directory was
  * removed) or another -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
 /* Returns true if everything that a place shows now belongs to a store, judging only by the names in
@@ -167,8 +167,8 @@ int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
 /* Number of hexadecimal digits in a commit. */
 #define COMMIT_DIGITS 40
-/* Parse the commit in a file in refs/, ignoring white space around it. Returns false if it is not a
- * commit. */
+/* Parse the commit in a file in refs/, ignoring white space around it. Returns false if the file
+ * does not contain a commit. */
 bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1]);
 
 /* ---- an ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are

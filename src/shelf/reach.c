@@ -574,7 +574,7 @@ static int read_names(const struct found *dir, int fd, struct names *n)
     while (e == 0 && (errno = 0, d = readdir(list)))
         e = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ? 0 : add_name(dir, d, n);
     if (e == 0)
-        e = -errno; /* errno from readdir(), which is 0 at the end */
+        e = -errno; /* errno from readdir(); 0 at the end of the directory */
     (void)closedir(list);
     if (n->n)
         qsort_r(n->name, n->n, sizeof(*n->name), by_bytes, n->texts.data);

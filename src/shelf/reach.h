@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the files below a shelf's directory. Each name on the way is opened separately, relative to
- * the descriptor of its directory, so that the rules hold even if other processes change
- * directories or links in the meantime. Also reads the names in directories, and caches them as
- * long as the directories' times show no change.
+ * the descriptor of its directory, so that the rules below are enforced even if other processes
+ * change directories or links in the meantime. Also reads the names in directories, and caches the
+ * names until the directories' times change.
  *
  *     r = reach_begin(&reach, "/srv/models", false, &e);
  *     r = reach_open(&reach, NULL, "sub/x.gguf", REACH_LINKS, &f);     from the shelf's directory
@@ -80,8 +80,8 @@ char *mounts_path(const char *given);
 bool path_of_fd(int fd, char ret[PATH_MAX]);
 /* Return the mount that contains this real path, or NULL with errno. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
-/* Return the innermost mount above a path as typed, or NULL if there is only the root mount. No
- * directory on the way is accessed, because its daemon may be hung. */
+/* Return the innermost mount above a path, taken as typed, or NULL if there is only the root mount.
+ * No directory on the way is accessed, because its daemon may be hung. */
 const struct mount *mounts_typed(const struct mounts *ms, const char *path);
 /* Returns true if no other mount covers this one. */
 bool mount_is_top(const struct mounts *ms, const struct mount *m);
@@ -173,7 +173,7 @@ struct names {
     dev_t dev;
     ino_t ino;
     struct timespec mtime, ctime;
-    uint64_t mounts;      /* hash of the mount points in it */
+    uint64_t mounts;      /* hash of the mount points in the directory */
     bool far;             /* the directory is on another machine, so its times are not reliable */
     struct timespec read; /* when its names were read */
     atomic_uint refs;

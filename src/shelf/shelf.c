@@ -56,7 +56,7 @@ static struct at at_node(const struct shelf *s, uint64_t node)
     return at;
 }
 
-/* Begin to use the tree that contains a node. */
+/* Begin using the tree that contains a node. */
 static int at_enter(struct shelf *s, struct at *at)
 {
     const struct node n = ino_node(at->local);

@@ -9,8 +9,8 @@
  *     shelf_close(s);
  *
  * The calls are those of a tree, but use the mount's node numbers. Slot 0 holds the shelf's own
- * directories and text files (or the model, if it is mounted alone); each other slot is one state
- * of one model's file (slots.h).
+ * directories and text files (or the model, if it is mounted alone); every other slot represents
+ * one state of one model's file (slots.h).
  *
  * Any thread may call these functions. No lock is held during disk access.
  */
@@ -51,10 +51,10 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
 /* Write pending edits. Returns 0, or -errno if an edit was lost; the loss is logged. */
 int shelf_finish(struct shelf *s);
 /*
- * Call fn() with a model's tree, which is opened if it is closed. `place` is the path of the
- * model's directory in the mount, beginning with "/", or ":" and the real path of the model's first
- * file; in the second case, editing of the model must have begun. Returns the result of fn(),
- * -ENOENT, -EINVAL (not a model), or another -errno with the reason.
+ * Call fn() with a model's tree, opening the tree if necessary. `place` is the path of the model's
+ * directory in the mount, beginning with "/", or ":" and the real path of the model's first file;
+ * in the second case, editing of the model must have begun. Returns the result of fn(), -ENOENT,
+ * -EINVAL (not a model), or another -errno with the reason.
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);

@@ -206,7 +206,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     lock_take(&mount_lock);
     struct tree *t =
         s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* the slot may be in use again */
-    if (t && !s->stop) { /* keep the numbers from which the next tree continues */
+    if (t && !s->stop) { /* save the numbers from which the next tree continues */
         ids_unref(slot->left.ids);
         tree_leave(t, &slot->left);
         slot->stamp = slot->left.identity;
@@ -227,7 +227,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     slot->busy = false;
     unlist(s, slot);
     if (!t)
-        enlist(s, slot); /* at the next sweep, the other slots come first */
+        enlist(s, slot); /* the next sweep tries the other slots first */
     slots_drop(s, slot);
     cond_broadcast(&s->done);
     lock_drop(&mount_lock);
@@ -445,9 +445,9 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
     lock_drop(&mount_lock);
 }
 
-/* Wait up to a second for a model that is being closed to release its descriptors; its disk may be
- * hung. Returns true if a model has released them. Call with the lock held; it is released during
- * the wait. */
+/* Wait until a model that is being closed releases its descriptors, but at most a second, because
+ * its disk may be hung. Returns true if a model has released them. Call with the lock held; it is
+ * released during the wait. */
 static bool wait_for_close(struct slots *s)
 {
     const struct timespec until = when_after(SLOT_PATIENCE);

@@ -2,12 +2,12 @@
 /*
  * The slots of a shelf; private to the shelf.
  *
- * A slot is a directory, a text file in a store, or one state of one model's file (or files). A
- * slot outlives the tree that is opened for its model, so that node numbers stay valid (the next
- * tree continues from them), and so that edits that `--unmount` must report are remembered. A
- * slot ends when its tree is closed, nothing remains to be reported, and the kernel has forgotten
- * its nodes. The number of a model's slot is reused only after all other numbers. The number of a
- * directory or text file is never reused.
+ * A slot represents a directory, a text file in a store, or one state of one model's file (or
+ * files). A slot outlives the tree that is opened for its model, so that node numbers stay valid
+ * (the next tree continues from them), and so that edits that `--unmount` must report are
+ * remembered. A slot ends when its tree is closed, nothing remains to be reported, and the kernel
+ * has forgotten its nodes. The number of a model's slot is reused only after all other numbers have
+ * been used. The number of a directory or text file is never reused.
  *
  * Members marked as protected are protected by mount_lock; all other members are constant.
  */
@@ -28,8 +28,8 @@
 #define SLOT_PATIENCE 1000
 /* Maximum number of models that are kept open without use. */
 #define SLOTS_IDLE_MAX 64
-/* Number of descriptors of open models beyond which unused models are closed. Half of the process's
- * own limit is used instead if that is less. */
+/* Number of descriptors of open models beyond which unused models are closed. If half of the
+ * process's own limit is less, that half is used instead. */
 #define SLOTS_FILES_MOST 448
 /* Number of unused models that are kept open even beyond that limit, because a program that has
  * looked up a name is about to open it. */
@@ -128,8 +128,8 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* Get the node of an item that was found, and count one more kernel reference to it. A new slot
- * takes the item's paths and place. Returns 0 or -ENOMEM. */
+/* Get the node of an item that was found, and count one more kernel reference to the node. A new
+ * slot takes the item's paths and place. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
 /* Count one more kernel reference to a node whose slot is in use. The second function drops n
  * references to any node. */
@@ -138,8 +138,8 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
 /* Begin to use a slot without opening it. Returns 0, or -ESTALE if it does not exist. */
 int slot_hold(struct slots *s, uint64_t node, struct use *ret);
-/* Begin to use a slot with its tree, which is opened if it is closed. Returns 0, -ESTALE if the
- * slot does not exist or the file was changed, or -errno with a message. */
+/* Begin to use a slot with its tree, opening the tree if necessary. Returns 0, -ESTALE if the slot
+ * does not exist or the file was changed, or -errno with a message. */
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
 void slot_leave(struct use *u); /* u may be empty */
 /* Record the current rights of an open slot, as returned by tree_look(). Returns true if they

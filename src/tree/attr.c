@@ -328,17 +328,17 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !node_has(n, ROW_MOVES);
 }
 
-/* Return true if attributes are valid for only a second. These are the attributes of editable
- * tensors, which writes change without the kernel's knowledge, and of the directories on every
- * path, where the rights of the file are checked (tree_look()). */
+/* Return true if the node's attributes are valid for only a second. This applies to editable
+ * tensors, whose attributes writes change without the kernel's knowledge, and to the directories on
+ * every path, where the rights of the file are checked (tree_look()). */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
     bool top = n->kind == NODE_ROOT || n->kind == NODE_DIR;
     return tensors_has(t, n) || (top && node_fixed(t, n));
 }
 
-/* Return true if attributes are valid as long as the node, or as those of its directory. Otherwise
- * the kernel requests them at each read(2). */
+/* Return true if the node's attributes are valid as long as the node exists, or as long as those of
+ * its directory. Otherwise the kernel requests them at each read(2). */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {
     if (node_steady(t, n))
@@ -571,8 +571,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
 }
 
-/* Remove an attribute. Only the reason for a refusal can be removed: rsync -X removes attributes
- * that its source lacks. */
+/* Remove an attribute. Only the reason for a refusal can be removed, for rsync -X, which removes
+ * attributes that its source lacks. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;

@@ -4,8 +4,9 @@
  *
  * A row is either rendered (`text` writes the whole file, at open) or read piecewise (`size` and
  * `read`, for contents that may be large). Node number, lookup, listing and attributes follow from
- * the row, so adding a file means adding a row. Rows are numbered by their place in their table,
- * which must not change, because node numbers contain it. A row's functions may run in any thread.
+ * the row, so adding a file means adding a row. A row's number is its position in its table.
+ * Positions must not change, because node numbers contain row numbers. A row's functions may run in
+ * any thread.
  */
 #ifndef TREE_FILES_H
 #define TREE_FILES_H

@@ -364,7 +364,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
         r = tensors_entry(t, &v, &child, ret);
     else
         brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
-    if (whole) /* a view is not measured for a listing; the kernel looks it up when needed */
+    if (whole) /* a view is not measured for a listing; the kernel looks the view up when needed */
         ret->node = 0;
     *cookie = i + 3;
     return r < 0 ? r : 1;

@@ -162,7 +162,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 int tree_states(struct tree *t, struct buf *out, struct err *e)
 {
     struct live *l = atomic_load(&t->live);
-    /* Count first, so that an edit written in the meantime is shown twice, not omitted. */
+    /* Count first: an edit written in the meantime is then shown twice instead of being omitted. */
     size_t waiting = l ? live_accepted(l) : 0;
     if (!t->writable)
         return err_set(e, -EROFS, "it is mounted read-only");

@@ -137,7 +137,7 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
 }
 
 /* Release the data that open files no longer need; once the kernel's last reference is gone,
- * release all of it. Moves to *ret the references that the caller must drop. */
+ * release all data. Moves to *ret the references that the caller must drop. */
 static void reap(struct tree *t, struct held *h, struct view *ret)
 {
     if (h->opens)
@@ -261,8 +261,8 @@ bool node_was_looked(struct tree *t, struct held *h, uint32_t row)
     return was;
 }
 
-/* Number a view that shows the state of the mount; while the state is unchanged, the number stays
- * the same. */
+/* Assign a number to a view that shows the state of the mount. The number changes only when that
+ * state or the snapshot does. */
 static int known_state(struct tree *t, const struct view *v, struct node *n)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT, text = BUF_INIT;

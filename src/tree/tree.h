@@ -35,8 +35,8 @@ struct tree_options {
     bool tensors;                  /* also edit tensors */
     const struct imatrix *imatrix; /* as in struct live_options */
     bool late; /* take the writer's lock and apply a journal only at the first edit */
-    /* Called before the model, `name` in the directory `dir`, is opened, and again if its lock was
-     * refused (busy), to wait for a process that is about to release the lock. Returns false,
+    /* Called before the model (`name` in the directory `dir`) is opened, and again if locking the
+     * model failed (busy), to wait for a process that is about to release the lock. Returns false,
      * naming the process in *why, if the process keeps the lock. May be NULL. */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
@@ -116,8 +116,8 @@ uint64_t tree_identity(const struct tree *t);
 /* Add one more open file of the model, in order, to the identity computed so far (initially 0), and
  * return the result. */
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
-/* Return true if editing has begun; then a change to the file may come from this tree or from
- * another program. */
+/* Return true if editing has begun; from then on, either this tree or another program may have
+ * changed the file. */
 bool tree_edited(const struct tree *t);
 
 /* Return true if metadata can be edited. */
@@ -132,8 +132,8 @@ const char *tree_warning(const struct tree *t, unsigned i);
 
 /*
  * Check the rights of the model's file, at most once a second. Call before any call that looks at a
- * node or opens one. Returns a hash of the rights that nodes show; if it has changed, the kernel
- * has to drop the attributes of each node that it may know, which tree_nodes() lists.
+ * node or opens one. Returns a hash of the rights that nodes show; if the hash has changed, the
+ * kernel must drop the attributes of each node that it may know (listed by tree_nodes()).
  */
 uint64_t tree_look(struct tree *t);
 void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg);
