@@ -86,9 +86,7 @@ struct object *tensor_object(struct live *l, uint32_t number);
 /* Report a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns
  * e->code. */
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
-/*
- * Record that an operation on a tensor is now part of the change, and wait like writer_accepted().
- */
+/* Record that an operation on a tensor is part of the change; wait like writer_accepted(). */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);
 /* Accept the removals that are due. Returns 0, or the error that kept tensors from being
  * removed. */
