@@ -135,7 +135,7 @@ bool daemon_hear(struct daemon *d, int ms);
 int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
                void (*wait)(void *arg), void *arg, struct err *e);
 
-/* Process all complete lines in d->part, as control.h describes them. */
+/* Process all complete lines in d->part (described in control.h). */
 void daemon_take(struct daemon *d);
 
 /* ---- the daemon of a model ---- */

@@ -848,7 +848,7 @@ static void end_edit(struct handles **l)
         handles_edited(*l);
 }
 
-/* Use the tree of a node until the end of the block. If there is no tree, answers the request and
+/* Use the tree of a node until the block ends. If no tree can be used, answers the request and
  * returns. */
 #define ENTER(req, node, otherwise, name)      \
     CLEANUP(shelf_leave) struct at name;       \
@@ -997,7 +997,8 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- attributes ---- */
 
-/* chmod, chown and utimens succeed without effect, because cp -p, rsync and install call them. */
+/* chmod, chown and utimens succeed but have no effect, because cp -p, rsync and install call
+ * them. */
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                        struct fuse_file_info *fi)
 {

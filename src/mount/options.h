@@ -35,8 +35,8 @@ struct option_row {
 size_t option_place(const struct option_row *row);
 
 /* Return the row that an argument names and whose kind is in `kinds` (a set of OF_KIND()). If there
- * are two such rows, returns the one that takes a value if the argument has one, and otherwise the
- * one that takes no value. *value is the text after "=", or NULL. */
+ * are two such rows, returns the one that takes a value if the argument contains "=", and otherwise
+ * the one that takes none. *value is the text after "=", or NULL. */
 const struct option_row *option_find(const char *arg, unsigned kinds, const char **value);
 /* Return the row that was most likely meant, or NULL if no row is close. Rows of KIND_OPTION must
  * be in `takes`. */

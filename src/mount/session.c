@@ -519,8 +519,8 @@ static void wait_for_child(int fd, pid_t pid)
 }
 
 /* Start the daemon as a child of this process. The parent waits until it reads a byte from the
- * other end of *ready; if the parent ends before that, so does the child. In the foreground, *ready
- * is -1. */
+ * other end of *ready; if the parent ends earlier, the child ends too. In the foreground, *ready is
+ * -1. */
 static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
     int ends[2];
@@ -627,7 +627,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
      * answer. */
     bool cut_off = signalled || ended != 0 || r < 0 || is_there(dev, o, m->shelf);
     r = finish(&l, cut_off, r, e);
-    if (r < 0 && away) /* standard error is /dev/null by now */
+    if (r < 0 && away) /* standard error is now /dev/null */
         log_line(LOG_ERR, "%s: %s", show(model, o->model, strlen(o->model)), e->msg);
     return r;
 }
@@ -638,7 +638,7 @@ static int run_shelf(struct mnt_options *o, struct mnt *m, int ready, struct err
     if (r < 0)
         return err_set(e, r, "no memory");
     r = connection_reserve(&m->dead, e);
-    thread_load_cancel(); /* libfuse calls pthread_cancel() at the end */
+    thread_load_cancel(); /* libfuse will call pthread_cancel() when its loop ends */
     struct fuse_session *se = r == 0 ? mount_session(o, m, e) : NULL;
     if (!se)
         return e->code;

@@ -585,8 +585,8 @@ static int last_words(struct target *t, struct buf *lost, struct err *e)
     return 0;
 }
 
-/* Check for a bind mount of the file system, which keeps the daemon running. If there is one, logs
- * a line and returns true. */
+/* Check for a bind mount of the file system, which keeps the daemon running. If one exists, logs a
+ * line and returns true. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
     CLEANUP(mounts_free) struct mounts ms;

@@ -53,7 +53,7 @@ int mnt_list(bool json, struct buf *out, struct err *e);
 
 /* Write pending edits, unmount, and wait until the daemon has ended. `lost` receives lines about
  * edits that are not in the file. Returns 0, or -errno with either the daemon's error or the reason
- * why the mount is still there. */
+ * why the mount still exists. */
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
 
 #endif

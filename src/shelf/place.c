@@ -76,7 +76,7 @@ bool place_same(const struct place *a, const struct place *b)
 }
 
 /* Returns true if a link in p to this real path must not be followed, either because a directory on
- * the way would be shown inside itself endlessly or because there are too many links. */
+ * the way would be shown inside itself endlessly or because too many links have been followed. */
 static bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
 {
     bool round =

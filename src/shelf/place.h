@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides what a shelf shows: directories ("places") with entries, each of which stands for a
+ * Decides what a shelf shows: directories ("places") with entries, each of which represents a
  * directory, a model, or a small text file in a store. Nothing is cached except the names in
  * directories (reach.h) and, with these names, a listing that depends only on the names.
  *

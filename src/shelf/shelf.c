@@ -583,8 +583,8 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
     return r < 0 ? r : item_entry(s, &i, ret);
 }
 
-/* Look up an extra file in a model's directory or in its `source`. Returns -ENOENT if there is no
- * such file; the name may then be in the tree. */
+/* Look up an extra file in a model's directory or in its `source`. Returns -ENOENT if the name is
+ * not an extra file's; it may then be in the tree. */
 static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
                         struct tree_entry *ret)
 {

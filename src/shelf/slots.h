@@ -136,7 +136,8 @@ int slot_of(struct slots *s, struct item *i, uint64_t *ret);
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
-/* Begin to use a slot without opening it. Returns 0, or -ESTALE if it does not exist. */
+/* Begin to use a slot without opening its model. Returns 0, or -ESTALE if the slot does not
+ * exist. */
 int slot_hold(struct slots *s, uint64_t node, struct use *ret);
 /* Begin to use a slot with its tree, opening the tree if necessary. Returns 0, -ESTALE if the slot
  * does not exist or the file was changed, or -errno with a message. */

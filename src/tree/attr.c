@@ -283,9 +283,9 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
 
 /*
  * Return the mode of a node. Its bits derive from those of the files: metadata/ and its files have
- * read and write bits, and so do tensors/ and everything in it if tensors can be edited; all other
- * nodes have read bits. A user who may read a directory may enter it; more users may enter tensors/
- * than may read it.
+ * read and write bits, as do tensors/ and its contents if tensors can be edited; all other nodes
+ * have read but no write bits. A user who may read a directory may enter it; more users may enter
+ * tensors/ than may read it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, const struct node *n)
 {

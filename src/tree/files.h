@@ -21,7 +21,7 @@
 #include "model/snapshot.h"
 #include "model/store.h"
 
-/* The answer to a read: its bytes, or their location. Only one thread may use an answer. */
+/* The answer to a read: its bytes or where they are stored. Only one thread may use an answer. */
 struct reply {
     const uint8_t *bytes; /* in `scratch`, the text of the open file, or `mapped` */
     size_t len;
