@@ -33,8 +33,8 @@
 #include "live/objects.h"
 #include "live/writer.h"
 
-/* A step records that an edit moved a file to another name, where it may have replaced a file. Both
- * files are kept until the edit is written. */
+/* A step records that an edit renamed a file, perhaps over another file. Both files are kept
+ * until the edit is written. */
 struct step {
     struct name *from, *to;
     struct file *file, *before; /* before: the file that was replaced, or NULL */

@@ -68,7 +68,7 @@ struct waits {
     struct cond rest;               /* signalled when no draft is being served */
 };
 
-/* The turns of the writer's thread, and when the next one is due. */
+/* When the writer's thread runs, and when its next run is due. */
 struct writer {
     struct pool_job job;
     bool started, stop;

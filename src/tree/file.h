@@ -49,7 +49,7 @@ struct tree_file {
     bool cold;              /* the kernel's cached pages of the file, if any, are wrong */
     bool cut;               /* at open, the model's file was known to be truncated */
     uint64_t size;          /* size of a piecewise file (files.h), including its head in `text` */
-    bool decodes;           /* the file is piecewise and decoded from tensor values */
+    bool decodes;           /* the file is decoded from tensor values, piece by piece */
     /* the file is piecewise and computed: a read may have to wait for results */
     bool computed;
 };

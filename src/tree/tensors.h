@@ -67,8 +67,8 @@ bool tensors_opens(struct tree *t, const struct node *n, int flags);
 int tensors_open(struct tree_file *f, int flags);
 /* Open the draft of a node that no longer shows any other content. May return -ESTALE. */
 int tensors_join(struct tree_file *f);
-/* Handle a file opened for reading that may be written in the meantime. Returns 0, 1 if the new
- * f->node must be opened instead, or -ESTALE if the name must be looked up again. */
+/* Handle a file opened for reading that may be written while it is open. Returns 0, 1 (the new
+ * f->node must be opened instead) or -ESTALE (the name must be looked up again). */
 int tensors_opened(struct tree_file *f);
 /* Read from the draft of the file's node. Returns false if the stored bytes must be read. */
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);

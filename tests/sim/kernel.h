@@ -122,7 +122,8 @@ struct kernel {
 };
 
 void kernel_init(struct kernel *k, struct world *w, struct tree *t);
-/* Runs in a thread of its own: releases and forgets until k->stop is set and nothing is left. */
+/* Runs in a thread of its own: makes the late releases and forgets, until k->stop is set and none
+ * is left. */
 void *kernel_late(void *k);
 
 /* Releases, without a close, the files that programs have open when the mount has ended. */

@@ -162,7 +162,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* A value that cannot be stored is reported, in a new tensor as well as in an old one. */
+/* A value that cannot be stored is reported, whether the tensor is new or not. */
 static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;

@@ -50,7 +50,7 @@ static void put(const char *name, const char *text)
     shelf_top_add("file", name, text);
 }
 
-/* Look up a path name by name, so that the kernel knows each node. */
+/* Look up each name of a path in turn, so that the kernel knows each node. */
 static struct tree_entry found(const char *path)
 {
     struct tree_entry e = {.node = INO_ROOT};

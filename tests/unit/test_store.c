@@ -129,7 +129,7 @@ static void free_two(struct two *t)
     }
 }
 
-/* Check these bytes with both ways of reading. */
+/* Check that both ways of reading return these bytes. */
 static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const char *want, size_t n)
 {
     char got[64];

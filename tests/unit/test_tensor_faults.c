@@ -181,7 +181,7 @@ static void test_cancel(void)
 }
 
 /* A view is opened under a lock, so the disk is not used before the first write. If that write
- * fails, it can be repeated. */
+ * fails, it can be retried. */
 static void test_late_file(void)
 {
     struct tensor_dir x;
