@@ -177,7 +177,7 @@ class Stopped(Shelf):
             editlib.write(at + '/near.gguf', 'general.name', text)
             with freeze.stopped(daemon(self.top + '/far')):
                 with subprocess.Popen(['stat', at + '/far/1.gguf'], stderr=subprocess.DEVNULL) as program:
-                    editlib.until(lambda: freeze.in_request(program.pid))
+                    editlib.until(lambda: freeze.in_request(program.pid) and freeze.in_request(process.pid))
                     mountlib.run(*(word.format(pid=process.pid, at=at) for word in command))
                     editlib.until(lambda: value(self.top + '/near.gguf') == text.encode())
                 self.assertEqual(program.returncode, 1)
