@@ -309,8 +309,8 @@ static inline masks all_zeros(lanes top)
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* Codes from -zero to zero - 1, for groups of n values. Attempts after the first move the top value
- * by up to tries / 10 of a code. */
+/* Codes range from -`zero` to `zero` - 1, for groups of n values. Attempts after the first move the
+ * top value by at most `tries` / 10 of a code. */
 struct even_form {
     unsigned n;
     float zero;
