@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 
-/* Required tensors. "(a b|c)" lists alternatives, any of which can be empty. */
+/* Required tensors. "(a b|c)" lists alternatives; each can be empty. */
 struct need_tensors {
     /* The blocks that need these tensors: "blk", "enc.blk", "dec.blk"; "" for the model as a
      * whole. */

@@ -266,11 +266,20 @@ void new_tensor_reap(struct live *l, struct object *o)
         object_drop(&l->objects, o);
 }
 
-/* Return the draft of a view of a new tensor, given as a row or as a view, or NULL. */
-static struct draft *draft_of(const struct object *o, uint32_t row, enum tensor_view view)
+/* Return the new tensor's draft of the file in this row, or NULL. */
+static struct draft *new_tensor_draft(const struct object *o, uint32_t row)
 {
     struct draft *d = o->drafts;
-    while (d && (!d->made || d->unlinked || (d->row != row && d->view != view)))
+    while (d && (!d->made || d->unlinked || d->row != row))
+        d = d->inside;
+    return d;
+}
+
+/* Return the new tensor's draft of this view, or NULL. */
+static struct draft *draft_of(const struct object *o, enum tensor_view view)
+{
+    struct draft *d = o->drafts;
+    while (d && (!d->made || d->unlinked || d->view != view))
         d = d->inside;
     return d;
 }
@@ -278,7 +287,7 @@ static struct draft *draft_of(const struct object *o, uint32_t row, enum tensor_
 static bool new_tensor_leaves(const struct object *o, enum tensor_view view)
 {
     bool values = view > TENSOR_RAW && view < TENSOR_VIEWS;
-    return view == TENSOR_ASIDE || (values && draft_of(o, UINT32_MAX, TENSOR_RAW));
+    return view == TENSOR_ASIDE || (values && draft_of(o, TENSOR_RAW));
 }
 
 static int check_name(const char *name, size_t n)
@@ -426,7 +435,7 @@ static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret
                            .shape = o->shape,
                            .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
     for (int k = TENSOR_RAW; k < TENSOR_VIEWS; k++)
-        t.draft[k] = draft_of(o, UINT32_MAX, (enum tensor_view)k);
+        t.draft[k] = draft_of(o, (enum tensor_view)k);
     l->objects.judging = o;
     lock_drop(&l->lock);
     int r = tensor_new_judge(&t, NULL, ret, e);
@@ -762,7 +771,7 @@ int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *no
 {
     LOCKED(&l->lock);
     const struct object *o = new_tensor(l, number);
-    const struct draft *d = o ? draft_of(o, row, TENSOR_ASIDE) : NULL;
+    const struct draft *d = o ? new_tensor_draft(o, row) : NULL;
     if (!o || !(d || o->aside >> row & 1))
         return -ENOENT;
     *node = d ? d->node : number;
@@ -784,7 +793,7 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     const uint32_t bit = (uint32_t)1 << row;
     LOCKED(&l->lock);
     struct object *o = new_tensor(l, number);
-    struct draft *d = o ? draft_of(o, row, TENSOR_ASIDE) : NULL;
+    struct draft *d = o ? new_tensor_draft(o, row) : NULL;
     if (!d && !(o && o->aside & bit))
         return -ENOENT;
     o->aside &= ~bit;

@@ -950,8 +950,11 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
                        struct live_view **ret, uint32_t *node)
 {
     int r = create_locked(l, tensor, name, flags, ret, node);
-    if (r == 0 && flags & O_TRUNC) /* another program may have made it since the lookup */
-        (void)live_view_truncate(l, *ret, 0);
+    if (r == 0 && flags & O_TRUNC) { /* another program may have made it since the lookup */
+        r = live_view_truncate(l, *ret, 0);
+        if (r < 0)
+            live_view_release(l, *ret);
+    }
     return r;
 }
 
