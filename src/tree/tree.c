@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -23,6 +24,14 @@
 
 /* ---- the model's file, and whether it can be edited ---- */
 
+/* True if a file in this directory, or with "." the directory itself, has the attribute. */
+static bool has_attribute(int dir, const char *name, uint64_t attribute)
+{
+    struct statx st;
+    return statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, 0, &st) == 0 &&
+           st.stx_attributes & attribute;
+}
+
 /* Return the reason why a file of the model must not be edited, or NULL. Checks only what is known
  * before the file is opened. */
 static const char *reason(const struct tree *t, const struct model_file *m)
@@ -33,6 +42,11 @@ static const char *reason(const struct tree *t, const struct model_file *m)
         return "nothing can be edited with -o partial";
     if (file_name_is_hash(m->name) && !t->opt.edit_hash_names)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
+    /* as with docker -v m.gguf:/m.gguf; its directory is not the one that the file lies in */
+    if (has_attribute(m->dir, m->name, STATX_ATTR_MOUNT_ROOT))
+        return "the file is a mount point and cannot be replaced: bind its directory instead";
+    if (has_attribute(m->dir, ".", STATX_ATTR_APPEND))
+        return "its directory is append-only";
     if (faccessat(m->dir, ".", W_OK, AT_EACCESS) < 0)
         return "its directory is not writable";
     if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftover files could not be found */

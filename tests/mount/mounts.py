@@ -100,6 +100,36 @@ class ReadOnly(Case):
                              (0, f'ggufs: {self.model}: mounted read-only: another ggufs has it open for writing '
                               f'(mounted on {first} by root)\n'))
 
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_model_bound_by_itself(self):
+        """Containers are given single files; such a file cannot be replaced."""
+        bound = os.path.join(self.folder('container'), 'bound.gguf')
+        with open(bound, 'wb'):
+            pass
+        self.assertEqual(run('mount', '--bind', self.model, bound).returncode, 0)
+        self.addCleanup(lambda: self.assertEqual(run('umount', bound).returncode, 0))
+        for option in ('relayout=auto', 'relayout=inplace'):
+            at = self.folder()
+            said = self.mounted('-o', option, bound, at)
+            reason = 'the file is a mount point and cannot be replaced: bind its directory instead'
+            self.assertEqual(said, f'ggufs: {bound}: mounted read-only: {reason}\n')
+            self.assertEqual(why(at), reason)
+            mountlib.unmount(at)
+        with Mount(os.path.dirname(bound)) as at:
+            self.assertEqual(why(os.path.join(at, 'bound.gguf')), reason)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_append_only_directory(self):
+        """Files can be created there, but not exchanged or removed."""
+        where, at = self.folder('append-only'), self.folder()
+        model = shutil.copy(self.model, where)
+        if run('chattr', '+a', where).returncode:
+            self.skipTest('the file system has no such attribute')
+        self.addCleanup(lambda: self.assertEqual(run('chattr', '-a', where).returncode, 0))
+        self.assertIn('mounted read-only: its directory is append-only', self.mounted(model, at))
+        mountlib.unmount(at)
+        self.assertEqual(os.listdir(where), ['model.gguf'])
+
     def test_asked_for(self):
         for option, reason in (('ro', 'requested by -o ro'), ('ro,partial', 'requested by -o ro')):
             at = self.folder()
