@@ -235,6 +235,32 @@ static const struct script scripts[] = {
      "close A =EINVAL; topen A b/type w append trunc; write A F3; write A '2\n'; close A; tput "
      "b/type F32",
      A B C},
+    {"texts that name a type, and texts that do not", "tensors",
+     "tput b/type 'f16\r\n'; ttext b/type 'F16\n'; tput b/type '  F32 \t\n\n  '; tput b/type F16;"
+     "tput b/type 'F32 '; ttext b/type 'F32\n'; tput b/type F1 =EINVAL; terror b 'did you mean "
+     "F16';"
+     "tput b/type ' ' =EINVAL; tput b/type 'F 16' =EINVAL; tput b/type 'F16\nx' =EINVAL;"
+     "terror b 'more than one line'; tput b/type unknown:7x =EINVAL; tput b/type unknown:77 "
+     "=EOPNOTSUPP; terror b 'unknown:77'; tput b/type 'Q4_2\n' =EOPNOTSUPP; terror b 'retired';"
+     "ttext b/type 'F32\n'",
+     A B C},
+    {"texts that are a shape, and texts that are not", "tensors",
+     "tput b/shape ' 3\t2 \r\n\n'; ttext b/shape '3 2\n'; tput b/shape '02 3'; tput b/shape '2 3 ';"
+     "tput b/shape '6 0' =EINVAL; tput b/shape '1 1 1 2 3' =EINVAL; tput b/shape '2,3' =EINVAL;"
+     "tput b/shape '(2 3)\n' =EINVAL; tput b/shape '-6\n' =EINVAL; tput b/shape '2 3\n4' =EINVAL;"
+     "tput b/shape '4294967296 4294967296' =EINVAL; terror b 'overflows'; tput b/shape "
+     "18446744073709551622 =EINVAL; ttext b/shape '2 3\n'",
+     A B C},
+    {"a shorter shape is written over the old one, whose rest is then cut off", "tensors",
+     "topen A b/shape rw; size A 4; write A '6\n' 0; ttext b/shape '6\n3\n'; trunc A 2; close A;"
+     "ttext b/shape '6\n'; topen A b/shape rw; write A '3 2\n' 0; ttext b/shape '3 2\n'; close A;"
+     "topen A b/shape rw; write A '6\n' 0; close A =EINVAL; ttext b/shape '3 2\n'; tput b/shape '2 "
+     "3'",
+     A B C},
+    {"a view too short at the close is dropped, even if a reader still has it open", "tensors",
+     "topen A a/raw rw trunc; write A 123; tnote A; tnode B r; read B 123; close A =EINVAL;"
+     "ttext a/raw abcdefgh; topen A a/raw rw; write A X 1; close A; ttext a/raw aXcdefgh; close B",
+     "a:I8:8=aXcdefgh " B C},
     {"fallocate succeeds within the size of a view", "tensors",
      "topen A a/raw w; allocate A 0 8; allocate A 0 9 =EFBIG; allocate A 0 9 keep =EFBIG; "
      "allocate A 18446744073709551615 2 =EFBIG; allocate A 4 4 keep; write A X 1; close A;"
