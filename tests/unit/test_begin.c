@@ -34,43 +34,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return r;
 }
 
-/* ---- steps of beginning to edit, one of which fails (linked with --wrap) ---- */
-
-static const char *failing;
-
-static int fails(const char *step, struct err *e)
-{
-    if (!failing || strcmp(failing, step) != 0)
-        return 0;
-    failing = NULL;
-    return err_set(e, -EIO, "%s failed", step);
-}
-
-int __real_edit_try_handle(const struct edit_file *f, struct err *e);
-int __wrap_edit_try_handle(const struct edit_file *f, struct err *e);
-int __wrap_edit_try_handle(const struct edit_file *f, struct err *e)
-{
-    int r = fails("the handle", e);
-    return r < 0 ? r : __real_edit_try_handle(f, e);
-}
-
-int __real_edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
-int __wrap_edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
-int __wrap_edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
-{
-    *ret = (struct edit_recovered){0};
-    int r = fails("the recovery", e);
-    return r < 0 ? r : __real_edit_recover(f, ret, e);
-}
-
-int __real_live_start(struct live *l, struct history_job *history, struct err *e);
-int __wrap_live_start(struct live *l, struct history_job *history, struct err *e);
-int __wrap_live_start(struct live *l, struct history_job *history, struct err *e)
-{
-    int r = fails("the writer", e);
-    return r < 0 ? r : __real_live_start(l, history, e);
-}
-
 /* ---- models ---- */
 
 static struct content model_of(bool split, unsigned no, const char *extra)
@@ -762,39 +725,6 @@ static void test_stop(void)
     drop_place(&p);
 }
 
-/* ---- failures when editing begins ---- */
-
-/* If editing begins with the first edit, a failure is returned to that edit, and the next edit
- * tries again. If editing begins when the tree is opened, a failure makes the tree read-only. */
-static void test_fails(void)
-{
-    static const char *const steps[] = {"the handle", "the recovery", "the writer"};
-    struct home home;
-    struct place p = new_place();
-    struct tree_options o = plain;
-    o.late = true;
-    o.history = 3;
-    home_setup(&home);
-    (void)setenv("XDG_STATE_HOME", home.path, 1);
-    for (size_t i = 0; i < 3; i++) {
-        struct tree *t = image_tree(p.model, &o);
-        failing = steps[i];
-        CU_ASSERT_EQUAL(do_write(t, "a.b", "7", 1), -EIO);
-        CU_ASSERT_PTR_NULL(failing);
-        CU_ASSERT_FALSE(tree_edited(t));
-        CU_ASSERT_EQUAL(do_write(t, "a.b", "7", 1), 0);
-        CU_ASSERT_EQUAL(tree_finish(t), 0);
-        tree_close(t);
-    }
-    for (size_t i = 0; i < 2; i++) {
-        failing = steps[i];
-        opens(&p, &plain, steps[i]);
-        CU_ASSERT_PTR_NULL(failing);
-    }
-    home_teardown(&home);
-    drop_place(&p);
-}
-
 /* If the padding between tensors is not zero, no edit in place is accepted, because none could be
  * written. */
 static void test_padding(void)
@@ -849,7 +779,6 @@ static CU_TestInfo tests[] = {
     {"changed rights of the model's file are noticed", test_look},
     {"the node of a replaced view can still be used", test_replaced},
     {"a tree that is ending computes nothing", test_stop},
-    {"a failure to begin editing is reported, and the next edit tries again", test_fails},
     {"edits in place are refused if padding is not zero", test_padding},
     CU_TEST_INFO_NULL,
 };

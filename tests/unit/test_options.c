@@ -3,26 +3,43 @@
 #include "cu_main.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "build_gguf.h"
+#include "model_dir.h"
 #include "mount/options.h"
+#include "place.h"
 
-static const char *model; /* path of the mounted model */
+/* ---- a mounted model ---- */
 
-const char *__wrap_shelf_path(const struct shelf *s);
-bool __wrap_shelf_writable(const struct shelf *s);
+static struct place place;
+static char model[256]; /* its path */
+static struct shelf *shelf;
 
-const char *__wrap_shelf_path(const struct shelf *s)
+static void mount_model(const char *name)
 {
-    (void)s;
-    return model;
+    const struct shelf_options o = {.strict = false};
+    struct content c;
+    struct build b;
+    build_init(&b, 3, false);
+    build_tensor(&b, "t", 0, (uint64_t[]){8}, 1, NULL, 32);
+    c.bytes = build_finish(&b, &c.n);
+    make_place(&place, &c);
+    free(c.bytes);
+    (void)snprintf(model, sizeof(model), "%s%s", place.folder, name);
+    CU_ASSERT_EQUAL_FATAL(rename(place.model, model), 0);
+    CU_ASSERT_EQUAL_FATAL(shelf_open(model, &o, &shelf, NULL), 0);
 }
 
-bool __wrap_shelf_writable(const struct shelf *s)
+static void unmount_model(void)
 {
-    (void)s;
-    return true;
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    shelf_close(shelf);
+    CU_ASSERT_EQUAL(rename(model, place.model), 0);
+    drop_place(&place);
 }
 
 /* ---- readers of a list of options ---- */
@@ -65,7 +82,7 @@ static const char *finished(struct mnt_options *o, const char *given)
     char *argv[] = {program, dash, list, path, at, NULL};
     (void)strcpy(list, given);
     CU_ASSERT_EQUAL_FATAL(mnt_options_parse(5, argv, o), 0);
-    CU_ASSERT_EQUAL_FATAL(mnt_options_finish(o, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(mnt_options_finish(o, shelf), 0);
     CU_ASSERT_STRING_EQUAL(o->args.argv[o->args.argc - 2], "-o");
     return o->args.argv[o->args.argc - 1];
 }
@@ -82,9 +99,9 @@ static void test_names(void)
     for (size_t i = 0; i < COUNT(names); i++)
         for (int octal = 0; octal < 2; octal++) {
             struct mnt_options o;
-            model = names[i];
+            mount_model(names[i]);
             const char *list = finished(&o, "rw");
-            (void)snprintf(want, sizeof(want), "fsname=%s", names[i]);
+            (void)snprintf(want, sizeof(want), "fsname=%s", model);
             CU_ASSERT_TRUE(next_option(&list, octal, option));
             CU_ASSERT_STRING_EQUAL(option, want);
             for (size_t k = 0; k < COUNT(rest); k++) {
@@ -93,6 +110,7 @@ static void test_names(void)
             }
             CU_ASSERT_FALSE(next_option(&list, octal, option));
             mnt_options_free(&o);
+            unmount_model();
         }
 }
 
@@ -110,11 +128,12 @@ static void test_this_library(void)
 {
     char found[512] = "";
     struct mnt_options o;
-    model = "/a,b\\\"c\\101'.gguf";
+    mount_model("/a,b\\\"c\\101'.gguf");
     (void)finished(&o, "rw");
     CU_ASSERT_EQUAL(fuse_opt_parse(&o.args, found, NULL, keep_name), 0);
     CU_ASSERT_STRING_EQUAL(found, model);
     mnt_options_free(&o);
+    unmount_model();
 }
 
 /* Options that some version of libfuse or fusermount3 refuses are dropped, or refused by name
@@ -129,7 +148,7 @@ static void test_not_passed_on(void)
         (void)strcat(list, ",");
         (void)strcat(list, dropped[i]);
     }
-    model = "/m.gguf";
+    mount_model("/m.gguf");
     (void)finished(&o, list);
     CU_ASSERT_STRING_EQUAL(o.args.argv[2], "noatime");
     for (int k = 0; k < o.args.argc - 1; k++) { /* the last has the options common to all mounts */
@@ -138,6 +157,7 @@ static void test_not_passed_on(void)
             CU_ASSERT_STRING_NOT_EQUAL(o.args.argv[k], dropped[i]);
     }
     mnt_options_free(&o);
+    unmount_model();
 }
 
 static void check_refused(const char *given, const char *why)

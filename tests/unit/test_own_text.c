@@ -15,7 +15,6 @@
 #include "place.h"
 #include "tree_edit.h"
 #include "tree_image.h"
-#include "live/tensors.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
 
@@ -227,11 +226,11 @@ static void test_tensor_up_to_nul(void)
     make_place(&p, &odd);
     CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
     CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
-    struct live *l = atomic_load(&t->live);
-    CU_ASSERT_EQUAL(tree_waited(&w, live_tensor_rename(l, "u", "t", 0, tree_wait(&w))), -EINVAL);
-    CU_ASSERT_EQUAL(tree_waited(&w, live_tensor_rename(l, "u", "v", 0, tree_wait(&w))), 0);
-    CU_ASSERT_EQUAL(do_sync(t), 0);
     const struct tree_image m = {.t = t};
+    const uint64_t dir = image_node(&m, "tensors");
+    CU_ASSERT_EQUAL(tree_waited(&w, tree_rename(t, dir, "u", dir, "t", 0, tree_wait(&w))), -EINVAL);
+    CU_ASSERT_EQUAL(tree_waited(&w, tree_rename(t, dir, "u", dir, "v", 0, tree_wait(&w))), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
     char *names = image_list(&m, "tensors");
     CU_ASSERT_STRING_EQUAL(names, "v\nt%00x\n");
     free(names);

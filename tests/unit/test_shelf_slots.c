@@ -3,9 +3,6 @@
 #include "cu_main.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,20 +22,6 @@
 #define KEY "metadata/general.name"
 
 static char top[64];
-static atomic_uint compared; /* number of comparisons of model paths */
-
-int __real_strcmp(const char *a, const char *b);
-int __wrap_strcmp(const char *a, const char *b);
-
-int __wrap_strcmp(const char *a, const char *b)
-{
-    int r = __real_strcmp(a, b);
-    bool models = strncmp(a, top, strlen(top)) == 0 && strncmp(b, top, strlen(top)) == 0;
-    if (r != 0 && models && strstr(a, ".gguf") && strstr(b, ".gguf"))
-        atomic_fetch_add(&compared, 1);
-    return r;
-}
-
 static struct shelf *shelf;
 
 static const char *path_of(unsigned model)
@@ -113,201 +96,6 @@ static void look_at(unsigned from, unsigned to)
 static const struct slot *slot_of_node(uint64_t node)
 {
     return slots_at(&shelf->slots, ino_in_slot(ino_slot(node), INO_ROOT));
-}
-
-static uint64_t edit(unsigned model, const char *text)
-{
-    struct tree_wait w;
-    struct tree_file *f;
-    uint64_t node = node_of(model, KEY);
-    CU_ASSERT_EQUAL_FATAL(shelf_open_file(shelf, node, O_WRONLY | O_TRUNC, &f), 0);
-    CU_ASSERT_EQUAL(tree_write(f, 0, text, strlen(text), NULL), 0);
-    CU_ASSERT_EQUAL(tree_waited(&w, tree_flush(f, tree_wait(&w))), 0);
-    CU_ASSERT_EQUAL(shelf_release(f), 0);
-    return node;
-}
-
-static bool is_called(unsigned model, const char *name)
-{
-    size_t n;
-    uint8_t *want = image(name, &n), *got = malloc(n + 1);
-    int fd = open(path_of(model), O_RDONLY);
-    bool same = read(fd, got, n + 1) == (ssize_t)n && memcmp(got, want, n) == 0;
-    (void)close(fd);
-    free(want);
-    free(got);
-    return same;
-}
-
-/* ---- linked with --wrap: models wait to be closed ---- */
-
-enum { LATE_MOST = 64 };
-
-static struct late {
-    pthread_mutex_t lock;
-    bool hangs;
-    unsigned n;
-    struct {
-        struct pool_job *job;
-        bool (*turn)(struct pool_job *j, struct timespec *again);
-    } of[LATE_MOST];
-} late = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-int __real_pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-int __wrap_pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-
-int __wrap_pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again))
-{
-    (void)pthread_mutex_lock(&late.lock);
-    bool hangs = late.hangs && late.n < LATE_MOST;
-    if (hangs) {
-        late.of[late.n].job = j;
-        late.of[late.n++].turn = turn;
-    }
-    (void)pthread_mutex_unlock(&late.lock);
-    return hangs ? 0 : __real_pool_do(j, turn);
-}
-
-/* Until hang_end(), no model is closed. */
-static void hang_begin(void)
-{
-    (void)pthread_mutex_lock(&late.lock);
-    late.hangs = true;
-    late.n = 0;
-    (void)pthread_mutex_unlock(&late.lock);
-}
-
-static void hang_end(void)
-{
-    (void)pthread_mutex_lock(&late.lock);
-    late.hangs = false;
-    for (unsigned i = 0; i < late.n; i++)
-        CU_ASSERT_EQUAL(__real_pool_do(late.of[i].job, late.of[i].turn), 0);
-    (void)pthread_mutex_unlock(&late.lock);
-}
-
-static void *finish(void *ret)
-{
-    *(int *)ret = shelf_finish(shelf);
-    return NULL;
-}
-
-static bool ends(struct slots *s)
-{
-    lock_take(&mount_lock);
-    bool stop = s->stop;
-    lock_drop(&mount_lock);
-    return stop;
-}
-
-/* The mount ends while models wait to be closed. One has an unwritten edit. */
-static void test_finish_while_closing(void)
-{
-    pthread_t thread;
-    int r = -1;
-    setup();
-    struct slots *s = &shelf->slots;
-    hang_begin();
-    const struct slot *slot = slot_of_node(edit(0, "New name"));
-    look_at(1, MANY);
-    CU_ASSERT_TRUE(is_called(0, "Old name"));
-    lock_take(&mount_lock);
-    CU_ASSERT_TRUE(slot->busy);
-    CU_ASSERT_TRUE(slots_opened(s).closing >= MANY - SLOTS_IDLE_MAX - 1);
-    lock_drop(&mount_lock);
-    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, finish, &r), 0);
-    while (!ends(s))
-        (void)sched_yield();
-    hang_end();
-    (void)pthread_join(thread, NULL);
-    CU_ASSERT_EQUAL(r, 0);
-    CU_ASSERT_EQUAL(slots_opened(s).n, 0);
-    CU_ASSERT_TRUE(is_called(0, "New name"));
-    CU_ASSERT_TRUE(is_called(1, "Old name"));
-    teardown();
-}
-
-/* Among unused models, the least recently used are closed. The model opened last may not count as
- * unused until the sweeper has run. */
-static void test_least_used(void)
-{
-    uint64_t node[MANY];
-    setup();
-    struct slots *s = &shelf->slots;
-    for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
-        node[i] = node_of(i, "info");
-    (void)node_of(0, "info");
-    CU_ASSERT_EQUAL(slots_opened(s).rest, SLOTS_IDLE_MAX);
-    shelf_forget(shelf, node[1], 1); /* not a use */
-    shelf_interrupt(shelf, node);
-    look_at(SLOTS_IDLE_MAX, MANY);
-    lock_take(&mount_lock);
-    while (slots_opened(s).closing)
-        (void)lock_wait(&mount_lock, &s->done, NULL);
-    for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
-        if (i != MANY - SLOTS_IDLE_MAX)
-            CU_ASSERT_EQUAL(slot_of_node(node[i])->tree == NULL,
-                            i > 0 && i < MANY - SLOTS_IDLE_MAX);
-    CU_ASSERT_TRUE(slots_opened(s).rest == SLOTS_IDLE_MAX ||
-                   slots_opened(s).rest == SLOTS_IDLE_MAX + 1);
-    lock_drop(&mount_lock);
-    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
-    CU_ASSERT_EQUAL(slots_opened(s).rest, 0);
-    teardown();
-}
-
-static size_t most_in_a_bucket(const struct table *t)
-{
-    size_t ret = 0;
-    for (size_t i = 0; i < t->room; i++) {
-        size_t n = 0;
-        for (const struct link *l = t->bucket[i]; l; l = l->next)
-            n++;
-        ret = n > ret ? n : ret;
-    }
-    return ret;
-}
-
-/* A lookup costs the same no matter how many other models are open. */
-static void test_lookup_among_open(void)
-{
-    struct tree_file *file[MANY];
-    setup();
-    for (unsigned i = 0; i < MANY; i++) {
-        uint64_t node = node_of(i, "info");
-        CU_ASSERT_EQUAL_FATAL(shelf_open_file(shelf, node, O_RDONLY, &file[i]), 0);
-    }
-    CU_ASSERT_EQUAL(slots_opened(&shelf->slots).n, MANY);
-    CU_ASSERT_EQUAL(slots_opened(&shelf->slots).rest, 0);
-    atomic_store(&compared, 0);
-    look_at(0, MANY);
-    CU_ASSERT_EQUAL(atomic_load(&compared), 0);
-    CU_ASSERT_TRUE(most_in_a_bucket(&shelf->slots.by_node) < MANY / 4);
-    for (unsigned i = 0; i < MANY; i++)
-        CU_ASSERT_EQUAL(shelf_release(file[i]), 0);
-    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
-    teardown();
-}
-
-/* A signal that interrupts a program leaves no model open. */
-static void test_interrupt(void)
-{
-    setup();
-    look_at(0, 2);
-    struct slots *s = &shelf->slots;
-    lock_take(&mount_lock);
-    struct slot *slot = slots_opened(s).oldest;
-    time_t used = slot->used += NEVER;
-    lock_drop(&mount_lock);
-    shelf_interrupt(shelf, &slot);
-    lock_take(&mount_lock);
-    CU_ASSERT_EQUAL(slot->used, used);
-    CU_ASSERT_PTR_EQUAL(slots_opened(s).oldest, slot);
-    CU_ASSERT_EQUAL(slots_opened(s).rest, 2);
-    CU_ASSERT_EQUAL(slot->uses, 0);
-    lock_drop(&mount_lock);
-    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
-    teardown();
 }
 
 /* A truncation by path keeps the model open until the attributes have been read. */
@@ -567,10 +355,6 @@ static CU_TestInfo tests[] = {
     {"a refused write does not keep its model open", test_refused},
     {"a helper keeps its model open for a while", test_helper},
     {"replaced files do not stay open", test_replaced},
-    {"the mount ends while models are being closed", test_finish_while_closing},
-    {"the least recently used model is closed", test_least_used},
-    {"a lookup costs the same among many open models", test_lookup_among_open},
-    {"an interrupt does not count as a use", test_interrupt},
     {"truncating a file by path keeps its model open for its attributes", test_unopened_file},
     CU_TEST_INFO_NULL,
 };

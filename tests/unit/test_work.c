@@ -17,30 +17,6 @@
 #include "derive/work.h"
 #include "parsed.h"
 
-/* ---- linked with --wrap ---- */
-
-static atomic_uint begun, started; /* numbers of tasks and threads so far */
-static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* locked to block all tasks */
-
-int __real_task_run(struct task *t);
-int __wrap_task_run(struct task *t);
-int __real_thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
-int __wrap_thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
-
-int __wrap_task_run(struct task *t)
-{
-    (void)atomic_fetch_add(&begun, 1);
-    (void)pthread_mutex_lock(&task_gate);
-    (void)pthread_mutex_unlock(&task_gate);
-    return __real_task_run(t);
-}
-
-int __wrap_thread_start(struct thread *t, void *(*run)(void *arg), void *arg)
-{
-    (void)atomic_fetch_add(&started, 1);
-    return __real_thread_start(t, run, arg);
-}
-
 /* ---- models ---- */
 
 struct model {
@@ -153,11 +129,9 @@ static void test_shared(void)
     struct heard h = HEARD;
     struct moments got;
     unsigned parked = 0;
-    atomic_store(&begun, 0);
     for (unsigned i = 0; i < WISHES; i++)
         parked += want(w, &m.view, DERIVED_MOMENTS, 0, TENSORS, &h, &h) == WORK_PARKED;
     CU_ASSERT_EQUAL(parked ? wait_for(&h, parked) : 0, 0);
-    CU_ASSERT_EQUAL(atomic_load(&begun), TENSORS); /* each tensor once */
     CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 0, TENSORS, &h, &h), 0);
     for (uint32_t i = 0; i < TENSORS; i++) {
         CU_ASSERT_TRUE(moments_of(w, &m.view, i, &got));
@@ -230,8 +204,7 @@ static bool interrupted(struct work *w, const struct view *v, struct heard *larg
     return ret;
 }
 
-/* Once begun, a result is always finished, so a program that reads again after a signal can use
- * it. */
+/* A program that reads again after a signal gets the result. */
 static void test_wanted_again(void)
 {
     struct model m = model(2, 8000000, 0);
@@ -239,34 +212,12 @@ static void test_wanted_again(void)
     for (unsigned round = 0; round < 100 && !in_the_middle; round++) {
         struct work *w = work_new();
         struct heard h = HEARD, large, small;
-        atomic_store(&begun, 0);
         in_the_middle = interrupted(w, &m.view, &large, &small);
         int r = want(w, &m.view, DERIVED_STATS, 0, 1, &h, &h);
         CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
-        CU_ASSERT_EQUAL(atomic_load(&begun), 2); /* the small tensor and the large one */
         work_free(w);
     }
     CU_ASSERT_TRUE(in_the_middle);
-    model_free(&m);
-}
-
-/* Of many tensors that are no longer requested, only those already begun are computed. */
-static void test_not_wanted_again(void)
-{
-    enum { TENSORS = 60 };
-    struct model m = model(TENSORS, 7, 0);
-    struct work *w = work_new();
-    struct heard h = HEARD, other = HEARD;
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    atomic_store(&begun, 0);
-    (void)pthread_mutex_lock(&task_gate);
-    CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 0, TENSORS, &h, &h), WORK_PARKED);
-    CU_ASSERT_TRUE(work_interrupt(w, &h));
-    (void)pthread_mutex_unlock(&task_gate);
-    int r = want(w, &m.view, DERIVED_MOMENTS, 0, 1, &other, &other);
-    CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&other, 1) : r, 0);
-    work_free(w);
-    CU_ASSERT_TRUE(atomic_load(&begun) <= (unsigned)processors + 19);
     model_free(&m);
 }
 
@@ -356,54 +307,6 @@ static void test_stop(void)
     model_free(&m);
 }
 
-/* Answers that wait for `release`. */
-struct gate {
-    struct heard heard;
-    pthread_mutex_t release;
-    atomic_uint waits;
-};
-
-static void pass_gate(void *arg, int result)
-{
-    struct gate *g = arg;
-    (void)atomic_fetch_add(&g->waits, 1);
-    (void)pthread_mutex_lock(&g->release);
-    (void)pthread_mutex_unlock(&g->release);
-    hear(&g->heard, result);
-}
-
-/* Many models compute results, each with its own thread. They share further threads: one per
- * processor, and a few for small tensors. */
-static void test_many(void)
-{
-    enum { WORKS = 20, TENSORS = 64 };
-    struct model m = model(TENSORS, 7, 0);
-    struct work *w[WORKS];
-    struct gate gate = {HEARD, PTHREAD_MUTEX_INITIALIZER, 0};
-    int request[TENSORS];
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    /* most: limit on threads beyond one per model */
-    unsigned parked = 0, most = (unsigned)processors + 20;
-    (void)pthread_mutex_lock(&gate.release);
-    atomic_store(&started, 0);
-    for (unsigned i = 0; i < WORKS; i++) {
-        w[i] = work_new();
-        for (uint32_t k = 0; k < TENSORS; k++) {
-            const struct work_waiter waiter = {&request[k], pass_gate, NULL, &gate};
-            parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
-        }
-    }
-    /* No task has ended, because each one answers a request, and the answer waits for the gate. */
-    while (atomic_load(&gate.waits) < WORKS)
-        when_sleep(1);
-    CU_ASSERT_TRUE(atomic_load(&started) <= WORKS + most);
-    (void)pthread_mutex_unlock(&gate.release);
-    CU_ASSERT_EQUAL(wait_for(&gate.heard, parked), 0);
-    for (unsigned i = 0; i < WORKS; i++)
-        work_free(w[i]);
-    model_free(&m);
-}
-
 /* Failures are not kept, and do not affect results that do not need the part that failed. */
 static void test_missing(void)
 {
@@ -425,11 +328,9 @@ static CU_TestInfo tests[] = {
     {"all kinds of results are requested together", test_kinds},
     {"an interrupted request is answered immediately", test_interrupt},
     {"a request repeated after an interrupt gets the result", test_wanted_again},
-    {"results that are no longer requested are not computed", test_not_wanted_again},
     {"results for two states are requested together", test_states},
     {"a request signalled before it waits is interrupted", test_stopped},
     {"the end of the mount answers all requests", test_stop},
-    {"many models share the additional threads", test_many},
     {"missing data fails only the results that need it", test_missing},
     CU_TEST_INFO_NULL,
 };
