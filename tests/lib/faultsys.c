@@ -24,12 +24,10 @@ static bool fault(const struct sys *s, const char *what, int *ret)
 {
     struct faultsys *fs = self(s);
     const bool named = fs->before && strcmp(fs->before, what) == 0;
-    if ((named && fs->skip == 0) || (fs->at && fs->at == fs->calls + 1)) {
+    if (named || (fs->at && fs->at == fs->calls + 1)) {
         fs->before = NULL;
         fs->at = 0;
         fs->hook(fs->arg);
-    } else if (named) {
-        fs->skip--;
     }
     bool due = ++fs->calls == fs->n || (fs->mode == FAULT_BROKEN && fs->calls > fs->n);
     if (!due || fs->mode == FAULT_NONE || fs->mode == FAULT_SHORT)

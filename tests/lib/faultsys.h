@@ -69,7 +69,6 @@ struct faultsys {
     int fresh;          /* the last descriptor created, or -1 */
     int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */
     const char *before; /* name of a call: hook runs once, before such a call */
-    unsigned skip;      /* number of such calls before hook runs */
     unsigned at;        /* number of a call, from 1: hook runs once, before it */
     void (*hook)(void *arg);
     void *arg;

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Models for the tests of edits."""
-import json
 import random
 import struct
 
@@ -85,7 +84,3 @@ def as_json(value):
     if value.type == 'array':
         return [one(value.elem, item) for item in value.data]
     return one(value.type, value.data)
-
-
-def dump(value):
-    return json.dumps(as_json(value))

@@ -63,10 +63,6 @@ void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(prin
 
 /* Run one operation, a string of n bytes. */
 void script_do(struct run *r, const char *text, size_t n);
-static inline void script_one(struct run *r, const char *op)
-{
-    script_do(r, op, strlen(op));
-}
 
 /* Note an operation, given as a format, in the log, and run it unless the script has failed. */
 void script_noted(struct run *r, struct buf *log, const char *fmt, ...)

@@ -46,15 +46,6 @@ int viewfile_open(struct tree *t, const char *tensor, const char *view, int flag
     return r == -ESTALE ? open_once(dir, view, flags, ret) : r; /* the kernel retries once */
 }
 
-int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *ret)
-{
-    *ret = (struct viewfile){.t = v->t, .node = v->node};
-    int r = tree_open_file(v->t, v->node, flags, &ret->f);
-    if (r < 0)
-        ret->f = NULL;
-    return r;
-}
-
 int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, size_t n)
 {
     struct tree_wait w;
@@ -63,31 +54,7 @@ int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, s
     return tree_waited(&w, tree_write(v->f, off, bytes, n, wait));
 }
 
-int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n)
-{
-    struct reply reply = {.scratch = dst};
-    int r = tree_read(v->f, off, n, &reply);
-    if (r == 0 && reply.len < n)
-        r = -ENODATA;
-    if (r == 0 && reply.bytes != dst)
-        memcpy(dst, reply.bytes, n);
-    tree_reply_done(&reply);
-    return r;
-}
-
-uint64_t viewfile_size(const struct viewfile *v)
-{
-    struct tree_entry e = {0};
-    return tree_getattr(v->t, v->node, v->f, &e) == 0 ? (uint64_t)e.attr.st_size : 0;
-}
-
-int viewfile_cut(const struct viewfile *v, uint64_t size)
-{
-    struct tree_wait w;
-    return tree_waited(&w, tree_truncate(v->f, size, tree_wait(&w)));
-}
-
-int viewfile_flush(const struct viewfile *v)
+static int flush(const struct viewfile *v)
 {
     struct tree_wait w;
     return tree_waited(&w, tree_flush(v->f, tree_wait(&w)));
@@ -107,7 +74,7 @@ void viewfile_release(struct viewfile *v)
 
 int viewfile_close(struct viewfile *v)
 {
-    int r = viewfile_flush(v);
+    int r = flush(v);
     viewfile_release(v);
     return r;
 }

@@ -6,8 +6,7 @@
  *     struct viewfile v;
  *     r = viewfile_open(t, "w", "raw", O_RDWR, &v);       one open file
  *     r = viewfile_pwrite(&v, off, bytes, n);
- *     r = viewfile_flush(&v);
- *     viewfile_release(&v);
+ *     r = viewfile_close(&v);
  *
  *     r = viewfile_put(t, "w", "type", "F16\n", 4);       cp: all of the above
  */
@@ -25,16 +24,8 @@ struct viewfile {
 /* Open a view with the flags of open(2). O_CREAT creates the view, or a helper. */
 int viewfile_open(struct tree *t, const char *tensor, const char *view, int flags,
                   struct viewfile *ret);
-/* Open the same node again: open("/proc/self/fd/N"). */
-int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *ret);
 int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, size_t n);
-/* Read n bytes at `off`. Returns -ENODATA if there are fewer. */
-int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n);
-/* Return the size that fstat reports. */
-uint64_t viewfile_size(const struct viewfile *v);
-int viewfile_cut(const struct viewfile *v, uint64_t size);
-/* A close by one of several owners; the close by the last one; both. */
-int viewfile_flush(const struct viewfile *v);
+/* The close by the last owner without its flush; with it. */
 void viewfile_release(struct viewfile *v);
 int viewfile_close(struct viewfile *v);
 int viewfile_sync(const struct viewfile *v);

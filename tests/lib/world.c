@@ -23,7 +23,7 @@ uint32_t world_draw(uint32_t n)
     return (uint32_t)(world_state >> 33) % n;
 }
 
-uint8_t *world_bytes(size_t n)
+static uint8_t *random_bytes(size_t n)
 {
     uint8_t *p = malloc(n + 1);
     for (size_t i = 0; i < n; i++)
@@ -61,7 +61,7 @@ const struct kind world_kinds[WORLD_KINDS] = {
     {2, true, 64},  {3, false, 4096}, {3, false, 16384},
 };
 
-uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n)
+static uint8_t *build_world(const struct kind *k, const struct world *w, size_t *n)
 {
     struct build b;
     build_init(&b, k->version, k->big);
@@ -109,7 +109,8 @@ bool world_shown(const uint8_t *file, size_t n, const struct world *w)
 
 /* ---- operations on the list and the change ---- */
 
-struct log *world_draft(const uint8_t *bytes, size_t n)
+/* Make a draft with these bytes, in memory or in a file. */
+static struct log *make_draft(const uint8_t *bytes, size_t n)
 {
     struct log *d = memory_draft(bytes, n);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
@@ -162,8 +163,8 @@ int world_put(struct edit_change *c, struct world_tensor *t, bool set)
     uint64_t n;
     CU_ASSERT_EQUAL_FATAL(tensor_shape_bytes(&t->shape, &n, NULL), 0);
     t->n = (size_t)n;
-    t->bytes = world_bytes(t->n);
-    struct log *d = world_draft(t->bytes, t->n);
+    t->bytes = random_bytes(t->n);
+    struct log *d = make_draft(t->bytes, t->n);
     struct tensor_piece p = {0, t->n, 0, d};
     int r =
         set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
@@ -212,8 +213,8 @@ static void op_write(struct edit_change *c, struct world *w)
     struct world_tensor *t = pick(w);
     struct tensor_piece p[3];
     size_t n = 0, at = 0;
-    uint8_t *bytes = world_bytes(t->n);
-    struct log *d = world_draft(bytes, t->n);
+    uint8_t *bytes = random_bytes(t->n);
+    struct log *d = make_draft(bytes, t->n);
     while (n < 3 && at < t->n) {
         size_t lo = at + world_draw((uint32_t)(t->n - at)),
                len = 1 + world_draw((uint32_t)(t->n - lo));
@@ -260,7 +261,7 @@ struct world world_make(void)
             t->shape.type = UNKNOWN;
         (void)snprintf(t->name, sizeof(t->name), "t%zu", w.n);
         t->n = (size_t)bytes;
-        t->bytes = world_bytes(t->n);
+        t->bytes = random_bytes(t->n);
     }
     return w;
 }
@@ -285,7 +286,7 @@ void world_setup(struct fixture *x, const struct kind *k, struct world *w)
     gguf_free(x->g);
     free(x->old);
     *w = world_make();
-    x->old = world_build(k, w, &x->old_n);
+    x->old = build_world(k, w, &x->old_n);
     struct source s = source_mem(x->old, x->old_n);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
     learn_sizes(w, x->g, x->old);

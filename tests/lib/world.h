@@ -35,17 +35,13 @@ extern const struct kind world_kinds[WORLD_KINDS];
 /* Seed for random data. */
 extern uint64_t world_state;
 uint32_t world_draw(uint32_t n);
-uint8_t *world_bytes(size_t n);
 struct tensor_shape world_shape(void);
-/* Make a draft with these bytes, in memory or in a file. */
-struct log *world_draft(const uint8_t *bytes, size_t n);
 
 struct world world_make(void);
 struct world world_copy(const struct world *w);
 void world_free(struct world *w);
 void world_drop(struct world_tensor *t);
 
-uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n);
 /* True if the file has exactly the tensors of w, and a regular layout. */
 bool world_shown(const uint8_t *file, size_t n, const struct world *w);
 /* Make a directory with a random model. */

@@ -275,7 +275,7 @@ static void check_token(struct world *w, unsigned reg, unsigned token, uint64_t 
         return;
     if (!disk && reg < KEYS && kernel.before[reg] & BIT(token) &&
         (!kernel.removed[reg] || oracle_changed(&w->oracle, reg, from)))
-        return; /* a key stays in the model until its next value is accepted: known.md */
+        return; /* a removed key stays in the model until its next value is accepted */
     oracle_tell(&w->oracle, reg, told, sizeof(told));
     sched_fail("%s%s: %s is token %u, may be %llx:%s", when, disk ? ", on the disk" : "",
                names[reg], token, (unsigned long long)may, told);

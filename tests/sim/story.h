@@ -130,8 +130,7 @@ enum { FORMS = 3, TYPES = NAMES, SHAPES = TYPES + REGS - KEYS, ALL_REGS = SHAPES
 enum { CALLS = 17 };
 extern const char *const calls[CALLS];
 
-/* Draws the story of a seed. If `wide`, it may have steps that are new in the simulator (known.md).
- * */
+/* Draws the story of a seed. If `wide`, it may have all steps, and disks that lack some calls. */
 struct story story_draw(uint64_t seed, bool wide);
 void story_print(const struct story *s, void *file);
 /* Returns false if the text is not a story; *line is then the first wrong line. */
