@@ -2,7 +2,6 @@
 /* Finds and edits the values that keys have in the model, and judges drafts (edits.h). */
 #include "live/edits.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -342,76 +341,15 @@ bool look_is_key(const struct live *l, const char *text)
     return x ? x->key != NULL : find_key(l, text) != UINT32_MAX;
 }
 
-static bool all(const char *s, size_t n, int (*is)(int))
+static bool is_key_name(const void *live, const char *name)
 {
-    while (n > 0 && is((unsigned char)*s)) {
-        s++;
-        n--;
-    }
-    return n == 0;
+    return look_is_key(live, name);
 }
 
-/* True for a suffix such as "bak", or for six letters or digits as added by mktemp(3). */
-static bool helper_suffix(const char *s)
+enum name_class look_classify(const struct live *l, const char *text, enum name_way way)
 {
-    static const char *const known[] = {"bak", "orig", "tmp", "new", "old", "rej", "swp", "save"};
-    for (size_t i = 0; i < COUNT(known); i++)
-        if (strcmp(s, known[i]) == 0)
-            return true;
-    return strlen(s) == 6 && all(s, 6, isalnum);
-}
-
-static int is_tempfile(int c)
-{
-    return isalnum(c) || c == '_';
-}
-
-/* True for known names without a dot: vim's probe 4913, sed's sedXXXXXX, Python's tmpXXXXXXXX (X is
- * a letter, digit or underscore), and any mktemp(3) name. */
-static bool known_dotless(const char *s)
-{
-    size_t n = strlen(s);
-    if (all(s, n, isdigit))
-        return true;
-    if (n < 6 || !all(s, n, is_tempfile))
-        return false;
-    return strncmp(s, "tmp", 3) == 0 ||
-           (all(s, n, isalnum) && (strncmp(s, "sed", 3) == 0 || n == 8 /* perl -i */));
-}
-
-/* True if the first n bytes of a text are the name of a key. */
-static bool begins_with_key(const struct live *l, const char *text, size_t n)
-{
-    char name[TREE_NAME_MAX + 1];
-    *(char *)mempcpy(name, text, n) = '\0';
-    return look_is_key(l, name);
-}
-
-/* True for helix's backup: a key's name, followed by six letters or digits and ".bck". */
-static bool is_helix(const struct live *l, const char *text, size_t len)
-{
-    enum { TAIL = 6 + 4 };
-    return len > TAIL && strcmp(text + len - 4, ".bck") == 0 &&
-           all(text + len - TAIL, 6, isalnum) && begins_with_key(l, text, len - TAIL);
-}
-
-enum name_class look_classify(const struct live *l, const char *text)
-{
-    char raw[TREE_NAME_MAX + 1];
-    size_t len = strlen(text), n;
-    const char *dot = strrchr(text, '.');
-    assert(lock_held(&l->lock));
-    if (text[0] == '.' || text[0] == '#' || text[len - 1] == '~')
-        return NAME_HELPER;
-    if (!dot)
-        return known_dotless(text) ? NAME_HELPER : NAME_STRAY;
-    if (helper_suffix(dot + 1) && begins_with_key(l, text, (size_t)(dot - text)))
-        return NAME_HELPER;
-    if (is_helix(l, text, len))
-        return NAME_HELPER;
-    if (name_decode(text, raw, &n) < 0 || !key_valid(raw, n))
-        return NAME_INVALID;
-    return NAME_KEY;
+    const struct name_keys keys = {is_key_name, l};
+    return look_is_key(l, text) ? NAME_KEY : name_classify(text, way, &keys);
 }
 
 bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret)
@@ -1018,6 +956,18 @@ int draft_settle(struct live *l, struct file *f)
 
 /* ---- the end, and changes between keys and helpers ---- */
 
+/* Keep the text of a name that is about to be renamed over a key: that key's type may need it as it
+ * was written, not as the type that it got shows it. */
+static void keep_text(struct live *l, struct file *f)
+{
+    struct draft *d = f->draft;
+    const struct name_keys keys = {is_key_name, l};
+    if (!d->edit || d->edit != f->of->edit || !name_is_temporary(f->of->text, &keys))
+        return;
+    f->written = d->edit;
+    file_set_content(&l->names, f, &d->text);
+}
+
 int draft_leave(struct live *l, struct file *f)
 {
     assert(lock_held(&l->lock));
@@ -1036,6 +986,8 @@ int draft_leave(struct live *l, struct file *f)
     } else if (!l->ending && draft_settle(l, f) > 0) { /* no flush came: the process was killed */
         (void)writer_accepted(l, NULL);
     }
+    if (is_key(f))
+        keep_text(l, f);
     f->draft = NULL;
     draft_free(d);
     return r;

@@ -17,6 +17,7 @@
 
 #include "live/batch.h"
 #include "live/draft.h"
+#include "live/names.h"
 
 /* ---- types ---- */
 
@@ -78,23 +79,10 @@ struct shown look_attr(const struct live *l, struct file *f, struct live_attr *r
 /* Measure the value that look_attr() returned, and free it. Call without the lock. */
 void look_measure(struct shown *s, struct live_attr *ret);
 
-enum name_class {
-    NAME_KEY,     /* may be a key: it follows the syntax in the specification */
-    NAME_HELPER,  /* matches a known pattern; lives in memory and never becomes a key */
-    NAME_STRAY,   /* has no dot, so it cannot be a key, and matches no known pattern */
-    NAME_INVALID, /* none of these */
-};
-
-/*
- * Classify a name that has no file. A helper's name begins with "." or "#", ends in "~", or has no
- * dot; or it is a key's name with a suffix: .bak .orig .tmp .new .old .rej .swp .save, a dot and
- * six letters or digits, or six letters or digits and .bck.
- */
-enum name_class look_classify(const struct live *l, const char *text);
+/* Classify a name that has no file (names.h). */
+enum name_class look_classify(const struct live *l, const char *text, enum name_way way);
 /* Parse "KEY:TYPE", where TYPE names a value type. Returns false for other names. */
 bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
-/* Message about a file, neither key nor known helper, that is dropped when the mount ends. */
-#define LOOK_STRAY "it is not a key name: key names contain a dot, as in my.flag"
 
 /* ---- drafts ---- */
 

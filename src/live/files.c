@@ -51,13 +51,7 @@ static int release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
     struct name *x = file_name(f);
-    char shown[SHOW_MAX];
-    int r = 0;
-    if (h->writes && x && f->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY)
-        live_log(l, LOG_WARNING, "%s: not saved: " LOOK_STRAY,
-                 show(shown, x->text, strlen(x->text)));
-    if (h->writes)
-        r = draft_leave(l, f);
+    const int r = h->writes ? draft_leave(l, f) : 0;
     f->opens--;
     file_is_key(&l->names, f);
     if (x && x->key)
@@ -156,15 +150,27 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 
 /* ---- create ---- */
 
+/* Refuse a name that can be neither a key's nor a helper's. */
+static int refuse_name(const struct live *l, const char *text)
+{
+    char shown[SHOW_MAX];
+    live_log(l, LOG_WARNING,
+             strchr(text, '.') && key_valid(text, strlen(text))
+                 ? "%s: refused: a backup beside a key would not outlast the mount"
+                 : "%s: refused: a key's name is letters, digits, _ and - with dots between, as in "
+                   "my.flag",
+             show(shown, text, strlen(text)));
+    return -EINVAL;
+}
+
 /* Make a file for a name that does not have one. */
-static int make_file(struct live *l, const char *text, struct file **ret)
+static int make_file(struct live *l, const char *text, enum name_way way, struct file **ret)
 {
     struct names *n = &l->names;
-    bool known = look_is_key(l, text);
-    enum name_class class = known ? NAME_KEY : look_classify(l, text);
+    enum name_class class = look_classify(l, text, way);
     if (class == NAME_INVALID)
-        return -EINVAL;
-    if (!known && key_is_own(text, strlen(text)))
+        return refuse_name(l, text);
+    if (key_is_own(text, strlen(text)) && !look_is_key(l, text))
         return -EPERM;
     struct file *f = names_make(n, text, class == NAME_KEY ? FILE_KEY : FILE_HELPER);
     if (!f)
@@ -202,7 +208,8 @@ static int create_locked(struct live *l, const char *name, int flags, const stru
         return -EEXIST;
     bool made = !f;
     if (made)
-        r = make_file(l, typed ? key : name, &f);
+        r = make_file(l, typed ? key : name, flags & LIVE_MKSTEMP ? NAME_MKSTEMP : NAME_CREATED,
+                      &f);
     if (r == 0)
         r = open_locked(l, h, f, (flags & ~O_ACCMODE) | O_RDWR, made, unready);
     if (r < 0 && f && made)
@@ -604,10 +611,12 @@ static int key_over_key(const struct move *m)
     struct err e = {0};
     size_t before = edit_mark(&m->l->next.change);
     CLEANUP(shown_free) struct shown s = stored_value(m->l, m->from);
-    shown_text(&s, &text);
+    const struct buf *written = file_written(m->from->file);
+    if (!written)
+        shown_text(&s, &text);
     if (buf_error(&text))
         return buf_error(&text);
-    int r = edits_accept(m->l, m->to, &text, &e);
+    int r = edits_accept(m->l, m->to, written ? written : &text, &e);
     if (r < 0)
         return refused(m, &e);
     r = edits_remove(m->l, m->from, &e);
@@ -650,16 +659,16 @@ static int key_to_key(const struct move *m)
 
 /* Find out whether a file's new name is the name of a key. Returns 0, or -EINVAL for an invalid
  * name. */
-static int classify_target(struct live *l, const char *text, bool *key)
+static int classify_target(struct live *l, const struct file *f, const char *text, bool *key)
 {
     const struct name *x = names_find(&l->names, text);
     if (x && x->file && x->file->kind != FILE_KEY) {
         *key = false;
         return 0;
     }
-    enum name_class class = look_is_key(l, text) ? NAME_KEY : look_classify(l, text);
+    enum name_class class = look_classify(l, text, f->kind == FILE_KEY ? NAME_ASIDE : NAME_CREATED);
     *key = class == NAME_KEY;
-    return class == NAME_INVALID ? -EINVAL : 0;
+    return class == NAME_INVALID ? refuse_name(l, text) : 0;
 }
 
 int live_rename(struct live *l, const char *old, const char *text, unsigned flags,
@@ -680,7 +689,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         return -EEXIST;
     if (strcmp(f->of->text, text) == 0)
         return 0;
-    int r = classify_target(l, text, &key);
+    int r = classify_target(l, f, text, &key);
     if (r < 0)
         return r;
     if (key && f->kind == FILE_LINK)
@@ -715,7 +724,7 @@ int live_symlink(struct live *l, const char *text, const char *target, struct li
     LOCKED(&l->lock);
     if (look_find(l, text))
         return -EEXIST;
-    if (look_classify(l, text) != NAME_HELPER)
+    if (look_classify(l, text, NAME_CREATED) != NAME_HELPER)
         return -EPERM;
     if (!names_have_room(n, 0, strlen(target)))
         return -ENOSPC;

@@ -79,7 +79,9 @@ struct live_text {
 /* Open a file, with the flags of open(2). */
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
                    struct live_text *text);
-/* Open a file for reading and writing, creating it if needed; KEY:TYPE creates KEY with a type. */
+/* Open a file for reading and writing, creating it if needed; KEY:TYPE creates KEY with a type.
+ * LIVE_MKSTEMP, among the flags: as mkstemp(3) does, exclusively and with mode 0600. */
+#define LIVE_MKSTEMP (1 << 30)
 int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
                 struct live_file **f);
 /* Read up to n bytes at `off` from a file that is being written or lives in memory. */

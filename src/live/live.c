@@ -95,6 +95,17 @@ void live_hurry(struct live *l)
     lock_drop(&l->lock);
 }
 
+/* Name the helpers that a person may have meant to last. */
+static void log_helpers(struct live *l)
+{
+    char shown[SHOW_MAX];
+    LOCKED(&l->lock);
+    for (const struct name *x = l->names.oldest; x; x = x->newer)
+        if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
+            live_log(l, LOG_WARNING, "%s: not kept: it was only a helper file beside the keys",
+                     show(shown, x->text, strlen(x->text)));
+}
+
 int live_finish(struct live *l)
 {
     if (!l->writer.started)
@@ -104,6 +115,7 @@ int live_finish(struct live *l)
     pool_call(&l->writer.job); /* handle the results */
     pool_leave(&l->writer.job);
     pool_leave(&l->waits.watch);
+    log_helpers(l);
     lock_take(&l->lock);
     l->writer.started = false;
     int r = writer_take_failure(l);
@@ -139,15 +151,6 @@ void unsaved_lines(const struct buf *notes, struct buf *out)
         buf_printf(out, "%s: %s\n", n.path, n.why);
 }
 
-/* Return why the value given to a name is not in the model, or NULL if nothing is missing. */
-static const char *why_unsaved(const struct live *l, const struct name *x)
-{
-    if (x->error)
-        return x->error;
-    bool stray = x->file && x->file->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY;
-    return stray ? LOOK_STRAY : NULL;
-}
-
 /* Return why the bytes written to a tensor are not in the model, or NULL. refused: consider only
  * refused edits. */
 static const char *why_not_saved(const struct object *o, bool refused)
@@ -179,23 +182,24 @@ static void unsaved_tensors(const struct live *l, bool refused, struct buf *out)
     }
 }
 
+static void unsaved_keys(const struct live *l, struct buf *out)
+{
+    for (const struct name *x = l->names.oldest; x && l->names.n_errors; x = x->newer)
+        if (x->error)
+            unsaved_add(out, "", x->text, x->error);
+}
+
 void live_unsaved(struct live *l, struct buf *out)
 {
     LOCKED(&l->lock);
-    for (const struct name *x = l->names.oldest; x; x = x->newer) {
-        const char *why = why_unsaved(l, x);
-        if (why)
-            unsaved_add(out, "", x->text, why);
-    }
+    unsaved_keys(l, out);
     unsaved_tensors(l, false, out);
 }
 
 void live_refused(struct live *l, struct buf *out)
 {
     LOCKED(&l->lock);
-    for (const struct name *x = l->names.oldest; x && l->names.n_errors; x = x->newer)
-        if (x->error)
-            unsaved_add(out, "", x->text, x->error);
+    unsaved_keys(l, out);
     if (l->objects.n_errors)
         unsaved_tensors(l, true, out);
 }
@@ -213,7 +217,7 @@ static bool recall_name(struct live *l, const char *text, const char *why)
 {
     struct name *x = look_name(l, text);
     if (!x)
-        x = names_get(&l->names, text, look_classify(l, text) == NAME_KEY);
+        x = names_get(&l->names, text, look_classify(l, text, NAME_CREATED) == NAME_KEY);
     if (x)
         name_set_error(&l->names, x, why);
     return x && x->error;
@@ -357,8 +361,7 @@ static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct
         buf_add(&ret->key, x->key, x->key_len);
     if (type.set)
         type_put(&type, &ret->type);
-    const char *why = x ? why_unsaved(l, x) : NULL;
-    buf_str(&ret->error, why ? why : "");
+    buf_str(&ret->error, x && x->error ? x->error : "");
     return 0;
 }
 
@@ -404,92 +407,10 @@ static bool type_to_come(const struct live *l, struct file *f, struct typed type
     return true;
 }
 
-/*
- * True if giving this helper a type makes it a key (cp -a from another mount or from a backup).
- * False for names of key backups, and for temporary names used by programs that copy attributes
- * (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX).
- */
-static bool is_key_by_type(struct live *l, const struct file *f)
-{
-    char stem[TREE_NAME_MAX + 1];
-    const char *text = f->of->text, *end = text + strlen(text);
-    enum name_class class = look_classify(l, text);
-    if (f->parked || key_is_own(text, strlen(text)) || text[0] == '.' ||
-        strncmp(text, "tmp", 3) == 0)
-        return false;
-    (void)memcpy(stem, text, (size_t)(end - text) + 1);
-    if (end[-1] == '~') {
-        stem[end - text - 1] = '\0';
-        return !look_find(l, stem);
-    }
-    return class == NAME_STRAY || text[0] == '#' || !strchr(text, '.');
-}
-
-/* Make a helper's bytes the value of the key that its name now denotes. */
-static int accept_content(struct live *l, struct name *x, struct file *f, struct typed type,
-                          struct err *e)
-{
-    x->typed = type;
-    int r = edits_accept(l, x, f->draft ? &f->draft->text : &f->content, e);
-    x->typed.set = false;
-    return r;
-}
-
-/* True if the next close will judge the draft: it was emptied, or was written after its last
- * close. */
-static bool is_to_come(const struct draft *d)
-{
-    return d && (d->state == DRAFT_WRITTEN ? !d->closed : d->state != DRAFT_CLEAN);
-}
-
-/* Turn a helper into the key that its name now denotes. Returns the same results as promote(). */
-static int make_key(struct live *l, struct name *x, struct file *f, struct typed type,
-                    struct err *e)
-{
-    struct names *n = &l->names;
-    struct draft *d = f->draft;
-    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* the bytes that the file's readers see */
-    if (d)
-        buf_add(&seen, d->text.data, d->text.len);
-    bool later = is_to_come(d);
-    int r = buf_error(&seen) ? err_set(e, -ENOMEM, "no memory for the edit")
-            : later          ? 0
-                             : accept_content(l, x, f, type, e);
-    if (r < 0)
-        return r;
-    if (later) {
-        d->typed = type;
-        name_spare(n, x);
-    } else if (d) {
-        draft_to_key(d, false);
-    }
-    promise_make(&f->promise, x->edit);
-    file_set_kind(l, f, FILE_KEY);
-    if (d)
-        file_set_content(n, f, &seen);
-    file_is_key(n, f);
-    return r;
-}
-
-/* Turn a helper into a key. Returns 1 if there is an edit to write, 0 if there is none yet or the
- * file stays a helper, or -errno. */
-static int promote(struct live *l, struct file *f, struct typed type, struct err *e)
-{
-    if (name_set_key(f->of) < 0)
-        return 0;
-    int r = make_key(l, f->of, f, type, e);
-    if (r < 0)
-        name_unset_key(f->of);
-    return r;
-}
-
 int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
 {
-    const struct promise unbroken = {0};
-    const struct promise *p = &unbroken;
     struct typed type;
     struct err e = {0};
-    int r = 0;
     if (!type_by_name(name, n, &type))
         return -EINVAL;
     LOCKED(&l->lock);
@@ -498,17 +419,12 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
         return f ? -ENOENT : l->names.missing;
     if (f->kind == FILE_LINK)
         return -EPERM;
-    if (f->kind == FILE_HELPER && is_key_by_type(l, f)) {
-        r = promote(l, f, type, &e);
-        p = &f->promise;
-    } else if (type_to_come(l, f, type)) {
+    if (type_to_come(l, f, type))
         return 0;
-    } else if ((r = edits_retype(l, f->of, type, &e)) >= 0) {
-        promise_share(&f->promise, f->of->edit); /* an earlier loss is still reported */
-    }
-    if (r < 0)
+    if (edits_retype(l, f->of, type, &e) < 0)
         return name_refused(l, f->of, &e);
-    return writer_flush(l, p, f->promise.edit, w);
+    promise_share(&f->promise, f->of->edit); /* an earlier loss is still reported */
+    return writer_flush(l, &(struct promise){0}, f->promise.edit, w);
 }
 
 int live_forgive(struct live *l, uint32_t number)

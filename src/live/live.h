@@ -63,8 +63,8 @@ int live_finish(struct live *l);
 /* Drop the drafts that no flush, fsync or release has judged. Call this before releasing files that
  * programs may still have open. */
 void live_abandon(struct live *l);
-/* Add a note (see below) for each edit that did not reach the file, and for each file that is
- * dropped because it is not a key. Call this after live_finish(). */
+/* Add a note (see below) for each edit that did not reach the file. Call this after
+ * live_finish(). */
 void live_unsaved(struct live *l, struct buf *notes);
 /*
  * Adopt the notes from an earlier instance for the same model, as if those edits had been made

@@ -126,24 +126,11 @@ struct name *names_get(struct names *n, const char *text, bool key)
     return get(n, text, key ? decoded : NULL, len);
 }
 
-int name_set_key(struct name *x)
-{
-    char decoded[TREE_NAME_MAX + 1];
-    size_t len = 0;
-    return name_decode(x->text, decoded, &len) < 0 ? -EINVAL : set_key(x, decoded, len);
-}
-
 struct name *names_get_key(struct names *n, const char *key, size_t len)
 {
     char text[TREE_NAME_MAX + 1];
     (void)name_encode(key, len, text);
     return get(n, text, key, len);
-}
-
-void name_unset_key(struct name *x)
-{
-    free(x->key);
-    x->key = NULL;
 }
 
 /* Free a name if nothing refers to it. The name of a key that was once stored is kept, with the
@@ -275,9 +262,14 @@ void file_set_content(struct names *n, struct file *f, struct buf *bytes)
     *bytes = BUF_INIT;
 }
 
+const struct buf *file_written(const struct file *f)
+{
+    return f->kind == FILE_KEY && f->written && f->written == f->of->edit ? &f->content : NULL;
+}
+
 void file_is_key(struct names *n, struct file *f)
 {
-    if (f->kind == FILE_KEY && !f->opens && !f->steps)
+    if (f->kind == FILE_KEY && !f->opens && !f->steps && !file_written(f))
         file_free_content(n, f);
 }
 

@@ -79,8 +79,9 @@ struct file {
     struct name *of;     /* the file's current or last name: see file_name() */
     struct draft *draft; /* owned; NULL unless the file is open for writing */
     /* HELPER: the bytes, unless it has a draft. LINK: the target. KEY: the bytes that it had as a
-     * helper, until the key is on disk. */
+     * helper, until the key is on disk; or the text that made edit `written`. */
     struct buf content;
+    uint64_t written;       /* KEY: 0 if `content` is not such a text */
     struct name *parked;    /* HELPER: the name of the key whose backup it is */
     struct typed typed;     /* HELPER: the type of the key that it may become */
     bool inherited;         /* HELPER: `typed` is the type of the key that it once was */
@@ -146,10 +147,6 @@ void name_set_error(struct names *n, struct name *x, const char *why); /* why ma
 void name_take(struct names *n, struct name *x, struct file *f);
 /* Detach the name from its file, which is freed if nothing refers to it. */
 void name_leave(struct names *n, struct name *x);
-/* Turn a helper's name into a key's. Returns -EINVAL for an invalid key, or -ENOMEM. The second
- * function turns it back if no such key was ever stored. */
-int name_set_key(struct name *x);
-void name_unset_key(struct name *x);
 
 /* Hide the key of a removed name until the removal is part of the change. */
 void name_doom(struct names *n, struct name *x);
@@ -173,6 +170,8 @@ void file_reap(struct names *n, struct file *f);
  * them with `bytes`, which are moved. */
 void file_free_content(struct names *n, struct file *f);
 void file_set_content(struct names *n, struct file *f, struct buf *bytes);
+/* Return the text with which a key's present value was written, or NULL if it was not kept. */
+const struct buf *file_written(const struct file *f);
 /* Drop the bytes that a key's file had as a helper, if no handle reads them and no step can bring
  * them back. */
 void file_is_key(struct names *n, struct file *f);

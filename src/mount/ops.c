@@ -875,11 +875,13 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 {
     struct tree_entry e;
     struct tree_file *f;
-    (void)mode; /* permissions come from the model */
+    /* permissions come from the model, but the mode tells who creates the file */
+    const bool mkstemp = fi->flags & O_EXCL && (mode & 07777) == 0600;
     struct handles *edit = begin_edit(req);
     if (!edit)
         return;
-    int r = shelf_create(shelf_of(req), parent, name, fi->flags, &e, &f);
+    int r =
+        shelf_create(shelf_of(req), parent, name, fi->flags | (mkstemp ? LIVE_MKSTEMP : 0), &e, &f);
     if (r < 0) {
         handles_edited(edit);
         (void)fuse_reply_err(req, -r);

@@ -22,7 +22,7 @@
  *     a.list   array[i32]    1 2 3
  *
  * Files of metadata/ (H: a handle, a letter):
- *     open H NAME WORD...    r, w, rw; trunc, append, creat, excl
+ *     open H NAME WORD...    r, w, rw; trunc, append, creat, excl, mkstemp (exclusively, mode 0600)
  *     write H TEXT           at the handle's offset; write H TEXT OFFSET: at that offset
  *     read H TEXT            reading up to the end gives TEXT
  *     size H N               fstat

@@ -46,8 +46,10 @@ int script_flags(struct run *r, char **word)
     static const struct {
         const char *name;
         int flag;
-    } rows[] = {{"r", O_RDONLY},      {"w", O_WRONLY},    {"rw", O_RDWR},  {"trunc", O_TRUNC},
-                {"append", O_APPEND}, {"creat", O_CREAT}, {"excl", O_EXCL}};
+    } rows[] = {{"r", O_RDONLY},      {"w", O_WRONLY},
+                {"rw", O_RDWR},       {"trunc", O_TRUNC},
+                {"append", O_APPEND}, {"creat", O_CREAT},
+                {"excl", O_EXCL},     {"mkstemp", O_CREAT | O_EXCL | LIVE_MKSTEMP}};
     int flags = 0;
     for (; *word; word++) {
         size_t i = 0;

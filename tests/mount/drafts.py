@@ -221,24 +221,10 @@ class Open(Calls):
         os.close(fd)
         self.assert_model({COUNT: Value('u16', 9)})
 
-    def test_helper_given_a_type(self):
-        """A helper that becomes a key keeps its content, whatever handles are open."""
-        fd = os.open(self.key('myflag'), os.O_RDWR | os.O_CREAT)
-        os.write(fd, b'7')
-        os.close(os.dup(fd))
-        reader = os.open(self.key('myflag'), os.O_RDONLY)
-        os.setxattr(self.key('myflag'), 'user.gguf.type', b'u8')
-        self.assert_model({'myflag': Value('u8', 7)})
-        self.assertEqual(self.read_through(reader), b'7')
-        os.close(reader)
-        os.write(fd, b'1')
-        os.close(fd)
-        self.assert_model({'myflag': Value('u8', 71)})
-
     def test_rename_helper_and_never_write(self):
         """An empty file renamed over a key truncates the key."""
         for name in (COUNT, NAME):
-            fd = os.open(self.key('sedAbCdEf'), os.O_WRONLY | os.O_CREAT)
+            fd = os.open(self.key('sedAbCdEf'), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             os.rename(self.key('sedAbCdEf'), self.key(name))
             os.close(fd)
         self.comes({NAME: string('')})

@@ -150,17 +150,15 @@ class Kept(unittest.TestCase):
         with self.assertRaises(OSError):
             write(self.at, name, text)
 
-    def test_not_a_key(self):
-        write(self.at, 'foo', '1')
-        write(self.at, 'sedAbCdEf', 'a known helper')
+    def test_helpers(self):
+        os.rename(self.key('type.u8'), self.key('type.u8.bak'))
+        write(self.at, 'type.u8.tmp', 'a helper')
         os.symlink('nowhere', self.key('.#link'))
-        self.unmounted(1, 'foo.*not a key')
+        self.unmounted(0)
 
-    def test_not_a_key_and_gone(self):
-        write(self.at, 'foo', '1')
-        os.unlink(self.key('foo'))
-        write(self.at, 'bar', 'renamed to a key')
-        os.rename(self.key('bar'), self.key('general.name'))
+    def test_helper_renamed(self):
+        write(self.at, '4913', 'renamed to a key')
+        os.rename(self.key('4913'), self.key('general.name'))
         self.want.set(b'general.name', Value('string', b'renamed to a key'))
         self.unmounted(0)
 

@@ -257,18 +257,38 @@ class Refused(unittest.TestCase):
         self.fails(errno.ENAMETOOLONG, write, self.at, 'a.' + 'b' * 254, '1')
         self.untouched()
 
-    def test_stray(self):
-        known = '4913', 'sedAb12Cd', 'Ab12Cd34', 'tmp_a1b2c3', 'tmpa1b2c3_4'
-        for name in known:  # Python's temporary files may have an underscore
-            write(self.at, name, '1')
+    def test_temporary_names(self):
+        """Names without a dot are helpers only if they are created as mkstemp(3) does."""
+        for name in ('sedAb12Cd', 'Ab12Cd34', 'tmp_a1b2c3', 'tmpa1b2c3_4'):
+            self.fails(errno.EINVAL, os.open, place(self.at, name), CREATE, 0o600)
+            self.fails(errno.EINVAL, os.open, place(self.at, name), CREATE | os.O_EXCL, 0o644)
+            os.close(os.open(place(self.at, name), CREATE | os.O_EXCL, 0o600))
             os.unlink(place(self.at, name))
-        write(self.at, 'foo', '1')
-        self.assertEqual(editlib.read(self.at, 'foo'), b'1')
-        self.assertIn(b'key names contain a dot', os.getxattr(place(self.at, 'foo'), 'user.gguf.error'))
-        editlib.until(lambda: 'foo' in self.mount.log())
-        self.assertEqual(self.mount.log().count('not saved'), 1)
-        self.assertRegex(self.mount.log(), 'foo.*not saved')
-        os.unlink(place(self.at, 'foo'))
+        editlib.until(lambda: 'sedAb12Cd' in self.mount.log())
+        self.assertIn("a key's name is letters", self.mount.log())
+        self.untouched()
+
+    COPY = {'cp': 'cp "$1" "$2"', 'cp -a': 'cp -a "$1" "$2"', 'echo': 'cat "$1" > "$2"',
+            'install': 'install -m 600 "$1" "$2"', 'mv': 'cp "$1" "$1.x" && mv "$1.x" "$2"',
+            'tar': 'tar -C "${1%/*}" --transform "s|.*|${2##*/}|" -cf - "${1##*/}" | tar -C "${2%/*}" -xf -'}
+
+    def test_copies_beside_keys(self):
+        """What is copied to a name beside a key is in the model afterwards, or was refused."""
+        source = mountlib.put('copied', b'a copy\n')
+        for how, script in self.COPY.items():
+            for suffix in ('.chatml', '.vision', '.rej', '123456', '.bak', '.orig', '.old', '.save'):
+                name = 'general.name' + suffix
+                with self.subTest(how=how, name=name):
+                    done = mountlib.run('bash', '-c', 'set -o pipefail; ' + script, 'bash', source,
+                                        os.fsdecode(place(self.at, name)))
+                    good = suffix in ('.chatml', '.vision', '.rej', '123456')
+                    self.assertEqual(done.returncode == 0, good, done.err)
+                    self.assertEqual('Invalid argument' in done.err, not good, done.err)
+                    if good:
+                        self.want.set(name.encode(), Value('string', b'a copy'))
+                    sync(self.at)
+                    self.want.check(mountlib.get(self.source))
+                    self.id = os.stat(self.source).st_ino
         self.untouched()
 
     NEW = [('my.flag', 'true', Value('bool', 1)), ('my.count', '7\n', Value('u32', 7)),

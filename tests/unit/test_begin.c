@@ -534,7 +534,7 @@ static void test_before(void)
     o.tensors = true;
     struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};
-    CU_ASSERT_EQUAL(do_write(t, "new", "2", 1), 0);
+    CU_ASSERT_EQUAL(do_write(t, "a.new", "2", 1), 0);
     CU_ASSERT_EQUAL(viewfile_put(t, "t", "raw", "01234567890123456789", 20), 0);
     (void)image_node(&m, "info");
     CU_ASSERT_EQUAL(do_write(t, "a.b", "x", 1), -EINVAL);

@@ -342,10 +342,10 @@ static void test_idle(void)
     CU_ASSERT_EQUAL(do_write(t, "a.b", "3\n", 2), 0);
     CU_ASSERT_EQUAL(do_sync(t), 0);
     CU_ASSERT_TRUE(tree_idle(t, false));
-    CU_ASSERT_EQUAL(do_write(t, "stray", "text\n", 5), 0);
+    CU_ASSERT_EQUAL(do_write(t, "4913", "text\n", 5), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
     CU_ASSERT_TRUE(tree_idle(t, true));
-    CU_ASSERT_EQUAL(do_unlink(t, "stray"), 0);
+    CU_ASSERT_EQUAL(do_unlink(t, "4913"), 0);
     CU_ASSERT_TRUE(tree_idle(t, false));
     struct viewfile v;
     CU_ASSERT_EQUAL(viewfile_open(t, "t", ".raw.abcdef", O_CREAT | O_WRONLY, &v), 0);

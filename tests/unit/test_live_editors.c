@@ -66,20 +66,23 @@ static const struct script scripts[] = {
 
     /* ---- programs that rename a new file over the old one ---- */
     {"sed -i renames a temporary file over the key", NULL,
-     "open T sedA1b2C3 rw creat excl; write T '12\n'; close T; mv sedA1b2C3 a.count;"
+     "open T sedA1b2C3 rw mkstemp; write T '12\n'; close T; mv sedA1b2C3 a.count;"
      "gone sedA1b2C3; text a.count '12\n'; typed a.count u32; fsync;"
      "list a.name a.count a.other a.list",
      SAVED},
     {"sed -i: the rename of a refused text fails, and the temporary file remains", NULL,
-     "put sedA1b2C3 'x\n'; mv sedA1b2C3 a.count =EINVAL; text sedA1b2C3 'x\n';"
+     "open T sedA1b2C3 rw mkstemp; write T 'x\n'; close T; mv sedA1b2C3 a.count =EINVAL; text "
+     "sedA1b2C3 'x\n';"
      "text a.count '7\n'; refused a.count; rm sedA1b2C3; fsync",
      UNCHANGED},
     {"sed -i.bak renames the key to a backup first", NULL,
-     "put sedA1b2C3 '12\n'; mv a.count a.count.bak; mv sedA1b2C3 a.count;"
+     "open T sedA1b2C3 rw mkstemp; write T '12\n'; close T; mv a.count a.count.bak; mv sedA1b2C3 "
+     "a.count;"
      "text a.count.bak '7\n'; text a.count '12\n'; typed a.count u32; fsync",
      SAVED},
     {"sed -i.bak: the key comes back after a refused text", NULL,
-     "put sedA1b2C3 'x\n'; mv a.count a.count.bak; mv sedA1b2C3 a.count =EINVAL;"
+     "open T sedA1b2C3 rw mkstemp; write T 'x\n'; close T; mv a.count a.count.bak; mv sedA1b2C3 "
+     "a.count =EINVAL;"
      "text a.count '7\n'; rm sedA1b2C3; fsync; text a.count.bak '7\n'",
      UNCHANGED},
     {"rsync renames a hidden file over the key", NULL,
@@ -108,9 +111,21 @@ static const struct script scripts[] = {
      "mv a.count a.count~; mv .goutputstream-A1B2C3 a.count; text a.count~ '7\n'; fsync",
      SAVED},
     {"kate renames a file with a six-letter suffix over the key", NULL,
-     "open T a.count.AbCdEf rw creat excl; write T '12\n'; fsync T; close T;"
-     "mv a.count.AbCdEf a.count; fsync; list a.name a.count a.other a.list",
+     "open T a.count.AbCdEf rw mkstemp; write T '12\n'; fsync T; close T;"
+     "mv a.count.AbCdEf a.count; fsync; list a.name a.count a.other a.list; quiet",
      SAVED},
+    {"kate's text is judged as the key's type only", NULL,
+     "open T a.name.AbCdEf rw mkstemp; write T '1.0'; write T '0\n'; fsync T; close T;"
+     "typed a.name.AbCdEf f32; mv a.name.AbCdEf a.name; text a.name '1.00\n';"
+     "open T a.list.AbCdEf rw mkstemp; write T 'x'; close T; mv a.list.AbCdEf a.list =EINVAL;"
+     "refused a.list; text a.list.AbCdEf 'x\n'; rm a.list.AbCdEf; open T a.count.AbCdEf rw mkstemp;"
+     "write T '[1,  2]'; close T; rm a.count.AbCdEf; fsync; list a.name a.count a.other a.list",
+     "a.name:string=1.00 " A_COUNT A_OTHER A_LIST},
+    {"BusyBox's sed -i renames a file with six more letters over the key", NULL,
+     "open T a.nameAbCdEf rw mkstemp; write T '[1,  2]\n'; close T; mv a.nameAbCdEf a.name;"
+     "text a.name '[1,  2]\n'; open T a.nameAbCdEf rw mkstemp; write T '007'; close T;"
+     "type a.nameAbCdEf u64; put a.nameAbCdEf '8'; mv a.nameAbCdEf a.name; text a.name '8\n'",
+     "a.name:string=8 " A_COUNT A_OTHER A_LIST},
     {"python replaces the key with os.replace() of a .tmp", NULL,
      "open T a.count.tmp w creat trunc; write T '12\n'; fsync T; close T;"
      "mv a.count.tmp a.count; fsync; list a.name a.count a.other a.list",

@@ -59,11 +59,11 @@ static const struct script scripts[] = {
      "hold; & fsync; held; undo =EBUSY; go; wait; rm a.count; undo =EBUSY; fsync; undo",
      UNCHANGED},
     {"an undo is refused if a helper has the name of a key", "history close",
-     "put b.key.bak '1'; undo; reopen; put b.key '2'; put b.key.bak 'x'; undo 2 =EBUSY;"
-     "said 'b.key.bak: a helper file has the name of this key'; text b.key '2\n';"
-     "text b.key.bak 'x'; list a.name a.count a.other a.list b.key b.key.bak; put b.key '3';"
-     "rm b.key.bak; undo 2; gone b.key; text b.key.bak '1\n'",
-     UNCHANGED "b.key.bak:u32=1 "},
+     "put b.key.tmp '1'; undo; reopen; put b.key '2'; put b.key.tmp 'x'; undo 2 =EBUSY;"
+     "said 'b.key.tmp: a helper file has the name of this key'; text b.key '2\n';"
+     "text b.key.tmp 'x'; list a.name a.count a.other a.list b.key b.key.tmp; put b.key '3';"
+     "rm b.key.tmp; undo 2; gone b.key; text b.key.tmp '1\n'",
+     UNCHANGED "b.key.tmp:u32=1 "},
     {"a signal ends the wait for an undo, which continues", "history close",
      "put a.name 'two'; put b.new '5'; hold; & undo; held; text a.name 'one\n'; gone b.new;"
      "said 'it is not written yet'; interrupt; wait =EINTR; go; fsync; said 'back to state 1';"
@@ -117,8 +117,8 @@ static const struct script scripts[] = {
      "time noted a.count; undo =ENOSPC; full no; later 2; refused a.count; time same a.count",
      A_NAME "a.count:u32=8 " A_OTHER A_LIST},
     {"an undo that is refused because of a helper keeps user.gguf.error", "history close",
-     "put b.key.bak '1'; put a.count 9; undo; reopen; put b.key '2'; put b.key.bak 'x';"
-     "put a.count 'junk' =EINVAL; undo 2 =EBUSY; refused a.count; rm b.key.bak",
+     "put b.key.tmp '1'; put a.count 9; undo; reopen; put b.key '2'; put b.key.tmp 'x';"
+     "put a.count 'junk' =EINVAL; undo 2 =EBUSY; refused a.count; rm b.key.tmp",
      UNCHANGED "b.key:u32=2 "},
 };
 

@@ -282,15 +282,14 @@ static void test_helper(void)
     struct tree_file *f;
     setup();
     uint64_t keys = node_of(0, "metadata");
-    CU_ASSERT_EQUAL(shelf_create(shelf, keys, "stray", O_WRONLY, &e, &f), 0);
+    CU_ASSERT_EQUAL(shelf_create(shelf, keys, "4913", O_WRONLY, &e, &f), 0);
     CU_ASSERT_EQUAL(shelf_release(f), 0);
     look_at(1, MANY - 2);
     wait_until_closed();
-    CU_ASSERT_EQUAL(child(keys, "stray"), e.node);
+    CU_ASSERT_EQUAL(child(keys, "4913"), e.node);
     grow_old(keys);
-    CU_ASSERT_EQUAL(shelf_lookup(shelf, keys, "stray", &e), -ENOENT);
+    CU_ASSERT_EQUAL(shelf_lookup(shelf, keys, "4913", &e), -ENOENT);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
-    CU_ASSERT_TRUE(is_unsaved("m0.gguf: stray: it is not a key name"));
     teardown();
 }
 
