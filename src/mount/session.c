@@ -371,6 +371,17 @@ static void set_readahead(dev_t dev, unsigned kib)
 
 /* ---- the mount ---- */
 
+/* Return what to do about a refused mount, or "". Ubuntu has an AppArmor profile of fusermount3. */
+static const char *advice(const char *why)
+{
+    return strstr(why, "mount failed: Permission denied") &&
+                   access("/sys/kernel/security/apparmor", F_OK) == 0
+               ? " (AppArmor may allow fusermount3 to mount only below your home directory, /mnt, "
+                 "/media, /tmp and /run/user/UID: mount there, or allow this place in "
+                 "/etc/apparmor.d/local/fusermount3)"
+               : "";
+}
+
 /* Create the session and mount it. After that, any signal ends the session cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
@@ -393,8 +404,9 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     if (claim >= 0)
         (void)close(claim);
     if (!se)
-        (void)err_set(e, -EIO, "%s: cannot mount%s%s",
-                      show(shown, o->mountpoint, strlen(o->mountpoint)), why[0] ? ": " : "", why);
+        (void)err_set(e, -EIO, "%s: cannot mount%s%s%s",
+                      show(shown, o->mountpoint, strlen(o->mountpoint)), why[0] ? ": " : "", why,
+                      advice(why));
     return se;
 }
 

@@ -89,6 +89,25 @@ class ReadOnly(Case):
                               f'(mounted on {first} by root)\n'))
 
     @needs_namespaces
+    def test_apparmor(self):
+        """A mount that fusermount3 was not allowed is explained where there is AppArmor."""
+        os.chmod(mountlib.folder, 0o755)
+        at, model = self.folder('of-nobody-at'), os.path.join(self.folder('of-nobody-2'), 'model.gguf')
+        shutil.copy(self.model, model)
+        for name in (at, model, os.path.dirname(model)):
+            os.chown(name, 65534, 65534)
+        fake = mountlib.put('fusermount3', b'#!/bin/sh\necho "fusermount3: mount failed: Permission denied" >&2\n'
+                            b'exit 1\n')
+        os.chmod(fake, 0o755)
+        for kind in ('other', 'apparmor'):
+            done = as_nobody(f'mount -t tmpfs none /sys/kernel/security; mkdir /sys/kernel/security/{kind}; '
+                             f'mount --bind {fake} "$(readlink -f "$(command -v fusermount3)")"; "$@"',
+                             GGUFS, model, at)
+            self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
+            self.assertIn(f'{at}: cannot mount: mount failed: Permission denied', done.err)
+            self.assertEqual('/etc/apparmor.d/local/fusermount3' in done.err, kind == 'apparmor', done.err)
+
+    @needs_namespaces
     def test_in_a_container(self):
         """Processes outside a container cannot be seen."""
         with Mount(self.model) as first:

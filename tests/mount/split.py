@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import resource
 import unittest
 
 import editlib
@@ -82,6 +83,17 @@ class Split(unittest.TestCase):
                     for name in names:
                         with mountlib.Mount(name) as at:
                             self.check(at, whole, parts, names)
+
+    def test_more_shards_than_open_files(self):
+        """The soft limit on open files is raised to the hard one."""
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        for where in ('many/first', 'many/second'):
+            shards(where, [tensors()] + [[] for _ in range(39)])
+        with mountlib.Mount(mountlib.path('many'), preexec_fn=few) as at:
+            for where in ('first', 'second'):
+                self.assertEqual(os.listdir(f'{at}/{where}/model.gguf/tensors'),
+                                 [t.name.decode() for t in tensors()])
 
     def test_links(self):
         """In download caches, shards are links to files named by a hash."""
