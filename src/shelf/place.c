@@ -341,23 +341,18 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
     return name[0] && (!end || end > rest) && org[0] != '.' && name[0] != '.';
 }
 
-static bool is_commit(const char *text)
-{
-    return strlen(text) == COMMIT_DIGITS && strspn(text, "0123456789abcdef") == COMMIT_DIGITS;
-}
-
-bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
+bool revision_parse(const void *bytes, size_t n, char ret[TREE_NAME_MAX + 1])
 {
     const char *p = bytes, *end = p + n;
     while (p < end && isspace((unsigned char)*p))
         p++;
     while (end > p && isspace((unsigned char)end[-1]))
         end--;
-    if (end - p != COMMIT_DIGITS)
+    n = (size_t)(end - p);
+    if (n == 0 || n > TREE_NAME_MAX || memchr(p, '\0', n) || memchr(p, '/', n) || is_hidden(p))
         return false;
-    memcpy(ret, p, COMMIT_DIGITS);
-    ret[COMMIT_DIGITS] = '\0';
-    return is_commit(ret);
+    *(char *)mempcpy(ret, p, n) = '\0';
+    return true;
 }
 
 /* ---- repositories ---- */
@@ -367,7 +362,7 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
 static int open_in(struct reach *r, const struct place *p, const struct found *dir,
                    const char *folder, const char *path, enum reach_flags flags, struct found *ret)
 {
-    char all[2 * TREE_NAME_MAX];
+    char all[2 * TREE_NAME_MAX + 16];
     CLEANUP(reach_close) struct found repo = FOUND_NONE;
     (void)snprintf(all, sizeof(all), "%s/%s", folder, path);
     const bool own = strcmp(folder, ".") == 0;
@@ -416,7 +411,7 @@ static bool has_some(struct reach *r, const struct place *p, const struct found 
 
 static bool is_revision(const struct names *n, size_t i)
 {
-    return n->name[i].type == DT_DIR && is_commit(name_at(n, i));
+    return n->name[i].type == DT_DIR && !is_hidden(name_at(n, i));
 }
 
 /* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. If several
@@ -439,18 +434,18 @@ static size_t newest(struct reach *r, const struct found *snapshots, const struc
     return found;
 }
 
-/* Return the index of the commit that refs/main names, or SIZE_MAX if it has no snapshot. */
+/* Return the index of the revision that refs/main names, or SIZE_MAX if it has no snapshot. */
 static size_t named_main(struct reach *r, const struct place *p, const struct found *dir,
                          const char *folder, const struct names *names)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    char commit[COMMIT_DIGITS + 1];
+    char revision[TREE_NAME_MAX + 1];
     if (open_in(r, p, dir, folder, "refs/main", REACH_LINKS, &f) < 0 ||
-        read_small(&f, REF_MAX, &text) < 0 || !commit_parse(text.data, text.len, commit) ||
-        names_type(names, commit) != DT_DIR)
+        read_small(&f, REF_MAX, &text) < 0 || !revision_parse(text.data, text.len, revision) ||
+        names_type(names, revision) != DT_DIR)
         return SIZE_MAX;
-    return names_from(names, commit);
+    return names_from(names, revision);
 }
 
 /* Add the revisions of a repository. If the repository cannot be read, its revisions are left
@@ -458,7 +453,7 @@ static size_t named_main(struct reach *r, const struct place *p, const struct fo
 static int add_repo(struct reach *r, const struct place *p, const struct found *dir,
                     const char *folder, const char *name, struct listing *ret)
 {
-    char shown[TREE_NAME_MAX + COMMIT_DIGITS + 2], at[TREE_NAME_MAX + COMMIT_DIGITS + 2];
+    char shown[2 * (TREE_NAME_MAX + 1)], at[2 * (TREE_NAME_MAX + 1)];
     size_t main = SIZE_MAX;
     CLEANUP(reach_close) struct found snapshots = FOUND_NONE;
     CLEANUP(names_free) const struct names *names = NULL;
@@ -473,13 +468,13 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
     if (e == 0 && main == SIZE_MAX)
         main = newest(r, &snapshots, names);
     for (size_t i = 0; e == 0 && i < names->n; i++) {
-        const char *commit = name_at(names, i);
+        const char *revision = name_at(names, i);
         const struct ref ref = {REF_REVISION, 0, at, REF_SURE};
         if (!is_revision(names, i))
             continue;
-        (void)snprintf(at, sizeof(at), "%s/%s", folder, commit);
+        (void)snprintf(at, sizeof(at), "%s/%s", folder, revision);
         (void)snprintf(shown, sizeof(shown), "%s%s%s", name, i == main ? "" : "@",
-                       i == main ? "" : commit);
+                       i == main ? "" : revision);
         e = listing_add(ret, shown, &ref);
     }
     return is_shortage(e) ? e : 0;
@@ -1066,7 +1061,7 @@ static int org_item(struct reach *r, const struct place *p, const struct found *
 static int revision_item(struct reach *r, const struct place *p, const struct found *dir,
                          const struct ref *ref, struct item *ret)
 {
-    char folder[TREE_NAME_MAX + 1], path[TREE_NAME_MAX];
+    char folder[TREE_NAME_MAX + 1], path[TREE_NAME_MAX + 16];
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(ref->at, "/"), ref->at);
     (void)snprintf(path, sizeof(path), "snapshots/%s", path_name(ref->at));

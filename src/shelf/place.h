@@ -160,16 +160,14 @@ uint64_t item_key(const struct item *i);
  * tree_identity() of a tree that has these files open. */
 int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 
-/* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/COMMIT/PATH} ---- */
+/* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/REVISION/PATH} ---- */
 
 /* Split "models--org--name" into its two parts; org is "" if there is no organisation. Returns
  * false for any other kind of name. */
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
-/* Number of hexadecimal digits in a commit. */
-#define COMMIT_DIGITS 40
-/* Parse the commit in a file in refs/, ignoring white space around it. Returns false if the file
- * does not contain a commit. */
-bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1]);
+/* Parse the revision (the name of a directory in snapshots/, usually a commit's 40 digits) in a file
+ * in refs/, ignoring white space around it. Returns false if the file does not contain one. */
+bool revision_parse(const void *bytes, size_t n, char ret[TREE_NAME_MAX + 1]);
 
 /* ---- an ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are
  * blobs/sha256-<hex> (formerly sha256:<hex>) ---- */

@@ -32,11 +32,10 @@ static void check_manifest(const uint8_t *data, size_t size)
 
 static void check_hub(const uint8_t *data, size_t size)
 {
-    char commit[COMMIT_DIGITS + 1], org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
+    char revision[TREE_NAME_MAX + 1], org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
     char *folder = malloc(size + 1);
-    if (commit_parse(data, size, commit))
-        FUZZ_CHECK(strspn(commit, "0123456789abcdef") == COMMIT_DIGITS &&
-                   strlen(commit) == COMMIT_DIGITS);
+    if (revision_parse(data, size, revision))
+        FUZZ_CHECK(revision[0] && revision[0] != '.' && !strchr(revision, '/'));
     if (!folder)
         return;
     if (size)

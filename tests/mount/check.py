@@ -214,7 +214,7 @@ class Check(unittest.TestCase):
         models stand beside valid ones."""
         odd, commit, digest = image(llama__context_length=None), 40 * '1', 64 * 'a'
         hub, library = 'hub/models--org--name', 'o/manifests/registry.ollama.ai/library/'
-        top = self.tree(f'{hub}/snapshots/{commit}/Tiny-3.5K-v1.0-Q8_0.gguf', f'{hub}/snapshots/x/no.gguf',
+        top = self.tree(f'{hub}/snapshots/{commit}/Tiny-3.5K-v1.0-Q8_0.gguf', f'{hub}/snapshots/.x/no.gguf',
                         f'o/blobs/sha256-{digest}', data=odd)
         for path, text in ((f'{hub}/refs/main', commit), (library + 'broken/1', '[]'),
                            (library + 'tiny/1k', json.dumps({'schemaVersion': 2, 'layers': [

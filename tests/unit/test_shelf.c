@@ -135,7 +135,12 @@ static void test_hub(void)
           "plain/\n"
           "  p.gguf hub/plain/p.gguf\n"
           "solo/ store\n"
-          "  m.gguf hub/models--solo/snapshots/" C1 "/m.gguf store\n",
+          "  m.gguf hub/models--solo/snapshots/v1/m.gguf store\n"
+          "solo@main/ store\n"
+          "  n.gguf hub/models--solo/snapshots/main/n.gguf store\n"
+          "third/ store\n"
+          "  a/ store\n"
+          "    t.gguf hub/models--third--a/snapshots/v 2.0/t.gguf store\n",
           FILE("hub/models--org--one/blobs/" A64),
           {"link", "hub/models--org--one/snapshots/" C1 "/m.gguf", "../../blobs/" A64},
           FILE("hub/models--org--one/snapshots/" C1 "/sub/s-00001-of-00002.gguf"),
@@ -145,7 +150,11 @@ static void test_hub(void)
           {"file", "hub/models--org--one/blobs/x.incomplete", ""}, {"file", "hub/CACHEDIR.TAG", ""},
           {"dir", "hub/.locks", ""}, FILE("hub/models--org--two--x/snapshots/" C2 "/t.gguf"),
           {"file", "hub/models--org--two--x/refs/main", "../../../../etc/passwd"},
-          FILE("hub/models--solo/snapshots/" C1 "/m.gguf"), FILE("hub/plain/p.gguf"));
+          FILE("hub/models--solo/snapshots/v1/m.gguf"),
+          {"file", "hub/models--solo/refs/main", "v1\n"},
+          FILE("hub/models--solo/snapshots/main/n.gguf"),
+          FILE("hub/models--solo/snapshots/.hidden/no.gguf"),
+          FILE("hub/models--third--a/snapshots/v 2.0/t.gguf"), FILE("hub/plain/p.gguf"));
 }
 
 static void test_hub_collisions(void)
