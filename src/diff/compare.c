@@ -756,5 +756,6 @@ bool diff_is_same(const struct diff *d)
     size_t keys[DIFF_STATUSES], tensors[DIFF_STATUSES];
     pairs_count(&d->keys, keys);
     pairs_count(&d->tensors, tensors);
-    return keys[DIFF_SAME] == d->keys.n && tensors[DIFF_SAME] == d->tensors.n;
+    return keys[DIFF_SAME] + keys[DIFF_MOVED] == d->keys.n &&
+           tensors[DIFF_SAME] + tensors[DIFF_MOVED] == d->tensors.n;
 }

@@ -93,6 +93,7 @@ struct diff {
  * Free d in either case. */
 int diff_compare(struct diff *d, struct err *e);
 void diff_free(struct diff *d);
+/* True if nothing differs but the order. */
 bool diff_is_same(const struct diff *d);
 
 /* Return the name of a key or a tensor. */

@@ -477,9 +477,27 @@ static void add_change(struct out *o, const struct gguf_value *a, const struct g
     end_line(o);
 }
 
-static void add_moved(struct buf *out, const struct pair *p)
+/* Add one line for all pairs of which only the order differs. */
+static void add_moved(struct out *o, const char *what, bool keys, const struct pairs *p)
 {
-    buf_printf(out, " moved from place %" PRIu32 " to %" PRIu32, p->no[0] + 1, p->no[1] + 1);
+    size_t n = 0, first = 0;
+    for (size_t i = p->n; i-- > 0;)
+        if (p->of[i].status == DIFF_MOVED) {
+            n++;
+            first = i;
+        }
+    if (n == 0)
+        return;
+    const struct text name = name_of(o->d, keys, &p->of[first]);
+    begin_line(o, sign[DIFF_MOVED]);
+    buf_printf(&o->text, " %s in another order: %zu, the first is ", what, n);
+    show_all(&o->text, name.at, name.len);
+    end_line(o);
+}
+
+static bool differs(const struct pair *p)
+{
+    return p->status != DIFF_SAME && p->status != DIFF_MOVED;
 }
 
 static void add_key(struct out *o, const struct pair *p)
@@ -496,13 +514,8 @@ static void add_key(struct out *o, const struct pair *p)
         add_change(o, &x, &y);
         return;
     }
-    if (p->status == DIFF_MOVED) {
-        buf_char(&o->text, ':');
-        add_moved(&o->text, p);
-    } else {
-        buf_printf(&o->text, " (%s): ", gguf_type_name(&x, type));
-        add_value(&o->text, &x);
-    }
+    buf_printf(&o->text, " (%s): ", gguf_type_name(&x, type));
+    add_value(&o->text, &x);
     end_line(o);
 }
 
@@ -584,10 +597,7 @@ static void add_both(struct buf *out, const struct diff *of, const struct pair *
 {
     const struct gguf_tensor *x = pair_tensor(of, p, 0), *y = pair_tensor(of, p, 1);
     add_types(out, x, y);
-    if (p->status == DIFF_MOVED) {
-        buf_char(out, ' ');
-        add_moved(out, p);
-    } else if (d->shape) {
+    if (d->shape) {
         buf_str(out, "  shape ");
         fact_shape(of->side[0]->g, x, " ", out);
         buf_str(out, " -> ");
@@ -681,7 +691,7 @@ static void add_tensors(struct out *o)
     if (measured)
         buf_str(&lines, "  tensor\ttype\terror\tcosine\tgreatest difference\n");
     for (size_t i = 0; i < o->d->tensors.n; i++)
-        if (o->d->tensors.of[i].status != DIFF_SAME)
+        if (differs(&o->d->tensors.of[i]))
             add_tensor(&lines, o->d, i);
     buf_table(&lines, "llrrl", NAME_MOST + 2, &table);
     o->err = o->err ? o->err : buf_error(&table);
@@ -692,6 +702,7 @@ static void add_tensors(struct out *o)
         buf_add(&o->text, p + 1, (size_t)(stop - p - 1));
         end_line(o);
     }
+    add_moved(o, "tensors", false, &o->d->tensors);
     add_totals(o);
     add_counts(o, "tensors", &o->d->tensors);
 }
@@ -705,8 +716,9 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
     show_all(&o.text, d->side[1]->label, strlen(d->side[1]->label));
     buf_char(&o.text, '\n');
     for (size_t i = 0; i < d->keys.n; i++)
-        if (d->keys.of[i].status != DIFF_SAME)
+        if (differs(&d->keys.of[i]))
             add_key(&o, &d->keys.of[i]);
+    add_moved(&o, "keys", true, &d->keys);
     if (d->opt->keys)
         add_counts(&o, "keys", &d->keys);
     if (d->opt->tensors)

@@ -200,11 +200,14 @@ class Tensors(unittest.TestCase):
         self.assertEqual((row['name'], row['max_at'], row['values']), ('f', [3], 1))
 
     def test_moved(self):
-        """The smallest possible number of keys that moved is reported."""
+        """The smallest possible number of tensors that moved is reported, in one line, and is no
+        difference."""
         order = self.tensors[1:5] + self.tensors[:1] + self.tensors[5:]
-        found = as_json(self.a, model('b.gguf', order))
+        found = as_json(self.a, model('b.gguf', order), status=0)
         self.assertEqual(statuses(found['tensors']), [('t0', 'moved')])
-        self.assertIn('> t0  F32  moved from place 1 to 5\n', diff(self.a, model('b.gguf', order)))
+        self.assertEqual(diff(self.a, path('b.gguf'), status=0).splitlines()[2:],
+                         ['keys: 1 the same', '> tensors in another order: 1, the first is t0',
+                          'tensors: 1 moved, 5 the same'])
 
     def test_renamed(self):
         renamed = [t._replace(name=b'new') if t.name == b't2' else t for t in self.tensors]
@@ -285,8 +288,12 @@ class Keys(unittest.TestCase):
                           '+ a.new (array[i8]): [1, 2]'])
 
     def test_order(self):
+        """The order of keys gets one line for all of them, also beside keys that only one model has."""
         kv = [(b'a.%d' % i, Value('u8', i)) for i in range(5)]
-        self.assertEqual(self.rows(kv, kv[1:] + kv[:1]), ['> a.0: moved from place 2 to 6'])
+        moved = kv[2:4] + kv[:2] + kv[4:]
+        self.assertEqual(self.rows(kv, moved, status=0), ['> keys in another order: 2, the first is a.0'])
+        self.assertEqual(self.rows(kv + [(b'a.gone', Value('u8', 1))], [(b'a.new', Value('u8', 1))] + moved),
+                         ['- a.gone (u8): 1', '+ a.new (u8): 1', '> keys in another order: 2, the first is a.0'])
 
     def test_template(self):
         lines = [f'line {i}' for i in range(30)]
