@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -230,31 +231,55 @@ static void add_shown(struct buf *out, const char *text)
 static int open_model(const struct model_path *m, struct summary *s, struct err *e)
 {
     *s = (struct summary){0};
-    return m->error ? err_set(e, m->error, "%s", m->why) : summary_open(m->path, s, e);
+    int r = m->error ? err_set(e, m->error, "%s", m->why) : summary_open(m->path, s, e);
+    s->file = m->mounted ? "" : s->file;
+    return r;
 }
 
-/* Print a model's text. If there are several models, each text begins with the model's path. */
-static int print_text(const struct models *all, size_t i, struct buf *out)
+/* Add the file `info` of a model in a mount. */
+static int read_info(const struct model_path *m, struct buf *out, struct err *e)
+{
+    char path[PATH_MAX], part[4096];
+    (void)snprintf(path, sizeof(path), "%s/info", m->label);
+    FILE *f = fopen(path, "re");
+    for (size_t n; f && (n = fread(part, 1, sizeof(part), f)) > 0;)
+        buf_add(out, part, n);
+    const int r = !f || ferror(f) ? err_set(e, -errno, "cannot read info: %s", strerror(errno)) : 0;
+    if (f)
+        (void)fclose(f);
+    return r;
+}
+
+/* Add what `info` shows of a model. In a mount that file shows more, such as the mount's state. */
+static int add_text(const struct model_path *m, struct buf *out, struct err *e)
 {
     struct summary s;
-    struct err e = {0};
-    const char *label = model_label(&all->model[i]);
-    int r = open_model(&all->model[i], &s, &e);
-    if (r < 0)
-        (void)command_failed(label, e.msg, 1);
-    if (r == 0 && all->n > 1) {
-        buf_str(out, i ? "\n" : "");
-        add_shown(out, label);
-        buf_str(out, ":\n");
-    }
+    if (m->mounted)
+        return read_info(m, out, e);
+    int r = open_model(m, &s, e);
     if (r == 0)
         summary_text(&s, out);
     gguf_free(s.g);
     return r;
 }
 
-/* Longer names push the rest of their lines to the right; everything else fits in 100 columns. */
-enum { NAME_MOST = 40 };
+/* Print a model's text. If there are several models, each text begins with the model's path. */
+static int print_text(const struct models *all, size_t i, struct buf *out)
+{
+    struct err e = {0};
+    const char *label = model_label(&all->model[i]);
+    if (all->n > 1) {
+        buf_str(out, i ? "\n" : "");
+        add_shown(out, label);
+        buf_str(out, ":\n");
+    }
+    int r = add_text(&all->model[i], out, &e);
+    if (r < 0) {
+        out->len = 0;
+        (void)command_failed(label, e.msg, 1);
+    }
+    return r;
+}
 
 /* Return the label, relative to `folder` if that contains the model. */
 static const char *short_label(const struct model_path *m, const char *folder)
@@ -295,7 +320,7 @@ static int table(const struct models *all, const char *folder, struct buf *out)
     buf_str(&lines, "MODEL" SUMMARY_HEAD "\n");
     for (size_t i = 0; i < all->n; i++)
         r |= add_row(&all->model[i], folder, &lines);
-    buf_table(&lines, "llrrlr", NAME_MOST, out);
+    buf_table(&lines, "llrrlr", SIZE_MAX, out);
     return buf_error(&lines) ? buf_error(&lines) : r;
 }
 
@@ -481,6 +506,7 @@ static enum check_outcome check_model(struct check *c, const struct model_path *
                               m->label ? "store" : "directory"};
     enum check_outcome outcome = CHECK_UNUSABLE;
     c->model = m;
+    c->opt.unnamed = m->mounted;
     json_begin(&c->json, NULL, "{");
     json_shown(&c->json, "file", model_label(m));
     buf_printf(json_item(&c->json, "shards"), "%zu", m->shards);

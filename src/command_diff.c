@@ -2,15 +2,11 @@
 /* Implements --diff: see command_diff.h. */
 #include "command_diff.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "diff/print.h"
@@ -150,34 +146,6 @@ static int compare_models(struct job *j, const char *const path[2], const char *
     return r;
 }
 
-/* ---- the kinds of operands ---- */
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* If the path is a model's directory in a mount, set *ret to "PATH/model.gguf", a file that has all
- * edits. The caller frees *ret. */
-static bool in_mount(const char *path, char **ret)
-{
-    struct statfs fs;
-    char *part[3] = {NULL};
-    static const char *const name[] = {"model.gguf", "metadata", "tensors"};
-    bool all = is_folder(path) && statfs(path, &fs) == 0 && fs.f_type == FUSE_MAGIC;
-    for (size_t i = 0; i < 3 && all; i++)
-        if (asprintf(&part[i], "%s/%s", path, name[i]) < 0) {
-            part[i] = NULL;
-            all = false;
-        }
-    all = all && access(part[0], F_OK) == 0 && is_folder(part[1]) && is_folder(part[2]);
-    *ret = all ? part[0] : NULL;
-    for (size_t i = all; i < 3; i++)
-        free(part[i]);
-    return all;
-}
-
 /* ---- directories of models ---- */
 
 /* Return the name of a model: its label, relative to the directory. */
@@ -189,52 +157,24 @@ static const char *name_in(const struct model_path *m, const char *folder)
     return name + strspn(name, "/");
 }
 
-/* In a mount of a directory of models, find the directories that are models, at any depth. */
-static int walk_mount(struct models *l, const char *folder)
-{
-    DIR *dir = opendir(folder);
-    int r = 0;
-    for (const struct dirent *e; r == 0 && dir && (e = readdir(dir));) {
-        char *path, *model;
-        if (e->d_name[0] == '.' || (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN))
-            continue;
-        if (asprintf(&path, "%s/%s", folder, e->d_name) < 0) {
-            r = -ENOMEM;
-            break;
-        }
-        if (in_mount(path, &model)) {
-            struct model_path new = {.path = model, .label = path};
-            r = models_put(l, &new);
-            continue;
-        }
-        if (is_folder(path))
-            r = walk_mount(l, path);
-        free(path);
-    }
-    if (dir)
-        (void)closedir(dir);
-    return r;
-}
-
 static int by_name(const void *a, const void *b, void *folder)
 {
     return strcmp(name_in(a, folder), name_in(b, folder));
 }
 
-static int list_models(struct models *l, const char *folder)
+static int list_models(struct models *l, const char *operand)
 {
-    struct statfs fs;
-    const bool mount = statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC;
-    int r = mount ? walk_mount(l, folder) : models_add(l, folder);
+    *l = MODELS_INIT;
+    int r = models_add(l, operand);
     if (r == 0 && l->n)
-        qsort_r(l->model, l->n, sizeof(*l->model), by_name, (void *)folder);
+        qsort_r(l->model, l->n, sizeof(*l->model), by_name, (void *)operand);
     return r;
 }
 
 struct folders {
     struct job *job;
-    struct models list[2];
-    struct buf text; /* with --json: the text to print next */
+    const struct models *list; /* of A and of B */
+    struct buf text;           /* with --json: the text to print next */
     struct json json;
     int status;
 };
@@ -323,48 +263,44 @@ static void json_models(struct folders *f)
     print_json(f);
 }
 
-static int compare_folders(struct job *j)
+static int compare_folders(struct job *j, const struct models list[2])
 {
-    struct folders f = {.job = j, .text = BUF_INIT};
+    struct folders f = {.job = j, .list = list, .text = BUF_INIT};
     f.json.out = &f.text;
-    int r = list_models(&f.list[0], j->operand[0]);
-    if (r == 0)
-        r = list_models(&f.list[1], j->operand[1]);
-    if (r == 0 && j->json)
+    if (j->json)
         json_models(&f);
-    else if (r == 0)
+    else
         pair_models(&f);
-    if (buf_error(&f.text))
-        r = buf_error(&f.text);
-    for (size_t k = 0; k < 2; k++)
-        models_free(&f.list[k]);
+    const int r = buf_error(&f.text);
     buf_free(&f.text);
     return r < 0 ? no_memory() : f.status;
 }
 
 /* ---- the command ---- */
 
+static int compare_listed(struct job *j, const struct models list[2])
+{
+    if (list[0].folders && list[1].folders)
+        return compare_folders(j, list);
+    if (list[0].folders || list[1].folders)
+        return command_failed(j->operand[list[1].folders],
+                              "is a directory of models, but the other is a model", TROUBLE);
+    const char *const path[2] = {list[0].model[0].path, list[1].model[0].path};
+    const int r = compare_models(j, path, j->operand, false);
+    if (j->json && r != TROUBLE)
+        (void)putchar('\n');
+    return r;
+}
+
 static int compare_operands(struct job *j)
 {
-    char *inside[2];
-    bool folder[2];
-    int r;
-    for (size_t k = 0; k < 2; k++)
-        folder[k] = !in_mount(j->operand[k], &inside[k]) && is_folder(j->operand[k]);
-    if (folder[0] && folder[1]) {
-        r = compare_folders(j);
-    } else if (folder[0] || folder[1]) {
-        r = command_failed(j->operand[folder[1]],
-                           "is a directory of models, but the other is a model", TROUBLE);
-    } else {
-        const char *const path[2] = {inside[0] ? inside[0] : j->operand[0],
-                                     inside[1] ? inside[1] : j->operand[1]};
-        r = compare_models(j, path, j->operand, false);
-        if (j->json && r != TROUBLE)
-            (void)putchar('\n');
-    }
-    free(inside[0]);
-    free(inside[1]);
+    struct models list[2] = {MODELS_INIT, MODELS_INIT};
+    int r = list_models(&list[0], j->operand[0]);
+    if (r == 0)
+        r = list_models(&list[1], j->operand[1]);
+    r = r < 0 ? no_memory() : compare_listed(j, list);
+    models_free(&list[0]);
+    models_free(&list[1]);
     return r;
 }
 

@@ -454,7 +454,7 @@ static void load(struct job *j, size_t i, const char *path)
         return;
     }
     j->structure.label = own;
-    int r = model_find(own, &p->m, &e);
+    int r = model_is_stream(own) ? model_read(own, &p->m, &e) : model_find(own, &p->m, &e);
     r = r == 0 ? parse(p, &j->structure, &e) : r;
     if (r == -ENOENT && j->split.n) {
         (void)snprintf(where, sizeof(where), "shard %zu of %zu", i + 1, j->n);
@@ -519,9 +519,10 @@ static void apply_rules(struct job *j, const struct check_model *m)
 
 static void apply_file(struct job *j, const struct part *p)
 {
+    const bool unnamed = j->opt->unnamed || p->m.stream;
     apply_rules(j, &(struct check_model){.g = p->g,
-                                         .src = &p->m.src,
-                                         .file = path_name(p->m.path),
+                                         .src = p->m.stream ? NULL : &p->m.src,
+                                         .file = unnamed ? NULL : path_name(p->m.path),
                                          .label = p->m.path,
                                          .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
                                          .shards = j->split.n,
@@ -639,7 +640,11 @@ static void check_parts(struct job *j, const char *path)
             apply_file(j, &j->part[i]);
     if (j->split.n && j->part[0].g)
         apply_whole(j);
-    if (j->opt->values && !ignored(j, CHECK_VALUES))
+    if (!j->opt->values || ignored(j, CHECK_VALUES))
+        return;
+    if (j->part[0].m.stream)
+        cannot(j, path, "check the values of a model in a pipe", -ESPIPE);
+    else
         scan_all(j, path);
 }
 

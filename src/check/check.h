@@ -80,7 +80,8 @@ void report_line(struct buf *out, const struct check_finding *f);
 enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
 
 struct check_options {
-    bool values; /* also check every value of every tensor */
+    bool values;  /* also check every value of every tensor */
+    bool unnamed; /* do not check the name of the file */
     /*
      * Ids of rules to ignore, separated by commas, or NULL. Findings that make a model unusable are
      * always reported.
@@ -93,7 +94,8 @@ struct check_options {
 };
 
 /*
- * Check the model at `path`, which may be any file of a split model. An interrupted edit is applied
+ * Check the model at `path`, which may be any file of a split model, or a pipe (edit/open.h), of
+ * which only the header is checked. An interrupted edit is applied
  * to the header in memory. Symbolic links are followed, but the name that is checked is the one in
  * the path. The outcome is "unusable" if a mount would refuse the model; the sink receives the
  * reason as an error of the rule "structure", or "split" if the files do not fit together. A

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/sys.h"
@@ -41,9 +42,22 @@ struct fact {
     /* Writes a member whose value is neither the number nor the text, or nothing if the model lacks
      * the fact. */
     void (*json)(const struct summary *s, const char *member, struct json *j);
+    /* What must be there, so that no wrong fact is shown: all keys, or all tensors too. */
+    enum { ANY, KEYS, ALL } needs;
     bool dash; /* without a value, the line shows "-" */
     bool bare; /* the text is already JSON */
 };
+
+static bool is_cut(const struct summary *s)
+{
+    return s->g->anomalies & GGUF_ANOMALY_CUT;
+}
+
+/* True if the model has what a fact needs. */
+static bool is_there(const struct summary *s, const struct fact *f)
+{
+    return f->needs == ANY || (!is_cut(s) && (f->needs == KEYS || !s->absent));
+}
 
 static void show_text(struct text t, struct buf *out)
 {
@@ -566,8 +580,8 @@ static bool parameters(const struct summary *s, uint64_t *ret)
     return true;
 }
 
-/* Writes "7.2B", for a table. */
-static void params_cell(const struct summary *s, struct buf *out)
+/* Writes "7.2B". */
+static void add_params(const struct summary *s, struct buf *out)
 {
     char count[SIZE_LABEL_MAX];
     struct params p = fact_params(s->g);
@@ -582,7 +596,7 @@ static void params_cell(const struct summary *s, struct buf *out)
 static void parameters_text(const struct summary *s, struct buf *out)
 {
     const uint64_t total = fact_params(s->g).total;
-    params_cell(s, out);
+    add_params(s, out);
     if (total >= 1000)
         buf_printf(out, " (%" PRIu64 ")", total);
 }
@@ -600,10 +614,34 @@ static bool missing(const struct summary *s, uint64_t *ret)
     return s->missing > 0;
 }
 
+static bool missing_files(const struct summary *s, uint64_t *ret)
+{
+    *ret = s->absent;
+    return s->absent > 0;
+}
+
+static bool missing_keys(const struct summary *s, uint64_t *ret)
+{
+    *ret = is_cut(s) ? gguf_stated(s->g, true) - s->g->n_kv : 0;
+    return is_cut(s);
+}
+
 static void missing_text(const struct summary *s, struct buf *out)
 {
+    uint64_t n;
+    const char *between = "";
+    if (missing_keys(s, &n)) {
+        buf_printf(out, "the file ends in the header: %" PRIu64 " of %" PRIu64 " keys are missing",
+                   n, gguf_stated(s->g, true));
+        between = ", ";
+    }
+    if (s->absent) {
+        buf_printf(out, "%s%zu of %zu files are missing", between, s->absent, s->shards);
+        between = ", ";
+    }
     if (s->missing)
-        buf_printf(out, "%" PRIu64 " bytes of data (an incomplete download)", s->missing);
+        buf_printf(out, "%s%" PRIu64 " bytes of data (an incomplete download)", between,
+                   s->missing);
 }
 
 static bool vocabulary(const struct summary *s, uint64_t *ret)
@@ -760,12 +798,14 @@ static const struct fact facts[] = {
     {"name", "name", .key = "general.name", .dash = true},
     {"architecture", "architecture", .key = "general.architecture", .dash = true},
     {"type", "type", .text = type_text},
-    {"parameters", "parameters", .text = parameters_text, .number = parameters},
+    {"parameters", "parameters", .text = parameters_text, .number = parameters, .needs = ALL},
     {"size", "size", .text = whole_size_text, FIELD(file_size)},
     {"missing", "missing", .text = missing_text, .number = missing},
-    {"bits per weight", "bits_per_weight", .text = bits_text, .bare = true},
+    {NULL, "missing_files", .number = missing_files},
+    {NULL, "missing_keys", .number = missing_keys},
+    {"bits per weight", "bits_per_weight", .text = bits_text, .bare = true, .needs = ALL},
     {"file type", "file_type", .text = file_type_text},
-    {"types", "types", .text = types_text, .json = types_json},
+    {"types", "types", .text = types_text, .json = types_json, .needs = ALL},
     {"quantised", "quantised", .named = quantised},
     {"context length", "context_length", .key = ".context_length"},
     {"layers", "layers", .key = ".block_count"},
@@ -776,12 +816,12 @@ static const struct fact facts[] = {
     {"rope", "rope", .named = rope},
     {"experts", "experts", .key = ".expert_count", .text = experts_text},
     {NULL, "experts_used", .key = ".expert_used_count"},
-    {"kv cache", "kv_cache_token", .text = kv_text, .number = kv_token},
-    {NULL, "kv_cache_context", .number = kv_context},
+    {"kv cache", "kv_cache_token", .text = kv_text, .number = kv_token, .needs = KEYS},
+    {NULL, "kv_cache_context", .number = kv_context, .needs = KEYS},
     {"vocabulary", "vocabulary", .text = vocabulary_text, .number = vocabulary},
     {NULL, "tokenizer", .key = "tokenizer.ggml.model"},
     {"special tokens", "special_tokens", .text = special_text, .json = special_json},
-    {"chat template", "chat_template", .text = template_text, .json = template_json},
+    {"chat template", "chat_template", .text = template_text, .json = template_json, .needs = KEYS},
     {"sampling", "sampling", .named = sampling},
     {"license", "license", .key = "general.license"},
     {"author", "author", .key = "general.author"},
@@ -793,11 +833,11 @@ static const struct fact facts[] = {
     {"format", NULL, .text = format_text},
     {NULL, "version", FIELD(fmt.version)},
     {NULL, "byte_order", .text = byte_order},
-    {"keys", "keys", .number = keys},
-    {"tensors", "tensors", FIELD(n_tensors)},
-    {"alignment", "alignment", FIELD(alignment)},
-    {"data offset", "data_offset", FIELD(data_off)},
-    {"reserve", "reserve", .text = reserve_text, .number = reserve},
+    {"keys", "keys", .number = keys, .needs = KEYS},
+    {"tensors", "tensors", FIELD(n_tensors), .needs = ALL},
+    {"alignment", "alignment", FIELD(alignment), .needs = KEYS},
+    {"data offset", "data_offset", FIELD(data_off), .needs = KEYS},
+    {"reserve", "reserve", .text = reserve_text, .number = reserve, .needs = KEYS},
 };
 // clang-format on
 
@@ -858,7 +898,7 @@ void summary_text(const struct summary *s, struct buf *out)
     for (size_t i = 0; i < COUNT(facts); i++) {
         char label[32];
         size_t before = out->len;
-        if (!facts[i].label)
+        if (!facts[i].label || !is_there(s, &facts[i]))
             continue;
         (void)snprintf(label, sizeof(label), "%s:", facts[i].label);
         buf_printf(out, "%-*s", SUMMARY_LABEL, label);
@@ -893,7 +933,7 @@ void summary_json(const struct summary *s, struct json *j)
     uint64_t n;
     for (size_t i = 0; i < COUNT(facts); i++) {
         const struct fact *f = &facts[i];
-        if (!f->member)
+        if (!f->member || !is_there(s, f))
             continue;
         if (f->json)
             f->json(s, f->member, j);
@@ -906,10 +946,21 @@ void summary_json(const struct summary *s, struct json *j)
 
 /* ---- a line of a table ---- */
 
+static bool is_incomplete(const struct summary *s)
+{
+    return s->missing || s->absent || is_cut(s);
+}
+
+static void params_cell(const struct summary *s, struct buf *out)
+{
+    if (!is_cut(s) && !s->absent)
+        add_params(s, out);
+}
+
 static void size_cell(const struct summary *s, struct buf *out)
 {
     summary_size(out, s->g->file_size);
-    if (s->missing)
+    if (is_incomplete(s))
         buf_str(out, ", incomplete");
 }
 
@@ -959,41 +1010,78 @@ uint64_t summary_missing(const struct gguf *g)
 /* Load the header of the first file and, for a split model, the headers of its other files. */
 static int load_header(struct shards *s, struct gguf **first, struct err *e)
 {
+    const unsigned flags = GGUF_PARTIAL | GGUF_CUT;
     struct model_file m;
     char *path = shards_path(s, 0);
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
-    int r = model_find(path, &m, e);
+    const bool stream = model_is_stream(path);
+    int r = stream ? model_read(path, &m, e) : model_find(path, &m, e);
     if (r == 0)
-        r = model_parse(&m, GGUF_PARTIAL, first, e);
+        r = model_parse(&m, flags, first, e);
     model_free(&m);
     if (r < 0 && s->n) {
         char shown[SHOW_MAX];
         (void)err_prefix(e, r, "shard %s", show(shown, path_name(path), strlen(path_name(path))));
     }
     free(path);
-    if (r == 0)
-        r = s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e)
-                 : merge_check_single(*first, e);
+    if (r < 0 || stream || (*first)->anomalies & GGUF_ANOMALY_CUT)
+        return r;
+    return s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e)
+                : merge_check_single(*first, e);
+}
+
+/* Set the numbers of files of a model of which only the first file was opened. */
+static int count_files(const struct shards *s, struct summary *ret)
+{
+    uint64_t count;
+    if (s->n == 0 && fact_shard(ret->g) && fact_uint(ret->g, "split.count", &count)) {
+        ret->shards = (size_t)count; /* the others of a pipe are not looked for */
+        ret->absent = ret->shards - 1;
+    }
+    for (size_t i = 1; i < s->n; i++) {
+        char *path = shards_path(s, i);
+        if (!path)
+            return -ENOMEM;
+        ret->absent += access(path, F_OK) < 0;
+        free(path);
+    }
+    return 0;
+}
+
+/* Merge the files that were opened. */
+static int merge_files(const struct shards *s, struct summary *ret, struct err *e)
+{
+    struct gguf *merged = NULL;
+    ret->absent = s->all - s->n;
+    for (size_t i = 1; i < s->n; i++)
+        ret->missing += summary_missing(s->g[i]);
+    int r = merge_shards((const struct gguf *const *)s->g, s->n, &merged, e);
+    if (r == 0) {
+        gguf_free(ret->g);
+        ret->g = merged;
+    }
     return r;
 }
 
 int summary_open(const char *path, struct summary *ret, struct err *e)
 {
     struct shards s;
-    struct gguf *g = NULL, *merged = NULL;
+    struct gguf *g = NULL;
     if (shards_find(&s, path) < 0)
         return err_set(e, -ENOMEM, "no memory");
     int r = load_header(&s, &g, e);
-    if (r == 0 && s.n)
-        r = merge_shards((const struct gguf *const *)s.g, s.n, &merged, e);
     if (r == 0) {
-        *ret = (struct summary){merged ? merged : g, path_name(path), s.n, summary_missing(g)};
-        for (size_t i = 1; i < s.n; i++)
-            ret->missing += summary_missing(s.g[i]);
+        *ret = (struct summary){
+            .g = g, .file = path_name(path), .shards = s.all, .missing = summary_missing(g)};
+        r = s.g ? merge_files(&s, ret, e)
+                : err_sys(e, count_files(&s, ret), "cannot look for files");
+        g = ret->g;
     }
-    if (r < 0 || merged)
+    if (r < 0) {
         gguf_free(g);
+        ret->g = NULL;
+    }
     shards_free(&s);
     return r;
 }

@@ -16,6 +16,7 @@ struct summary {
     struct gguf *g;   /* merged if the model is split */
     const char *file; /* file name without directories */
     size_t shards;    /* number of files of a split model; 0: not split */
+    size_t absent;    /* how many of them do not exist */
     uint64_t missing; /* number of bytes of tensor data missing from the files */
 };
 
@@ -34,9 +35,10 @@ void summary_json(const struct summary *s, struct json *j);
 void summary_row(const struct summary *s, struct buf *out);
 
 /*
- * Read only the headers of the model at `path`, which must be complete. An interrupted edit is
- * applied in memory. Returns 0, or -errno with the message that a mount would print. The caller
- * frees ret->g.
+ * Read only the headers of the model at `path`, which may be a pipe (edit/open.h). What is missing
+ * of the first header, and other files of a split model that are missing, are no failure. An
+ * interrupted edit is applied in memory. Returns 0, or -errno with the message that a mount would
+ * print. The caller frees ret->g.
  */
 int summary_open(const char *path, struct summary *ret, struct err *e);
 /* Return the number of bytes of tensor data missing from the file. */

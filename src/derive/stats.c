@@ -454,7 +454,7 @@ void table_text(const struct snapshot *g, struct buf *out)
         share(t->nbytes, all, &lines);
         (void)snapshot_offset(g, i, &shard);
         if (g->shards)
-            buf_printf(&lines, "\t%zu", shard + 1);
+            buf_printf(&lines, "\t%zu", g->shards->no[shard] + 1);
         buf_char(&lines, '\n');
     }
     buf_table(&lines, g->shards ? "lllrrr" : "lllrr", TABLE_NAME_MOST, out);

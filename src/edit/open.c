@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/sys.h"
 #include "model/snapshot.h"
 
@@ -38,11 +39,100 @@ int model_find(const char *path, struct model_file *m, struct err *e)
     return err_sys(e, r, "cannot open its directory");
 }
 
+/* ---- pipes ---- */
+
+/* So many bytes are read at first, then as many again as are there. */
+#define STREAM_STEP ((size_t)64 << 10)
+/* The end of a faulty header is unknown. So many bytes are enough to report its faults. */
+#define STREAM_ENOUGH ((size_t)64 << 20)
+
+struct stream {
+    size_t len; /* number of bytes read */
+    uint8_t bytes[];
+};
+
+bool model_is_stream(const char *path)
+{
+    struct stat st;
+    return strcmp(path, "-") == 0 || (stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
+}
+
+/* The parser reads ahead beyond the header. */
+static int read_stream(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    const struct stream *from = s->mem;
+    const size_t there = (size_t)within_u64(off, n, from->len);
+    memset(dst, 0, n);
+    memcpy(dst, from->bytes + min_u64(off, from->len), there);
+    return 0;
+}
+
+/* Read until s->len is `upto` or the pipe ends. */
+static int fill(int fd, struct stream *s, size_t upto)
+{
+    ssize_t n;
+    do {
+        n = read(fd, s->bytes + s->len, upto - s->len);
+        s->len += n > 0 ? (size_t)n : 0;
+    } while ((n > 0 && s->len < upto) || (n < 0 && errno == EINTR));
+    return n < 0 ? -errno : 0;
+}
+
+/* True if no more bytes are needed. *size becomes the model's size as far as they tell. */
+static bool is_enough(const struct stream *s, uint64_t *size)
+{
+    const struct source src = source_mem(s->bytes, s->len);
+    struct gguf *g;
+    *size = s->len;
+    if (gguf_parse(&src, GGUF_PARTIAL | GGUF_CUT, &g, NULL) < 0)
+        return s->len >= STREAM_ENOUGH;
+    const bool whole = !(g->anomalies & GGUF_ANOMALY_CUT);
+    uint64_t end;
+    if (whole && align_u64(g->data_end, g->alignment, &end))
+        *size = max_u64(end, s->len);
+    gguf_free(g);
+    return whole;
+}
+
+static int read_beginning(int fd, struct model_file *m)
+{
+    bool enough = false, ended = false;
+    int r = 0;
+    m->src = (struct source){.read = read_stream, .fd = -1};
+    for (size_t room = STREAM_STEP; r == 0 && !enough && !ended; room *= 2) {
+        struct stream *s = realloc(m->stream, sizeof(*s) + room);
+        if (!s)
+            return -ENOMEM;
+        s->len = m->stream ? s->len : 0;
+        m->stream = s;
+        r = fill(fd, s, room);
+        ended = s->len < room;
+        enough = is_enough(s, &m->src.size);
+    }
+    m->src.mem = m->stream;
+    return r;
+}
+
+int model_read(const char *path, struct model_file *m, struct err *e)
+{
+    *m = (struct model_file){.path = strdup(path), .name = "", .dir = -1, .file = {.fd = -1}};
+    if (!m->path)
+        return err_set(e, -ENOMEM, "no memory");
+    int fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                    : open(path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : read_beginning(fd, m);
+    if (fd >= 0)
+        (void)close(fd);
+    return err_sys(e, r, "cannot read");
+}
+
 int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct err why = {0};
     int r = 0;
     *ret = NULL;
+    if (m->stream)
+        return gguf_parse(&m->src, flags, ret, e);
     if (m->file.fd < 0)
         r = edit_file_open(&m->file, &sys_libc, m->dir, m->name, false, e);
     if (r < 0)
@@ -74,6 +164,7 @@ void model_free(struct model_file *m)
         edit_file_close(&m->file);
     if (m->dir >= 0)
         (void)close(m->dir);
+    free(m->stream);
     free(m->real);
     free(m->path);
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
@@ -134,21 +225,44 @@ static int check_totals(const struct shards *s, size_t *i, struct err *e)
 }
 
 /*
- * Allocates the lists, and enters the first file. Names are added only as files are found, because
+ * Allocates the lists, and enters the first file. The others are added as they are found, because
  * the count in a file's name may be wrong.
  */
 static int begin_lists(struct shards *s, struct gguf *g)
 {
     char *first = shards_path(s, 0);
-    s->name = calloc(s->n, sizeof(char *));
-    s->g = calloc(s->n, sizeof(struct gguf *));
-    s->file = calloc(s->n, sizeof(struct mapped *));
+    s->no = calloc(s->all + 1, sizeof(*s->no));
+    s->name = calloc(s->all, sizeof(char *));
+    s->g = calloc(s->all, sizeof(struct gguf *));
+    s->file = calloc(s->all, sizeof(struct mapped *));
+    s->n = 1;
     if (first && s->name)
         s->name[0] = strdup(path_name(first));
     free(first);
-    if (!s->name || !s->name[0] || !s->g || !s->file)
+    if (!s->no || !s->name || !s->name[0] || !s->g || !s->file)
         return -ENOMEM;
     s->g[0] = gguf_ref(g);
+    return 0;
+}
+
+/* Adds file number `no`. Leaves out a missing file if that is accepted. */
+static int add_shard(struct shards *s, size_t no, unsigned flags, const struct model_opener *o,
+                     struct err *e)
+{
+    const size_t i = s->n++;
+    s->no[i] = no;
+    int r = open_shard(s, i, flags, o, e);
+    if (r == 0)
+        return merge_check(s->g[0], s->g[i], no, s->all, e);
+    if (r != -ENOENT)
+        return r;
+    if (!(flags & GGUF_PARTIAL))
+        return err_set(e, r, "%s (-o partial mounts what is there)", strerror(-r));
+    free(s->name[i]);
+    s->name[i] = NULL;
+    s->n = i;
+    if (e)
+        *e = (struct err){0};
     return 0;
 }
 
@@ -156,20 +270,18 @@ int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
                       const struct model_opener *o, struct err *e)
 {
     char shown[SHOW_MAX];
-    size_t i = 0;
     if (begin_lists(s, g) < 0)
         return err_set(e, -ENOMEM, "no memory");
-    int r = merge_check(g, g, 0, s->n, e);
-    while (r == 0 && ++i < s->n) {
-        r = open_shard(s, i, parse_flags, o, e);
-        if (r == 0)
-            r = merge_check(g, s->g[i], i, s->n, e);
-    }
-    if (r == 0)
+    int r = merge_check(g, g, 0, s->all, e);
+    for (size_t no = 1; r == 0 && no < s->all; no++)
+        r = add_shard(s, no, parse_flags, o, e);
+    size_t i = s->n - 1;
+    if (r == 0 && s->n == s->all)
         r = check_totals(s, &i, e);
     if (r < 0)
         return err_prefix(e, r, "shard %s",
                           s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
+    s->no[s->n] = s->all;
     return check_extra(s, e);
 }
 

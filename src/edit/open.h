@@ -27,6 +27,7 @@ struct model_file {
     struct edit_file file;
     struct edit_overlay overlay; /* the bytes that an interrupted edit has yet to write */
     struct source src;           /* the file with the overlay applied */
+    struct stream *stream;       /* owned: what was read from a pipe; NULL for a file */
 };
 
 /*
@@ -35,6 +36,13 @@ struct model_file {
  * even after a failure.
  */
 int model_find(const char *path, struct model_file *m, struct err *e);
+/* True for a path that model_read() takes: "-" (standard input), or a pipe. */
+bool model_is_stream(const char *path);
+/*
+ * Read the beginning of a model from a pipe, as far as its header goes, for model_parse(). The data
+ * counts as present, but is not read. Returns 0 or -errno. Call model_free() even after a failure.
+ */
+int model_read(const char *path, struct model_file *m, struct err *e);
 /*
  * Open the file if necessary, look for a journal, set m->src, and parse the model. Parses it again
  * if another process edited it in place during the parse. flags: as for gguf_parse(). Returns 0,
@@ -53,7 +61,8 @@ struct model_opener {
 
 /*
  * Open and check all files of a split model except the first, whose content is g. parse_flags: as
- * for gguf_parse(). o: may be NULL. Returns 0, or -EBADMSG, -ENOENT, -ENODATA or another
+ * for gguf_parse(); with GGUF_PARTIAL, files that do not exist are left out of s. o: may be NULL.
+ * Returns 0, or -EBADMSG, -ENOENT, -ENODATA or another
  * -errno with a message that names the file.
  */
 int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,

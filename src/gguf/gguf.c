@@ -46,6 +46,8 @@ struct cursor {
     uint64_t strings;  /* number of strings seen */
     uint64_t nul_ends; /* number of strings seen that end in a counted NUL */
     bool plain;        /* the strings do not count a NUL, even if all end in one */
+    bool may_cut;      /* GGUF_CUT */
+    bool cut;          /* parsing failed because the file ends too early */
     /* The item being parsed, for error messages: "key 3 'general.name'". */
     const char *item; /* "key", "tensor", or NULL for the file's header */
     uint64_t item_no;
@@ -113,7 +115,8 @@ static int grow(struct cursor *c, uint64_t need)
 /* Load the rest of the n bytes at pos. This is the slow path of cursor_need(). */
 static int cursor_load(struct cursor *c, uint64_t n, const char *field)
 {
-    if (n > cursor_left(c))
+    c->cut = n > cursor_left(c);
+    if (c->cut)
         return cursor_fail(c, -EBADMSG, field, c->pos,
                            "unexpected end of file: %" PRIu64 " bytes needed, %" PRIu64
                            " left" CURSOR_CUT,
@@ -222,8 +225,9 @@ static int array_head(struct cursor *c, uint64_t *elem, uint64_t *count)
     if (!type_known(c, *elem))
         return cursor_fail(c, -EBADMSG, "array element type", type_at,
                            "%" PRIu64 " is not a value type", *elem);
-    if (*count > GGUF_MAX_COUNT || !mul_u64(*count, least_bytes(c, *elem), &bytes) ||
-        bytes > cursor_left(c))
+    const bool sane = *count <= GGUF_MAX_COUNT && mul_u64(*count, least_bytes(c, *elem), &bytes);
+    c->cut = sane && bytes > cursor_left(c);
+    if (!sane || c->cut)
         return cursor_fail(
             c, -EBADMSG, "array length", c->fmt.draft ? at : at + 4,
             "%" PRIu64 " elements of type %s do not fit into the %" PRIu64 " bytes left%s", *count,
@@ -655,7 +659,8 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
 {
     uint64_t at = c->pos;
     int r = cursor_uint(c, c->fmt.len_width, field, ret);
-    if (r == 0 && *ret > cursor_left(c) / least)
+    const bool cut = c->may_cut && *ret <= PLAUSIBLE_COUNT;
+    if (r == 0 && *ret > cursor_left(c) / least && !cut)
         return cursor_fail(c, -EBADMSG, field, at,
                            "%" PRIu64 " cannot fit into a file of %" PRIu64 " bytes%s", *ret,
                            c->src->size, *ret <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
@@ -687,7 +692,7 @@ static int draft_padding(struct cursor *c)
     return 0;
 }
 
-static int parse_body(struct cursor *c, struct gguf *g)
+static int parse_items(struct cursor *c, struct gguf *g)
 {
     uint64_t n_tensors, n_kv;
     int r = parse_count(c, "number of tensors", LEAST_TENSOR, &n_tensors);
@@ -706,6 +711,21 @@ static int parse_body(struct cursor *c, struct gguf *g)
                    parse_info);
     g->head_len = c->pos;
     return r;
+}
+
+/* If the file ends in the header and that is accepted, keep the keys that are complete. */
+static int parse_body(struct cursor *c, struct gguf *g)
+{
+    int r = parse_items(c, g);
+    if (r == 0 || !c->may_cut || !c->cut || g->n_kv == 0)
+        return r;
+    g->anomalies |= GGUF_ANOMALY_CUT;
+    g->n_tensors = 0;
+    g->info_off = g->head_len = g->kv[g->n_kv - 1].end;
+    c->item = NULL;
+    if (c->err)
+        *c->err = (struct err){0};
+    return 0;
 }
 
 /*
@@ -873,6 +893,7 @@ static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
     c->fault = NULL;
     int r = parse_version(c);
     c->fault = c->fmt.version == 1 ? NULL : fault;
+    c->may_cut = flags & GGUF_CUT && c->fmt.version > 1;
     if (r == 0)
         r = parse_as(c, flags, ret);
     if (r == -EBADMSG && c->fmt.version == 1)
@@ -957,4 +978,9 @@ uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i)
 {
     return get_uint(g->head + t->dims_off + (uint64_t)i * g->fmt.len_width, g->fmt.len_width,
                     g->fmt.big);
+}
+
+uint64_t gguf_stated(const struct gguf *g, bool keys)
+{
+    return get_uint(g->head + 8 + (keys ? g->fmt.len_width : 0), g->fmt.len_width, g->fmt.big);
 }

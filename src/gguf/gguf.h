@@ -72,6 +72,7 @@ enum gguf_anomaly {
     GGUF_ANOMALY_TRAILING = 1 << 3, /* bytes after the data */
     GGUF_ANOMALY_UNKNOWN = 1 << 4,  /* a tensor of a removed or unknown type */
     GGUF_ANOMALY_PARTIAL = 1 << 5,  /* data is missing (only with GGUF_PARTIAL) */
+    GGUF_ANOMALY_CUT = 1 << 6,      /* the file ends in its header (only with GGUF_CUT) */
 };
 
 struct gguf {
@@ -95,6 +96,9 @@ struct gguf {
 
 /* Accept a file whose header is complete but whose data is not. */
 #define GGUF_PARTIAL 1u
+/* Accept also a file that ends in its header, if it is of version 2 or 3 and has a complete key. The
+ * result has the keys that are complete, and no tensors. */
+#define GGUF_CUT 2u
 
 /*
  * Parse a source. *ret is set only on success, and the caller owns it. Returns 0, -EBADMSG, -EFBIG,
@@ -155,6 +159,10 @@ bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uin
 
 /* Return dimension i as stored: dims[0] varies fastest. NumPy's shape is the reverse. */
 uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i);
+
+/* Return the number of keys or tensors that the header states, of which a file that is cut has
+ * fewer. */
+uint64_t gguf_stated(const struct gguf *g, bool keys);
 
 /* Return a tensor's type, or NULL if its id is unknown. */
 static inline const struct quant_type *gguf_type(const struct gguf_tensor *t)

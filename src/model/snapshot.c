@@ -100,7 +100,7 @@ static int find_by_name(const char *path, struct shards *ret)
 {
     const size_t n = split_count(path);
     char *prefix = strndup(path, strlen(path) - (n ? SPLIT_TAIL : 0));
-    *ret = prefix ? (struct shards){.n = n, .path = prefix} : (struct shards){0};
+    *ret = prefix ? (struct shards){.n = n, .all = n, .path = prefix} : (struct shards){0};
     return prefix ? 0 : -ENOMEM;
 }
 
@@ -150,6 +150,7 @@ void shards_free(struct shards *s)
     for (size_t i = 0; s->name && i < s->n; i++)
         free(s->name[i]);
     free(s->name);
+    free(s->no);
     free(s->path);
     *s = (struct shards){0};
 }
@@ -165,7 +166,7 @@ static char *make_name(const char *prefix, size_t i, size_t n)
 
 char *shards_path(const struct shards *s, size_t i)
 {
-    return s->n ? make_name(s->path, i, s->n) : strdup(s->path);
+    return s->n ? make_name(s->path, s->no ? s->no[i] : i, s->all) : strdup(s->path);
 }
 
 char *split_sibling(const char *name, size_t i, size_t n)

@@ -102,9 +102,11 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
  */
 
 struct shards {
-    size_t n;   /* number of files; 0 if the model is not split */
+    size_t n;   /* number of files, without those that are missing; 0 if the model is not split */
+    size_t all; /* number of files that the names state */
     char *path; /* owned: the path up to and including NAME; if not split, the whole path */
     /* These lists are filled in by model_open_shards() (edit/open.h). */
+    size_t *no;           /* owned: the files' numbers, counted from 0 */
     char **name;          /* owned: the names of the files */
     struct gguf **g;      /* owned references to the files' contents, until shards_release() */
     struct mapped **file; /* likewise for the mapped files; file[0] is NULL */
@@ -126,8 +128,8 @@ void shards_free(struct shards *s);
 void shards_release(struct shards *s);
 
 /*
- * Return the path of file i, counted from 0; the caller frees it. If i == n, the path is that of a
- * file beyond the last, which must not exist.
+ * Return the path of file i, counted from 0; the caller frees it. Before model_open_shards() has
+ * found out which files are missing, i == n stands for a file beyond the last, which must not exist.
  */
 char *shards_path(const struct shards *s, size_t i);
 /* Return the name of file i of n, given the name of any of them. The caller frees it. */

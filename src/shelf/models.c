@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -87,6 +88,38 @@ static int add_file(struct models *m, const char *path)
     return r;
 }
 
+/* ---- mounts ---- */
+
+#define FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC in statfs(2) */
+
+static bool has(const char *folder, const char *name, mode_t type)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return (size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) < sizeof(path) &&
+           stat(path, &st) == 0 && (st.st_mode & S_IFMT) == type;
+}
+
+static bool is_mounted(const char *folder)
+{
+    struct statfs fs;
+    return statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC &&
+           has(folder, "metadata", S_IFDIR) && has(folder, "tensors", S_IFDIR) &&
+           has(folder, "model.gguf", S_IFREG);
+}
+
+/* Add a model in a mount. Its file model.gguf has all edits. */
+static int add_mounted(struct models *m, const char *folder)
+{
+    struct model_path new = {.label = strdup(folder), .mounted = true};
+    if (asprintf(&new.path, "%s/model.gguf", folder) < 0)
+        new.path = NULL;
+    if (new.label)
+        return models_put(m, &new);
+    free(new.path);
+    return -ENOMEM;
+}
+
 /* ---- directories ---- */
 
 /* A place to visit, and its label. */
@@ -122,6 +155,8 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     int r = 1;
     if (!label)
         r = -ENOMEM;
+    else if (!v.named && is_mounted(v.label))
+        r = add_mounted(w->models, v.label);
     else if (v.place.kind == PLACE_FOLDER && !later)
         r = seen_add(&w->folders, &i->st, &(size_t){0});
     if (r > 0 && later)
@@ -276,7 +311,7 @@ int models_add(struct models *m, const char *path)
 {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return add_folder(m, path);
+        return is_mounted(path) ? add_mounted(m, path) : add_folder(m, path);
     return add_file(m, path);
 }
 

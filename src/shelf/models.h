@@ -2,7 +2,7 @@
 /*
  * Finds the models that paths refer to. A file is a model or part of a split model. A split model
  * is listed once, even if several of its files are named. A directory represents all models in and
- * below it.
+ * below it; a model's directory in a mount represents that model.
  *
  *     struct models m = MODELS_INIT;
  *     r = models_add(&m, "models");       any number of times
@@ -28,6 +28,7 @@ struct model_path {
     char *label;   /* owned; the model's name in a store; NULL: `path` serves as the name */
     char *tags;    /* owned; other ollama tags of the same model: "latest, 8b"; or NULL */
     size_t shards; /* number of files of a split model; 0: not split */
+    bool mounted;  /* `path` is the file model.gguf of a mount, `label` the model's directory */
     int error;     /* 0, or -errno if the model cannot be read */
     char *why;     /* owned; the message for the error */
 };
@@ -52,7 +53,7 @@ struct models {
     struct model_path *model; /* owned */
     size_t n, cap;
     struct seen_files files; /* the files found in directories */
-    bool folders;            /* at least one path was a directory */
+    bool folders;            /* at least one path was a directory of models */
 };
 
 #define MODELS_INIT ((struct models){0})

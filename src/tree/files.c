@@ -379,10 +379,14 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
 static void info_text(const struct about *a, struct buf *out)
 {
     const struct snapshot *g = a->v->snap;
-    uint64_t missing = 0;
+    struct summary s = {.g = g->gguf, .file = g->file};
+    if (g->shards) {
+        s.shards = g->shards->all;
+        s.absent = g->shards->all - g->shards->n;
+    }
     for (size_t i = 0; i < snapshot_files(g); i++)
-        missing += summary_missing(snapshot_file(g, i));
-    summary_text(&(struct summary){g->gguf, g->file, g->shards ? g->shards->n : 0, missing}, out);
+        s.missing += summary_missing(snapshot_file(g, i));
+    summary_text(&s, out);
 }
 
 /* If the rules could not be applied, report the reason as a finding. If out of memory, write no
@@ -408,6 +412,12 @@ static void check_text(const struct about *a, struct buf *out)
     }
     for (size_t i = 0; i < s->n; i++)
         end_findings(check_one(a->v, i, s->name[i], out), s->name[i], out);
+    if (s->n < s->all) {
+        char what[64];
+        (void)snprintf(what, sizeof(what), "%zu of %zu files are missing", s->all - s->n, s->all);
+        finding_line(out, &(struct check_finding){CHECK_ERROR, "split", s->name[0], what, ""});
+        return;
+    }
     const struct check_model whole = {.g = g->gguf,
                                       .file = s->name[0],
                                       .label = s->name[0],

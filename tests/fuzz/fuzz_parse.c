@@ -113,14 +113,19 @@ static int parse(const struct source *s, unsigned flags, struct gguf **ret)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct source s = source_mem(data, size);
-    struct gguf *g = NULL, *partial = NULL;
+    struct gguf *g = NULL, *partial = NULL, *cut = NULL;
     int r = parse(&s, 0, &g), rp = parse(&s, GGUF_PARTIAL, &partial);
     FUZZ_CHECK(rp == (r == -ENODATA ? 0 : r));
+    int rc = parse(&s, GGUF_PARTIAL | GGUF_CUT, &cut);
+    FUZZ_CHECK(rc == rp || (rc == 0 && cut->anomalies & GGUF_ANOMALY_CUT && cut->n_tensors == 0));
+    if (cut)
+        check_keys(cut);
     if (partial) {
         check_keys(partial);
         check_tensors(partial, data, size);
     }
     gguf_free(g);
     gguf_free(partial);
+    gguf_free(cut);
     return 0;
 }

@@ -190,6 +190,31 @@ class Split(unittest.TestCase):
             os.unlink(names[no])
             self.refused(names[(no + 1) % 3], os.path.basename(names[no]), 'No such file')
 
+    def test_partial(self):
+        """What is there is mounted, whichever files but the first are missing; each tensor names its
+        file."""
+        for gone in ([1], [2], [1, 2]):
+            parts = [tensors()[:1], tensors()[1:3], tensors()[3:]]
+            names = shards('partial-' + ''.join(map(str, gone)), parts)
+            for no in gone:
+                os.unlink(names[no])
+            self.refused(names[0], os.path.basename(names[gone[0]]), 'partial')
+            with mountlib.Mount(names[-1 if gone == [1] else 0], '-o', 'partial') as at:
+                left = [(t, no) for no, part in enumerate(parts) if no not in gone for t in part]
+                self.assertEqual(os.listdir(at + '/tensors'), [t.name.decode() for t, _ in left])
+                for t, no in left:
+                    name = at + '/tensors/' + t.name.decode()
+                    self.assertEqual(mountlib.get(name + '/raw'), t.data)
+                    self.assertEqual(mountlib.get(name + '/shard').decode(), os.path.basename(names[no]) + '\n')
+                self.assertIn(f'{len(gone)} of 3 files are missing', mountlib.get(at + '/info').decode())
+                self.assertIn(f'error: {len(gone)} of 3 files are missing', mountlib.get(at + '/check').decode())
+                table = mountlib.get(at + '/tensors.txt').decode().split('\n\n')[0].splitlines()[1:]
+                self.assertEqual([int(line.split()[-1]) - 1 for line in table], [no for _, no in left])
+                self.assertEqual([t.name for t in gguf.read(mountlib.get(at + '/model.gguf')).tensors],
+                                 [t.name for t, _ in left])
+                with self.assertRaises(OSError):
+                    editlib.write(at, 'general.name', 'y')
+
     def test_inconsistent(self):
         one = tensors()[:1]
         cases = [

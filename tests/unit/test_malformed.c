@@ -388,6 +388,29 @@ static void test_cases(void)
 
 /* ---- every length of a file ---- */
 
+/* With GGUF_CUT, a file that ends in its header has the keys that are complete, and no tensors. */
+static void cut_in_header(const struct gguf *whole, const uint8_t *part, size_t n)
+{
+    const struct source s = source_mem(part, n);
+    struct gguf *g = NULL;
+    struct err e = {0};
+    uint32_t keys = 0;
+    while (keys < whole->n_kv && whole->kv[keys].end <= n)
+        keys++;
+    const int r = gguf_parse(&s, GGUF_CUT, &g, &e);
+    CU_ASSERT_EQUAL(r, keys && whole->fmt.version > 1 ? 0 : -EBADMSG);
+    if (r == 0) {
+        CU_ASSERT_EQUAL(e.code, 0);
+        CU_ASSERT_EQUAL(g->n_kv, keys);
+        CU_ASSERT_EQUAL(g->n_tensors, 0);
+        CU_ASSERT_EQUAL(gguf_stated(g, true), whole->n_kv);
+        CU_ASSERT_EQUAL(gguf_stated(g, false), whole->n_tensors);
+        CU_ASSERT_EQUAL(g->head_len, whole->kv[keys - 1].end);
+        CU_ASSERT_TRUE(g->anomalies & GGUF_ANOMALY_CUT);
+    }
+    gguf_free(g);
+}
+
 /* A file truncated anywhere is refused, with two exceptions. A file cut exactly at the end of the
  * data lacks only the final padding, which some writers omit. With GGUF_PARTIAL, data may be
  * missing. */
@@ -411,8 +434,10 @@ static void cut_everywhere(void (*make)(struct build *b))
             const char *words = n ? "incomplete download" : "an empty file";
             CU_ASSERT_TRUE(p.g->fmt.draft || strstr(e.msg, words));
         }
-        if (n < p.g->head_len)
+        if (n < p.g->head_len) {
             CU_ASSERT_EQUAL(refused(part, n, GGUF_PARTIAL, &e), -EBADMSG);
+            cut_in_header(p.g, part, n);
+        }
         free(part);
     }
     parsed_free(&p);

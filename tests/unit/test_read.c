@@ -393,7 +393,7 @@ static void wraps(const char *letter, const unsigned *n, const char *between)
     buf_str(&want, "\n");
     buf_char(&want, '\0');
     struct parsed p = parse_build(&b, 0);
-    summary_text(&(struct summary){p.g, "x.gguf", 0, 0}, &text);
+    summary_text(&(struct summary){.g = p.g, .file = "x.gguf"}, &text);
     buf_char(&text, '\0');
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, (char *)want.data));
     parsed_free(&p);
