@@ -454,7 +454,8 @@ static void load(struct job *j, size_t i, const char *path)
         return;
     }
     j->structure.label = own;
-    int r = model_is_stream(own) ? model_read(own, &p->m, &e) : model_find(own, &p->m, &e);
+    int r = !j->split.n && model_is_stream(own) ? model_read(own, &p->m, &e)
+                                                : model_find(own, &p->m, &e);
     r = r == 0 ? parse(p, &j->structure, &e) : r;
     if (r == -ENOENT && j->split.n) {
         (void)snprintf(where, sizeof(where), "shard %zu of %zu", i + 1, j->n);

@@ -836,7 +836,7 @@ static const struct fact facts[] = {
     {"keys", "keys", .number = keys, .needs = KEYS},
     {"tensors", "tensors", FIELD(n_tensors), .needs = ALL},
     {"alignment", "alignment", FIELD(alignment), .needs = KEYS},
-    {"data offset", "data_offset", FIELD(data_off), .needs = KEYS},
+    {"data offset", "data_offset", FIELD(data_off), .needs = ALL},
     {"reserve", "reserve", .text = reserve_text, .number = reserve, .needs = KEYS},
 };
 // clang-format on
@@ -1015,7 +1015,7 @@ static int load_header(struct shards *s, struct gguf **first, struct err *e)
     char *path = shards_path(s, 0);
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
-    const bool stream = model_is_stream(path);
+    const bool stream = s->n == 0 && model_is_stream(path);
     int r = stream ? model_read(path, &m, e) : model_find(path, &m, e);
     if (r == 0)
         r = model_parse(&m, flags, first, e);

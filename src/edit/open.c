@@ -89,7 +89,7 @@ static bool is_enough(const struct stream *s, uint64_t *size)
     const bool whole = !(g->anomalies & GGUF_ANOMALY_CUT);
     uint64_t end;
     if (whole && align_u64(g->data_end, g->alignment, &end))
-        *size = max_u64(end, s->len);
+        *size = end;
     gguf_free(g);
     return whole;
 }

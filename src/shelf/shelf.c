@@ -362,7 +362,7 @@ const char *shelf_why_not(const struct shelf *s)
     return s->one ? tree_why_not(s->one)
            : s->opt.tree.read_only
                ? "requested by -o ro"
-               : "it is a store of models: copy model.gguf out of the mount to edit one";
+               : "it is a store of models: edit a copy of a model.gguf (cp --no-preserve=mode)";
 }
 
 const char *shelf_path(const struct shelf *s)

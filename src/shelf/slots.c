@@ -524,7 +524,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.log.label = slot->path;
     o.read_only |= slot->store;
     o.why = slot->store && !s->opt->tree.read_only
-                ? "it lies in a store of models: copy model.gguf out of the mount to edit it"
+                ? "it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)"
                 : NULL;
     int r = tree_open(slot->path, &o, &t, e);
     /*

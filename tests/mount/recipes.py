@@ -9,7 +9,6 @@ import subprocess
 import sys
 import unittest
 
-import ggufmodel as gguf
 import mountlib
 
 PAGE = os.path.join(mountlib.SOURCE, 'docs/recipes.md')
@@ -39,26 +38,20 @@ def recipes(page):
 class Recipes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = mountlib.path('here')
-        os.makedirs(cls.folder)
-        sample, other = (os.path.join(cls.folder, name) for name in ('sample.gguf', 'other.gguf'))
-        subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), sample], check=True,
-                       stdout=subprocess.DEVNULL)
-        model = gguf.read(mountlib.get(sample))
-        kv = [(key, value._replace(data=b'another') if key == b'general.name' else value) for key, value in model.kv]
-        tensors = [t._replace(data=bytes(len(t.data))) if t.name == b'output_norm.weight' else t for t in model.tensors]
-        with open(other, 'wb') as out:
-            out.write(gguf.encode(kv, tensors))
-        cls.mounts = []
-        for source, at in ((sample, 'mnt'), (other, 'other')):
-            os.mkdir(os.path.join(cls.folder, at))
-            cls.mounts.append(mountlib.Mount(source, '-o', 'ro', at=os.path.join(cls.folder, at)))
-            cls.mounts[-1].__enter__()
+        with open(PAGE, encoding='utf-8') as file:
+            first = re.search(r'^```\nscripts/run\n(.*?)^```$', file.read(), re.M | re.S)[1]
+        os.mkdir(mountlib.path('build'))
+        os.symlink(os.path.dirname(shutil.which(mountlib.GGUFS)), mountlib.path('build/src'))
+        os.symlink(os.path.join(mountlib.SOURCE, 'scripts'), mountlib.path('scripts'))
+        done = subprocess.run(['sh', '-ec', first + 'pwd'], cwd=mountlib.folder, capture_output=True, text=True,
+                              check=False, env={**mountlib.environment(), 'TMPDIR': mountlib.folder})
+        assert (done.returncode, done.stderr) == (0, ''), done
+        cls.folder = done.stdout.splitlines()[-1]
 
     @classmethod
     def tearDownClass(cls):
-        for mount in cls.mounts:
-            mount.__exit__(None, None, None)
+        for at in 'mnt', 'other':
+            mountlib.unmount(os.path.join(cls.folder, at))
 
 
 def add(number, language, needs, text, output):

@@ -130,22 +130,28 @@ class Readme(unittest.TestCase):
         """Return the one code block that has prompts."""
         text = mountlib.get(os.path.join(mountlib.SOURCE, 'README.md')).decode()
         blocks = re.findall(r'^```\n(.*?)^```$', text, re.M | re.S)
+        self.assertTrue(blocks[0].startswith('scripts/run '), blocks[0])
         block, = (block for block in blocks if block.startswith('$ '))
         return block
 
     def test_demo(self):
-        """Each output of a dialogue in the root of the sources is the one shown."""
+        """Each output of a dialogue in the root of the sources, after scripts/run, is the one shown; it can
+        be run again."""
         root = checkout('demo')
-        executable('demo/build/src/vim', '#!/bin/sh\nexec ex -s -c wq "$1"\n')
         dialogue = re.split(r'^\$ ', self.demo(), flags=re.M)[1:]
         steps = [re.match(r'((?:[^\n"]|"[^"]*")*)\n(.*)', step, re.S).groups() for step in dialogue]
         self.assertGreater(len(steps), 5)
-        for command, shown in steps:
-            with self.subTest(command=command):
-                done = run('bash', '-c', f'PATH=$PWD/build/src:$PATH; {command}', cwd=root)
-                said = re.sub('^bash: line [0-9]+: ', 'bash: ', done.out + done.err, flags=re.M)
-                self.assertEqual(said.split(), shown.split())
-        self.assertIsNone(mountlib.mount_of(os.path.join(root, 'mnt')))
+        enter = steps.pop(0)[0]
+        for again in range(2):
+            done = run(os.path.join(root, 'scripts/run'), cwd=root)
+            self.assertEqual(done.returncode, 0, done.err)
+            for command, shown in steps:
+                with self.subTest(command=command, again=again):
+                    done = run('bash', '-c', f'{enter}\n{command}', cwd=root)
+                    said = re.sub('^bash: line [0-9]+: ', 'bash: ', done.out + done.err, flags=re.M)
+                    said, shown = (re.sub('(?<=state )[0-9]+', 'N', text) if again else text for text in (said, shown))
+                    self.assertEqual(said.split(), shown.split())
+            self.assertIsNone(mountlib.mount_of(os.path.join(root, 'build/mnt')))
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ from shelflib import (A64, B64, COMMIT, LIBRARY, OTHER, Shelf, contents, descrip
                       manifest, shards, value)
 
 
-STORE = 'it is a store of models: copy model.gguf out of the mount to edit one'
+STORE = 'it is a store of models: edit a copy of a model.gguf (cp --no-preserve=mode)'
 
 
 class Stores(Shelf):
@@ -145,7 +145,7 @@ class Stores(Shelf):
             self.assertEqual(os.readlink(at + '/org/name/m.gguf/source'),
                              f'{self.top}/{hub}blobs/{A64}')
             self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
-                             b'it lies in a store of models: copy model.gguf out of the mount to edit it')
+                             b'it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)')
             self.refused(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
             self.refused(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
                          os.O_RDONLY | os.O_TRUNC)
@@ -163,7 +163,7 @@ class Stores(Shelf):
             self.listed(at, 'rw', None)
             editlib.write(at + '/own/m.gguf', 'general.name', 'edited')
             self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
-                             b'it lies in a store of models: copy model.gguf out of the mount to edit it')
+                             b'it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)')
 
     def test_ollama(self):
         self.put('blobs/sha256-' + A64)
