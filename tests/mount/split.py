@@ -305,7 +305,7 @@ class Split(unittest.TestCase):
 
     def test_one_of_many_replaced(self):
         """Not all files are checked each time; they are checked in turn."""
-        names = shards('many', cut()[:1] + [[]] * 199)
+        names = shards('forty', cut()[:1] + [[]] * 199)
         with mountlib.Mount(names[0]) as at:
             self.assertNotIn(b'changed outside the mount', mountlib.get(at + '/info'))
             self.replace(names[-1])
