@@ -391,12 +391,24 @@ static int add_rights(struct tree *t, size_t i)
     return r;
 }
 
+/* Count files of a split model that do not exist, up to number `no`, in the identity. */
+static void add_missing(struct tree *t, size_t *from, size_t no)
+{
+    for (; *from < no; ++*from)
+        t->identity = tree_identity_with(t->identity, &(struct stat){.st_size = -ENOENT});
+    ++*from;
+}
+
 /* Compute the access rights of the model. */
 static int find_rights(struct tree *t, struct err *e)
 {
     int r = 0;
-    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1) && r == 0; i++)
+    size_t no = 0;
+    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1) && r == 0; i++) {
+        add_missing(t, &no, t->shards.no ? t->shards.no[i] : 0);
         r = add_rights(t, i);
+    }
+    add_missing(t, &no, t->shards.all);
     if (r == 0)
         rights_settle(&t->rights);
     return err_sys(e, r, "cannot determine its access rights");

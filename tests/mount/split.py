@@ -214,6 +214,8 @@ class Split(unittest.TestCase):
                                  [t.name for t, _ in left])
                 with self.assertRaises(OSError):
                     editlib.write(at, 'general.name', 'y')
+            with mountlib.Mount(os.path.dirname(names[0]), '-o', 'partial') as at:
+                self.assertEqual(os.listdir(at + '/model.gguf/tensors'), [t.name.decode() for t, _ in left])
 
     def test_inconsistent(self):
         one = tensors()[:1]
