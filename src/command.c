@@ -626,21 +626,25 @@ static int unknown(const struct option_row *cmd, const char *arg)
     return misused(cmd, "unknown option '%s'", shown);
 }
 
-/* Check the value of a command or option, which is a word from the table, the number of a state, or
- * any text. */
+/* True for a value of a command or option: a word from the table, the number of a state, or any
+ * text. */
+static bool is_value(const struct option_row *row, const char *value)
+{
+    const size_t digits = strspn(value, "0123456789");
+    if (strcmp(row->values, "N") == 0)
+        return digits > 0 && digits <= 18 && !value[digits] && strspn(value, "0") < digits;
+    return isupper((unsigned char)row->values[0]) || option_word(row, value) >= 0;
+}
+
 static int check_value(const struct option_row *cmd, const struct option_row *row,
                        const char *value)
 {
     CLEANUP(buf_free) struct buf words = BUF_INIT;
     char shown[SHOW_MAX];
-    const size_t digits = strspn(value, "0123456789");
-    if (strcmp(row->values, "N") == 0) {
-        if (digits > 0 && digits <= 18 && !value[digits] && strspn(value, "0") < digits)
-            return 0;
-        return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
-    }
-    if (isupper((unsigned char)row->values[0]) || option_word(row, value) >= 0)
+    if (is_value(row, value))
         return 0;
+    if (strcmp(row->values, "N") == 0)
+        return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
     option_words(row, &words);
     return misused(cmd, "%s must be %.*s, not '%s'", row->name, (int)words.len, buf_text(&words),
                    show(shown, value, strlen(value)));
@@ -668,6 +672,18 @@ static int take_option(const struct option_row *cmd, const char *arg, struct com
     return 0;
 }
 
+/* Report too many or too few operands. The first one may be the command's value. */
+static int miscounted(const struct option_row *cmd, const char *first)
+{
+    char meant[64];
+    const char *value;
+    (void)snprintf(meant, sizeof(meant), "%s=%s", cmd->name, first);
+    const struct option_row *row = option_find(meant, OF_KIND(KIND_COMMAND), &value);
+    if (row && row->values && is_value(row, value))
+        return misused(cmd, "did you mean '%s'?", meant);
+    return misused(cmd, "takes %s%s", cmd->most == 1 ? "one " : "", cmd->wants);
+}
+
 static int parse(const struct option_row *cmd, int argc, char **argv, struct command_args *a)
 {
     bool more = true; /* options may follow */
@@ -685,7 +701,7 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
     if (n == 0 && cmd->least == 1)
         return misused(cmd, "%s is missing", cmd->wants);
     if (n < cmd->least || n > cmd->most)
-        return misused(cmd, "takes %s%s", cmd->most == 1 ? "one " : "", cmd->wants);
+        return miscounted(cmd, a->operand[0]);
     return 0;
 }
 

@@ -466,9 +466,10 @@ static int report_fault(const struct job *j, int code, const struct quant_fault 
         return err_set(e, code,
                        "%s, but values cannot be stored as %s here: write `raw`, or another `type`",
                        what, t->name);
-    if (t->block_len == 1)
-        return err_set(e, code, "%s, which %s cannot hold exactly or is outside its range", what,
-                       t->name);
+    if (t->block_len == 1) /* a float is rounded, an integer is not */
+        return err_set(
+            e, code, "%s, which %s %s", what,
+            t->name[0] == 'I' ? "cannot be stored exactly as" : "is outside the range of", t->name);
     return err_set(e, code, "%s: the scale of its block is too large for %s", what, t->name);
 }
 

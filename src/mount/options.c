@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
@@ -97,7 +99,13 @@ static int unknown(struct mnt_options *o, const char *arg)
 static int on_path(struct mnt_options *o, const char *arg)
 {
     char **place = !o->model ? &o->model : !o->mountpoint ? &o->mountpoint : NULL;
-    char shown[SHOW_MAX];
+    char shown[SHOW_MAX], command[16];
+    const char *value;
+    const int n = snprintf(command, sizeof(command), "--%s", arg);
+    if (!o->model && n < (int)sizeof(command) && access(arg, F_OK) < 0 &&
+        option_find(command, OF_KIND(KIND_COMMAND), &value))
+        return err_set(&o->err, -EINVAL, "'%s': did you mean '%s'? (see ggufs --help)", arg,
+                       command);
     if (!place)
         return err_set(&o->err, -EINVAL,
                        "'%s': one argument too many after MODEL and MOUNTPOINT (see ggufs --help)",

@@ -182,6 +182,9 @@ static int spot_prepare(char **mountpoint, struct err *e)
     if (r < 0)
         return r;
     char *path = mounts_path(*mountpoint);
+    if (!path && errno == ENOENT)
+        return err_set(e, -ENOENT, "%s: there is no such directory; make it first: mkdir -p %s",
+                       shown, shown);
     if (!path)
         return err_set(e, -errno, "%s: %s", shown, strerror(errno));
     r = 1;

@@ -118,6 +118,8 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     uint64_t root;
     if (s->opt.tree.backup)
         return err_set(e, -EINVAL, "is a directory: -o backup is for a mount of one model");
+    if (s->opt.tree.edit_hash_names)
+        return err_set(e, -EINVAL, "is a directory: -o hashnames=edit is for a mount of one model");
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;

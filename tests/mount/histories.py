@@ -273,15 +273,15 @@ class Folders(Case):
     def test_links_of_folder(self):
         """The file is elsewhere, and links in the directory and outside it lead to it."""
         store = mountlib.path('hub/models--o--n')
-        blob, snapshot = f'{store}/blobs/{64 * "a"}', f'{store}/snapshots/{40 * "1"}/n.gguf'
+        blob, snapshot = f'{store}/blobs/data.gguf', f'{store}/snapshots/{40 * "1"}/n.gguf'
         for path in (blob, snapshot):
             os.makedirs(os.path.dirname(path))
         self.addCleanup(shutil.rmtree, mountlib.path('hub'))
         shutil.copy(self.model, blob)
-        os.symlink(f'../../blobs/{64 * "a"}', snapshot)
+        os.symlink('../../blobs/data.gguf', snapshot)
         self.put('deep/er/other.gguf')
         os.symlink(snapshot, self.top + '/deep/er/name.gguf')
-        with Mount(self.top, '-o', 'commit=sync,hashnames=edit') as at:
+        with Mount(self.top, '-o', 'commit=sync') as at:
             self.undone(at, 'deep/er/name.gguf', snapshot, blob, self.top + '/deep/er/name.gguf')
 
     def test_beside(self):
@@ -403,7 +403,8 @@ class Backups(Case):
                   array('array', [array('array', [array('u64', [1])])])]
         self.kv = ALL + [(b'nested.%d' % i, value) for i, value in enumerate(nested)]
         self.kv = [(key, value) for key, value in self.kv if key not in (
-            b'odd.nan', b'odd.nans', b'odd.bool', b'odd.bools', b'odd.string')]  # not representable
+            b'odd.nan', b'odd.nans', b'odd.bool', b'odd.bools', b'odd.string',  # not representable
+            b'nodot')]  # could not be created again
         self.model = mountlib.put('model.gguf', gguf.encode(self.kv, samples.small()))
         self.want = Want(get(self.model))
         self.backup = mountlib.path('backup')
@@ -425,14 +426,13 @@ class Backups(Case):
         with Mount(self.model) as at:
             self.copy(at + '/metadata', self.backup)
             for key, _ in self.kv[1:]:
-                write(at, key, b'' if key.startswith(b'nested') else read(at, 'last.key')
-                      if key == b'nodot' else read(at, key))
+                write(at, key, b'' if key.startswith(b'nested') else read(at, key))
             self.copy(self.backup + '/.', at + '/metadata/')
             sync(at)
             self.check_mount(at)
 
     def test_removed(self):
-        """In another mount, keys come back with their types, including keys without a dot."""
+        """In another mount, keys come back with their types."""
         before = self.values()
         with Mount(self.model) as at:
             self.copy(at + '/metadata', self.backup)

@@ -78,7 +78,8 @@ class Options(unittest.TestCase):
         for suffix in ('~', '.old'):
             os.unlink(self.model + suffix)
         self.refused(2, '-o', 'backup=a/b', self.model, self.folder(), names=['backup', "'a/b'"])
-        self.refused(1, '-o', 'backup', mountlib.folder, self.folder(), names=['directory', '-o backup'])
+        for option in ('backup', 'hashnames=edit'):
+            self.refused(1, '-o', option, mountlib.folder, self.folder(), names=['directory', '-o ' + option])
 
     def test_wrong_options(self):
         at = self.folder()
@@ -136,13 +137,23 @@ class Options(unittest.TestCase):
             with self.subTest(arguments=arguments):
                 self.refused(2, *arguments, names=['ggufs --help'])
 
+    def test_meant(self):
+        """A command without its dashes, and a value that is not joined to its option, are named."""
+        for arguments, meant in ((['info', self.model], '--info'), (['check'], '--check'),
+                                 (['check', self.model, self.model, self.model], '--check'),
+                                 (['--undo', '1', self.model], '--undo=1'),
+                                 (['--history', 'clear', self.model], '--history=clear'),
+                                 (['--undo', self.model, self.model], 'takes one MODEL')):
+            with self.subTest(arguments=arguments):
+                self.refused(2, *arguments, names=[meant])
+
     def test_failures(self):
         bad = mountlib.put('bad.gguf', b'GGUF' + bytes(100))
         at, missing = self.folder(), mountlib.path('missing')
         self.refused(1, missing, at, names=[missing])
         self.refused(1, bad, at, names=['bad.gguf'])
         self.refused(1, at, at, names=[at])
-        self.refused(1, self.model, missing, names=[missing])
+        self.refused(1, self.model, missing, names=[f'make it first: mkdir -p {missing}'])
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_help_and_version(self):

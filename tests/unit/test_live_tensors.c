@@ -48,7 +48,7 @@ static const struct script scripts[] = {
     {"values of floats and of bytes can be written", "tensors",
      "tfloats b/f32 '9 8 7 6 5 4'; tvalues b/f32 '9 8 7 6 5 4'; tvalues b/raw '9 8 7 6 5 4';"
      "tfloats c/f32 '65 66 67 68'; ttext c/raw ABCD; tfloats c/f32 '65.5 66 67 68' =ERANGE;"
-     "tfloats c/f32 '65 66 67 128' =ERANGE; ttext c/raw ABCD; fsync",
+     "tfloats c/f32 '65 66 67 128' =ERANGE; terror c 'exactly as I8'; ttext c/raw ABCD; fsync",
      A BA "9,8,7,6,5,4 c:I8:4=ABCD " Z},
     {"a program writes some values of an .npy in place", "tensors",
      "topen A b/f32.npy rw; tpoke A 128 '3 1'; tpoke A 148 '7'; close A; tvalues b/f32 '3 1 3 4 5 "
