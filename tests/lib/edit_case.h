@@ -34,10 +34,8 @@ struct edit_suite {
 /* Defined by the test program. */
 extern const struct edit_suite edit_suite;
 
-/* Tests in which each system call fails once, or each allocation fails along with all later
- * ones. */
+/* A test in which each system call fails. */
 void test_fail(void);
-void test_no_memory(void);
 /* Tests in which the process ends, or the power is cut, before each system call. */
 void test_kill(void);
 void test_power(void);

@@ -344,7 +344,7 @@ static void test_kill(void)
 static void test_power(void)
 {
     for (size_t i = 0; i < WAYS; i++)
-        for (uint64_t seed = 1; seed <= soak_size(4); seed++) {
+        for (uint64_t seed = 1; seed <= soak_size(2); seed++) {
             unsigned n = 1;
             while (die_at(&ways[i], FAULT_POWER, n, seed * 1000003))
                 n++;

@@ -83,7 +83,6 @@ const struct edit_suite edit_suite = {kinds, COUNT(kinds), false, NULL};
 
 static CU_TestInfo tests[] = {
     {"if any call fails, the old file stays, shown and editable", test_fail},
-    {"if any allocation fails, the old file stays, shown and editable", test_no_memory},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
     CU_TEST_INFO_NULL,
