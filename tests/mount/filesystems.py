@@ -40,9 +40,11 @@ class Filesystems(unittest.TestCase):
                 test(kind, folder)
 
     def run_edits(self, kind, folder):
-        names = [] if TIMES > 1 else ['Edits.test_strategies', 'Edits.test_layouts',
-                                      'Edits.test_reflink', 'Edits.test_few']
-        for program, tests in (('edits.py', names), ('split.py', ['Split.test_strategies'])):
+        programs = [('edits.py', [] if TIMES > 1 else ['Edits.test_few'])]
+        if kind == 'xfs':
+            programs = [('edits.py', [] if TIMES > 1 else ['Edits.test_strategies', 'Edits.test_reflink']),
+                        ('split.py', ['Split.test_strategies']), ('tensorverbs.py', ['Verbs.test_strategies'])]
+        for program, tests in programs:
             program = os.path.join(os.path.dirname(os.path.abspath(__file__)), program)
             env = {**os.environ, 'GGUFS_TEST_DIR': folder}
             done = subprocess.run([sys.executable, program, *tests], env=env, check=False,
@@ -51,7 +53,7 @@ class Filesystems(unittest.TestCase):
             self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
 
     def test_edits(self):
-        """Run the tests of edits on it, also those of shards; all of them in a long run."""
+        """Run tests of edits on it: those of each strategy where ranges can be cloned, all in a long run."""
         self.each(self.run_edits)
 
     def reflink(self, _, folder):
@@ -201,9 +203,9 @@ class Filesystems(unittest.TestCase):
         figure('edits acknowledged before a kill or cut', count)
 
     def rounds(self, kind):
-        """Run the strategies on this file system, several times each."""
+        """Run the strategies on this file system, several times each in a long run."""
         ways = ['copy', 'inplace'] + (['reflink'] if kind in CLONES else [])
-        return [way for way in ways for _ in range(3 * TIMES)]
+        return [way for way in ways for _ in range(TIMES)]
 
     def begin(self, folder):
         source = put_model(folder, 2 * MIB)

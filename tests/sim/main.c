@@ -240,7 +240,7 @@ static int all_found(const char *folder)
             bad++;
             continue;
         }
-        for (uint64_t seed = s.seed ? s.seed : 1, n = 0; n < 400; n++, seed++)
+        for (uint64_t seed = s.seed ? s.seed : 1, n = 0; n < soak_size(100); n++, seed++)
             if (run(&s, seed)) {
                 (void)printf("%s: ", e->d_name);
                 tell(&s, seed, false);
