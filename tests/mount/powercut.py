@@ -28,7 +28,7 @@ from editlib import Want, write
 from ggufmodel import Value
 
 SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another seed draws other states
-STATES = 40  # of each recording
+STATES = 20  # of each recording
 SECTOR = 512
 # Ranges that are never torn: the super block.
 WHOLE = {'ext4': range(0, 4096), 'xfs': range(0), 'btrfs': range(65536, 69632)}

@@ -65,10 +65,9 @@ class Run(unittest.TestCase):
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_sample(self):
-        """scripts/run works from the root of the sources, above it, beside it and within it."""
+        """scripts/run works from the root of the sources, elsewhere and within it."""
         root = checkout(ODD, 'ggufs')
-        for cwd in (root, os.path.dirname(root), mountlib.folder, '/', os.path.join(root, 'build/src'),
-                    os.path.join(root, 'tests')):
+        for cwd in (root, '/', os.path.join(root, 'tests')):
             with self.subTest(cwd=cwd):
                 self.check(root, os.path.join(root, 'build/mnt'), cwd=cwd)
 

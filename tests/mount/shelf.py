@@ -42,15 +42,15 @@ class Stores(Shelf):
             self.assertIn(b'Permission denied', mountlib.get(at + '/m.gguf/error'))
 
     def test_names_of_many_shards(self):
-        """Missing shards are not searched for: there are 500 files whose names claim 99,999 shards
+        """Missing shards are not searched for: there are 60 files whose names claim 99,999 shards
         each, and one shard appears."""
         first, second = shards()
-        for i in range(500):
+        for i in range(60):
             self.put(f'm{i:03}-00001-of-99999.gguf', first)
         self.put('late-00001-of-00002.gguf', first)
         with Mount(self.top) as at:
             with os.scandir(at) as found:
-                self.assertEqual(sum(entry.stat().st_mode > 0 for entry in found), 501)
+                self.assertEqual(sum(entry.stat().st_mode > 0 for entry in found), 61)
             self.assertIn(b'must be 99999', mountlib.get(at + '/m000.gguf/error'))
             self.assertIn(b'late-00002-of-00002.gguf: No such', mountlib.get(at + '/late.gguf/error'))
             late = self.put('late-00002-of-00002.gguf', second)
