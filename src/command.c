@@ -142,7 +142,7 @@ static int undo_file(const char *operand, const char *number, struct buf *said, 
     (void)show(name, operand, strlen(operand));
     const struct tree_options o = {.commit = LIVE_COMMIT_CLOSE,
                                    .reserve = EDIT_RESERVE_AUTO,
-                                   .history = HISTORY_KEEP_SAME,
+                                   .history = HISTORY_KEEP,
                                    .wait = holder_wait,
                                    .wait_arg = name,
                                    .log = {.line = print_warning}};
@@ -184,12 +184,11 @@ static int states(const char *operand, const struct channel *c, bool forget, str
 {
     const struct tree_options o = {.read_only = true, .partial = true};
     struct tree *t = NULL;
-    size_t n;
     if (c->daemon)
         return channel_ask(c, forget ? "clear" : "history", said, e);
     int r = tree_open(operand, &o, &t, e);
     if (r == 0)
-        r = forget ? tree_history_clear(t, &n, e) : tree_history(t, said, e);
+        r = forget ? tree_history_clear(t, e) : tree_history(t, said, e);
     tree_close(t);
     return r;
 }

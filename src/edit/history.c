@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Records what edits changed in a model's keys: see history.h, whose invariants are cited here. */
+/* Records what takes edits back: see history.h, whose invariants are cited here. */
 #include "edit/history.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,1205 +9,785 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/pool.h"
+#include "base/hash.h"
 #include "base/lock.h"
-#include "edit/change.h"
+#include "quant/quant.h"
 
 #define TICK_MS 10      /* pause between attempts to lock the directory */
 #define NEW_NAME ".new" /* name of a file being written; under the lock, one name suffices */
-#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-#define NAMES_SHOWN 5 /* names listed per kind of change; the others are only counted */
+#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+#define NOT_OURS                                                                               \
+    "not this user's own (directories must have mode 0700, files one name, and none may be a " \
+    "link)"
+#define SHOWN 5 /* names or lines listed; the others are only counted */
 
-#define MAGIC "GGUFSHS5"
-/* Number of u64 fields in a record. */
-enum { NUMBERS = sizeof(struct history_record) / 8 };
-enum { SUM_AT = 8, RECORD_AT = 16, HEAD = RECORD_AT + 8 * NUMBERS, FACT_HEAD = 24, NAME_ROOM = 40 };
-
-static int no_memory(struct err *e)
-{
-    return err_set(e, -ENOMEM, "no memory");
-}
+#define MAGIC "GGUFSHS6"
+enum { NAME_ROOM = 17, HEAD = 40, RECORD_HEAD = 56, SLOT_HEAD = 24 };
 
 /* ---- the directory ---- */
 
-static int find_home(struct buf *b, struct err *e)
+/* Sets *ret to the state directory, or to NULL if there is none. Returns 0 or -ENOMEM. */
+static int find_home(const char *given, char **ret)
 {
+    struct buf b = BUF_INIT;
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (state && state[0] == '/')
-        buf_str(b, state);
-    else if (home && home[0] == '/')
-        buf_printf(b, "%s/.local/state", home);
+    if (given || (state && state[0] == '/'))
+        buf_str(&b, given ? given : state);
     else if (geteuid() == 0)
-        buf_str(b, "/var/lib");
+        buf_str(&b, "/var/lib");
+    else if (home && home[0] == '/')
+        buf_printf(&b, "%s/.local/state", home);
     else
-        return err_set(e, -ENOENT, "neither XDG_STATE_HOME nor HOME is set");
-    return 0;
+        return 0;
+    buf_char(&b, '\0');
+    *ret = (char *)buf_steal(&b);
+    return *ret ? 0 : -ENOMEM;
 }
 
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
-                 unsigned keep, struct err *e)
+                 size_t keep, struct err *e)
 {
-    struct buf path = BUF_INIT;
-    *h = (struct history){.sys = sys, .keep = keep, .dir = -1};
-    h->hash = xxh64(0, model, strlen(model));
+    *h = (struct history){.sys = sys, .keep = keep, .fd = -1};
     h->model = strdup(model);
-    int r = home ? 0 : find_home(&path, e);
-    if (home)
-        buf_str(&path, home);
-    while (path.len > 0 && path.data[path.len - 1] == '/')
-        path.len--;
-    buf_char(&path, '\0');
-    h->home = (char *)buf_steal(&path);
-    return h->home && h->model ? r : no_memory(e);
+    return h->model && find_home(home, &h->home) == 0 ? 0 : err_set(e, -ENOMEM, "no memory");
 }
 
 void history_close(struct history *h)
 {
     free(h->home);
     free(h->model);
-    if (h->dir >= 0)
-        (void)close(h->dir);
+    if (h->fd >= 0)
+        (void)close(h->fd);
     *h = HISTORY_INIT;
-}
-
-static int refuse(const struct history *h, int r, const char *why, struct err *e)
-{
-    char shown[SHOW_MAX];
-    return err_set(e, r, "%s/ggufs/history: %s", show(shown, h->home, strlen(h->home)), why);
 }
 
 static int failed(const struct history *h, int r, const char *what, struct err *e)
 {
     char shown[SHOW_MAX];
-    return err_sys(e, r, "%s/ggufs/history: cannot %s", show(shown, h->home, strlen(h->home)),
-                   what);
+    return err_sys(e, r, "%s/ggufs/history: %s", show(shown, h->home, strlen(h->home)), what);
 }
 
-/*
- * Checks that one of our directories belongs to this user and grants other users none of the
- * permissions in `others`.
- */
-static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
+/* Opens the state directory; if `make`, creates it and those above it. */
+static int open_home(const struct history *h, bool make)
 {
-    struct stat st;
-    int r = h->sys->fstat(h->sys, dir, &st);
-    if (r < 0)
-        return r;
-    if (st.st_uid != geteuid())
-        return refuse(h, -EPERM, "it, or the directory above it, belongs to another user", e);
-    if (st.st_mode & others)
-        return refuse(h, -EPERM,
-                      "other users can enter it or write to it (chmod 700 makes it usable)", e);
-    return 0;
+    int dir = open(h->home, FOLDER_FLAGS);
+    char *path = dir < 0 && errno == ENOENT && make ? strdup(h->home) : NULL;
+    for (char *end = path; end; end = strchr(end + 1, '/')) {
+        *end = '\0';
+        (void)mkdir(path, 0700);
+        *end = '/';
+    }
+    if (path)
+        dir = mkdir(path, 0700) == 0 || errno == EEXIST ? open(path, FOLDER_FLAGS) : -1;
+    const int r = dir < 0 ? -errno : dir;
+    free(path);
+    return r;
 }
 
-/*
- * Opens the directory `name` in `dir`, and closes `dir`. With `make`, creates it if it is missing
- * and this user or root owns `dir`. others: for one of our directories, the permissions that other
- * users must not have; otherwise 0. Returns the descriptor or -errno.
- */
-static int step(const struct history *h, int dir, const char *name, bool make, mode_t others,
-                struct err *e)
+/* H4. Opens `name` in `dir`, and closes `dir`. others: rights that other users must not have. */
+static int step(const struct sys *sys, int dir, const char *name, bool make, mode_t others)
 {
-    const struct sys *sys = h->sys;
     struct stat st;
-    int fd = sys->openat(sys, dir, name, FOLDER_FLAGS, 0), r;
+    int fd = sys->openat(sys, dir, name, FOLDER_FLAGS | O_NOFOLLOW, 0), r = 0;
     if (fd == -ENOENT && make) {
-        r = sys->fstat(sys, dir, &st);
-        if (r == 0 && st.st_uid != geteuid() && st.st_uid != 0)
-            r = refuse(h, -EPERM, "the directory above it belongs to another user", e);
-        else if (r == 0)
-            r = sys->mkdirat(sys, dir, name, 0700);
+        r = sys->mkdirat(sys, dir, name, 0700);
         if (r == 0)
             r = sys_sync_dir(sys, dir);
-        fd = r < 0 && r != -EEXIST ? r : sys->openat(sys, dir, name, FOLDER_FLAGS, 0);
+        fd = r < 0 && r != -EEXIST ? r : sys->openat(sys, dir, name, FOLDER_FLAGS | O_NOFOLLOW, 0);
     }
     sys_close(sys, &dir);
-    if (fd >= 0 && others && (r = check_ours(h, fd, others, e)) < 0) {
-        sys_close(sys, &fd);
-        fd = r;
-    }
-    return fd;
-}
-
-/*
- * Opens the directory whose path is the first n bytes of the state directory's path. Returns the
- * descriptor or -errno.
- */
-static int open_home(const struct history *h, size_t n, bool make, struct err *e)
-{
-    char *path = strndup(n ? h->home : "/", n ? n : 1);
-    if (!path)
-        return -ENOMEM;
-    int dir = open(path, FOLDER_FLAGS & ~O_NOFOLLOW);
-    dir = dir < 0 ? -errno : dir;
-    if (dir == -ENOENT && make) {
-        size_t name = n, above;
-        while (path[name - 1] != '/')
-            name--;
-        for (above = name; above > 0 && path[above - 1] == '/';)
-            above--;
-        dir = open_home(h, above, true, e);
-        dir = dir < 0 ? dir : step(h, dir, path + name, true, 0, e);
-    }
-    free(path);
-    return dir;
-}
-
-/*
- * H4. Opens h->dir. Returns 0, -ENOENT (it does not exist and must not be created), -EPERM,
- * -ENOTDIR or another -errno.
- */
-static int open_folder(struct history *h, bool make, struct err *e)
-{
-    struct err why = {0};
-    if (h->dir >= 0)
-        return 0;
-    int dir = open_home(h, strlen(h->home), make, &why);
-    dir = dir < 0 ? dir : step(h, dir, "ggufs", make, 022, &why);
-    dir = dir < 0 ? dir : step(h, dir, "history", make, 077, &why);
-    if (dir == -ELOOP || dir == -ENOTDIR)
-        return refuse(h, dir, "it, or a directory above it, is not a directory: Not a directory",
-                      e);
-    if (dir < 0)
-        return why.code ? err_set(e, dir, "%s", why.msg) : refuse(h, dir, strerror(-dir), e);
-    h->dir = dir;
-    return 0;
-}
-
-/*
- * Opens and locks the directory. Waits up to `patience` ms for another process to unlock it, then
- * returns -EAGAIN.
- */
-static int lock(struct history *h, bool make, unsigned patience, struct err *e)
-{
-    int r = open_folder(h, make, e);
+    r = fd < 0 ? fd : sys->fstat(sys, fd, &st);
+    if (r == 0 && (st.st_uid != geteuid() || st.st_mode & others))
+        r = -EPERM;
     if (r < 0)
-        return r;
-    for (unsigned ms = 0;; ms += TICK_MS) {
-        r = h->sys->flock(h->sys, h->dir, LOCK_EX | LOCK_NB);
-        if (r != -EWOULDBLOCK && r != -EINTR)
-            return r < 0 ? failed(h, r, "lock its directory", e) : 0;
-        if (ms >= patience)
-            return refuse(h, -EAGAIN, "another process has locked it", e);
+        sys_close(sys, &fd);
+    return r == -ELOOP || r == -ENOTDIR ? -EPERM : r < 0 ? r : fd;
+}
+
+/* Returns a descriptor of the directory, -ENOENT (it must not be created) or another -errno. */
+static int open_folder(const struct history *h, bool make, struct err *e)
+{
+    if (!h->home)
+        return err_set(e, -ENXIO, "neither XDG_STATE_HOME nor HOME is set");
+    int dir = open_home(h, make);
+    dir = dir < 0 ? dir : step(h->sys, dir, "ggufs", make, 022);
+    dir = dir < 0 ? dir : step(h->sys, dir, "history", make, 077);
+    return dir < 0 ? failed(h, dir, dir == -EPERM ? NOT_OURS : "cannot open it", e) : dir;
+}
+
+/* H5. Opens and locks the directory. Returns its descriptor, or -EAGAIN or another -errno. */
+static int open_locked(const struct history *h, bool make, struct err *e)
+{
+    int dir = open_folder(h, make, e), r = dir;
+    for (unsigned ms = 0; dir >= 0; ms += TICK_MS) {
+        r = h->sys->flock(h->sys, dir, LOCK_EX | LOCK_NB);
+        if (r == 0)
+            return dir;
+        if ((r != -EWOULDBLOCK && r != -EINTR) || ms >= HISTORY_PATIENCE)
+            break;
         when_sleep(TICK_MS);
     }
+    if (dir >= 0)
+        (void)failed(h, r, r == -EAGAIN ? "another process has locked it" : "cannot lock it", e);
+    sys_close(h->sys, &dir);
+    return r;
 }
 
-static void unlock(struct history *h)
-{
-    (void)h->sys->flock(h->sys, h->dir, LOCK_UN);
-}
+/* ---- the file, parsed ---- */
 
-/* ---- the files of states ---- */
+/* Of OLD, bytes are a key's entry; of ADDED, a key; of the others, a line of text. */
+enum kind { OLD, ADDED, KEYS_LINE, TENSORS_LINE };
 
-static void put_name(char dst[NAME_ROOM], uint64_t hash, uint64_t number)
-{
-    (void)snprintf(dst, NAME_ROOM, "%016" PRIx64 "-%" PRIu64, hash, number);
-}
-
-struct listed {
-    uint64_t hash, number, bytes;
-    struct timespec mtime;
+struct slot {
+    uint32_t kind, place;
+    const uint8_t *bytes;
+    size_t n, key_off, key_len;
 };
 
-/* The files of all models, ordered by model and number. */
-struct listing {
-    struct history *h;
-    struct listed *of; /* owned */
+struct record {
+    uint64_t state, restored, before, after;
+    int64_t time;
+    size_t at, end; /* its range in the file */
+};
+
+struct file {
+    int fd;           /* owned; -1: there is no file */
+    bool ours;        /* its head is valid */
+    struct buf bytes; /* owned: its content */
+    uint64_t dropped, forgotten;
+    struct record *rec; /* owned; oldest first */
     size_t n, cap;
+    size_t end; /* the end of the last record; what follows is torn or damaged */
 };
 
-static void listing_free(struct listing *l)
+#define FILE_INIT ((struct file){.fd = -1})
+
+static void file_free(struct file *f)
 {
-    free(l->of);
+    if (f->fd >= 0)
+        (void)close(f->fd);
+    buf_free(&f->bytes);
+    free(f->rec);
 }
 
-static int list_one(void *arg, const char *name)
+/* Parses the record at f->end. Returns 1, 0 if there is none, or -ENOMEM. */
+static int parse_record(struct file *f)
 {
-    struct listing *l = arg;
-    struct listed x;
-    struct stat st;
-    char again[NAME_ROOM];
-    if (sscanf(name, "%16" SCNx64 "-%20" SCNu64, &x.hash, &x.number) != 2)
+    const uint8_t *p = f->bytes.data + f->end;
+    const size_t left = f->bytes.len - f->end;
+    const uint64_t n = left < RECORD_HEAD ? 0 : get_u64(p + 8, false);
+    if (n < RECORD_HEAD || n > left || get_u64(p, false) != xxh64(0, p + 8, (size_t)n - 8))
         return 0;
-    put_name(again, x.hash, x.number);
-    int r =
-        strcmp(again, name) == 0 ? l->h->sys->fstatat(l->h->sys, l->h->dir, name, &st) : -ENOENT;
+    const struct record r = {
+        get_u64(p + 16, false), get_u64(p + 24, false),          get_u64(p + 40, false),
+        get_u64(p + 48, false), (int64_t)get_u64(p + 32, false), f->end,
+        f->end + (size_t)n};
+    if (r.state < (f->n ? f->rec[f->n - 1].state : f->dropped) || r.state == UINT64_MAX)
+        return 0;
+    if (array_grow(&f->rec, &f->cap, f->n, sizeof(r)) < 0)
+        return -ENOMEM;
+    f->rec[f->n++] = r;
+    f->end = r.end;
+    return 1;
+}
+
+/* Parses f->bytes. Returns 0 or -ENOMEM. */
+static int parse(struct file *f, const char *model)
+{
+    const uint8_t *p = f->bytes.data;
+    const size_t path = strlen(model), head = HEAD + path;
+    if (f->bytes.len < head || memcmp(p, MAGIC, 8) != 0 ||
+        get_u64(p + 8, false) != xxh64(0, p + 16, head - 16) || get_u64(p + 32, false) != path ||
+        memcmp(p + HEAD, model, path) != 0)
+        return 0;
+    f->ours = true;
+    f->dropped = get_u64(p + 16, false);
+    f->forgotten = get_u64(p + 24, false);
+    f->end = head;
+    int r;
+    while ((r = parse_record(f)) > 0)
+        ;
+    return r;
+}
+
+/* Gets a record's next slot. *at: where it is, 0 for the first one. Returns false at the end, or if
+ * the rest is no slot. */
+static bool next_slot(const struct file *f, const struct record *r, size_t *at, struct slot *s)
+{
+    *at = *at ? *at : r->at + RECORD_HEAD;
+    const uint8_t *p = f->bytes.data + *at;
+    const size_t left = r->end - *at;
+    if (left < SLOT_HEAD || get_u64(p + 16, false) > left - SLOT_HEAD)
+        return false;
+    *s = (struct slot){get_u32(p, false),      get_u32(p + 4, false), p + SLOT_HEAD,
+                       get_u64(p + 16, false), get_u32(p + 8, false), get_u32(p + 12, false)};
+    *at += SLOT_HEAD + s->n;
+    return s->key_off <= s->n && s->key_len <= s->n - s->key_off;
+}
+
+static const char *file_name(const struct history *h, char dst[NAME_ROOM])
+{
+    (void)snprintf(dst, NAME_ROOM, "%016" PRIx64, xxh64(0, h->model, strlen(h->model)));
+    return dst;
+}
+
+/* H4. Opens, reads and parses the file. Returns 0, also if there is none, or -EPERM or -errno. */
+static int load(const struct history *h, int dir, int flags, struct file *f, struct err *e)
+{
+    char name[NAME_ROOM];
+    struct stat st;
+    f->fd = h->sys->openat(h->sys, dir, file_name(h, name),
+                           flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0);
+    if (f->fd == -ENOENT)
+        return 0;
+    int r = f->fd < 0 ? f->fd : h->sys->fstat(h->sys, f->fd, &st);
+    if (r == -ELOOP || r == -EISDIR || r == -ENXIO ||
+        (r == 0 && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink > 1)))
+        return failed(h, -EPERM, NOT_OURS, e);
+    if (r == 0 && (uint64_t)st.st_size <= HISTORY_BYTES + GGUF_MAX_HEADER) {
+        (void)buf_extend(&f->bytes, (size_t)st.st_size);
+        r = buf_error(&f->bytes);
+        if (r == 0)
+            r = sys_read_all(h->sys, f->fd, f->bytes.data, (size_t)st.st_size, 0);
+    }
     if (r == 0)
-        r = array_grow(&l->of, &l->cap, l->n, sizeof(x));
-    if (r < 0)
-        return r == -ENOENT ? 0 : r;
-    x.bytes = (uint64_t)st.st_size;
-    x.mtime = st.st_mtim;
-    l->of[l->n++] = x;
-    return 0;
+        r = parse(f, h->model);
+    return r < 0 ? failed(h, r, "cannot read its file", e) : 0;
 }
 
-static int by_model(const void *a, const void *b)
+/* Loads the file for reading; if the directory does not exist, there is no file. */
+static int look(const struct history *h, struct file *f, struct err *e)
 {
-    const struct listed *x = a, *y = b;
-    return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1)
-                              : (x->number < y->number ? -1 : x->number > y->number);
+    struct err why = {0};
+    int dir = open_folder(h, false, &why);
+    if (dir < 0)
+        return dir == -ENOENT ? 0 : err_set(e, dir, "%s", why.msg);
+    int r = load(h, dir, O_RDONLY, f, e);
+    sys_close(h->sys, &dir);
+    return r;
 }
 
-static int list_files(struct listing *l, struct err *e)
-{
-    int r = l->h->sys->list(l->h->sys, l->h->dir, list_one, l);
-    if (r < 0)
-        return r == -ENOMEM ? no_memory(e) : failed(l->h, r, "list its directory", e);
-    if (l->n)
-        qsort(l->of, l->n, sizeof(*l->of), by_model);
-    return 0;
-}
+/* ---- the file, written ---- */
 
-/* Parses facts. Returns 0, -EBADMSG if the bytes are not facts, or -ENOMEM. */
-static int add_facts(struct history_state *s, const uint8_t *p, size_t left)
+/* H1. Writes a file of the records from number `from` on in the place of the old one. Returns its
+ * descriptor or -errno. */
+static int replace(const struct history *h, int dir, const struct file *f, size_t from, bool forget,
+                   struct err *e)
 {
-    while (left) {
-        if (left < FACT_HEAD)
-            return -EBADMSG;
-        struct history_fact x = {get_u64(p, false), p + FACT_HEAD, 0, get_u32(p + 16, false),
-                                 get_u32(p + 20, false)};
-        uint64_t n = get_u64(p + 8, false);
-        if (n > left - FACT_HEAD || x.key_off > n || x.key_len > n - x.key_off)
-            return -EBADMSG;
-        x.n = (size_t)n;
-        if (array_grow(&s->fact, &s->cap, s->n, sizeof(x)) < 0)
-            return -ENOMEM;
-        s->fact[s->n++] = x;
-        p += FACT_HEAD + x.n;
-        left -= FACT_HEAD + x.n;
-    }
-    return 0;
-}
-
-static int by_place(const void *a, const void *b)
-{
-    const struct history_fact *x = a, *y = b;
-    return x->place < y->place ? -1 : x->place > y->place;
-}
-
-int history_parse(struct history_state *s, const char *model, struct err *e)
-{
-    const uint8_t *p = s->bytes.data;
-    const size_t n = s->bytes.len;
-    uint64_t v[NUMBERS];
-    if (n < HEAD || memcmp(p, MAGIC, SUM_AT) != 0 ||
-        get_u64(p + SUM_AT, false) != xxh64(0, p + RECORD_AT, n - RECORD_AT))
-        return err_set(e, -EBADMSG, "it is damaged");
-    for (size_t i = 0; i < NUMBERS; i++)
-        v[i] = get_u64(p + RECORD_AT + 8 * i, false);
-    memcpy(&s->rec, v, sizeof(v));
-    if (s->rec.path_len > n - HEAD)
-        return err_set(e, -EBADMSG, "it is damaged");
-    const size_t path = (size_t)s->rec.path_len;
-    if (path != strlen(model) || memcmp(p + HEAD, model, path) != 0)
-        return err_set(e, -ESTALE, "it is the history of another model");
-    int r = add_facts(s, p + HEAD + path, n - HEAD - path);
-    if (s->n)
-        qsort(s->fact, s->n, sizeof(*s->fact), by_place);
-    return r < 0 ? err_set(e, r, r == -ENOMEM ? "no memory" : "it is damaged") : 0;
-}
-
-void history_state_free(struct history_state *s)
-{
-    buf_free(&s->bytes);
-    free(s->fact);
-    *s = (struct history_state){0};
-}
-
-/* H4. A file that was removed or replaced after it was opened has no name. */
-static int check_state(const struct history *h, const struct stat *st, struct err *e)
-{
-    if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_nlink > 1)
-        return refuse(h, -EPERM, "a file in it was not made by ggufs", e);
-    if ((uint64_t)st->st_size > HISTORY_BYTES_MAX)
-        return refuse(h, -EFBIG, "a file in it is too large", e);
-    return 0;
-}
-
-/*
- * Opens and stats a state's file. Checks the file first, because opening a device may have side
- * effects, and again when it is open, because another file may have been given its name. Returns
- * the descriptor or -errno.
- */
-static int open_state(const struct history *h, const char *name, struct stat *ret, struct err *e)
-{
-    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     const struct sys *sys = h->sys;
-    int r = sys->fstatat(sys, h->dir, name, ret);
-    if (r == 0 && (r = check_state(h, ret, e)) < 0)
-        return r;
-    int fd = r < 0 ? r : sys->openat(sys, h->dir, name, flags, 0);
-    if (fd < 0)
-        return failed(h, fd, "open a file in it", e);
-    r = sys->fstat(sys, fd, ret);
-    r = r < 0 ? failed(h, r, "stat a file in it", e) : check_state(h, ret, e);
-    if (r < 0)
-        sys_close(sys, &fd);
-    return r < 0 ? r : fd;
-}
-
-/*
- * Loads the state with this number. Returns -ENOENT if it does not exist, otherwise what
- * history_load() and history_parse() return.
- */
-static int load_state(struct history *h, uint64_t number, struct history_state *s, struct err *e)
-{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
     char name[NAME_ROOM];
-    struct stat st;
-    int r = 0;
-    put_name(name, h->hash, number);
-    int fd = open_state(h, name, &st, e);
-    if (fd < 0)
-        return fd;
-    const size_t n = (size_t)st.st_size;
-    uint8_t *bytes = buf_extend(&s->bytes, n);
-    if (n && !bytes)
-        r = no_memory(e);
-    else if ((r = sys_read_all(h->sys, fd, bytes, n, 0)) < 0)
-        (void)failed(h, r, "read a file in it", e);
-    else if ((r = history_parse(s, h->model, e)) < 0)
-        (void)err_prefix(e, r, "%s/ggufs/history/%s", h->home, name);
-    else if (s->rec.number != number)
-        r = err_set(e, -EBADMSG, "a file of the history has the wrong number");
-    sys_close(h->sys, &fd);
-    return r;
-}
-
-void history_states_free(struct history_states *f)
-{
-    for (size_t i = 0; i < f->n; i++)
-        history_state_free(&f->of[i]);
-    free(f->of);
-    *f = HISTORY_STATES_INIT;
-}
-
-/* Loads and appends a state, unless its file has been removed. */
-static int add_state(struct history *h, uint64_t number, struct history_states *f, struct err *e)
-{
-    struct history_state s = {0};
-    struct err why = {0};
-    int r = array_grow(&f->of, &f->cap, f->n, sizeof(s));
-    f->last = number;
-    if (r < 0)
-        return no_memory(e);
-    r = load_state(h, number, &s, &why);
-    if (r == 0 && !s.rec.forgotten) {
-        f->of[f->n++] = s;
-        return 0;
-    }
-    if (r == 0) {
-        history_states_free(f);
-        *f = (struct history_states){.last = number, .forgotten = number};
-    }
-    history_state_free(&s);
-    f->damaged += r == -EBADMSG;
-    return r == 0 || r == -EBADMSG || r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
-}
-
-int history_load(struct history *h, struct history_states *ret, struct err *e)
-{
-    CLEANUP(listing_free) struct listing l = {.h = h};
-    struct err why = {0};
-    *ret = HISTORY_STATES_INIT;
-    int r = open_folder(h, false, &why);
-    if (r < 0)
-        return r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
-    r = list_files(&l, e);
-    for (size_t i = 0; i < l.n && r == 0; i++)
-        if (l.of[i].hash == h->hash)
-            r = add_state(h, l.of[i].number, ret, e);
-    if (r < 0)
-        history_states_free(ret);
-    return r;
-}
-
-/*
- * H1. Writes a state's file, or replaces it. b: room for the head, then the path and the facts.
- */
-static int put_state(struct history *h, struct history_record *rec, struct buf *b, struct err *e)
-{
-    const struct sys *sys = h->sys;
+    const uint64_t dropped = from ? f->rec[from - 1].state : f->dropped;
+    const size_t at = from ? f->rec[from - 1].end : f->n ? f->rec[0].at : f->end;
+    buf_str(&b, MAGIC);
+    buf_zero(&b, 8);
+    buf_uint(&b, dropped, 8, false);
+    buf_uint(&b, forget ? dropped : f->forgotten, 8, false);
+    buf_uint(&b, strlen(h->model), 8, false);
+    buf_str(&b, h->model);
+    if (!buf_error(&b))
+        put_u64(b.data + 8, xxh64(0, b.data + 16, b.len - 16), false);
+    if (f->end > at)
+        buf_add(&b, f->bytes.data + at, f->end - at);
+    (void)sys->unlinkat(sys, dir, NEW_NAME); /* left by a process that has ended */
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    uint64_t v[NUMBERS];
-    char name[NAME_ROOM];
-    if (buf_error(b))
-        return no_memory(e);
-    if (b->len > HISTORY_BYTES_MAX)
-        return err_set(e, -EFBIG,
-                       "it changes %zu bytes, over the limit of %llu for all models together",
-                       b->len, (unsigned long long)HISTORY_BYTES_MAX);
-    rec->path_len = strlen(h->model);
-    memcpy(v, rec, sizeof(v));
-    memcpy(b->data, MAGIC, SUM_AT);
-    for (size_t i = 0; i < NUMBERS; i++)
-        put_u64(b->data + RECORD_AT + 8 * i, v[i], false);
-    put_u64(b->data + SUM_AT, xxh64(0, b->data + RECORD_AT, b->len - RECORD_AT), false);
-    put_name(name, h->hash, rec->number);
-    (void)sys->unlinkat(sys, h->dir, NEW_NAME); /* left by a process that has ended */
-    int fd = sys->openat(sys, h->dir, NEW_NAME, flags, 0600);
-    if (fd < 0)
-        return failed(h, fd, "make a file in it", e);
-    int r = sys_write_all(sys, fd, b->data, b->len, 0);
+    int fd = buf_error(&b) ? -ENOMEM : sys->openat(sys, dir, NEW_NAME, flags, 0600);
+    int r = fd < 0 ? fd : sys_write_all(sys, fd, b.data, b.len, 0);
     if (r == 0)
         r = sys_sync(sys, fd);
     if (r == 0)
-        r = sys->rename(sys, h->dir, NEW_NAME, name, 0);
-    sys_close(sys, &fd);
+        r = sys->rename(sys, dir, NEW_NAME, file_name(h, name), 0);
+    if (r < 0 && fd >= 0)
+        (void)sys->unlinkat(sys, dir, NEW_NAME);
+    if (r == 0)
+        r = sys_sync_dir(sys, dir);
     if (r < 0)
-        (void)sys->unlinkat(sys, h->dir, NEW_NAME);
-    else
-        r = sys_sync_dir(sys, h->dir);
-    return r < 0 ? failed(h, r, "write a file in it", e) : 0;
+        sys_close(sys, &fd);
+    return r < 0 ? failed(h, r, "cannot make a file in it", e) : fd;
 }
 
-/* Begins a state's file: leaves room for the head, and adds the path. */
-static void begin_state(const struct history *h, struct buf *b)
+/* H3. Returns how many of the oldest records to drop from a file that exceeds a limit: a few more
+ * than necessary, because the others are written anew. */
+static size_t surplus(const struct history *h, const struct file *f)
 {
-    buf_zero(b, HEAD);
-    buf_str(b, h->model);
+    size_t n = f->n > h->keep ? f->n - h->keep + h->keep / 100 * 10 : 0;
+    if (f->end > HISTORY_BYTES)
+        while (n + 1 < f->n && f->end - f->rec[n].at > HISTORY_BYTES / 10 * 9)
+            n++;
+    return n;
 }
 
-static int drop_file(struct history *h, struct listed *x)
+/* Drops records: all, or the surplus. Returns 0 or -errno. */
+static int drop(const struct history *h, bool all, struct err *e)
 {
-    char name[NAME_ROOM];
-    put_name(name, x->hash, x->number);
-    x->number = 0;
-    return h->sys->unlinkat(h->sys, h->dir, name);
-}
-
-/* Returns the oldest file that is not its model's last, or NULL. */
-static struct listed *oldest(const struct listing *l)
-{
-    struct listed *ret = NULL;
-    for (size_t i = 0; i + 1 < l->n; i++)
-        if (l->of[i].number && l->of[i + 1].hash == l->of[i].hash &&
-            (!ret || when_before(&l->of[i].mtime, &ret->mtime)))
-            ret = &l->of[i];
-    return ret;
-}
-
-/* H3. Removes states that exceed the limits. Stops at the first one that cannot be removed. */
-static void prune(struct history *h)
-{
-    CLEANUP(listing_free) struct listing l = {.h = h};
-    uint64_t own = 0, bytes = 0;
-    int r = list_files(&l, NULL);
-    for (size_t i = 0; i < l.n; i++) {
-        own += l.of[i].hash == h->hash;
-        bytes += l.of[i].bytes;
-    }
-    const uint64_t keep =
-        h->keep == HISTORY_KEEP_SAME ? max_u64(own - 1, HISTORY_KEEP) : max_u64(h->keep, 2);
-    for (size_t i = 0; i < l.n && own > keep && r == 0; i++)
-        if (l.of[i].hash == h->hash) {
-            r = drop_file(h, &l.of[i]);
-            bytes -= l.of[i].bytes;
-            own--;
-        }
-    for (struct listed *x; r == 0 && bytes > HISTORY_BYTES_MAX && (x = oldest(&l));) {
-        bytes -= x->bytes;
-        r = drop_file(h, x);
-    }
-}
-
-int history_clear(struct history *h, size_t *n, struct err *e)
-{
-    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
-    CLEANUP(listing_free) struct listing l = {.h = h};
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    CLEANUP(file_free) struct file f = FILE_INIT;
     struct err why = {0};
-    *n = 0;
-    int r = lock(h, false, HISTORY_PATIENCE, &why);
-    if (r < 0)
-        return r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
-    r = history_load(h, &f, e);
-    *n = f.n;
-    begin_state(h, &b);
-    if (r == 0 && f.last > f.forgotten) /* H2: the last number is kept */
-        r = put_state(h, &(struct history_record){.number = f.last, .forgotten = 1}, &b, e);
-    if (r == 0)
-        r = list_files(&l, e);
-    for (size_t i = 0; i < l.n && r == 0; i++)
-        if (l.of[i].hash == h->hash && l.of[i].number < f.last)
-            (void)drop_file(h, &l.of[i]);
-    unlock(h);
-    return r;
+    int dir = open_locked(h, false, &why);
+    if (dir < 0)
+        return dir == -ENOENT ? 0 : err_set(e, dir, "%s", why.msg);
+    int r = load(h, dir, O_RDONLY, &f, e);
+    const size_t n = all ? f.n : surplus(h, &f);
+    int fd = r == 0 &&n ? r = replace(h, dir, &f, n, all, e) : -1;
+    sys_close(h->sys, &fd);
+    sys_close(h->sys, &dir);
+    return r < 0 ? r : 0;
 }
 
-/* ---- the keys of a state ---- */
-
-/*
- * Writes the state's keys: the kept keys of `next`, in order, and the facts' keys in their places.
- */
-static void merge(const struct gguf *next, const uint8_t *kept, const struct history_fact *f,
-                  size_t n, struct buf *b)
+int history_clear(const struct history *h, struct err *e)
 {
-    uint64_t keys = 0, at = 0;
-    uint32_t i = 0;
-    for (uint32_t k = 0; k < next->n_kv; k++)
-        keys += kept[k];
-    for (size_t k = 0; k < n; k++)
-        keys += f[k].place != UINT64_MAX;
-    buf_add(b, next->head, 8); /* magic and version */
-    buf_uint(b, 0, next->fmt.len_width, next->fmt.big);
-    buf_uint(b, keys, next->fmt.len_width, next->fmt.big);
-    for (; at < keys; at++) {
-        while (i < next->n_kv && !kept[i])
-            i++;
-        bool fact = n && f->place != UINT64_MAX && (f->place <= at || i == next->n_kv);
-        if (fact)
-            buf_add(b, f->bytes, f->n);
-        else
-            buf_add(b, next->head + next->kv[i].off, (size_t)(next->kv[i].end - next->kv[i].off));
-        n -= fact;
-        f += fact;
-        i += !fact;
-    }
-}
-
-int history_before(const struct history_state *s, const struct gguf *next, struct gguf **ret,
-                   struct err *e)
-{
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    if (s->rec.format != edit_keys_format(next))
-        return err_set(e, -EINVAL,
-                       "the keys are from a file with another byte order or GGUF version");
-    uint8_t *kept = malloc((size_t)next->n_kv + 1);
-    if (!kept)
-        return no_memory(e);
-    for (uint32_t i = 0; i < next->n_kv; i++)
-        kept[i] = !edit_key_is_own(next, i);
-    for (size_t i = 0; i < s->n; i++) {
-        const struct history_fact *f = &s->fact[i];
-        const uint32_t k = gguf_find_key(next, f->bytes + f->key_off, f->key_len);
-        if (k != UINT32_MAX)
-            kept[k] = 0;
-    }
-    merge(next, kept, s->fact, s->n, &b);
-    free(kept);
-    if (buf_error(&b))
-        return no_memory(e);
-    const struct source src = source_mem(b.data, b.len);
-    struct gguf *g = NULL;
-    int r = gguf_parse_head(&src, b.data, b.len, next, &g, NULL);
-    if (r == 0)
-        (void)buf_steal(&b);
-    if (r == 0 && g->head_len == src.size) {
-        *ret = g;
-        return 0;
-    }
-    gguf_free(g);
-    return r == -ENOMEM ? no_memory(e)
-                        : err_set(e, -EBADMSG, "state %llu is damaged: its keys cannot be parsed",
-                                  (unsigned long long)s->rec.number);
-}
-
-/* Returns true if the state's edit is not in the file. id: edit_keys_id() of the file. */
-static bool is_unused(const struct history_record *r, uint64_t id)
-{
-    return r->landed == r->before && id == r->before;
-}
-
-static bool left_by(const struct history_record *r, uint64_t id)
-{
-    return id == r->landed || id == r->planned;
-}
-
-/* A walk from the newest state to older ones. */
-struct walk {
-    const struct history_states *f;
-    size_t i;          /* index of the state; f->n: not at a state yet */
-    struct gguf *keys; /* a reference: the state's keys */
-    struct gguf *next; /* a reference: the keys after its edits */
-    bool fits;         /* at every state so far, the keys had the recorded ids */
-};
-
-static void walk_begin(struct walk *w, const struct history_states *f, struct gguf *now)
-{
-    *w = (struct walk){.f = f, .i = f->n, .keys = gguf_ref(now), .fits = true};
-}
-
-static void walk_end(struct walk *w)
-{
-    gguf_free(w->keys);
-    gguf_free(w->next);
-}
-
-/*
- * Moves to the next older state whose edits reached the file, but not beyond state `to`. Returns 1,
- * 0 if there is no such state, or an error from history_before().
- */
-static int walk_on(struct walk *w, size_t to, struct err *e)
-{
-    struct gguf *before;
-    const uint64_t id = edit_keys_id(w->keys);
-    const struct history_record *rec;
-    do {
-        if (w->i == to)
-            return 0;
-        rec = &w->f->of[--w->i].rec;
-    } while (is_unused(rec, id));
-    int r = history_before(&w->f->of[w->i], w->keys, &before, e);
-    if (r < 0)
-        return r;
-    w->fits &= left_by(rec, id) && edit_keys_id(before) == rec->before;
-    gguf_free(w->next);
-    w->next = w->keys;
-    w->keys = before;
-    return 1;
+    return drop(h, true, e);
 }
 
 /* ---- recording edits ---- */
 
-#define STORED UINT32_MAX
-
-/* The facts about a state, while they are collected. */
-struct adding {
-    struct gguf *base; /* a reference: the state's keys */
-    uint32_t *place;   /* owned: their places; STORED: the key has a fact */
-    struct buf facts;  /* the state's file */
-};
-
-static void adding_free(struct adding *a)
+static void put_slot(struct buf *b, enum kind kind, uint32_t place, const void *bytes, size_t n,
+                     size_t key_off, size_t key_len)
 {
-    gguf_free(a->base);
-    free(a->place);
-    buf_free(&a->facts);
-}
-
-static int place_keys(struct adding *a)
-{
-    uint32_t at = 0;
-    a->place = malloc(((size_t)a->base->n_kv + 1) * sizeof(*a->place));
-    for (uint32_t i = 0; a->place && i < a->base->n_kv; i++)
-        a->place[i] = edit_key_is_own(a->base, i) ? STORED : at++;
-    return a->place ? 0 : -ENOMEM;
-}
-
-static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n, size_t key_off,
-                     size_t key_len)
-{
-    buf_uint(b, place, 8, false);
-    buf_uint(b, n, 8, false);
+    buf_uint(b, kind, 4, false);
+    buf_uint(b, place, 4, false);
     buf_uint(b, key_off, 4, false);
     buf_uint(b, key_len, 4, false);
+    buf_uint(b, n, 8, false);
     buf_add(b, bytes, n);
 }
 
-/* Adds a fact: the state's entry for a key that changed, moved or was removed. */
-static void note(struct adding *a, uint32_t i)
+/* Names of which the first few are shown. */
+struct list {
+    struct buf names;
+    size_t n;
+};
+
+static void list_add(struct list *l, const void *name, size_t n)
 {
-    const struct gguf_kv *kv = &a->base->kv[i];
-    if (a->place[i] != STORED)
-        put_fact(&a->facts, a->place[i], a->base->head + kv->off, (size_t)(kv->end - kv->off),
+    char shown[SHOW_MAX];
+    if (l->n++ < SHOWN)
+        buf_printf(&l->names, "%s%s", l->n > 1 ? ", " : "", show(shown, name, n));
+}
+
+/* Adds what the list says to a line, and frees it. */
+static void list_end(struct list *l, const char *what, struct buf *line)
+{
+    if (l->n)
+        buf_printf(line, "%s%s%.*s", line->len ? "; " : "", what, (int)l->names.len,
+                   buf_text(&l->names));
+    if (l->n > SHOWN)
+        buf_printf(line, " and %zu more", l->n - SHOWN);
+    buf_free(&l->names);
+}
+
+/* Adds an old slot for each key of the base that the edit touches, in order, and one for each new
+ * name; and a line about them. touched: for each key of the base. */
+static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touched)
+{
+    CLEANUP(buf_free) struct buf line = BUF_INIT;
+    struct list changed = {.n = 0}, added = {.n = 0}, removed = {.n = 0};
+    const struct gguf *g = x->change->on.g;
+    uint32_t place = 0;
+    for (size_t i = 0; i < x->change->n; i++) {
+        const struct edit_slot *s = x->change->slot[i];
+        if (s->kind == EDIT_KEY && s->old != EDIT_NONE)
+            touched[s->old] = 1;
+        if (s->kind != EDIT_KEY || s->gone || gguf_find_key(g, s->name, s->name_len) != EDIT_NONE)
+            continue;
+        put_slot(b, ADDED, 0, s->name, s->name_len, 0, s->name_len);
+        list_add(&added, s->name, s->name_len);
+    }
+    for (uint32_t i = 0; i < g->n_kv; place += !edit_key_is_own(g, i), i++) {
+        const struct gguf_kv *kv = &g->kv[i];
+        const char *key = gguf_key(g, kv);
+        const uint32_t now = touched[i] ? gguf_find_key(x->after, key, kv->key_len) : 0;
+        if (!touched[i])
+            continue;
+        put_slot(b, OLD, place, g->head + kv->off, (size_t)(kv->end - kv->off),
                  (size_t)(kv->key_off - kv->off), kv->key_len);
-    a->place[i] = STORED;
+        if (now == EDIT_NONE || !edit_same_entry(g, i, x->after, now))
+            list_add(now == EDIT_NONE ? &removed : &changed, key, kv->key_len);
+    }
+    list_end(&changed, "changed ", &line);
+    list_end(&added, "added ", &line);
+    list_end(&removed, "removed ", &line);
+    if (line.len == 0 && b->len > RECORD_HEAD)
+        buf_str(&line, "changed the order of the keys");
+    if (line.len)
+        put_slot(b, KEYS_LINE, 0, line.data, line.len, 0, 0);
 }
 
-static uint32_t skip_own(const struct gguf *g, uint32_t i)
+static void describe_tensor(const struct history_edit *x, const struct edit_slot *s,
+                            struct buf *text)
 {
-    while (i < g->n_kv && edit_key_is_own(g, i))
-        i++;
-    return i;
+    const struct gguf *g = x->change->on.g;
+    const struct gguf_tensor *old = s->old == EDIT_NONE ? NULL : &g->tensor[s->old];
+    const uint32_t i = gguf_find_tensor(x->after, s->name, s->name_len);
+    const struct gguf_tensor *now = s->gone || i == EDIT_NONE ? NULL : &x->after->tensor[i];
+    const struct quant_type *was = old ? quant_find(old->type_id) : NULL;
+    const struct quant_type *is = now ? quant_find(now->type_id) : NULL;
+    buf_add(text, old ? gguf_name(g, old) : s->name, old ? old->name_len : s->name_len);
+    if (!old || !now)
+        buf_str(text, old ? ": removed" : ": added");
+    else if (was != is && was && is)
+        buf_printf(text, ": %s -> %s", was->name, is->name);
+    else if (gguf_find_tensor(g, s->name, s->name_len) != s->old)
+        buf_printf(text, ": renamed to %s", s->name);
+    else
+        buf_str(text, ": changed");
 }
 
-static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
+/* Adds a line about the tensors that the edit touches. */
+static void put_tensors(struct buf *b, const struct history_edit *x)
 {
-    return i < of->n_kv ? gguf_find_key(in, gguf_key(of, &of->kv[i]), of->kv[i].key_len)
-                        : UINT32_MAX;
+    CLEANUP(buf_free) struct buf line = BUF_INIT, text = BUF_INIT;
+    struct list tensors = {.n = 0};
+    for (size_t i = 0; i < x->change->n; i++) {
+        const struct edit_slot *s = x->change->slot[i];
+        if (s->kind != EDIT_TENSOR || (s->gone && s->old == EDIT_NONE))
+            continue;
+        text.len = 0;
+        describe_tensor(x, s, &text);
+        list_add(&tensors, text.data, text.len);
+    }
+    list_end(&tensors, "", &line);
+    if (line.len)
+        put_slot(b, TENSORS_LINE, 0, line.data, line.len, 0, 0);
 }
 
-/*
- * Walks the state's keys and those of b in parallel, and adds a fact for each difference. Keys that
- * are reached at the same time have not moved. If two keys have swapped places, the fact is about
- * the one that moved further. A key that the state lacks gets a fact unless `but` has it.
- */
-static void compare(struct adding *to, const struct gguf *b, const struct gguf *but)
+/* H1. Returns the number of records whose edits were done, given the id of the present keys. */
+static size_t done_of(const struct file *f, uint64_t id)
 {
-    const struct gguf *a = to->base;
-    uint32_t i = 0, k = 0;
-    for (;;) {
-        i = skip_own(a, i);
-        k = skip_own(b, k);
-        if (i == a->n_kv && k == b->n_kv)
-            return;
-        const uint32_t there = find(b, a, i), here = find(a, b, k);
-        if (i < a->n_kv && there == k) { /* not moved */
-            if (!edit_same_entry(a, i, b, k))
-                note(to, i);
+    const struct record *last = f->n ? &f->rec[f->n - 1] : NULL;
+    return f->n - (last && last->before == id && last->after != id);
+}
+
+/* Returns true if an edit joins the state of this record. */
+static bool joins(const struct history *h, const struct record *last, const struct history_edit *x,
+                  uint64_t before)
+{
+    const int64_t end = h->ended > last->time ? h->ended : last->time;
+    return last->after == before && !last->restored && !x->restored && x->now >= end &&
+           x->now - end < HISTORY_JOIN;
+}
+
+/* H1. Appends the record in b to the file, of which the first n records stay. */
+static int append(struct history *h, int fd, const struct file *f, size_t n, const struct buf *b)
+{
+    h->at = n < f->n ? f->rec[n].at : f->end;
+    h->end = h->at + b->len;
+    h->full = n + 1 > h->keep || h->end > HISTORY_BYTES;
+    int r = f->bytes.len > h->at ? h->sys->ftruncate(h->sys, fd, h->at) : 0;
+    if (r == 0)
+        r = sys_write_all(h->sys, fd, b->data, b->len, h->at);
+    if (r == 0)
+        r = sys_sync(h->sys, fd);
+    if (r < 0)
+        (void)h->sys->ftruncate(h->sys, fd, h->at);
+    return r;
+}
+
+/* Completes the record in b and appends it. dir: the locked directory. */
+static int record(struct history *h, int dir, const struct history_edit *x, struct buf *b,
+                  struct err *e)
+{
+    CLEANUP(file_free) struct file f = FILE_INIT;
+    const uint64_t before = edit_keys_id(x->change->on.g);
+    int r = load(h, dir, O_RDWR, &f, e);
+    if (r < 0)
+        return r;
+    const size_t n = done_of(&f, before);
+    const struct record *last = n ? &f.rec[n - 1] : NULL;
+    const bool joined = last && joins(h, last, x, before);
+    uint8_t *p = b->data;
+    put_u64(p + 8, b->len, false);
+    put_u64(p + 16, (last ? last->state : f.dropped) + !joined, false);
+    put_u64(p + 24, x->restored, false);
+    put_u64(p + 32, (uint64_t)x->now, false);
+    put_u64(p + 40, before, false);
+    put_u64(p + 48, edit_keys_id(x->after), false);
+    put_u64(p, xxh64(0, p + 8, b->len - 8), false);
+    if (!f.ours) {
+        sys_close(h->sys, &f.fd);
+        buf_free(&f.bytes);
+        f.fd = replace(h, dir, &f, 0, false, e);
+        f.end = HEAD + strlen(h->model);
+    }
+    if (f.fd < 0)
+        return f.fd;
+    r = append(h, f.fd, &f, n, b);
+    if (r < 0)
+        return failed(h, r, "cannot write its file", e);
+    h->fd = f.fd;
+    f.fd = -1;
+    return 0;
+}
+
+int history_append(struct history *h, const struct history_edit *edit, struct err *e)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    const struct gguf *g = edit->change->on.g;
+    uint8_t *touched = calloc((size_t)g->n_kv + 1, 1);
+    buf_zero(&b, RECORD_HEAD);
+    if (touched && edit_keys_id(g) != edit_keys_id(edit->after))
+        put_keys(&b, edit, touched);
+    put_tensors(&b, edit);
+    free(touched);
+    if (!touched || buf_error(&b))
+        return err_set(e, -ENOMEM, "no memory");
+    int dir = b.len == RECORD_HEAD ? 0 : open_locked(h, true, e);
+    if (dir < 0 || b.len == RECORD_HEAD)
+        return dir;
+    int r = record(h, dir, edit, &b, e);
+    sys_close(h->sys, &dir);
+    return r;
+}
+
+void history_end(struct history *h, bool done, int64_t now)
+{
+    struct stat st;
+    if (h->fd < 0)
+        return;
+    if (done)
+        h->ended = now;
+    else if (h->sys->fstat(h->sys, h->fd, &st) == 0 && (uint64_t)st.st_size == h->end)
+        (void)h->sys->ftruncate(h->sys, h->fd, h->at);
+    sys_close(h->sys, &h->fd);
+    if (done && h->full)
+        (void)drop(h, false, NULL);
+}
+
+/* ---- the states ---- */
+
+/* Writes what records [from, to) say in their lines of a kind. Returns false if that is nothing. */
+static bool put_lines(const struct file *f, size_t from, size_t to, enum kind kind,
+                      const char *what, struct buf *out)
+{
+    struct slot s, last = {0};
+    size_t n = 0;
+    for (size_t i = from; i < to; i++)
+        for (size_t at = 0; next_slot(f, &f->rec[i], &at, &s);) {
+            if (s.kind != kind || (s.n == last.n && memcmp(s.bytes, last.bytes, s.n) == 0))
+                continue;
+            last = s;
+            if (n++ < SHOWN) {
+                buf_str(out, n == 1 ? what : "; ");
+                show_all(out, s.bytes, s.n);
+            }
+        }
+    if (n > SHOWN)
+        buf_printf(out, " and %zu more edits", n - SHOWN);
+    return n > 0;
+}
+
+/* Returns the index of the oldest of the first n records that can be taken back. */
+static size_t fitting(const struct file *f, size_t n, uint64_t id)
+{
+    while (n > 0 && f->rec[n - 1].after == id)
+        id = f->rec[--n].before;
+    return n;
+}
+
+static void put_state(const struct file *f, size_t from, size_t to, bool fits, struct buf *out)
+{
+    const struct record *r = &f->rec[from];
+    char text[64] = "";
+    const time_t t = (time_t)r->time;
+    struct tm tm;
+    if (localtime_r(&t, &tm))
+        (void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
+    buf_printf(out, "%llu\t%s\t", (unsigned long long)r->state, text);
+    if (r->restored)
+        buf_printf(out, "undo, back to %llu: ", (unsigned long long)r->restored);
+    const bool keys = put_lines(f, from, to, KEYS_LINE, "", out);
+    if (put_lines(f, from, to, TENSORS_LINE, keys ? "; " : "", out))
+        buf_str(out, "; cannot be undone");
+    if (r->state == f->dropped)
+        buf_str(out, " (its first edits were dropped)");
+    if (!fits)
+        buf_str(out, " (cannot be restored: the keys were changed without a record since)");
+    buf_char(out, '\n');
+}
+
+int history_text(const struct history *h, uint64_t id, struct buf *out, struct err *e)
+{
+    CLEANUP(file_free) struct file f = FILE_INIT;
+    int r = look(h, &f, e);
+    if (r < 0)
+        return r;
+    const size_t n = done_of(&f, id), fit = fitting(&f, n, id);
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && f.rec[next].state == f.rec[i].state;)
+            next++;
+        put_state(&f, i, next, i >= fit, out);
+    }
+    if (f.bytes.len > f.end && fit == n)
+        buf_str(out, "-\tcannot be restored: the rest of the history is damaged\n");
+    return buf_error(out);
+}
+
+/* Makes the header of the keys before a record: the kept keys of `now`, and the old slots in their
+ * places. */
+static void put_before(const struct file *f, const struct record *r, const struct gguf *now,
+                       const uint8_t *kept, uint64_t n, struct buf *b)
+{
+    struct slot s;
+    uint32_t i = 0;
+    size_t at = 0;
+    bool old = next_slot(f, r, &at, &s);
+    buf_add(b, now->head, 8); /* magic and version */
+    buf_uint(b, 0, now->fmt.len_width, now->fmt.big);
+    buf_uint(b, n, now->fmt.len_width, now->fmt.big);
+    for (uint32_t place = 0; old || i < now->n_kv;) {
+        if (old && s.kind != OLD) {
+            old = next_slot(f, r, &at, &s);
+        } else if (i < now->n_kv && !kept[i]) {
             i++;
-            k++;
-        } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed or noted */
-            note(to, i++);
-        } else if (here == UINT32_MAX || here < i) { /* added, or already noted */
-            assert(k < b->n_kv);
-            const struct gguf_kv *kv = &b->kv[k++];
-            if (here == UINT32_MAX && (!but || find(but, b, k - 1) == UINT32_MAX))
-                put_fact(&to->facts, UINT64_MAX, gguf_key(b, kv), kv->key_len, 0, kv->key_len);
-        } else if (there - k > here - i) {
-            note(to, i++);
+        } else if (old && (s.place <= place || i == now->n_kv)) {
+            buf_add(b, s.bytes, s.n);
+            old = next_slot(f, r, &at, &s);
+            place++;
         } else {
-            note(to, here);
-            k++;
+            buf_add(b, now->head + now->kv[i].off, (size_t)(now->kv[i].end - now->kv[i].off));
+            i++;
+            place++;
         }
     }
 }
 
-static bool joins(const struct history_record *r, const struct recorded_edit *edit, uint64_t before)
+/* Takes a record back. now: the keys after it. Returns 0, -EBADMSG or -ENOMEM. */
+static int take_back(const struct file *f, const struct record *r, const struct gguf *now,
+                     struct gguf **ret)
 {
-    const int64_t end = edit->ended > r->end ? edit->ended : r->end;
-    return is_unused(r, before) || (left_by(r, before) && !edit->restored && !r->restored &&
-                                    edit->now >= end && edit->now - end < HISTORY_JOIN);
-}
-
-/* Returns the last state, unless its file is damaged. */
-static struct history_state *last_of(const struct history_states *f)
-{
-    return f->n && f->of[f->n - 1].rec.number == f->last ? &f->of[f->n - 1] : NULL;
-}
-
-/* If the edit joins this state, sets a->base to the state's keys and returns true. */
-static bool join(const struct history_state *s, const struct recorded_edit *edit, uint64_t before,
-                 struct adding *a)
-{
-    if (!s || !joins(&s->rec, edit, before) || history_before(s, edit->before, &a->base, NULL) < 0)
-        return false;
-    if (edit_keys_id(a->base) == s->rec.before)
-        return true;
-    gguf_free(a->base);
-    a->base = NULL;
-    return false;
-}
-
-/* Records an edit. Call with the directory's lock held. */
-static int record(struct history *h, const struct recorded_edit *edit, struct err *e)
-{
-    const uint64_t before = edit_keys_id(edit->before);
-    CLEANUP(history_states_free) struct history_states f;
-    CLEANUP(adding_free) struct adding a = {0};
-    int r = history_load(h, &f, e);
-    if (r < 0)
-        return r;
-    const bool joined = join(last_of(&f), edit, before, &a);
-    struct history_record rec = {.number = f.last + 1,
-                                 .before = before,
-                                 .landed = before,
-                                 .format = edit_keys_format(edit->before)};
-    if (joined)
-        rec = last_of(&f)->rec;
-    else
-        a.base = gguf_ref(edit->before);
-    if (is_unused(&rec, before)) {
-        rec.restored = edit->restored;
-        rec.begin = edit->now;
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    struct gguf *g = NULL;
+    struct slot s;
+    uint64_t n = 0;
+    uint8_t *kept = malloc((size_t)now->n_kv + 1);
+    for (uint32_t i = 0; kept && i < now->n_kv; i++)
+        n += kept[i] = !edit_key_is_own(now, i);
+    for (size_t at = 0; kept && next_slot(f, r, &at, &s);) {
+        const uint32_t i = s.kind == OLD || s.kind == ADDED
+                               ? gguf_find_key(now, s.bytes + s.key_off, s.key_len)
+                               : EDIT_NONE;
+        if (i != EDIT_NONE) {
+            n -= kept[i];
+            kept[i] = 0;
+        }
+        n += s.kind == OLD;
     }
-    rec.end = edit->now;
-    rec.landed = before;
-    rec.planned = edit_keys_id(edit->after);
-    begin_state(h, &a.facts);
-    if (place_keys(&a) < 0)
-        return no_memory(e);
-    if (joined)
-        compare(&a, edit->before, NULL);
-    compare(&a, edit->after, joined ? edit->before : NULL);
-    r = put_state(h, &rec, &a.facts, e);
-    if (r == 0 && !joined)
-        prune(h);
-    return r;
-}
-
-int history_record(struct history *h, const struct recorded_edit *edit, struct err *e)
-{
-    int r = lock(h, true, UINT_MAX, e);
-    if (r < 0)
-        return r;
-    r = record(h, edit, e);
-    unlock(h);
-    return r;
-}
-
-int history_end(struct history *h, uint64_t planned, int64_t now, struct err *e)
-{
-    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
-    int r = lock(h, false, UINT_MAX, e);
-    if (r < 0)
-        return r;
-    r = history_load(h, &f, e);
-    struct history_state *s = last_of(&f);
-    if (s && s->rec.planned == planned) {
-        s->rec.landed = planned;
-        s->rec.end = now;
-        r = put_state(h, &s->rec, &s->bytes, e);
+    if (kept)
+        put_before(f, r, now, kept, n, &b);
+    free(kept);
+    if (!kept || buf_error(&b))
+        return -ENOMEM;
+    const struct source src = source_mem(b.data, b.len);
+    int done = gguf_parse_head(&src, b.data, b.len, now, &g, NULL);
+    if (done == 0)
+        (void)buf_steal(&b);
+    if (done == 0 && g->head_len == src.size && edit_keys_id(g) == r->before) {
+        *ret = g;
+        return 0;
     }
-    unlock(h);
-    return r;
+    gguf_free(g);
+    return done == -ENOMEM ? done : -EBADMSG;
 }
 
-/* ---- what changed ---- */
-
-/* Lists the keys of `of` that `other` lacks or, with `changed`, those whose values differ. */
-static void name_keys(const char *what, const struct gguf *of, const struct gguf *other,
-                      bool changed, bool *any, struct buf *out)
+/* Says why there is no state. number 0: there is nothing to undo. */
+static int no_state(const struct file *f, uint64_t number, struct err *e)
 {
-    char shown[SHOW_MAX];
-    size_t n = 0;
-    for (uint32_t i = skip_own(of, 0); i < of->n_kv; i = skip_own(of, i + 1)) {
-        const uint32_t k = find(other, of, i);
-        if (changed ? k == UINT32_MAX || gguf_same_value(other, k, of, i) : k != UINT32_MAX)
+    struct slot s;
+    bool tensors = false;
+    if (number)
+        return err_set(e, -ENOENT, "there is no state %llu%s", (unsigned long long)number,
+                       number <= f->forgotten ? " any more: it was forgotten (--history=clear)"
+                       : number <= f->dropped
+                           ? " any more: it was dropped to stay within the bounds"
+                           : " (ggufs --history shows those that exist)");
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t at = 0; next_slot(f, &f->rec[i], &at, &s);)
+            tensors |= s.kind == TENSORS_LINE;
+    return err_set(e, -ENOENT, "there is nothing to undo: %s",
+                   tensors ? "edits of tensors cannot be undone (ggufs --history shows them)"
+                   : f->n  ? "the keys are as they were before the recorded edits"
+                   : f->dropped > f->forgotten
+                       ? "older edits were dropped to stay within the bounds"
+                   : f->forgotten ? "the history was cleared, and no edit has been recorded since"
+                                  : "no edit of this model is recorded");
+}
+
+/* Finds a state's first record, or that of the last state whose keys differ from the present ones.
+ * Returns 0 or -ENOENT. */
+static int find_state(const struct file *f, size_t n, uint64_t number, uint64_t id, size_t *ret,
+                      struct err *e)
+{
+    for (size_t i = n; i > 0; i--) {
+        const struct record *r = &f->rec[i - 1];
+        if (i > 1 && f->rec[i - 2].state == r->state)
             continue;
-        if (n++ == 0)
-            buf_printf(out, "%s%s ", *any ? "; " : "", what);
-        if (n <= NAMES_SHOWN)
-            buf_printf(out, "%s%s", n > 1 ? ", " : "",
-                       show(shown, gguf_key(of, &of->kv[i]), of->kv[i].key_len));
+        if (number ? r->state == number : r->before != id) {
+            *ret = i - 1;
+            return 0;
+        }
     }
-    if (n > NAMES_SHOWN)
-        buf_printf(out, " and %zu more", n - NAMES_SHOWN);
-    *any |= n > 0;
+    return no_state(f, number, e);
 }
 
-/* Returns true if both have the same keys, but in a different order. */
-static bool moved(const struct gguf *from, const struct gguf *to)
+/* Takes the records from number `to` on back. Returns 0, -EBADMSG or -ENOMEM. */
+static int restore(const struct file *f, size_t n, size_t to, const struct gguf *now,
+                   struct history_pick *ret, struct err *e)
 {
-    uint32_t last = 0;
-    for (uint32_t i = skip_own(to, 0); i < to->n_kv; i = skip_own(to, i + 1)) {
-        const uint32_t k = find(from, to, i);
-        if (k < last)
-            return true;
-        last = k;
+    const struct record *first = &f->rec[to];
+    for (size_t i = n; i > to; i--) {
+        struct gguf *before;
+        int r = take_back(f, &f->rec[i - 1], ret->keys ? ret->keys : now, &before);
+        if (r < 0)
+            return err_sys(e, r, "state %llu cannot be restored", (unsigned long long)first->state);
+        gguf_free(ret->keys);
+        ret->keys = before;
     }
-    return false;
+    const bool same = first->before == edit_keys_id(now);
+    ret->state = first->state;
+    buf_printf(&ret->said, "%s state %llu", same ? "the keys are already those of" : "back to",
+               (unsigned long long)first->state);
+    (void)put_lines(f, to, n, TENSORS_LINE, "; not restored: ", &ret->said);
+    if (!same)
+        (void)put_lines(f, to, n, KEYS_LINE, "; taken back: ", &ret->said);
+    if (first->state == f->dropped)
+        buf_str(&ret->said, "; its first edits were dropped to stay within the bounds");
+    return buf_error(&ret->said);
 }
 
-void history_describe(const struct gguf *from, const struct gguf *to, struct buf *out)
+int history_pick(const struct history *h, uint64_t number, const struct gguf *now,
+                 struct history_pick *ret, struct err *e)
 {
-    bool any = false;
-    name_keys("changed", to, from, true, &any, out);
-    name_keys("added", to, from, false, &any, out);
-    name_keys("removed", from, to, false, &any, out);
-    if (!any && moved(from, to))
-        buf_str(out, "changed the order of the keys");
-}
-
-/* ---- the list, and picking a state ---- */
-
-static void put_line(const struct walk *w, struct buf *out)
-{
-    CLEANUP(buf_free) struct buf what = BUF_INIT;
-    const struct history_record *rec = &w->f->of[w->i].rec;
-    char text[64] = "";
-    time_t t = (time_t)rec->begin;
-    struct tm tm;
-    history_describe(w->keys, w->next, &what);
-    if (what.len == 0)
-        return;
-    if (localtime_r(&t, &tm))
-        (void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
-    buf_printf(out, "%llu\t%s\t", (unsigned long long)rec->number, text);
-    if (rec->restored)
-        buf_printf(out, "undo, back to %llu: ", (unsigned long long)rec->restored);
-    buf_add(out, what.data, what.len);
-    if (w->i + 1 == w->f->n && !left_by(rec, edit_keys_id(w->next)))
-        buf_str(out, " (also by another program)");
-    buf_char(out, '\n');
-}
-
-int history_text(struct history *h, struct gguf *now, struct buf *out, struct err *e)
-{
-    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
-    struct walk w;
-    int r = history_load(h, &f, e);
-    struct buf *line = r == 0 ? calloc(f.n + 1, sizeof(*line)) : NULL;
-    if (!line)
-        return r < 0 ? r : no_memory(e);
-    struct err why = {0};
-    walk_begin(&w, &f, now);
-    while ((r = walk_on(&w, 0, &why)) == 1)
-        put_line(&w, &line[w.i]);
-    if (r < 0) /* earlier states cannot be read either */
-        buf_printf(&line[w.i], "%llu\tcannot be restored: %s\n",
-                   (unsigned long long)f.of[w.i].rec.number, why.msg);
-    walk_end(&w);
-    for (size_t i = 0; i < f.n; i++) {
-        buf_add(out, line[i].data, line[i].len);
-        buf_free(&line[i]);
-    }
-    free((void *)line);
-    if (f.damaged)
-        buf_printf(out, "-\tcannot be restored: %zu of the history's files are damaged\n",
-                   f.damaged);
-    return buf_error(out);
+    CLEANUP(file_free) struct file f = FILE_INIT;
+    const uint64_t id = edit_keys_id(now);
+    size_t to = 0;
+    *ret = HISTORY_PICK_INIT;
+    int r = look(h, &f, e);
+    const size_t n = done_of(&f, id), fit = fitting(&f, n, id);
+    if (r == 0)
+        r = find_state(&f, n, number, id, &to, e);
+    if (r == 0 && to < fit && fit < n)
+        r = err_set(
+            e, -ESTALE,
+            "state %llu cannot be restored: the keys were changed after it without a record",
+            (unsigned long long)f.rec[to].state);
+    else if (r == 0 && to < fit)
+        r = err_set(e, -ESTALE, "the keys are not those that the last recorded edit left: %s",
+                    f.bytes.len > f.end ? "the rest of the history is damaged"
+                                        : "another program changed or replaced the file, or it was "
+                                          "edited without a history");
+    if (r == 0)
+        r = restore(&f, n, to, now, ret, e);
+    if (r < 0)
+        history_pick_free(ret);
+    return r;
 }
 
 void history_pick_free(struct history_pick *p)
 {
     gguf_free(p->keys);
+    buf_free(&p->said);
     *p = HISTORY_PICK_INIT;
-}
-
-static int no_state(const struct history_states *f, uint64_t number, struct err *e)
-{
-    const bool gone = number > f->forgotten && f->n && number < f->of[0].rec.number;
-    if (number == 0)
-        return err_set(
-            e, -ENOENT, "there is nothing to undo: %s",
-            f->forgotten
-                ? "the states were forgotten (--history=clear), and no edit has been recorded since"
-                : "no edit of this model is recorded");
-    return err_set(e, -ENOENT, "there is no state %llu%s", (unsigned long long)number,
-                   gone ? " any more: only the latest are kept (ggufs --history shows them)"
-                   : number <= f->forgotten ? " any more: it was forgotten (--history=clear)"
-                                            : " (ggufs --history shows those that exist)");
-}
-
-static int not_fitting(const struct history_states *f, struct err *e)
-{
-    return err_set(e, -ESTALE,
-                   "the keys are not those that the last recorded edit left: %s (ggufs --history "
-                   "shows the states, --undo=N restores one anyway)",
-                   f->damaged ? "a file of the history is damaged"
-                              : "another program changed or replaced the file");
-}
-
-int history_pick(struct history *h, uint64_t number, struct gguf *now, struct history_pick *ret,
-                 struct err *e)
-{
-    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
-    struct walk w;
-    size_t i = 0;
-    *ret = HISTORY_PICK_INIT;
-    int r = history_load(h, &f, e);
-    if (r < 0)
-        return r;
-    while (i < f.n && f.of[i].rec.number != number)
-        i++;
-    if (number && i == f.n)
-        return no_state(&f, number, e);
-    walk_begin(&w, &f, now);
-    do
-        r = walk_on(&w, number ? i : 0, e);
-    while (r == 1 && number);
-    if (r == 0 && number == 0)
-        r = no_state(&f, 0, e);
-    else if (r == 1 && !w.fits)
-        r = not_fitting(&f, e);
-    if (r >= 0) {
-        *ret = (struct history_pick){f.of[number ? i : w.i].rec, gguf_ref(w.keys), w.fits};
-        r = 0;
-    }
-    walk_end(&w);
-    return r;
-}
-
-/* ---- while a model is edited ---- */
-
-struct history_job {
-    struct pool_job job; /* must be the first member */
-    atomic_uint users;   /* the owner and a turn; whichever is last frees the job */
-    atomic_bool idle;    /* no turn is pending; else the turn uses the next four members */
-    struct history h;
-    struct recorded_edit edit; /* holds references; `before` NULL: note that `planned` has landed */
-    uint64_t planned;          /* edit_keys_id() after the edit */
-    struct err err;            /* why the edit was not recorded */
-    struct err why;            /* why there is no history */
-    struct logger log;
-    bool waits;    /* the current edit waits for the turn */
-    bool late;     /* the turn takes too long */
-    bool said;     /* the failure was logged */
-    bool landed;   /* the last edit was recorded and is in the file */
-    int64_t ended; /* when that edit ended, in seconds since 1970 */
-};
-
-static void drop_job(struct history_job *j)
-{
-    if (atomic_fetch_sub(&j->users, 1) != 1)
-        return;
-    history_close(&j->h);
-    free(j);
-}
-
-static bool turn(struct pool_job *job, struct timespec *again)
-{
-    struct history_job *j = (struct history_job *)job;
-    (void)again;
-    if (j->edit.before)
-        (void)history_record(&j->h, &j->edit, &j->err);
-    else
-        (void)history_end(&j->h, j->planned, j->edit.now, NULL);
-    gguf_free(j->edit.before);
-    gguf_free(j->edit.after);
-    sys_close(j->h.sys, &j->h.dir);
-    pool_tell(&j->idle);
-    drop_job(j);
-    return false;
-}
-
-/* Starts a turn, which takes ownership of the edit's references. */
-static int start(struct history_job *j, const struct recorded_edit *edit, struct err *e)
-{
-    j->edit = *edit;
-    j->err = (struct err){0};
-    atomic_store(&j->idle, false);
-    atomic_fetch_add(&j->users, 1);
-    int r = pool_do_beside(&j->job, turn);
-    if (r == 0)
-        return 0;
-    atomic_fetch_sub(&j->users, 1);
-    atomic_store(&j->idle, true);
-    gguf_free(edit->before);
-    gguf_free(edit->after);
-    return err_sys(e, r, "cannot start a thread");
-}
-
-/* Waits for the turn. Returns false if it takes longer than `seconds`. */
-static bool wait_for(const struct history_job *j, unsigned seconds)
-{
-    const struct timespec until = when_after(seconds * 1000);
-    return pool_wait(&j->idle, &until);
-}
-
-int history_job_make(const char *model, unsigned keep, const struct sys *sys,
-                     const struct logger *log, struct history_job **ret)
-{
-    struct history_job *j = calloc(1, sizeof(*j));
-    if (!j)
-        return -ENOMEM;
-    atomic_init(&j->users, 1);
-    atomic_init(&j->idle, true);
-    j->log = *log;
-    int r = history_open(&j->h, sys, NULL, model, keep, &j->why);
-    if (r == -ENOMEM) {
-        drop_job(j);
-        return r;
-    }
-    *ret = j;
-    return 0;
-}
-
-/* Logs a failure, but only the first of several in a row. */
-static void say(struct history_job *j, const struct err *e)
-{
-    if (e->code && !j->said)
-        logger_log(&j->log, LOG_WARNING, "history: the keys before this edit are not kept: %s",
-                   e->msg);
-    j->said = e->code;
-}
-
-void history_job_begin(struct history_job *j, struct gguf *before, struct gguf *after,
-                       uint64_t restored)
-{
-    struct err e = j->why;
-    const uint64_t id = edit_keys_id(after);
-    j->waits = false;
-    if (edit_keys_id(before) == id)
-        return;
-    if (e.code == 0 && !wait_for(j, j->late ? 0 : HISTORY_WAIT)) {
-        (void)err_set(&e, -ETIMEDOUT, "the previous state is still being written");
-    } else if (e.code == 0) {
-        j->landed = false;
-        j->planned = id;
-        j->waits = start(j,
-                         &(struct recorded_edit){gguf_ref(before), gguf_ref(after), restored,
-                                                 when_date().tv_sec, j->ended},
-                         &e) == 0;
-    }
-    if (!j->waits)
-        say(j, &e);
-}
-
-void history_job_wait(struct history_job *j)
-{
-    struct err e = {0};
-    if (!j->waits)
-        return;
-    j->late = !wait_for(j, HISTORY_WAIT);
-    if (j->late)
-        (void)err_set(&e, -ETIMEDOUT, "this takes over %d s; the edit does not wait for it",
-                      HISTORY_WAIT);
-    else
-        e = j->err;
-    say(j, &e);
-}
-
-void history_job_end(struct history_job *j, bool landed)
-{
-    j->ended = when_date().tv_sec;
-    j->landed |= j->waits && landed && !j->late;
-}
-
-void history_job_settle(struct history_job *j)
-{
-    if (wait_for(j, HISTORY_WAIT) && j->landed &&
-        start(j, &(struct recorded_edit){.now = j->ended}, NULL) == 0)
-        (void)wait_for(j, HISTORY_WAIT);
-    j->landed = false;
-}
-
-/* A turn that finds out whether the directory responds. */
-struct look {
-    struct pool_job job; /* must be the first member */
-    atomic_uint users;   /* the turn, and the thread that waits for it */
-    atomic_bool done;
-    struct history h;
-};
-
-static void drop_look(struct look *k)
-{
-    if (atomic_fetch_sub(&k->users, 1) != 1)
-        return;
-    history_close(&k->h);
-    free(k);
-}
-
-static bool look(struct pool_job *job, struct timespec *again)
-{
-    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
-    struct look *k = (struct look *)job;
-    (void)again;
-    (void)history_load(&k->h, &f, NULL);
-    pool_tell(&k->done);
-    drop_look(k);
-    return false;
-}
-
-int history_job_look(const struct history_job *j, struct history *ret, struct err *e)
-{
-    const struct timespec until = when_after(HISTORY_SETTLE * 1000);
-    *ret = HISTORY_INIT;
-    if (j->why.code)
-        return err_set(e, -ENOENT, "%s", j->why.msg);
-    struct look *k = calloc(1, sizeof(*k));
-    if (!k)
-        return no_memory(e);
-    atomic_init(&k->users, 2);
-    int r = history_open(&k->h, j->h.sys, j->h.home, j->h.model, j->h.keep, e);
-    bool done = r == 0 && pool_wait(&j->idle, &until);
-    if (done && (r = err_sys(e, pool_do_beside(&k->job, look), "cannot start a thread")) == 0)
-        done = pool_wait(&k->done, &until);
-    else
-        drop_look(k); /* on behalf of the turn, which was not started */
-    if (r == 0 && done) {
-        *ret = k->h;
-        k->h = HISTORY_INIT;
-    } else if (r == 0) {
-        r = err_set(e, -EIO, "the history directory does not answer");
-    }
-    drop_look(k);
-    return r;
-}
-
-void history_job_close(struct history_job *j)
-{
-    if (!j)
-        return;
-    history_job_settle(j);
-    drop_job(j);
 }

@@ -68,8 +68,8 @@ struct live {
         /* Not owned: the file being edited. Protected by the lock, except that the writer owns the
          * file while writing a batch. */
         *file;
-    struct history_job *history; /* not owned; set at the start; NULL: no history is kept */
-    struct lock lock;            /* taken before the lock of `newest` */
+    struct history *history; /* not owned; set at the start; NULL: no history is kept */
+    struct lock lock;        /* taken before the lock of `newest` */
     struct {
         atomic_bool stale; /* the newest snapshot lacks accepted edits */
         /* The newest snapshot lacks DOOMED keys and tensors that are not removed yet. */

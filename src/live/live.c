@@ -74,7 +74,7 @@ void live_close(struct live *l)
     free(l);
 }
 
-int live_start(struct live *l, struct history_job *history, struct err *e)
+int live_start(struct live *l, struct history *history, struct err *e)
 {
     int r = writer_start(l);
     lock_take(&l->lock);
@@ -508,11 +508,13 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
         return 0;
     }
     l->names.nul |= has_nul_names(p->keys);
-    next->restored = p->rec.number;
+    next->restored = p->state;
     batch_note(l); /* needed even if only places change */
     r = make_names(l, e);
     if (r == 0)
         r = batch_freshen(l, e);
+    if (r == 0 && edit_keys_id(next->plan.next) != edit_keys_id(p->keys))
+        r = err_set(e, -EIO, "the keys cannot be brought back into their places");
     if (r == 0)
         r = batch_check(l, e);
     if (r < 0) {
@@ -525,14 +527,10 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
 }
 
 /* Record the message to show after the write, and the message to show until then. */
-static void say_begun(struct live *l, const struct history_pick *p, const struct gguf *from)
+static void say_begun(struct live *l, const struct history_pick *p)
 {
-    CLEANUP(buf_free) struct buf what = BUF_INIT;
-    history_describe(from, p->keys, &what);
-    (void)snprintf(l->next.undone, sizeof(l->next.undone), "back to state %llu: %.*s%s%s",
-                   (unsigned long long)p->rec.number, (int)what.len,
-                   what.data ? (const char *)what.data : "", p->fits ? "" : " (",
-                   p->fits ? "" : HISTORY_FOREIGN ")");
+    (void)snprintf(l->next.undone, sizeof(l->next.undone), "%.*s", (int)p->said.len,
+                   buf_text(&p->said));
     (void)snprintf(l->undo, sizeof(l->undo), "it is not written yet");
 }
 
@@ -546,11 +544,10 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
     if (r < 0)
         return r;
     if (r == 0) {
-        (void)snprintf(l->undo, sizeof(l->undo), "the keys are already those of state %llu",
-                       (unsigned long long)p->rec.number);
+        (void)snprintf(l->undo, sizeof(l->undo), "%.*s", (int)p->said.len, buf_text(&p->said));
         return 0;
     }
-    say_begun(l, p, snapshot_own(seen));
+    say_begun(l, p);
     return writer_sync(l, &(struct promise){0}, l->edits, w);
 }
 
@@ -575,24 +572,14 @@ static int of_folder(int r)
     return r == -EPERM || r == -EACCES || r == -EROFS ? -EIO : r;
 }
 
-static int pick(struct live *l, uint64_t number, const struct snapshot *seen,
-                struct history_pick *ret, struct err *e)
-{
-    CLEANUP(history_close) struct history h = HISTORY_INIT;
-    if (!l->history)
-        return no_history(e);
-    int r = history_job_look(l->history, &h, e);
-    if (r == 0)
-        r = history_pick(&h, number, snapshot_own(seen), ret, e);
-    return of_folder(r);
-}
-
 int live_undo(struct live *l, uint64_t number, struct live_wait *w)
 {
     struct history_pick p = HISTORY_PICK_INIT;
     struct err e = {0};
     struct snapshot *seen = disk_snapshot(l);
-    int r = seen ? pick(l, number, seen, &p, &e) : not_idle(&e);
+    int r = !l->history ? no_history(&e)
+            : !seen     ? not_idle(&e)
+                        : of_folder(history_pick(l->history, number, snapshot_own(seen), &p, &e));
     lock_take(&l->lock);
     if (r == 0)
         r = undo(l, seen, &p, w, &e);
@@ -614,27 +601,17 @@ int live_undo_said(struct live *l, struct buf *out)
 
 int live_history(struct live *l, struct buf *out, struct err *e)
 {
-    CLEANUP(history_close) struct history h = HISTORY_INIT;
     if (!l->history)
         return no_history(e);
     lock_take(&l->lock);
     struct snapshot *disk = snapshot_ref(l->disk.snap);
     lock_drop(&l->lock);
-    int r = history_job_look(l->history, &h, e);
-    if (r == 0)
-        r = history_text(&h, snapshot_own(disk), out, e);
+    int r = history_text(l->history, edit_keys_id(snapshot_own(disk)), out, e);
     snapshot_unref(disk);
     return r;
 }
 
 int live_history_clear(struct live *l)
 {
-    CLEANUP(history_close) struct history h = HISTORY_INIT;
-    size_t n;
-    if (!l->history)
-        return -EOPNOTSUPP;
-    int r = history_job_look(l->history, &h, NULL);
-    if (r == 0)
-        r = history_clear(&h, &n, NULL);
-    return of_folder(r);
+    return l->history ? of_folder(history_clear(l->history, NULL)) : -EOPNOTSUPP;
 }

@@ -53,7 +53,7 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
               struct live **ret);
 /* Add the writer to the pool; call this before the first edit. history: not owned; NULL to keep no
  * history. */
-int live_start(struct live *l, struct history_job *history, struct err *e);
+int live_start(struct live *l, struct history *history, struct err *e);
 /* Start writing pending edits. To close several models, call this for each of them before the first
  * live_finish(). No edit may follow. */
 void live_hurry(struct live *l);

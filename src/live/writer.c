@@ -382,13 +382,6 @@ static uint64_t elapsed_ms(const struct job *b)
                       (now.tv_nsec - b->begin.tv_nsec) / 1000000);
 }
 
-/* Before the edit takes effect, wait until the history has recorded it. */
-static void on_ready(void *arg)
-{
-    const struct job *b = arg;
-    history_job_wait(b->l->history);
-}
-
 static void on_progress(uint64_t done, uint64_t total, void *arg)
 {
     struct job *b = arg;
@@ -465,21 +458,32 @@ static void store_written(struct live *l, bool replaced, struct store **ret)
     l->writer.unmapped = false;
 }
 
+/* Record what takes the batch back. If that is not possible, log it, but not again until the next
+ * success. */
+static void put_on_record(struct live *l)
+{
+    const struct batch *b = &l->flight;
+    const struct history_edit edit = {&b->change, snapshot_own(b->view.snap), b->restored,
+                                      when_date().tv_sec};
+    struct err e = {0};
+    (void)history_append(l->history, &edit, &e);
+    if (e.code && !l->writer.unrecorded)
+        live_log(l, LOG_WARNING, "history: the keys before this edit are not kept: %s", e.msg);
+    l->writer.unrecorded = e.code;
+}
+
 /* Carry out the batch. The lock is not needed, because only this thread changes the batch in
  * flight. *ret is the new store, or NULL if there is none. */
 static int carry_out(struct live *l, struct job *job, struct store **ret)
 {
     struct batch *b = &l->flight;
-    struct history_job *history = l->history;
-    struct edit_hooks hooks = {
-        .progress = on_progress, .ready = history ? on_ready : NULL, .arg = job};
+    struct edit_hooks hooks = {.progress = on_progress, .arg = job};
     job->result = (struct edit_result){.old_fd = -1};
-    if (history)
-        history_job_begin(history, snapshot_own(l->disk.snap), snapshot_own(l->flight.view.snap),
-                          b->restored);
+    if (l->history)
+        put_on_record(l);
     int r = edit_commit(l->file, &b->plan, &l->opt.edit, &hooks, &job->result, &b->why);
-    if (history)
-        history_job_end(history, r == 0 || job->result.unfinished);
+    if (l->history)
+        history_end(l->history, r == 0 || job->result.unfinished, when_date().tv_sec);
     const bool replaced = job->result.old_fd >= 0;
     l->writer.unmapped |= job->result.unfinished;
     job->astray = r < 0 && edit_file_fresh(l->file, NULL) == -ESTALE;

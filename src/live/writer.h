@@ -79,6 +79,7 @@ struct writer {
     /* The last write failed, and the path names the new file or that of another program, so that
      * no edit can be written. */
     bool astray;
+    bool unrecorded; /* the last edit could not be recorded in the history, which was logged */
     /* CLOCK_MONOTONIC: the time of the first edit that waits for `due`, and the time at which to
      * write edits that no request waits for. tv_sec is 0 if no edit waits. */
     struct timespec first, due;

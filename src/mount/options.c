@@ -261,7 +261,7 @@ static int check_numbers(struct mnt_options *o)
     o->tree.umask = (mode_t)number(o, MOUNT_UMASK, 8, 0777);
     o->readahead = number(o, MOUNT_READAHEAD, 10, INT_MAX);
     o->idle = number(o, MOUNT_IDLE, 10, INT_MAX);
-    o->tree.history = number(o, MOUNT_HISTORY, 10, HISTORY_KEEP_MAX);
+    o->tree.history = number(o, MOUNT_HISTORY, 10, HISTORY_KEEP);
     o->tree.set_uid = o->given[MOUNT_UID] != NULL;
     o->tree.set_gid = o->given[MOUNT_GID] != NULL;
     o->tree.set_umask = o->given[MOUNT_UMASK] != NULL;

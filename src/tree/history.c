@@ -114,8 +114,6 @@ int tree_sync(struct tree *t)
 int tree_retire(struct tree *t)
 {
     int r = tree_finish(t);
-    if (t->history) /* complete the history for the next writer */
-        history_job_settle(t->history);
     begin_alone(t);
     edit_file_unlock(&t->model.file);
     pool_tell(&t->rests);
@@ -189,19 +187,19 @@ int tree_history(struct tree *t, struct buf *out, struct err *e)
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     int r = history_open(&h, &sys_libc, NULL, t->model.real, HISTORY_KEEP, e);
     if (r == 0)
-        r = history_text(&h, snapshot_own(v.snap), out, e);
+        r = history_text(&h, edit_keys_id(snapshot_own(v.snap)), out, e);
     history_close(&h);
     return r;
 }
 
-int tree_history_clear(struct tree *t, size_t *n, struct err *e)
+int tree_history_clear(struct tree *t, struct err *e)
 {
     struct history h;
     if (faccessat(AT_FDCWD, t->model.real, W_OK, AT_EACCESS) < 0)
         return err_set(e, -errno, "the model cannot be written: %s", strerror(errno));
     int r = history_open(&h, &sys_libc, NULL, t->model.real, HISTORY_KEEP, e);
     if (r == 0)
-        r = history_clear(&h, n, e);
+        r = history_clear(&h, e);
     history_close(&h);
     return r;
 }

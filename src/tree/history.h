@@ -49,9 +49,8 @@ int tree_forget_states(struct tree *t);
 /* Append a list of the states that this process's user has kept for a model, which may be open only
  * for reading. Returns 0 or -errno. */
 int tree_history(struct tree *t, struct buf *out, struct err *e);
-/* Forget all states and set *n to their number. Returns 0, -EACCES (the model may not be written)
- * or -errno. */
-int tree_history_clear(struct tree *t, size_t *n, struct err *e);
+/* Forget all states. Returns 0, -EACCES (the model may not be written) or -errno. */
+int tree_history_clear(struct tree *t, struct err *e);
 
 /*
  * Write the last line of `info`, the state of the mount: "mount: read-write; 2 edits are not

@@ -67,7 +67,7 @@ struct tree {
     /* why editing could not begin; protected by the lock of `newest` */
     char refusal[512];
     struct buf notes; /* notes from a previous tree that live_recall() did not take; same lock */
-    struct history_job *history; /* history of `live`; NULL: no history is kept */
+    struct history history; /* of `live`, if opt.history */
     /* Protected by the lock of `newest`, like the ids in `opened` and `others`: */
     /* whole-model views that the kernel knows, and open files of tensors */
     struct table held;

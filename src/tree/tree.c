@@ -244,11 +244,10 @@ static int begin(struct tree *t, struct err *e)
     int r = t->locked ? 0 : take_file(t, e);
     if (r == 0 && t->opt.strategy == EDIT_INPLACE)
         r = edit_try_padding(&t->model.file, snapshot_own(t->newest.view.snap), &t->edit, e);
-    if (r == 0 && t->opt.history && !t->history &&
-        history_job_make(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history) < 0)
-        r = err_set(e, -ENOMEM, "no memory");
+    if (r == 0 && t->opt.history && !t->history.model)
+        r = history_open(&t->history, &sys_libc, NULL, t->model.real, t->opt.history, e);
     if (r == 0)
-        r = live_start(t->meta, t->history, e);
+        r = live_start(t->meta, t->opt.history ? &t->history : NULL, e);
     if (r == 0)
         atomic_store(&t->live, t->meta);
     return r;
@@ -426,6 +425,7 @@ static struct tree *tree_new(const struct tree_options *o)
     t->wholes = t->states = o->before ? o->before->wholes : 0;
     t->keys = o->before ? o->before->keys : 0;
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
+    t->history = HISTORY_INIT;
     t->edit = (struct edit_options){.strategy = o->strategy,
                                     .reserve = o->reserve,
                                     .break_hardlinks = o->break_hardlinks,
@@ -473,8 +473,7 @@ void tree_close(struct tree *t)
     work_free(t->work);
     node_free(t);
     live_close(t->meta);
-    /* Close the history while the model is locked, so that the next writer finds it complete. */
-    history_job_close(t->history);
+    history_close(&t->history);
     newest_free(&t->newest);
     for (size_t i = 1; i < t->n_others; i++)
         (void)close(t->others[i].dir);

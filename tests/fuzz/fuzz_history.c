@@ -1,20 +1,53 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Treats arbitrary bytes as a state of a model's history: as a whole file, and as the facts in a
- * file with a valid checksum. An accepted state can be restored.
+ * Treats arbitrary bytes as a model's history: as a whole file, and as the content of a record with
+ * a valid sum. What an undo accepts can be restored.
  */
 #include "fuzz.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
+#include "edit/change.h"
 #include "edit/history.h"
 #include "edit/plan.h"
-#include "edit/change.h"
 
-static void check_err(int r, const struct err *e)
+#define MODEL "/m"
+
+static char home[] = "/tmp/ggufs-fuzz-XXXXXX";
+static char path[128];
+
+static void remove_home(void)
 {
-    FUZZ_CHECK(r < 0 ? e->code == r && e->msg[0] && !strchr(e->msg, '\n') : r == 0);
+    char at[64];
+    (void)unlink(path);
+    (void)snprintf(at, sizeof(at), "%s/ggufs/history", home);
+    for (int i = 0; i < 3; i++, *strrchr(at, '/') = '\0')
+        (void)rmdir(at);
+}
+
+static void make_home(void)
+{
+    char at[64];
+    if (path[0])
+        return;
+    FUZZ_CHECK(mkdtemp(home));
+    (void)snprintf(at, sizeof(at), "%s/ggufs", home);
+    FUZZ_CHECK(mkdir(at, 0700) == 0);
+    (void)snprintf(at, sizeof(at), "%s/ggufs/history", home);
+    FUZZ_CHECK(mkdir(at, 0700) == 0);
+    (void)snprintf(path, sizeof(path), "%s/%016llx", at, (unsigned long long)xxh64(0, MODEL, 2));
+    (void)atexit(remove_home);
+}
+
+static void put_file(const void *bytes, size_t n)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    FUZZ_CHECK(fd >= 0 && write(fd, bytes, n) == (ssize_t)n && close(fd) == 0);
 }
 
 /* Make a model whose keys are restored: two keys and a tensor. */
@@ -41,11 +74,15 @@ static struct gguf *make_base(bool big)
     return g;
 }
 
+static void check_err(int r, const struct err *e)
+{
+    FUZZ_CHECK(r < 0 ? e->code == r && e->msg[0] && !strchr(e->msg, '\n') : r == 0);
+}
+
 static void restore(const struct gguf *g, const struct gguf *keys)
 {
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct edit_options o = EDIT_OPTIONS_INIT;
     struct err e = {0};
     edit_change_init(&c, &(struct edit_base){.g = g});
@@ -55,51 +92,68 @@ static void restore(const struct gguf *g, const struct gguf *keys)
         r = edit_plan_make(&c, &o, &p, &e);
     check_err(r, &e);
     FUZZ_CHECK(r < 0 || edit_keys_id(p.next) == edit_keys_id(keys));
-    history_describe(g, keys, &text);
-    FUZZ_CHECK(!memchr(text.data ? (char *)text.data : "", '\n', text.len));
 }
 
-static void take(const struct buf *file, struct gguf *base)
+/* Undo, list and append to what is in the file. */
+static void use(const struct gguf *base)
 {
-    struct history_state s = {.bytes = *file};
-    struct gguf *keys = NULL;
+    CLEANUP(history_close) struct history h = HISTORY_INIT;
     struct err e = {0};
-    int r = history_parse(&s, "/m", &e);
-    check_err(r, &e);
-    if (r == 0) {
-        r = history_before(&s, base, &keys, &e);
+    FUZZ_CHECK(history_open(&h, &sys_libc, home, MODEL, 3, &e) == 0);
+    for (uint64_t number = 0; number < 3; number++) {
+        CLEANUP(history_pick_free) struct history_pick pick;
+        int r = history_pick(&h, number, base, &pick, &e);
         check_err(r, &e);
+        if (r == 0)
+            restore(base, pick.keys);
+        FUZZ_CHECK(!memchr(r == 0 ? buf_text(&pick.said) : "", '\n', pick.said.len));
     }
-    if (r == 0)
-        restore(base, keys);
-    gguf_free(keys);
-    history_state_free(&s);
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    check_err(history_text(&h, edit_keys_id(base), &text, &e), &e);
+    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    edit_change_init(&c, &(struct edit_base){.g = base});
+    FUZZ_CHECK(edit_rename(&c, "a.a", 3, "b.b", 3, &e) == 0);
+    FUZZ_CHECK(edit_plan_make(&c, &EDIT_OPTIONS_INIT, &p, &e) == 0);
+    const struct history_edit edit = {&c, p.next, 0, 9000};
+    CLEANUP(history_pick_free) struct history_pick pick;
+    FUZZ_CHECK(history_append(&h, &edit, &e) == 0);
+    history_end(&h, true, 9000);
+    FUZZ_CHECK(history_pick(&h, 0, p.next, &pick, &e) == 0);
 }
 
-/* Put the bytes, as facts, into a file with a valid checksum. */
-static void dress(const uint8_t *data, size_t size, struct gguf *base)
+/* Put the bytes, as the id of the keys before it and old slots, into a record with a valid sum, after
+ * which the keys are the base's. */
+static void dress(const uint8_t *data, size_t size, const struct gguf *base)
 {
-    struct buf file = BUF_INIT;
-    const uint64_t record[10] = {[0] = 1, [7] = edit_keys_format(base), [9] = 2};
-    buf_str(&file, "GGUFSHS5");
-    buf_zero(&file, 8);
-    for (size_t i = 0; i < sizeof(record) / sizeof(record[0]); i++)
-        buf_uint(&file, record[i], 8, false);
-    buf_str(&file, "/m");
-    buf_add(&file, data, size);
-    FUZZ_CHECK(!buf_error(&file));
+    CLEANUP(buf_free) struct buf file = BUF_INIT;
+    buf_str(&file, "GGUFSHS6");
+    for (int i = 0; i < 3; i++)
+        buf_uint(&file, 0, 8, false);
+    buf_uint(&file, 2, 8, false);
+    buf_str(&file, MODEL);
     put_u64(file.data + 8, xxh64(0, file.data + 16, file.len - 16), false);
-    take(&file, base);
+    const size_t at = file.len;
+    buf_zero(&file, 8);
+    const uint64_t head[] = {48 + size, 1, 0, 1000, get_u64(data, false), edit_keys_id(base)};
+    for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++)
+        buf_uint(&file, head[i], 8, false);
+    buf_add(&file, data + 8, size - 8);
+    FUZZ_CHECK(!buf_error(&file));
+    put_u64(file.data + at, xxh64(0, file.data + at + 8, file.len - at - 8), false);
+    put_file(file.data, file.len);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct gguf *base = make_base(size && data[0] & 1);
-    struct buf file = BUF_INIT;
-    buf_add(&file, data, size);
-    take(&file, base);
-    if (size)
+    struct gguf *base = make_base(size % 2);
+    make_home();
+    put_file(data, size);
+    use(base);
+    if (size >= 8) {
         dress(data, size, base);
+        use(base);
+    }
     gguf_free(base);
     return 0;
 }

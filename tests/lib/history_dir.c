@@ -37,7 +37,7 @@ void home_teardown(struct home *x)
     CU_ASSERT_EQUAL(nftw(x->path, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-int open_history(const struct home *x, struct history *h, const char *model, unsigned keep)
+int open_history(const struct home *x, struct history *h, const char *model, size_t keep)
 {
     char state[80];
     (void)snprintf(state, sizeof(state), "%s/state", x->path);
@@ -102,24 +102,33 @@ bool same_keys(const struct gguf *a, const struct gguf *b)
     return i == a->n_kv && k == b->n_kv;
 }
 
-int64_t save(struct history *h, struct gguf *before, struct gguf *after, int64_t now,
-             uint64_t restored, struct err *e)
+int save(struct history *h, const struct gguf *before, const struct gguf *after, int64_t now,
+         uint64_t restored, struct err *e)
 {
-    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
-    const struct recorded_edit edit = {before, after, restored, now, 0};
-    int done = history_record(h, &edit, e);
-    if (done == 0)
-        done = history_end(h, edit_keys_id(after), now, e);
-    if (done == 0)
-        done = history_load(h, &f, e);
-    return done < 0 ? done : (int64_t)f.last;
+    int r = begin_save(h, before, after, now, restored, e);
+    history_end(h, true, now);
+    return r;
 }
 
-bool numbers_are(struct history *h, uint64_t first, uint64_t last)
+int begin_save(struct history *h, const struct gguf *before, const struct gguf *after, int64_t now,
+               uint64_t restored, struct err *e)
 {
-    CLEANUP(history_states_free) struct history_states f = HISTORY_STATES_INIT;
-    bool good = history_load(h, &f, NULL) == 0 && f.n == last + 1 - first;
-    for (size_t i = 0; i < f.n && good; i++)
-        good = f.of[i].rec.number == first + i;
-    return good && f.damaged == 0;
+    CLEANUP(edit_change_free) struct edit_change c;
+    edit_change_init(&c, &(struct edit_base){.g = before});
+    CU_ASSERT_EQUAL_FATAL(edit_restore(&c, after, NULL), 0);
+    const struct history_edit edit = {&c, after, restored, now};
+    return history_append(h, &edit, e);
+}
+
+/* Add the numbers of the states shown. */
+void states_of(const struct history *h, const struct gguf *now, char *dst, size_t room)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    CU_ASSERT_EQUAL(history_text(h, edit_keys_id(now), &text, NULL), 0);
+    buf_char(&text, '\0');
+    size_t n = 0;
+    dst[0] = '\0';
+    for (char *line = (char *)text.data; *line; line = strchr(line, '\n') + 1)
+        n += (size_t)snprintf(dst + n, room - n, "%s%.*s", n ? " " : "", (int)strcspn(line, "\t"),
+                              line);
 }

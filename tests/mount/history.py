@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Undoing mistakes: --history and --undo, for mounted and other models."""
 import os
+import re
 import shutil
 import stat
 import time
@@ -13,7 +14,7 @@ import mountlib
 import samples
 from editlib import Want, place, read, sync, write
 from ggufmodel import Value
-from historycase import ALL, Case
+from historycase import ALL, Case, entries
 from mountlib import Mount, get, run
 
 
@@ -28,7 +29,7 @@ class Mounted(Case):
             run('rm', '-r', at + '/metadata')
             sync(at)
             self.assertEqual(editlib.keys(at), [b'general.architecture'])
-            self.assertIn('back to state 1: added general.name', self.undo(at))
+            self.assertIn('back to state 1; taken back: removed general.name', self.undo(at))
             self.check_mount(at)
             for name, text in texts.items():
                 self.assertEqual(read(at, name), text)
@@ -109,10 +110,10 @@ class Mounted(Case):
     def test_clear(self):
         with Mount(self.model, *self.options) as at:
             write(at, 'general.name', 'x', fsync=True)
-            self.assertEqual(len(self.files()), 1)
             self.command('--history=clear', at)
             self.assertEqual((len(self.files()), self.history(at)), (1, []))  # it holds the last number
-            self.undo(at, status=1)
+            self.assertIn('the history was cleared', self.undo(at, status=1))
+            self.assertIn('it was forgotten', self.undo(at, 1, status=1))
             write(at, 'general.name', 'y', fsync=True)
             self.assertEqual(self.numbers(at), [2])
 
@@ -191,25 +192,45 @@ class Alone(Case):
         self.undo(link)
         self.want.check(get(self.model))
 
-    def test_foreign(self):
-        """Another program has written the file since: only an undo by number works, and it reverts
-        only recorded edits."""
+    def test_replaced(self):
+        """Nothing is undone in keys that no recorded edit has left, such as those of another model
+        in the path's place; edits made since can be undone."""
         self.edit(('general.name', 'x'))
-        mountlib.put('model.gguf', gguf.encode(
-            [(b'general.architecture', Value('string', b'other'))], samples.small()))
-        self.assertIn('another program changed or replaced the file', self.undo(self.model, status=1))
-        self.assertIn('also by another program', self.command('--history', self.model))
-        said = self.undo(self.model, 1)
-        self.assertIn('another program changed the file', said)
-        self.assertEqual([(key, value) for key, value in gguf.read(get(self.model)).kv
-                          if key != editlib.RESERVE],
-                         [(b'general.architecture', Value('string', b'other')),
-                          (b'general.name', Value('string', b'test'))])
+        for kv, big in (([(b'general.architecture', Value('string', b'other'))], False), (ALL, True)):
+            other = gguf.encode(kv, samples.small(), big=big)
+            mountlib.put('model.gguf', other)
+            for number in (None, 1):
+                self.assertIn('another program changed or replaced the file',
+                              self.undo(self.model, number, status=1))
+            self.assertIn('cannot be restored', self.history(self.model)[0][2])
+            self.assertEqual(get(self.model), other)
+        self.edit(('general.name', 'y'))
+        self.assertIn('state 1 cannot be restored', self.undo(self.model, 1, status=1))
+        self.assertIn('back to state 2', self.undo(self.model))
+        self.assertEqual(entries(self.model), editlib.entries(other)[0])
 
-    def test_other_byte_order(self):
+    def test_tensors(self):
+        """An edit of a tensor is a line in the history, and an undo over it says what it did not
+        restore."""
         self.edit(('general.name', 'x'))
-        mountlib.put('model.gguf', gguf.encode(ALL, samples.small(), big=True))
-        self.assertIn('byte order', self.undo(self.model, 1, status=1))
+        name = samples.small()[0].name.decode()
+        with Mount(self.model, '-o', 'tensors=edit') as at:
+            self.undo(at)
+            with open(os.path.join(at, 'tensors', name, 'type'), 'wb') as file:
+                file.write(b'BF16\n')
+            sync(at, 'tensors')
+            line = self.history(at)[-1][2]
+            self.assertRegex(line, f'^{re.escape(name)}: [A-Z0-9_]+ -> BF16; cannot be undone$')
+            said = self.undo(at)
+            self.assertIn(f"back to state 2; not restored: {line.split(';')[0]}; taken back: changed", said)
+            self.assertIn('not restored: ' + line.split(';')[0], self.undo(at, 3))
+        keys = [entry.key for entry in entries(self.model)]
+        self.command('--history=clear', self.model)
+        with Mount(self.model, '-o', 'tensors=edit') as at:
+            os.rename(os.path.join(at, 'tensors', name), os.path.join(at, 'tensors', 'new.name'))
+            sync(at, 'tensors')
+            self.assertIn('edits of tensors cannot be undone', self.undo(at, status=1))
+        self.assertEqual([entry.key for entry in entries(self.model)], keys)
 
     def test_split(self):
         """Any shard may be given, and the split keys stay."""
@@ -243,16 +264,20 @@ class Alone(Case):
         self.assertIn('hash of its content', self.undo(name, status=1))
 
     def test_damaged(self):
-        """A damaged state is reported; earlier states are not affected."""
+        """What follows damage is not restored, and that is said; new edits can be undone."""
         self.edit(('general.name', 'x'))
         self.undo(self.model)
         self.edit(('general.name', 'y'))
-        with open(self.files()[-1], 'r+b') as file:
+        with open(self.files()[0], 'r+b') as file:
             file.seek(-20, os.SEEK_END)
             file.write(b'!!')
-        self.assertIn('damaged', self.undo(self.model, status=1))
-        self.assertIn('cannot be restored', self.command('--history', self.model))
-        self.undo(self.model, 1)
+        for number in (None, 1):
+            self.assertIn('damaged', self.undo(self.model, number, status=1))
+        self.assertIn('damaged', self.command('--history', self.model))
+        self.want.set(b'general.name', Value('string', b'y'))
+        self.want.check(get(self.model))
+        self.edit(('general.name', 'z'))
+        self.undo(self.model)
         self.want.check(get(self.model))
 
     def test_small(self):
@@ -290,8 +315,10 @@ class Bounds(Case):
             for _ in range(4):  # each edit gets its own state
                 write(at, 'general.name', 'x')
                 self.undo(at)
-            self.assertEqual(len(self.history(at)), 3)  # it waits for the end of an edit
-            self.assertEqual(self.states(), 3)
+            self.assertEqual(self.numbers(at), [6, 7, 8])
+            self.assertIn('there is no state 5 any more: it was dropped', self.undo(at, 5, status=1))
+            self.undo(at, 6)
+            self.assertEqual(self.numbers(at), [7, 8, 9])
 
     def test_none(self):
         with Mount(self.model, '-o', 'history=0') as at:
@@ -309,7 +336,7 @@ class Bounds(Case):
                 write(at, f'x.{i}', '1')
                 times.append(time.monotonic())
             pauses = sum(after - before > 4 for before, after in zip(times, times[1:]))
-            self.assertLessEqual(self.states(), 1 + 2 * pauses)
+            self.assertLessEqual(len(self.history(at)), 1 + 2 * pauses)
             self.undo(at)
             self.check_mount(at)
 

@@ -68,7 +68,7 @@ class Options(Shelf):
             self.assertEqual([value(path) for path in paths], 2 * [('New ' + options).encode()])
 
     def test_history(self):
-        """With history=N, an edit of one model can be undone without affecting the others."""
+        """With history=1, the last edit of one model can be undone without affecting the others."""
         paths = [self.put('a.gguf'), self.put('b.gguf')]
         with Mount(self.top, '-o', 'commit=close,history=1') as at:
             for name in ('a.gguf', 'b.gguf'):
@@ -76,7 +76,7 @@ class Options(Shelf):
                     editlib.write(os.path.join(at, name), 'general.name', text)
             self.assertEqual(run(GGUFS, '--undo', at + '/b.gguf').returncode, 0)
             self.assertNotEqual(run(GGUFS, '--undo=5', at + '/b.gguf').returncode, 0)
-            self.assertEqual([value(path) for path in paths], [b'Three', b'Tiny'])
+            self.assertEqual([value(path) for path in paths], [b'Three', b'Two'])
 
     def test_tensors(self):
         path, other = self.put('m.gguf'), self.put('other.gguf')

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * edit/history: recorded changes and the keys reconstructed from them, limits, and damaged or
- * planted files.
- */
+/* edit/history: the keys that an undo restores, states, limits, and damaged or planted files. */
 #include "cu_main.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "alloc.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "build_gguf.h"
+#include "changes.h"
 #include "edit/change.h"
+#include "edit/plan.h"
 #include "faultsys.h"
 #include "history_dir.h"
 #include "model_dir.h"
@@ -25,25 +23,10 @@
 
 #define FOLDER "state/ggufs/history/"
 
-/* Check which keys an undo would restore. number 0: undo the last edit. */
-static int picks(struct history *h, uint64_t number, struct gguf *now, const struct gguf *want,
-                 bool fits)
-{
-    struct history_pick p;
-    struct err e = {0};
-    int r = history_pick(h, number, now, &p, &e);
-    if (r == 0) {
-        CU_ASSERT_TRUE(same_keys(p.keys, want));
-        CU_ASSERT_EQUAL(p.fits, fits);
-    }
-    CU_ASSERT_EQUAL(e.code, r);
-    history_pick_free(&p);
-    return r;
-}
-
 struct three {
     struct home x;
     struct gguf *a, *b, *c;
+    char path[96]; /* of the history's file */
 };
 
 static struct history *three_setup(struct three *t)
@@ -52,6 +35,8 @@ static struct history *three_setup(struct three *t)
     t->a = keys_of("a");
     t->b = keys_of("b");
     t->c = keys_of("c");
+    (void)snprintf(t->path, sizeof(t->path), FOLDER "%016llx",
+                   (unsigned long long)xxh64(0, "/models/m.gguf", 14));
     return &t->x.h;
 }
 
@@ -63,103 +48,66 @@ static void three_free(struct three *t)
     home_teardown(&t->x);
 }
 
-static void edit(struct history *h, struct gguf *from, struct gguf *to, int64_t now,
+/* Check what an undo would restore. number 0: the last edits. words: what it says. */
+static void undoes(const struct history *h, uint64_t number, const struct gguf *now, int want,
+                   const struct gguf *keys, const char *words)
+{
+    struct history_pick p;
+    struct err e = {0};
+    CU_ASSERT_EQUAL(history_pick(h, number, now, &p, &e), want);
+    if (want == 0) {
+        CU_ASSERT_PTR_NOT_NULL_FATAL(p.keys);
+        CU_ASSERT_TRUE(same_keys(p.keys, keys));
+        buf_char(&p.said, '\0');
+        (void)snprintf(e.msg, sizeof(e.msg), "%s", buf_text(&p.said));
+    }
+    if (!strstr(e.msg, words))
+        (void)printf("\n'%s' lacks '%s'\n", e.msg, words);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, words));
+    history_pick_free(&p);
+}
+
+static void edit(struct history *h, const struct gguf *from, const struct gguf *to, int64_t now,
                  uint64_t restored)
 {
-    CU_ASSERT_TRUE(save(h, from, to, now, restored, NULL) > 0);
+    CU_ASSERT_EQUAL(save(h, from, to, now, restored, NULL), 0);
 }
 
-/* Record an edit that fails, or whose outcome stays unknown. */
-static void begin(struct history *h, struct gguf *from, struct gguf *to, int64_t now)
+/* Check the numbers of the states and, if not NULL, that the list contains the words. */
+static void shows(const struct history *h, const struct gguf *now, const char *numbers,
+                  const char *words)
 {
-    const struct recorded_edit e = {from, to, 0, now, 0};
-    CU_ASSERT_EQUAL(history_record(h, &e, NULL), 0);
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    char got[4000];
+    states_of(h, now, got, sizeof(got));
+    CU_ASSERT_STRING_EQUAL(got, numbers);
+    CU_ASSERT_EQUAL(history_text(h, edit_keys_id(now), &text, NULL), 0);
+    buf_char(&text, '\0');
+    CU_ASSERT_TRUE(!words || strstr(buf_text(&text), words));
 }
 
-/* ---- restored keys ---- */
+/* ---- states ---- */
 
-static void test_pick(void)
+static void test_undo(void)
 {
     struct three t;
     struct history *h = three_setup(&t);
-    CU_ASSERT_EQUAL(picks(h, 0, t.a, NULL, true), -ENOENT);
-    CU_ASSERT_EQUAL(picks(h, 1, t.a, NULL, true), -ENOENT);
+    undoes(h, 0, t.a, -ENOENT, NULL, "no edit of this model is recorded");
+    undoes(h, 1, t.a, -ENOENT, NULL, "no state 1 (ggufs --history shows");
     edit(h, t.a, t.b, 1000, 0);
-    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
+    undoes(h, 0, t.b, 0, t.a, "back to state 1; taken back: changed text");
     edit(h, t.b, t.c, 1100, 0);
-    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
-    CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, true), 0);
-    /* Undo the last edit, then undo that undo. */
+    undoes(h, 0, t.c, 0, t.b, "back to state 2");
+    undoes(h, 1, t.c, 0, t.a, "back to state 1");
+    /* An undo, and the undo of that undo, are states of their own; so is an edit right after. */
     edit(h, t.c, t.b, 1200, 2);
-    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.c, true), 0);
+    undoes(h, 0, t.b, 0, t.c, "back to state 3");
     edit(h, t.b, t.c, 1201, 3);
-    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 4));
-    /* An edit right after an undo starts its own state. */
+    undoes(h, 0, t.c, 0, t.b, "back to state 4");
     edit(h, t.c, t.a, 1202, 0);
-    CU_ASSERT_EQUAL(picks(h, 0, t.a, t.c, true), 0);
-    CU_ASSERT_EQUAL(picks(h, 3, t.a, t.c, true), 0);
-    three_free(&t);
-}
-
-/* An undo restores the keys changed by recorded edits, and leaves all others as they are. */
-static void test_foreign(void)
-{
-    struct three t;
-    struct history *h = three_setup(&t);
-    struct build b;
-    struct gguf *other, *mixed;
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "other");
-    for (int i = 0; i < 2; i++) {
-        size_t n;
-        struct build copy = b;
-        copy.keys = BUF_INIT;
-        buf_add(&copy.keys, b.keys.data, b.keys.len);
-        if (i)
-            build_str(&copy, "text", "a");
-        uint8_t *image = build_finish(&copy, &n);
-        struct source s = source_mem(image, n);
-        CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, i ? &mixed : &other, NULL), 0);
-        free(image);
-    }
-    buf_free(&b.keys);
-    edit(h, t.a, t.b, 1000, 0);
-    CU_ASSERT_EQUAL(picks(h, 0, other, NULL, false), -ESTALE);
-    CU_ASSERT_EQUAL(picks(h, 0, t.a, NULL, false), -ESTALE);
-    CU_ASSERT_EQUAL(picks(h, 1, other, mixed, false), 0);
-    CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, false), 0);
-    gguf_free(other);
-    gguf_free(mixed);
-    three_free(&t);
-}
-
-static void test_failed(void)
-{
-    struct three t;
-    struct history *h = three_setup(&t);
-    edit(h, t.a, t.b, 1000, 0);
-    for (int64_t now = 2000; now < 2500; now += 50)
-        begin(h, t.b, t.c, now);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
-    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
-    edit(h, t.b, t.c, 3000, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
-    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
-    three_free(&t);
-}
-
-/* A failed edit never removes the only state that can be restored. */
-static void test_failed_one(void)
-{
-    struct three t;
-    struct history *h = three_setup(&t);
-    h->keep = 1;
-    for (int64_t now = 1000; now < 3000; now += 1000) {
-        edit(h, t.a, t.b, now, 0);
-        begin(h, t.b, t.c, now + 500);
-        CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
-    }
+    undoes(h, 0, t.a, 0, t.c, "back to state 5");
+    undoes(h, 3, t.a, 0, t.c, "back to state 3");
+    shows(h, t.a, "1 2 3 4 5", "\tundo, back to 2: changed text\n4\t");
     three_free(&t);
 }
 
@@ -169,572 +117,649 @@ static void test_join(void)
     struct history *h = three_setup(&t);
     edit(h, t.a, t.b, 1000, 0);
     edit(h, t.b, t.c, 1009, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 1));
-    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.a, true), 0);
+    undoes(h, 0, t.c, 0, t.a, "back to state 1");
     edit(h, t.c, t.b, 1018, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 1));
+    shows(h, t.b, "1", NULL);
     edit(h, t.b, t.c, 1028, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
-    /* First the clock is set back, then another program writes keys. */
-    edit(h, t.c, t.b, 1020, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 3));
-    edit(h, t.a, t.b, 1021, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 4));
-    /* The previous edit took a long time. */
-    const struct recorded_edit late = {t.b, t.c, 0, 1050, 1045};
-    CU_ASSERT_EQUAL(history_record(h, &late, NULL), 0);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 4));
+    shows(h, t.c, "1 2", NULL);
+    edit(h, t.c, t.b, 1020, 0); /* the clock was set back */
+    shows(h, t.b, "1 2 3", NULL);
+    CU_ASSERT_EQUAL(begin_save(h, t.b, t.c, 1040, 0, NULL), 0);
+    history_end(h, true, 1099); /* it took a minute */
+    edit(h, t.c, t.a, 1108, 0);
+    shows(h, t.a, "1 2 3 4", NULL);
+    undoes(h, 0, t.a, 0, t.b, "back to state 4");
     three_free(&t);
 }
 
-/* ---- limits ---- */
-
-static int no_unlink(const struct sys *s, int dir, const char *name)
-{
-    (void)s;
-    (void)dir;
-    (void)name;
-    return -EROFS;
-}
-
-static void test_keep(void)
-{
-    struct three t;
-    struct history many, *h = three_setup(&t);
-    CU_ASSERT_EQUAL(open_history(&t.x, &many, "/models/m.gguf", 30), 0);
-    h->keep = 3;
-    for (unsigned i = 1; i <= 7; i++)
-        edit(h, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 5, 7));
-    CU_ASSERT_EQUAL(picks(h, 4, t.b, NULL, true), -ENOENT);
-    CU_ASSERT_EQUAL(picks(h, 6, t.b, t.b, true), 0);
-    /* An undo from the command line does not know the mount's limit, so it drops only the oldest
-     * state. */
-    for (unsigned i = 8; i <= 40; i++)
-        edit(&many, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
-    h->keep = HISTORY_KEEP_SAME;
-    CU_ASSERT_TRUE(numbers_are(h, 11, 40));
-    edit(h, t.a, t.b, 5000, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 12, 41));
-    /* A state that cannot be removed stays until a later attempt succeeds. */
-    struct faultsys fs;
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.sys.unlinkat = no_unlink;
-    h->sys = &fs.sys;
-    h->keep = 3;
-    edit(h, t.b, t.a, 6000, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 12, 42));
-    h->sys = calm();
-    edit(h, t.a, t.b, 7000, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 41, 43));
-    history_close(&many);
-    three_free(&t);
-}
-
-/* The clock is set back by a day before each edit. No edit joins a state, state numbers still rise,
- * and the newest states are kept. */
-static void test_clock(void)
+/* An edit that fails leaves the file as it was. After a kill, the record of an edit that was not
+ * done is passed over, and the next edit replaces it. */
+static void test_failed(void)
 {
     struct three t;
     struct history *h = three_setup(&t);
-    for (unsigned i = 0; i < 30; i++)
-        edit(h, i % 2 ? t.b : t.a, i % 2 ? t.a : t.b, 1000000 - (int64_t)i * 86400, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 11, 30));
+    size_t before_n, after_n;
+    edit(h, t.a, t.b, 1000, 0);
+    uint8_t *before = get_file(t.x.dir, t.path, &before_n);
+    CU_ASSERT_EQUAL(begin_save(h, t.b, t.c, 2000, 0, NULL), 0);
+    history_end(h, false, 2001);
+    uint8_t *after = get_file(t.x.dir, t.path, &after_n);
+    CU_ASSERT_TRUE(before_n == after_n && memcmp(before, after, after_n) == 0);
+    free(before);
+    free(after);
+    for (int i = 0; i < 3; i++) {
+        struct history killed;
+        CU_ASSERT_EQUAL(open_history(&t.x, &killed, "/models/m.gguf", 1), 0);
+        CU_ASSERT_EQUAL(begin_save(&killed, t.b, t.c, 3000 + i, 0, NULL), 0);
+        history_close(&killed);
+        undoes(h, 0, t.b, 0, t.a, "back to state 1");
+        shows(h, t.b, "1", NULL);
+        undoes(h, 0, t.c, 0, t.b, "back to state 2"); /* if it was done after all */
+    }
+    edit(h, t.b, t.c, 4000, 0);
+    shows(h, t.c, "1 2", NULL);
+    undoes(h, 0, t.c, 0, t.b, "back to state 2");
     three_free(&t);
 }
 
-/* If there is nothing to clear, `--history=clear` reports why. */
-static void test_clear(void)
+/* Keys that no record has left are never overwritten. */
+static void test_foreign(void)
 {
     struct three t;
-    struct err e = {0};
-    struct history other, *h = three_setup(&t);
-    struct history_pick p;
-    size_t n;
-    CU_ASSERT_EQUAL(open_history(&t.x, &other, "/other/m.gguf", 2), 0);
-    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
-    CU_ASSERT_EQUAL(n, 0);
-    CU_ASSERT_EQUAL(home_files(&t.x), 0);
-    CU_ASSERT_EQUAL(history_pick(h, 0, t.a, &p, &e), -ENOENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "no edit of this model is recorded"));
-    for (unsigned i = 1; i <= 4; i++) {
-        edit(h, t.a, t.b, 100 * i, 0);
-        edit(&other, t.a, t.b, 100 * i, 0);
-    }
-    CU_ASSERT_EQUAL(history_pick(&other, 2, t.b, &p, &e), -ENOENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "there is no state 2 any more: only the latest are kept"));
-    CU_ASSERT_EQUAL(history_pick(&other, 5, t.b, &p, &e), -ENOENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "there is no state 5 (ggufs"));
-    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
-    CU_ASSERT_EQUAL(n, 4);
-    CU_ASSERT_TRUE(numbers_are(h, 1, 0));
-    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
-    CU_ASSERT_EQUAL(n, 0);
-    CU_ASSERT_TRUE(numbers_are(&other, 3, 4));
-    CU_ASSERT_EQUAL(history_pick(h, 0, t.b, &p, &e), -ENOENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the states were forgotten (--history=clear)"));
-    CU_ASSERT_EQUAL(history_pick(h, 4, t.b, &p, &e), -ENOENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "there is no state 4 any more: it was forgotten"));
-    edit(h, t.a, t.b, 1000, 0); /* numbers are not reused */
-    CU_ASSERT_TRUE(numbers_are(h, 5, 5));
-    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
-    edit(h, t.a, t.b, 2000, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 6, 6));
-    history_close(&other);
+    struct history *h = three_setup(&t);
+    edit(h, t.a, t.b, 1000, 0);
+    undoes(h, 0, t.c, -ESTALE, NULL, "another program changed or replaced the file");
+    undoes(h, 1, t.c, -ESTALE, NULL, "another program changed or replaced the file");
+    shows(h, t.c, "1", "(cannot be restored");
+    edit(h, t.c, t.a, 1100, 0); /* the next edit is based on what the other program wrote */
+    undoes(h, 0, t.a, 0, t.c, "back to state 2");
+    undoes(h, 1, t.a, -ESTALE, NULL, "state 1 cannot be restored");
+    shows(h, t.a, "1 2", "(cannot be restored: the keys were changed without a record since)\n2");
     three_free(&t);
 }
 
-/* ---- foreign and damaged files ---- */
+/* ---- random edits ---- */
 
-/* Write the path of a state's file into `path`. */
-static void in_folder(const struct home *x, uint64_t hash, uint64_t number, char path[96])
+enum { KEYS = 9, EDITS = 24 };
+
+/* The keys of a model in order, with their values. */
+struct list {
+    unsigned n, key[KEYS], value[KEYS];
+};
+
+static uint64_t state;
+
+static unsigned draw(unsigned n)
 {
-    (void)snprintf(path, 96, FOLDER "%016llx-%llu", (unsigned long long)(hash ? hash : x->h.hash),
-                   (unsigned long long)number);
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 33) % n;
 }
 
-/* Anything that has a state's name but is not our own regular file is neither read nor written. */
-static void test_planted(void)
+static void change_one(struct list *l)
 {
-    for (int i = 0; i < (geteuid() == 0 ? 5 : 4); i++) { /* only root can change the owner */
-        struct three t;
-        struct err e = {0};
-        struct history_pick p;
-        struct history *h = three_setup(&t);
-        char path[96], more[100];
-        edit(h, t.a, t.b, 100, 0);
-        in_folder(&t.x, 0, 1, path);
-        (void)snprintf(more, sizeof(more), "%s.x", path);
-        if (i < 3)
-            CU_ASSERT_EQUAL(unlinkat(t.x.dir, path, 0), 0);
-        int r = i == 0   ? symlinkat("/etc/passwd", t.x.dir, path)
-                : i == 1 ? mkfifoat(t.x.dir, path, 0600)
-                : i == 2 ? mkdirat(t.x.dir, path, 0700)
-                : i == 4 ? fchownat(t.x.dir, path, 12345, 12345, 0)
-                         : linkat(t.x.dir, path, t.x.dir, more, 0);
-        CU_ASSERT_EQUAL(r, 0);
-        CU_ASSERT_EQUAL(history_pick(h, 1, t.b, &p, &e), -EPERM);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "was not made by ggufs"));
-        CU_ASSERT_EQUAL(save(h, t.b, t.c, 300, 0, NULL), -EPERM);
-        three_free(&t);
-    }
-}
-
-/* Store a state of another model under this model's name. */
-static void of_another(const char *model)
-{
-    struct three t;
-    struct history other, *h = three_setup(&t);
-    char from[96], to[96];
-    CU_ASSERT_EQUAL(open_history(&t.x, &other, model, 20), 0);
-    edit(&other, t.a, t.b, 100, 0);
-    in_folder(&t.x, other.hash, 1, from);
-    in_folder(&t.x, 0, 1, to);
-    CU_ASSERT_EQUAL(renameat(t.x.dir, from, t.x.dir, to), 0);
-    CU_ASSERT_EQUAL(picks(h, 1, t.b, NULL, true), -ESTALE);
-    history_close(&other);
-    three_free(&t);
-}
-
-static void test_of_another(void)
-{
-    of_another("/other/m.gguf");
-    of_another("/others/m.gguf"); /* the path is as long as this model's */
-}
-
-/* ---- requests by users while something fails ---- */
-
-static int text_of(struct history *h, struct gguf *now, struct err *e)
-{
-    CLEANUP(buf_free) struct buf out = BUF_INIT;
-    return history_text(h, now, &out, e);
-}
-
-static int pick_one(struct history *h, struct gguf *now, struct err *e)
-{
-    struct history_pick p;
-    int r = history_pick(h, 0, now, &p, e);
-    history_pick_free(&p);
-    return r;
-}
-
-static int clear(struct history *h, struct gguf *now, struct err *e)
-{
-    size_t n;
-    (void)now;
-    return history_clear(h, &n, e);
-}
-
-/* Each call and each allocation fails once. No state is lost unless it was being cleared. */
-static void test_asked_faults(void)
-{
-    int (*const asked[])(struct history *, struct gguf *, struct err *) = {text_of, pick_one,
-                                                                           clear};
-    for (size_t i = 0; i < 6; i++)
-        for (unsigned n = 1, hit = 1; hit; n++) {
-            struct three t;
-            struct err e = {0};
-            struct faultsys fs;
-            struct history again, *h = three_setup(&t);
-            const bool calls = i < 3;
-            edit(h, t.a, t.b, 1000, 0);
-            edit(h, t.b, t.c, 2000, 0);
-            faultsys_init(&fs, calls ? FAULT_FAIL : FAULT_NONE, n, -EIO);
-            alloc_arm(calls ? 0 : n, false);
-            int r = open_history(&t.x, &again, "/models/m.gguf", 20);
-            again.sys = &fs.sys;
-            if (r == 0)
-                r = asked[i % 3](&again, t.c, &e);
-            hit = alloc_disarm() || fs.hit;
-            history_close(&again);
-            CU_ASSERT_TRUE(r == 0 || (hit && r == (calls ? -EIO : -ENOMEM)));
-            CU_ASSERT_TRUE(numbers_are(h, 1, 2) || (i % 3 == 2 && numbers_are(h, 1, 0)));
-            CU_ASSERT_TRUE(home_files(&t.x) <= 2);
-            three_free(&t);
+    unsigned i = l->n ? draw(l->n) : 0, k = draw(KEYS), to = draw(l->n + 1), way = draw(4);
+    for (unsigned j = 0; j < l->n && way == 0; j++)
+        if (l->key[j] == k)
+            way = 1;
+    if (way == 1 && l->n) {
+        l->value[i] = draw(3);
+    } else if (way == 0) { /* add a key anywhere */
+        memmove(&l->key[to + 1], &l->key[to], (l->n - to) * sizeof(k));
+        memmove(&l->value[to + 1], &l->value[to], (l->n - to) * sizeof(k));
+        l->key[to] = k;
+        l->value[to] = draw(3);
+        l->n++;
+    } else if (l->n) { /* remove or move a key */
+        k = l->key[i];
+        unsigned value = l->value[i];
+        memmove(&l->key[i], &l->key[i + 1], (l->n - i - 1) * sizeof(k));
+        memmove(&l->value[i], &l->value[i + 1], (l->n - i - 1) * sizeof(k));
+        if (way == 2) {
+            l->n--;
+        } else {
+            l->key[l->n - 1] = k;
+            l->value[l->n - 1] = value;
         }
+    }
 }
 
-/* ---- as text ---- */
-
-static void test_text(void)
-{
-    struct three t;
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct err e = {0};
-    setenv("TZ", "UTC", 1);
-    struct history *h = three_setup(&t);
-    CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
-    CU_ASSERT_EQUAL(text.len, 0);
-    edit(h, t.a, t.b, 1000000000, 0);
-    /* Another program has reverted the edit, so an undo would change nothing. */
-    CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
-    CU_ASSERT_EQUAL(text.len, 0);
-    edit(h, t.b, t.c, 1100000000, 0);
-    edit(h, t.c, t.b, 1200000000, 2);
-    CU_ASSERT_EQUAL(history_text(h, t.b, &text, &e), 0);
-    buf_char(&text, '\0');
-    CU_ASSERT_STRING_EQUAL(buf_text(&text),
-                           "1\t2001-09-09 01:46:40\tchanged text\n"
-                           "2\t2004-11-09 11:33:20\tchanged text\n"
-                           "3\t2008-01-10 21:20:00\tundo, back to 2: changed text\n");
-    buf_free(&text);
-    CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
-    buf_char(&text, '\0');
-    CU_ASSERT_PTR_NOT_NULL(strstr(buf_text(&text), "text (also by another program)\n"));
-    three_free(&t);
-}
-
-static struct gguf *with_keys(const char *const *keys, size_t n)
+/* own: include ggufs' own keys, which are not part of the history. */
+static struct gguf *model_of(const struct list *l, bool big, bool own)
 {
     struct build b;
     struct gguf *g = NULL;
-    size_t size;
-    build_init(&b, 3, false);
-    for (size_t i = 0; i < n; i++)
-        build_str(&b, keys[i], "x");
-    uint8_t *image = build_finish(&b, &size);
-    struct source s = source_mem(image, size);
+    size_t n;
+    char name[16];
+    build_init(&b, 3, big);
+    for (unsigned i = 0; i < l->n; i++) {
+        if (l->key[i] % 4 == 3 && !own)
+            continue;
+        (void)snprintf(name, sizeof(name), l->key[i] % 4 == 3 ? "split.%u" : "key.%u", l->key[i]);
+        build_u32(&b, name, l->value[i]);
+    }
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
     free(image);
     return g;
 }
 
-static void test_describe(void)
+/* Make a series of edits, some of which move keys; some start a state, some join one, and some are
+ * never written. The keys of every state come back in their order, through any of the others. */
+static void random_edits(uint64_t seed)
 {
-    static const char *const first[] = {"k.a", "k.b", "split.no", "k.\n"};
-    static const char *const second[] = {"k.b", "k.1", "k.2", "k.3", "k.4", "k.5", "k.6", "k.7"};
-    static const char *const third[] = {"k.b", "k.a"};
-    struct gguf *a = with_keys(first, 4), *b = with_keys(second, 8), *c = with_keys(third, 2);
-    struct gguf *d = with_keys(first, 2);
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    history_describe(a, b, &text);
-    buf_char(&text, '\0');
-    CU_ASSERT_STRING_EQUAL(buf_text(&text),
-                           "added k.1, k.2, k.3, k.4, k.5 and 2 more; removed k.a, k.\\x0a");
-    buf_free(&text);
-    history_describe(d, c, &text);
-    buf_char(&text, '\0');
-    CU_ASSERT_STRING_EQUAL(buf_text(&text), "changed the order of the keys");
-    gguf_free(a);
-    gguf_free(b);
-    gguf_free(c);
-    gguf_free(d);
+    struct home x;
+    struct list now = {0}, of[EDITS + 1] = {0};
+    int64_t at = 1000;
+    uint64_t states = 0;
+    state = seed;
+    bool big = draw(2);
+    home_setup(&x);
+    for (unsigned i = 0; i < EDITS; i++) {
+        struct list then = now;
+        for (unsigned k = draw(4); k < 4; k++)
+            change_one(&then);
+        struct gguf *a = model_of(&now, big, true), *b = model_of(&then, big, true);
+        const bool changes = edit_keys_id(a) != edit_keys_id(b), lands = !changes || draw(6);
+        const int64_t step = draw(3) ? 3 : 100;
+        if (changes)
+            CU_ASSERT_EQUAL(begin_save(&x.h, a, b, at + step, 0, NULL), 0);
+        if (changes && lands && (step > 10 || states == 0))
+            of[states++] = now;
+        if (draw(3))
+            history_end(&x.h, lands, at + step);
+        else
+            sys_close(&sys_libc, &x.h.fd); /* killed before the end */
+        if (changes && lands)
+            at += step;
+        if (lands)
+            now = then;
+        gguf_free(a);
+        gguf_free(b);
+    }
+    struct gguf *g = model_of(&now, big, true);
+    for (uint64_t i = 0; i < states; i++) {
+        struct gguf *want = model_of(&of[i], big, false);
+        undoes(&x.h, i + 1, g, 0, want, "");
+        gguf_free(want);
+    }
+    gguf_free(g);
+    home_teardown(&x);
 }
 
-/* ---- its location ---- */
-
-static void home_is(const char *state_home, const char *home, const char *want)
+static void test_random(void)
 {
-    struct err e = {0};
+    for (uint64_t seed = 1; seed <= soak_size(300); seed++) {
+        unsigned before = CU_get_number_of_failures();
+        random_edits(seed);
+        if (CU_get_number_of_failures() > before)
+            (void)printf("\nseed %llu\n", (unsigned long long)seed);
+    }
+}
+
+/* ---- edits of tensors ---- */
+
+static struct gguf *with_tensors(const char *name)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    size_t n;
+    build_init(&b, 3, false);
+    build_str(&b, "general.name", name);
+    build_tensor(&b, "blk.0.attn_q.weight", 1, (uint64_t[]){64}, 1, NULL, 128);
+    build_tensor(&b, "other", 0, (uint64_t[]){4}, 1, NULL, 16);
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    free(image);
+    return g;
+}
+
+/* Record the change, at `now`. Returns the model after it. */
+static struct gguf *make(struct history *h, struct edit_change *c, int64_t now)
+{
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, &EDIT_OPTIONS_INIT, &p, NULL), 0);
+    struct gguf *next = gguf_ref(p.next);
+    const struct history_edit x = {c, next, 0, now};
+    CU_ASSERT_EQUAL(history_append(h, &x, NULL), 0);
+    history_end(h, true, now);
+    edit_change_free(c);
+    return next;
+}
+
+static void test_tensors(void)
+{
+    static uint8_t bytes[36];
+    struct home x;
+    struct edit_change c;
+    struct log *d = memory_draft(bytes, sizeof(bytes));
+    const struct tensor_piece all = {.len = sizeof(bytes), .log = d};
+    const struct tensor_shape q4 = {.type = 2, .n_dims = 1, .dims = {64}};
+    struct gguf *g = with_tensors("one"), *named, *next;
+    struct history *h = &x.h;
+    home_setup(&x);
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    CU_ASSERT_EQUAL(edit_tensor_set(&c, "blk.0.attn_q.weight", 19, &q4, &all, 1, NULL), 0);
+    next = make(h, &c, 1000);
+    shows(h, next, "1", "\tblk.0.attn_q.weight: F16 -> Q4_0; cannot be undone\n");
+    undoes(h, 0, next, -ENOENT, NULL, "nothing to undo: edits of tensors cannot be undone");
+    /* Over such an edit, the keys come back, and what does not is said. */
+    edit_change_init(&c, &(struct edit_base){.g = next});
+    CU_ASSERT_EQUAL(
+        set_bytes(&c, "general.name", 12, GGUF_STRING, "\1\0\0\0\0\0\0\0y", 9, EDIT_LAST, NULL), 0);
+    named = make(h, &c, 2000);
+    gguf_free(next);
+    edit_change_init(&c, &(struct edit_base){.g = named});
+    CU_ASSERT_EQUAL(edit_tensor_rename(&c, "other", 5, "more", 4, NULL), 0);
+    CU_ASSERT_EQUAL(edit_tensor_remove(&c, "blk.0.attn_q.weight", 19, NULL), 0);
+    next = make(h, &c, 3000);
+    undoes(h, 0, next, 0, g,
+           "back to state 2; not restored: other: renamed to more, blk.0.attn_q.weight: removed; "
+           "taken back: changed general.name");
+    undoes(h, 3, next, 0, next, "the keys are already those of state 3; not restored: other:");
+    shows(h, next, "1 2 3", NULL);
+    gguf_free(g);
+    gguf_free(named);
+    gguf_free(next);
+    log_unref(d);
+    home_teardown(&x);
+}
+
+/* ---- limits ---- */
+
+static size_t size_of(const struct three *t)
+{
+    struct stat st;
+    CU_ASSERT_EQUAL_FATAL(fstatat(t->x.dir, t->path, &st, 0), 0);
+    return (size_t)st.st_size;
+}
+
+static void test_keep(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    struct gguf *g[2] = {t.a, t.b};
+    h->keep = 3;
+    for (unsigned i = 0; i < 8; i++)
+        edit(h, g[i % 2], g[(i + 1) % 2], 1000 + 100 * i, 0);
+    shows(h, t.a, "6 7 8", NULL);
+    undoes(h, 5, t.a, -ENOENT, NULL, "no state 5 any more: it was dropped");
+    h->keep = 1;
+    edit(h, t.a, t.b, 3000, 0);
+    shows(h, t.b, "9", NULL);
+    /* An edit that fails never costs the only record. */
+    CU_ASSERT_EQUAL(begin_save(h, t.b, t.c, 4000, 0, NULL), 0);
+    history_end(h, false, 4000);
+    undoes(h, 0, t.b, 0, t.a, "back to state 9");
+    /* Of a state that is larger than the limit, the last edits can be undone. */
+    h->keep = 2;
+    edit(h, t.b, t.a, 5000, 0);
+    edit(h, t.a, t.c, 5001, 0);
+    edit(h, t.c, t.b, 5002, 0);
+    undoes(h, 0, t.b, 0, t.a, "back to state 10; taken back: changed text; its first edits were");
+    shows(h, t.b, "10", "(its first edits were dropped)");
+    three_free(&t);
+}
+
+/* A thousand edits are kept, or nearly. */
+static void test_many(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    struct gguf *g[2] = {t.a, t.b};
+    char all[8000], last[20];
+    for (unsigned i = 0; i < 1950; i++) {
+        edit(h, g[i % 2], g[(i + 1) % 2], 1000 + 100 * i, 0);
+        CU_ASSERT_TRUE(i % 100 || i > 1000 || size_of(&t) / (i + 1) < 200);
+    }
+    states_of(h, t.a, all, sizeof(all));
+    const unsigned first = (unsigned)strtoul(all, NULL, 10);
+    CU_ASSERT_TRUE(first > 950 && first <= 1050);
+    CU_ASSERT_STRING_EQUAL(strrchr(all, ' '), " 1950");
+    (void)snprintf(last, sizeof(last), " state %u", first);
+    undoes(h, first, t.a, 0, g[(first + 1) % 2], last);
+    undoes(h, first - 1, t.a, -ENOENT, NULL, "it was dropped");
+    three_free(&t);
+}
+
+static struct gguf *long_text(char letter, size_t n)
+{
+    char *text = malloc(n + 1);
+    memset(text, letter, n);
+    text[n] = '\0';
+    struct gguf *g = keys_of(text);
+    free(text);
+    return g;
+}
+
+/* Old values count. The last record stays, whatever its size. */
+static void test_bytes(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    struct gguf *g[2] = {long_text('x', 3 << 20), long_text('y', 3 << 20)};
+    struct gguf *huge = long_text('z', 20 << 20);
+    for (unsigned i = 0; i < 9; i++) {
+        edit(h, g[i % 2], g[(i + 1) % 2], 1000 + 100 * i, 0);
+        CU_ASSERT_TRUE(size_of(&t) <= HISTORY_BYTES);
+    }
+    shows(h, g[1], "5 6 7 8 9", NULL);
+    edit(h, g[1], huge, 3000, 0);
+    edit(h, huge, t.a, 4000, 0);
+    shows(h, t.a, "11", NULL);
+    undoes(h, 0, t.a, 0, huge, "back to state 11");
+    edit(h, t.a, t.b, 5000, 0);
+    shows(h, t.b, "12", NULL);
+    CU_ASSERT_TRUE(size_of(&t) < 1000);
+    gguf_free(g[0]);
+    gguf_free(g[1]);
+    gguf_free(huge);
+    three_free(&t);
+}
+
+static void test_clear(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    CU_ASSERT_EQUAL(history_clear(h, NULL), 0);
+    edit(h, t.a, t.b, 1000, 0);
+    edit(h, t.b, t.c, 2000, 0);
+    CU_ASSERT_EQUAL(history_clear(h, NULL), 0);
+    shows(h, t.c, "", NULL);
+    undoes(h, 0, t.c, -ENOENT, NULL, "nothing to undo: the history was cleared");
+    undoes(h, 2, t.c, -ENOENT, NULL, "no state 2 any more: it was forgotten");
+    edit(h, t.c, t.a, 2001, 0);
+    shows(h, t.a, "3", NULL);
+    CU_ASSERT_EQUAL(home_files(&t.x), 1);
+    three_free(&t);
+}
+
+/* ---- damaged and planted files ---- */
+
+/* Write this instead of the history. */
+static void put(const struct three *t, const uint8_t *bytes, size_t n)
+{
+    (void)unlinkat(t->x.dir, t->path, 0);
+    put_file(t->x.dir, t->path, bytes, n);
+}
+
+/* Whatever a damaged file is, an undo restores what was there, or is refused; and the next edit can
+ * be undone. */
+static void still_good(struct three *t, const uint8_t *bytes, size_t n)
+{
+    struct history_pick p;
+    struct history *h = &t->x.h;
+    put(t, bytes, n);
+    for (uint64_t number = 0; number < 4; number++) {
+        int r = history_pick(h, number, t->c, &p, NULL);
+        CU_ASSERT_TRUE(r == -ENOENT || r == -ESTALE || r == -EBADMSG ||
+                       (r == 0 && (same_keys(p.keys, t->a) || same_keys(p.keys, t->b))));
+        history_pick_free(&p);
+    }
+    static int64_t now = 9000;
+    edit(h, t->c, t->a, now += 100, 0);
+    undoes(h, 0, t->a, 0, t->c, "back to state");
+}
+
+/* Each bit that flips, and each end that a power cut leaves; and anything after the end. */
+static void test_damaged(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    size_t n, one;
+    edit(h, t.a, t.b, 1000, 0);
+    one = size_of(&t);
+    edit(h, t.b, t.c, 2000, 0);
+    uint8_t *bytes = get_file(t.x.dir, t.path, &n), *more = calloc(n + 600, 1);
+    memcpy(more, bytes, n);
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] ^= (uint8_t)(1 << i % 8);
+        still_good(&t, bytes, n);
+        bytes[i] ^= (uint8_t)(1 << i % 8);
+        still_good(&t, bytes, i);
+    }
+    for (size_t i = 0; i < 600; i += 7) /* the disk has extended the file, but lost the data */
+        still_good(&t, more, n + i);
+    put(&t, more, n + 300);
+    undoes(h, 0, t.c, 0, t.b, "back to state 2");
+    shows(h, t.c, "1 2", NULL);
+    bytes[n - 1] ^= 1;
+    put(&t, bytes, n);
+    undoes(h, 0, t.b, 0, t.a, "back to state 1"); /* as if the torn record's edit was not done */
+    undoes(h, 0, t.c, -ESTALE, NULL, "the rest of the history is damaged");
+    shows(h, t.c, "1 -", "the rest of the history is damaged");
+    put(&t, more, one);
+    undoes(h, 0, t.b, 0, t.a, "back to state 1");
+    free(bytes);
+    free(more);
+    three_free(&t);
+}
+
+/* A file with another head, such as that of an older version or of another model, is not used, and
+ * is replaced. */
+static void test_other_file(void)
+{
+    struct three t;
+    struct history other, *h = three_setup(&t);
+    size_t n;
+    CU_ASSERT_EQUAL(open_history(&t.x, &other, "/models/another.gguf", 20), 0);
+    edit(&other, t.a, t.b, 100, 0);
+    char path[96];
+    (void)snprintf(path, sizeof(path), FOLDER "%016llx",
+                   (unsigned long long)xxh64(0, "/models/another.gguf", 20));
+    uint8_t *bytes = get_file(t.x.dir, path, &n);
+    for (int i = 0; i < 3; i++) {
+        put(&t, i == 0 ? bytes : (const uint8_t *)"GGUFSHS5 and more",
+            i == 0   ? n
+            : i == 1 ? 17
+                     : 0);
+        undoes(h, 0, t.b, -ENOENT, NULL, "no edit of this model is recorded");
+        edit(h, t.a, t.b, 1000, 0);
+        undoes(h, 0, t.b, 0, t.a, "back to state 1");
+    }
+    free(bytes);
+    history_close(&other);
+    three_free(&t);
+}
+
+/* Records with valid sums whose content is nonsense. */
+static void test_untrue(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    size_t n, head;
+    edit(h, t.a, t.b, 1000, 0);
+    uint8_t *good = get_file(t.x.dir, t.path, &n);
+    head = 40 + strlen("/models/m.gguf");
+    for (size_t i = head + 16; i < n; i++)
+        for (unsigned bit = 0; bit < 8; bit += 3) {
+            uint8_t *bytes = malloc(n);
+            memcpy(bytes, good, n);
+            bytes[i] ^= (uint8_t)(1u << bit);
+            put_u64(bytes + head, xxh64(0, bytes + head + 8, n - head - 8), false);
+            put(&t, bytes, n);
+            struct history_pick p;
+            int r = history_pick(h, 0, t.b, &p, NULL);
+            CU_ASSERT_TRUE(r == 0 ? same_keys(p.keys, t.a)
+                                  : r == -ENOENT || r == -ESTALE || r == -EBADMSG);
+            history_pick_free(&p);
+            struct buf text = BUF_INIT;
+            CU_ASSERT_EQUAL(history_text(h, edit_keys_id(t.b), &text, NULL), 0);
+            buf_free(&text);
+            free(bytes);
+        }
+    free(good);
+    three_free(&t);
+}
+
+/* Anything but our own regular file and our own directories is neither read nor written. */
+static void test_planted(void)
+{
+    static const struct {
+        const char *at; /* NULL: the file */
+        char what;      /* l: a link, f: a FIFO, d: a directory, h: a second name, o: of others */
+        mode_t mode;
+    } rows[] = {
+        {NULL, 'l', 0},
+        {NULL, 'f', 0},
+        {NULL, 'd', 0},
+        {NULL, 'h', 0},
+        {NULL, 'o', 0},
+        {"state/ggufs", 'l', 0},
+        {"state/ggufs/history", 'l', 0},
+        {"state/ggufs", 'f', 0},
+        {"state/ggufs", 'o', 0},
+        {"state/ggufs/history", 'o', 0},
+        {"state/ggufs", 'm', 0720},
+        {"state/ggufs", 'm', 0702},
+        {"state/ggufs/history", 'm', 0710},
+        {"state/ggufs/history", 'm', 0704},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct three t;
+        struct err e = {0};
+        struct history_pick p;
+        struct history *h = three_setup(&t);
+        const char *at = rows[i].at ? rows[i].at : t.path;
+        if (rows[i].what == 'o' && geteuid() != 0)
+            continue; /* only root can change the owner */
+        edit(h, t.a, t.b, 100, 0);
+        if (strchr("lfd", rows[i].what))
+            CU_ASSERT_EQUAL(renameat(t.x.dir, at, t.x.dir, "aside"), 0);
+        int r = rows[i].what == 'l'   ? symlinkat("/proc/self/cwd", t.x.dir, at)
+                : rows[i].what == 'f' ? mkfifoat(t.x.dir, at, 0600)
+                : rows[i].what == 'd' ? mkdirat(t.x.dir, at, 0700)
+                : rows[i].what == 'o' ? fchownat(t.x.dir, at, 12345, 12345, 0)
+                : rows[i].what == 'm' ? fchmodat(t.x.dir, at, rows[i].mode, 0)
+                                      : linkat(t.x.dir, at, t.x.dir, "second", 0);
+        CU_ASSERT_EQUAL(r, 0);
+        CU_ASSERT_EQUAL(history_pick(h, 1, t.b, &p, &e), -EPERM);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "/state/ggufs/history: not this user's own"));
+        CU_ASSERT_EQUAL(save(h, t.b, t.c, 300, 0, NULL), -EPERM);
+        CU_ASSERT_EQUAL(history_clear(h, NULL), -EPERM);
+        three_free(&t);
+    }
+}
+
+/* ---- the directory ---- */
+
+/* Check where the history is kept, for this user or for root. */
+static void home_is(const char *state_home, const char *home, const char *root, const char *user)
+{
     struct history h;
-    if (!state_home || setenv("XDG_STATE_HOME", state_home, 1) < 0)
-        (void)unsetenv("XDG_STATE_HOME");
-    if (!home || setenv("HOME", home, 1) < 0)
-        (void)unsetenv("HOME");
-    int r = history_open(&h, &sys_libc, NULL, "/m", 20, &e);
-    if (!want && geteuid() == 0)
-        want = "/var/lib";
-    CU_ASSERT_EQUAL(r, want ? 0 : -ENOENT);
-    if (r == 0 && want)
-        CU_ASSERT_STRING_EQUAL(h.home, want);
+    (void)(state_home ? setenv("XDG_STATE_HOME", state_home, 1) : unsetenv("XDG_STATE_HOME"));
+    (void)(home ? setenv("HOME", home, 1) : unsetenv("HOME"));
+    const char *want = geteuid() == 0 ? root : user;
+    CU_ASSERT_EQUAL(history_open(&h, calm(), NULL, "/m", 20, NULL), 0);
+    CU_ASSERT_TRUE(want ? h.home && strcmp(h.home, want) == 0 : !h.home);
     history_close(&h);
 }
 
 static void test_home(void)
 {
-    home_is("/state", "/home/me", "/state");
-    home_is("state", "/home/me", "/home/me/.local/state");
-    home_is(NULL, "/home/me", "/home/me/.local/state");
-    home_is("", "/home/me", "/home/me/.local/state");
-    home_is("", "me", NULL);
-    home_is(NULL, "", NULL);
-    home_is(NULL, NULL, NULL);
+    home_is("/state", "/home/me", "/state", "/state");
+    home_is("state", "/home/me", "/var/lib", "/home/me/.local/state");
+    home_is(NULL, "/home/me", "/var/lib", "/home/me/.local/state");
+    home_is("", "me", "/var/lib", NULL);
+    home_is(NULL, NULL, "/var/lib", NULL);
+    if (geteuid() == 0) {
+        CU_ASSERT_EQUAL_FATAL(seteuid(65534), 0);
+        home_is(NULL, "/home/me", NULL, "/home/me/.local/state");
+        struct history h;
+        struct err e = {0};
+        struct buf text = BUF_INIT;
+        (void)unsetenv("HOME");
+        CU_ASSERT_EQUAL(history_open(&h, calm(), NULL, "/m", 20, NULL), 0);
+        CU_ASSERT_EQUAL(history_text(&h, 0, &text, &e), -ENXIO);
+        CU_ASSERT_STRING_EQUAL(e.msg, "neither XDG_STATE_HOME nor HOME is set");
+        history_close(&h);
+        CU_ASSERT_EQUAL_FATAL(seteuid(0), 0);
+    }
 }
 
-/* The directory, and those of its parents that belong to ggufs, are created for this user alone,
- * and are not used if other users can enter or write to them. */
+/* What is missing is made, for this user alone, again if it was removed. Nothing is made for
+ * readers. */
 static void test_folder(void)
 {
-    static const struct {
-        const char *name;
-        mode_t mode;
-        int want;
-    } rows[] = {{"state/ggufs", 0755, 1},
-                {"state/ggufs", 0720, -EPERM},
-                {"state/ggufs", 0702, -EPERM},
-                {"state/ggufs/history", 0710, -EPERM},
-                {"state/ggufs/history", 0704, -EPERM},
-                {"state", 0777, 1}};
     struct three t;
-    struct history *h = three_setup(&t);
+    struct history *h = three_setup(&t), deep;
     struct stat st;
-    struct err e = {0};
-    edit(h, t.a, t.b, 1000, 0);
-    CU_ASSERT_EQUAL(fstatat(t.x.dir, "state/ggufs", &st, 0), 0);
-    CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
-    CU_ASSERT_EQUAL(fstatat(t.x.dir, "state/ggufs/history", &st, 0), 0);
-    CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct history again;
-        CU_ASSERT_EQUAL(open_history(&t.x, &again, "/models/m.gguf", 20), 0);
-        CU_ASSERT_EQUAL(fchmodat(t.x.dir, rows[i].name, rows[i].mode, 0), 0);
-        int r = (int)save(&again, t.b, t.a, 1000, 0, &e);
-        CU_ASSERT_EQUAL(r > 0 ? 1 : r, rows[i].want);
-        if (rows[i].want < 0)
-            CU_ASSERT_PTR_NOT_NULL(
-                strstr(e.msg, "history: other users can enter it or write to it (chmod"));
-        CU_ASSERT_EQUAL(fchmodat(t.x.dir, rows[i].name, 0700, 0), 0);
-        history_close(&again);
-    }
-    three_free(&t);
-}
-
-static void test_links(void)
-{
-    static const char *const links[] = {"state/ggufs", "state/ggufs/history"};
-    for (size_t i = 0; i < 4; i++) {
-        struct three t;
-        struct err e = {0};
-        struct history *h = three_setup(&t);
-        CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state", 0700), 0);
-        CU_ASSERT_EQUAL(mkdirat(t.x.dir, "elsewhere", 0700), 0);
-        if (i % 2)
-            CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state/ggufs", 0700), 0);
-        if (i < 2) {
-            CU_ASSERT_EQUAL(symlinkat(i ? "../../elsewhere" : "../elsewhere", t.x.dir, links[i]),
-                            0);
-        } else {
-            (void)close(openat(t.x.dir, links[i % 2], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-        }
-        int r = (int)save(h, t.a, t.b, 1000, 0, &e);
-        CU_ASSERT_TRUE(r == -ENOTDIR || r == -ELOOP);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "it, or a directory above it, is not a directory"));
-        three_free(&t);
-    }
-}
-
-/* A directory that belongs to another user is not used, but the state directory itself may belong
- * to root. */
-static void test_other_users(void)
-{
-    static const char *const given[] = {"state", "state/ggufs", "state/ggufs/history"};
-    if (geteuid() != 0)
-        return; /* only root may change a directory's owner */
-    for (size_t i = 0; i < 3; i++) {
-        struct three t;
-        struct err e = {0};
-        struct history again, *h = three_setup(&t);
-        CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state", 0700), 0);
-        if (i > 0)
-            edit(h, t.a, t.b, 1000, 0);
-        CU_ASSERT_EQUAL(fchownat(t.x.dir, given[i], 12345, 12345, 0), 0);
-        CU_ASSERT_EQUAL(open_history(&t.x, &again, "/models/m.gguf", 20), 0);
-        CU_ASSERT_EQUAL(save(&again, t.b, t.a, 1000, 0, &e), -EPERM);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "belongs to another user"));
-        CU_ASSERT_EQUAL(home_files(&t.x), i > 0);
-        history_close(&again);
-        three_free(&t);
-    }
-    struct three t;
-    struct history *h = three_setup(&t);
-    CU_ASSERT_EQUAL(fchmod(t.x.dir, 0711), 0);
-    CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state", 0700), 0);
-    CU_ASSERT_EQUAL(fchmodat(t.x.dir, "state", 0777, 0), 0);
-    CU_ASSERT_EQUAL_FATAL(seteuid(65534), 0);
-    edit(h, t.a, t.b, 1000, 0);
-    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
-    CU_ASSERT_EQUAL_FATAL(seteuid(0), 0);
-    three_free(&t);
-}
-
-static void make_state(void *arg)
-{
-    CU_ASSERT_EQUAL(mkdirat(((const struct home *)arg)->dir, "state", 0700), 0);
-}
-
-static int no_folder(const struct sys *s, int dir, const char *name, mode_t mode)
-{
-    (void)s;
-    (void)dir;
-    (void)name;
-    (void)mode;
-    return -EROFS;
-}
-
-/* A home that another process creates at the same time is used. A home that would have to be
- * created in the root directory, or that is a link to itself, is refused. */
-static void test_odd_homes(void)
-{
-    struct three t;
-    struct faultsys fs;
-    struct err e = {0};
-    struct history h, *made = three_setup(&t);
-    char path[128];
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.before = "mkdirat";
-    fs.hook = make_state;
-    fs.arg = &t.x;
-    made->sys = &fs.sys;
-    edit(made, t.a, t.b, 1000, 0);
-    CU_ASSERT_PTR_NULL(fs.before);
-    made->sys = calm();
-    fs.sys.mkdirat = no_folder;
-    CU_ASSERT_EQUAL(history_open(&h, &fs.sys, "/ggufs-none/state", "/m", 20, &e), 0);
-    CU_ASSERT_EQUAL(save(&h, t.a, t.b, 1, 0, &e), -EROFS);
-    history_close(&h);
-    CU_ASSERT_EQUAL(symlinkat("loop", t.x.dir, "loop"), 0);
-    (void)snprintf(path, sizeof(path), "%s/loop", t.x.path);
-    CU_ASSERT_EQUAL(history_open(&h, calm(), path, "/m", 20, &e), 0);
-    CU_ASSERT_EQUAL(save(&h, t.a, t.b, 1, 0, &e), -ELOOP);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "it, or a directory above it, is not a directory"));
-    history_close(&h);
-    three_free(&t);
-}
-
-/* A missing home directory is created along with its missing parents. Each call fails in turn. */
-static void test_missing(void)
-{
-    unsigned n = 1;
-    struct faultsys fs;
-    do {
-        struct three t;
-        struct err e = {0};
-        char path[128];
-        struct history h;
-        (void)three_setup(&t);
-        faultsys_init(&fs, FAULT_FAIL, n++, -EIO);
-        (void)snprintf(path, sizeof(path), "%s/deep/er//still/", t.x.path);
-        CU_ASSERT_EQUAL(history_open(&h, &fs.sys, path, "/m", 20, &e), 0);
-        int r = (int)save(&h, t.a, t.b, 1, 0, &e);
-        if (!fs.hit) {
-            CU_ASSERT_EQUAL(r, 1);
-            CU_ASSERT_EQUAL(faccessat(t.x.dir, "deep/er/still/ggufs/history", X_OK, 0), 0);
-        }
-        if (r < 0)
-            CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "still/ggufs/history"));
-        history_close(&h);
-        CU_ASSERT_EQUAL(history_open(&h, calm(), path, "/m", 20, &e), 0);
-        CU_ASSERT_TRUE(save(&h, t.a, t.b, 1, 0, &e) > 0);
-        CU_ASSERT_EQUAL(picks(&h, 0, t.b, t.a, true), 0);
-        history_close(&h);
-        three_free(&t);
-    } while (fs.hit);
-    CU_ASSERT_TRUE(n > 25);
-}
-
-static int remove_one(void *arg, const char *name)
-{
-    return unlinkat(*(int *)arg, name, 0);
-}
-
-/* Remove the directory of histories, like `rm -r`. */
-static void remove_folder(void *arg)
-{
-    const struct home *x = arg;
-    int dir = openat(x->dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    CU_ASSERT_TRUE_FATAL(dir >= 0);
-    CU_ASSERT_EQUAL(sys_libc.list(&sys_libc, dir, remove_one, &dir), 0);
-    (void)close(dir);
-    CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs/history", AT_REMOVEDIR), 0);
-    CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs", AT_REMOVEDIR), 0);
-}
-
-/* If the directory was removed, the next edit creates it again, even if that edit would have joined
- * a state. */
-static void test_folder_removed(void)
-{
-    for (int64_t later = 1; later <= 1000; later += 999) {
-        struct three t;
-        struct history *h = three_setup(&t), other;
+    char path[96];
+    undoes(h, 0, t.b, -ENOENT, NULL, "no edit");
+    CU_ASSERT_EQUAL(history_clear(h, NULL), 0);
+    CU_ASSERT_EQUAL(faccessat(t.x.dir, "state", F_OK, 0), -1);
+    for (int i = 0; i < 2; i++) {
         edit(h, t.a, t.b, 1000, 0);
-        remove_folder(&t.x);
-        CU_ASSERT_EQUAL(picks(h, 0, t.b, NULL, false), -ENOENT);
-        CU_ASSERT_EQUAL(open_history(&t.x, &other, "/models/m.gguf", 20), 0);
-        edit(&other, t.b, t.c, 1000 + later, 0);
-        CU_ASSERT_EQUAL(picks(&other, 0, t.c, t.b, true), 0);
-        CU_ASSERT_TRUE(numbers_are(&other, 1, 1));
-        history_close(&other);
-        three_free(&t);
+        CU_ASSERT_EQUAL(fstatat(t.x.dir, "state/ggufs", &st, 0), 0);
+        CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
+        CU_ASSERT_EQUAL(fstatat(t.x.dir, "state/ggufs/history", &st, 0), 0);
+        CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
+        CU_ASSERT_EQUAL(fstatat(t.x.dir, t.path, &st, 0), 0);
+        CU_ASSERT_EQUAL(st.st_mode & 07777, 0600);
+        (void)snprintf(path, sizeof(path), "gone.%d", i);
+        CU_ASSERT_EQUAL(renameat(t.x.dir, "state", t.x.dir, path), 0);
     }
+    CU_ASSERT_EQUAL(symlinkat("gone.0", t.x.dir, "linked"), 0); /* links lead to it */
+    (void)snprintf(path, sizeof(path), "%s/linked/a/b/", t.x.path);
+    CU_ASSERT_EQUAL(history_open(&deep, calm(), path, "/m", 20, NULL), 0);
+    edit(&deep, t.a, t.b, 1000, 0);
+    undoes(&deep, 0, t.b, 0, t.a, "back to state 1");
+    history_close(&deep);
+    (void)snprintf(path, sizeof(path), "/proc/none/state");
+    CU_ASSERT_EQUAL(history_open(&deep, calm(), path, "/m", 20, NULL), 0);
+    CU_ASSERT_TRUE(save(&deep, t.a, t.b, 1000, 0, NULL) < 0);
+    history_close(&deep);
+    three_free(&t);
 }
 
-static void test_folder_removed_meanwhile(void)
+/* The clock of this program goes as fast as it sleeps. */
+static unsigned slept;
+int __wrap_nanosleep(const struct timespec *t, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *t, struct timespec *left)
+{
+    (void)left;
+    slept += (unsigned)(t->tv_nsec / 1000000);
+    return 0;
+}
+
+/* A lock is waited for, but not forever. */
+static void test_lock(void)
 {
     struct three t;
-    struct faultsys fs;
+    struct err e = {0};
     struct history *h = three_setup(&t);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    h->sys = &fs.sys;
-    fs.hook = remove_folder;
-    fs.arg = &t.x;
-    fs.before = "rename";
-    CU_ASSERT_EQUAL(save(h, t.b, t.c, 2000, 0, NULL), -ENOENT);
-    h->sys = &sys_libc;
+    edit(h, t.a, t.b, 1000, 0);
+    int dir = openat(t.x.dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CU_ASSERT_EQUAL(flock(dir, LOCK_EX), 0);
+    CU_ASSERT_EQUAL(save(h, t.b, t.c, 1100, 0, &e), -EAGAIN);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "another process has locked it"));
+    CU_ASSERT_EQUAL(history_clear(h, NULL), -EAGAIN);
+    CU_ASSERT_EQUAL(slept, 2 * HISTORY_PATIENCE);
+    undoes(h, 0, t.b, 0, t.a, "back to state 1");
+    (void)close(dir);
+    edit(h, t.b, t.c, 1200, 0);
     three_free(&t);
 }
 
 static CU_TestInfo tests[] = {
-    {"an undo restores the right state", test_pick},
-    {"keys that another program wrote are left alone", test_foreign},
-    {"a failed edit is not a state", test_failed},
-    {"a failed edit never costs the only state", test_failed_one},
-    {"an edit soon after another joins its state", test_join},
-    {"the last N states of a model are kept", test_keep},
-    {"a clock that is set back does not disturb the states", test_clock},
-    {"numbers continue after the history is cleared", test_clear},
-    {"objects planted by others are not used", test_planted},
-    {"a history of another model is refused", test_of_another},
-    {"requests lose nothing if a call or allocation fails", test_asked_faults},
-    {"the history is shown as text", test_text},
-    {"differences are described in words", test_describe},
-    {"the state directory is found from the environment", test_home},
-    {"the state directory is private to the user", test_folder},
-    {"links in place of ggufs' own directories are not followed", test_links},
-    {"directories of other users are not used", test_other_users},
-    {"a home made by another process is used; unsuitable ones are refused", test_odd_homes},
-    {"a missing home is created with its parents", test_missing},
-    {"a removed directory is created again by the next edit", test_folder_removed},
-    {"an edit fails if its directory is removed meanwhile", test_folder_removed_meanwhile},
+    {"an undo restores the keys before the last edits, or those of a state", test_undo},
+    {"edits in quick succession are one state", test_join},
+    {"an edit that was not written leaves no record that is applied", test_failed},
+    {"keys that no record has left are not overwritten", test_foreign},
+    {"after random edits, the keys of each state come back in their order", test_random},
+    {"an edit of tensors is shown, and an undo says what it did not restore", test_tensors},
+    {"the last edits are kept, and numbers are not used again", test_keep},
+    {"a thousand edits are kept", test_many},
+    {"old values up to a limit are kept, and always those of the last edit", test_bytes},
+    {"a history can be forgotten", test_clear},
+    {"a damaged file restores nothing wrong", test_damaged},
+    {"a file with another head is replaced", test_other_file},
+    {"records that are not true restore nothing wrong", test_untrue},
+    {"links, and what belongs to others, are not used", test_planted},
+    {"the state directory depends on the environment and the user", test_home},
+    {"the directory is made when it is needed", test_folder},
+    {"another process's lock is waited for, but not forever", test_lock},
     CU_TEST_INFO_NULL,
 };
 

@@ -6,7 +6,8 @@
 static const struct script scripts[] = {
     {"an undo reverts the last edits; a second undo reverts the first", "history auto close sync",
      "put a.name 'two'; put a.count '9'; fsync; undo; text a.name 'one\n'; text a.count '7\n';"
-     "file " UNCHANGED "; said 'back to state 1: changed a.name'; undo; text a.name 'two\n';"
+     "file " UNCHANGED
+     "; said 'back to state 1; taken back: changed a.name'; undo; text a.name 'two\n';"
      "text a.count '9\n'; said 'back to state 2'",
      "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
     {"an undo restores keys that were removed, created, renamed or given a type",
@@ -80,7 +81,7 @@ static const struct script scripts[] = {
      A_NAME "a.count:u32=11 " A_OTHER A_LIST},
     {"an undo that only moves keys does not change them", "history close",
      "rm a.name; reopen; put a.name 'one'; list a.count a.other a.list a.name;"
-     "put a.count x =EINVAL; time noted a.count; undo 1; said 'back to state 1: changed the order';"
+     "put a.count x =EINVAL; time noted a.count; undo 1; said 'back to state 1';"
      "list a.name a.count a.other a.list; time same a.count; refused a.count",
      UNCHANGED},
     {"a restored key has the type that it had then", "history close",
