@@ -103,16 +103,14 @@ static int recover(const struct command_args *a)
     for (int i = 0; i < a->n; i++) {
         struct err e = {0};
         struct edit_recovered found = {0};
-        char shown[SHOW_MAX];
+        char shown[SHOW_MAX], text[EDIT_RECOVERED_MAX];
         (void)show(shown, a->operand[i], strlen(a->operand[i]));
-        if (model_recover(a->operand[i], &found, &e) < 0)
+        int r = model_recover(a->operand[i], &found, &e);
+        edit_recovered_text(&found, text);
+        if (r < 0)
             status = command_failed(a->operand[i], e.msg, 1);
         else
-            (void)printf("%s: %s\n", shown,
-                         found.finished  ? "an interrupted edit was finished"
-                         : found.dropped ? "an interrupted edit was undone"
-                         : found.removed ? "intact; files left by an interrupted edit were removed"
-                                         : "nothing to recover");
+            (void)printf("%s: %s\n", shown, *text ? text : "nothing to recover");
     }
     return status;
 }

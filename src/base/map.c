@@ -25,7 +25,7 @@ int map_open(struct map *m, int fd, uint64_t size)
     if (p == MAP_FAILED)
         return -errno;
     m->data = p;
-    m->size = m->own = size;
+    m->size = size;
     return 0;
 }
 
@@ -39,8 +39,6 @@ void map_close(struct map *m)
 int map_check(const struct map *m, uint64_t end)
 {
     struct stat st;
-    if (end > m->own)
-        end = m->own;
     if (fstat(m->fd, &st) < 0 || st.st_size < 0)
         return -EIO;
     return (uint64_t)st.st_size < end ? -EIO : 0;

@@ -21,15 +21,13 @@ struct map {
     int fd;              /* not owned */
     const uint8_t *data; /* NULL when size is 0 */
     uint64_t size;       /* bytes mapped */
-    uint64_t own;        /* bytes of the file itself; others may be mapped after them */
 };
 
 /* Map the first `size` bytes of fd, read-only and shared. Returns 0, or the -errno of mmap(2). */
 int map_open(struct map *m, int fd, uint64_t size);
 void map_close(struct map *m);
 
-/* Return 0 if the file still has its first `end` bytes, not counting any past `own`, otherwise
- * -EIO. */
+/* Return 0 if the file still has its first `end` bytes, otherwise -EIO. */
 int map_check(const struct map *m, uint64_t end);
 
 /*

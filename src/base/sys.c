@@ -76,13 +76,6 @@ static int do_clone_range(SELF, int from, uint64_t from_off, int to, uint64_t to
     return ioctl(to, FICLONERANGE, &range) < 0 ? -errno : 0;
 }
 
-static int do_link(SELF, int fd, int dir, const char *name)
-{
-    char path[32];
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
-}
-
 static int do_list(SELF, int dir, int (*fn)(void *arg, const char *name), void *arg)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -126,7 +119,6 @@ const struct sys sys_libc = {
     .fremovexattr = do_fremovexattr,
     .rename = do_rename,
     .unlinkat = do_unlinkat,
-    .link = do_link,
     .mkdirat = do_mkdirat,
     .list = do_list,
 };

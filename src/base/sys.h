@@ -48,8 +48,6 @@ struct sys {
     int (*fremovexattr)(const struct sys *s, int fd, const char *name);
     int (*rename)(const struct sys *s, int dir, const char *from, const char *to, unsigned flags);
     int (*unlinkat)(const struct sys *s, int dir, const char *name);
-    /* linkat(): give a name to a file that has no name. */
-    int (*link)(const struct sys *s, int fd, int dir, const char *name);
     int (*mkdirat)(const struct sys *s, int dir, const char *name, mode_t mode);
     /* Call fn for each name except "." and ".." until fn returns a value other than 0. Returns that
      * value. */

@@ -120,11 +120,6 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
                         .rule = CHECK_STRUCTURE,
                         .sink = sink,
                         .arg = arg};
-    if (m->interrupted) {
-        report(&c, CHECK_WARNING, "journal",
-               "an interrupted edit was checked as if written (--recover finishes it)");
-        c.reported = 0;
-    }
     for (size_t k = 0; k < COUNT(lists); k++)
         for (const struct rule *rule = lists[k]; rule->id && c.error == 0; rule++)
             if (m->scope == CHECK_ALL || m->scope == rule->scope)
@@ -527,8 +522,7 @@ static void apply_file(struct job *j, const struct part *p)
                                          .label = p->m.path,
                                          .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
                                          .shards = j->split.n,
-                                         .faults_reported = p->faults,
-                                         .interrupted = edit_overlay_interrupted(&p->m.overlay)});
+                                         .faults_reported = p->faults});
 }
 
 /* If the files do not fit together, only the keys of the first file describe the model. */
@@ -590,9 +584,7 @@ static int scan_part(struct job *j, const struct part *p)
     struct map map;
     int r = found ? map_open(&map, p->m.file.fd, p->m.src.size) : -ENOMEM;
     if (r == 0) {
-        r = edit_overlay_map(&p->m.overlay, &map, NULL);
-        if (r == 0)
-            r = scan_run(p->g, &map, &watch, found);
+        r = scan_run(p->g, &map, &watch, found);
         map_close(&map);
     }
     if (r == 0)

@@ -55,7 +55,6 @@ struct check_model {
     enum check_scope scope;
     size_t shards;        /* number of files of a split model, if they fit together; else 0 */
     bool faults_reported; /* the parser's findings have already been reported */
-    bool interrupted;     /* report that an interrupted edit was applied in memory */
     /* Maximum number of padding bytes to read, rounded up to whole pages. If there are more, a
      * note is reported. 0 means no limit. */
     uint64_t padding_most;
@@ -68,7 +67,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg);
 /* Return the id of rule i in the order of application. After the rules come the ids of findings
  * that belong to no row of the table, then NULL. */
 const char *check_any_rule_id(size_t i);
-#define CHECK_STRUCTURE "structure" /* faults reported by the parser, or an interrupted edit */
+#define CHECK_STRUCTURE "structure" /* faults reported by the parser */
 #define CHECK_VALUES "values"
 
 /* Append "FILE: error: what (where)\n". The name of the file is made safe to print. */
@@ -95,9 +94,9 @@ struct check_options {
 
 /*
  * Check the model at `path`, which may be any file of a split model, or a pipe (edit/open.h), of
- * which only the header is checked. An interrupted edit is applied
- * to the header in memory. Symbolic links are followed, but the name that is checked is the one in
- * the path. The outcome is "unusable" if a mount would refuse the model; the sink receives the
+ * which only the header is checked. Symbolic links are followed, but the name that is checked is
+ * the one in the path. The outcome is "unusable" if a mount would refuse the model; the sink
+ * receives the
  * reason as an error of the rule "structure", or "split" if the files do not fit together. A
  * finding is labelled with the path of its file; a finding about a whole split model is labelled
  * with the path of the first file.

@@ -36,9 +36,8 @@ void summary_row(const struct summary *s, struct buf *out);
 
 /*
  * Read only the headers of the model at `path`, which may be a pipe (edit/open.h). What is missing
- * of the first header, and other files of a split model that are missing, are no failure. An
- * interrupted edit is applied in memory. Returns 0, or -errno with the message that a mount would
- * print. The caller frees ret->g.
+ * of the first header, and other files of a split model that are missing, are no failure. Returns
+ * 0, or -errno with the message that a mount would print. The caller frees ret->g.
  */
 int summary_open(const char *path, struct summary *ret, struct err *e);
 /* Return the number of bytes of tensor data missing from the file. */

@@ -105,8 +105,6 @@ static uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off)
     const struct side_place *p = &s->place[tensor];
     const struct model_file *m = &s->file[p->file];
     uint64_t at = p->off + off, data;
-    if (edit_overlay_changes(&m->overlay))
-        return off;
     int r = sys_libc.seek(&sys_libc, m->file.fd, at, SEEK_DATA, &data);
     if (r == -ENXIO) { /* a hole extends to the end of the file; the end must still exist */
         r = sys_libc.seek(&sys_libc, m->file.fd, 0, SEEK_END, &data);

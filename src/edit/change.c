@@ -139,11 +139,6 @@ static uint64_t base_entry(const struct gguf *g, const struct edit_slot *s)
     return g->kv[s->old].end - g->kv[s->old].off;
 }
 
-static uint64_t base_data(const struct gguf *g, const struct edit_slot *s)
-{
-    return s->kind == EDIT_TENSOR && s->old != EDIT_NONE ? g->tensor[s->old].nbytes : 0;
-}
-
 /* Returns the size of a slot's entry after the change. */
 static uint64_t entry_bytes(const struct gguf *g, const struct edit_slot *s)
 {
@@ -158,30 +153,11 @@ static uint64_t entry_bytes(const struct gguf *g, const struct edit_slot *s)
     return g->fmt.len_width + s->name_len + 4 + value;
 }
 
-static uint64_t data_bytes(const struct gguf *g, const struct edit_slot *s)
-{
-    return s->gone ? 0 : s->content ? s->content->nbytes : base_data(g, s);
-}
-
-/* Returns true if data of the base moves or disappears because of this slot. */
-static bool moves(const struct edit_change *c, const struct edit_slot *s)
-{
-    const uint32_t n = c->on.g->n_tensors;
-    if (s->kind == EDIT_KEY)
-        return false;
-    if (s->old == EDIT_NONE)
-        return !s->gone && n && s->rank < base_rank(c, EDIT_TENSOR, n - 1);
-    return s->gone || data_bytes(c->on.g, s) != base_data(c->on.g, s);
-}
-
 /* Adds a slot's differences from the base to the counts, or subtracts them. */
 static void count(struct edit_change *c, const struct edit_slot *s, bool now)
 {
     const uint64_t sign = now ? 1 : UINT64_MAX; /* modulo 2^64 */
     c->bytes += sign * (entry_bytes(c->on.g, s) - base_entry(c->on.g, s));
-    c->data += sign * (data_bytes(c->on.g, s) - base_data(c->on.g, s));
-    c->fresh += sign * (s->content ? s->content->fresh : 0);
-    c->moves += (size_t)sign * moves(c, s);
     c->tensors += (size_t)sign * (s->kind == EDIT_TENSOR);
 }
 
@@ -214,9 +190,18 @@ static struct edit_slot *copy(const struct edit_slot *from, struct name to)
 /* Returns the first slot of a new object, marked as gone, or NULL if out of memory. */
 static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t rank)
 {
-    const struct edit_slot first = {
-        .kind = kind, .gone = true, .old = EDIT_NONE, .at = EDIT_NONE, .rank = rank};
+    const struct edit_slot first = {.kind = kind,
+                                    .gone = true,
+                                    .old = EDIT_NONE,
+                                    .at = EDIT_NONE,
+                                    .rank = rank,
+                                    .id = {IDS_NONE, IDS_NONE}};
     return copy(&first, to);
+}
+
+static struct tensor_id base_id(const struct edit_change *c, enum edit_what kind, uint32_t i)
+{
+    return ids_of(kind == EDIT_KEY ? c->on.key_ids : c->on.ids, i);
 }
 
 /*
@@ -235,8 +220,7 @@ static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what 
         return slot_new(kind, to, rank);
     struct edit_slot first = {.kind = kind, .old = base_find(c, kind, name), .at = EDIT_NONE};
     first.rank = base_rank(c, kind, first.old);
-    if (kind == EDIT_TENSOR)
-        first.id = ids_of(c->on.ids, first.old);
+    first.id = base_id(c, kind, first.old);
     return copy(&first, to);
 }
 
@@ -324,6 +308,8 @@ static int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
     if (r == 0) {
         s->serial = ++c->serial;
         s->at = was ? s->at : (uint32_t)c->n;
+        if (s->kind == EDIT_KEY && s->id.number == IDS_NONE && c->on.key_numbers)
+            s->id.number = s->id.version = atomic_fetch_add(c->on.key_numbers, 1);
         r = exchange(c, was, s);
     }
     if (r < 0) {
@@ -343,8 +329,7 @@ void edit_change_init(struct edit_change *c, const struct edit_base *base)
 {
     const struct gguf *g = base->g;
     const uint32_t reserve = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
-    *c =
-        (struct edit_change){.on = *base, .bytes = g->head_len, .data = g->file_size - g->data_off};
+    *c = (struct edit_change){.on = *base, .bytes = g->head_len};
     if (reserve != EDIT_NONE) /* the plan makes a new one */
         c->bytes -= g->kv[reserve].end - g->kv[reserve].off;
 }
@@ -466,9 +451,7 @@ static int slot_remove(struct edit_change *c, enum edit_what kind, struct name n
         return refuse(e, -ENOENT, kind, name, "does not exist");
     struct edit_slot *s = slot_begin(c, kind, name, name, 0);
     if (s) {
-        edit_value_unref(s->value);
         tensor_content_unref(s->content);
-        s->value = NULL;
         s->content = NULL;
         s->gone = true;
     }
@@ -523,6 +506,18 @@ int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct e
     return r < 0 ? r : slot_remove(c, EDIT_KEY, name, e);
 }
 
+int edit_unremove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
+{
+    struct name name = {key, key_len};
+    const struct edit_slot *found;
+    if (slot_find(c, EDIT_KEY, name, &found) || !found)
+        return refuse(e, -ENOENT, EDIT_KEY, name, "was not removed");
+    struct edit_slot *s = copy(found, name);
+    if (s)
+        s->gone = false;
+    return slot_end(c, s, e);
+}
+
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e)
 {
@@ -550,7 +545,7 @@ uint64_t edit_alignment(const struct edit_change *c)
 static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
     const struct name name = base_name(c, EDIT_TENSOR, i);
-    return (struct edit_tensor){.id = ids_of(c->on.ids, i),
+    return (struct edit_tensor){.id = base_id(c, EDIT_TENSOR, i),
                                 .old = i,
                                 .nbytes = c->on.g->tensor[i].nbytes,
                                 .rank = base_rank(c, EDIT_TENSOR, i),
@@ -794,7 +789,8 @@ int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_ent
             continue;
         else
             buf_add(b, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
-        entry[(*n)++] = (struct edit_entry){b->len, s ? s->rank : base_rank(c, EDIT_KEY, i)};
+        entry[(*n)++] = (struct edit_entry){b->len, s ? s->rank : base_rank(c, EDIT_KEY, i),
+                                            s ? s->id : base_id(c, EDIT_KEY, i)};
     }
     free(item);
     *ret = entry;
@@ -876,6 +872,7 @@ static int set_value(struct edit_slot *s, const struct gguf *keys, const struct 
 {
     CLEANUP(buf_free) struct buf bytes = BUF_INIT;
     buf_add(&bytes, keys->head + kv->val_off, (size_t)(kv->end - kv->val_off));
+    edit_value_unref(s->value);
     s->value = buf_error(&bytes) ? NULL : edit_value_make(kv->type, &bytes);
     s->gone = false;
     return s->value ? 0 : -ENOMEM;

@@ -16,8 +16,8 @@
  * operation names keep their exact bytes.
  *
  * Order: each key and tensor has a rank, and the header lists them by rank. Changing or renaming a
- * key or tensor keeps its rank. A key or tensor that is removed and added again gets the rank that
- * the caller passes or, within the same change, its old rank.
+ * key or tensor keeps its rank and number. One that is removed and added again gets the rank that
+ * the caller passes or, within the same change, its old rank (and a key its old number).
  *
  * Undo: until edit_keep(), every operation can be taken back. Each operation replaces one slot with
  * another, and undoing it puts the old slot back.
@@ -100,9 +100,10 @@ struct edit_slot {
     uint32_t at;     /* index of the slot in the change */
     uint64_t serial; /* increases with each operation */
     uint64_t rank;
-    struct edit_value *value;       /* for a key: a reference; NULL: the base's value */
+    struct edit_value *value;       /* for a key: a reference; NULL: the base's value. If the key
+                                     * is gone, the value that it had. */
     struct tensor_content *content; /* for a tensor: a reference; NULL: the base's */
-    struct tensor_id id;            /* for a tensor */
+    struct tensor_id id;            /* a key has only a number; IDS_NONE: none */
     size_t name_len;
     char name[]; /* followed by a NUL */
 };
@@ -119,8 +120,10 @@ struct edit_base {
     const uint64_t *rank;        /* ranks of its keys, ascending; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* the same for its tensors */
     const struct ids *ids;       /* the ids of its tensors; see snapshot.h for NULL */
+    const struct ids *key_ids;   /* the same for its keys, whose versions are not used */
     /* the next number for a tensor or a tensor's version; NULL: numbers are not assigned */
     atomic_uint *numbers;
+    atomic_uint *key_numbers; /* the same for a key */
 };
 
 struct edit_change {
@@ -133,9 +136,6 @@ struct edit_change {
     struct edit_undo *undo;     /* owned: all operations since edit_keep() */
     size_t n_undo, cap_undo;
     uint64_t bytes;  /* size of the new header, without reserve or padding */
-    uint64_t data;   /* size of tensor data, with the base's padding */
-    uint64_t fresh;  /* number of these bytes that come from drafts */
-    size_t moves;    /* number of tensors removed, resized, or added before others */
     uint64_t serial; /* serial of the last operation */
 };
 
@@ -148,6 +148,11 @@ void edit_change_free(struct edit_change *c);
 int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
              uint64_t rank, struct err *e);
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e);
+/*
+ * Take a removal back, whatever was done to other keys since: the key has its number, rank, type
+ * and value again. Returns -ENOENT if the change did not remove a key of this name.
+ */
+int edit_unremove(struct edit_change *c, const void *key, size_t key_len, struct err *e);
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e);
 
@@ -245,6 +250,7 @@ size_t edit_change_count(const struct edit_change *c, size_t most);
 struct edit_entry {
     uint64_t end; /* where its entry ends in the buffer */
     uint64_t rank;
+    struct tensor_id id;
 };
 
 /*

@@ -146,13 +146,13 @@ int edit_file_fresh(const struct edit_file *f, struct err *e)
     return err_set(e, -ESTALE, "the model was changed outside the mount: it %s", what);
 }
 
-static int check_links(const struct stat *st, bool may_break, struct err *e)
+static int check_links(const struct stat *st, struct err *e)
 {
-    if (may_break || st->st_nlink <= 1)
+    if (st->st_nlink <= 1)
         return 0;
     return err_set(e, -EMLINK,
                    "the model has other names (%lu hard links in all), which would keep the old "
-                   "content (-o hardlinks=break allows it)",
+                   "content: make it a file of its own first (cp --reflink=auto)",
                    (unsigned long)st->st_nlink);
 }
 
@@ -193,7 +193,6 @@ bool edit_is_ours(const struct stat *st, const struct stat *model)
 #define NAME_TRIES 100
 /* How many times to copy the model's owner, mode and attributes again if they keep changing. */
 #define DRESS_TRIES 100
-#define ACL "system.posix_acl_access"
 
 /* ---- attributes ---- */
 
@@ -286,22 +285,6 @@ static int copy_xattrs(const struct sys *s, int from, int to, struct err *e)
     return 0;
 }
 
-static bool no_acl(int r)
-{
-    return r == -ENODATA || r == -EOPNOTSUPP || r == -ENOSYS;
-}
-
-bool attr_no_acl(const struct sys *s, int fd)
-{
-    return no_acl((int)s->fgetxattr(s, fd, ACL, NULL, 0));
-}
-
-bool attr_drop_acl(const struct sys *s, int fd)
-{
-    int r = s->fremovexattr(s, fd, ACL);
-    return r == 0 || no_acl(r);
-}
-
 int attr_check(const struct sys *s, int fd, struct err *e)
 {
     return copy_xattrs(s, fd, -1, e);
@@ -359,7 +342,6 @@ struct temp {
     char name[NAME_MAX + 1];
     struct edit_id id; /* identity of the new file when it was synced */
     struct stat model; /* the model's, before its attributes were copied */
-    bool break_links;  /* the model may have other hard links; they keep the old content */
 };
 
 #define TEMP_INIT ((struct temp){.fd = -1})
@@ -367,19 +349,20 @@ struct temp {
 /* ---- its content ---- */
 
 /*
- * Only whole blocks can be cloned, but tensors begin anywhere. Where bytes move by a multiple of
- * the block size, the complete blocks are cloned, and the incomplete ones at both ends are copied.
- * Zeros, and holes in the bytes copied, become holes in the new file.
+ * copy_file_range(2) clones whole blocks by itself if the file system can, and both offsets are
+ * multiples of its block. Tensors begin anywhere, so where bytes move by a multiple of the block,
+ * the incomplete first block is copied by a call of its own; the kernel leaves the incomplete last
+ * one to a further call. Zeros, and holes in the bytes copied, become holes in the new file.
  */
 
-#define CHUNK ((size_t)16 << 20)  /* bytes between progress reports */
-#define PIECE ((size_t)256 << 10) /* bytes per read where the kernel cannot copy */
+#define CHUNK ((uint64_t)64 << 20) /* bytes between progress reports; a multiple of any block */
+#define PIECE ((size_t)256 << 10)  /* bytes per read where the kernel cannot copy */
 
 struct move {
     const struct sys *sys;
     const struct edit_hooks *hooks; /* may be NULL */
     int to;
-    uint64_t block;       /* block size for cloning; 0: do not clone */
+    uint64_t block;       /* block size for cloning */
     uint64_t done, total; /* bytes of data, including holes */
 };
 
@@ -389,8 +372,6 @@ static void advance(struct move *m, uint64_t n)
     if (m->hooks && m->hooks->progress)
         m->hooks->progress(m->done, m->total, m->hooks->arg);
 }
-
-/* Copying. */
 
 static int copy_piecewise(struct move *m, int from, uint64_t src, uint64_t at, size_t n)
 {
@@ -410,10 +391,18 @@ static int copy_piecewise(struct move *m, int from, uint64_t src, uint64_t at, s
     return r;
 }
 
+/* Returns how many of the next n bytes to copy at once. */
+static size_t next_part(const struct move *m, uint64_t src, uint64_t at, uint64_t n)
+{
+    const uint64_t mask = m->block - 1, edge = round_up(at, m->block) - at;
+    const bool edge_only = ((at ^ src) & mask) == 0 && edge > 0;
+    return (size_t)min_u64(n, edge_only ? edge : CHUNK);
+}
+
 static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     while (n > 0) {
-        const size_t part = (size_t)min_u64(n, CHUNK);
+        const size_t part = next_part(m, src, at, n);
         ssize_t got = m->sys->copy_range(m->sys, from, src, m->to, at, part);
         if (got == -EINTR)
             continue;
@@ -469,31 +458,12 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
     return 0;
 }
 
-/* Copies a range like copy_sparse(), but clones its whole blocks if possible. */
-static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n, bool draft)
-{
-    const uint64_t mask = m->block - 1, end = at + n;
-    uint64_t lo = min_u64(round_up(at, mask + 1), end), hi = max_u64(end & ~mask, lo);
-    if (m->block == 0 || (at ^ src) & mask)
-        hi = lo = end;
-    int r = lo < hi ? m->sys->clone_range(m->sys, from, src + (lo - at), m->to, lo, hi - lo) : 0;
-    if (r < 0 && draft) { /* copying will report the error */
-        hi = lo = end;
-    } else if (r < 0) {
-        return r == -EINVAL || r == -EXDEV || r == -ENOTTY || r == -ENOSYS ? -EOPNOTSUPP : r;
-    }
-    advance(m, hi - lo);
-    r = copy_sparse(m, from, src, at, lo - at);
-    return r < 0 ? r : copy_sparse(m, from, src + (hi - at), hi, end - hi);
-}
-
-static int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_hooks *h,
-                     struct err *e)
+/* Fills the backup with the model's bytes. */
+static int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_plan *plan,
+                     const struct edit_hooks *h, struct err *e)
 {
     const uint64_t size = f->id.size;
-    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .total = size};
-    if (f->clone != EDIT_CLONE_NO && f->sys->clone_range(f->sys, f->fd, 0, t->fd, 0, 0) == 0)
-        return 0;
+    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .block = plan->block, .total = size};
     int r = f->sys->ftruncate(f->sys, t->fd, size);
     if (r == 0)
         r = copy_sparse(&m, f->fd, 0, 0, size);
@@ -501,10 +471,10 @@ static int temp_copy(const struct edit_file *f, struct temp *t, const struct edi
 }
 
 static int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan *plan,
-                     bool clone, const struct edit_hooks *h, struct err *e)
+                     const struct edit_hooks *h, struct err *e)
 {
     const struct image *im = plan->image;
-    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .block = clone ? plan->block : 0};
+    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .block = plan->block};
     for (size_t i = 1; i < im->n; i++)
         m.total += im->seg[i].from == IMAGE_FILE ? im->seg[i].len : 0;
     int r = f->sys->ftruncate(f->sys, t->fd, im->size);
@@ -515,31 +485,11 @@ static int temp_fill(const struct edit_file *f, struct temp *t, const struct edi
         return err_sys(e, r, "cannot write the new header");
     for (size_t i = 1; i < im->n && r == 0; i++) {
         const struct segment *s = &im->seg[i];
-        const bool draft = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
         if (s->from == IMAGE_FILE)
-            r = move_range(&m, draft ? im->file[s->no].fd : f->fd, s->src, s->at, s->len, draft);
+            r = copy_sparse(&m, s->no == EDIT_OLD_FILE ? f->fd : im->file[s->no].fd, s->src, s->at,
+                            s->len);
     }
-    return err_sys(e, r, "cannot %s the tensors", clone ? "clone" : "copy");
-}
-
-static int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, struct err *e)
-{
-    uint8_t piece[4096];
-    for (size_t i = 0; i < p->image->n; i++) {
-        const struct segment *s = &p->image->seg[i];
-        const uint64_t end = min_u64(s->at + s->len, p->old_size);
-        for (uint64_t at = s->at, n; s->from == IMAGE_ZERO && at < end; at += n) {
-            n = min_u64(end - at, sizeof(piece));
-            int r = sys_read_all(f->sys, f->fd, piece, (size_t)n, at);
-            if (r < 0)
-                return err_sys(e, r, "cannot read the padding between tensors");
-            if (!is_zero(piece, (size_t)n))
-                return err_set(e, -EOPNOTSUPP,
-                               "inplace: padding between tensors is not zero (byte %llu)",
-                               (unsigned long long)s->at);
-        }
-    }
-    return 0;
+    return err_sys(e, r, "cannot copy the tensors");
 }
 
 /* ---- made and published ---- */
@@ -623,7 +573,7 @@ static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
         struct stat now;
         int r = edit_file_stat(f, &now, e);
         if (r == 0)
-            r = check_links(&now, t->break_links, e);
+            r = check_links(&now, e);
         if (r < 0 || same_change(&now, &t->model))
             return r;
         t->model = now;
@@ -711,7 +661,7 @@ static int check_displaced(const struct edit_file *f, const struct temp *t, stru
         return err_set(e, -ESTALE, "the model has just been changed outside the mount");
     if (!same_rights(&st, &t->model))
         return err_set(e, -EBUSY, "the model's owner or mode has just changed");
-    return check_links(&st, t->break_links, e);
+    return check_links(&st, e);
 }
 
 static int sync_folder(const struct edit_file *f, struct err *e)
@@ -827,24 +777,13 @@ static int temp_name(const struct edit_file *f, struct temp *t, const char *name
 
 /* ---- the commit ---- */
 
-/* Extra space that a new file needs for the file system's own data. */
-#define SPACE_SLACK ((uint64_t)1 << 20)
-
 struct job {
     struct edit_file *f;
     const struct edit_plan *p;
     const struct edit_options *o;
     const struct edit_hooks *h;
     struct edit_result *ret;
-    struct edit_disk d; /* the disk when the commit began */
 };
-
-static const char *const names[] = {"auto", "reflink", "inplace", "copy"}; /* by enum value */
-
-const char *edit_strategy_name(enum edit_strategy s)
-{
-    return names[s];
-}
 
 static void call_ready(const struct job *j)
 {
@@ -854,22 +793,32 @@ static void call_ready(const struct job *j)
 
 /* ---- the disk ---- */
 
-/* Tries to clone into a file beside the model, and remembers the result, which never changes. */
-static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
+/* Returns 0 for an error that may be temporary, and any other error unchanged. */
+static int lasting(int r)
+{
+    static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        if (r == passing[i])
+            return 0;
+    return r;
+}
+
+/*
+ * Tries to clone into a file beside the model, and remembers the result, which never changes. A
+ * failure that may be temporary leaves it unknown.
+ */
+static void probe_clone(struct edit_file *f, uint64_t block)
 {
     struct temp t = TEMP_INIT;
     uint64_t n = f->id.size < block ? 0 : block; /* 0: the whole file, if smaller than a block */
-    int r = temp_create(f, &t, e);
-    if (r < 0)
-        return r;
-    r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
+    if (temp_create(f, &t, NULL) < 0)
+        return;
+    int r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
     temp_abandon(f, &t);
-    if (r == -EIO || r == -EINTR || r == -ENOMEM) /* temporary, not a missing feature */
-        return err_set(e, r, "cannot clone a range: %s", strerror(-r));
-    if (r == -ENOSPC || r == -EDQUOT)
-        return err_set(e, -EOPNOTSUPP, "reflink: there is no room to clone a range");
-    f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
-    return 0;
+    if (r == 0)
+        f->clone = EDIT_CLONE_YES;
+    else if (lasting(r) < 0 && r != -EIO)
+        f->clone = EDIT_CLONE_NO;
 }
 
 /* Determines how many bytes new files can take up. */
@@ -884,34 +833,11 @@ static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
     return 0;
 }
 
-static int check_free(uint64_t found, uint64_t needed, const char *what, struct err *e)
-{
-    if (needed == 0)
-        return 0;
-    needed = needed > UINT64_MAX - SPACE_SLACK ? UINT64_MAX : needed + SPACE_SLACK;
-    if (found >= needed)
-        return 0;
-    return err_set(e, -ENOSPC, "%s: %llu bytes are needed, but only %llu are free", what,
-                   (unsigned long long)needed, (unsigned long long)found);
-}
-
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e)
 {
     uint64_t found;
     int r = free_bytes(f, &found, e);
-    return r < 0 ? r : check_free(found, needed, what, e);
-}
-
-/*
- * Returns how many bytes must be free, counting new data, a new file of `size` bytes and a backup.
- */
-static uint64_t room_for(const struct edit_disk *d, enum edit_strategy how, uint64_t size,
-                         uint64_t head, uint64_t fresh)
-{
-    uint64_t n = how == EDIT_COPY ? min_u64(size, d->used + head + fresh) /* holes stay holes */
-                 : how == EDIT_INPLACE ? 2 * fresh /* enough even if all bytes are appended */
-                                       : fresh;
-    return d->backup && d->clone != EDIT_CLONE_YES ? n + d->used : n;
+    return r < 0 ? r : edit_check_room(found, needed, what, e);
 }
 
 int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
@@ -938,87 +864,29 @@ static int check_backup(const struct edit_file *f, const struct edit_options *o,
     return r;
 }
 
-static int look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
-                struct err *e)
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+              struct err *e)
 {
-    struct stat st;
     struct edit_disk d = {.known = true, .backup = o->backup && !f->backed};
+    char name[NAME_MAX + 1];
+    struct stat st;
     int r = edit_file_stat(f, &st, e);
     if (r == 0)
-        r = check_links(&st, o->break_hardlinks, e);
+        r = check_links(&st, e);
     if (r == 0)
         r = edit_file_fresh(f, e);
     if (r == 0)
         r = free_bytes(f, &d.free, e);
-    if (r < 0)
-        return r;
-    d.used = (uint64_t)st.st_blocks * 512;
-    d.linked = st.st_nlink > 1;
-    *ret = d;
-    return 0;
-}
-
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
-              struct err *e)
-{
-    const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
-    char name[NAME_MAX + 1];
-    struct edit_disk d;
-    int r = look(f, o, &d, e);
     if (r == 0 && d.backup)
         r = check_backup(f, o, name, e);
     if (r < 0)
         return r;
-    if (clones && f->clone == EDIT_CLONE_UNKNOWN)
-        (void)probe_clone(f, edit_block(o), NULL); /* a commit probes again */
+    if (f->clone == EDIT_CLONE_UNKNOWN && (o->strategy != EDIT_INPLACE || d.backup))
+        probe_clone(f, edit_block(o));
+    d.used = (uint64_t)st.st_blocks * 512;
     d.clone = f->clone;
     *ret = d;
     return 0;
-}
-
-/*
- * Checks whether a strategy is possible, given the disk, the size of the new file and how much of
- * it comes from drafts. Returns 0 or -EOPNOTSUPP.
- */
-static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
-                       enum edit_strategy how, uint64_t size, uint64_t changed, struct err *e)
-{
-    const bool asked = o->strategy == how;
-    if (how == EDIT_REFLINK && d->clone != EDIT_CLONE_YES)
-        return err_set(e, -EOPNOTSUPP, "reflink: the file system cannot clone ranges");
-    if (how != EDIT_INPLACE)
-        return 0;
-    if (d->linked)
-        return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
-    if (!asked && size <= EDIT_INPLACE_FROM)
-        return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
-    if (!asked && changed > min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART))
-        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model would change");
-    return 0;
-}
-
-/* Returns the requested strategy or, for EDIT_AUTO, the first one that the sizes allow. */
-static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
-                                   const struct edit_disk *d)
-{
-    if (o->strategy != EDIT_AUTO)
-        return o->strategy;
-    for (enum edit_strategy s = EDIT_REFLINK; s < EDIT_COPY; s++) {
-        const int r = check_sizes(d, o, s, c->bytes + c->data, c->fresh, NULL) < 0
-                          ? -EOPNOTSUPP
-                          : edit_change_applies(c, o, s, NULL);
-        if (r == 0 || (r > 0 && s == EDIT_REFLINK))
-            return s;
-    }
-    return EDIT_COPY;
-}
-
-int edit_estimate(const struct edit_change *c, const struct edit_options *o,
-                  const struct edit_disk *d, enum edit_strategy *ret, struct err *e)
-{
-    *ret = expected(c, o, d);
-    const uint64_t needed = room_for(d, *ret, c->bytes + c->data, c->bytes, c->fresh);
-    return d->known ? check_free(d->free, needed, names[*ret], e) : 0;
 }
 
 /* ---- in place ---- */
@@ -1067,15 +935,14 @@ static int write_inplace(struct job *j, struct err *e)
  * model. The copy gets that name, replacing any older backup, only once it is on disk, so that no
  * backup is ever incomplete.
  */
-static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
+static int make_file(struct job *j, const char *backup, struct err *e)
 {
     struct temp t = TEMP_INIT;
     int r = temp_create(j->f, &t, e);
-    t.break_links = j->o->break_hardlinks;
     if (r == 0)
         r = temp_dress(j->f, &t, e);
     if (r == 0)
-        r = backup ? temp_copy(j->f, &t, j->h, e) : temp_fill(j->f, &t, j->p, clone, j->h, e);
+        r = backup ? temp_copy(j->f, &t, j->p, j->h, e) : temp_fill(j->f, &t, j->p, j->h, e);
     if (r == 0)
         r = temp_sync(j->f, &t, e);
     if (r == 0 && backup) {
@@ -1088,65 +955,7 @@ static int make_file(struct job *j, bool clone, const char *backup, struct err *
     return r;
 }
 
-/* ---- strategies ---- */
-
-/* Checks that the old and new bytes allow an edit in place. *fresh: how many bytes it writes. */
-static int check_inplace(const struct job *j, uint64_t *fresh, struct err *e)
-{
-    int r = j->p->changed ? journal_bytes(j->p, fresh) : 0;
-    if (r == -EFBIG)
-        return err_set(e, -EOPNOTSUPP,
-                       "inplace: the model would change in more than %llu places of 1 MiB",
-                       (unsigned long long)JOURNAL_MAX_ROWS);
-    if (r < 0)
-        return err_set(e, r, "no memory for the journal");
-    return temp_check_padding(j->f, j->p, e);
-}
-
-static int applies(struct job *j, enum edit_strategy how, struct err *e)
-{
-    const struct edit_plan *p = j->p;
-    struct edit_file *f = j->f;
-    uint64_t fresh = how == EDIT_REFLINK ? p->copied + p->changed : p->changed;
-    int r = edit_plan_applies(p, how, e);
-    if (r == 0 && how == EDIT_REFLINK && f->clone == EDIT_CLONE_UNKNOWN)
-        r = probe_clone(f, p->block, e);
-    if (r == 0 && j->d.backup && f->clone == EDIT_CLONE_UNKNOWN)
-        (void)probe_clone(f, p->block, NULL);
-    j->d.clone = f->clone;
-    if (r == 0)
-        r = check_sizes(&j->d, j->o, how, p->image->size, p->changed, e);
-    if (r == 0 && how == EDIT_INPLACE)
-        r = check_inplace(j, &fresh, e);
-    if (r < 0)
-        return r;
-    return check_free(j->d.free, room_for(&j->d, how, p->image->size, p->head.len, fresh),
-                      names[how], e);
-}
-
-static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
-{
-    struct err why = {0}; /* why the last strategy does not apply */
-    int r = -EOPNOTSUPP;
-    *ret = j->o->strategy;
-    if (*ret != EDIT_AUTO)
-        return applies(j, *ret, e);
-    for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++)
-        r = applies(j, *ret = s, &why);
-    return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
-}
-
 /* ---- probes ---- */
-
-/* Returns 0 for an error that may be temporary, and any other error unchanged. */
-static int lasting(int r)
-{
-    static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
-    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
-        if (r == passing[i])
-            return 0;
-    return r;
-}
 
 int edit_try_attributes(const struct edit_file *f, struct err *e)
 {
@@ -1158,17 +967,6 @@ int edit_try_handle(const struct edit_file *f, struct err *e)
     uint8_t byte;
     int r = f->id.size ? sys_read_all(f->sys, f->fd, &byte, 1, 0) : 0;
     return err_sys(e, r, "cannot read a file that is open for writing here");
-}
-
-/* An edit that moves the data cannot be made in place anyway. */
-int edit_try_padding(const struct edit_file *f, const struct gguf *g, const struct edit_options *o,
-                     struct err *e)
-{
-    CLEANUP(edit_change_free) struct edit_change c;
-    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-    edit_change_init(&c, &(struct edit_base){.g = g});
-    int r = edit_plan_make(&c, o, &p, e);
-    return r < 0 || !p.inplace ? r : temp_check_padding(f, &p, e);
 }
 
 int edit_try_new(const struct edit_file *f, struct err *e)
@@ -1188,41 +986,37 @@ static int begin(struct job *j, struct err *e)
     int r = edit_file_fresh(j->f, e);
     if (r == 0)
         r = journal_settle(j->f, true, &found, e);
-    if (r == 0)
-        r = look(j->f, j->o, &j->d, e);
     if (r == 0 && j->p->old_size != j->f->id.size)
-        return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
-                       (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
+        r = err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
+                    (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
     return r;
+}
+
+static int make_backup(struct job *j, struct err *e)
+{
+    char name[NAME_MAX + 1];
+    int r = edit_backup_name(name, j->f, j->o, e);
+    if (r == 0)
+        r = make_file(j, name, e);
+    j->f->backed = r == 0;
+    return r < 0 ? err_prefix(e, r, "backup") : 0;
 }
 
 static int run(struct job *j, struct err *e)
 {
-    char name[NAME_MAX + 1];
-    enum edit_strategy s = EDIT_AUTO;
+    struct edit_disk d;
+    uint64_t copies;
     int r = begin(j, e);
     if (r < 0 || j->p->same)
         return r;
-    if (j->d.backup)
-        r = check_backup(j->f, j->o, name, e);
+    r = edit_look(j->f, j->o, &d, e);
     if (r == 0)
-        r = choose(j, &s, e);
-    if (r == 0 && j->d.backup) {
-        r = make_file(j, false, name, e);
-        j->f->backed = r == 0;
-        if (r < 0)
-            (void)err_prefix(e, r, "backup");
-    }
+        r = edit_plan_way(j->p, j->o, &d, &j->ret->strategy, &copies, e);
+    if (r == 0 && d.backup)
+        r = make_backup(j, e);
     if (r < 0)
         return r;
-    r = s == EDIT_INPLACE ? write_inplace(j, e) : make_file(j, s == EDIT_REFLINK, NULL, e);
-    /* The probe succeeded, but this range cannot be cloned (a limit of the file system). */
-    if (r == -EOPNOTSUPP && s == EDIT_REFLINK && j->o->strategy == EDIT_AUTO) {
-        j->f->clone = EDIT_CLONE_NO;
-        return run(j, e);
-    }
-    j->ret->strategy = s;
-    return r;
+    return j->ret->strategy == EDIT_INPLACE ? write_inplace(j, e) : make_file(j, NULL, e);
 }
 
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
@@ -1230,8 +1024,5 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
 {
     *ret = (struct edit_result){.old_fd = -1};
     struct job j = {.f = f, .p = p, .o = o, .h = h, .ret = ret};
-    int r = run(&j, e);
-    if (r == 0 && e) /* drop the message of a strategy that did not apply */
-        *e = (struct err){0};
-    return r;
+    return run(&j, e);
 }

@@ -6,17 +6,12 @@
  *     r = edit_commit(&f, &plan, &options, &hooks, &result, &e);
  *     if (result.old_fd >= 0) { give readers f.fd; close(result.old_fd); }
  *
- * Strategies, in the order in which EDIT_AUTO tries them:
- *  reflink  a new file beside the model, with the data cloned, replaces the model. Requires a file
- *           system that clones, a plan in which most old data moves by whole blocks, and free space
- *           for the rest and for new data.
+ * Ways of writing, between which edit_plan_way() chooses:
+ *  copy     a new file beside the model replaces it. The kernel clones whole blocks of the tensor
+ *           data where it can (copy_file_range), and copies the rest; holes stay holes.
  *  inplace  the header and bytes of tensors are overwritten while a redo journal holds their new
- *           content. Requires all other data to stay where it is (tensors may be added at the end),
- *           a regular layout, padding of zeros, and at most 256 GiB of new bytes
- *           (JOURNAL_MAX_ROWS). With EDIT_AUTO the file must also be over 64 MiB, and the edit must
- *           change at most 1 GiB and at most a quarter of the file.
- *  copy     like reflink, but with the data copied. Requires free space.
- * If the options name a strategy that does not apply, the result is -EOPNOTSUPP with the reason.
+ *           content. Requires all other data to stay where it is (tensors may be added at the end)
+ *           and a regular layout.
  *
  * Invariants:
  *  C1. At every moment the path names a whole file (T1 to T5 in commit.c) or, for inplace, a file
@@ -78,8 +73,6 @@ struct edit_id {
     struct timespec mtime;
 };
 
-enum edit_clone { EDIT_CLONE_UNKNOWN, EDIT_CLONE_YES, EDIT_CLONE_NO };
-
 struct edit_file {
     const struct sys *sys;
     int dir;                 /* directory handle, not owned; not O_PATH, because it is synced */
@@ -128,7 +121,7 @@ void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix
 bool edit_is_owned(const struct stat *st, const struct stat *model);
 /*
  * Return true if edit_is_owned() does and the file has no other hard links. Only such a journal is
- * opened, applied or removed.
+ * opened, applied or removed, or keeps the model from being read.
  */
 bool edit_is_ours(const struct stat *st, const struct stat *model);
 
@@ -143,11 +136,6 @@ int edit_unnamed(const struct edit_file *f, struct err *e);
  * -EPERM (something cannot be reproduced), -ENOSPC, -EDQUOT, -EIO or -ENOMEM.
  */
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e);
-
-/* Return true if the file certainly has no ACL, so that its mode alone determines access. */
-bool attr_no_acl(const struct sys *s, int fd);
-/* Remove the ACL if there is one. Returns false on failure. */
-bool attr_drop_acl(const struct sys *s, int fd);
 
 /*
  * Check that a file's attributes can be listed and read, as attr_copy() requires. Returns the same
@@ -171,28 +159,14 @@ struct edit_result {
     bool unfinished; /* the edit failed but counts as done: C4 */
 };
 
-/* What is known about the disk before an edit. */
-struct edit_disk {
-    bool known;          /* everything except `clone` was determined */
-    bool linked, backup; /* the model has other hard links; a backup must still be made */
-    enum edit_clone clone;
-    uint64_t free, used; /* bytes free for new files; bytes that the model occupies */
-};
 /*
  * Determine the state of the disk, and whether the model can be edited at all. The first call
  * probes, with a file beside the model, whether the file system can clone. Sets *ret on success
- * only. Returns 0, -EMLINK (other hard links without break_hardlinks), -ESTALE, -EISDIR (a
- * directory has the backup's name) or -errno.
+ * only. Returns 0, -EMLINK (the model has other hard links), -ESTALE, -EISDIR (a directory has the
+ * backup's name) or -errno.
  */
 int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
               struct err *e);
-
-/*
- * Determine from sizes alone how a change will be written, and whether there is room for it. Needs
- * no plan, and takes time independent of the number of keys and tensors. Returns 0 or -ENOSPC.
- */
-int edit_estimate(const struct edit_change *c, const struct edit_options *o,
-                  const struct edit_disk *d, enum edit_strategy *ret, struct err *e);
 
 /*
  * When a model is opened or editing begins, these functions probe what an edit needs, so that no
@@ -204,8 +178,6 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
  * edit_try_handle      the handle for writing can also read
  * edit_try_new         a new file can get the model's owner, group, mode and attributes, and a
  *                      lock; not needed for EDIT_INPLACE
- * edit_try_padding     the padding between the tensors of the parsed model is zero; only needed for
- *                      EDIT_INPLACE
  *
  * They return 0, or -errno with a message. edit_try_attributes() and edit_try_new() ignore errors
  * that may be temporary (no space, no memory).
@@ -213,8 +185,6 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 int edit_try_attributes(const struct edit_file *f, struct err *e);
 int edit_try_handle(const struct edit_file *f, struct err *e);
 int edit_try_new(const struct edit_file *f, struct err *e);
-int edit_try_padding(const struct edit_file *f, const struct gguf *g, const struct edit_options *o,
-                     struct err *e);
 
 /*
  * Write to dst the name of the backup that is made before the first edit is written. Returns 0 or
@@ -234,8 +204,4 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
  */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);
-
-/* Return "reflink", "inplace", "copy" or "auto". */
-const char *edit_strategy_name(enum edit_strategy s);
-
 #endif

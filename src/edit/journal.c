@@ -4,30 +4,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/pool.h"
-#include "edit/commit.h"
+#include "base/lock.h"
 
 #define MAGIC "GGUFSJN3"
 /* Offsets of the numbers in the fixed part, and the size of that part. */
 enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48, FIXED = 56 };
 #define ROW 32 /* size of a row in the journal */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
-/*
- * Writeback of rows of at least this size starts immediately. Smaller rows share blocks, which
- * would then be written twice.
- */
-#define LARGE ((uint64_t)256 << 10)
-/* How many times to check a journal that does not fit while another process is editing. */
-#define LOOKS 100
-
-_Static_assert(LOG_ROOM >= FIXED, "the head of a journal fits before a log's bytes");
+/* How often to look whether another process has finished an edit. */
+#define LOOK_MS 20
 
 /* A row in memory. */
 struct stretch {
@@ -53,12 +46,6 @@ static size_t sectors_of(const struct journal_row *row)
 static uint64_t row_end(const struct journal_row *row)
 {
     return row->at + row->n;
-}
-
-/* Returns true for a row of whole units of the model. Other rows belong to the header. */
-static bool is_units(const struct journal *j, const struct journal_row *row)
-{
-    return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
 }
 
 /* Returns the sum of the part of sector i within the first n bytes, or 0 if there is none. */
@@ -91,75 +78,59 @@ static uint64_t place_table(struct journal *j, uint64_t at)
 
 /* ---- the rows of a plan ---- */
 
-/* Adds a row at the end, or extends the last one. */
-static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
+/* Adds rows of whole sectors for bytes [lo, hi), which do not begin before the last row. */
+static int add_rows(struct journal *j, uint64_t lo, uint64_t hi)
 {
     struct journal_row *last = j->n ? &j->row[j->n - 1] : NULL;
-    if (last && row.src == 0 && last->src == 0 && row_end(last) == row.at &&
-        last->at % grain == 0 && last->n + row.n <= JOURNAL_ROW) {
-        last->n += row.n;
-        return 0;
-    }
-    int r =
-        j->n < JOURNAL_MAX_ROWS ? array_grow(&j->row, &j->cap, j->n + 1, sizeof(*j->row)) : -EFBIG;
-    if (r == 0)
-        j->row[j->n++] = row;
-    return r;
-}
-
-/*
- * Adds rows of whole grains (sectors or units) for bytes [lo, hi), replacing rows at the end that
- * overlap them. src: where the journal has their new bytes, or 0 if it does not have them yet.
- */
-static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, uint64_t grain)
-{
     int r = 0;
     if (lo >= hi)
         return 0;
-    lo &= ~(grain - 1);
-    hi = min_u64(round_up(hi, grain), j->after);
-    for (; j->n && row_end(&j->row[j->n - 1]) > lo; j->n--) {
-        hi = max_u64(hi, row_end(&j->row[j->n - 1]));
-        lo = min_u64(lo, j->row[j->n - 1].at & ~(grain - 1));
+    lo &= ~(uint64_t)(JOURNAL_SECTOR - 1);
+    hi = min_u64(round_up(hi, JOURNAL_SECTOR), j->after);
+    if (last)
+        lo = max_u64(lo, row_end(last));
+    for (uint64_t n; lo < hi && r == 0; lo += n) {
+        if (!last || row_end(last) != lo || last->n == JOURNAL_ROW) {
+            r = array_grow(&j->row, &j->cap, j->n + 1, sizeof(*j->row));
+            if (r < 0)
+                break;
+            last = &j->row[j->n++];
+            *last = (struct journal_row){.at = lo};
+        }
+        n = min_u64(hi - lo, JOURNAL_ROW - last->n);
+        last->n += n;
     }
-    for (uint64_t n; lo < hi && r == 0; lo += n, src += src ? n : 0) {
-        n = min_u64(hi - lo, src ? JOURNAL_ROW : JOURNAL_UNIT);
-        r = add_row(j, (struct journal_row){.at = lo, .n = n, .src = src}, grain);
+    return r;
+}
+
+/* Adds rows for padding of the old file that is not zero. */
+static int add_padding(struct journal *j, const struct edit_file *f, uint64_t at, uint64_t end)
+{
+    uint8_t piece[4096];
+    int r = 0;
+    for (uint64_t n; at < end && r == 0; at += n) {
+        n = min_u64(end - at, sizeof(piece));
+        r = sys_read_all(f->sys, f->fd, piece, (size_t)n, at);
+        if (r == 0 && !is_zero(piece, (size_t)n))
+            r = add_rows(j, at, at + n);
     }
     return r;
 }
 
 /*
- * Adds rows for a segment of the log that has become the journal. Whole units stay in place if they
- * have the same alignment in the log and in the model.
+ * Adds rows, after those of the header, for bytes from drafts, padding that must become zero, and
+ * all bytes that the old file did not have.
  */
-static int add_lent(struct journal *j, const struct segment *s)
-{
-    const uint64_t end = s->at + s->len;
-    uint64_t lo = round_up(s->at, JOURNAL_UNIT), hi = min_u64(end, j->before) & ~(JOURNAL_UNIT - 1);
-    if ((s->at ^ s->src) & (JOURNAL_UNIT - 1) || s->src < JOURNAL_UNIT || lo >= hi)
-        lo = hi = end;
-    int r = add_rows(j, s->at, lo, 0, JOURNAL_UNIT);
-    if (r == 0)
-        r = add_rows(j, lo, hi, s->src + (lo - s->at), JOURNAL_UNIT);
-    return r < 0 ? r : add_rows(j, hi, end, 0, JOURNAL_UNIT);
-}
-
-/*
- * Adds rows, after those of the header, for bytes from drafts and for all bytes that the old file
- * did not have, including padding.
- */
-static int add_data(struct journal *j, const struct edit_plan *plan, const struct log *lent)
+static int add_data(struct journal *j, const struct edit_file *f, const struct image *im)
 {
     int r = 0;
-    for (size_t i = 1; i < plan->image->n && r == 0; i++) {
-        const struct segment *s = &plan->image->seg[i];
-        const bool log = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
-        const uint64_t lo = log ? s->at : max_u64(s->at, j->before), end = s->at + s->len;
-        if (log && lent && plan->image->file[s->no].fd == lent->src.fd)
-            r = add_lent(j, s);
-        else
-            r = add_rows(j, lo, end, 0, JOURNAL_UNIT);
+    for (size_t i = 1; i < im->n && r == 0; i++) {
+        const struct segment *s = &im->seg[i];
+        const uint64_t end = s->at + s->len, grown = max_u64(s->at, j->before);
+        if (s->from == IMAGE_ZERO)
+            r = add_padding(j, f, s->at, min_u64(end, j->before));
+        if (r == 0)
+            r = add_rows(j, s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE ? s->at : grown, end);
     }
     return r;
 }
@@ -168,11 +139,11 @@ static int add_data(struct journal *j, const struct edit_plan *plan, const struc
 static int add_header(struct journal *j, const struct edit_file *f, const struct buf *head)
 {
     uint64_t lo = head->len, hi = 0;
-    uint8_t *old = malloc(JOURNAL_UNIT);
-    int r = old ? 0 : -ENOMEM;
-    for (uint64_t at = 0; at < head->len && r == 0; at += JOURNAL_UNIT) {
+    uint8_t *old = j->room->now;
+    int r = 0;
+    for (uint64_t at = 0; at < head->len && r == 0; at += JOURNAL_ROW) {
         const uint8_t *new = head->data + at;
-        size_t first = 0, n = (size_t)min_u64(JOURNAL_UNIT, head->len - at);
+        size_t first = 0, n = (size_t)min_u64(JOURNAL_ROW, head->len - at);
         r = sys_read_all(f->sys, f->fd, old, n, at);
         if (r < 0 || memcmp(old, new, n) == 0)
             continue;
@@ -183,21 +154,7 @@ static int add_header(struct journal *j, const struct edit_file *f, const struct
         lo = min_u64(lo, at + first);
         hi = at + n;
     }
-    free(old);
-    return r < 0 ? r : add_rows(j, lo, hi, 0, JOURNAL_SECTOR);
-}
-
-int journal_bytes(const struct edit_plan *plan, uint64_t *ret)
-{
-    struct journal j = {.before = plan->old_size, .after = plan->image->size};
-    int r = add_rows(&j, 0, plan->head.len, 0, JOURNAL_UNIT);
-    if (r == 0)
-        r = add_data(&j, plan, NULL);
-    *ret = 0;
-    for (size_t i = 0; i < j.n; i++)
-        *ret += j.row[i].n;
-    journal_free(&j);
-    return r;
+    return r < 0 ? r : add_rows(j, lo, hi);
 }
 
 /* ---- written ---- */
@@ -207,7 +164,6 @@ struct writing {
     const struct edit_plan *plan;
     const struct edit_hooks *hooks;
     struct journal *j;
-    uint64_t own; /* new bytes before this offset in the journal belong to the log */
 };
 
 /* Writes to u->new the part of a segment that lies in the row. */
@@ -224,7 +180,7 @@ static int put_segment(const struct writing *w, const struct segment *s,
     else if (s->no != EDIT_OLD_FILE)
         return sys_read_all(w->f->sys, w->plan->image->file[s->no].fd, dst, n,
                             s->src + (lo - s->at));
-    return 0;
+    return 0; /* the old file's bytes are there already */
 }
 
 static int make_new(const struct writing *w, const struct journal_row *row, struct stretch *u)
@@ -240,47 +196,37 @@ static int make_new(const struct writing *w, const struct journal_row *row, stru
     return r;
 }
 
-static int write_row(void *arg, uint64_t i, void *room)
+static int write_row(const struct writing *w, struct journal_row *row)
 {
-    const struct writing *w = arg;
     const struct sys *s = w->f->sys;
-    struct journal_row *row = &w->j->row[i];
-    struct stretch *u = room;
+    struct stretch *u = w->j->room;
     const size_t old_n = old_bytes(w->j, row);
     int r = sys_read_all(s, w->f->fd, u->now, old_n, row->at);
     if (r == 0)
         r = make_new(w, row, u);
-    for (size_t k = 0; k < sectors_of(row) && r == 0; k++)
+    if (r < 0)
+        return r;
+    for (size_t k = 0; k < sectors_of(row); k++)
         put_u64(u->table + 8 * k, sector_sum(u->now, old_n, k), false);
-    if (r == 0) {
-        row->sum = row_sum(row, u);
-        r = sys_write_all(s, w->j->fd, u->table, sectors_of(row) * 8, row->table);
+    row->sum = row_sum(row, u);
+    r = sys_write_all(s, w->j->fd, u->table, sectors_of(row) * 8, row->table);
+    return r < 0 ? r : sys_write_all(s, w->j->fd, u->new, (size_t)row->n, row->src);
+}
+
+static int write_rows(const struct writing *w)
+{
+    const struct journal *j = w->j;
+    uint64_t done = 0, all = 0;
+    int r = 0;
+    for (size_t i = 0; i < j->n; i++)
+        all += j->row[i].n;
+    for (size_t i = 0; i < j->n && r == 0; i++) {
+        r = write_row(w, &j->row[i]);
+        done += j->row[i].n;
+        if (r == 0 && w->hooks && w->hooks->progress)
+            w->hooks->progress(done, all, w->hooks->arg);
     }
-    if (r == 0 && row->src >= w->own)
-        r = sys_write_all(s, w->j->fd, u->new, (size_t)row->n, row->src);
-    if (r == 0 && row->n >= LARGE)
-        sys_begin_sync(s, w->j->fd, row->src, row->n);
     return r;
-}
-
-static void on_progress(void *arg, uint64_t done, uint64_t all)
-{
-    const struct writing *w = arg;
-    const uint64_t bytes = w->plan->changed;
-    w->hooks->progress(done == all ? bytes : min_u64(done * JOURNAL_ROW, bytes), bytes,
-                       w->hooks->arg);
-}
-
-/*
- * Writes all rows, using all processors, because most of the time is spent on reading and summing
- * bytes.
- */
-static int write_rows(struct writing *w)
-{
-    struct units c = {.unit = write_row, .arg = w, .n = w->j->n, .room = sizeof(struct stretch)};
-    struct units_watch watch = {.arg = w};
-    watch.progress = w->hooks && w->hooks->progress ? on_progress : NULL;
-    return units_run(&c, &watch);
 }
 
 /* Returns the sum over the fixed part up to SUM, the rows and the name. */
@@ -318,15 +264,18 @@ static int write_head(const struct writing *w, uint64_t at)
 static int fill(struct writing *w)
 {
     struct journal *j = w->j;
-    uint64_t at = w->own;
-    for (size_t i = 0; i < j->n; i++)
-        if (j->row[i].src == 0) {
-            j->row[i].src = at = is_units(j, &j->row[i]) ? round_up(at, JOURNAL_UNIT) : at;
-            at += round_up(j->row[i].n, JOURNAL_SECTOR);
-        }
-    (void)place_table(j, at + j->n * ROW + strlen(w->f->name));
+    uint64_t at = JOURNAL_SECTOR;
     j->room = malloc(sizeof(*j->room));
-    int r = j->room ? write_rows(w) : -ENOMEM;
+    int r = j->room ? add_header(j, w->f, &w->plan->head) : -ENOMEM;
+    if (r == 0)
+        r = add_data(j, w->f, w->plan->image);
+    for (size_t i = 0; i < j->n; i++) {
+        j->row[i].src = at;
+        at += round_up(j->row[i].n, JOURNAL_SECTOR);
+    }
+    (void)place_table(j, at + j->n * ROW + strlen(w->f->name));
+    if (r == 0)
+        r = write_rows(w);
     if (r == 0)
         r = write_head(w, at);
     if (r == 0)
@@ -334,45 +283,18 @@ static int fill(struct writing *w)
     return r < 0 ? r : sys_sync_dir(w->f->sys, w->f->dir);
 }
 
-/*
- * Lets the model's owner read and write the journal, and others read it if they may read the model.
- * The model's mode is used only if the model has no ACL, any ACL of the journal can be removed, and
- * the journal has the model's group or all users may read the model. Otherwise the mode stays 0600.
- */
-static void give_to_owner(const struct edit_file *f, int fd)
+/* Creates the journal's file, which has no head yet, and lets the model's owner read it. */
+static int make_file(const struct edit_file *f, struct err *e)
 {
-    struct stat st;
-    if (f->sys->fstat(f->sys, f->fd, &st) < 0)
-        return;
-    mode_t readers = st.st_mode & 0044;
-    bool given = f->sys->fchown(f->sys, fd, st.st_uid, st.st_gid) == 0;
-    if ((given || readers == 0044) && attr_no_acl(f->sys, f->fd) && attr_drop_acl(f->sys, fd))
-        (void)f->sys->fchmod(f->sys, fd, 0600 | readers);
-}
-
-/*
- * Creates the journal's file, which has its name from the start but no head yet. If the file system
- * can name an unnamed file, the log becomes the journal; otherwise a new file does, and *lent is
- * set to NULL. *own: the offset from which the journal's own bytes can be written.
- */
-static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
-{
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     char name[NAME_MAX + 1];
-    /* A log is not lent if it is already a journal, or if it cannot get a second descriptor. */
-    int fd = *lent && log_close(*lent, own) ? fcntl((*lent)->src.fd, F_DUPFD_CLOEXEC, 0) : -1;
+    struct stat st;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    if (fd >= 0 && f->sys->link(f->sys, fd, f->dir, name) < 0)
-        sys_close(f->sys, &fd);
-    if (fd < 0) {
-        *lent = NULL;
-        *own = JOURNAL_SECTOR;
-        fd = f->sys->openat(f->sys, f->dir, name,
-                            O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    }
+    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
     if (fd < 0)
         return err_sys(e, fd, "cannot create the journal");
-    *own = round_up(*own, JOURNAL_SECTOR);
-    give_to_owner(f, fd);
+    if (f->sys->fstat(f->sys, f->fd, &st) == 0 && st.st_uid != geteuid())
+        (void)f->sys->fchown(f->sys, fd, st.st_uid, st.st_gid);
     return fd;
 }
 
@@ -381,15 +303,10 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
 {
     struct journal j = {.sys = f->sys, .before = plan->old_size, .after = plan->image->size};
     struct writing w = {.f = f, .plan = plan, .hooks = hooks, .j = &j};
-    struct log *lent = plan->lender;
-    j.fd = make_file(f, &lent, &w.own, e);
+    j.fd = make_file(f, e);
     if (j.fd < 0)
         return j.fd;
-    int r = add_header(&j, f, &plan->head);
-    if (r == 0)
-        r = add_data(&j, plan, lent);
-    if (r == 0)
-        r = fill(&w);
+    int r = fill(&w);
     if (r == 0) {
         *ret = j;
         return 0;
@@ -441,8 +358,6 @@ static int apply(struct edit_file *f, const struct journal *j)
         r = sys_read_all(s, j->fd, j->room->new, (size_t)row->n, row->src);
         if (r == 0)
             r = sys_write_all(s, f->fd, j->room->new, (size_t)row->n, row->at);
-        if (r == 0 && row->n >= LARGE)
-            sys_begin_sync(s, f->fd, row->at, row->n);
     }
     if (r == 0)
         r = sys_sync(s, f->fd);
@@ -506,8 +421,8 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
     uint64_t end;
     const uint64_t name_len = get_u32(head + NAME_LEN, false), n = get_u64(head + ROWS, false),
                    at = get_u64(head + ROWS_AT, false);
-    if (n == 0 || n > JOURNAL_MAX_ROWS || name_len > NAME_MAX ||
-        !add_u64(at, n * ROW + name_len, &end) || end > file)
+    if (n == 0 || n > file / ROW || name_len > NAME_MAX || !add_u64(at, n * ROW + name_len, &end) ||
+        end > file)
         return 0;
     uint8_t *rest = buf_extend(&b, (size_t)(n * ROW + name_len));
     j->row = calloc((size_t)n, sizeof(*j->row));
@@ -622,98 +537,55 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
 }
 
 /*
- * Opens the journal if there is one, and judges it. Checks the file's type before opening it,
- * because opening a device may have side effects.
+ * Finds the journal without opening it, because opening a device may have side effects. *there:
+ * there is one that is ours. Otherwise sets *e to -ESTALE if the object with its name is not ours.
  */
-static int look(const struct edit_file *f, struct journal *j, struct err *e)
-{
-    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    char name[NAME_MAX + 1];
-    struct stat model, st;
-    int r = edit_file_stat(f, &model, e);
-    if (r < 0 || model.st_nlink == 0) /* an unnamed file has no journal */
-        return r;
-    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    r = f->sys->fstatat(f->sys, f->dir, name, &st);
-    if (r == 0 && !edit_is_ours(&st, &model)) {
-        (void)planted(name, &st, &model, e);
-        j->state = JOURNAL_PLANTED;
-        return 0;
-    }
-    if (r == 0)
-        r = f->sys->openat(f->sys, f->dir, name, flags, 0);
-    if (r < 0)
-        return r == -ENOENT ? 0 : err_sys(e, r, "cannot open the journal");
-    j->sys = f->sys;
-    j->fd = r;
-    r = f->sys->fstat(f->sys, j->fd, &st);
-    if (r < 0)
-        return err_sys(e, r, "cannot stat the journal");
-    if (st.st_nlink == 0) { /* its edit has just ended */
-        journal_free(j);
-        return 0;
-    }
-    return edit_is_ours(&st, &model) ? judge(f, j, (uint64_t)st.st_size, (uint64_t)model.st_size, e)
-                                     : planted(name, &st, &model, e);
-}
-
-static bool see(const struct edit_file *f, struct journal_seen *ret)
+static int find(const struct edit_file *f, const struct stat *model, bool *there, struct err *e)
 {
     char name[NAME_MAX + 1];
     struct stat st;
-    *ret = (struct journal_seen){0};
-    if (f->sys->fstat(f->sys, f->fd, &st) < 0)
-        return false;
-    ret->model = edit_id_of(&st);
+    *there = false;
+    if (model->st_nlink == 0) /* an unnamed file has no journal */
+        return 0;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int r = st.st_nlink ? f->sys->fstatat(f->sys, f->dir, name, &st) : -ENOENT;
-    if (r == 0)
-        ret->journal = edit_id_of(&st);
-    return r == 0 || r == -ENOENT;
+    int r = f->sys->fstatat(f->sys, f->dir, name, &st);
+    if (r == 0 && !(*there = edit_is_ours(&st, model)))
+        (void)planted(name, &st, model, e);
+    return r == -ENOENT ? 0 : err_sys(e, r, "cannot look for a journal");
 }
 
-static bool seen_equal(const struct journal_seen *a, const struct journal_seen *b)
+int journal_load(const struct edit_file *f, struct journal *ret, struct err *e)
 {
-    return edit_id_equal(&a->model, &b->model) && edit_id_equal(&a->journal, &b->journal);
-}
-
-/* Returns true if another process holds the lock, without affecting f's own lock. */
-static bool is_edited(const struct edit_file *f)
-{
-    if (f->locked)
-        return false;
-    int r = f->sys->flock(f->sys, f->fd, LOCK_SH | LOCK_NB);
-    if (r == 0)
-        (void)f->sys->flock(f->sys, f->fd, LOCK_UN);
-    return r == -EWOULDBLOCK;
-}
-
-/* Looks again if another process may have begun or ended an edit during the read. */
-int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
-                 struct err *e)
-{
-    struct journal_seen before, now;
+    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    char name[NAME_MAX + 1];
     struct err why = {0};
-    int r = 0;
+    struct stat model, st;
+    bool there;
     *ret = JOURNAL_INIT;
-    for (int i = 0; i < LOOKS; i++) {
-        const bool saw = see(f, &before);
-        why = (struct err){0};
-        r = look(f, ret, &why);
-        if (r == 0)
-            break;
-        journal_free(ret);
-        if (saw && see(f, &now) && seen_equal(&before, &now) && !is_edited(f))
-            break;
+    int r = edit_file_stat(f, &model, e);
+    if (r == 0)
+        r = find(f, &model, &there, &why);
+    if (r < 0 || why.code) {
+        ret->state = r < 0 ? JOURNAL_NONE : JOURNAL_PLANTED;
+        return why.code ? (void)err_set(e, why.code, "%s", why.msg), r : r;
     }
-    if (seen)
-        *seen = before;
-    if (r == 0 && ret->state == JOURNAL_REDO)
-        ret->live = is_edited(f) || !see(f, &now) || !seen_equal(&before, &now);
-    if (r == -ESTALE && is_edited(f))
-        return err_set(e, -EBUSY, "another process is editing the model; try again");
-    if (why.code)
-        (void)err_set(e, why.code, "%s", why.msg);
+    if (!there)
+        return 0;
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    r = f->sys->openat(f->sys, f->dir, name, flags, 0);
+    if (r < 0)
+        return err_sys(e, r, "cannot open the journal");
+    ret->sys = f->sys;
+    ret->fd = r;
+    r = f->sys->fstat(f->sys, ret->fd, &st);
+    if (r < 0)
+        (void)err_sys(e, r, "cannot stat the journal");
+    else if (!edit_is_ours(&st, &model)) /* it has just taken the journal's place */
+        r = planted(name, &st, &model, e);
+    else
+        r = judge(f, ret, (uint64_t)st.st_size, (uint64_t)model.st_size, e);
+    if (r < 0)
+        journal_free(ret);
     return r;
 }
 
@@ -733,7 +605,7 @@ static int settle(struct edit_file *f, const struct journal *j)
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
-    int r = journal_load(f, &j, NULL, e);
+    int r = journal_load(f, &j, e);
     const bool whole = j.state == JOURNAL_REDO || j.state == JOURNAL_DONE;
     *found = j.state;
     if (r < 0)
@@ -766,8 +638,8 @@ struct sweep {
 
 /*
  * Removes one of our files if it is not locked, which means that its writer has ended. The file may
- * have other hard links, because an edit with break_hardlinks leaves these on the old file. Files
- * of other users are not even opened.
+ * have other hard links, which were made while it was the model. Files of other users are not even
+ * opened.
  */
 static int sweep_one(void *arg, const char *name)
 {
@@ -819,73 +691,63 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
     return sweep(f, &ret->removed, e);
 }
 
-int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e)
+void edit_recovered_text(const struct edit_recovered *r, char out[EDIT_RECOVERED_MAX])
 {
-    struct edit_overlay o = EDIT_OVERLAY_INIT;
-    int r = journal_load(f, &o.journal, &o.seen, &o.planted);
-    if (r < 0)
-        return err_set(e, r, "%s", o.planted.msg);
-    free(o.journal.room); /* the journal is not compared again */
-    o.journal.room = NULL;
-    if (o.journal.state != JOURNAL_REDO)
-        journal_free(&o.journal);
-    *ret = o;
-    return 0;
+    const char *what = r->finished  ? "an interrupted edit was finished"
+                       : r->dropped ? "an interrupted edit was undone"
+                       : r->removed ? "files left by an interrupted edit were removed"
+                                    : NULL;
+    out[0] = '\0';
+    if (what)
+        (void)snprintf(out, EDIT_RECOVERED_MAX,
+                       "%s; the last edits before the interruption may not be in the file", what);
 }
 
-bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f)
-{
-    struct journal_seen now;
-    return !see(f, &now) || seen_equal(&o->seen, &now);
-}
+/* ---- readers ---- */
 
-int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
-                        struct err *e)
+/* Looks once. *there: there is a journal of ours. */
+static int look(const struct edit_file *f, struct edit_id *ret, bool *there, struct err *planted,
+                struct err *e)
 {
-    const struct journal *j = &o->journal;
-    struct source file, journal = {.fd = -1};
-    uint64_t at = 0;
-    int r = source_fd(f->fd, &file, e);
-    if (r == 0 && j->n)
-        r = source_fd(j->fd, &journal, e);
+    struct stat st;
+    int r = edit_file_stat(f, &st, e);
     if (r < 0)
         return r;
-    struct image *im = o->image = image_new(NULL);
-    if (!im)
-        return err_set(e, -ENOMEM, "no memory");
-    const uint32_t no = image_file(im, file), from = image_file(im, journal);
-    for (size_t i = 0; i < j->n; i++) {
-        image_add_file(im, no, at, j->row[i].at - at);
-        image_add_file(im, from, j->row[i].src, j->row[i].n);
-        at = row_end(&j->row[i]);
-    }
-    image_add_file(im, no, at, (j->n ? j->after : file.size) - at);
-    r = image_end(im);
-    *ret = image_source(im);
-    ret->fd = f->fd;
-    return err_sys(e, r, "cannot overlay the journal on the model");
+    *ret = edit_id_of(&st);
+    *planted = (struct err){0};
+    r = find(f, &st, there, planted);
+    if (r < 0)
+        *e = *planted;
+    return r;
 }
 
-int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e)
+/* Returns 1 if another process is editing the model. */
+static int look_locked(const struct edit_file *f, struct edit_id *ret, struct err *planted,
+                       struct err *e)
 {
-    const struct journal *j = &o->journal;
-    for (size_t i = 0; i < j->n; i++) {
-        const struct journal_row *row = &j->row[i];
-        void *at = (void *)(uintptr_t)(m->data + row->at);
-        if (row->at >= m->size || !is_units(j, row) || row->src % JOURNAL_UNIT)
-            continue;
-        size_t n = (size_t)min_u64(row->n, m->size - row->at);
-        if (mmap(at, n, PROT_READ, MAP_SHARED | MAP_FIXED, j->fd, (off_t)row->src) == MAP_FAILED)
-            return err_set(e, -errno, "cannot map the journal: %s", strerror(errno));
-    }
-    if (j->n)
-        m->own = min_u64(m->size, j->before);
-    return 0;
+    bool there;
+    int r = look(f, ret, &there, planted, e);
+    if (r < 0 || !there)
+        return r;
+    /* A writer holds the lock for as long as its journal is there. */
+    r = f->sys->flock(f->sys, f->fd, LOCK_SH | LOCK_NB);
+    if (r < 0)
+        return r == -EWOULDBLOCK ? 1 : err_sys(e, r, "cannot lock the model");
+    r = look(f, ret, &there, planted, e);
+    (void)f->sys->flock(f->sys, f->fd, LOCK_UN);
+    return r < 0 || !there ? r
+                           : err_set(e, -EUCLEAN,
+                                     "an edit of the model was interrupted (ggufs --recover "
+                                     "finishes or undoes it)");
 }
 
-void edit_overlay_free(struct edit_overlay *o)
+int edit_at_rest(const struct edit_file *f, const struct timespec *until, struct edit_id *ret,
+                 struct err *planted, struct err *e)
 {
-    journal_free(&o->journal);
-    image_unref(o->image);
-    *o = EDIT_OVERLAY_INIT;
+    int r = look_locked(f, ret, planted, e);
+    while (r > 0 && !when_past(until, 0)) {
+        when_sleep(LOOK_MS);
+        r = look_locked(f, ret, planted, e);
+    }
+    return r > 0 ? err_set(e, -EBUSY, "another process is editing the model; try again") : r;
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The redo journal of an in-place edit is a file beside the model. It records which ranges of the
- * model change, and where in the journal their new bytes are. It may be large; only its rows are
- * kept in memory.
+ * model change, and their new bytes. It may be large; only its rows are kept in memory.
  *
  * A row covers at most 1 MiB of the model, in whole sectors except at the end of the file. A sector
- * is 512 bytes, the smallest unit that any disk writes atomically. Rows of tensor data are whole
- * units of 64 KiB, both in the model and in the journal, so that readers can map them in place of
- * the model's bytes; no page is larger than 64 KiB. Numbers are little-endian.
+ * is 512 bytes, the smallest unit that any disk writes atomically. Numbers are little-endian.
  *
  *     0  "GGUFSJN3"
  *     8  u32 length of the name        12  u32 0
@@ -20,11 +17,8 @@
  *        the model's name
  *     -  the table, to the end: for each sector of each row a u64, the sum of its old bytes
  *
- * The log of drafts (model/store.h) becomes the journal if it has new bytes aligned as in the
- * model. These bytes stay where they are, and the rest of the record is written before and after
- * them. Otherwise the journal is a separate, small file. If the model grows, rows cover every byte
- * that is added. Device and inode numbers are not part of the record, because they may differ after
- * a reboot or after a backup is restored.
+ * If the model grows, rows cover every byte that is added. Device and inode numbers are not part of
+ * the record, because they may differ after a reboot or after a backup is restored.
  *
  * Steps of an edit, each taken only after the previous one is known to be on disk:
  *  1. the record is written, its first 56 bytes last, and synced; then its directory is synced;
@@ -41,21 +35,17 @@
  *      copied, restored or planted, changes nothing (-ESTALE) and stays for the user to examine. A
  *      file that is not ours is never opened, nor does it prevent reading: the model is then read
  *      as it is.
+ *  J4. While there is a journal that is ours, only the writer reads the model (edit_at_rest()).
  *
- * Private to the edit layer, except for crash recovery and overlays.
+ * Private to the edit layer, except for crash recovery.
  */
 #ifndef EDIT_JOURNAL_H
 #define EDIT_JOURNAL_H
 
-#include "base/map.h"
 #include "edit/commit.h"
-#include "model/store.h"
 
-#define JOURNAL_UNIT ((uint64_t)64 << 10)
 #define JOURNAL_SECTOR 512
 #define JOURNAL_ROW ((uint64_t)1 << 20) /* largest size of a row in bytes */
-/* Allows an edit of 256 GiB in one range, or of 16 GiB in scattered units. */
-#define JOURNAL_MAX_ROWS ((uint64_t)1 << 18)
 
 struct stretch; /* a row in memory */
 
@@ -77,7 +67,6 @@ struct journal_row {
 struct journal {
     enum journal_state state;
     bool begun;            /* REDO: at least one sector is already new */
-    bool live;             /* REDO: a process is still making the edit (journal_load()) */
     const struct sys *sys; /* NULL: nothing is open */
     int fd;                /* owned */
     uint64_t before, after;
@@ -88,12 +77,6 @@ struct journal {
 
 #define JOURNAL_INIT ((struct journal){0})
 void journal_free(struct journal *j);
-
-/*
- * Compute the largest number of bytes that an in-place edit can write to the model. Returns 0,
- * -EFBIG (too many rows) or -ENOMEM.
- */
-int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /*
  * Do step 1 for a plan that is written in place. On failure nothing is left on disk except what
@@ -126,21 +109,10 @@ int journal_cancel(const struct edit_file *f, const struct journal *j, int r, st
 int journal_compare(const struct edit_file *f, struct journal *j, struct err *e);
 
 /*
- * Identities of the model's file and its journal. As long as neither changes, no in-place edit has
- * begun or ended.
+ * Find the model's journal and judge it. f must be locked. Returns 0, with a message in *e for
+ * PLANTED, -ESTALE (J3) or -errno.
  */
-struct journal_seen {
-    struct edit_id model, journal; /* 0: the file does not exist */
-};
-
-/*
- * Find the model's journal and judge it. Since another process may be editing the model, a journal
- * that does not fit is checked again until it stays the same and no process holds the lock. *seen:
- * the identities just before the journal was read; seen may be NULL. Returns 0, with a message in
- * *e for PLANTED, -ESTALE (J3), -EBUSY (another process keeps editing the model) or -errno.
- */
-int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
-                 struct err *e);
+int journal_load(const struct edit_file *f, struct journal *ret, struct err *e);
 
 /*
  * Replay or drop the journal if there is one. f must be open for writing and locked. edits: true
@@ -164,46 +136,21 @@ struct edit_recovered {
  * model; it stays) or -errno. Always sets *ret.
  */
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
-
-/* The bytes that the journal would write. Read-only mounts read the model through this overlay. */
-struct edit_overlay {
-    struct journal journal; /* owned; has no rows if there is nothing to write */
-    struct image *image;    /* owned: the file with the overlay applied */
-    struct err planted;     /* set if the object with the journal's name is not ours; else code 0 */
-    struct journal_seen seen;
-};
-
-#define EDIT_OVERLAY_INIT ((struct edit_overlay){0})
-
-/* Load the overlay. f may be open for reading only. Returns 0, or -ESTALE, -EBUSY or -errno as for
- * journal_load(). */
-int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
 /*
- * Return false if another process has begun or ended an in-place edit since the overlay was loaded,
- * so that the bytes read may be torn.
+ * Write to `out` what a recovery found, for users; empty if it found nothing. A writer that was
+ * killed may have accepted edits that it had not begun to write.
  */
-bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f);
+#define EDIT_RECOVERED_MAX 160
+void edit_recovered_text(const struct edit_recovered *r, char out[EDIT_RECOVERED_MAX]);
+
 /*
- * Make a source of the file with the overlay applied. The source reads from f->fd, and o must
- * outlive it.
+ * Check that the model, which f may have open for reading only, is not being edited in place, and
+ * was not left half edited (J4). Waits until `until` while another process edits it. *ret: the
+ * file's identity; if it is still the same after a later call, the bytes read in between were not
+ * torn. *planted: set if the object with the journal's name is not ours (J3). Returns 0, -EUCLEAN
+ * (an edit was interrupted), -EBUSY (it is still being edited) or -errno.
  */
-int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
-                        struct err *e);
-/* Return true if the overlay changes anything. */
-static inline bool edit_overlay_changes(const struct edit_overlay *o)
-{
-    return o->journal.n > 0;
-}
-/* Return true if the overlay changes anything and no process is still making the edit. */
-static inline bool edit_overlay_interrupted(const struct edit_overlay *o)
-{
-    return o->journal.n > 0 && !o->journal.live;
-}
-/*
- * Map the overlay over m, which maps the file at the source's size. Leaves out the header, which
- * the source provides. Returns 0 or -errno.
- */
-int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
-void edit_overlay_free(struct edit_overlay *o);
+int edit_at_rest(const struct edit_file *f, const struct timespec *until, struct edit_id *ret,
+                 struct err *planted, struct err *e);
 
 #endif

@@ -10,11 +10,14 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/lock.h"
 #include "base/sys.h"
 #include "model/snapshot.h"
 
-/* How many times parsing is tried while another process keeps editing the model in place. */
-#define PARSE_TRIES 100
+/* How long to wait while another process edits the model in place. */
+#define PATIENCE_MS 10000
+/* How many times to parse a file that changes meanwhile, as one that is being downloaded does. */
+#define PARSE_TRIES 10
 
 int model_find(const char *path, struct model_file *m, struct err *e)
 {
@@ -126,9 +129,31 @@ int model_read(const char *path, struct model_file *m, struct err *e)
     return err_sys(e, r, "cannot read");
 }
 
+/* ---- parsing ---- */
+
+/* Parses once. *torn: the model was edited in place meanwhile. */
+static int parse(struct model_file *m, unsigned flags, const struct timespec *until, bool *torn,
+                 struct gguf **ret, struct err *e)
+{
+    struct edit_id before, after;
+    m->src = (struct source){0};
+    *torn = false;
+    int r = edit_at_rest(&m->file, until, &before, &m->planted, e);
+    if (r == 0)
+        r = source_fd(m->file.fd, &m->src, e);
+    if (r < 0)
+        return r;
+    r = gguf_parse(&m->src, flags, ret, e);
+    int rest = edit_at_rest(&m->file, until, &after, &m->planted, e);
+    *torn = rest == 0 && !edit_id_equal(&before, &after);
+    return rest < 0 ? rest : r;
+}
+
 int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e)
 {
+    const struct timespec until = when_after(PATIENCE_MS);
     struct err why = {0};
+    bool torn = true;
     int r = 0;
     *ret = NULL;
     if (m->stream)
@@ -137,29 +162,23 @@ int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct 
         r = edit_file_open(&m->file, &sys_libc, m->dir, m->name, false, e);
     if (r < 0)
         return r;
-    for (int i = 0; i < PARSE_TRIES; i++) {
-        why = (struct err){0};
+    for (int i = 0; i < PARSE_TRIES && torn; i++) {
         gguf_free(*ret);
         *ret = NULL;
-        edit_overlay_free(&m->overlay);
-        m->src = (struct source){0};
-        r = edit_overlay(&m->file, &m->overlay, &why);
-        if (r == 0)
-            r = edit_overlay_source(&m->overlay, &m->file, &m->src, &why);
-        if (r < 0)
-            break;
-        r = gguf_parse(&m->src, flags, ret, &why);
-        if (edit_overlay_holds(&m->overlay, &m->file))
-            break;
+        why = (struct err){0};
+        r = parse(m, flags, &until, &torn, ret, &why);
     }
-    if (why.code && e)
-        *e = why;
+    if (r < 0) {
+        gguf_free(*ret);
+        *ret = NULL;
+        if (e)
+            *e = why;
+    }
     return r;
 }
 
 void model_free(struct model_file *m)
 {
-    edit_overlay_free(&m->overlay);
     if (m->file.fd >= 0)
         edit_file_close(&m->file);
     if (m->dir >= 0)
@@ -185,8 +204,6 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
         r = model_parse(&m, flags, &s->g[i], e);
     if (r == 0)
         r = mapped_open(m.file.fd, m.src.size, &s->file[i], e);
-    if (r == 0)
-        r = edit_overlay_map(&m.overlay, &s->file[i]->map, e);
     if (r == 0 && o)
         o->keep(o->arg, i, &m);
     else

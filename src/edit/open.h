@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the files of a model by path and opens them for reading. Used by mounts, --check, --info
- * and --recover. Symbolic links are followed to the real file. A header that an interrupted edit
- * has yet to write is read as if it had been written.
+ * and --recover. Symbolic links are followed to the real file. A model that an interrupted edit
+ * left half written is not read.
  *
  *     r = model_find(path, &m, &e);
  *     r = model_parse(&m, 0, &g, &e);
@@ -25,9 +25,9 @@ struct model_file {
     const char *name; /* the last component of real */
     int dir;          /* owned: the directory (O_PATH, since it may not be listable) */
     struct edit_file file;
-    struct edit_overlay overlay; /* the bytes that an interrupted edit has yet to write */
-    struct source src;           /* the file with the overlay applied */
-    struct stream *stream;       /* owned: what was read from a pipe; NULL for a file */
+    struct source src;     /* the file */
+    struct stream *stream; /* owned: what was read from a pipe; NULL for a file */
+    struct err planted;    /* set if the object with the journal's name is not ours; else code 0 */
 };
 
 /*
@@ -44,10 +44,9 @@ bool model_is_stream(const char *path);
  */
 int model_read(const char *path, struct model_file *m, struct err *e);
 /*
- * Open the file if necessary, look for a journal, set m->src, and parse the model. Parses it again
- * if another process edited it in place during the parse. flags: as for gguf_parse(). Returns 0,
- * -ESTALE or -EBUSY as for edit_overlay(), or -errno; m->src.read is NULL if parsing was not
- * reached.
+ * Open the file if necessary, set m->src, and parse the model. While another process edits it in
+ * place, waits up to ten seconds. flags: as for gguf_parse(). Returns 0, -EUCLEAN or -EBUSY as for
+ * edit_at_rest(), or -errno; m->src.read is NULL if parsing was not reached.
  */
 int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e);
 void model_free(struct model_file *m);

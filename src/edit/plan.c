@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "edit/journal.h"
 #include "gguf/value.h"
 
 #define DEFAULT_BLOCK 4096
@@ -17,6 +18,8 @@
  * Size of the reserve's entry without its spaces (key length, key, type, value length).
  */
 #define RESERVE_ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
+/* Extra space that a new file needs for the file system's own data. */
+#define SPACE_SLACK ((uint64_t)1 << 20)
 /* The gap between the end of the header and the data if there is a reserve. */
 #define RESERVE_SLACK 4
 
@@ -132,100 +135,82 @@ static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret
     return true;
 }
 
-/* Returns true for a file that is edited in place if possible. */
-static bool wants_inplace(const struct layout *d)
+/*
+ * Finds where the data must begin, modulo the block, so that most old bytes can be cloned. Without
+ * old bytes this is where it begins now. Returns 0 or -ENOMEM.
+ */
+static int find_phase(const struct layout *d, uint64_t *ret)
 {
-    return d->o->strategy == EDIT_INPLACE ||
-           (d->o->strategy == EDIT_AUTO && d->g->file_size > EDIT_INPLACE_FROM);
-}
-
-/* Where the data must begin, modulo the block, for old bytes to be clonable. */
-struct lean {
-    uint64_t *weight; /* number of clonable old bytes for each multiple of the alignment */
-    uint64_t best;    /* the place with the largest weight, in bytes */
-};
-
-/* Weighs each place where the data could begin by how many old bytes could then be cloned. */
-static void weigh(const struct layout *d, struct lean *l)
-{
-    uint64_t block = d->p->block, align = d->alignment, at = 0;
+    const uint64_t block = d->p->block, align = d->alignment;
+    *ret = d->g->data_off & (block - 1) & ~(align - 1);
+    if (align >= block)
+        return 0;
+    /* number of old bytes that can be cloned, for each multiple of the alignment */
+    uint64_t at = 0, *weight = calloc(block / align, sizeof(*weight));
+    if (!weight)
+        return -ENOMEM;
     for (size_t i = 0; i < d->n; i++) {
         const struct edit_tensor *t = &d->info[i];
         uint64_t kept = info_size(d, t); /* number of its old bytes */
         for (size_t k = 0; t->content && k < t->content->n; k++)
             kept -= t->content->piece[k].len;
-        uint64_t old = kept ? d->g->tensor[t->old].off : 0;
-        if ((old - at) % align == 0) {
-            uint64_t lean = (old - at) & (block - 1);
-            l->weight[lean / align] += kept;
-            if (l->weight[lean / align] > l->weight[l->best / align])
-                l->best = lean;
+        const uint64_t shift = kept ? d->g->tensor[t->old].off - at : 0;
+        if (shift % align == 0) {
+            const uint64_t phase = shift & (block - 1);
+            weight[phase / align] += kept;
+            if (weight[phase / align] > weight[*ret / align])
+                *ret = phase;
         }
         at = round_up(at + info_size(d, t), align);
     }
+    free(weight);
+    return 0;
 }
 
 /*
  * R1. Keeps the data offset, or returns false if the data must move. Padding that a huge alignment
  * puts before the data is not kept.
  */
-static bool keep_data_off(struct layout *d, const struct lean *l)
+static bool keep_data_off(struct layout *d, uint64_t phase)
 {
-    uint64_t old = d->g->data_off, n;
-    if (d->g->alignment > EDIT_MAX_ALIGNMENT)
+    uint64_t old = d->g->data_off;
+    if (d->g->alignment > EDIT_MAX_ALIGNMENT || old % d->alignment ||
+        (old & (d->p->block - 1)) != phase)
         return false;
-    if (old % d->alignment || (old & (d->p->block - 1)) != l->best)
-        return false;
-    if (!fit_reserve(d, old, &n))
-        return false;
-    if (!wants_inplace(d) && n < wanted_reserve(d) / 2)
-        return false;
-    d->has_reserve = true;
-    d->reserve = n;
-    d->data_off = old;
-    return true;
+    d->has_reserve = fit_reserve(d, old, &d->reserve);
+    if (d->has_reserve)
+        d->data_off = old;
+    return d->data_off == old &&
+           (d->o->strategy != EDIT_COPY || (d->has_reserve && d->reserve >= wanted_reserve(d) / 2));
 }
 
 /*
  * R2. If the alignment is larger than the block, the data offset is a multiple of the block anyway.
  */
-static void move_data(struct layout *d, const struct lean *l)
+static void move_data(struct layout *d, uint64_t phase)
 {
     uint64_t block = d->p->block, align = d->alignment;
     uint64_t least = d->bare + RESERVE_ENTRY + wanted_reserve(d) + RESERVE_SLACK;
     uint64_t at = round_up(least, align);
     if (align < block)
-        at += (l->best - at) & (block - 1);
+        at += (phase - at) & (block - 1);
     d->has_reserve = true;
     d->data_off = at;
     (void)fit_reserve(d, at, &d->reserve);
 }
 
-/*
- * Sets p->block, has_reserve, reserve and data_off. If there are no old bytes, or no `info`, the
- * data keeps its offset if possible. Call it without `info` only for a regular model and a change
- * that moves no old data. Returns 0 or -ENOMEM.
- */
+/* Sets p->block, has_reserve, reserve and data_off. Returns 0 or -ENOMEM. */
 static int lay_data(struct layout *d)
 {
-    const uint64_t align = d->alignment, block = d->p->block = edit_block(d->o);
-    struct lean l = {0};
-    d->data_off = d->n ? round_up(d->bare, align) : d->bare;
+    uint64_t phase;
+    d->p->block = edit_block(d->o);
+    d->data_off = d->n ? round_up(d->bare, d->alignment) : d->bare;
     if (!reserve_in_use(d))
         return 0;
-    if (align < block)
-        l.best = d->g->data_off & (block - 1) & ~(align - 1);
-    if (align < block && d->info) {
-        l.weight = calloc(block / align, sizeof(*l.weight));
-        if (!l.weight)
-            return -ENOMEM;
-        weigh(d, &l);
-        free(l.weight);
-    }
-    /* An edit in place does without a reserve if the data would otherwise have to move. */
-    if (!keep_data_off(d, &l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
-        move_data(d, &l);
-    return 0;
+    int r = find_phase(d, &phase);
+    if (r == 0 && !keep_data_off(d, phase))
+        move_data(d, phase);
+    return r;
 }
 
 static void put_reserve(struct buf *b, const struct layout *d)
@@ -312,10 +297,7 @@ static void add_draft(const struct layout *d, const struct tensor_piece *piece)
     uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, src);
     image_add_file(im, no, piece->src, piece->len);
     p->changed += piece->len;
-    if (piece->len > p->lends && piece->len >= LOG_ROOM && piece->src >= LOG_ROOM) {
-        p->lends = piece->len;
-        p->lender = piece->log;
-    }
+    p->journal += piece->len + 2 * (uint64_t)JOURNAL_SECTOR; /* it is extended to whole sectors */
 }
 
 static void add_old(const struct layout *d, const struct edit_tensor *t, uint64_t lo, uint64_t hi)
@@ -368,33 +350,27 @@ static bool shrinks(const struct layout *d)
     return false;
 }
 
-/* Determines which strategies the plan allows. */
+/* Determines how the plan can be written. */
 static void judge(const struct layout *d)
 {
     const struct gguf *g = d->g;
     struct edit_plan *p = d->p;
-    uint64_t mask = p->block - 1, cloned = 0, moved = 0;
+    const uint64_t mask = p->block - 1;
     bool still = true;
     for (size_t i = 0; i < p->image->n; i++) {
         const struct segment *s = &p->image->seg[i];
         if (s->from != IMAGE_FILE || s->no != EDIT_OLD_FILE)
             continue;
         still &= s->at == s->src;
-        if (((s->at ^ s->src) & mask) == 0) {
-            const uint64_t lo = round_up(s->at, p->block), hi = (s->at + s->len) & ~mask;
-            cloned += s->len;
-            p->copied += s->len - (hi > lo ? hi - lo : 0);
-        } else {
-            moved += s->len;
-        }
+        const uint64_t lo = round_up(s->at, p->block), hi = (s->at + s->len) & ~mask;
+        const bool clonable = ((s->at ^ s->src) & mask) == 0 && hi > lo;
+        p->copied += s->len - (clonable ? hi - lo : 0);
     }
     bool stays =
         g->n_tensors > 0 && is_regular(g) && d->data_off == g->data_off && still && !shrinks(d);
     p->inplace = stays && (p->changed == 0 ? p->image->size == g->file_size
                                            : p->image->size >= g->file_size &&
                                                  !(g->anomalies & GGUF_ANOMALY_NO_TAIL));
-    p->copied += moved;
-    p->clonable = moved == 0 || moved < cloned;
     uint64_t n = g->head_len;
     p->same = (p->inplace || g->n_tensors == 0) && p->changed == 0 &&
               p->image->size == g->file_size && memcmp(p->head.data, g->head, (size_t)n) == 0;
@@ -446,16 +422,20 @@ static int check(struct layout *d, struct err *e)
     return 0;
 }
 
-/* Lists the ranks of the new header's keys, with the reserve last. */
-static int make_ranks(const struct layout *d)
+/* Lists the ranks and ids of the new header's keys, with the reserve last. */
+static int list_keys(const struct layout *d)
 {
     struct edit_plan *p = d->p;
     p->rank = malloc((d->n_keys + 1) * sizeof(*p->rank));
-    if (!p->rank)
+    p->key_id = malloc((d->n_keys + 1) * sizeof(*p->key_id));
+    if (!p->rank || !p->key_id)
         return -ENOMEM;
-    for (size_t i = 0; i < d->n_keys; i++)
+    for (size_t i = 0; i < d->n_keys; i++) {
         p->rank[i] = d->key[i].rank;
+        p->key_id[i] = d->key[i].id;
+    }
     p->rank[d->n_keys] = EDIT_LAST;
+    p->key_id[d->n_keys] = (struct tensor_id){IDS_NONE, IDS_NONE};
     return 0;
 }
 
@@ -470,7 +450,7 @@ static int make(struct layout *d, const struct edit_change *c, struct err *e)
         return r;
     r = make_image(d);
     if (r == 0)
-        r = make_ranks(d);
+        r = list_keys(d);
     if (r < 0)
         return err_sys(e, r, "cannot lay out %zu tensors", d->n);
     judge(d);
@@ -521,37 +501,6 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     return 0;
 }
 
-static int applies(enum edit_strategy how, bool inplace, bool clonable, struct err *e)
-{
-    if (how == EDIT_INPLACE && !inplace)
-        return err_set(e, -EOPNOTSUPP, "inplace: data would move, or tensors be removed");
-    if (how == EDIT_REFLINK && !clonable)
-        return err_set(e, -EOPNOTSUPP, "reflink: the data would not move by whole blocks");
-    return 0;
-}
-
-int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e)
-{
-    return applies(how, p->inplace || p->same, p->clonable, e);
-}
-
-/*
- * Needs no plan if no old data has to move, because the header's size then determines the layout.
- */
-int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
-                        enum edit_strategy how, struct err *e)
-{
-    const struct gguf *g = c->on.g;
-    if (g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment || c->moves)
-        return 1;
-    struct edit_plan p = EDIT_PLAN_INIT;
-    struct layout d = {
-        .g = g, .o = o, .alignment = g->alignment, .p = &p, .n = g->n_tensors, .bare = c->bytes};
-    (void)lay_data(&d);
-    return applies(how, d.data_off == g->data_off,
-                   ((d.data_off - g->data_off) & (p.block - 1)) == 0, e);
-}
-
 void edit_plan_free(struct edit_plan *p)
 {
     if (!p->next) /* p->next owns the head */
@@ -559,6 +508,79 @@ void edit_plan_free(struct edit_plan *p)
     image_unref(p->image);
     drop_tensors(p);
     free(p->rank);
+    free(p->key_id);
     gguf_free(p->next);
     *p = EDIT_PLAN_INIT;
+}
+
+/* ---- how it is written ---- */
+
+const char *edit_strategy_name(enum edit_strategy s)
+{
+    static const char *const names[] = {
+        [EDIT_AUTO] = "auto", [EDIT_INPLACE] = "inplace", [EDIT_COPY] = "copy"};
+    return names[s];
+}
+
+int edit_check_room(uint64_t found, uint64_t needed, const char *what, struct err *e)
+{
+    if (needed == 0)
+        return 0;
+    needed = needed > UINT64_MAX - SPACE_SLACK ? UINT64_MAX : needed + SPACE_SLACK;
+    if (found >= needed)
+        return 0;
+    return err_set(e, -ENOSPC, "%s: %llu bytes are needed, but only %llu are free", what,
+                   (unsigned long long)needed, (unsigned long long)found);
+}
+
+/* Returns true if an edit in place costs less than a new file. */
+static bool prefers_inplace(const struct edit_plan *p, const struct edit_disk *d)
+{
+    const uint64_t size = p->image->size;
+    return p->inplace && d->clone != EDIT_CLONE_YES && size > EDIT_INPLACE_FROM &&
+           p->changed <= min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART);
+}
+
+/* Checks the room for one way, and sets *copies. Returns 0 or -ENOSPC. */
+static int check_way(const struct edit_plan *p, const struct edit_disk *d, enum edit_strategy how,
+                     uint64_t *copies, struct err *e)
+{
+    const bool clones = d->clone == EDIT_CLONE_YES;
+    const uint64_t size = p->image->size, backup = d->backup && !clones ? d->used : 0;
+    uint64_t needed = backup;
+    *copies = backup;
+    if (how == EDIT_INPLACE && p->changed) {
+        needed += p->head.len + p->journal + 2 * (size - p->old_size);
+    } else if (how == EDIT_COPY && clones) {
+        *copies += p->copied;
+        needed += p->copied + p->changed;
+    } else if (how == EDIT_COPY) {
+        const uint64_t n = min_u64(size, d->used + p->head.len + p->changed); /* holes stay holes */
+        *copies += d->known ? n : size;
+        needed += n;
+    }
+    return d->known ? edit_check_room(d->free, needed, edit_strategy_name(how), e) : 0;
+}
+
+int edit_plan_way(const struct edit_plan *p, const struct edit_options *o,
+                  const struct edit_disk *d, enum edit_strategy *ret, uint64_t *copies,
+                  struct err *e)
+{
+    const enum edit_strategy asked = o->strategy;
+    struct err why = {0};
+    *copies = 0;
+    *ret = EDIT_AUTO;
+    if (p->same)
+        return 0;
+    if (asked == EDIT_INPLACE && !p->inplace)
+        return err_set(e, -EOPNOTSUPP, "inplace: data would move, or tensors be removed");
+    *ret = asked != EDIT_AUTO ? asked : prefers_inplace(p, d) ? EDIT_INPLACE : EDIT_COPY;
+    int r = check_way(p, d, *ret, copies, &why);
+    if (r < 0 && asked == EDIT_AUTO && p->inplace) {
+        *ret = *ret == EDIT_COPY ? EDIT_INPLACE : EDIT_COPY;
+        r = check_way(p, d, *ret, copies, &why);
+    }
+    return r < 0 ? err_set(e, r, "%s%s", why.msg,
+                           p->inplace ? "" : "; it cannot be made in place, as data would move")
+                 : 0;
 }

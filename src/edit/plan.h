@@ -29,14 +29,15 @@
  * The reserve is the key ggufs.reserve, a string of spaces, last in the header. The new header has
  * one if `reserve` is not 0 and the old header has one or the file is large enough. Its length is
  * chosen by the first rule that can be met:
- *  R1. The data offset stays unchanged, so that only the header differs (inplace).
+ *  R1. The data offset stays unchanged, so that only the header differs. If not even an empty
+ *      reserve fits before the data, there is none. With EDIT_COPY, R1 is used only if at least
+ *      half of the requested spaces are left.
  *  R2. There are at least the requested number of spaces, and as much data as possible moves by a
- *      multiple of the file system's block, so that it can be cloned (reflink). If no tensor is
- *      added, removed or resized, all of the data moves this way. R1 is not used if less data could
- *      then be cloned.
+ *      multiple of the file system's block, so that it can be cloned. If no tensor is added,
+ *      removed or resized, all of the data moves this way. R1 is not used if less data could then
+ *      be cloned.
  * With either rule the header ends a few bytes before the data rather than exactly where it begins,
- * because readers differ in whether they skip a whole alignment there. For a small file, which is
- * copied anyway, R1 is used only if at least half of the requested spaces are left.
+ * because readers differ in whether they skip a whole alignment there.
  */
 #ifndef EDIT_PLAN_H
 #define EDIT_PLAN_H
@@ -48,7 +49,8 @@
 #include "model/snapshot.h"
 #include "model/store.h"
 
-enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
+/* How an edit is written: see commit.h. */
+enum edit_strategy { EDIT_AUTO, EDIT_INPLACE, EDIT_COPY };
 
 #define EDIT_RESERVE_AUTO UINT64_MAX
 /* Size of an automatic reserve, enough to add a chat template of 5 KB a dozen times. */
@@ -56,21 +58,21 @@ enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 /* Files larger than this get an automatic reserve. */
 #define EDIT_RESERVE_FROM ((uint64_t)256 << 20)
 #define EDIT_RESERVE_MAX ((uint64_t)64 << 20)
-/* With EDIT_AUTO, files larger than this are edited in place. */
+/* With EDIT_AUTO, files larger than this are edited in place if the file system does not clone. */
 #define EDIT_INPLACE_FROM ((uint64_t)64 << 20)
 /*
- * With EDIT_AUTO, an edit in place changes at most this many bytes, and at most
- * 1/EDIT_INPLACE_PART of the file, because each byte is written twice.
+ * With EDIT_AUTO, an edit in place changes at most this many bytes of tensors, and at most
+ * 1/EDIT_INPLACE_PART of the file, because each byte is written twice. There are no such bounds if
+ * there is no room for a copy.
  */
 #define EDIT_INPLACE_MAX ((uint64_t)1 << 30)
 #define EDIT_INPLACE_PART 4
 
 struct edit_options {
     enum edit_strategy strategy;
-    uint64_t reserve;     /* number of spaces, 0 for no reserve, or EDIT_RESERVE_AUTO */
-    uint32_t block;       /* block size of the file system in bytes (statvfs f_bsize) */
-    bool break_hardlinks; /* see commit.h */
-    const char *backup;   /* the suffix of the backup's name; not owned; NULL: no backup */
+    uint64_t reserve;   /* number of spaces, 0 for no reserve, or EDIT_RESERVE_AUTO */
+    uint32_t block;     /* block size of the file system in bytes (statvfs f_bsize) */
+    const char *backup; /* the suffix of the backup's name; not owned; NULL: no backup */
 };
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
@@ -88,20 +90,20 @@ struct edit_plan {
     bool same;           /* the new file equals the old one byte for byte, except for old padding */
     /* a regular file in which only the header, bytes of tensors and additions at the end differ */
     bool inplace;
-    bool clonable;    /* most old data moves by multiples of the block */
-    uint64_t copied;  /* number of old bytes to copy, including incomplete blocks */
+    uint64_t copied;  /* old bytes in a new file that cannot be cloned there, with whole blocks */
     uint64_t changed; /* number of bytes that come from drafts */
+    uint64_t journal; /* at most so many bytes of tensor data are in the journal of the edit */
     /* clonable data moves by a multiple of this; a power of two, at least 4096 */
     uint32_t block;
     struct gguf *next; /* owned: the new model */
     uint64_t *rank;    /* owned: ranks of its keys (change.h); the caller may take them */
+    /* owned: the ids of its keys, in order (change.h); the caller may take them */
+    struct tensor_id *key_id;
     /*
      * owned: its tensors, nameless, with references to their contents; NULL: the base's
      */
     struct edit_tensor *tensor;
     size_t n_tensors;
-    struct log *lender; /* the longest piece's log, if that should become the journal; or NULL */
-    uint64_t lends;     /* size of the longest piece */
 };
 
 #define EDIT_PLAN_INIT ((struct edit_plan){0})
@@ -115,17 +117,33 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                    struct err *e);
 void edit_plan_free(struct edit_plan *p);
 
+enum edit_clone { EDIT_CLONE_UNKNOWN, EDIT_CLONE_YES, EDIT_CLONE_NO };
+
+/* What is known about the disk before an edit: see edit_look() in commit.h. */
+struct edit_disk {
+    bool known;  /* everything except `clone` was determined */
+    bool backup; /* a backup must still be made */
+    enum edit_clone clone;
+    uint64_t free, used; /* bytes free for new files; bytes that the model occupies */
+};
+
+/* An edit that copies at most so many bytes is cheap enough to be waited for. */
+#define EDIT_CHEAP ((uint64_t)64 << 20)
+
 /*
- * Check that the plan allows a strategy, regardless of the disk. Returns 0, or -EOPNOTSUPP with the
- * reason.
+ * Choose how the plan is written: in the way that the options name, or else in the one that costs
+ * less and for which there is room. *ret: EDIT_AUTO if the plan changes nothing. *copies: number of
+ * bytes that are copied rather than cloned or left in place, a backup included. Reads nothing from
+ * disk; if `d` is not known, there is room for anything. Returns 0, -ENOSPC, or -EOPNOTSUPP (the
+ * named way is impossible).
  */
-int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e);
-/*
- * Do the same check without a plan, in time independent of the number of keys. Returns 1 if only a
- * plan can decide this.
- */
-int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
-                        enum edit_strategy how, struct err *e);
+int edit_plan_way(const struct edit_plan *p, const struct edit_options *o,
+                  const struct edit_disk *d, enum edit_strategy *ret, uint64_t *copies,
+                  struct err *e);
+/* Check that `needed` bytes fit into those found free. what: starts the message. */
+int edit_check_room(uint64_t found, uint64_t needed, const char *what, struct err *e);
+/* Return "auto", "inplace" or "copy". */
+const char *edit_strategy_name(enum edit_strategy s);
 
 /* Check that files of this format can be edited at all. Returns 0, or -EROFS with the reason. */
 int edit_allowed(const struct gguf *g, struct err *e);

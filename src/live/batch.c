@@ -13,9 +13,6 @@
 #include "live/tensors.h"
 #include "live/views.h"
 
-/* Models of up to this many bytes are written immediately, whatever the strategy. */
-#define SMALL_MODEL ((uint64_t)64 << 20)
-
 /* ---- beginning and end ---- */
 
 /* Return the base for edits. In a split model, only the keys in the first file are edited. */
@@ -426,76 +423,40 @@ int batch_look(struct live *l, struct err *e)
     return r;
 }
 
-/* Check that the strategy applies to the current change. */
-static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
+/* Plan the current change, and find out how it would be written. */
+static int check_way(struct live *l, bool *slow, struct err *e)
 {
     struct edit_plan p;
-    int r = edit_change_applies(&l->next.change, &l->opt.edit, how, e);
-    if (r <= 0)
-        return r;
-    r = plan(l, &p, e);
+    enum edit_strategy how;
+    uint64_t copies = 0;
+    int r = plan(l, &p, e);
     if (r == 0)
-        r = edit_plan_applies(&p, how, e);
+        r = edit_plan_way(&p, &l->opt.edit, &l->room.disk, &how, &copies, e);
     edit_plan_free(&p);
+    *slow = copies > EDIT_CHEAP;
     return r;
 }
 
-/* Check the strategy both with and without the doomed tensors, because the edits may be written
+/* Check the change both with and without the doomed tensors, because the edits may be written
  * before those tensors are due for removal, and must not prevent that removal. */
-static int check_strategy(struct live *l, struct err *e)
+int batch_check(struct live *l, struct err *e)
 {
-    const enum edit_strategy how = l->opt.edit.strategy;
-    if (how != EDIT_INPLACE && how != EDIT_REFLINK)
-        return 0;
-    if (how == EDIT_REFLINK && l->room.disk.clone == EDIT_CLONE_NO)
-        return err_set(e, -EOPNOTSUPP, "reflink: the file system cannot clone ranges");
-    int r = check_applies(l, how, e);
+    assert(lock_held(&l->lock));
+    l->room.disk.known = l->room.disk.known && !when_past(&l->room.until, 0);
+    int r = check_way(l, &l->next.slow, e);
     const size_t mark = edit_mark(&l->next.change);
     if (r == 0 && tensors_remove_doomed(l)) {
-        r = check_applies(l, how, e);
+        r = check_way(l, &l->next.slow, e);
         edit_undo(&l->next.change, mark);
     }
     return r;
-}
-
-/* Check that the current change can be planned, if that is in doubt: a new name may equal another
- * name up to a NUL, or an alignment may be too large. */
-static int check_plan(struct live *l, struct err *e)
-{
-    struct edit_plan p;
-    if (!l->names.nul && edit_alignment(&l->next.change) <= EDIT_MAX_ALIGNMENT)
-        return 0;
-    int r = plan(l, &p, e);
-    edit_plan_free(&p);
-    return r;
-}
-
-int batch_check(struct live *l, struct err *e)
-{
-    enum edit_strategy how;
-    assert(lock_held(&l->lock));
-    l->room.disk.known = l->room.disk.known && !when_past(&l->room.until, 0);
-    int r = check_plan(l, e);
-    if (r == 0)
-        r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
-    return r < 0 ? r : check_strategy(l, e);
 }
 
 bool batch_is_small(const struct batch *b)
 {
     const struct edit_change *c = &b->change;
     uint64_t size = c->on.g->file_size;
-    return size <= SMALL_MODEL && c->bytes <= SMALL_MODEL - size;
-}
-
-bool batch_is_slow(const struct live *l)
-{
-    enum edit_strategy how;
-    assert(lock_held(&l->lock));
-    if (batch_is_small(&l->next))
-        return false;
-    (void)edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, NULL);
-    return how == EDIT_COPY;
+    return size <= EDIT_CHEAP && c->bytes <= EDIT_CHEAP - size;
 }
 
 /* ---- after a failure ---- */

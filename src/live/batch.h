@@ -58,7 +58,7 @@ struct batch {
     struct view view; /* references: the state being written; unset if the batch is not in flight */
     uint64_t last;    /* the number of the last edit */
     size_t n_edits;   /* number of keys and tensors changed */
-    bool slow;        /* the write may copy a large model */
+    bool slow;        /* the write copies a lot, as of the last batch_check() */
 };
 
 struct live {
@@ -149,8 +149,6 @@ int batch_room(struct live *l);
 int batch_check(struct live *l, struct err *e);
 /* True if the model is so small that a batch is written immediately, whatever the strategy. */
 bool batch_is_small(const struct batch *b);
-/* True if writing the pending edits takes as long as copying a large model. */
-bool batch_is_slow(const struct live *l);
 /* Remember a version of a tensor: the kernel may still request it after it is replaced. */
 void batch_note_version(struct live *l, struct tensor_id id);
 /* Record that the change has been altered and existing snapshots are out of date. */

@@ -33,8 +33,6 @@ static int make(const struct logs *s, struct log **ret, struct err *e)
     int r = log_make(fd, ret, e);
     if (r < 0)
         sys_close(s->f->sys, &fd);
-    else
-        atomic_store(&(*ret)->end, LOG_ROOM);
     return r;
 }
 
@@ -61,7 +59,7 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
     if (s->now &&
         (is_unused(s->now) || atomic_load(&s->now->used) >= LARGE || log_end(s->now) >= LONG))
         old = swap(s, NULL);
-    while (!s->now || log_take(s->now, n, phase, at) < 0) {
+    while (!s->now) {
         lock_drop(s->lock);
         log_unref(old);
         int r = make(s, &made, e);
@@ -70,6 +68,7 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
         lock_take(s->lock);
         old = swap(s, made);
     }
+    *at = log_take(s->now, n, phase);
     *ret = log_ref(s->now);
     lock_drop(s->lock);
     log_unref(old);

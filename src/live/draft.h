@@ -31,9 +31,8 @@ struct live_view;
  * ---- the log of an edited model (model/store.h) ----
  *
  * It is an unnamed file beside the model, created when a draft is first written. Its space is freed
- * once nothing needs it any more. After a lot has been written to a log, or when it has become a
- * journal, it is kept only for its current users, and a new one is started. Threads: any, without
- * the lock.
+ * once nothing needs it any more. After a lot has been written to a log, it is kept only for its
+ * current users, and a new one is started. Threads: any, without the lock.
  */
 
 struct logs {

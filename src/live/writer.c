@@ -526,8 +526,11 @@ static void retire(struct job *job)
 static void take(struct live *l, struct job *job)
 {
     struct batch *b = &l->next;
+    enum edit_strategy how;
+    uint64_t copies = 0;
+    (void)edit_plan_way(&b->plan, &l->opt.edit, &l->room.disk, &how, &copies, NULL);
+    b->slow = copies > EDIT_CHEAP;
     b->last = l->edits;
-    b->slow = batch_is_slow(l);
     b->n_edits = edit_change_count(&b->change, SIZE_MAX);
     l->room.disk.known = false;
     *job = (struct job){.l = l};
@@ -800,8 +803,7 @@ static int wait_by_mode(struct live *l, struct live_wait *w)
     edit_keep(&l->next.change, edit_mark(&l->next.change));
     if (mode == LIVE_COMMIT_SYNC)
         return 0;
-    if (mode == LIVE_COMMIT_AUTO &&
-        (flies ? l->flight.slow : l->room.freeing || batch_is_slow(l))) {
+    if (mode == LIVE_COMMIT_AUTO && (flies ? l->flight.slow : l->room.freeing || l->next.slow)) {
         if (!flies)
             writer_later(l, LATER);
         return 0;

@@ -74,21 +74,13 @@ void log_unref(struct log *s)
     free(s);
 }
 
-int log_take(struct log *s, uint64_t n, uint64_t phase, uint64_t *at)
+uint64_t log_take(struct log *s, uint64_t n, uint64_t phase)
 {
-    uint64_t end = atomic_load(&s->end);
+    uint64_t at, end = atomic_load(&s->end);
     do {
-        if (end & LOG_CLOSED)
-            return -EBUSY;
-        *at = n < LOG_ALIGNED ? end : end + ((phase - end) & (LOG_ROOM - 1));
-    } while (!atomic_compare_exchange_weak(&s->end, &end, *at + n));
-    return 0;
-}
-
-bool log_close(struct log *s, uint64_t *end)
-{
-    *end = atomic_fetch_or(&s->end, LOG_CLOSED);
-    return !(*end & LOG_CLOSED);
+        at = n < LOG_ALIGNED ? end : end + ((phase - end) & (LOG_BLOCK - 1));
+    } while (!atomic_compare_exchange_weak(&s->end, &end, at + n));
+    return at;
 }
 
 struct source log_source(const struct log *s)

@@ -42,36 +42,30 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
 
 /*
  * A log is an unnamed file that drafts write to. Space is taken only at the end of the file and is
- * never reused, so bytes that a piece refers to never change. A log may become the journal of an
- * edit (edit/journal.h); after that no more space is taken.
+ * never reused, so bytes that a piece refers to never change.
  */
 struct log {
     atomic_uint refs;
     struct source src;      /* the file; see log_source() for its size */
-    _Atomic(uint64_t) end;  /* number of bytes taken so far, plus LOG_CLOSED if closed */
+    _Atomic(uint64_t) end;  /* number of bytes taken so far */
     _Atomic(uint64_t) used; /* number of bytes written */
 };
 
-#define LOG_CLOSED ((uint64_t)1 << 63)
-/* The first LOG_ROOM bytes are never taken: they are reserved for the head of a journal. */
-#define LOG_ROOM ((uint64_t)64 << 10)
+/* No file system has larger blocks. */
+#define LOG_BLOCK ((uint64_t)64 << 10)
 
 /* Make a log on a regular file, whose existing bytes count as taken. On success the log owns fd. */
 int log_make(int fd, struct log **ret, struct err *e);
 struct log *log_ref(struct log *s);
 void log_unref(struct log *s); /* s may be NULL */
 /*
- * Reserve n bytes. Their offset is `phase` bytes past a multiple of LOG_ROOM, so that they can be
- * cloned to an offset with the same phase; small ranges simply go to the end. Returns 0, or -EBUSY
- * if the log is closed.
+ * Reserve n bytes, and return their offset. It is `phase` bytes past a multiple of LOG_BLOCK, so
+ * that they can be cloned to an offset with the same phase; small ranges simply go to the end.
  */
-int log_take(struct log *s, uint64_t n, uint64_t phase, uint64_t *at);
-/* Close the log, so that no more bytes can be taken. *end: the number of bytes taken. Returns
- * false if the log was already closed. */
-bool log_close(struct log *s, uint64_t *end);
+uint64_t log_take(struct log *s, uint64_t n, uint64_t phase);
 static inline uint64_t log_end(const struct log *s)
 {
-    return atomic_load(&s->end) & ~LOG_CLOSED;
+    return atomic_load(&s->end);
 }
 struct source log_source(const struct log *s);
 
@@ -236,8 +230,7 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
  *     r = image_read(im, store, off, dst, n);
  *     image_unref(im);
  *
- * Images serve as the new file of a plan, `model.gguf`, the merged model of shards, and a file read
- * through a journal.
+ * Images serve as the new file of a plan, `model.gguf`, and the merged model of shards.
  *
  * Invariants of every image (checked by image_end()):
  *  I1. Segments are in order, are not empty, and cover [0, size) without gaps or overlaps. size is

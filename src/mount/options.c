@@ -219,7 +219,6 @@ static int check_words(struct mnt_options *o)
                *subtype = value_of(o, MOUNT_SUBTYPE, &row);
     o->tree.commit = (enum live_commit)word(o, MOUNT_COMMIT);
     o->tree.strategy = (enum edit_strategy)word(o, MOUNT_RELAYOUT);
-    o->tree.break_hardlinks = word(o, MOUNT_HARDLINKS) == 1;
     o->tree.edit_hash_names = word(o, MOUNT_HASHNAMES) == 1;
     o->tree.views = (enum files_views)word(o, MOUNT_VIEWS);
     o->tree.tensors = word(o, MOUNT_TENSORS) == 1;

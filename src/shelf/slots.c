@@ -128,7 +128,7 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 
 /* Return the maximum number of descriptors that an open model uses: one to read each file, one to
  * edit the first file, and one each for its directory, for the history, and for a file being
- * written. If tensors are edited, the log of drafts and a journal use one each. */
+ * written. The log of tensors' drafts and a journal use one each. */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
     return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);

@@ -371,7 +371,6 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
                             .label = name,
                             .scope = snap->shards ? CHECK_FILE : CHECK_ALL,
                             .shards = snap->shards ? snap->shards->n : 0,
-                            .interrupted = i == 0 && snap->journal,
                             .padding_most = PADDING_MOST};
     return check_rules(&m, finding_line, out);
 }

@@ -85,11 +85,10 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 {
     struct edit_recovered found;
     int r = edit_recover(f, &found, e);
-    if (found.finished)
-        logger_log(&t->opt.log, LOG_NOTICE, "an interrupted edit was finished");
-    if (found.removed)
-        logger_log(&t->opt.log, LOG_NOTICE, "%u leftover %s removed", found.removed,
-                   found.removed == 1 ? "file was" : "files were");
+    char text[EDIT_RECOVERED_MAX];
+    edit_recovered_text(&found, text);
+    if (*text)
+        logger_log(&t->opt.log, LOG_NOTICE, "%s", text);
     return r;
 }
 
@@ -214,8 +213,8 @@ static void find_out_writable(struct tree *t)
     t->opened = t->model.file;
     (void)fstatvfs(t->model.file.fd, &fs);
     t->edit.block = (uint32_t)fs.f_bsize;
-    if (t->writable && t->model.overlay.planted.code)
-        not_writable(t, t->model.overlay.planted.msg);
+    if (t->writable && t->model.planted.code)
+        not_writable(t, t->model.planted.msg);
     if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
         not_writable(t, why.msg); /* the lock is kept nevertheless */
     t->merge_first = t->opt.tensors && t->writable && t->shards.n;
@@ -242,8 +241,6 @@ static int take_file(struct tree *t, struct err *e)
 static int begin(struct tree *t, struct err *e)
 {
     int r = t->locked ? 0 : take_file(t, e);
-    if (r == 0 && t->opt.strategy == EDIT_INPLACE)
-        r = edit_try_padding(&t->model.file, snapshot_own(t->newest.view.snap), &t->edit, e);
     if (r == 0 && t->opt.history && !t->history.model)
         r = history_open(&t->history, &sys_libc, NULL, t->model.real, t->opt.history, e);
     if (r == 0)
@@ -325,7 +322,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     return 0;
 }
 
-/* Parse the model's file. The header may come from the journal of an interrupted edit. */
+/* Parse the model's file. */
 static int parse_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;
@@ -335,15 +332,10 @@ static int parse_file(struct tree *t, struct err *e)
     int r = t->locked ? source_fd(m->file.fd, &m->src, e) : model_parse(m, flags, &g, e);
     if (r == 0 && !g)
         r = gguf_parse(&m->src, flags, &g, e);
-    if (m->overlay.planted.code)
-        logger_log(&t->opt.log, LOG_WARNING, "%s", m->overlay.planted.msg);
+    if (m->planted.code)
+        logger_log(&t->opt.log, LOG_WARNING, "%s", m->planted.msg);
     if (r == 0)
         r = first_gen(t, g, flags, e);
-    if (r == 0)
-        r = edit_overlay_map(&m->overlay, &t->newest.view.store->file[0]->map, e);
-    if (r == 0)
-        t->newest.view.snap->journal = edit_overlay_interrupted(&m->overlay);
-    edit_overlay_free(&m->overlay);
     return r;
 }
 
@@ -426,10 +418,8 @@ static struct tree *tree_new(const struct tree_options *o)
     t->keys = o->before ? o->before->keys : 0;
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
     t->history = HISTORY_INIT;
-    t->edit = (struct edit_options){.strategy = o->strategy,
-                                    .reserve = o->reserve,
-                                    .break_hardlinks = o->break_hardlinks,
-                                    .backup = o->backup};
+    t->edit =
+        (struct edit_options){.strategy = o->strategy, .reserve = o->reserve, .backup = o->backup};
     atomic_init(&t->rests, true);
     newest_init(&t->newest);
     t->newest.leaving = tree_keep_views;

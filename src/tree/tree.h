@@ -29,8 +29,7 @@ struct tree_options {
     bool edit_hash_names; /* also edit a file whose name is a hash of its content */
     enum live_commit commit;
     enum edit_strategy strategy;
-    uint64_t reserve; /* as in struct edit_options */
-    bool break_hardlinks;
+    uint64_t reserve;              /* as in struct edit_options */
     const char *backup;            /* as in struct edit_options */
     bool tensors;                  /* also edit tensors */
     const struct imatrix *imatrix; /* as in struct live_options */

@@ -145,34 +145,12 @@ static ssize_t f_copy_range(const struct sys *s, int from, uint64_t from_off, in
     return real->copy_range(real, from, from_off, to, to_off, shorten(s, n));
 }
 
-/* Clone by copying. As in a file system, ranges must consist of whole blocks, except at the end of
- * the file. */
-static int clone_by_copy(struct faultsys *fs, int from, uint64_t from_off, int to, uint64_t to_off,
-                         uint64_t n)
-{
-    struct stat st;
-    if (real->fstat(real, from, &st) < 0)
-        return -EBADF;
-    uint64_t size = (uint64_t)st.st_size;
-    n = n ? n : size - from_off;
-    if (from_off % 4096 || to_off % 4096 || from_off + n > size ||
-        (n % 4096 && from_off + n != size))
-        return -EINVAL;
-    fault_log_write(fs, to, to_off, (size_t)n);
-    uint8_t *bytes = malloc((size_t)n + 1);
-    int r = bytes ? sys_read_all(real, from, bytes, (size_t)n, from_off) : -ENOMEM;
-    if (r == 0)
-        r = sys_write_all(real, to, bytes, (size_t)n, to_off);
-    free(bytes);
-    return r;
-}
-
 static int f_clone_range(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                          uint64_t n)
 {
     FAULT("clone");
-    if (self(s)->clone)
-        return clone_by_copy(self(s), from, from_off, to, to_off, n);
+    if (self(s)->clone) /* the probe writes to a file that is then removed */
+        return 0;
     return real->clone_range(real, from, from_off, to, to_off, n);
 }
 
@@ -286,16 +264,6 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
     return r;
 }
 
-static int f_link(const struct sys *s, int fd, int dir, const char *name)
-{
-    FAULT("linkat");
-    note_name(s, dir, name);
-    int r = self(s)->no_link ? self(s)->no_link : real->link(real, fd, dir, name);
-    if (r == 0 && self(s)->mode == FAULT_POWER)
-        (void)fault_log_entry(self(s), dir, name, "");
-    return r;
-}
-
 /* A new directory always survives: only its contents matter. */
 static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
@@ -334,7 +302,6 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
                 .fremovexattr = f_fremovexattr,
                 .rename = f_rename,
                 .unlinkat = f_unlinkat,
-                .link = f_link,
                 .mkdirat = f_mkdirat,
                 .list = f_list},
         .mode = mode,

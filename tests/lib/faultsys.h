@@ -52,14 +52,13 @@ struct faultsys {
     _Atomic(const char *) what; /* name of call n */
     /* Additional options: */
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
-    bool clone;       /* clone ranges, by copying, with the usual restrictions */
+    bool clone;       /* the file system seems to clone ranges */
     bool no_exchange; /* rename does not support RENAME_EXCHANGE */
     bool full;        /* the file system has no free blocks */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */
     /* Calls that a store other than a disk can lack: the error that each returns, or 0. */
     int no_tmpfile; /* creating a file without a name */
-    int no_link;    /* naming a file that has no name */
     int no_create;  /* creating a file with a name */
     int no_list;    /* listing extended attributes */
     int no_read;    /* reading through a writable descriptor */

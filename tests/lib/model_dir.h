@@ -59,17 +59,14 @@ enum {
     EDIT_ADDED = 4,   /* add `more`, of 70001 bytes, at the end */
     EDIT_REMOVED = 8, /* remove b */
     EDIT_MADE = 16,   /* set `a` to 3 x 5 bytes */
-    /* Change all of `b` (200001 bytes here) except its edges, from a file that can be cloned. */
-    EDIT_LENT = 32,
     /* Append two tensors of 5 bytes each; the model's alignment is then several units. */
-    EDIT_APART = 64,
+    EDIT_APART = 32,
 };
 void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                       enum edit_strategy s, unsigned what);
 void edit_done(struct edit *d);
-/* Check that the model's content is old or new, whether read through its journal, if any, or
- * through a mapping. */
-void check_read_through(const struct fixture *x, const struct edit *d);
+/* Check that readers get the old or the new content, or are told to recover the model. */
+void check_readers(const struct fixture *x, const struct edit *d);
 
 /* Open the model with real system calls; later calls go through `sys`. */
 struct edit_file open_model(const struct fixture *x, const struct sys *sys);

@@ -296,14 +296,6 @@ class Behind(unittest.TestCase):
         os.unlink(other)
         write(at, 'general.name', 'y')
 
-    def test_hard_links_broken(self):
-        other = os.path.join(self.folder, 'other.gguf')
-        os.link(self.source, other)
-        with mountlib.Mount(self.source, '-o', 'hardlinks=break') as at:
-            write(at, 'general.name', 'z')
-        self.assertEqual(mountlib.get(other), self.data)
-        self.assertNotEqual(os.stat(other).st_ino, os.stat(self.source).st_ino)
-
     def test_symbolic_link(self):
         link = mountlib.path('link.gguf')
         os.symlink('models/model.gguf', link)
@@ -478,26 +470,6 @@ class Disks(unittest.TestCase):
             # 1: an edit accepted without waiting could not be written, and the log says so.
             self.assertIn(process.wait(mountlib.LIMIT), (0, 1))
             mount.err.close()
-
-    def test_xfs_reflink(self):
-        """If the file system can clone, the new file shares the data with the old one."""
-        if not shutil.which('mkfs.xfs'):
-            self.skipTest('no mkfs.xfs')
-        with Disk('xfs', 320 * MIB) as folder:
-            self.assertTrue(editlib.clones(folder))
-            source = os.path.join(folder, 'model.gguf')
-            with open(source, 'wb') as file:
-                file.write(large(20 * MIB))
-            want = Want(mountlib.get(source))
-            mount = mountlib.Foreground(source, '-o', 'relayout=reflink,reserve=65536')
-            with mount as (at, _):
-                for text in (b'x' * 100, b'y' * 9000, b'z' * 300000, b''):
-                    write(at, 'general.name', text + b'\n')
-                    want.set(b'general.name', Value('string', text))
-                    want.check(mountlib.get(source))
-                    self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')),
-                                     editlib.without_reserve(mountlib.get(source)))
-                self.assertEqual(len(re.findall('general.name.*reflink', mount.log())), 4)
 
 
 if __name__ == '__main__':

@@ -213,9 +213,7 @@ class Edits(unittest.TestCase):
         """Each strategy is used in several commit modes, in place only if a reserve exists."""
         reserve = 'reserve=262144'
         for strategy, mode in (('auto', 'auto'), ('auto', 'sync'), ('copy', 'close'), ('inplace', 'auto'),
-                               ('inplace', 'sync'), ('reflink', 'close')):
-            if strategy == 'reflink' and not editlib.clones(mountlib.folder):
-                continue
+                               ('inplace', 'sync')):
             with self.subTest(strategy=strategy, mode=mode):
                 first = ('-o', f'relayout=copy,{reserve}') if strategy == 'inplace' else None
                 self.run_edits(samples.editable(), '-o', f'relayout={strategy},commit={mode},{reserve}',
@@ -233,7 +231,7 @@ class Edits(unittest.TestCase):
 
     def test_reserve_is_not_shown(self):
         source = mountlib.put('model.gguf', samples.editable())
-        with mountlib.Mount(source, '-o', 'reserve=4096') as at:
+        with mountlib.Mount(source, '-o', 'relayout=copy,reserve=4096') as at:
             write(at, 'general.name', 'x')
             self.assertIn(editlib.RESERVE, mountlib.get(source))
             self.assertNotIn(editlib.RESERVE, editlib.keys(at))
@@ -263,11 +261,6 @@ class Edits(unittest.TestCase):
         self.assertEqual([(t.name, t.data) for t in editlib.strict(whole).tensors],
                          [(t.name, t.data) for t in editlib.strict(file).tensors])
         self.assertNotIn(editlib.RESERVE, mountlib.get(os.path.join(at, 'model.safetensors')))
-
-    def test_reflink(self):
-        if not editlib.clones(mountlib.folder):
-            self.skipTest('the file system has no reflinks')
-        self.run_edits(samples.editable(), '-o', 'relayout=reflink,reserve=65536')
 
     def test_alignments(self):
         """Models with an alignment are changed from each alignment to every other."""

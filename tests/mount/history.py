@@ -153,16 +153,6 @@ class Copy(Mounted):
     options = ('-o', 'relayout=copy,reserve=1000')
 
 
-@unittest.skipUnless(os.environ.get('GGUFS_TEST_DIR'), 'where is the folder?')
-class Reflink(Mounted):
-    options = ('-o', 'relayout=reflink,reserve=5000')
-
-    def setUp(self):
-        if not editlib.clones(mountlib.folder):
-            self.skipTest('the file system cannot clone')
-        super().setUp()
-
-
 class Alone(Case):
     """A model that is not mounted."""
 

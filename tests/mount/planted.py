@@ -130,9 +130,38 @@ class Recovered(unittest.TestCase):
 
     def test_what_was_done_is_said(self):
         self.assertEqual(self.said(), 'nothing to recover\n')
-        self.assertEqual(self.said((JOURNAL, b'GGUFSJN3')), 'an interrupted edit was undone\n')
-        self.assertEqual(self.said((LEFTOVER, samples.editable())),
-                         'intact; files left by an interrupted edit were removed\n')
+        for left, what in ((JOURNAL, 'an interrupted edit was undone; '),
+                           (LEFTOVER, 'files left by an interrupted edit were removed; ')):
+            data = b'GGUFSJN3' if left == JOURNAL else samples.editable()
+            lost = 'the last edits before the interruption may not be in the file\n'
+            self.assertEqual(self.said((left, data)), what + lost)
+            mountlib.put(left, data)
+            mount = Foreground(mountlib.path('model.gguf'))
+            with mount:
+                editlib.until(lambda: lost in mount.log())
+                self.assertIn(what + lost, mount.log())
+
+    def test_half_written(self):
+        """A model with a journal is not read, by no command and no read-only mount, nor in a
+        folder of models; --recover is named."""
+        os.makedirs(mountlib.path('half'), exist_ok=True)
+        model = mountlib.put('half/model.gguf', samples.editable())
+        other = mountlib.put('half/other.gguf', samples.editable())
+        journal = mountlib.put('half/' + JOURNAL, b'GGUFSJN3')
+        at = mountlib.path('at')
+        os.makedirs(at, exist_ok=True)
+        for arguments in (['--info', model], ['--check', model], ['--diff', model, other],
+                          ['-o', 'ro', model, at]):
+            done = run(mountlib.GGUFS, *arguments)
+            self.assertIn(done.returncode, (1, 2), arguments)
+            self.assertIn('--recover', done.out + done.err, arguments)
+        with Mount(os.path.dirname(model), '-o', 'ro') as at:
+            self.assertIn(b'--recover', mountlib.get(os.path.join(at, 'model.gguf', 'error')))
+            self.assertEqual(editlib.read(os.path.join(at, 'other.gguf'), 'general.name'),
+                             editlib.read(os.path.join(at, 'other.gguf'), 'general.name'))
+        self.assertEqual(mountlib.get(journal), b'GGUFSJN3')
+        self.assertEqual(run(mountlib.GGUFS, '--recover', model).returncode, 0)
+        self.assertEqual(run(mountlib.GGUFS, '--info', model).returncode, 0)
 
 
 if __name__ == '__main__':

@@ -49,7 +49,7 @@ class Kills(unittest.TestCase):
             os.pwrite(fd, b'more bytes' * 110000, 5001)
 
     def most(self, at):
-        """Return an edit so large that the draft becomes the journal."""
+        """Make an edit with a large draft."""
         self.in_place(at, self.more)
 
     def anything(self, at):
@@ -117,9 +117,9 @@ class Kills(unittest.TestCase):
     def test_most_in_place(self):
         self.kills(mountlib.folder, 'inplace', self.most, MORE)
 
-    def test_reflink(self):
+    def test_clone(self):
         with disks.Disk('xfs') as folder:
-            self.kills(folder, 'reflink', self.in_place)
+            self.kills(folder, 'copy', self.in_place)
 
 
 class Failures(Kills):

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """The daemon is killed before each of its system calls that change files of the model or its
 history, while an edit or an undo is written by each strategy: the model is the old or the new one,
-complete, and an undo reverts exactly what the model contains. Also random edits and undos by
-reflinks, on a file system that supports them."""
+complete, and an undo reverts exactly what the model contains. Also random edits and undos on a
+file system that clones."""
 import contextlib
 import os
 import shutil
@@ -161,9 +161,9 @@ class Kills(unittest.TestCase):
     def test_inplace(self):
         self.both(mountlib.path('inplace' + self.label), 'inplace')
 
-    def test_reflink(self):
+    def test_clone(self):
         with disks.Disk('xfs') as folder:
-            self.both(folder, 'reflink')
+            self.both(folder, 'copy')
 
 
 class SplitKills(Kills):
@@ -173,14 +173,14 @@ class SplitKills(Kills):
     label = ', split'
 
 
-class Reflinks(unittest.TestCase):
+class Clones(unittest.TestCase):
     def play(self, kind, tensors):
         shutil.rmtree(mountlib.path('state'), ignore_errors=True)
         with disks.Disk(kind) as folder:
             model = os.path.join(folder, 'm.gguf')
             with open(model, 'wb') as out:
                 out.write(gguf.encode(ALL, samples.small() + [gguf.Tensor(b'large', 24, (300000,), bytes(300000))]))
-            how = 'auto' if tensors else 'reflink'
+            how = 'auto' if tensors else 'copy'
             player = Player(self, model, [model], (f'relayout={how}',), f'1 {kind} {tensors}', tensors)
             player.aligns = tensors
             with mountlib.Mount(model, '-o', 'relayout=copy,reserve=200000,history=0') as at:

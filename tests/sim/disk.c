@@ -320,7 +320,6 @@ void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigne
     disk.fs.clone = features & CLONES;
     disk.fs.no_exchange = features & NO_EXCHANGE;
     disk.fs.no_tmpfile = features & NO_NAMELESS ? -EOPNOTSUPP : 0;
-    disk.fs.no_link = features & NO_LINK ? -ENOENT : 0;
     disk.fs.no_range = features & NO_RANGE ? -EXDEV : 0;
     inherit(folder);
     disk_mend();
@@ -506,15 +505,6 @@ static int d_unlinkat(const struct sys *s, int dir, const char *name)
     return UNDER->unlinkat(UNDER, dir, name);
 }
 
-static int d_link(const struct sys *s, int fd, int dir, const char *name)
-{
-    (void)s;
-    CALL("link");
-    touched(fd, false);
-    touched(dir, true);
-    return UNDER->link(UNDER, fd, dir, name);
-}
-
 static int d_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
     (void)s;
@@ -551,7 +541,6 @@ const struct sys __wrap_sys_libc = {
     .fremovexattr = d_fremovexattr,
     .rename = d_rename,
     .unlinkat = d_unlinkat,
-    .link = d_link,
     .mkdirat = d_mkdirat,
     .list = d_list,
 };

@@ -35,7 +35,7 @@ void disk_prepare(void);
 /* Starts the disk. cuts: the power may be cut, so unsynced changes are recorded. `state` is zero at
  * first; later it holds what a killed process left in the same directory. features: what the file
  * system can and cannot do. */
-enum { CLONES = 1, NO_EXCHANGE = 2, NO_NAMELESS = 4, NO_LINK = 8, NO_RANGE = 16, FEATURES = 5 };
+enum { CLONES = 1, NO_EXCHANGE = 2, NO_NAMELESS = 4, NO_RANGE = 8, FEATURES = 4 };
 void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigned features);
 /* Records that the process is being killed. Its unsynced changes may still be lost. */
 void disk_leave(const char *folder);

@@ -453,9 +453,8 @@ struct story story_draw(uint64_t seed, bool also_new)
     s.history = draw(5) == 0;
     s.commit = (uint8_t)draw(3);
     s.features = draw(3) == 0 ? CLONES : 0;
-    static const uint8_t strategies[] = {0, 0, 0, 0, 1, 2, 3, 3};
+    static const uint8_t strategies[] = {0, 0, 0, 0, 1, 1, 2, 2};
     s.strategy = strategies[draw(8)];
-    s.features |= s.strategy == 1 ? CLONES : 0;
     unsigned clients = 1 + draw(CLIENTS),
              favourite = s.tensors && draw(4) ? KEYS + draw(2) : draw(KEYS);
     for (unsigned a = 0; a < clients; a++)

@@ -101,7 +101,7 @@ void kernel_signal(struct kernel *k, unsigned program, bool notify)
 /* Returns whether the story demands a strategy that cannot write every edit. */
 static bool is_asked(const struct kernel *k)
 {
-    return k->w->story.strategy == EDIT_INPLACE || k->w->story.strategy == EDIT_REFLINK;
+    return k->w->story.strategy == EDIT_INPLACE;
 }
 
 /* Fails the run if the answer is an unexplained error. */

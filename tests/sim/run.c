@@ -76,7 +76,7 @@ static uint32_t number_at_first(unsigned key)
 /* Writing in place, or moving the data by whole blocks, needs spare bytes in the header. */
 static bool needs_reserve(void)
 {
-    return world->story.strategy == EDIT_INPLACE || world->story.strategy == EDIT_REFLINK;
+    return world->story.strategy == EDIT_INPLACE;
 }
 
 static void add_split(struct build *b, unsigned no)
@@ -356,8 +356,7 @@ int __wrap_edit_commit(struct edit_file *f, const struct edit_plan *p, const str
                        const struct edit_hooks *h, struct edit_result *ret, struct err *e)
 {
     struct edit_options now = *o;
-    if (o->strategy == EDIT_AUTO && !world->story.tensors &&
-        edit_plan_applies(p, EDIT_INPLACE, NULL) == 0 && sched_lot(2))
+    if (o->strategy == EDIT_AUTO && !world->story.tensors && p->inplace && sched_lot(2))
         now.strategy = EDIT_INPLACE;
     return __real_edit_commit(f, p, &now, h, ret, e);
 }

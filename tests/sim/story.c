@@ -39,9 +39,8 @@ static const struct {
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};
-static const char *const strategies[] = {"auto", "reflink", "inplace", "copy"};
-static const char *const features[] = {"clones", "no-exchange", "no-nameless", "no-link",
-                                       "no-range"};
+static const char *const strategies[] = {"auto", "inplace", "copy"};
+static const char *const features[] = {"clones", "no-exchange", "no-nameless", "no-range"};
 static const char actors[] = "ABCDZ";
 static const struct {
     const char *name;
@@ -181,7 +180,7 @@ static bool read_mount(char *line, struct story *ret)
     char *rest;
     const char *word = strtok_r(line, " ", &rest);
     int commit = place(strtok_r(NULL, " ", &rest), commits, 3);
-    int strategy = place(strtok_r(NULL, " ", &rest), strategies, 4);
+    int strategy = place(strtok_r(NULL, " ", &rest), strategies, 3);
     if (!word || strcmp(word, "mount") != 0 || commit < 0 || strategy < 0)
         return false;
     ret->commit = (uint8_t)commit;

@@ -42,8 +42,7 @@
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
  * first other line describes the mount: `mount close copy` has the values of commit= and relayout=.
  * The two are followed by tensors (=edit), history, split (a model in two files), and what the file
- * system can do (clones) or cannot do: no-exchange of names, no-nameless files, no-link that gives
- * them a name, no-range to copy.
+ * system can do (clones) or cannot do: no-exchange of names, no-nameless files, no-range to copy.
  */
 #ifndef TESTS_SIM_STORY_H
 #define TESTS_SIM_STORY_H

@@ -114,7 +114,7 @@ static void check_stale(const struct intruder *kind, enum edit_strategy s)
 static void test_stale(void)
 {
     for (size_t i = 0; i < sizeof(intruders) / sizeof(intruders[0]); i++)
-        for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY; s++) {
+        for (enum edit_strategy s = EDIT_INPLACE; s <= EDIT_COPY; s++) {
             bool renames = intruders[i].before && strcmp(intruders[i].before, "rename") == 0;
             if (s != EDIT_INPLACE || !renames)
                 check_stale(&intruders[i], s);
@@ -214,8 +214,8 @@ static void backup_once(void)
 static void test_backup(void)
 {
     backup_once();
-    for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY; s++)
-        for (int clones = s == EDIT_REFLINK; clones < 2; clones++)
+    for (enum edit_strategy s = EDIT_INPLACE; s <= EDIT_COPY; s++)
+        for (int clones = 0; clones < 2; clones++)
             for (unsigned n = 1; check_backup(n, s, clones); n++)
                 ;
 }
@@ -311,7 +311,7 @@ static void look_at_locks(void *arg)
 
 static void test_lock(void)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 2; i++) {
         struct fixture x;
         struct edit d;
         struct faultsys fs;
@@ -319,12 +319,11 @@ static void test_lock(void)
         struct guard w = {.x = &x};
         setup_with(&x, 0);
         faultsys_init(&fs, FAULT_NONE, 0, 0);
-        fs.clone = true;
         fs.no_exchange = i & 1;
         fs.hook = look_at_locks;
         fs.arg = &w;
         fs.before = "rename";
-        make_edit(&d, x.g, x.old, x.old_n, i & 2 ? EDIT_REFLINK : EDIT_COPY, 'n', 10);
+        make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 10);
         struct edit_file f = open_model(&x, &fs.sys);
         CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
         CU_ASSERT_EQUAL(w.files, 1);
@@ -342,18 +341,15 @@ static void test_links(void)
         struct fixture x;
         struct edit d;
         struct edit_result res;
-        size_t n;
+        struct err e = {0};
         setup(&x);
         CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, "other", 0), 0);
         make_edit(&d, x.g, x.old, x.old_n, all[i], 'n', 10);
         struct edit_file f = open_model(&x, calm());
-        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), -EMLINK);
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EMLINK);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cp --reflink=auto"));
         CU_ASSERT_TRUE(is_old(&x));
-        d.o.break_hardlinks = true;
-        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), all[i] == EDIT_INPLACE ? -EOPNOTSUPP : 0);
-        uint8_t *other = get_file(x.dir, "other", &n);
-        CU_ASSERT_TRUE(n == x.old_n && memcmp(other, x.old, n) == 0);
-        free(other);
+        CU_ASSERT_EQUAL(files(&x), 2);
         edit_file_close(&f);
         edit_done(&d);
         teardown(&x);
@@ -373,15 +369,12 @@ static void test_refused(void)
     struct edit_file f = open_model(&x, &fs.sys);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 9000); /* the data would move */
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
-    d.o.strategy = EDIT_REFLINK;
-    d.p.clonable = false;
-    CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(fs.created, 0);
-    /* Lack of space is detected before any file is created. */
     d.o.strategy = EDIT_COPY;
     fs.full = true;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);
-    CU_ASSERT_EQUAL(fs.created, 0);
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(files(&x), 1);
     fs.full = false;
     /* A plan for a different file is refused. */
     d.p.old_size++;
@@ -390,77 +383,36 @@ static void test_refused(void)
     edit_done(&d);
     edit_file_close(&f);
     teardown(&x);
-    /* An edit in place is refused if the old padding is not zero. */
-    setup_with(&x, 0xee);
-    f = open_model(&x, &fs.sys);
-    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
-    CU_ASSERT_TRUE(d.p.inplace);
-    CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
-    CU_ASSERT_TRUE(is_old(&x));
-    edit_done(&d);
-    edit_file_close(&f);
-    teardown(&x);
 }
 
-/* Clone with the real system call, if the file system of /tmp supports it. */
-static void test_real_clone(void)
+/* On a full disk, an edit that fits is made in place, also in a small model. */
+static void test_full(void)
 {
     struct fixture x;
-    struct edit d;
+    struct edit fits, moves;
+    struct faultsys fs;
     struct edit_result res;
+    struct err e = {0};
     setup(&x);
-    make_edit(&d, x.g, x.old, x.old_n, EDIT_REFLINK, 'n', 9000);
-    struct edit_file f = open_model(&x, &sys_libc);
-    int r = commit(&f, &d, &res, NULL);
-    if (f.clone == EDIT_CLONE_NO) {
-        (void)printf("(not cloned: the file system of /tmp does not) ");
-        CU_ASSERT_EQUAL(r, -EOPNOTSUPP);
-        CU_ASSERT_TRUE(is_old(&x));
-    } else {
-        CU_ASSERT_EQUAL(r, 0);
-        CU_ASSERT_TRUE(is_new(&x, &d));
-    }
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.full = true;
+    struct edit_file f = open_model(&x, &fs.sys);
+    make_edit(&moves, x.g, x.old, x.old_n, EDIT_AUTO, 'n', 9000);
+    CU_ASSERT_EQUAL(commit(&f, &moves, &res, &e), -ENOSPC);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "in place"));
+    CU_ASSERT_TRUE(is_old(&x));
+    make_edit(&fits, x.g, x.old, x.old_n, EDIT_AUTO, 'n', 2900);
+    CU_ASSERT_EQUAL(commit(&f, &fits, &res, &e), 0);
+    CU_ASSERT_EQUAL(res.strategy, EDIT_INPLACE);
+    CU_ASSERT_TRUE(is_new(&x, &fits));
     CU_ASSERT_EQUAL(files(&x), 1);
     edit_file_close(&f);
-    edit_done(&d);
+    edit_done(&fits);
+    edit_done(&moves);
     teardown(&x);
 }
 
 /* ---- owner, mode and attributes ---- */
-
-/* The probe's clone succeeds, but a later clone is refused, so the data is copied. */
-static void clone_refused(int error)
-{
-    unsigned refused = 0;
-    struct faultsys fs = {.hit = true};
-    for (unsigned n = 1; fs.hit; n++) {
-        struct fixture x;
-        struct edit d;
-        struct edit_result res;
-        setup_with(&x, 0);
-        faultsys_init(&fs, FAULT_FAIL, n, error);
-        fs.clone = true;
-        make_edit(&d, x.g, x.old, x.old_n, EDIT_AUTO, 'n', 10);
-        struct edit_file f = open_model(&x, &fs.sys);
-        int r = commit(&f, &d, &res, NULL);
-        if (fs.hit && strcmp(fs.what, "clone") == 0) {
-            refused++;
-            CU_ASSERT_EQUAL(r, 0);
-            CU_ASSERT_NOT_EQUAL(res.strategy, EDIT_REFLINK);
-        }
-        edit_file_close(&f);
-        edit_done(&d);
-        teardown(&x);
-    }
-    CU_ASSERT_TRUE(refused >= 2);
-}
-
-static void test_clone_refused(void)
-{
-    static const int errors[] = {-EOPNOTSUPP, -EINVAL, -EXDEV, -ENOTTY, -ENOSYS};
-    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-        clone_refused(errors[i]);
-}
 
 static ssize_t copies_nothing(const struct sys *s, int from, uint64_t src, int to, uint64_t at,
                               size_t n)
@@ -615,12 +567,8 @@ static void test_ready(void)
     static const struct {
         enum edit_strategy how;
         unsigned tensors;
-    } all[] = {{EDIT_COPY, 0},
-               {EDIT_REFLINK, 0},
-               {EDIT_INPLACE, 0},
-               {EDIT_COPY, EDIT_BYTES},
-               {EDIT_INPLACE, EDIT_BYTES},
-               {EDIT_INPLACE, EDIT_BYTES | EDIT_LENT}};
+    } all[] = {
+        {EDIT_COPY, 0}, {EDIT_INPLACE, 0}, {EDIT_COPY, EDIT_BYTES}, {EDIT_INPLACE, EDIT_BYTES}};
     for (size_t i = 0; i < COUNT(all); i++) {
         struct fixture x;
         struct edit d;
@@ -656,10 +604,9 @@ static CU_TestInfo tests[] = {
     {"a backup that cannot be made is refused before any change", test_backup_refused},
     {"an edit that changes nothing needs no backup", test_backup_same},
     {"the new file is locked before it gets the name", test_lock},
-    {"hard links are not broken unless asked", test_links},
+    {"a model with other hard links is not edited", test_links},
     {"a strategy that does not apply changes nothing", test_refused},
-    {"data is cloned where the file system supports it", test_real_clone},
-    {"data that cannot be cloned is copied", test_clone_refused},
+    {"a full disk does not prevent an edit in place", test_full},
     {"data is read and written if the kernel cannot copy it", test_no_range},
     {"free space that is unknown does not count as enough", test_room},
     {"owner, mode and attributes are kept, or the edit is refused", test_attributes},

@@ -267,7 +267,7 @@ static void test_much_in_place(void)
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
     CU_ASSERT_TRUE(res.strategy == EDIT_INPLACE && res.old_fd == -1);
-    CU_ASSERT_TRUE(w.monotonic && w.last == WRITTEN && w.total == WRITTEN);
+    CU_ASSERT_TRUE(w.monotonic && w.last == w.total && w.total >= WRITTEN);
     check_written(&x, &f);
     h = (struct edit_hooks){0}; /* write the same bytes again, without hooks */
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);

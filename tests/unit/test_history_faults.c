@@ -28,7 +28,7 @@ struct way {
     bool clone;
 };
 
-static const struct way ways[] = {{EDIT_COPY, false}, {EDIT_INPLACE, false}, {EDIT_REFLINK, true}};
+static const struct way ways[] = {{EDIT_COPY, false}, {EDIT_INPLACE, false}, {EDIT_AUTO, true}};
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
 /* ---- a model and its history ---- */

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "edit/journal.h"
+#include "edit/open.h"
 #include "faultsys.h"
 #include "model_dir.h"
 #include "put_journal.h"
@@ -175,8 +176,10 @@ static void check_tamper(const struct tamper *t)
     struct fixture x;
     struct edit d;
     struct edit_recovered found;
-    struct edit_overlay o = EDIT_OVERLAY_INIT;
-    struct err e = {0};
+    const struct timespec until = {0};
+    struct edit_file reader;
+    struct edit_id id;
+    struct err e = {0}, planted;
     size_t before_n, after_n;
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
@@ -185,10 +188,12 @@ static void check_tamper(const struct tamper *t)
     t->do_it(&x, &f);
     uint8_t *before = get_file(x.dir, f.name, &before_n);
     unsigned had = files(&x);
-    CU_ASSERT_EQUAL(edit_overlay(&f, &o, NULL), t->read ? 0 : t->code);
-    CU_ASSERT_EQUAL(o.planted.code, t->read ? -ESTALE : 0);
-    CU_ASSERT_EQUAL(edit_overlay_changes(&o), t->applied);
-    CU_ASSERT_EQUAL(edit_overlay_interrupted(&o), t->applied);
+    edit_file_unlock(&f);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, f.name, false, NULL), 0);
+    CU_ASSERT_EQUAL(edit_at_rest(&reader, &until, &id, &planted, &e), t->read ? 0 : -EUCLEAN);
+    CU_ASSERT_EQUAL(planted.code, t->read ? -ESTALE : 0);
+    edit_file_close(&reader);
+    e = (struct err){0};
     int r = edit_recover(&f, &found, &e);
     if (r != t->code)
         (void)printf("\n%s: %d, %s\n", t->name, r, e.msg);
@@ -202,7 +207,6 @@ static void check_tamper(const struct tamper *t)
     CU_ASSERT_TRUE(after_n == before_n && memcmp(after, want, after_n) == 0);
     free(before);
     free(after);
-    edit_overlay_free(&o);
     edit_file_close(&f);
     edit_done(&d);
     teardown(&x);
@@ -218,44 +222,7 @@ static void test_tampered(void)
     }
 }
 
-/* A torn header is read through the journal as the new header. The file does not change. */
-static void test_overlay(void)
-{
-    struct fixture x;
-    struct edit d;
-    struct edit_overlay o = EDIT_OVERLAY_INIT;
-    struct source s;
-    struct edit_file f, reader;
-    setup(&x);
-    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
-    f = open_model(&x, calm());
-    CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
-    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f.fd, d.p.head.data + 512, 512, 512), 0);
-    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
-    CU_ASSERT_EQUAL(edit_overlay(&reader, &o, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(edit_overlay_source(&o, &reader, &s, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(s.size, d.p.image->size);
-    uint8_t *got = malloc((size_t)s.size);
-    for (uint64_t at = 0; at < s.size; at += 700)
-        CU_ASSERT_EQUAL(s.read(&s, at, got + at, (size_t)min_u64(700, s.size - at)), 0);
-    CU_ASSERT_EQUAL(memcmp(got, d.image, (size_t)s.size), 0);
-    CU_ASSERT_FALSE(is_new(&x, &d) || is_old(&x));
-    CU_ASSERT_EQUAL(files(&x), 2);
-    free(got);
-    edit_overlay_free(&o);
-    edit_file_close(&reader);
-    edit_file_close(&f);
-    edit_done(&d);
-    teardown(&x);
-}
-
-/* An editor that continues while another process reads: it completes its edit and begins
- * another. */
-struct editor {
-    struct edit_file f;
-    const struct edit *next;
-    bool came;
-};
+/* ---- readers beside an editor ---- */
 
 static void begin_edit(const struct edit_file *f, const struct edit *d)
 {
@@ -263,95 +230,89 @@ static void begin_edit(const struct edit_file *f, const struct edit *d)
     CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f->fd, d->p.head.data, 512, 0), 0);
 }
 
+/* An editor that goes on while another process reads. */
+struct editor {
+    struct edit_file f;
+    const struct edit *d;
+    bool begins, came; /* it begins its edit only then */
+};
+
 static void go_on(void *arg)
 {
     struct editor *w = arg;
     enum journal_state found;
     w->came = true;
+    if (w->begins)
+        begin_edit(&w->f, w->d);
     CU_ASSERT_EQUAL(journal_settle(&w->f, false, &found, NULL), 0);
-    begin_edit(&w->f, w->next);
 }
 
-/* Returns true if the overlay shows the complete result of an edit. */
-static bool shows(struct edit_overlay *o, const struct edit_file *f, const struct edit *d)
-{
-    struct source s;
-    edit_overlay_free(o);
-    CU_ASSERT_EQUAL_FATAL(edit_overlay(f, o, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(edit_overlay_source(o, f, &s, NULL), 0);
-    uint8_t *got = malloc((size_t)s.size);
-    CU_ASSERT_EQUAL(s.read(&s, 0, got, (size_t)s.size), 0);
-    bool same = s.size == d->p.image->size && memcmp(got, d->image, (size_t)s.size) == 0;
-    free(got);
-    return same;
-}
-
-/* The editor continues just before call n of the reader. */
-static bool read_beside(unsigned n)
+/* The editor continues just before call n of the reader. Returns false if there are fewer calls. */
+static bool read_beside(unsigned n, bool begins)
 {
     struct fixture x;
-    struct edit d, next;
-    struct edit_overlay o = EDIT_OVERLAY_INIT;
-    struct edit_file reader;
+    struct edit d;
+    struct model_file m;
     struct faultsys fs;
     struct gguf *g = NULL;
     struct err e = {0};
+    char path[128];
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
-    struct source image = source_mem(d.image, x.old_n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&image, 0, &g, NULL), 0);
-    make_edit(&next, g, d.image, x.old_n, EDIT_INPLACE, 'm', 2900);
-    struct editor w = {open_model(&x, calm()), &next, false};
-    begin_edit(&w.f, &d);
-    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
+    struct editor w = {open_model(&x, calm()), &d, begins, false};
+    if (!begins)
+        begin_edit(&w.f, &d);
+    (void)snprintf(path, sizeof(path), "%s/%s", x.path, NAME);
+    CU_ASSERT_EQUAL_FATAL(model_find(path, &m, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&m.file, &sys_libc, m.dir, NAME, false, NULL), 0);
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.hook = go_on;
     fs.arg = &w;
     fs.at = n;
-    reader.sys = &fs.sys;
-    int r = edit_overlay(&reader, &o, &e);
+    m.file.sys = &fs.sys;
+    int r = model_parse(&m, 0, &g, &e);
     if (r < 0)
         (void)printf("\nbefore call %u: %d, %s\n", n, r, e.msg);
-    CU_ASSERT_EQUAL(r, 0);
-    reader.sys = calm();
-    if (w.came && edit_overlay_holds(&o, &reader))
-        CU_ASSERT_TRUE(edit_overlay_changes(&o));
-    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* the editor of the journal holds the lock */
-    CU_ASSERT_TRUE(shows(&o, &reader, w.came ? &next : &d));
-    edit_overlay_free(&o);
-    edit_file_close(&reader);
-    edit_file_close(&w.f);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    const bool old = edit_keys_id(g) == edit_keys_id(x.g);
+    CU_ASSERT_TRUE(edit_keys_id(g) == edit_keys_id(d.p.next) || (old && (begins || !w.came)));
     gguf_free(g);
-    edit_done(&next);
+    model_free(&m);
+    edit_file_close(&w.f);
     edit_done(&d);
     teardown(&x);
     return w.came;
 }
 
+/* A reader waits until the editor has ended its edit, and reads again what was torn. */
 static void test_read_beside_editor(void)
 {
-    for (unsigned n = 1; read_beside(n); n++)
+    unsigned n = 1;
+    for (; n <= 10; n++)
+        CU_ASSERT_TRUE(read_beside(n, false));
+    for (n = 1; read_beside(n, true); n++)
         ;
+    CU_ASSERT_TRUE(n > 2);
 }
 
 static void test_held_by_editor(void)
 {
+    const struct timespec until = {0};
     struct fixture x;
     struct edit d;
-    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    struct edit_id id;
     struct edit_file reader;
-    struct err e = {0};
+    struct err e = {0}, planted;
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
     struct edit_file f = open_model(&x, calm());
     begin_edit(&f, &d);
-    change_model(&x, &f);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
-    CU_ASSERT_EQUAL(edit_overlay(&reader, &o, &e), -EBUSY);
-    CU_ASSERT_PTR_NULL(strstr(e.msg, "remove"));
+    CU_ASSERT_EQUAL(edit_at_rest(&reader, &until, &id, &planted, &e), -EBUSY);
+    CU_ASSERT_PTR_NULL(strstr(e.msg, "recover"));
     edit_file_close(&f);
-    CU_ASSERT_EQUAL(edit_overlay(&reader, &o, &e), -ESTALE);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "remove the journal"));
+    CU_ASSERT_EQUAL(edit_at_rest(&reader, &until, &id, &planted, &e), -EUCLEAN);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "--recover"));
     edit_file_close(&reader);
     edit_done(&d);
     teardown(&x);
@@ -467,32 +428,38 @@ static void test_replaced_meanwhile(void)
     teardown(&x);
 }
 
-/* A model that has lost its name has no journal, even if one exists under its former name. An
- * overlay counts as valid unless a change is detected. */
+/* A model that has lost its name has no journal, even if one exists under its former name. */
 static void test_unnamed(void)
 {
+    const struct timespec until = {0};
     struct fixture x;
     struct edit d;
-    struct faultsys fs;
-    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    struct edit_id id;
+    struct err planted;
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
     CU_ASSERT_EQUAL(unlinkat(x.dir, NAME, 0), 0);
-    CU_ASSERT_EQUAL(edit_overlay(&f, &o, NULL), 0);
-    CU_ASSERT_FALSE(edit_overlay_changes(&o));
-    CU_ASSERT_TRUE(edit_overlay_holds(&o, &f));
-    CU_ASSERT_EQUAL(futimens(f.fd, (struct timespec[2]){{5, 6}, {7, 8}}), 0);
-    CU_ASSERT_FALSE(edit_overlay_holds(&o, &f));
-    faultsys_init(&fs, FAULT_FAIL, 1, -EIO);
-    f.sys = &fs.sys;
-    CU_ASSERT_TRUE(edit_overlay_holds(&o, &f));
-    edit_overlay_free(&o);
+    CU_ASSERT_EQUAL(edit_at_rest(&f, &until, &id, &planted, NULL), 0);
     edit_file_close(&f);
     edit_done(&d);
     put_file(x.dir, NAME, x.old, x.old_n);
     teardown(&x);
+}
+
+/* What is told about a recovery says that later edits may be lost, unless there was nothing. */
+static void test_told(void)
+{
+    static const struct edit_recovered all[] = {
+        {true, false, 0}, {false, true, 0}, {false, false, 2}};
+    char text[EDIT_RECOVERED_MAX];
+    for (size_t i = 0; i < 3; i++) {
+        edit_recovered_text(&all[i], text);
+        CU_ASSERT_PTR_NOT_NULL(strstr(text, "may not be in the file"));
+    }
+    edit_recovered_text(&(struct edit_recovered){0}, text);
+    CU_ASSERT_STRING_EQUAL(text, "");
 }
 
 /* ---- opening ---- */
@@ -541,13 +508,14 @@ static void test_names(void)
 static CU_TestInfo tests[] = {
     {"a recovery that fails can be repeated", test_recover_again},
     {"only a journal that fits is applied", test_tampered},
-    {"a partly written header is read through the journal", test_overlay},
     {"a model is read while another process edits it in place", test_read_beside_editor},
-    {"during an edit, no message suggests removing the journal", test_held_by_editor},
+    {"a half edited model is not read: its editor is waited for, or --recover is named",
+     test_held_by_editor},
     {"only files that ggufs made are swept", test_sweep},
     {"a sweep continues after a call fails", test_sweep_faults},
     {"files are replaced just before they are opened", test_replaced_meanwhile},
     {"a model that lost its name has no journal", test_unnamed},
+    {"a recovery says that the last edits may be lost", test_told},
     {"only one process writes", test_open},
     {"names beside the model fit and are distinct", test_names},
     CU_TEST_INFO_NULL,

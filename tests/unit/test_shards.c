@@ -504,7 +504,7 @@ static void test_not_a_file(void)
     drop_folder();
 }
 
-/* After an interrupted edit to any file, the model reads as if the edit were complete. */
+/* A model is not read while an edit of any of its files is interrupted; --recover finishes it. */
 static void test_journal(void)
 {
     struct build b;
@@ -523,6 +523,14 @@ static void test_journal(void)
     build_shard(&b, &second);
     uint8_t *new = build_finish(&b, &n);
     CU_ASSERT_EQUAL(put_journal(&m.file, new, n), 0);
+    model_free(&m);
+    CU_ASSERT_EQUAL(open_all(2, first, line), -EUCLEAN);
+    CU_ASSERT_PTR_NOT_NULL(strstr(line, "--recover"));
+    struct edit_recovered found;
+    CU_ASSERT_EQUAL_FATAL(model_find(in("x-00002-of-00002.gguf"), &m, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&m.file, &sys_libc, m.dir, m.name, true, &e), 0);
+    CU_ASSERT_EQUAL(edit_recover(&m.file, &found, &e), 0);
+    CU_ASSERT_TRUE(found.finished);
     model_free(&m);
     CU_ASSERT_EQUAL(open_all(2, first, line), 0);
     free(new);
@@ -638,7 +646,7 @@ static CU_TestInfo tests[] = {
     {"states of one file and of several are made", test_states},
     {"all shards are opened, or the bad one is named", test_open},
     {"shards that are not regular files are refused", test_not_a_file},
-    {"a journal beside a shard is read as applied", test_journal},
+    {"a shard with a journal is not read", test_journal},
     {"a model that is not split has no shards", test_not_split},
     {"one store holds all files", test_store},
     CU_TEST_INFO_NULL,

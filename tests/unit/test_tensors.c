@@ -25,7 +25,7 @@ static void commit_world(struct fixture *x, const struct edit_change *c, const s
     struct faultsys fs;
     struct err e = {0};
     faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.clone = s == EDIT_REFLINK;
+    fs.clone = s == EDIT_COPY && world_draw(2);
     if (edit_plan_make(c, &o, &p, &e) < 0)
         (void)printf("\n%s\n", e.msg);
     CU_ASSERT_EQUAL_FATAL(e.code, 0);
@@ -35,8 +35,8 @@ static void commit_world(struct fixture *x, const struct edit_change *c, const s
     CU_ASSERT_TRUE(world_shown(bytes, p.image->size, w));
     struct edit_file f = open_model(x, &fs.sys);
     int r = edit_commit(&f, &p, &o, NULL, &res, &e);
-    if (r == -EOPNOTSUPP && s != EDIT_COPY && s != EDIT_AUTO) {
-        CU_ASSERT_TRUE(s == EDIT_REFLINK ? !p.clonable : !p.inplace || strstr(e.msg, "padding"));
+    if (r == -EOPNOTSUPP && s == EDIT_INPLACE) {
+        CU_ASSERT_FALSE(p.inplace);
         CU_ASSERT_TRUE(is_old(x));
     } else {
         CU_ASSERT_EQUAL(r, 0);
@@ -65,35 +65,25 @@ static void check_sums(const struct edit_change *c)
     const struct gguf *g = c->on.g;
     struct edit_entry *key = NULL;
     struct edit_tensor *all = NULL;
-    size_t n = 0, moves = g->n_tensors, differ = g->n_tensors, touched = 0;
+    size_t n = 0, differ = g->n_tensors, touched = 0;
     CU_ASSERT_EQUAL_FATAL(edit_change_keys(c, &keys, &key, &n), 0);
     CU_ASSERT_EQUAL_FATAL(edit_change_tensors(c, &all, &n), 0);
-    uint64_t bytes = 24 + keys.len, data = g->file_size - g->data_off, fresh = 0;
-    for (uint32_t i = 0; i < g->n_tensors; i++)
-        data -= g->tensor[i].nbytes;
+    uint64_t bytes = 24 + keys.len;
     for (size_t i = 0; i < n; i++) {
         const struct edit_tensor *t = &all[i];
         const struct tensor_content *k = t->content;
         const struct gguf_tensor *old = t->old == EDIT_NONE ? NULL : &g->tensor[t->old];
         bytes += 24 + t->name_len + 8ull * (k && k->shape.n_dims ? k->shape.n_dims : old->n_dims);
-        data += t->nbytes;
-        fresh += k ? k->fresh : 0;
-        if (old) { /* an existing tensor */
-            moves -= old->nbytes == t->nbytes;
+        if (old) /* an existing tensor */
             differ -= !k && !is_renamed(g, t);
-        } else {
-            moves += g->n_tensors && t->rank < edit_first_rank(g->n_tensors - 1);
+        else
             differ++;
-        }
     }
     for (size_t i = 0; i < c->n; i++) {
         touched += c->slot[i]->kind == EDIT_TENSOR;
         differ += c->slot[i]->kind == EDIT_KEY;
     }
     CU_ASSERT_EQUAL(c->bytes, bytes);
-    CU_ASSERT_EQUAL(c->data, data);
-    CU_ASSERT_EQUAL(c->fresh, fresh);
-    CU_ASSERT_EQUAL(c->moves, moves);
     CU_ASSERT_EQUAL(c->tensors, touched);
     CU_ASSERT_EQUAL(edit_change_count(c, SIZE_MAX), differ);
     CU_ASSERT_EQUAL(edit_change_count(c, 2), differ < 2 ? differ : 2);
@@ -135,11 +125,11 @@ static void run(const struct kind *k, enum edit_strategy s, size_t ops)
 
 static void test_random(void)
 {
-    static const enum edit_strategy how[] = {EDIT_COPY, EDIT_REFLINK, EDIT_INPLACE, EDIT_AUTO};
+    static const enum edit_strategy how[] = {EDIT_COPY, EDIT_INPLACE, EDIT_AUTO};
     const char *seed = getenv("GGUFS_SEED");
     world_state = seed ? strtoull(seed, NULL, 10) : 1;
     for (size_t i = 0; i < soak_size(600); i++)
-        run(&world_kinds[i % WORLD_KINDS], how[i / WORLD_KINDS % 4], 1 + world_draw(8));
+        run(&world_kinds[i % WORLD_KINDS], how[i / WORLD_KINDS % COUNT(how)], 1 + world_draw(8));
     soak_count("random edits of tensors", soak_size(600));
 }
 
@@ -264,7 +254,6 @@ static void test_found(void)
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_FALSE(edit_tensor_numbered(&c, 7, &t));
     CU_ASSERT_EQUAL(edit_tensor_add(&c, "a", 1, &one, &p, 1, EDIT_RANK_STEP, 7, NULL), 0);
-    CU_ASSERT_EQUAL(c.moves, 0); /* nothing to move */
     CU_ASSERT_TRUE(edit_find(&c, "a", 1, &s) && !s);
     CU_ASSERT_EQUAL(edit_remove(&c, "a", 1, NULL), 0);
     CU_ASSERT_FALSE(edit_find(&c, "a", 1, &s));

@@ -94,7 +94,6 @@ static void test_commits(void)
         enum edit_strategy s;
         unsigned tensors;
     } rows[] = {{EDIT_COPY, 0},
-                {EDIT_REFLINK, 0},
                 {EDIT_INPLACE, 0},
                 {EDIT_INPLACE, EDIT_BYTES},
                 {EDIT_COPY, EDIT_BYTES | EDIT_ADDED}};
