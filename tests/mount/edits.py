@@ -226,7 +226,7 @@ class Edits(unittest.TestCase):
     def test_reserve_is_removed(self):
         """reserve=0 removes an existing reserve, which is never shown."""
         self.run_edits(samples.editable(), '-o', 'reserve=0', edits=(names, values),
-                       first=('-o', 'reserve=4096'))
+                       first=('-o', 'relayout=copy,reserve=4096'))
         self.assertNotIn(editlib.RESERVE, mountlib.get(self.kept[-1]))
 
     def test_reserve_is_not_shown(self):

@@ -143,7 +143,7 @@ class Inplace(Mounted):
 
     def setUp(self):
         super().setUp()
-        with Mount(self.model, '-o', 'reserve=40000') as at:
+        with Mount(self.model, '-o', 'relayout=copy,reserve=40000') as at:
             write(at, 'general.name', 'x')
             write(at, 'general.name', 'test\n')
         shutil.rmtree(self.state)
