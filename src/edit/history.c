@@ -566,7 +566,7 @@ static bool put_lines(const struct file *f, size_t from, size_t to, enum kind ki
     size_t n = 0;
     for (size_t i = from; i < to; i++)
         for (size_t at = 0; next_slot(f, &f->rec[i], &at, &s);) {
-            if (s.kind != kind || (s.n == last.n && memcmp(s.bytes, last.bytes, s.n) == 0))
+            if (s.kind != kind || (n && s.n == last.n && memcmp(s.bytes, last.bytes, s.n) == 0))
                 continue;
             last = s;
             if (n++ < SHOWN) {

@@ -18,7 +18,7 @@
 
 #define MODEL "/m"
 
-static char home[] = "/tmp/ggufs-fuzz-XXXXXX";
+static char home[40];
 static char path[128];
 
 static void remove_home(void)
@@ -35,6 +35,8 @@ static void make_home(void)
     char at[64];
     if (path[0])
         return;
+    (void)snprintf(home, sizeof(home), "%s/ggufs-fuzz-XXXXXX",
+                   access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp");
     FUZZ_CHECK(mkdtemp(home));
     (void)snprintf(at, sizeof(at), "%s/ggufs", home);
     FUZZ_CHECK(mkdir(at, 0700) == 0);
