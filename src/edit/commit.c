@@ -785,12 +785,6 @@ struct job {
     struct edit_result *ret;
 };
 
-static void call_ready(const struct job *j)
-{
-    if (j->h && j->h->ready)
-        j->h->ready(j->h->arg);
-}
-
 /* ---- the disk ---- */
 
 /* Returns 0 for an error that may be temporary, and any other error unchanged. */
@@ -908,7 +902,6 @@ static int write_inplace(struct job *j, struct err *e)
 {
     CLEANUP(journal_free) struct journal k = JOURNAL_INIT;
     struct edit_file *f = j->f;
-    call_ready(j);
     int r = journal_write(f, j->p, j->h, &k, e);
     if (r < 0)
         return r;
@@ -945,12 +938,8 @@ static int make_file(struct job *j, const char *backup, struct err *e)
         r = backup ? temp_copy(j->f, &t, j->p, j->h, e) : temp_fill(j->f, &t, j->p, j->h, e);
     if (r == 0)
         r = temp_sync(j->f, &t, e);
-    if (r == 0 && backup) {
-        r = temp_name(j->f, &t, backup, e);
-    } else if (r == 0) {
-        call_ready(j);
-        r = temp_publish(j->f, &t, &j->ret->old_fd, e);
-    }
+    if (r == 0)
+        r = backup ? temp_name(j->f, &t, backup, e) : temp_publish(j->f, &t, &j->ret->old_fd, e);
     temp_abandon(j->f, &t);
     return r;
 }

@@ -145,11 +145,9 @@ int attr_check(const struct sys *s, int fd, struct err *e);
 
 /* ---- the commit ---- */
 
-/* The committing thread calls these. Any of them may be NULL. */
+/* The committing thread calls this. It may be NULL. */
 struct edit_hooks {
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* counts bytes of tensor data */
-    /* called just before the edit takes effect; may block */
-    void (*ready)(void *arg);
     void *arg;
 };
 

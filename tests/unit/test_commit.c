@@ -545,58 +545,6 @@ static void test_inherited_acl(void)
     teardown(&x);
 }
 
-/* edit_hooks.ready is called once, before any part of the edit is visible. */
-
-struct readiness {
-    const struct fixture *x;
-    unsigned calls;
-    bool old, journal;
-};
-
-static void on_ready(void *arg)
-{
-    struct readiness *seen = arg;
-    struct stat st;
-    seen->calls++;
-    seen->old = is_old(seen->x);
-    seen->journal = fstatat(seen->x->dir, JOURNAL, &st, 0) == 0;
-}
-
-static void test_ready(void)
-{
-    static const struct {
-        enum edit_strategy how;
-        unsigned tensors;
-    } all[] = {
-        {EDIT_COPY, 0}, {EDIT_INPLACE, 0}, {EDIT_COPY, EDIT_BYTES}, {EDIT_INPLACE, EDIT_BYTES}};
-    for (size_t i = 0; i < COUNT(all); i++) {
-        struct fixture x;
-        struct edit d;
-        struct faultsys fs;
-        struct edit_result res;
-        setup_tensors(&x, all[i].tensors, 0);
-        faultsys_init(&fs, FAULT_NONE, 0, 0);
-        fs.clone = true;
-        if (all[i].tensors)
-            make_tensor_edit(&d, x.g, x.old, x.old_n, all[i].how, all[i].tensors);
-        else
-            make_edit(&d, x.g, x.old, x.old_n, all[i].how, 'n', 100);
-        struct edit_file f = open_model(&x, &fs.sys);
-        struct readiness seen = {.x = &x};
-        struct edit_hooks hooks = {.ready = on_ready, .arg = &seen};
-        CU_ASSERT_EQUAL(edit_commit(&f, &d.p, &d.o, &hooks, &res, NULL), 0);
-        CU_ASSERT_EQUAL(seen.calls, 1);
-        CU_ASSERT_TRUE(seen.old);
-        CU_ASSERT_FALSE(seen.journal);
-        CU_ASSERT_TRUE(is_new(&x, &d));
-        if (res.old_fd >= 0)
-            (void)close(res.old_fd);
-        edit_file_close(&f);
-        edit_done(&d);
-        teardown(&x);
-    }
-}
-
 static CU_TestInfo tests[] = {
     {"a file that changed is not replaced, even at the last moment", test_stale},
     {"a file that appears after a failed edit stays", test_replaced_between},
@@ -611,7 +559,6 @@ static CU_TestInfo tests[] = {
     {"free space that is unknown does not count as enough", test_room},
     {"owner, mode and attributes are kept, or the edit is refused", test_attributes},
     {"the new file does not inherit an ACL of the directory", test_inherited_acl},
-    {"ready is called once, before any part of the edit is visible", test_ready},
     CU_TEST_INFO_NULL,
 };
 
