@@ -458,38 +458,24 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
     return 0;
 }
 
-/* Fills the backup with the model's bytes. */
-static int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_plan *plan,
-                     const struct edit_hooks *h, struct err *e)
+/* Fills the planned file or, if `backup` is set, a copy of the model. */
+static int temp_fill(const struct edit_file *f, const struct temp *t, const struct edit_plan *plan,
+                     bool backup, const struct edit_hooks *h, struct err *e)
 {
-    const uint64_t size = f->id.size;
-    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .block = plan->block, .total = size};
-    int r = f->sys->ftruncate(f->sys, t->fd, size);
-    if (r == 0)
-        r = copy_sparse(&m, f->fd, 0, 0, size);
-    return err_sys(e, r, "cannot copy the model");
-}
-
-static int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan *plan,
-                     const struct edit_hooks *h, struct err *e)
-{
+    const struct segment all = {.from = IMAGE_FILE, .no = EDIT_OLD_FILE, .len = f->id.size};
     const struct image *im = plan->image;
+    const struct segment *seg = backup ? &all : im->seg, *end = seg + (backup ? 1 : im->n);
     struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .block = plan->block};
-    for (size_t i = 1; i < im->n; i++)
-        m.total += im->seg[i].from == IMAGE_FILE ? im->seg[i].len : 0;
-    int r = f->sys->ftruncate(f->sys, t->fd, im->size);
-    if (r < 0)
-        return err_sys(e, r, "cannot size the new file");
-    r = sys_write_all(f->sys, t->fd, im->seg[0].bytes, (size_t)im->seg[0].len, 0);
-    if (r < 0)
-        return err_sys(e, r, "cannot write the new header");
-    for (size_t i = 1; i < im->n && r == 0; i++) {
-        const struct segment *s = &im->seg[i];
-        if (s->from == IMAGE_FILE)
+    for (const struct segment *s = seg; s < end; s++)
+        m.total += s->from == IMAGE_FILE ? s->len : 0;
+    int r = f->sys->ftruncate(f->sys, t->fd, backup ? f->id.size : im->size);
+    for (const struct segment *s = seg; s < end && r == 0; s++)
+        if (s->from == IMAGE_MEMORY)
+            r = sys_write_all(f->sys, t->fd, s->bytes, (size_t)s->len, s->at);
+        else if (s->from == IMAGE_FILE)
             r = copy_sparse(&m, s->no == EDIT_OLD_FILE ? f->fd : im->file[s->no].fd, s->src, s->at,
                             s->len);
-    }
-    return err_sys(e, r, "cannot copy the tensors");
+    return err_sys(e, r, backup ? "cannot copy the model" : "cannot write the new file");
 }
 
 /* ---- made and published ---- */
@@ -775,16 +761,6 @@ static int temp_name(const struct edit_file *f, struct temp *t, const char *name
     return sync_folder(f, e);
 }
 
-/* ---- the commit ---- */
-
-struct job {
-    struct edit_file *f;
-    const struct edit_plan *p;
-    const struct edit_options *o;
-    const struct edit_hooks *h;
-    struct edit_result *ret;
-};
-
 /* ---- the disk ---- */
 
 /* Returns 0 for an error that may be temporary, and any other error unchanged. */
@@ -889,20 +865,20 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
  * Reports that the model could not be written, although the edit is in the journal. Notes the
  * identity of the partly written file.
  */
-static int unfinished(struct job *j, struct err *e)
+static int unfinished(struct edit_file *f, struct edit_result *ret, struct err *e)
 {
-    j->f->unfinished = j->ret->unfinished = true;
-    (void)edit_file_note(j->f, NULL);
+    f->unfinished = ret->unfinished = true;
+    (void)edit_file_note(f, NULL);
     return err_prefix(e, -EIO,
                       "the edit is in the journal beside the model (the next edit, the next mount "
                       "or --recover finishes it)");
 }
 
-static int write_inplace(struct job *j, struct err *e)
+static int write_inplace(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
+                         struct edit_result *ret, struct err *e)
 {
     CLEANUP(journal_free) struct journal k = JOURNAL_INIT;
-    struct edit_file *f = j->f;
-    int r = journal_write(f, j->p, j->h, &k, e);
+    int r = journal_write(f, p, h, &k, e);
     if (r < 0)
         return r;
     r = edit_file_fresh(f, e);
@@ -913,7 +889,7 @@ static int write_inplace(struct job *j, struct err *e)
         (void)err_sys(e, r, "cannot write the model");
         /* The edit is taken back only if it is certain that none of it was written. */
         if (journal_compare(f, &k, NULL) < 0 || k.state == JOURNAL_VOID || k.begun)
-            return unfinished(j, e);
+            return unfinished(f, ret, e);
         (void)edit_file_note(f, NULL); /* even a failed write may have set the time */
         return journal_cancel(f, &k, r, e);
     }
@@ -924,23 +900,24 @@ static int write_inplace(struct job *j, struct err *e)
 /* ---- by a new file ---- */
 
 /*
- * Makes a new file that replaces the model or, given the name of a backup, a copy of the unchanged
- * model. The copy gets that name, replacing any older backup, only once it is on disk, so that no
- * backup is ever incomplete.
+ * Makes a new file that replaces the model (*old: the descriptor of the old one) or, given the name
+ * of a backup, a copy of the unchanged model. The copy gets that name, replacing any older backup,
+ * only once it is on disk, so that no backup is ever incomplete.
  */
-static int make_file(struct job *j, const char *backup, struct err *e)
+static int make_file(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
+                     const char *backup, int *old, struct err *e)
 {
     struct temp t = TEMP_INIT;
-    int r = temp_create(j->f, &t, e);
+    int r = temp_create(f, &t, e);
     if (r == 0)
-        r = temp_dress(j->f, &t, e);
+        r = temp_dress(f, &t, e);
     if (r == 0)
-        r = backup ? temp_copy(j->f, &t, j->p, j->h, e) : temp_fill(j->f, &t, j->p, j->h, e);
+        r = temp_fill(f, &t, p, backup, h, e);
     if (r == 0)
-        r = temp_sync(j->f, &t, e);
+        r = temp_sync(f, &t, e);
     if (r == 0)
-        r = backup ? temp_name(j->f, &t, backup, e) : temp_publish(j->f, &t, &j->ret->old_fd, e);
-    temp_abandon(j->f, &t);
+        r = backup ? temp_name(f, &t, backup, e) : temp_publish(f, &t, old, e);
+    temp_abandon(f, &t);
     return r;
 }
 
@@ -965,53 +942,40 @@ int edit_try_new(const struct edit_file *f, struct err *e)
 
 /* ---- the commit ---- */
 
-/*
- * C4. First finishes the file's own unfinished edit: the plan builds on that edit, and its journal
- * takes up space.
- */
-static int begin(struct job *j, struct err *e)
-{
-    enum journal_state found;
-    int r = edit_file_fresh(j->f, e);
-    if (r == 0)
-        r = journal_settle(j->f, true, &found, e);
-    if (r == 0 && j->p->old_size != j->f->id.size)
-        r = err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
-                    (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
-    return r;
-}
-
-static int make_backup(struct job *j, struct err *e)
+static int make_backup(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+                       const struct edit_hooks *h, struct err *e)
 {
     char name[NAME_MAX + 1];
-    int r = edit_backup_name(name, j->f, j->o, e);
+    int r = edit_backup_name(name, f, o, e);
     if (r == 0)
-        r = make_file(j, name, e);
-    j->f->backed = r == 0;
+        r = make_file(f, p, h, name, NULL, e);
+    f->backed = r == 0;
     return r < 0 ? err_prefix(e, r, "backup") : 0;
-}
-
-static int run(struct job *j, struct err *e)
-{
-    struct edit_disk d;
-    uint64_t copies;
-    int r = begin(j, e);
-    if (r < 0 || j->p->same)
-        return r;
-    r = edit_look(j->f, j->o, &d, e);
-    if (r == 0)
-        r = edit_plan_way(j->p, j->o, &d, &j->ret->strategy, &copies, e);
-    if (r == 0 && d.backup)
-        r = make_backup(j, e);
-    if (r < 0)
-        return r;
-    return j->ret->strategy == EDIT_INPLACE ? write_inplace(j, e) : make_file(j, NULL, e);
 }
 
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e)
 {
+    enum journal_state found;
+    struct edit_disk d;
+    uint64_t copies;
     *ret = (struct edit_result){.old_fd = -1};
-    struct job j = {.f = f, .p = p, .o = o, .h = h, .ret = ret};
-    return run(&j, e);
+    int r = edit_file_fresh(f, e);
+    /* C4. Finishes the file's own unfinished edit, on which the plan builds. */
+    if (r == 0)
+        r = journal_settle(f, true, &found, e);
+    if (r == 0 && p->old_size != f->id.size)
+        r = err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
+                    (unsigned long long)p->old_size, (unsigned long long)f->id.size);
+    if (r < 0 || p->same)
+        return r;
+    r = edit_look(f, o, &d, e);
+    if (r == 0)
+        r = edit_plan_way(p, o, &d, &ret->strategy, &copies, e);
+    if (r == 0 && d.backup)
+        r = make_backup(f, p, o, h, e);
+    if (r < 0)
+        return r;
+    return ret->strategy == EDIT_INPLACE ? write_inplace(f, p, h, ret, e)
+                                         : make_file(f, p, h, NULL, &ret->old_fd, e);
 }

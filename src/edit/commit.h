@@ -145,7 +145,7 @@ int attr_check(const struct sys *s, int fd, struct err *e);
 
 /* ---- the commit ---- */
 
-/* The committing thread calls this. It may be NULL. */
+/* Called by the committing thread; may be NULL. */
 struct edit_hooks {
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* counts bytes of tensor data */
     void *arg;

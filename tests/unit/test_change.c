@@ -33,7 +33,7 @@ static struct gguf *model(uint8_t **image)
 
 /*
  * Apply one operation: "= key" sets the key to the u32 9, "- key" removes it, "> key new" renames
- * it, "+ key N" adds a new key of rank N.
+ * it, "+ key N" adds a new key of rank N, "! key" takes its removal back.
  */
 static int add_op(struct edit_change *c, const char *op, struct err *e)
 {
@@ -44,6 +44,8 @@ static int add_op(struct edit_change *c, const char *op, struct err *e)
     uint64_t rank = kind == '+' ? strtoull(arg, NULL, 10) * EDIT_RANK_STEP : EDIT_LAST;
     if (kind == '-')
         return edit_remove(c, key, strlen(key), e);
+    if (kind == '!')
+        return edit_unremove(c, key, strlen(key), e);
     if (kind == '>')
         return edit_rename(c, key, strlen(key), arg, strlen(arg), e);
     return set_bytes(c, key, strlen(key), GGUF_U32, nine, 4, rank, e);
@@ -107,6 +109,14 @@ static const struct row rows[] = {
     /* The key that last had the name comes back. */
     {"- a;> b a;- a;= a", 0, "a=9 c REST"},
     {"- a;> b a;- a;> c a;- a;= a", 0, "a=9 REST"},
+    /* A removal is taken back: value and place are those that the key had. */
+    {"- a;! a", 0, "a b c REST"},
+    {"= a;- a;- b;! a", 0, "a=9 c REST"},
+    {"= d;= e;- d;! d", 0, "a b c REST d=9 e=9"},
+    {"> a x;- x;! x", 0, "x* b c REST"},
+    {"! a", -ENOENT, NULL},
+    {"- a;> b a;! a", -ENOENT, NULL},
+    {"> a x;! a", -ENOENT, NULL},
     {"- x", -ENOENT, NULL},
     {"- b;- b", -ENOENT, NULL},
     {"> x y", -ENOENT, NULL},
@@ -292,6 +302,50 @@ static void test_undo(void)
     free(image);
 }
 
+/* The number of the i-th key of the plan's model. */
+static void check_numbers(const struct edit_change *c, const char *want)
+{
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    CLEANUP(buf_free) struct buf got = BUF_INIT;
+    const struct edit_options o = {.reserve = 0};
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, &o, &p, NULL), 0);
+    for (uint32_t i = 0; i < p.next->n_kv; i++) {
+        const struct gguf_kv *kv = &p.next->kv[i];
+        if (kv->key_len == 1)
+            buf_printf(&got, "%c%u ", *gguf_key(p.next, kv), p.key_id[i].number);
+    }
+    buf_char(&got, '\0');
+    CU_ASSERT_STRING_EQUAL((char *)got.data, want);
+}
+
+/* A key keeps its number until its removal is written; a new key gets a new number. */
+static void test_numbers(void)
+{
+    static const struct tensor_id ids[] = {{40, 40}, {10, 10}, {30, 30}, {1, 1},
+                                           {2, 2},   {3, 3},   {4, 4}};
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    struct edit_change c;
+    struct ids *old = NULL;
+    atomic_uint numbers = 50;
+    CU_ASSERT_EQUAL_FATAL(ids_make(ids, g->n_kv, &old), 0);
+    edit_change_init(&c, &(struct edit_base){.g = g, .key_ids = old, .key_numbers = &numbers});
+    check_numbers(&c, "a40 b10 c30 ");
+    CU_ASSERT_EQUAL(add_ops(&c, "= d;> b x;= b;- a", NULL), 0);
+    check_numbers(&c, "x10 c30 d50 b51 ");
+    const size_t mark = edit_mark(&c);
+    CU_ASSERT_EQUAL(add_ops(&c, "= a;- d", NULL), 0);
+    check_numbers(&c, "a40 x10 c30 b51 ");
+    CU_ASSERT_EQUAL(add_ops(&c, "! d", NULL), 0);
+    check_numbers(&c, "a40 x10 c30 d50 b51 ");
+    edit_undo(&c, mark);
+    check_numbers(&c, "x10 c30 d50 b51 ");
+    edit_change_free(&c);
+    ids_unref(old);
+    gguf_free(g);
+    free(image);
+}
+
 /* Replaced values are freed, so pending edits hold only one value per key. */
 static void test_replaced(void)
 {
@@ -383,6 +437,7 @@ static CU_TestInfo tests[] = {
     {"names are neither empty nor too long", test_names},
     {"operations can be undone", test_undo},
     {"a replaced value is freed", test_replaced},
+    {"a key keeps its number", test_numbers},
     CU_TEST_INFO_NULL,
 };
 

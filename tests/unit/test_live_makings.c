@@ -83,10 +83,11 @@ static const struct script scripts[] = {
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; tmkdir m; tput m/type I8; tput "
      "m/shape 1; tput m/raw 1; unsaved 'tensors/n: a new tensor: nothing was written;tensors/m: a "
      "new tensor: nothing was written;'; fail EIO; fsync =EIO; tlist . 'a b c z'; unsaved "
-     "'tensors/n: cannot copy the tensors: Input/output error;tensors/m: cannot copy the tensors: "
+     "'tensors/n: cannot write the new file: Input/output error;tensors/m: cannot write the new "
+     "file: "
      "Input/output error;'; fail; tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 2; fsync;"
-     "unsaved 'tensors/m: cannot copy the tensors: Input/output error;'; trmdir n; tput n/raw 3 "
-     "=ENOENT; fsync; unsaved 'tensors/m: cannot copy the tensors: Input/output error;'",
+     "unsaved 'tensors/m: cannot write the new file: Input/output error;'; trmdir n; tput n/raw 3 "
+     "=ENOENT; fsync; unsaved 'tensors/m: cannot write the new file: Input/output error;'",
      MODEL},
     {"edits lost because another program changed the model are reported", "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; alter; fsync =ESTALE; tlist . 'a b c "
