@@ -245,6 +245,7 @@ static void go_on(void *arg)
     if (w->begins)
         begin_edit(&w->f, w->d);
     CU_ASSERT_EQUAL(journal_settle(&w->f, false, &found, NULL), 0);
+    edit_file_unlock(&w->f);
 }
 
 /* The editor continues just before call n of the reader. Returns false if there are fewer calls. */
@@ -274,8 +275,9 @@ static bool read_beside(unsigned n, bool begins)
     if (r < 0)
         (void)printf("\nbefore call %u: %d, %s\n", n, r, e.msg);
     CU_ASSERT_EQUAL_FATAL(r, 0);
+    /* Call 3 is the first after parsing. */
     const bool old = edit_keys_id(g) == edit_keys_id(x.g);
-    CU_ASSERT_TRUE(edit_keys_id(g) == edit_keys_id(d.p.next) || (old && (begins || !w.came)));
+    CU_ASSERT_TRUE(edit_keys_id(g) == edit_keys_id(d.p.next) || (old && (n > 3 || !w.came)));
     gguf_free(g);
     model_free(&m);
     edit_file_close(&w.f);
