@@ -171,6 +171,10 @@ int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct 
     if (r < 0) {
         gguf_free(*ret);
         *ret = NULL;
+        if (sniff_part(m->name))
+            (void)err_set(&why, r,
+                          "is one part of a file that was cut into several: join them first, in "
+                          "order (cat PART... > NAME.gguf)");
         if (e)
             *e = why;
     }

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/map.h"
 #include "gguf/value.h"
+#include "quant/types.h"
 
 /* Minimum sizes, in bytes, of a key-value pair and of a tensor info in any version. */
 enum { LEAST_KEY = 10, LEAST_TENSOR = 20 };
@@ -548,6 +549,15 @@ static bool has_gaps(const struct gguf *g)
     return false;
 }
 
+/* True if another GGUF file begins at `at`. */
+static bool gguf_begins(const struct cursor *c, uint64_t at)
+{
+    uint8_t magic[8];
+    return !c->given && within_u64(at, sizeof(magic), c->src->size) == sizeof(magic) &&
+           c->src->read(c->src, at, magic, sizeof(magic)) == 0 && memcmp(magic, "GGUF", 4) == 0 &&
+           (get_u32(magic + 4, false) <= 3 || get_u32(magic + 4, true) <= 3);
+}
+
 /*
  * Some writers omit the padding after the last tensor. Incomplete padding, however, means that the
  * file was truncated.
@@ -559,6 +569,15 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
         padded = g->data_end;
     if (g->n_tensors && g->file_size < padded)
         g->anomalies |= GGUF_ANOMALY_NO_TAIL;
+    const uint64_t joined = gguf_begins(c, padded)        ? padded
+                            : gguf_begins(c, g->data_end) ? g->data_end
+                                                          : 0;
+    c->item = NULL;
+    if (joined)
+        return cursor_fail(c, -EBADMSG, "end of the data", joined,
+                           "continues with another GGUF file at byte %" PRIu64
+                           ": shards joined by cat (llama-gguf-split --merge joins them)",
+                           joined);
     if (g->file_size > padded)
         g->anomalies |= GGUF_ANOMALY_TRAILING;
     if (g->data_end > g->file_size)
@@ -577,11 +596,37 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
                         end - g->file_size, g->file_size, end);
 }
 
+/*
+ * Refuse the blocks of 34 bytes for 128 values that PrismML's llama.cpp stored under the id of
+ * Q2_0 before that id got its blocks of 18 bytes for 64: the next tensor, or the end of the file,
+ * then comes too early by just that.
+ */
+static int check_old_q2(struct cursor *c, const struct gguf *g, const struct place *places,
+                        size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        const struct gguf_tensor *t = &g->tensor[places[k].number];
+        const uint64_t limit = k + 1 < n ? places[k + 1].off : g->file_size;
+        uint64_t padded;
+        if (t->type_id != Q2_0_ID || t->n_elem % 128 || limit >= t->off + t->nbytes ||
+            !align_u64(t->off + t->n_elem / 128 * 34, g->alignment, &padded) ||
+            (limit != padded && (k + 1 < n || limit != t->off + t->n_elem / 128 * 34)))
+            continue;
+        name_tensor(c, g, places[k].number);
+        return cursor_fail(c, -EBADMSG, "type", offset_word(c, g, places[k].number) - 4,
+                           "42 with 34 bytes for 128 values is PrismML's old Q2_0, which only its "
+                           "own llama.cpp of that time reads");
+    }
+    return 0;
+}
+
 static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct place *places)
 {
     bool in_order;
     size_t n = collect(g, places, &in_order);
-    int r = check_overlap(c, g, places, n);
+    int r = check_old_q2(c, g, places, n);
+    if (r == 0)
+        r = check_overlap(c, g, places, n);
     if (r < 0)
         return r;
     /* If no tensor has data, the section is empty, but the file must still reach its start. */

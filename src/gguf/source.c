@@ -169,6 +169,23 @@ const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
     return NULL;
 }
 
+bool sniff_part(const char *name)
+{
+    static const char gguf[] = ".gguf";
+    const char *at = strcasestr(name, gguf);
+    const char *end = at ? at + strlen(gguf) : "";
+    const size_t word = strspn(end, ".-_");
+    if (!word)
+        return false;
+    end += word;
+    if (strncasecmp(end, "part", 4) == 0 || strncasecmp(end, "split", 5) == 0) {
+        end += end[0] == 'p' || end[0] == 'P' ? 4 : 5;
+        end += strspn(end, ".-_");
+        return isalnum((unsigned char)end[0]);
+    }
+    return *end && strlen(end) <= 4 && strspn(end, "0123456789") == strlen(end);
+}
+
 const struct sniffed *sniff_path(const char *path)
 {
     size_t n = 0, i = 0;

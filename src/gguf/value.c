@@ -416,17 +416,12 @@ const struct key_row *key_find(const char *key, size_t n)
     return NULL;
 }
 
-static bool is_integer(uint32_t type)
-{
-    return gguf_types[type].kind == GGUF_KIND_UINT || gguf_types[type].kind == GGUF_KIND_INT;
-}
-
-/* Accept any integer type in a per-layer array of integers or bools, because writers and readers
- * mix these types. */
+/* Accept u32 and i32 in a per-layer array of integers or bools, because writers and readers mix
+ * these types; llama.cpp refuses every other integer type there. */
 static bool elem_fits(const struct key_row *row, uint32_t elem)
 {
-    bool number = is_integer(row->elem) || row->elem == GGUF_BOOL;
-    return elem == row->elem || ((row->flags & KEY_PER_LAYER) && number && is_integer(elem));
+    const bool floats = row->elem == GGUF_F32, mixed = elem == GGUF_U32 || elem == GGUF_I32;
+    return elem == row->elem || ((row->flags & KEY_PER_LAYER) && !floats && mixed);
 }
 
 bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem)

@@ -98,8 +98,15 @@ static void test_fits(void)
     CU_ASSERT_FALSE(key_type_fits(count, GGUF_I32, 0));
     CU_ASSERT_FALSE(key_type_fits(count, GGUF_ARRAY, GGUF_I32));
     CU_ASSERT_TRUE(key_type_fits(heads, GGUF_U32, 0));
-    CU_ASSERT_TRUE(key_type_fits(heads, GGUF_ARRAY, GGUF_U32));
-    CU_ASSERT_FALSE(key_type_fits(heads, GGUF_ARRAY, GGUF_F32));
+    /* In per-layer arrays, llama.cpp refuses every integer type but these two. */
+    for (uint32_t elem = 0; elem < GGUF_VALUE_TYPES; elem++) {
+        const bool taken = elem == GGUF_U32 || elem == GGUF_I32;
+        CU_ASSERT_EQUAL(key_type_fits(heads, GGUF_ARRAY, elem), taken);
+        CU_ASSERT_EQUAL(key_type_fits(find("x.attention.recurrent_layers"), GGUF_ARRAY, elem),
+                        taken || elem == GGUF_BOOL);
+        CU_ASSERT_EQUAL(key_type_fits(find("x.swiglu_clamp_exp"), GGUF_ARRAY, elem),
+                        elem == GGUF_F32);
+    }
     CU_ASSERT_FALSE(key_type_fits(rank, GGUF_U64, 0));
     CU_ASSERT_FALSE(key_type_fits(tokens, GGUF_STRING, 0));
     CU_ASSERT_FALSE(key_type_fits(tokens, GGUF_ARRAY, GGUF_I32));
