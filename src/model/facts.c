@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "quant/types.h"
 
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret)
 {
@@ -181,23 +182,87 @@ size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX])
 }
 
 /*
- * The names of general.file_type's values, as numbered by llama.cpp. Missing numbers are retired or
- * were never used.
+ * The values of general.file_type, as numbered by llama.cpp: name, and the type of most matrices.
+ * Missing numbers are retired or were never used.
  */
-const char *fact_file_type(const struct gguf *g)
+struct file_type {
+    const char *name;
+    uint8_t type;
+};
+
+static const struct file_type *file_type(const struct gguf *g)
 {
-    static const char *const name[] = {
-        [0] = "F32",      [1] = "F16",      [2] = "Q4_0",    [3] = "Q4_1",    [7] = "Q8_0",
-        [8] = "Q5_0",     [9] = "Q5_1",     [10] = "Q2_K",   [11] = "Q3_K_S", [12] = "Q3_K_M",
-        [13] = "Q3_K_L",  [14] = "Q4_K_S",  [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M",
-        [18] = "Q6_K",    [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS",
-        [23] = "IQ3_XXS", [24] = "IQ1_S",   [25] = "IQ4_NL", [26] = "IQ3_S",  [27] = "IQ3_M",
-        [28] = "IQ2_S",   [29] = "IQ2_M",   [30] = "IQ4_XS", [31] = "IQ1_M",  [32] = "BF16",
-        [36] = "TQ1_0",   [37] = "TQ2_0",   [38] = "MXFP4",  [39] = "NVFP4",  [40] = "Q1_0",
-        [41] = "Q2_0",
+    static const struct file_type row[] = {
+        [0] = {"F32", F32_ID},          [1] = {"F16", F16_ID},
+        [2] = {"Q4_0", Q4_0_ID},        [3] = {"Q4_1", Q4_1_ID},
+        [7] = {"Q8_0", Q8_0_ID},        [8] = {"Q5_0", Q5_0_ID},
+        [9] = {"Q5_1", Q5_1_ID},        [10] = {"Q2_K", Q2_K_ID},
+        [11] = {"Q3_K_S", Q3_K_ID},     [12] = {"Q3_K_M", Q3_K_ID},
+        [13] = {"Q3_K_L", Q3_K_ID},     [14] = {"Q4_K_S", Q4_K_ID},
+        [15] = {"Q4_K_M", Q4_K_ID},     [16] = {"Q5_K_S", Q5_K_ID},
+        [17] = {"Q5_K_M", Q5_K_ID},     [18] = {"Q6_K", Q6_K_ID},
+        [19] = {"IQ2_XXS", IQ2_XXS_ID}, [20] = {"IQ2_XS", IQ2_XS_ID},
+        [21] = {"Q2_K_S", Q2_K_ID},     [22] = {"IQ3_XS", IQ3_S_ID},
+        [23] = {"IQ3_XXS", IQ3_XXS_ID}, [24] = {"IQ1_S", IQ1_S_ID},
+        [25] = {"IQ4_NL", IQ4_NL_ID},   [26] = {"IQ3_S", IQ3_S_ID},
+        [27] = {"IQ3_M", IQ3_S_ID},     [28] = {"IQ2_S", IQ2_XS_ID},
+        [29] = {"IQ2_M", IQ2_S_ID},     [30] = {"IQ4_XS", IQ4_XS_ID},
+        [31] = {"IQ1_M", IQ1_M_ID},     [32] = {"BF16", BF16_ID},
+        [36] = {"TQ1_0", TQ1_0_ID},     [37] = {"TQ2_0", TQ2_0_ID},
+        [38] = {"MXFP4", MXFP4_ID},     [39] = {"NVFP4", NVFP4_ID},
+        [40] = {"Q1_0", Q1_0_ID},       [41] = {"Q2_0", Q2_0_ID},
     };
     uint64_t id;
-    return fact_uint(g, "general.file_type", &id) && id < COUNT(name) ? name[id] : NULL;
+    return fact_uint(g, "general.file_type", &id) && id < COUNT(row) && row[id].name ? &row[id]
+                                                                                     : NULL;
+}
+
+const char *fact_file_type(const struct gguf *g)
+{
+    const struct file_type *row = file_type(g);
+    return row ? row->name : NULL;
+}
+
+/*
+ * Mixes have matrices of many types, and a type whose blocks are longer than a row is replaced by
+ * another one. So a block type is contradicted only if no matrix of a block has it, and one that is
+ * not, only if no matrix has it or most bytes are quantised.
+ */
+bool fact_file_type_fits(const struct gguf *g)
+{
+    const struct file_type *row = file_type(g);
+    uint64_t matrices = 0, fit = 0, blocks = 0, fit_blocks = 0;
+    double plain = 0, quantised = 0;
+    if (!row || fact_shard(g))
+        return true;
+    const uint32_t length = quant_find(row->type)->block_len;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        const struct quant_type *type = gguf_type(t);
+        if (t->n_dims < 2 || gguf_dim(g, t, 1) < 2)
+            continue;
+        const bool block = memmem(gguf_name(g, t), t->name_len, "blk.", 4);
+        const bool other = t->type_id != F32_ID && gguf_dim(g, t, 0) % length;
+        const bool as_told = t->type_id == row->type || other;
+        matrices++;
+        fit += as_told;
+        blocks += block;
+        fit_blocks += block && as_told;
+        *(type && type->block_len == 1 ? &plain : &quantised) += (double)t->nbytes;
+    }
+    if (length == 1)
+        return matrices == 0 || (fit && quantised <= plain);
+    return matrices == 0 || (blocks ? fit_blocks : fit);
+}
+
+void fact_encoding(const struct gguf *g, struct buf *out)
+{
+    struct share share[SHARES_MAX];
+    const char *says = fact_file_type(g);
+    if (says && fact_file_type_fits(g))
+        buf_str(out, says);
+    else if (fact_shares(g, share))
+        fact_type_name(share[0].first, out);
 }
 
 void fact_type_name(const struct gguf_tensor *t, struct buf *out)

@@ -66,6 +66,11 @@ size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
 /* Return the name of general.file_type's value, such as "Q4_K_M" for 15, or NULL if it has no
  * name. */
 const char *fact_file_type(const struct gguf *g);
+/* Return false if the tensors contradict general.file_type. */
+bool fact_file_type_fits(const struct gguf *g);
+/* Write the name of general.file_type or, if it is missing or does not fit, of the type that takes
+ * the most bytes. Writes nothing if there are no tensors either. */
+void fact_encoding(const struct gguf *g, struct buf *out);
 
 /* Write the type's name, such as "Q4_K", or "unknown:NNN" for a retired or unknown id. */
 void fact_type_name(const struct gguf_tensor *t, struct buf *out);

@@ -3,6 +3,7 @@
 #include "model/imatrix.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <float.h>
 #include <fcntl.h>
 #include <math.h>
@@ -302,10 +303,9 @@ int imatrix_fit(const struct imatrix_row *r, uint32_t n_dims, const uint64_t *di
         matrices *= dims[i];
     if (r->n != columns * matrices)
         return err_set(e, -EINVAL,
-                       "the importance matrix has %llu columns for it, but the tensor has %llu in "
-                       "each of %llu matrices",
-                       (unsigned long long)r->n, (unsigned long long)columns,
-                       (unsigned long long)matrices);
+                       "the importance matrix has %" PRIu64 " columns for it, but the tensor has "
+                       "%" PRIu64,
+                       r->n, columns * matrices);
     *ret = (struct quant_importances){r->of, columns, columns * rows, 0};
     return 0;
 }

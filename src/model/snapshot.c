@@ -214,8 +214,8 @@ int merge_check_single(const struct gguf *g, struct err *e)
     (void)fact_uint(g, "split.count", &count);
     return err_set(e, -EBADMSG,
                    "split.count: is %" PRIu64 ": this is file %" PRIu64
-                   " of a split model, and its name does not end in -%05" PRIu64 "-of-%05" PRIu64
-                   ".gguf, by which the others are found",
+                   " of a split model: rename it, so that its name ends in -%05" PRIu64
+                   "-of-%05" PRIu64 ".gguf, by which the others are found",
                    count, no + 1, no + 1, count);
 }
 
