@@ -244,6 +244,12 @@ static int scan_piece(void *arg)
 {
     struct piece *p = arg;
     bool as_is = p->type->id == F32_ID && !p->big;
+    const uint64_t blocks = p->n / p->type->block_len;
+    const uint8_t *begin = p->data + p->first / p->type->block_len * p->type->block_bytes;
+    if (is_zero(begin, (size_t)(blocks * p->type->block_bytes))) {
+        p->found.zeros = p->n;
+        return 0;
+    }
     if (p->type->id == F64_ID) {
         scan_doubles(p);
         return 0;
@@ -305,6 +311,7 @@ static int scan_unit(void *arg, uint64_t unit, void *room)
     bool had = all->nan || all->inf || all->scales, has = f->nan || f->inf || f->scales;
     if (has)
         all->first = had ? min_u64(all->first, f->first) : f->first;
+    all->zeros += f->zeros;
     all->nan += f->nan;
     all->inf += f->inf;
     all->scales += f->scales;
@@ -357,7 +364,7 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
     int r = model_parse(&p->m, 0, &p->g, &first);
     if (r == 0)
         return 0;
-    if (!p->m.src.read) { /* opening failed */
+    if (!p->m.src.read || sniff_part(p->m.name)) { /* opening failed, or a part of a file */
         *e = first;
         return r;
     }
@@ -558,6 +565,10 @@ static void tell_values(struct job *j, const struct part *p, const struct scan_r
     for (uint32_t i = 0; i < n; i++) {
         const struct scan_result *f = &found[i];
         unread += f->unread;
+        if (f->zeros && f->zeros == p->g->tensor[i].n_elem &&
+            !text_ends(gguf_name_of(p->g, false, i), ".bias"))
+            report(&c, CHECK_WARNING, at_tensor(&c, i),
+                   "every byte is zero: is this a hole that a download left?");
         if (f->nan || f->inf || f->scales)
             report(&c, CHECK_ERROR, at_tensor(&c, i),
                    "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
@@ -624,10 +635,13 @@ static void scan_all(struct job *j, const char *path)
 
 static void check_parts(struct job *j, const char *path)
 {
+    struct err e = {0};
     for (size_t i = 0; i < j->n; i++)
         load(j, i, path);
     if (j->split.n)
         check_set(j, path);
+    else if (j->part[0].g && !j->part[0].faults && merge_check_single(j->part[0].g, &e) < 0)
+        unusable(j, &j->set, j->part[0].m.path, &e);
     for (size_t i = 0; i < j->n; i++)
         if (j->part[i].g)
             apply_file(j, &j->part[i]);

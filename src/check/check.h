@@ -108,6 +108,7 @@ enum check_outcome check_file(const char *path, const struct check_options *o, c
 struct scan_result {
     uint64_t nan, inf; /* numbers of values */
     uint64_t scales; /* number of blocks with a NaN or infinite scale, even if no value shows it */
+    uint64_t zeros;  /* number of values in pieces that consist of zero bytes */
     uint64_t first;  /* the first bad element; for a scale, the first element of its block */
     bool unread;     /* the type has no values, or data is missing from the file */
 };

@@ -213,24 +213,22 @@ static void suggest_base(const struct gguf *g, struct buf *out)
         add_words(out, fact_text(g, keys[i]), is_base);
 }
 
-/* Suggest the model's own label if it is valid, or else derive one from the number of
- * parameters. */
+/* Suggest the number of parameters, as --info shows it. A model without tensors, or a shard, has only
+ * its label. */
 static void suggest_size(const struct gguf *g, struct buf *out)
 {
     char label[SIZE_LABEL_MAX];
-    struct params p = fact_params(g);
-    struct text reported = fact_text(g, "general.size_label");
+    const struct params p = fact_params(g);
+    const struct text reported = fact_text(g, "general.size_label");
     uint64_t experts;
     double params;
-    bool label_fits = reported.at && reported.len <= LABEL_LEN &&
-                      !memchr(reported.at, '-', reported.len) &&
-                      file_size_parse(reported, &experts, &params) &&
-                      (p.total == 0 || fact_shard(g) || file_size_fits(reported, &p));
-    if (label_fits) {
-        buf_add(out, reported.at, reported.len);
-    } else if (p.total) {
+    if (p.total && !fact_shard(g)) {
         fact_size_label(&p, label);
         buf_str(out, label);
+    } else if (reported.at && reported.len <= LABEL_LEN &&
+               !memchr(reported.at, '-', reported.len) &&
+               file_size_parse(reported, &experts, &params)) {
+        buf_add(out, reported.at, reported.len);
     }
 }
 
@@ -256,17 +254,13 @@ static void suggest_version(const struct gguf *g, struct buf *out)
     buf_add(out, t.at + from, t.len - from);
 }
 
-/* Suggest the type with the most bytes if general.file_type is missing. */
 static void suggest_encoding(const struct gguf *g, struct buf *out)
 {
-    struct share s[SHARES_MAX];
-    const char *type = fact_file_type(g);
-    if (g->n_tensors == 0)
-        return;
-    if (type)
-        buf_str(out, type);
-    else if (fact_shares(g, s) && gguf_type(s[0].first) && gguf_type(s[0].first)->block_len)
-        buf_str(out, gguf_type(s[0].first)->name);
+    const size_t begin = out->len;
+    if (g->n_tensors)
+        fact_encoding(g, out);
+    if (out->len > begin && memchr(out->data + begin, ':', out->len - begin)) /* unknown */
+        out->len = begin;
 }
 
 static void suggest_type(const struct gguf *g, struct buf *out)
@@ -318,16 +312,12 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
 static void expected(const struct gguf *g, enum file_part part, const struct params *p,
                      struct buf *out)
 {
-    char label[SIZE_LABEL_MAX];
-    if (part == PART_SIZE && p->total && !fact_shard(g)) {
-        fact_size_label(p, label);
-        buf_str(out, label);
-    } else if (part == PART_ENCODING && g->n_tensors && fact_file_type(g)) {
-        buf_str(out, fact_file_type(g));
-    } else if (part != PART_SIZE && part != PART_ENCODING &&
-               (part != PART_BASE || fact_text(g, "general.basename").at)) {
+    const bool told = part == PART_SIZE       ? p->total && !fact_shard(g)
+                      : part == PART_ENCODING ? fact_file_type(g) != NULL
+                      : part == PART_BASE     ? fact_text(g, "general.basename").at != NULL
+                                              : true;
+    if (told)
         suggest_part[part](g, out);
-    }
 }
 
 /* Words are compared ignoring case. The model's "1.0" has already become "v1.0", and its "Llama 3"
@@ -409,6 +399,18 @@ static void rule_size_label(struct checker *c)
            p.total, label);
 }
 
+static void rule_file_type(struct checker *c)
+{
+    CLEANUP(buf_free) struct buf is = BUF_INIT;
+    if (fact_file_type_fits(c->g))
+        return;
+    fact_encoding(c->g, &is);
+    if (!buf_error(&is))
+        report(c, CHECK_WARNING, "key 'general.file_type'",
+               "says %s, but the tensors are mostly %.*s", fact_file_type(c->g), (int)is.len,
+               (const char *)is.data);
+}
+
 static void rule_file_name(struct checker *c)
 {
     struct file_name f;
@@ -432,6 +434,7 @@ static void rule_file_name(struct checker *c)
 }
 
 const struct rule name_rules[] = {
+    {"file-type", CHECK_WHOLE, .whole = rule_file_type},
     {"size-label", CHECK_WHOLE, .whole = rule_size_label},
     {"file-name", CHECK_WHOLE, .whole = rule_file_name},
     {0},

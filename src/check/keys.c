@@ -36,6 +36,17 @@ static void rule_key_syntax(struct checker *c, struct text key, const struct ggu
                "is not a valid key: must be ASCII segments separated by single dots");
 }
 
+/* True for a key that llama.cpp does not read when it loads a model: a wrong type makes only other
+ * readers fail. */
+static bool is_unread(const struct checker *c, struct text key)
+{
+    return needs_unread(c->arch, key) || text_begins(key, "quantize.") ||
+           text_begins(key, "tokenizer.chat_template") ||
+           (text_begins(key, "general.") && !text_is(key, "general.architecture") &&
+            !text_is(key, "general.name") && !text_is(key, "general.file_type") &&
+            !text_is(key, "general.alignment"));
+}
+
 static void rule_key_type(struct checker *c, struct text key, const struct gguf_value *v)
 {
     char name[GGUF_TYPE_NAME_MAX], want[64];
@@ -50,7 +61,51 @@ static void rule_key_type(struct checker *c, struct text key, const struct gguf_
         (void)snprintf(want, sizeof(want), "%s%s%s%s%s", gguf_types[row->type].name,
                        row->flags & KEY_SIGN ? " or i32" : "", per_layer ? ", or array[" : "",
                        per_layer ? elem : "", per_layer ? "]" : "");
-    report(c, CHECK_ERROR, at_key(c, c->at), "is %s, must be %s", gguf_type_name(v, name), want);
+    report(c, is_unread(c, key) ? CHECK_WARNING : CHECK_ERROR, at_key(c, c->at),
+           "is %s, must be %s", gguf_type_name(v, name), want);
+}
+
+/* Number of unknown keys that are compared with the table, which takes a while for each. */
+enum { SLIPS_MOST = 64 };
+
+/* How many letters of a slip may be wrong. */
+enum { SLIP_LETTERS = 2 };
+
+/* Offer the keys of the table that begin with `prefix`, without it. */
+static struct nearest nearest_key(struct text rest, const char *prefix)
+{
+    struct nearest near = nearest_to(rest.at, rest.len);
+    const size_t skip = strlen(prefix);
+    for (size_t i = 0; i < key_table_len; i++) {
+        const char *pattern = key_table[i].pattern;
+        if (strncmp(pattern, prefix, skip) == 0 && !strchr(pattern, '{'))
+            nearest_offer(&near, pattern + skip, strlen(pattern + skip), i);
+    }
+    return near;
+}
+
+/* A key with a wrong name has no effect, and readers do not refuse it. */
+static void rule_slip(struct checker *c)
+{
+    char shown[SHOW_MAX];
+    unsigned slips = 0;
+    for (uint32_t i = 0; i < c->g->n_kv && slips < SLIPS_MOST; i++) {
+        const struct text key = gguf_name_of(c->g, true, i);
+        const bool general = text_begins(key, "general.");
+        const size_t skip = general ? strlen("general.") : c->arch.len + 1;
+        const bool own = c->arch.len && key.len > skip && key.at[c->arch.len] == '.' &&
+                         memcmp(key.at, c->arch.at, c->arch.len) == 0;
+        if ((!general && !own) || key_find(key.at, key.len))
+            continue;
+        slips++;
+        const char *prefix = general ? "general." : "[arch].";
+        const struct nearest near =
+            nearest_key((struct text){key.at + skip, key.len - skip}, prefix);
+        if (near.found && near.distance <= SLIP_LETTERS)
+            report(c, CHECK_WARNING, at_key(c, i), "is unknown to readers: %s.%s is probably meant",
+                   general ? "general" : show(shown, c->arch.at, c->arch.len),
+                   key_table[near.which].pattern + strlen(prefix));
+    }
 }
 
 /* ---- values ---- */
@@ -157,18 +212,6 @@ static void rule_architecture(struct checker *c)
                show(shown, c->arch.at, c->arch.len));
 }
 
-/* A shard whose name lacks its number is found neither by readers nor by checks of other shards. */
-static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
-{
-    char tail[SPLIT_TAIL + 32];
-    int n = snprintf(tail, sizeof(tail), "-%05" PRIu64 "-of-%05" PRIu64 ".gguf", no + 1, count);
-    size_t len = c->m->file ? strlen(c->m->file) : 0;
-    if (len == 0 || (len > (size_t)n && strcmp(c->m->file + len - (size_t)n, tail) == 0))
-        return;
-    report(c, CHECK_ERROR, "key 'split.no'",
-           "the name of file %" PRIu64 " of %" PRIu64 " must end in %s", no + 1, count, tail);
-}
-
 /* If c->m->shards is set, check.c checks the files together, and reports further faults. */
 static void rule_split(struct checker *c)
 {
@@ -186,8 +229,6 @@ static void rule_split(struct checker *c)
     else if (has && count > 0 && no >= count)
         report(c, CHECK_ERROR, "key 'split.no'",
                "%" PRIu64 " is not below split.count, which is %" PRIu64, no, count);
-    else if (has && count > 1)
-        check_shard_name(c, no, count);
 }
 
 /* ---- keys that must agree with each other, or with tensors ---- */
@@ -216,7 +257,7 @@ static void rule_heads(struct checker *c)
     uint64_t heads, width, length;
     uint32_t key = fact_arch_key(c->g, "attention.head_count");
     uint32_t kv = fact_arch_key(c->g, "attention.head_count_kv");
-    if (key == UINT32_MAX)
+    if (key == UINT32_MAX || needs_list("mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7", c->arch))
         return;
     bool one = fact_arch_uint(c->g, "attention.head_count", &heads) && heads > 0;
     bool own = fact_arch_uint(c->g, "attention.key_length", &length);
@@ -233,7 +274,7 @@ static void rule_per_layer(struct checker *c, struct text key, const struct gguf
 {
     uint64_t blocks;
     if (v->type != GGUF_ARRAY || !fact_arch_uint(c->g, "block_count", &blocks) ||
-        v->count == blocks)
+        v->count == blocks || needs_unread(c->arch, key))
         return;
     const struct key_row *row = key_find(key.at, key.len);
     if (row && row->flags & KEY_PER_LAYER && row->elem != GGUF_F32)
@@ -302,8 +343,10 @@ static void rule_values(struct checker *c)
         report(c, CHECK_ERROR, at_key(c, key), "'%s' is not a known scaling type",
                show(shown, type.at, type.len));
     uint64_t interval;
-    if (fact_arch_uint(c->g, "full_attention_interval", &interval) && interval == 0)
-        report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "full_attention_interval")), "is 0");
+    key = fact_arch_key(c->g, "full_attention_interval");
+    if (key != UINT32_MAX && !needs_unread(c->arch, gguf_name_of(c->g, true, key)) &&
+        fact_arch_uint(c->g, "full_attention_interval", &interval) && interval == 0)
+        report(c, CHECK_ERROR, at_key(c, key), "is 0");
     check_experts(c);
     check_turned(c);
     check_sections(c);
@@ -329,35 +372,54 @@ static const char pres[] =
     "talkie tekken tiny_aya trillion ufakzeka viking whitespace youtu";
 // clang-format on
 
-static int by_text(const void *a, const void *b)
+/* A token and its number, and the first token with the same text. */
+struct word {
+    struct text text;
+    size_t at, first;
+};
+
+static int by_number(const void *a, const void *b)
 {
-    const struct text *x = a, *y = b;
-    int r = memcmp(x->at, y->at, x->len < y->len ? x->len : y->len);
-    return r ? r : (x->len > y->len) - (x->len < y->len);
+    const struct word *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
 }
 
-/* llama.cpp aborts if two tokens are equal. */
+static int by_text(const void *a, const void *b)
+{
+    const struct word *x = a, *y = b;
+    const size_t n = x->text.len < y->text.len ? x->text.len : y->text.len;
+    int r = memcmp(x->text.at, y->text.at, n);
+    r = r ? r : (x->text.len > y->text.len) - (x->text.len < y->text.len);
+    return r ? r : by_number(a, b);
+}
+
+/* llama.cpp aborts if two tokens are equal, but it gives each empty one a name of its own. */
 static void check_twice(struct checker *c, const struct gguf_value *tokens)
 {
-    struct text *list = tokens->count < SIZE_MAX / sizeof(*list)
+    struct word *list = tokens->count < SIZE_MAX / sizeof(*list)
                             ? malloc((size_t)tokens->count * sizeof(*list) + 1)
                             : NULL;
     struct gguf_value item;
     char shown[SHOW_MAX];
-    size_t n = 0;
-    uint64_t twice = 0;
+    size_t n = 0, twice = 0, at = 0;
     c->error = list ? 0 : -ENOMEM;
     if (!list)
         return;
-    for (struct gguf_walk w = gguf_walk(tokens); gguf_next(&w, &item);)
-        list[n++] = (struct text){(const char *)item.data, (size_t)item.len};
+    for (struct gguf_walk w = gguf_walk(tokens); gguf_next(&w, &item); at++)
+        if (item.len)
+            list[n++] = (struct word){{(const char *)item.data, (size_t)item.len}, at, at};
     qsort(list, n, sizeof(*list), by_text);
-    for (size_t i = n; i-- > 1;)
-        if (by_text(&list[i - 1], &list[i]) == 0 && ++twice)
-            (void)show(shown, list[i].at, list[i].len);
-    if (twice)
-        report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'", "%" PRIu64 " duplicate token%s '%s'",
-               twice, twice == 1 ? ":" : "s, such as", shown);
+    for (size_t i = 1; i < n; i++)
+        if (list[i].text.len == list[i - 1].text.len &&
+            memcmp(list[i].text.at, list[i - 1].text.at, list[i].text.len) == 0)
+            list[i].first = list[i - 1].first;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].first != list[i].at)
+            list[twice++] = list[i];
+    qsort(list, twice, sizeof(*list), by_number);
+    for (size_t i = 0; i < twice; i++)
+        report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'", "tokens %zu and %zu are both '%s'",
+               list[i].first, list[i].at, show(shown, list[i].text.at, list[i].text.len));
     free(list);
 }
 
@@ -678,6 +740,7 @@ static void rule_templates(struct checker *c)
 const struct rule keys_rules[] = {
     {"key-syntax", CHECK_FILE, .key = rule_key_syntax},
     {"key-type", CHECK_FILE, .key = rule_key_type},
+    {"key-slip", CHECK_WHOLE, .whole = rule_slip},
     {"utf8", CHECK_FILE, .key = rule_utf8},
     {"bool", CHECK_FILE, .key = rule_bool},
     {"nested", CHECK_FILE, .key = rule_nested},

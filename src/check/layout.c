@@ -3,6 +3,7 @@
  * about tensors and about blocks. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "check/needs.h"
+#include "quant/types.h"
 
 static void rule_missing(struct checker *c)
 {
@@ -226,23 +228,81 @@ static void rule_tensor_dims(struct checker *c, const struct gguf_tensor *t)
                "has %" PRIu32 " dimensions; at most %d are allowed", t->n_dims, DIMS_SPEC);
 }
 
-/* Types added by the fork ik_llama.cpp. */
-enum { FORK_FIRST = 97, FORK_LAST = 399 };
+/* Types of forks. ik_llama.cpp has those from FORK_FIRST to FORK_LAST that no row names; one over 200
+ * has the rows of the type 200 below it interleaved. */
+enum { FORK_FIRST = 97, FORK_LAST = 399, FORK_ROWS = 200 };
 
-static void rule_tensor_type(struct checker *c, const struct gguf_tensor *t)
+static const struct {
+    uint8_t id;
+    const char *name;
+} forked[] = {
+    {133, "Q6_0"},   {134, "IQ1_BN"}, {135, "IQ2_BN"},  {137, "IQ2_K"},  {138, "IQ3_K"},
+    {139, "IQ4_K"},  {140, "IQ5_K"},  {141, "IQ6_K"},   {142, "PQ2_0"},  {143, "PTQ1_0"},
+    {144, "IQ4_KS"}, {145, "IQ2_KS"}, {146, "IQ4_KSS"}, {152, "IQ5_KS"}, {153, "IQ2_KT"},
+    {154, "IQ3_KT"}, {155, "IQ4_KT"}, {156, "IQ3_KS"},  {157, "IQ2_KL"}, {158, "IQ1_KT"},
+};
+
+/* Write "IQ4_KS" or "Q4_K with interleaved rows", or "a type of a fork" if its name is unknown. */
+static void fork_name(uint32_t id, char dst[64])
 {
+    const bool rows = id > FORK_ROWS;
+    const uint32_t base = rows ? id - FORK_ROWS : id;
+    const struct quant_type *type = rows ? quant_find(base) : NULL;
+    const char *name = type && type->block_len ? type->name : NULL;
+    for (size_t i = 0; i < COUNT(forked); i++)
+        name = forked[i].id == base ? forked[i].name : name;
+    if (name)
+        (void)snprintf(dst, 64, "%s%s", name, rows ? " with interleaved rows" : "");
+    else
+        (void)snprintf(dst, 64, "a type of a fork");
+}
+
+/* Report each unknown or retired type once. */
+static void rule_tensor_type(struct checker *c)
+{
+    struct share share[SHARES_MAX];
+    const size_t n = fact_shares(c->g, share);
+    char name[64], many[32];
+    for (size_t i = 0; i < n; i++) {
+        const struct quant_type *type = gguf_type(share[i].first);
+        const uint32_t id = share[i].id;
+        const char *where = at_tensor(c, (uint32_t)(share[i].first - c->g->tensor));
+        if (type && type->block_len)
+            continue;
+        (void)snprintf(many, sizeof(many), " (%" PRIu64 " tensors)", share[i].tensors);
+        if (share[i].tensors == 1)
+            many[0] = '\0';
+        fork_name(id, name);
+        if (type)
+            report(c, CHECK_ERROR, where, "type %" PRIu32 " (%s) is retired: readers refuse it%s",
+                   id, type->name, many);
+        else if (id < FORK_FIRST || id > FORK_LAST)
+            report(c, CHECK_ERROR, where, "type %" PRIu32 " is not known%s", id, many);
+        else
+            report(c, CHECK_NOTE, where, "is %s (type %" PRIu32 "), which only %s reads%s", name,
+                   id, id == 142 || id == 143 ? "PrismML's llama.cpp" : "ik_llama.cpp", many);
+    }
+}
+
+/*
+ * llama.cpp multiplies and adds norms, biases and the like only as F32. It loads others, and aborts
+ * at the first token.
+ */
+static void rule_plain(struct checker *c, const struct gguf_tensor *t)
+{
+    const struct text name = gguf_name_of(c->g, false, c->at);
     const struct quant_type *type = gguf_type(t);
-    if (!type && t->stored_id >= FORK_FIRST && t->stored_id <= FORK_LAST)
-        report(c, CHECK_NOTE, at_tensor(c, c->at),
-               "type %" PRIu32 " is specific to ik_llama.cpp: other readers refuse it",
-               t->stored_id);
-    else if (!type)
-        report(c, CHECK_ERROR, at_tensor(c, c->at), "type %" PRIu32 " is not known", t->stored_id);
-    else if (t->stored_id && t->name_len > 6 && memcmp(gguf_name(c->g, t), "rope_f", 6) == 0)
-        report(c, CHECK_ERROR, at_tensor(c, c->at), "is %s, must be F32", type->name);
-    else if (type->block_len == 0)
-        report(c, CHECK_ERROR, at_tensor(c, c->at),
-               "type %" PRIu32 " (%s) is retired: readers refuse it", t->stored_id, type->name);
+    if (!type || !type->block_len || t->type_id == F32_ID)
+        return;
+    const bool rope = text_begins(name, "rope_f");
+    if (!rope && !text_ends(name, ".bias") && !text_ends(name, ".ssm_a") &&
+        !text_ends(name, ".ssm_d") && !memmem(name.at, name.len, "norm", 4) &&
+        !memmem(name.at, name.len, "_mix_ln", 7))
+        return;
+    if (!fact_is_model(c->g))
+        return;
+    report(c, rope || type->block_len > 1 ? CHECK_ERROR : CHECK_WARNING, at_tensor(c, c->at),
+           "is %s, but llama.cpp needs F32", type->name);
 }
 
 static void rule_quantization(struct checker *c)
@@ -311,57 +371,6 @@ static void rule_blocks(struct checker *c)
                missing, count, missing == 1 ? "has" : "have", first);
 }
 
-/* ---- names that the specification lists ---- */
-
-static const char *const base_layers[] = {"token_embd", "pos_embd", "output_norm", "output"};
-static const char *const block_layers[] = {
-    "attn_norm",    "attn_norm_2",  "attn_qkv",   "attn_q",   "attn_k",     "attn_v",
-    "attn_output",  "ffn_norm",     "ffn_up",     "ffn_gate", "ffn_down",   "ffn_gate_inp",
-    "ffn_gate_exp", "ffn_down_exp", "ffn_up_exp", "ssm_in",   "ssm_conv1d", "ssm_x",
-    "ssm_a",        "ssm_d",        "ssm_dt",     "ssm_out",
-};
-
-/* "LAYER.weight" or "LAYER.bias"; state space models have matrices with neither suffix. */
-static bool is_layer(const char *name, size_t n, const char *const *list, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        size_t len = strlen(list[i]);
-        struct text end = {name + len, n - len};
-        if (n < len || memcmp(name, list[i], len) != 0)
-            continue;
-        if (text_is(end, ".weight") || text_is(end, ".bias") ||
-            (end.len == 0 && strncmp(list[i], "ssm_", 4) == 0))
-            return true;
-    }
-    return false;
-}
-
-static bool is_known(const char *name, size_t n)
-{
-    uint64_t block;
-    size_t rest;
-    if (tensor_block(name, n, &block, &rest))
-        return is_layer(name + rest, n - rest, block_layers, COUNT(block_layers));
-    return is_layer(name, n, base_layers, COUNT(base_layers));
-}
-
-static void rule_known_name(struct checker *c)
-{
-    uint32_t n = 0, first = 0;
-    for (uint32_t i = c->g->n_tensors; i-- > 0;) {
-        const struct gguf_tensor *t = &c->g->tensor[i];
-        if (!is_known(gguf_name(c->g, t), t->name_len)) {
-            n++;
-            first = i;
-        }
-    }
-    if (n)
-        report(c, CHECK_NOTE, at_tensor(c, first),
-               n == 1 ? "not in the specification"
-                      : "not in the specification; %" PRIu32 " more like it",
-               n - 1);
-}
-
 const struct rule layout_rules[] = {
     {"missing", CHECK_FILE, .whole = rule_missing},
     {"version", CHECK_FILE, .whole = rule_version},
@@ -373,9 +382,9 @@ const struct rule layout_rules[] = {
     {"padding", CHECK_FILE, .whole = rule_padding},
     {"tensor-name", CHECK_FILE, .tensor = rule_tensor_name},
     {"tensor-dims", CHECK_FILE, .tensor = rule_tensor_dims},
-    {"tensor-type", CHECK_FILE, .tensor = rule_tensor_type},
+    {"tensor-type", CHECK_FILE, .whole = rule_tensor_type},
+    {"tensor-plain", CHECK_FILE, .tensor = rule_plain},
     {"quantization-version", CHECK_WHOLE, .whole = rule_quantization},
     {"blocks", CHECK_WHOLE, .whole = rule_blocks},
-    {"tensor-known", CHECK_WHOLE, .whole = rule_known_name},
     {0},
 };

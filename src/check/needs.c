@@ -39,7 +39,15 @@ struct need_key {
     const char *unless;
 };
 
-/* need_tensors, need_keys and need_shapes, generated from needs.tsv. */
+/* Keys that only these architectures read, of those in the row "*", which comes first. */
+struct need_read {
+    const char *keys;
+    const char *archs;
+};
+
+/* need_tensors, need_keys, need_shapes, need_reads and need_names, generated from needs.tsv. need_names lists
+ * every name that some architecture takes, sorted, without ".weight" and the like, and with "#" for
+ * each number. */
 #include "check/needs-table.inc"
 
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest)
@@ -71,6 +79,18 @@ bool needs_know(struct text arch)
     return false;
 }
 
+bool needs_unread(struct text arch, struct text key)
+{
+    const size_t skip = arch.len + 1;
+    if (!needs_list(need_reads[0].archs, arch) || key.len <= skip || key.at[arch.len] != '.' ||
+        memcmp(key.at, arch.at, arch.len) != 0)
+        return false;
+    for (size_t i = 1; i < COUNT(need_reads); i++)
+        if (needs_list(need_reads[i].keys, (struct text){key.at + skip, key.len - skip}))
+            return !needs_list(need_reads[i].archs, arch);
+    return false;
+}
+
 /* The tables do not apply to a model that has only a vocabulary, or to a shard, which has only some
  * of the tensors. */
 bool needs_apply(const struct gguf *g)
@@ -96,6 +116,8 @@ uint64_t needs_first_block(const struct gguf *g)
  * table.
  */
 #define NEED_NAME_MAX 80
+/* Number of names shown that no architecture takes. */
+enum { NAMES_MOST = 4 };
 static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_MAX])
 {
     static const char weight[] = ".weight", bias[] = ".bias";
@@ -172,13 +194,21 @@ static bool is_there(const struct looked *b, const char *word, size_t n)
     return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
 }
 
-/* True if the word's tensor was fused into another tensor. */
+/* Architectures with experts that take no ffn_gate_up_exps. */
+static const char apart[] =
+    "arctic bailingmoe bailingmoe2 dbrx deepseek deepseek32 dots1 ernie4_5-moe glm-dsa glm4moe "
+    "gpt-oss granite granitemoe grok grovemoe hunyuan-moe lfm2moe llada-moe llama llama-embed "
+    "llama4 minicpm minimax-m2 minimax-m3 mistral3 olmoe phimoe qwen2moe qwen3moe qwen3vlmoe "
+    "refact rnd1 smallthinker";
+
+/* True if the word's tensor was fused into another tensor that the architecture takes. */
 static bool is_fused(const struct looked *b, struct text word)
 {
     static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
     if (needs_list("attn_q attn_k attn_v", word))
         return is_there(b, qkv, strlen(qkv));
-    return needs_list("ffn_gate_exps ffn_up_exps", word) && is_there(b, gate_up, strlen(gate_up));
+    return needs_list("ffn_gate_exps ffn_up_exps", word) && !needs_list(apart, b->c->arch) &&
+           is_there(b, gate_up, strlen(gate_up));
 }
 
 /* Count the words from `at` to `end`, and report missing ones if requested. Returns the number of
@@ -646,7 +676,60 @@ static void rule_shape(struct checker *c)
         check_shape(c, &l, i);
 }
 
+/* ---- names that some architecture takes ---- */
+
+static int by_word(const void *name, const void *row)
+{
+    return strcmp(name, *(const char *const *)row);
+}
+
+static bool taken(const char *name, size_t n)
+{
+    static const char *const ends[] = {".weight", ".bias", ".input_scale", ".scale"};
+    char word[NEED_NAME_MAX];
+    size_t len = 0, end = 0;
+    while (end < COUNT(ends) && !text_ends((struct text){name, n}, ends[end]))
+        end++;
+    n -= end < COUNT(ends) ? strlen(ends[end]) : 0;
+    if (n >= sizeof(word))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const bool begins = i > 0 && name[i - 1] == '.' && name[i] >= '0' && name[i] <= '9';
+        const size_t digits = begins ? strspn(name + i, "0123456789") : 0;
+        const bool number = digits && (i + digits == n || name[i + digits] == '.');
+        word[len++] = number ? '#' : name[i];
+        i += number ? digits - 1 : 0;
+    }
+    word[len] = '\0';
+    return bsearch(word, need_names, COUNT(need_names), sizeof(need_names[0]), by_word) != NULL;
+}
+
+/* llama.cpp counts the tensors that it takes, and refuses a model that has more. */
+static void rule_names(struct checker *c)
+{
+    CLEANUP(buf_free) struct buf first = BUF_INIT;
+    const bool known = needs_know(c->arch);
+    uint32_t n = 0;
+    if (!fact_is_model(c->g) || fact_shard(c->g))
+        return;
+    for (uint32_t i = 0; i < c->g->n_tensors; i++) {
+        const struct text name = gguf_name_of(c->g, false, i);
+        if (taken(name.at, name.len) || n++ >= NAMES_MOST)
+            continue;
+        buf_str(&first, first.len ? ", '" : "'");
+        show_all(&first, name.at, name.len);
+        buf_char(&first, '\'');
+    }
+    if (n == 0 || buf_error(&first))
+        return;
+    buf_str(&first, n > NAMES_MOST ? ", ..." : "");
+    report(c, known ? CHECK_ERROR : CHECK_NOTE, "tensors",
+           "%" PRIu32 " of %" PRIu32 " %s a name that no architecture of llama.cpp takes: %.*s", n,
+           c->g->n_tensors, n == 1 ? "has" : "have", (int)first.len, (const char *)first.data);
+}
+
 const struct rule needs_rules[] = {
+    {"tensor-known", CHECK_WHOLE, .whole = rule_names},
     {"tensor-missing", CHECK_WHOLE, .whole = rule_tensors},
     {"tensor-shape", CHECK_WHOLE, .whole = rule_shape},
     {0},

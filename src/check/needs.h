@@ -16,6 +16,8 @@
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest);
 /* True if the word is in the list. */
 bool needs_list(const char *list, struct text word);
+/* True if it is known that no model of this architecture makes llama.cpp read the key. */
+bool needs_unread(struct text arch, struct text key);
 /* True if the tables contain this architecture. */
 bool needs_know(struct text arch);
 /* True if the tables apply to the tensors of this model. */

@@ -97,7 +97,13 @@ static const char *mix_size(const char *name, size_t n)
     return name[n - 1] == 'S' ? "small" : name[n - 1] == 'M' ? "medium" : "large";
 }
 
-/* "Q4_K_M (mostly Q4_K, medium)" */
+/* True if the tensors contradict general.file_type. An incomplete list of tensors never does. */
+static bool is_other_type(const struct summary *s)
+{
+    return !is_cut(s) && !s->absent && !fact_file_type_fits(s->g);
+}
+
+/* "Q4_K_M (mostly Q4_K, medium)"; "Q8_0 (98.9%); general.file_type says F32" */
 static void file_type_text(const struct summary *s, struct buf *out)
 {
     const char *name = fact_file_type(s->g);
@@ -109,7 +115,15 @@ static void file_type_text(const struct summary *s, struct buf *out)
     }
     size_t n = strlen(name);
     const char *mix = mix_size(name, n);
-    if (strcmp(name, "F32") == 0)
+    if (is_other_type(s)) {
+        struct share share[SHARES_MAX];
+        double all = 0;
+        for (size_t i = fact_shares(s->g, share); i-- > 0;)
+            all += (double)share[i].bytes;
+        fact_encoding(s->g, out);
+        buf_printf(out, " (%.1f%%); general.file_type says %s",
+                   all > 0 ? 100 * (double)share[0].bytes / all : 0, name);
+    } else if (strcmp(name, "F32") == 0)
         buf_str(out, "F32 (all of it)");
     else
         buf_printf(out, "%s (mostly %.*s%s%s)", name, (int)(n - (mix ? 2 : 0)), name,
@@ -964,15 +978,13 @@ static void size_cell(const struct summary *s, struct buf *out)
         buf_str(out, ", incomplete");
 }
 
-/* Show the model's own file type, or else the type with the most bytes. */
-static void type_cell(const struct summary *s, struct buf *out)
+static void encoding_cell(const struct summary *s, struct buf *out)
 {
-    struct share share[SHARES_MAX];
-    const char *says = fact_file_type(s->g);
-    if (says)
-        buf_str(out, says);
-    else if (fact_shares(s->g, share))
-        fact_type_name(share[0].first, out);
+    const char *key = is_other_type(s) ? NULL : fact_file_type(s->g);
+    if (key)
+        buf_str(out, key);
+    else
+        fact_encoding(s->g, out);
 }
 
 static void context_cell(const struct summary *s, struct buf *out)
@@ -990,7 +1002,7 @@ static void arch_cell(const struct summary *s, struct buf *out)
 void summary_row(const struct summary *s, struct buf *out)
 {
     static void (*const cells[])(const struct summary *s, struct buf *out) = {
-        arch_cell, params_cell, size_cell, type_cell, context_cell};
+        arch_cell, params_cell, size_cell, encoding_cell, context_cell};
     for (size_t i = 0; i < COUNT(cells); i++) {
         buf_char(out, '\t');
         const size_t before = out->len;

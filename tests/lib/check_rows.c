@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-enum { F32 = 0, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2, NO_SUCH = 9999 };
+enum { F32 = 0, F16 = 1, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2, NO_SUCH = 9999 };
 
 /* ---- the good model ---- */
 
@@ -62,11 +62,18 @@ void check_put_keys(struct build *b, const char *without)
     }
 }
 
+/* Data that is not zero, and finite in the types used here. */
+static const uint8_t *some_data(void)
+{
+    static uint8_t data[4 * WIDTH * WIDTH];
+    memset(data, 0x3f, sizeof(data));
+    return data;
+}
+
 static void put_f32(struct build *b, const char *without, const char *name, uint64_t x, uint64_t y)
 {
-    static const uint8_t zeros[4 * WIDTH * WIDTH];
     if (!without || strcmp(name, without) != 0)
-        build_tensor(b, name, F32, (uint64_t[]){x, y}, y ? 2 : 1, zeros, 4 * x * (y ? y : 1));
+        build_tensor(b, name, F32, (uint64_t[]){x, y}, y ? 2 : 1, some_data(), 4 * x * (y ? y : 1));
 }
 
 static void put_block(struct build *b, const char *without, int number)
@@ -81,7 +88,7 @@ static void put_block(struct build *b, const char *without, int number)
     };
     char name[64];
     (void)snprintf(name, sizeof(name), "blk.%d.attn_q.weight", number);
-    build_tensor(b, name, Q4_0, (uint64_t[]){WIDTH, WIDTH}, 2, NULL, 18 * WIDTH);
+    build_tensor(b, name, Q4_0, (uint64_t[]){WIDTH, WIDTH}, 2, some_data(), 18 * WIDTH);
     for (size_t i = 0; i < COUNT(rows); i++) {
         (void)snprintf(name, sizeof(name), "blk.%d.%s.weight", number, rows[i].name);
         put_f32(b, without, name, rows[i].x, rows[i].y);
@@ -109,13 +116,13 @@ static void trailing(struct build *b)
 
 static void no_tail(struct build *b)
 {
-    small_tensor(b, "extra.bias");
+    small_tensor(b, "d2t");
     b->no_tail = true;
 }
 
 static void dirty(struct build *b)
 {
-    small_tensor(b, "extra.bias");
+    small_tensor(b, "d2t");
     b->pad_byte = 1;
 }
 
@@ -130,47 +137,53 @@ enum { DATA = 10432 };
 
 static void gap(struct build *b)
 {
-    build_tensor_at(b, "extra.bias", F32, (uint64_t[]){8}, 1, DATA + 960, NULL, 32);
+    build_tensor_at(b, "d2t", F32, (uint64_t[]){8}, 1, DATA + 960, NULL, 32);
 }
 
 static void swapped(struct build *b)
 {
-    build_tensor_at(b, "extra.bias", F32, (uint64_t[]){8}, 1, DATA + 32, NULL, 32);
-    build_tensor_at(b, "extra.weight", F32, (uint64_t[]){8}, 1, DATA, NULL, 32);
+    build_tensor_at(b, "d2t", F32, (uint64_t[]){8}, 1, DATA + 32, NULL, 32);
+    build_tensor_at(b, "d2t.weight", F32, (uint64_t[]){8}, 1, DATA, NULL, 32);
+}
+
+/* Add a tensor whose name is n bytes long and, but for its length, known. */
+static void put_named(struct build *b, size_t n)
+{
+    static const char end[] = ".attn_norm.bias";
+    char name[96] = "blk.";
+    memset(name + 4, '0', n - 4 - strlen(end));
+    (void)strcpy(name + n - strlen(end), end);
+    small_tensor(b, name);
 }
 
 static void long_name(struct build *b)
 {
-    char name[66] = {0};
-    memset(name, 'x', 65);
-    small_tensor(b, name);
+    put_named(b, 65);
 }
 
 static void ggml_name(struct build *b)
 {
-    char name[65] = {0};
-    memset(name, 'x', 64);
-    small_tensor(b, name);
+    put_named(b, 64);
 }
 
 static void five_dims(struct build *b)
 {
-    build_tensor(b, "extra.bias", F32, (uint64_t[]){3, 1, 1, 1, 1}, 5, NULL, 12);
+    build_tensor(b, "d2t", F32, (uint64_t[]){3, 1, 1, 1, 1}, 5, NULL, 12);
 }
 
 static void unknown_type(struct build *b)
 {
-    build_tensor(b, "extra.bias", NO_SUCH, (uint64_t[]){3}, 1, NULL, 32);
+    build_tensor(b, "d2t", NO_SUCH, (uint64_t[]){3}, 1, NULL, 32);
 }
 
 static void forked_type(struct build *b)
 {
-    build_tensor(b, "extra.bias", 137, (uint64_t[]){3}, 1, NULL, 32);
+    build_tensor(b, "d2t", 137, (uint64_t[]){3}, 1, NULL, 32);
 }
 
 static void gone_type(struct build *b)
 {
-    build_tensor(b, "extra.bias", 4, (uint64_t[]){32}, 1, NULL, 32);
+    build_tensor(b, "d2t", 4, (uint64_t[]){32}, 1, NULL, 32);
 }
 
 static void upper_key(struct build *b)
@@ -191,6 +204,16 @@ static void wrong_type(struct build *b)
 static void wide_count(struct build *b)
 {
     build_num(b, "llama.context_length", GGUF_U64, 64);
+}
+
+/* llama.cpp does not read them for this architecture. */
+static void unread_keys(struct build *b)
+{
+    build_num(b, "llama.ssm.inner_size", GGUF_U64, 5);
+    build_u32(b, "llama.full_attention_interval", 0);
+    build_array(b, "llama.attention.recurrent_layers", GGUF_BOOL, 2);
+    build_item_num(b, GGUF_BOOL, 0);
+    build_item_num(b, GGUF_BOOL, 0);
 }
 
 static void wide_number(struct build *b)
@@ -351,7 +374,96 @@ static void second_block(struct build *b)
 
 static void own_name(struct build *b)
 {
+    put_f32(b, NULL, "mm.0.weight", 4, 0);
+}
+
+static void slip_name(struct build *b)
+{
+    put_f32(b, NULL, "blk.0.attn_qq.weight", 4, 0);
+}
+
+static void rope_freqs(struct build *b)
+{
     put_f32(b, NULL, "rope_freqs.weight", 4, 0);
+}
+
+static void short_bias(struct build *b)
+{
+    build_tensor(b, "blk.0.attn_q.bias", Q4_0, (uint64_t[]){WIDTH}, 1, NULL, 18);
+}
+
+static void half_norm(struct build *b)
+{
+    build_tensor(b, "blk.0.attn_norm.weight", F16, (uint64_t[]){WIDTH}, 1, NULL, 2 * WIDTH);
+}
+
+static void block_norm(struct build *b)
+{
+    build_tensor(b, "output_norm.weight", Q4_0, (uint64_t[]){WIDTH}, 1, NULL, 18);
+}
+
+static void unlike_key(struct build *b)
+{
+    build_u32(b, "general.nmae", 1);
+    build_u32(b, "llama.contxt_length", 4096);
+}
+
+static void own_key(struct build *b)
+{
+    build_u32(b, "llama.my_number", 1);
+    build_u32(b, "my.contxt_length", 1);
+}
+
+static void other_length(struct build *b)
+{
+    build_array(b, "llama.feed_forward_length", GGUF_I64, 1);
+    build_item_num(b, GGUF_I64, INNER);
+}
+
+static void empty_tokens(struct build *b)
+{
+    build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        build_item_str(b, (const char *[]){"", "a", "", "b"}[i]);
+}
+
+static void no_attention(struct build *b)
+{
+    build_str(b, "general.architecture", "mamba");
+    build_u32(b, "mamba.context_length", 64);
+    build_u32(b, "mamba.embedding_length", WIDTH);
+    build_u32(b, "mamba.block_count", 1);
+    build_u32(b, "mamba.attention.head_count", 6);
+    build_u32(b, "mamba.attention.head_count_kv", 4);
+    build_f32(b, "mamba.attention.layer_norm_rms_epsilon", 1e-5f);
+    build_u32(b, "mamba.ssm.conv_kernel", 4);
+    build_u32(b, "mamba.ssm.inner_size", WIDTH);
+    build_u32(b, "mamba.ssm.state_size", 8);
+    build_u32(b, "mamba.ssm.time_step_rank", 8);
+}
+
+static void told_type(struct build *b, uint32_t type)
+{
+    build_u32(b, "general.file_type", type);
+}
+
+/* The embeddings are F32, but most bytes are not. */
+static void told_f32(struct build *b)
+{
+    told_type(b, 0);
+    build_tensor(b, "d2t.weight", Q4_0, (uint64_t[]){WIDTH, WIDTH * WIDTH}, 2, NULL,
+                 18 * WIDTH * WIDTH);
+}
+
+static void told_q8(struct build *b)
+{
+    told_type(b, 7);
+}
+
+/* Rows of 32 values have no whole block of Q6_K, so another type takes its place. */
+static void told_q6_k(struct build *b)
+{
+    told_type(b, 18);
 }
 
 static void wrong_label(struct build *b)
@@ -550,25 +662,23 @@ static void align_64(struct build *b)
 
 static void padded(struct build *b)
 {
-    small_tensor(b, "extra.bias");
-    small_tensor(b, "extra.weight");
+    small_tensor(b, "d2t");
+    small_tensor(b, "d2t.weight");
 }
 
 static void longest_name(struct build *b)
 {
-    char name[64] = {0};
-    memset(name, 'x', 63);
-    small_tensor(b, name);
+    put_named(b, 63);
 }
 
 static void four_dims(struct build *b)
 {
-    build_tensor(b, "extra.bias", F32, (uint64_t[]){3, 1, 1, 1}, 4, NULL, 12);
+    build_tensor(b, "d2t", F32, (uint64_t[]){3, 1, 1, 1}, 4, NULL, 12);
 }
 
 static void last_type(struct build *b)
 {
-    build_tensor(b, "extra.bias", 42, (uint64_t[]){64}, 1, NULL, 18); /* Q2_0 */
+    build_tensor(b, "d2t", 42, (uint64_t[]){64}, 1, NULL, 18); /* Q2_0 */
 }
 
 static void snake_key(struct build *b)
@@ -623,7 +733,7 @@ static void both_blocks(struct build *b)
 // clang-format off
 const struct check_row check_rows[] = {
     {.keeps = " missing version order trailing tail key-type architecture required"
-              " quantization-version tensor-known tensor-missing "},
+              " quantization-version tensor-missing "},
     {.keeps = " alignment ", .add = align_64},
     {.keeps = " gaps padding ", .add = padded},
     {.keeps = " tensor-name ", .add = longest_name},
@@ -654,10 +764,12 @@ const struct check_row check_rows[] = {
     {"tensor-type", CHECK_NOTE, .add = forked_type},
     {"key-syntax", CHECK_WARNING, .add = upper_key},
     {"key-syntax", CHECK_ERROR, .add = no_key},
-    {"key-type", CHECK_ERROR, .add = wrong_type},
+    {"key-type", CHECK_WARNING, .add = wrong_type}, {"key-type", CHECK_WARNING, .add = unread_keys},
     {"key-type", CHECK_ERROR, .without = "general.file_type", .add = wide_number},
     {"key-type", CHECK_ERROR, .without = "llama.context_length", .add = wide_count},
+    {"key-type", CHECK_ERROR, .without = "llama.feed_forward_length", .add = other_length},
     {.add = signed_counts},
+    {"key-slip", CHECK_WARNING, .add = unlike_key}, {.keeps = " key-slip ", .add = own_key},
     {"utf8", CHECK_WARNING, .add = not_utf8},
     {"bool", CHECK_WARNING, .add = odd_bool},
     {"nested", CHECK_ERROR, .add = nested},
@@ -670,8 +782,6 @@ const struct check_row check_rows[] = {
     {"quantization-version", CHECK_WARNING, .without = "general.quantization_version"},
     {"split", CHECK_ERROR, .add = half_split},
     {"split", CHECK_ERROR, .add = far_split},
-    {"split", CHECK_ERROR, .add = part_of_two},
-    {"split", CHECK_ERROR, .add = part_of_two, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
     {"split", CHECK_ERROR, .add = first_of_two, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
     {.keeps = " split ", .add = first_with_total, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
     {.add = part_of_two, .file = "Tiny-3.5K-v1.0-Q4_0-00002-of-00002.gguf"},
@@ -686,6 +796,7 @@ const struct check_row check_rows[] = {
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .add = other_pre},
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.tokens", .add = same_tokens},
     {.keeps = " tokenizer ", .without = "tokenizer.ggml.model", .add = with_merges},
+    {.without = "tokenizer.ggml.tokens", .add = empty_tokens},
     {"chat-template", CHECK_ERROR, .add = open_template},
     {"chat-template", CHECK_ERROR, .add = endless_template},
     {"chat-template", CHECK_ERROR, .add = crossed_template},
@@ -707,12 +818,20 @@ const struct check_row check_rows[] = {
     {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_heads},
     {NULL, 0, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_long_heads},
     {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count_kv", .add = three_kv_heads},
+    {NULL, 0, .bare = true, .file = HASH, .without = "general.architecture", .add = no_attention},
     {"per-layer", CHECK_ERROR, .without = "llama.feed_forward_length", .add = two_lengths},
     {.keeps = " per-layer ", .without = "llama.feed_forward_length", .add = one_length},
     {"blocks", CHECK_ERROR, .without = "llama.block_count", .add = two_blocks},
     {"blocks", CHECK_ERROR, .without = "llama.block_count", .add = many_blocks},
     {"blocks", CHECK_ERROR, .add = second_block, .file = HASH},
-    {"tensor-known", CHECK_NOTE, .add = own_name},
+    {"tensor-known", CHECK_ERROR, .add = own_name}, {"tensor-known", CHECK_ERROR, .add = slip_name},
+    {.keeps = " tensor-known tensor-plain ", .add = rope_freqs},
+    {"tensor-plain", CHECK_ERROR, .add = short_bias},
+    {"tensor-plain", CHECK_ERROR, .lacks = "output_norm.weight", .add = block_norm},
+    {"tensor-plain", CHECK_WARNING, .lacks = "blk.0.attn_norm.weight", .add = half_norm},
+    {"file-type", CHECK_WARNING, .without = "general.file_type", .add = told_f32, .file = HASH},
+    {"file-type", CHECK_WARNING, .without = "general.file_type", .add = told_q8, .file = HASH},
+    {.keeps = " file-type ", .without = "general.file_type", .add = told_q6_k, .file = HASH},
     {"size-label", CHECK_WARNING, .add = wrong_label}, {.keeps = " size-label ", .add = right_label},
     {"file-name", CHECK_NOTE, .file = "model.gguf"},
     {"file-name", CHECK_WARNING, .file = "Tiny-7B-v1.0-Q4_0.gguf"},

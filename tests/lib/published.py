@@ -143,7 +143,7 @@ def tensors(model, of):
         name, _, dims = row.partition('=')
         dims = lengths(dims, of)
         dims = dims[:-1] if len(dims) > 1 and dims[-1] == 0 else dims
-        plain = len(dims) == 1 or 'norm' in name or '_inp' in name or 'conv' in name or 'ssm_a' in name or 'embd_' in name
+        plain = len(dims) == 1 or name.endswith('.bias') or 'norm' in name or '_inp' in name or 'conv' in name or 'ssm_a' in name or 'ssm_d~' in name or 'embd_' in name
         block = gguf.GEOMETRY[mix][1]
         kind = 0 if plain else mix if dims[0] % block == 0 else 8 if dims[0] % 32 == 0 else 1
         bare = name.endswith('.bias') or name.endswith('~')

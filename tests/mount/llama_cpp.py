@@ -276,6 +276,42 @@ class LlamaCpp(unittest.TestCase):
                     other.append((name, what))
         self.assertEqual(other, [])
 
+    def test_check_agrees(self):
+        """--check reports an error for exactly the models that llama.cpp refuses."""
+        loader = Loader()
+        self.addCleanup(loader.end)
+        file = mountlib.path('judged.gguf')
+        kv, rows = published.small(next(m for m in published.MODELS if m.arch == 'llama'), L=2)
+        plain = next(m for m in published.MODELS if m.arch == 'qwen3moe')
+
+        def changed(key, value):
+            return [(k, value if k == key else v) for k, v in kv if k != key] + [(key, value)]
+
+        def words(**other):
+            return changed(b'tokenizer.ggml.tokens', gguf.array('string', [
+                other.get(f'at{at}', word) for at, word in enumerate(dict(kv)[b'tokenizer.ggml.tokens'].data)]))
+        tried = [(kv, rows), (words(at10=b'', at20=b''), rows), (words(at10=b'same', at20=b'same'), rows)]
+        for key in 'attention.head_count', 'attention.head_count_kv', 'feed_forward_length':
+            number = dict(kv)[b'llama.' + key.encode()].data
+            for kind in 'u8', 'u16', 'i16', 'u32', 'i32', 'u64', 'i64':
+                tried.append((changed(b'llama.' + key.encode(), gguf.array(kind, [number] * 2)), rows))
+        for name in 'v.blk.0.attn_q', 'mm.0', 'blk.0.attn_qq', 'blk.2.attn_norm', 'rope_freqz':
+            tried.append((kv, [*rows, Tensor(name.encode() + b'.weight', F32, (8,), None)]))
+        for key, value in (('ssm.inner_size', Value('u64', 1)), ('full_attention_interval', Value('u32', 0)),
+                           ('context_length', Value('u64', 128)), ('contxt_length', Value('u32', 1))):
+            tried.append((changed(b'llama.' + key.encode(), value), rows))
+        moe, experts = published.small(plain, L=2)
+        tried += [(moe, experts), (moe, [
+            row._replace(name=row.name.replace(b'gate_exps', b'gate_up_exps'), dims=(row.dims[0], 2 * row.dims[1], row.dims[2]))
+            if b'gate_exps' in row.name else row for row in experts if b'up_exps' not in row.name])]
+        loaded = []
+        for at, (keys_of, rows_of) in enumerate(tried):
+            published.write(keys_of, rows_of, file)
+            done = mountlib.run(mountlib.GGUFS, '--check', file)
+            loaded.append(loader.loads(file))
+            self.assertEqual(loaded[-1], done.returncode == 0, f'{at}: {done.out}')
+        self.assertTrue(10 < sum(loaded) < len(loaded) - 10, loaded)
+
     def test_recipes(self):
         """After the recipes of docs/tensors.md, the model is a llama again, except for one tensor."""
         with played(self) as (edited, at):

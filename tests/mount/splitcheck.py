@@ -33,7 +33,7 @@ def first(how=None, more=(), **changed):
     return gguf.encode(keys, llama.tensors()[:1], **(how or {}))
 
 
-def second(how=None, q8=bytes(34 * 32), keys=None, tensors=None):
+def second(how=None, q8=llama.TINY, keys=None, tensors=None):
     """Return the model's block."""
     keys = split_keys(1) if keys is None else keys
     return gguf.encode(keys, llama.tensors(q8)[1:] if tensors is None else tensors, **(how or {}))
@@ -482,14 +482,26 @@ class Refusals(Set):
         """A shard under another name is refused, because its other shards cannot be found."""
         self.make()
         mountlib.put(self.at('a.gguf'), first())
-        self.assertIn('a.gguf: error: the name of file 1 of 2 must end in -00001-of-00002.gguf '
-                      "(key 'split.no')\n",
-                      self.check('a.gguf').out)
+        why = ('split.count: is 2: this is file 1 of a split model: rename it, so that its name ends in '
+               '-00001-of-00002.gguf, by which the others are found\n')
+        done = self.check('--ignore=split,file-name', 'a.gguf')
+        self.assertEqual((done.returncode, done.out), (2, 'a.gguf: error: ' + why))
         for command in ((GGUFS, '-f', self.at('a.gguf'), self.at('')), (GGUFS, '--info', self.at('a.gguf'))):
             done = run(*command)
             self.assertEqual(done.returncode, 1)
-            self.assertIn('split.count: is 2: this is file 1 of a split model, and its name does not end '
-                          'in -00001-of-00002.gguf, by which the others are found\n', done.err)
+            self.assertIn(why, done.err)
+
+    def test_joined(self):
+        """Shards that were joined by cat are called by their name, once, whatever is ignored."""
+        self.make()
+        mountlib.put(self.at('joined.gguf'), first() + second())
+        why = f'continues with another GGUF file at byte {len(first())}: shards joined by cat'
+        for option in ('--check', '--check=full'):
+            done = self.check(option, '--ignore=structure,split,trailing', 'joined.gguf')
+            self.assertEqual((done.returncode, done.out.count('\n')), (2, 1), done.out)
+            self.assertIn(why, done.out)
+        for command in ((GGUFS, '-f', self.at('joined.gguf'), self.at('')), (GGUFS, '--info', self.at('joined.gguf'))):
+            self.assertIn(why, run(*command).err)
 
 
 if __name__ == '__main__':

@@ -342,7 +342,7 @@ static void test_info_all(void)
     build_num(&b, "quantize.imatrix.chunks_count", GGUF_I32, 125);
     build_num(&b, "general.sampling.top_k", GGUF_I32, 20);
     build_num(&b, "general.sampling.temp", GGUF_F32, 0x3f000000); /* 0.5 */
-    build_tensor(&b, "t", F32, (uint64_t[]){8, 3}, 2, NULL, 96);
+    build_tensor(&b, "t", F32, (uint64_t[]){24}, 1, NULL, 96);
     build_tensor(&b, "q", Q8_0, (uint64_t[]){32}, 1, NULL, 34);
     build_str(&b, "ggufs.reserve", "  ");
     struct tree_image m = image_open(&b, &plain);
