@@ -85,6 +85,8 @@ static struct tree *start(const struct place *p, const struct edit_case *c, stru
                              .commit = LIVE_COMMIT_CLOSE,
                              .tensors = edit_suite.tensors};
     struct tree *t = image_tree(p->model, &o);
+    if (!tree_writable(t))
+        (void)printf("\n%s\n", tree_why_not(t));
     CU_ASSERT_TRUE_FATAL(tree_writable(t));
     t->model.file.sys = &fs->sys;
     return t;
