@@ -118,6 +118,8 @@ struct live_counts {
 struct live_counts live_count(struct live *l);
 /* Add a note for each file whose last write was refused. */
 void live_refused(struct live *l, struct buf *notes);
+/* Does nothing: in this core, edits that could not be written are refused. */
+void live_trouble(struct live *l, struct buf *notes);
 /* Return the number of accepted edits that are not written yet. Does not access the disk. */
 size_t live_accepted(struct live *l);
 

@@ -417,9 +417,9 @@ void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *r
 /* The shelf handles this attribute of the root. */
 #define READ_ONLY "user.gguf.readonly"
 
-/* The kinds of nodes that have extended attributes: files in metadata/, and directories of tensors
- * and of new tensors. */
-enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4 };
+/* The kinds of nodes that have extended attributes: files in metadata/, directories of tensors and
+ * of new tensors, and the root, whose error is why accepted edits could not be written. */
+enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4, OF_ROOT = 8 };
 
 struct subject {
     struct node n;
@@ -440,7 +440,7 @@ static const struct xattr {
     {"user.gguf.type", X_TYPE, OF_KEY | OF_TENSOR},
     {"user.gguf.shape", X_SHAPE, OF_TENSOR},
     {"user.gguf.offset", X_OFFSET, OF_TENSOR},
-    {"user.gguf.error", X_ERROR, OF_KEY | OF_TENSOR | OF_NEW_TENSOR},
+    {"user.gguf.error", X_ERROR, OF_KEY | OF_TENSOR | OF_NEW_TENSOR | OF_ROOT},
 };
 
 static const struct xattr *find_xattr(const struct subject *s, const char *name)
@@ -479,6 +479,14 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     if (s->n.kind == NODE_KEY) {
         s->of = OF_KEY;
         return key_facts(t, s->n.number, &s->key);
+    }
+    if (s->n.kind == NODE_ROOT) {
+        CLEANUP(buf_free) struct buf notes = BUF_INIT;
+        s->of = OF_ROOT;
+        live_trouble(t->meta, &notes);
+        unsaved_lines(&notes, &s->key.error);
+        s->key.error.len -= s->key.error.len > 0; /* without the last newline */
+        return buf_error(&notes);
     }
     const bool tensor = s->n.kind == NODE_TENSOR;
     int r = tensor ? live_freshen(t->meta, false, NULL) : 0;

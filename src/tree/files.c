@@ -457,6 +457,13 @@ static void add_kept(const struct about *a, struct buf *out)
         out->err = -ENOMEM;
 }
 
+/* The tree adds the text (nodes.h). */
+static void no_text(const struct about *a, struct buf *out)
+{
+    (void)a;
+    (void)out;
+}
+
 void files_text(const struct about *a, struct buf *out)
 {
     if (a->row->flags & ROW_KEPT)
@@ -492,6 +499,7 @@ const struct row files_root[] = {
     {.name = "model.bf16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(BF16)},
     {.name = "stats.tsv",     .flags = ROW_WHOLE | ROW_HIDDEN, LINES(MOMENTS)},
     {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, .library = task_hash_library, LINES(SHA256)},
+    {.name = "errors",        .flags = ROW_WHOLE | ROW_STATE | ROW_ERRORS, .text = no_text},
 };
 
 #define VALUES(n) .form = &form_##n, PIECES(tensor)

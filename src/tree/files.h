@@ -48,6 +48,7 @@ enum {
     ROW_KEPT = 1 << 5,   /* rendered only once per snapshot: rendering is slow or reads the disk */
     ROW_STATE = 1 << 8,  /* ends with the state of the mount and has a node for each state */
     ROW_SAFETENSORS = 1 << 9,
+    ROW_ERRORS = 1 << 10, /* with ROW_STATE: shows the errors instead */
 };
 
 /* Which files directories list. Every file can be opened by name, listed or not. */

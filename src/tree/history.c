@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/pool.h"
 #include "check/summary.h"
 #include "edit/history.h"
@@ -68,6 +69,18 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
     if (c->changed)
         buf_str(out, "; the model's file was changed outside the mount");
     buf_char(out, '\n');
+}
+
+void errors_text(const struct buf *notes, const struct buf *trouble, struct buf *out)
+{
+    const struct buf *of[] = {notes, trouble};
+    for (size_t i = 0; i < COUNT(of); i++)
+        for (struct note n = {0}; unsaved_next(of[i], &n);) {
+            const bool tensor = strncmp(n.path, UNSAVED_TENSOR, strlen(UNSAVED_TENSOR)) == 0;
+            buf_str(out, tensor ? "" : "metadata/");
+            show_all(out, n.path, strlen(n.path));
+            buf_printf(out, ": %s%s\n", of[i] == trouble ? "not written: " : "", n.why);
+        }
 }
 
 /* ---- waiting calls ---- */

@@ -9,7 +9,7 @@
 #ifndef TREE_HISTORY_H
 #define TREE_HISTORY_H
 
-#include "live/writer.h"
+#include "live/live.h"
 #include "tree/tree.h"
 
 /* A call that another thread completes. */
@@ -61,5 +61,11 @@ int tree_history_clear(struct tree *t, struct err *e);
  */
 void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
                 const struct live_counts *c, const struct buf *notes, struct buf *out);
+
+/*
+ * Write `errors`: a line "PATH: WHY" for each refused write in `notes`, and for each edit in
+ * `trouble` (notes too) that could not be written.
+ */
+void errors_text(const struct buf *notes, const struct buf *trouble, struct buf *out);
 
 #endif

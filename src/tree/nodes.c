@@ -261,26 +261,45 @@ bool node_was_looked(struct tree *t, struct held *h, uint32_t row)
     return was;
 }
 
+/* Return the one of the two texts that a node shows. */
+static const char *node_text(const struct node *n, const char *texts)
+{
+    return node_has(n, ROW_ERRORS) ? texts + strlen(texts) + 1 : texts;
+}
+
+/* Write the two texts that show the state of the mount, each followed by a NUL: the last line of
+ * `info`, and `errors`. */
+static void state_texts(struct tree *t, const struct live_counts *c, const struct buf *notes,
+                        const struct buf *trouble, struct buf *out)
+{
+    state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix, c,
+               notes, out);
+    buf_char(out, '\0');
+    errors_text(notes, trouble, out);
+    buf_char(out, '\0');
+}
+
 /* Assign a number to a view that shows the state of the mount. The number changes only when that
  * state or the snapshot does. */
 static int known_state(struct tree *t, const struct view *v, struct node *n)
 {
-    CLEANUP(buf_free) struct buf notes = BUF_INIT, text = BUF_INIT;
+    CLEANUP(buf_free) struct buf notes = BUF_INIT, trouble = BUF_INIT, text = BUF_INIT;
     struct live_counts c = live_count(t->meta);
     c.changed = tree_changed(t);
     if (c.refused)
         live_refused(t->meta, &notes);
+    live_trouble(t->meta, &trouble);
     LOCKED(&t->newest.lock);
-    state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix, &c,
-               &notes, &text);
-    buf_char(&text, '\0');
-    if (buf_error(&notes) || buf_error(&text))
+    state_texts(t, &c, &notes, &trouble, &text);
+    if (buf_error(&notes) || buf_error(&trouble) || buf_error(&text))
         return -ENOMEM;
-    if (!t->state || t->state_snap != v->snap->number || strcmp(t->state, buf_text(&text)) != 0) {
+    if (!t->state || t->state_snap != v->snap->number || t->state_len != text.len ||
+        memcmp(t->state, text.data, text.len) != 0) {
         if (t->states == UINT32_MAX)
             return -EOVERFLOW;
         t->states++;
         free(t->state);
+        t->state_len = text.len;
         t->state = (char *)buf_steal(&text);
         t->state_snap = v->snap->number;
         t->state_plain = !c.pending && !c.refused && !c.changed;
@@ -288,7 +307,7 @@ static int known_state(struct tree *t, const struct view *v, struct node *n)
     n->number = t->states;
     struct held *h = hold(t, n, v->snap);
     if (h && !h->state)
-        h->state = strdup(t->state);
+        h->state = strdup(node_text(n, t->state));
     if (!h || !h->state)
         return -ENOMEM;
     h->lookups++;
@@ -298,9 +317,9 @@ static int known_state(struct tree *t, const struct view *v, struct node *n)
 void node_free(struct tree *t)
 {
     free(t->state);
-    for (struct link *l; (l = table_each(&t->held, NULL)) != NULL;) {
+    for (struct link *l = table_each(&t->held, NULL), *next; l; l = next) {
         struct held *h = held_of(l);
-        table_remove(&t->held, l);
+        next = table_each(&t->held, l);
         snapshot_unref(h->snap);
         view_free(&h->kept);
         free(h->state);

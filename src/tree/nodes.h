@@ -72,7 +72,8 @@ struct tree {
     /* whole-model views that the kernel knows, and open files of tensors */
     struct table held;
     uint32_t states; /* number of the newest view of the state of the mount */
-    char *state;     /* owned: the text of that view */
+    char *state;     /* owned: the texts of that view (nodes.c) */
+    size_t state_len;
     uint32_t state_snap;
     bool state_plain;   /* `state` describes a mount without edits */
     unsigned anomalies; /* anomalies in the first snapshot, for tree_warning() */

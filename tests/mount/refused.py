@@ -92,10 +92,13 @@ class Refused(unittest.TestCase):
         self.fails(errno.ERANGE, write, self.at, 'type.u8', '256')
         self.assertTrue(editlib.error_of(self.at, 'type.u8'))
         self.assertIn('user.gguf.error', os.listxattr(place(self.at, 'type.u8')))
+        [line] = mountlib.get(os.path.join(self.at, 'errors')).decode().splitlines()
+        self.assertTrue(line.startswith('metadata/type.u8: '), line)
         self.assertIn('type.u8', self.mount.log())
         self.assertEqual(editlib.read(self.at, 'type.u8'), before)
         self.accepted(b'type.u8', '5', Value('u8', 5))
         self.assertIsNone(editlib.error_of(self.at, 'type.u8'))
+        self.assertEqual(mountlib.get(os.path.join(self.at, 'errors')), b'')
 
     def test_early(self):
         """write(2) itself refuses a text that no continuation can make valid, and nothing changes

@@ -18,7 +18,7 @@ from ggufmodel import Tensor, Value, array
 
 F32, F16, Q8_0, Q4_K, Q6_K = 0, 1, 8, 12, 14
 ROOT = {'metadata', 'tensors', 'metadata.json', 'tensors.json', 'info', 'check', 'model.gguf',
-        'model.safetensors', 'tensors.txt'}
+        'model.safetensors', 'tensors.txt', 'errors'}
 
 
 def scalars(v1):

@@ -68,7 +68,7 @@ static void test_listings(void)
     struct tree_image m = model();
     lists(&m, "",
           "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\nmodel.gguf\ncheck\ntensors."
-          "txt\nmodel.safetensors\n");
+          "txt\nmodel.safetensors\nerrors\n");
     lists(&m, "tensors", "w\n%\nblk.0%2Fq\nnew\nq5\nscalar\n");
     lists(&m, "tensors/w", "type\nshape\nraw\nf32\nf32.npy\noffset\n");
     lists(&m, "tensors/q5", "type\nshape\nraw\nf32\nf32.npy\noffset\n");
@@ -110,7 +110,8 @@ static void test_raw_views(void)
     struct build b;
     put_model(&b, false);
     struct tree_image m = image_open(&b, &(struct tree_options){.views = FILES_RAW});
-    lists(&m, "", "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\ncheck\ntensors.txt\n");
+    lists(&m, "",
+          "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\ncheck\ntensors.txt\nerrors\n");
     lists(&m, "tensors/w", "type\nshape\nraw\n");
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/f32"), 0);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/bf16"), 0);
@@ -244,7 +245,7 @@ static void test_walk(void)
     struct tree_image m = model();
     struct seen s = {.ino = {INO_ROOT}, .n = 1};
     walk(&m, INO_ROOT, &s);
-    CU_ASSERT_EQUAL(s.files, 7 + 7 + 5 * 6 + 4);
+    CU_ASSERT_EQUAL(s.files, 8 + 7 + 5 * 6 + 4);
     image_close(&m);
 }
 
