@@ -423,8 +423,8 @@ static const struct script scripts[] = {
     {"edits that follow a failed edit are lost", "tensors sync",
      "tput a/raw 12345678; hold; & fsync; held; tput c/raw WXYZ; tmv a d; tput b/shape 6; go EIO; "
      "wait =EIO;"
-     "tlist . 'a b c z'; ttext a/raw abcdefgh; ttext c/raw wxyz; terror a 'cannot copy the "
-     "tensors'; terror c 'the edit before it failed'; fsync",
+     "tlist . 'a b c z'; ttext a/raw abcdefgh; ttext c/raw wxyz; terror a 'cannot write the "
+     "new file'; terror c 'the edit before it failed'; fsync",
      A B C},
     {"a part written over one that was lost is a new version", "tensors sync",
      "topen A z/raw w; write A one 0; close A; hold; & fsync; held; topen A z/raw w;"
@@ -439,7 +439,7 @@ static const struct script scripts[] = {
     {"bytes written over bytes whose write fails are lost", "tensors sync",
      "topen A a/raw w; write A 1; flush A; hold; & fsync; held; write A 2 1; flush A; go EIO; wait "
      "=EIO;"
-     "ttext a/raw abcdefgh; terror a 'cannot copy'; flush A =EIO; fsync A =EIO; write A 3 2; flush "
+     "ttext a/raw abcdefgh; terror a 'cannot write'; flush A =EIO; fsync A =EIO; write A 3 2; flush "
      "A =EIO;"
      "close A =EIO; ttext a/raw abcdefgh; topen A a/raw w; write A 4; close A; fsync",
      "a:I8:8=4bcdefgh " B C},
