@@ -87,8 +87,8 @@ class Writer:
     def replace(self):
         """Replace like sed -i."""
         key, text = self.name(), self.text()
-        write(self.at, key + '.tmp' if key in self.keys else f'sed{self.number:03}abc', text)
-        source = key + '.tmp' if key in self.keys else f'sed{self.number:03}abc'
+        write(self.at, key + '.tmp' if key in self.keys else f'.sed{self.number:03}abc', text)
+        source = key + '.tmp' if key in self.keys else f'.sed{self.number:03}abc'
         os.rename(place(self.at, source), place(self.at, key))
         self.keys[key] = text
 
@@ -259,7 +259,7 @@ class Random(unittest.TestCase):
 
         def work(at, text):
             for _ in range(30):
-                temporary = f'sed00{text[:1].decode()}'
+                temporary = f'.sed00{text[:1].decode()}'
                 write(at, temporary, text)
                 os.rename(place(at, temporary), place(at, 'general.name'))
                 shown = editlib.read(at, 'general.name')

@@ -439,7 +439,8 @@ static const struct script scripts[] = {
     {"bytes written over bytes whose write fails are lost", "tensors sync",
      "topen A a/raw w; write A 1; flush A; hold; & fsync; held; write A 2 1; flush A; go EIO; wait "
      "=EIO;"
-     "ttext a/raw abcdefgh; terror a 'cannot write'; flush A =EIO; fsync A =EIO; write A 3 2; flush "
+     "ttext a/raw abcdefgh; terror a 'cannot write'; flush A =EIO; fsync A =EIO; write A 3 2; "
+     "flush "
      "A =EIO;"
      "close A =EIO; ttext a/raw abcdefgh; topen A a/raw w; write A 4; close A; fsync",
      "a:I8:8=4bcdefgh " B C},
