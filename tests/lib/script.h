@@ -13,7 +13,7 @@
  * A script is a list of operations, separated by ';'. An operation is a word and its arguments; an
  * argument with spaces is quoted in '...'. If the last word is =ERRNO, the operation must fail with
  * that error, otherwise it must succeed. An operation whose first word is & is started without
- * waiting (flush, fsync, trunc, mv).
+ * waiting (flush, fsync, trunc, truncate, type, mv).
  *
  * The model has the keys general.architecture, which is never listed below, and
  *     a.name   string        one
@@ -48,6 +48,7 @@
  *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
  *     file KEY:TYPE=TEXT...           the keys of the file on the disk
  *     readlink NAME TARGET; unsaved 'LINE;...'      what the end of the mount would report
+ *     owes NAME...           it names exactly these
  * The history, in scripts that keep one:
  *     undo; undo N           restore all keys as before the last edits; as in state N
  *     clear; states TEXT     forget the states; their list contains TEXT (none: it is empty)
@@ -102,10 +103,10 @@
 struct script {
     const char *name; /* the expected behaviour */
     /*
-     * Words, or NULL. auto, close, sync: run only in these commit modes (default: all); split: the
-     * model has two shards, and with tensors the second has `other`, 9001 dashes; history: states
-     * are kept; tensors: tensors can be edited; inplace: edits are in place; large, with tensors:
-     * the model is over 64 MiB.
+     * Words, or NULL. old, new: only for this core. auto, close, sync: run only in these commit
+     * modes (default: all); split: the model has two shards, and with tensors the second has
+     * `other`, 9001 dashes; history: states are kept; tensors: tensors can be edited; inplace:
+     * edits are in place; large: the model is over 64 MiB; deep: it has A_DEEP, too.
      */
     const char *how;
     const char *ops;
@@ -116,6 +117,7 @@ struct script {
 #define A_COUNT "a.count:u32=7 "
 #define A_OTHER "a.other:u32=8 "
 #define A_LIST "a.list:array[i32]=1,2,3 "
+#define A_DEEP "a.deep:array[array]=[1, 2],[3] "
 #define UNCHANGED A_NAME A_COUNT A_OTHER A_LIST
 
 /* Run a test for each script. */

@@ -385,6 +385,29 @@ static int op_unsaved(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+/* Check that a report has a line for each of these names, and no other. */
+static int op_owes(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    char line[TREE_NAME_MAX + 4];
+    unsigned lines = 0, names = 0;
+    (void)w;
+    buf_char(&text, '\n');
+    tree_unsaved(r->t, &text);
+    for (size_t i = 1; i < text.len; i++)
+        lines += text.data[i] == '\n';
+    buf_char(&text, '\0');
+    for (bool all = true; all && arg[names]; names += all) {
+        (void)snprintf(line, sizeof(line), "\n%s:", arg[names]);
+        all = strstr((char *)text.data, line);
+        if (!all)
+            script_fail(r, "%s is not in%s", arg[names], (char *)text.data);
+    }
+    if (!r->failed && lines != names)
+        script_fail(r, "it is%s", (char *)text.data);
+    return 0;
+}
+
 static int op_readlink(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -402,17 +425,31 @@ static int op_readlink(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_looks[] = {
-    {"read", op_read, 2, 2, false},       {"size", op_size, 2, 2, false},
-    {"fsync", op_fsync, 0, 1, false},     {"list", op_list, 0, 11, false},
-    {"files", op_files, 1, 1, false},     {"attr", op_attr, 3, 3, false},
-    {"said", op_said, 1, 1, false},       {"states", op_states, 0, 1, false},
-    {"unsaved", op_unsaved, 0, 1, false}, {"readlink", op_readlink, 2, 2, false},
-    {"attrs", op_attrs, 2, 2, false},     {"gone", op_gone, 1, 11, false},
-    {"text", op_text, 2, 2, false},       {"stat", op_stat, 2, 2, false},
-    {"typed", op_typed, 2, 2, false},     {"refused", op_refused, 1, 1, false},
-    {"good", op_good, 1, 1, false},       {"shown", op_shown, 1, 1, true},
-    {"file", op_file, 1, 1, true},        {"many", op_many, 3, 3, false},
-    {"fill", op_fill, 1, 1, false},       {"empty", op_empty, 1, 1, false},
-    {"back", op_back, 3, 3, false},       {"heap", op_heap, 1, 1, false},
-    {"time", op_time, 2, 2, false},       {0},
+    {"read", op_read, 2, 2, false},
+    {"size", op_size, 2, 2, false},
+    {"fsync", op_fsync, 0, 1, false},
+    {"list", op_list, 0, 11, false},
+    {"files", op_files, 1, 1, false},
+    {"attr", op_attr, 3, 3, false},
+    {"said", op_said, 1, 1, false},
+    {"states", op_states, 0, 1, false},
+    {"unsaved", op_unsaved, 0, 1, false},
+    {"readlink", op_readlink, 2, 2, false},
+    {"owes", op_owes, 0, 11, false},
+    {"attrs", op_attrs, 2, 2, false},
+    {"gone", op_gone, 1, 11, false},
+    {"text", op_text, 2, 2, false},
+    {"stat", op_stat, 2, 2, false},
+    {"typed", op_typed, 2, 2, false},
+    {"refused", op_refused, 1, 1, false},
+    {"good", op_good, 1, 1, false},
+    {"shown", op_shown, 1, 1, true},
+    {"file", op_file, 1, 1, true},
+    {"many", op_many, 3, 3, false},
+    {"fill", op_fill, 1, 1, false},
+    {"empty", op_empty, 1, 1, false},
+    {"back", op_back, 3, 3, false},
+    {"heap", op_heap, 1, 1, false},
+    {"time", op_time, 2, 2, false},
+    {0},
 };

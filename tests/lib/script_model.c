@@ -71,6 +71,16 @@ static void put_tensors(struct build *b, bool large)
     free(dots);
 }
 
+static void put_deep(struct build *b)
+{
+    build_array(b, "a.deep", GGUF_ARRAY, 2);
+    build_item_array(b, GGUF_U8, 2);
+    build_item_num(b, GGUF_U8, 1);
+    build_item_num(b, GGUF_U8, 2);
+    build_item_array(b, GGUF_U8, 1);
+    build_item_num(b, GGUF_U8, 3);
+}
+
 void script_model_make(struct script_model *m, unsigned how)
 {
     struct build b;
@@ -83,7 +93,10 @@ void script_model_make(struct script_model *m, unsigned how)
     build_array(&b, "a.list", GGUF_I32, 3);
     for (unsigned i = 1; i <= 3; i++)
         build_item_num(&b, GGUF_I32, i);
-    unsigned tensors = how & SCRIPT_TENSORS ? 5 : 2;
+    if (how & SCRIPT_DEEP)
+        put_deep(&b);
+    const unsigned tensors = how & SCRIPT_TENSORS ? 5 : 2;
+    const size_t second = how & SCRIPT_LARGE ? SCRIPT_LARGE_SIZE : 9001;
     if (split)
         put_split(&b, 0, tensors);
     if (how & SCRIPT_TENSORS)
@@ -91,7 +104,7 @@ void script_model_make(struct script_model *m, unsigned how)
     else
         build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
     if (!split && !(how & SCRIPT_TENSORS))
-        build_tensor(&b, "b", I8, SHAPE(9001), NULL, 9001);
+        build_tensor(&b, "b", I8, SHAPE(second), NULL, second);
     *m = (struct script_model){.old = finish(&b)};
     make_place(&m->place, &m->old);
     if (!split)
@@ -289,12 +302,20 @@ void script_copies_go(int error)
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
+bool script_copies_are_held(void)
+{
+    (void)pthread_mutex_lock(&gate.lock);
+    const bool hold = gate.hold;
+    (void)pthread_mutex_unlock(&gate.lock);
+    return hold;
+}
+
 bool script_copies_held(void)
 {
     struct timespec until;
     int r = 0;
     (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 60;
+    until.tv_sec += WAIT_MOST;
     (void)pthread_mutex_lock(&gate.lock);
     while (gate.held == 0 && r == 0)
         r = pthread_cond_timedwait(&gate.changed, &gate.lock, &until);

@@ -13,8 +13,9 @@ struct script_model {
     struct content other; /* the second shard; bytes is NULL without one */
 };
 
-/* Two shards; big-endian; editable tensors (a, c and z of bytes, b of floats); a large model. */
-enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2, SCRIPT_TENSORS = 4, SCRIPT_LARGE = 8 };
+/* Two shards; big-endian; editable tensors (a, c and z of bytes, b of floats); a large model; with
+ * an array of arrays. */
+enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2, SCRIPT_TENSORS = 4, SCRIPT_LARGE = 8, SCRIPT_DEEP = 16 };
 /* Size of the tensor `big` of a large model, which has no z. */
 #define SCRIPT_LARGE_SIZE ((size_t)66 << 20)
 void script_model_make(struct script_model *m, unsigned how);
@@ -46,6 +47,13 @@ void script_disk_full(bool full);
 void script_copies_go(int error);
 /* Wait for a copy to stop. Returns false if no copy stops within a minute. */
 bool script_copies_held(void);
+/* Return whether copies are to stop. */
+bool script_copies_are_held(void);
+
+/* Seconds; enough for any operation on a busy machine. */
+#ifndef WAIT_MOST
+#define WAIT_MOST 60
+#endif
 /* Make copies fail with this error, or succeed again if it is 0. */
 void script_copies_fail(int error);
 

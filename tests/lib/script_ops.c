@@ -11,6 +11,10 @@
 #include "tree_edit.h"
 #include "tree_image.h"
 #include "tree/history.h"
+#include "tree/nodes.h"
+#ifdef GGUFS_NEW_CORE
+#include "live/queue.h"
+#endif
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -114,9 +118,25 @@ static int op_flush(struct run *r, char **arg, struct waiter *w)
     return h->f ? tree_flush(h->f, &w->wait) : 0;
 }
 
+/* A release is answered before what it leaves behind is judged: wait for that. */
+static void settle(const struct run *r)
+{
+#ifdef GGUFS_NEW_CORE
+    struct live *l = atomic_load(&r->t->live);
+    for (bool idle = !l; !idle && !script_copies_are_held(); (void)usleep(100)) {
+        lock_take(&l->lock);
+        idle = queue_is_idle(l);
+        lock_drop(&l->lock);
+    }
+#else
+    (void)r;
+#endif
+}
+
 void script_release(struct run *r, struct handle *h)
 {
     (void)tree_release(h->f);
+    settle(r);
     tree_forget(r->t, h->node, 1);
     *h = (struct handle){0};
 }
@@ -186,15 +206,23 @@ static int op_add(struct run *r, char **arg, struct waiter *w)
     return script_redirect(r, arg[0], O_APPEND, arg[1], w);
 }
 
+/* Drop the reference of a lookup after a call on its node; at once if the script goes on. */
+static int forget_then(struct run *r, uint64_t node, struct waiter *w, int got)
+{
+    if (w < r->waiter || w >= r->waiter + WAITS)
+        got = script_wait_here(w, got);
+    tree_forget(r->t, node, 1);
+    return got;
+}
+
 static int op_truncate(struct run *r, char **arg, struct waiter *w)
 {
     struct tree_entry e;
     int got = tree_lookup(r->t, script_folder(), arg[0], &e);
     if (got < 0)
         return got;
-    got = script_wait_here(w, truncate_node(r->t, e.node, script_number(r, arg[1]), &w->wait));
-    tree_forget(r->t, e.node, 1);
-    return got;
+    got = truncate_node(r->t, e.node, script_number(r, arg[1]), &w->wait);
+    return forget_then(r, e.node, w, got);
 }
 
 static int op_rm(struct run *r, char **arg, struct waiter *w)
@@ -240,10 +268,8 @@ static int op_type(struct run *r, char **arg, struct waiter *w)
     int got = tree_lookup(r->t, script_folder(), arg[0], &e);
     if (got < 0)
         return got;
-    got = script_wait_here(
-        w, tree_setxattr(r->t, e.node, "user.gguf.type", arg[1], strlen(arg[1]), &w->wait));
-    tree_forget(r->t, e.node, 1);
-    return got;
+    got = tree_setxattr(r->t, e.node, "user.gguf.type", arg[1], strlen(arg[1]), &w->wait);
+    return forget_then(r, e.node, w, got);
 }
 
 static int op_forgive(struct run *r, char **arg, struct waiter *w)

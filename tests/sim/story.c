@@ -10,7 +10,7 @@
 
 const char *const names[NAMES] = {"r.a",  "r.b",      "r.c",  "r.d",    "r.e",
                                   "r.f",  "one",      "two",  "three",  "four",
-                                  "r.a~", ".r.b.swp", "4913", "123456", "r.c.tmp"};
+                                  "r.a~", ".r.b.swp", "4913", "123456", "#r.c.tmp"};
 const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftruncate", "fsync",
                                   "flock",  "lseek",  "copy",   "clone",  "fstat",     "fstatat",
                                   "fchmod", "rename", "unlink", "link",   "list"};

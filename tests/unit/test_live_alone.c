@@ -19,7 +19,7 @@ static const struct script scripts[] = {
      "behind 100; hold; rm a.count; later 1; held; go; fsync; mv a.name a.name~; hold; rm a.name~;"
      "later 1; held; go; fsync",
      A_OTHER A_LIST},
-    {"the old value is written again after the rest of a text was refused", "auto",
+    {"the old value is written again after the rest of a text was refused", "old auto",
      "behind 100; open A a.name w trunc; write A two; flush A; file a.name:string=two " A_COUNT
          A_OTHER A_LIST
      "; hold; write A '\xff'; flush A =EILSEQ; later 1; held; go; close A =EILSEQ; fsync",

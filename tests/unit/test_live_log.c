@@ -35,7 +35,7 @@ static const struct script scripts[] = {
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
     {"a refused text is logged", NULL, "put a.count 'x' =EINVAL; logged 'a.count: refused: '",
      UNCHANGED},
-    {"a failed edit is logged", "sync",
+    {"a failed edit is logged", "old sync",
      "put a.name 'new'; fail EIO; fsync =EIO; fail; logged 'a.name: string, 3 -> 3 bytes: not "
      "written: '",
      UNCHANGED},

@@ -10,7 +10,7 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first;"
      "wait =EINTR; go; wait; release A; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a signal interrupts a request that waits for the next write", "sync",
+    {"a signal interrupts a request that waits for the next write", "old sync",
      "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
      "wait =EINTR; text a.count '9\n'; fsync",
      "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
@@ -18,7 +18,7 @@ static const struct script scripts[] = {
      "put .c two; put .d two; hold; & mv .c a.name; held; & mv .d a.name; interrupt; go; wait;"
      "wait =EINTR",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a key is moved aside and back while the rename that replaced it is written", "close",
+    {"a key is moved aside and back while the rename that replaced it is written", "old close",
      "put .c two; hold; & mv .c a.name; held; mv a.name a.name~; & mv a.name~ a.name; go; wait; "
      "wait;"
      "text a.name 'two\n'; gone .c a.name~",
@@ -37,7 +37,7 @@ static const struct script scripts[] = {
     {"an edit succeeds if there is room by the time it is written", "sync",
      "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"no room for a removal: the key comes back", "close",
+    {"no room for a removal: the key comes back", "old close",
      "full; open A a.name w; rm a.list; fsync =ENOSPC; refused a.list; close A; full no; put "
      "a.name two",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
@@ -53,7 +53,7 @@ static const struct script scripts[] = {
      "put .c 12; full; mv .c a.count =ENOSPC; text .c 12; text a.count '7\n'; refused a.count;"
      "full no; mv .c a.count; good a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"a helper renamed during a write that fails stays a helper", "sync",
+    {"a helper renamed during a write that fails stays a helper", "old sync",
      "put a.name two; put .c 12; hold; & fsync; held; mv .c a.count; go EIO; wait =EIO;"
      "text a.name 'one\n'; text .c 12; text a.count '7\n'; fsync; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},

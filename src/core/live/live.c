@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/* Begins and ends editing, and tells what is pending (live.h). */
+#include "live/live.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "live/dir.h"
+#include "live/meta.h"
+#include "live/overlay.h"
+
+/* ---- beginning and end ---- */
+
+int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
+              struct live **ret)
+{
+    struct live *l = calloc(1, sizeof(*l));
+    if (!l)
+        return -ENOMEM;
+    l->opt = *o;
+    l->newest = n;
+    l->file = file;
+    l->disk = (struct view){.snap = snapshot_ref(n->view.snap), .store = store_ref(n->view.store)};
+    l->state = snapshot_ref(n->view.snap);
+    l->shown = n->view.snap->number;
+    l->given = snapshot_own(l->state)->n_kv;
+    l->queue.end = &l->queue.first;
+    lock_init(&l->lock);
+    cond_init(&l->queue.rest);
+    overlay_begin(l);
+    *ret = l;
+    return 0;
+}
+
+int live_start(struct live *l, struct history *history, struct err *e)
+{
+    int r = queue_start(l);
+    lock_take(&l->lock);
+    l->history = history;
+    l->started = r == 0;
+    lock_drop(&l->lock);
+    return err_sys(e, r, "cannot start a thread");
+}
+
+void live_abandon(struct live *l)
+{
+    LOCKED(&l->lock);
+    l->ending = true;
+}
+
+void live_hurry(struct live *l)
+{
+    LOCKED(&l->lock);
+    if (!l->started || l->stop)
+        return;
+    live_end_made(l);
+    (void)queue_sync(l, NULL);
+    l->stop = true;
+}
+
+/* Name what could not be written. */
+static void log_lost(struct live *l)
+{
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    overlay_notes(l, &notes);
+    const char *at = buf_text(&notes), *end = buf_text_end(&notes);
+    for (; at && at < end; at += strlen(at) + 1)
+        live_log(l, LOG_ERR, "%s: lost: %s", at, l->trouble.msg);
+}
+
+/* Name the helpers that a person may have meant to keep. */
+static void log_helpers(const struct live *l)
+{
+    char shown[SHOW_MAX];
+    for (const struct name *x = l->first; x; x = x->next)
+        if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
+            live_log(l, LOG_WARNING, "%s: not saved: it is not a key",
+                     show(shown, x->text, strlen(x->text)));
+}
+
+int live_finish(struct live *l)
+{
+    if (!l->started)
+        return 0;
+    live_hurry(l);
+    queue_stop(l);
+    LOCKED(&l->lock);
+    l->started = false;
+    log_helpers(l);
+    if (!overlay_is_pending(l))
+        return 0;
+    log_lost(l);
+    return l->trouble.code ? l->trouble.code : -EIO;
+}
+
+void live_close(struct live *l)
+{
+    if (!l)
+        return;
+    assert(!l->started && !l->queue.first); /* live_finish() has been called */
+    overlay_retire(l);
+    names_close(l);
+    edit_change_free(&l->pending);
+    view_free(&l->disk);
+    snapshot_unref(l->state);
+    cond_destroy(&l->queue.rest);
+    lock_destroy(&l->lock);
+    free(l);
+}
+
+void live_interrupt(struct live *l, const void *request)
+{
+    queue_interrupt(l, request);
+}
+
+/* ---- what did not reach the file ---- */
+
+void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
+{
+    const size_t len = notes->len;
+    buf_str(notes, folder);
+    buf_add(notes, name, strlen(name) + 1);
+    buf_add(notes, why, strlen(why) + 1);
+    if (buf_error(notes)) /* add complete notes only */
+        notes->len = len;
+}
+
+bool unsaved_next(const struct buf *notes, struct note *n)
+{
+    if (n->next >= notes->len)
+        return false;
+    n->path = (const char *)notes->data + n->next;
+    n->why = n->path + strlen(n->path) + 1;
+    n->next += (size_t)(n->why - n->path) + strlen(n->why) + 1;
+    return true;
+}
+
+void unsaved_lines(const struct buf *notes, struct buf *out)
+{
+    for (struct note n = {0}; unsaved_next(notes, &n);)
+        buf_printf(out, "%s: %s\n", n.path, n.why);
+}
+
+void live_refused(struct live *l, struct buf *out)
+{
+    LOCKED(&l->lock);
+    for (const struct name *x = l->first; x && l->n_errors; x = x->next)
+        if (x->error)
+            unsaved_add(out, "", x->text, x->error);
+}
+
+/* Add a note for each key that is pending. Call with the lock held. */
+static void add_pending(const struct live *l, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf lost = BUF_INIT;
+    overlay_notes(l, &lost);
+    const char *at = buf_text(&lost), *end = buf_text_end(&lost);
+    for (; at && at < end; at += strlen(at) + 1)
+        unsaved_add(out, "", at, l->trouble.code ? l->trouble.msg : "not written");
+}
+
+void live_unsaved(struct live *l, struct buf *out)
+{
+    live_refused(l, out);
+    LOCKED(&l->lock);
+    for (const struct name *x = l->first; x; x = x->next)
+        if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
+            unsaved_add(out, "", x->text, "it is not a key");
+    add_pending(l, out);
+}
+
+void live_trouble(struct live *l, struct buf *out)
+{
+    LOCKED(&l->lock);
+    if (l->trouble.code)
+        add_pending(l, out);
+}
+
+int live_recall(struct live *l, struct buf *notes)
+{
+    (void)l;
+    (void)notes;
+    return 0;
+}
+
+/* ---- the newest state ---- */
+
+int live_freshen(struct live *l, bool whole, struct view *ret)
+{
+    struct err e = {0};
+    int r = 0;
+    (void)whole;
+    if (atomic_load(&l->stale)) {
+        LOCKED(&l->lock);
+        r = overlay_freshen(l, &e);
+    }
+    if (ret)
+        *ret = newest_view(l->newest);
+    return r;
+}
+
+/* True if another program changed the model. Accesses the disk. */
+static bool is_changed(struct live *l)
+{
+    lock_take(&l->lock);
+    struct edit_file f = *l->file;
+    const bool asks = l->started && !l->busy;
+    lock_drop(&l->lock);
+    f.fd = -1;
+    if (!asks || edit_file_fresh(&f, NULL) != -ESTALE)
+        return false;
+    LOCKED(&l->lock);
+    return !l->busy && edit_id_equal(&f.id, &l->file->id);
+}
+
+static size_t accepted(const struct live *l)
+{
+    return edit_change_count(&l->pending, LIVE_COUNT_MOST) + l->n_gone;
+}
+
+size_t live_accepted(struct live *l)
+{
+    LOCKED(&l->lock);
+    return accepted(l);
+}
+
+struct live_counts live_count(struct live *l)
+{
+    lock_take(&l->lock);
+    struct live_counts c = {.pending = accepted(l), .refused = l->n_errors};
+    lock_drop(&l->lock);
+    c.changed = is_changed(l);
+    return c;
+}
+
+bool live_idle(struct live *l, bool helpers)
+{
+    LOCKED(&l->lock);
+    bool kept = overlay_is_pending(l) || !queue_is_idle(l);
+    for (const struct name *x = l->first; x && !kept && !helpers; x = x->next)
+        kept = x->file && x->file->kind != FILE_KEY;
+    return !kept;
+}
+
+struct live_given live_given(struct live *l)
+{
+    LOCKED(&l->lock);
+    return (struct live_given){.snapshots = l->shown + 1, .keys = l->given};
+}
+
+bool live_edits(struct live *l, dev_t dev, ino_t ino)
+{
+    LOCKED(&l->lock);
+    return !l->busy && l->file->id.dev == dev && l->file->id.ino == ino;
+}

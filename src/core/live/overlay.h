@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Accepts, shows and writes edits: from `pending` to a plan, from the plan to a file or to a
+ * snapshot that lies over the old file.
+ */
+#ifndef LIVE_OVERLAY_H
+#define LIVE_OVERLAY_H
+
+#include "live/queue.h"
+
+/* Begin with nothing pending. */
+void overlay_begin(struct live *l);
+/* True if something is not on disk. */
+bool overlay_is_pending(const struct live *l);
+
+/*
+ * Accept what the worker has added to `pending` since `mark`: plan it, and write it now or keep it.
+ * If that fails, takes it back to the mark. Only the worker calls this; the lock is dropped
+ * meanwhile, and from the moment that the new state is shown it is held. Returns 0, or -errno with
+ * the reason. *done: the edit was made nevertheless (edit/commit.h: `unfinished`).
+ */
+int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, struct err *e);
+
+/* Free the views that the last edit replaced. Only the worker calls this, without the lock. */
+void overlay_retire(struct live *l);
+
+/* Show the accepted state without the keys that are gone, if the newest view shows another one. */
+int overlay_freshen(struct live *l, struct err *e);
+
+/*
+ * Find out, without the lock, whether the model can be edited at all now, and set *e to the reason
+ * if not. Call before an edit, because shells ignore the result of close(2).
+ */
+void overlay_ready(struct live *l, struct err *e);
+
+/* Name each key that is pending in one NUL-terminated line, "KEY: what". */
+void overlay_notes(const struct live *l, struct buf *out);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* The queue of edits, its worker, and its timers (queue.h). */
+#include "live/queue.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "live/dir.h"
+#include "live/meta.h"
+#include "live/overlay.h"
+
+/* Interval between two checks for signals to waiting programs, in milliseconds. */
+#define WATCH_MS 200
+
+/* ---- requests ---- */
+
+struct request *request_new(struct live *l, struct file *f, struct name *from, struct name *to)
+{
+    struct request *q = calloc(1, sizeof(*q));
+    assert(lock_held(&l->lock));
+    if (!q)
+        return NULL;
+    q->when = WHEN_MODE;
+    q->file = f;
+    q->from = from;
+    q->to = to;
+    if (f)
+        f->pins++;
+    if (from)
+        from->pins++;
+    if (to)
+        to->pins++;
+    return q;
+}
+
+static void request_free(struct live *l, struct request *q)
+{
+    if (q->file) {
+        q->file->pins--;
+        file_settle(l, q->file);
+    }
+    if (q->from) {
+        q->from->pins--;
+        name_reap(l, q->from);
+    }
+    if (q->to) {
+        q->to->pins--;
+        name_reap(l, q->to);
+    }
+    buf_free(&q->text);
+    free(q);
+}
+
+/* ---- the worker ---- */
+
+/* Serve a request, and answer it. Drops and retakes the lock. */
+static void serve(struct live *l, struct request *q)
+{
+    struct err e = {0};
+    const size_t mark = edit_mark(&l->pending);
+    int r = q->apply ? q->apply(l, q, &e) : 0;
+    const bool equal = r == 0;
+    q->changed = r > 0;
+    if (r > 0 || (equal && q->when != WHEN_MODE))
+        r = overlay_accept(l, mark, q->when, &q->done, &e);
+    q->done |= equal;
+    if (q->end)
+        r = q->end(l, q, r, &e);
+    struct live_wait *w = q->wait;
+    l->queue.running = NULL;
+    request_free(l, q);
+    lock_drop(&l->lock);
+    if (w)
+        w->done(w, r);
+    overlay_retire(l);
+    lock_take(&l->lock);
+}
+
+static bool work(struct pool_job *j, struct timespec *again)
+{
+    struct live *l = (struct live *)((char *)j - offsetof(struct live, queue.worker));
+    struct queue *s = &l->queue;
+    struct request *q;
+    (void)again;
+    lock_take(&l->lock);
+    while ((q = s->first)) {
+        s->first = q->next;
+        if (!s->first)
+            s->end = &s->first;
+        s->running = q;
+        serve(l, q);
+    }
+    s->working = false;
+    cond_broadcast(&s->rest);
+    lock_drop(&l->lock);
+    return false;
+}
+
+bool queue_is_idle(const struct live *l)
+{
+    return !l->queue.working;
+}
+
+int queue_add(struct live *l, struct request *q, struct live_wait *w)
+{
+    struct queue *s = &l->queue;
+    int r = buf_error(&q->text) ? -ENOMEM : l->stop ? -EROFS : 0;
+    assert(lock_held(&l->lock));
+    if (r == 0 && !s->working)
+        r = pool_do_beside(&s->worker, work);
+    if (r < 0) {
+        request_free(l, q);
+        return r;
+    }
+    s->working = true;
+    q->wait = w;
+    *s->end = q;
+    s->end = &q->next;
+    if (!w)
+        return 0;
+    if (w->stopped) {
+        const struct timespec first = when_after(WATCH_MS);
+        pool_call_at(&s->watch, &first);
+    }
+    return LIVE_PARKED;
+}
+
+int queue_sync(struct live *l, struct live_wait *w)
+{
+    if (queue_is_idle(l) && !overlay_is_pending(l))
+        return l->astray ? -ESTALE : 0;
+    struct request *q = request_new(l, NULL, NULL, NULL);
+    if (!q)
+        return -ENOMEM;
+    q->when = WHEN_NOW;
+    return queue_add(l, q, w);
+}
+
+/* ---- signals ---- */
+
+static bool is_of(struct live_wait *w, const void *request)
+{
+    return w->request == request;
+}
+
+static bool is_stopped(struct live_wait *w, const void *arg)
+{
+    (void)arg;
+    return w->stopped && w->stopped(w);
+}
+
+/* Take out and return the first waiting request that `pick` selects. If it is the running one, only
+ * its wait ends: *w is set. */
+static struct request *pick_out(struct queue *s, bool (*pick)(struct live_wait *, const void *),
+                                const void *arg, struct live_wait **w)
+{
+    struct request *q = s->running, **at = &s->first;
+    *w = q && q->wait && pick(q->wait, arg) ? q->wait : NULL;
+    if (*w) {
+        q->wait = NULL;
+        return NULL;
+    }
+    while (*at && !((*at)->wait && pick((*at)->wait, arg)))
+        at = &(*at)->next;
+    q = *at;
+    if (!q)
+        return NULL;
+    *at = q->next;
+    if (!*at)
+        s->end = at;
+    *w = q->wait;
+    return q;
+}
+
+/* End the waits that `pick` selects, and drop the requests that have not begun. */
+static void stop(struct live *l, bool (*pick)(struct live_wait *, const void *), const void *arg)
+{
+    struct live_wait *w;
+    do {
+        lock_take(&l->lock);
+        struct request *q = pick_out(&l->queue, pick, arg, &w);
+        if (q)
+            request_free(l, q);
+        lock_drop(&l->lock);
+        if (w)
+            w->done(w, -EINTR);
+    } while (w);
+}
+
+void queue_interrupt(struct live *l, const void *request)
+{
+    stop(l, is_of, request);
+}
+
+/* The kernel reports only the first signal to a waiting program, so look for others. */
+static bool watch(struct pool_job *j, struct timespec *again)
+{
+    struct live *l = (struct live *)((char *)j - offsetof(struct live, queue.watch));
+    stop(l, is_stopped, NULL);
+    *again = when_after(WATCH_MS);
+    LOCKED(&l->lock);
+    return l->queue.working;
+}
+
+/* ---- timers ---- */
+
+static const struct timespec *next_tick(const struct live *l)
+{
+    const struct timespec *due = l->queue.due.tv_sec ? &l->queue.due : NULL;
+    const struct timespec *made = l->made.file ? &l->made.due : NULL;
+    return !made || (due && when_before(due, made)) ? due : made;
+}
+
+static bool tick(struct pool_job *j, struct timespec *again)
+{
+    struct live *l = (struct live *)((char *)j - offsetof(struct live, queue.tick));
+    struct queue *s = &l->queue;
+    LOCKED(&l->lock);
+    if (l->made.file && when_past(&l->made.due, 0))
+        live_end_made(l);
+    if (s->due.tv_sec && when_past(&s->due, 0)) {
+        s->due.tv_sec = 0;
+        struct request *q = request_new(l, NULL, NULL, NULL);
+        if (q)
+            q->when = WHEN_DUE;
+        if (q)
+            (void)queue_add(l, q, NULL);
+    }
+    const struct timespec *next = next_tick(l);
+    if (next)
+        *again = *next;
+    return next;
+}
+
+void queue_tick(struct live *l, const struct timespec *at)
+{
+    pool_call_at(&l->queue.tick, at);
+}
+
+void queue_later(struct live *l, unsigned seconds, bool removes)
+{
+    struct queue *s = &l->queue;
+    assert(lock_held(&l->lock));
+    if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
+        return;
+    if (removes && s->due.tv_sec && !s->removes) /* written together with the collected edits */
+        return;
+    struct timespec due = when_after(seconds * 1000);
+    s->removes = removes;
+    if (!removes && !s->first_at.tv_sec)
+        s->first_at = when_now();
+    const struct timespec latest = when_later(&s->first_at, QUEUE_LATEST * 1000);
+    if (s->first_at.tv_sec && when_before(&latest, &due))
+        due = latest;
+    s->due = due;
+    queue_tick(l, &due);
+}
+
+int queue_start(struct live *l)
+{
+    int r = pool_join(&l->queue.tick, tick);
+    if (r == 0 && (r = pool_join(&l->queue.watch, watch)) < 0)
+        pool_leave(&l->queue.tick);
+    return r;
+}
+
+void queue_stop(struct live *l)
+{
+    lock_take(&l->lock);
+    while (l->queue.working)
+        (void)lock_wait(&l->lock, &l->queue.rest, NULL);
+    lock_drop(&l->lock);
+    pool_leave(&l->queue.tick);
+    pool_leave(&l->queue.watch);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The queue of edits of one model. A worker, which runs in a thread beside the pool's while there
+ * are requests, takes one after another: edit() applies it to `pending`, plans the new file, and
+ * writes it or keeps it pending (overlay.h). A request that is interrupted while it waits is taken
+ * out and did not happen; once it has begun, only its wait ends.
+ *
+ * Requests that nobody waits for come from releases and from the timer.
+ */
+#ifndef LIVE_QUEUE_H
+#define LIVE_QUEUE_H
+
+#include "live/state.h"
+
+/* When an edit is written: when pending edits are due, as the commit mode says, or before the call
+ * returns. */
+enum when { WHEN_DUE, WHEN_MODE, WHEN_NOW };
+
+struct request {
+    struct request *next;
+    struct live_wait *wait; /* NULL: nobody waits, or no longer */
+    enum when when;
+    /*
+     * Make the edit in l->pending; may drop the lock meanwhile. Returns 1 if pending was changed, 0
+     * if there is nothing to do, or -errno with the reason. NULL: write what is pending.
+     */
+    int (*apply)(struct live *l, struct request *q, struct err *e);
+    /*
+     * Follow an edit that was accepted (r >= 0, or r < 0 and `done`) or refused. Returns the result
+     * for the program. NULL: r.
+     */
+    int (*end)(struct live *l, struct request *q, int r, const struct err *e);
+    bool done;    /* the edit was made, or there was nothing to do, whatever the result */
+    bool changed; /* apply() returned 1 */
+    /* For apply() and end(): */
+    struct file *file; /* pinned, as are the names; may be NULL */
+    struct name *from, *to;
+    struct buf text; /* owned */
+    struct typed typed;
+    uint64_t number; /* the draft's version; for an undo the number of the state */
+};
+
+/* Make a request, which pins these. Returns NULL if out of memory. */
+struct request *request_new(struct live *l, struct file *f, struct name *from, struct name *to);
+/* Pin the name that a request is about, while apply() drops the lock. */
+static inline void request_pin(struct request *q, struct name *to)
+{
+    q->to = to;
+    to->pins++;
+}
+/*
+ * Add a request, which the queue then owns. w: who waits for it, or NULL. Returns LIVE_PARKED (0 if
+ * w is NULL), or -EROFS (no more edits) or -errno, after freeing it.
+ */
+int queue_add(struct live *l, struct request *q, struct live_wait *w);
+/* Return true if no request is waiting or running. */
+bool queue_is_idle(const struct live *l);
+/* Write what is pending, after all requests before. Returns as queue_add(). */
+int queue_sync(struct live *l, struct live_wait *w);
+/* Have pending edits written in this many seconds: removals, or collected edits. */
+void queue_later(struct live *l, unsigned seconds, bool removes);
+#define QUEUE_REMOVALS 1 /* seconds after the last removal */
+#define QUEUE_EDITS 10   /* seconds after the last collected edit */
+#define QUEUE_LATEST 60  /* seconds after the first */
+/* Call at `made.due`. */
+void queue_tick(struct live *l, const struct timespec *at);
+
+/* Call these three without the lock. */
+void queue_interrupt(struct live *l, const void *request);
+int queue_start(struct live *l);
+/* Wait until the queue is idle, and end its jobs. */
+void queue_stop(struct live *l);
+
+#endif

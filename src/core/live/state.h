@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The editing state that the files of this layer share.
+ *
+ * The keys of the accepted state are those of `state`. `pending` is the overlay that leads from the
+ * file on disk (`disk`) to that state; only the worker changes it. Removed keys are not part of it:
+ * their names are `gone`, which hides them, and each write removes them in its plan. So a create
+ * takes a removal back by clearing a flag, and neither a timer nor another program's fsync can
+ * write the removal while the new text is still coming.
+ *
+ * A name is an entry of metadata/ and points to a file, which is what the kernel knows by a number.
+ * A key that no program has touched has neither: its number is its id in the snapshot.
+ *
+ *  M1. A file has at most one name: x->file == f if and only if f->name == x.
+ *  M2. A number is never used for another file while the kernel or a handle refers to it.
+ *  M3. A key is visible if `state` has it and its name is neither gone nor hidden behind a backup,
+ *      or if its name has a file.
+ *
+ * Threads: all of struct live is protected by its lock unless marked otherwise. Call all functions
+ * of this layer's own headers with that lock held, unless they say otherwise.
+ */
+#ifndef LIVE_STATE_H
+#define LIVE_STATE_H
+
+#include <stdatomic.h>
+#include <syslog.h>
+
+#include "base/hash.h"
+#include "base/lock.h"
+#include "base/pool.h"
+#include "edit/change.h"
+#include "live/live.h"
+
+/* Limit on the text of one value, and on the total size of all helpers; no tokenizer's array needs
+ * this much. */
+#define TEXT_MAX ((uint64_t)1 << 30)
+
+/* The type of a value, if it is known before the value. */
+struct typed {
+    bool set;
+    uint32_t type, elem; /* enum gguf_value_type; elem: of an array */
+};
+
+/* ---- drafts ---- */
+
+enum draft_state {
+    DRAFT_CLEAN,   /* nothing was written since the text was accepted or taken from the key */
+    DRAFT_EMPTIED, /* truncated or created, and not written since: no edit before its end */
+    DRAFT_WRITTEN, /* to be judged */
+    DRAFT_REFUSED, /* judged invalid, and not written since */
+};
+
+/* The text of a file that is open for writing, shared by all its handles. */
+struct draft {
+    enum draft_state state;
+    struct buf text;
+    struct err why;     /* REFUSED: the reason */
+    struct typed typed; /* set by opening KEY:TYPE or by setxattr; for the next edit */
+    unsigned writers;   /* number of handles open for writing */
+    unsigned dirty;     /* of these, the number that have written since their last flush */
+    uint64_t version;   /* changes with the text */
+    /* The last refusal: handles whose last write is one of these versions hear of it until they
+     * write again, even if somebody else has begun anew. */
+    struct {
+        uint64_t from, upto;
+        int why;
+    } refused;
+    uint64_t accepted; /* the last version that was accepted */
+    bool whole;        /* written from the start without a hole */
+};
+
+/* ---- names and files ---- */
+
+enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
+
+struct name {
+    struct link link;           /* first member; in live.by_text */
+    struct name *next, *before; /* all names, in order of creation */
+    char *text;                 /* owned: the file name */
+    char *key;                  /* owned: the key; NULL for a helper */
+    size_t key_len;
+    uint32_t ino; /* st_ino: the key's id, which stays when the file is replaced */
+    struct file *file;
+    struct file *backup; /* the helper that has the text of this hidden key, or NULL */
+    bool gone;           /* removed, but not yet written */
+    char *error;         /* owned: why the last write was refused, or NULL */
+    struct timespec mtime;
+    /* The text of a key with a temporary name (names.h), as it was written: if the file is renamed
+     * over a key, that key's type counts. */
+    struct buf raw;
+    unsigned pins; /* number of requests that refer to it */
+};
+
+struct file {
+    struct link link; /* first member; in live.by_number */
+    uint32_t number;
+    enum file_kind kind;
+    struct name *name;    /* NULL: an orphan, whose writes are discarded */
+    struct draft *draft;  /* owned; NULL unless the file is open for writing */
+    struct buf content;   /* HELPER: its bytes, unless it has a draft. LINK: the target */
+    struct typed typed;   /* HELPER: the type of the key that it may become */
+    bool inherited;       /* `typed` is the type of the key that it was */
+    struct name *backs;   /* HELPER: the hidden key whose text it has, or NULL */
+    unsigned opens, pins; /* number of handles, and of requests that refer to it */
+    uint64_t lookups;     /* number of the kernel's references */
+    /* Its number is the id of the key whose file it was at first. The kernel may have looked that
+     * key up before it was touched, so these references are not counted, and the number keeps its
+     * meaning to the end. */
+    bool first;
+};
+
+struct live_file {
+    struct file *file;
+    bool writes, append;
+    bool dirty;       /* this handle wrote since its last flush (draft.dirty) */
+    uint64_t version; /* the draft's version after its last write */
+};
+
+/* ---- the queue (queue.h) ---- */
+
+struct request;
+
+struct queue {
+    struct request *first, **end; /* waiting; owned */
+    struct request *running;
+    bool working;             /* the worker has a turn */
+    struct cond rest;         /* signalled when it ends */
+    struct pool_job worker;   /* runs while there are requests */
+    struct pool_job tick;     /* runs at `due` */
+    struct pool_job watch;    /* looks for signals to waiting programs */
+    struct timespec first_at; /* the first edit that waits for `due`; tv_sec is 0 if none waits */
+    struct timespec due;      /* CLOCK_MONOTONIC; tv_sec is 0 if nothing is due */
+    bool removes;             /* only removals are due */
+};
+
+struct live {
+    struct live_options opt; /* constant */
+    struct newest *newest;   /* not owned */
+    struct edit_file *file;  /* not owned; the worker's */
+    struct history
+        *history;      /* not owned; set at the start; NULL: no history is kept. The worker's */
+    bool unrecorded;   /* the last edit could not be recorded, which was logged */
+    uint64_t restores; /* for an undo, the state that it restores; else 0 */
+    struct lock lock;  /* taken before the lock of `newest` */
+
+    struct view disk;           /* references: the state of the model file */
+    struct snapshot *state;     /* a reference: all accepted edits except removals */
+    struct edit_change pending; /* from `disk` to `state` */
+    bool busy;                  /* the worker uses `pending` or the file without the lock */
+    atomic_bool stale;          /* the newest view does not fit the names that are gone */
+    uint32_t shown;             /* number of the newest snapshot */
+    struct err trouble;         /* why pending edits could not be written; else code 0 */
+    struct view old[3];         /* the worker's: replaced views, to be freed without the lock */
+    /* A write failed, and its new file stayed in the model's place (edit/commit.h): what the mount
+     * shows is not in the file, and nothing can be written any more. */
+    bool astray;
+    bool unmapped; /* readers use a mapping that is older than the last edit */
+
+    struct table by_text, by_number;
+    struct name *first, *last;
+    size_t n_gone, n_errors;
+    uint32_t given;        /* the next number for a key or file */
+    uint64_t helper_bytes; /* number of bytes in all helpers */
+    struct {
+        struct live_file *file; /* owned; the last file made by mknod, or NULL */
+        struct timespec due;    /* when it counts as closed */
+    } made;
+
+    struct queue queue;
+    char undo[512]; /* about the last undo; the same size as in struct err */
+    bool started;
+    bool ending; /* releases judge nothing */
+    bool stop;   /* no more edits */
+};
+
+/* Log a line. Any thread may call this. */
+#define live_log(l, ...) logger_log(&(l)->opt.log, __VA_ARGS__)
+
+#endif

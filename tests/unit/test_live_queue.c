@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT */
+/* One edit at a time: what was answered with success is in the file, what was refused is not, and
+ * what waits is shown and named; the order of edits that wait for their turn, their signals, and
+ * names that change meanwhile. See script.h for scripts. */
+#include "script.h"
+
+#define NEW_LIST "a.list:array[i32]=9 "
+#define TWO "a.name:string=two "
+#define NINE "a.count:u32=9 "
+
+/* Begin an edit of a.other whose copy is held, so that all others wait; handle X. */
+#define BUSY "hold; open X a.other w trunc; write X 9; & flush X; held;"
+#define DONE "go; wait;"
+#define A_BUSY "a.other:u32=9 "
+
+/*
+ * An edit that fails and is repeated: what begins it, the call that fails, the same call later, and
+ * the keys after it, but for a.list, which comes last.
+ */
+#define FLUSH                                                                    \
+    "open A a.name w trunc; write A two;", "flush A", "write A two 0; flush A;", \
+        TWO A_COUNT A_OTHER, "a.name"
+#define FSYNC                                                                    \
+    "open A a.name w trunc; write A two;", "fsync A", "write A two 0; fsync A;", \
+        TWO A_COUNT A_OTHER, "a.name"
+#define HELPER "put .c 9;", "mv .c a.count", "mv .c a.count;", A_NAME NINE A_OTHER, "a.count"
+#define RENAME \
+    "", "mv a.count a.amount", "mv a.count a.amount;", A_NAME "a.amount:u32=7 " A_OTHER, "a.count"
+#define REPLACE \
+    "", "mv a.other a.count", "mv a.other a.count;", A_NAME "a.count:u32=8 ", "a.count a.other"
+#define TYPE "", "type a.count u64", "type a.count u64;", A_NAME "a.count:u64=7 " A_OTHER, "a.count"
+#define TRUNCATE \
+    "", "truncate a.name 0", "truncate a.name 0;", "a.name:string= " A_COUNT A_OTHER, "a.name"
+
+/* The copy fails: the edit is refused. */
+#define COPY_FAILS_(what, how, error, begin, call, again, after, name)                       \
+    {                                                                                        \
+        what " whose copy fails with " error " changes nothing", how,                        \
+            begin "fail " error ";" call " =" error "; shown " UNCHANGED "; file " UNCHANGED \
+                  "; fail; shown " UNCHANGED ";" again "file " after A_LIST "; owes",        \
+            after A_LIST                                                                     \
+    }
+#define COPY_FAILS(what, how, error, ...) COPY_FAILS_(what, how, error, __VA_ARGS__)
+/* The disk is full: the edit is refused, and what was accepted before stays. */
+#define NO_ROOM_(what, begin, call, again, after, name)                           \
+    {                                                                             \
+        what " without room on the disk changes nothing", "new",                  \
+            "put a.list '[9]';" begin "full;" call                                \
+            " =ENOSPC; shown " A_NAME A_COUNT A_OTHER NEW_LIST "; full no;" again \
+            "fsync; file " after NEW_LIST "; owes",                               \
+            after NEW_LIST                                                        \
+    }
+#define NO_ROOM(what, ...) NO_ROOM_(what, __VA_ARGS__)
+/* Collected, and fails with the others: it stays, and is written when that is possible. */
+#define COLLECTED_(what, error, begin, call, again, after, name)                       \
+    {                                                                                  \
+        what " that was collected outlasts " error, "new sync",                        \
+            begin call "; shown " after A_LIST "; fail " error "; fsync =" error       \
+                       "; shown " after A_LIST "; file " UNCHANGED "; owes " name      \
+                       "; fsync =" error "; put .x y; fail; fsync; file " after A_LIST \
+                       "; rm .x; owes",                                                \
+            after A_LIST                                                               \
+    }
+#define COLLECTED(what, error, ...) COLLECTED_(what, error, __VA_ARGS__)
+#define ALL(row, ...)                                                                      \
+    row("a rename over a key", __VA_ARGS__, HELPER), row("a rename", __VA_ARGS__, RENAME), \
+        row("a rename of a key over another", __VA_ARGS__, REPLACE),                       \
+        row("a type", __VA_ARGS__, TYPE), row("a truncation", __VA_ARGS__, TRUNCATE)
+/* At the end it is lost, and named in the log. */
+#define LOST(what, edit, line)                                                     \
+    {                                                                              \
+        what " that cannot be written at the end is named in the log", "new sync", \
+            edit "; fail EIO; finish =EIO; logged '" line "'", UNCHANGED           \
+    }
+
+static const struct script scripts[] = {
+    /* ---- success is a promise ---- */
+    COPY_FAILS("a close", "new auto close", "EIO", FLUSH),
+    COPY_FAILS("a close", "new auto close", "ENOSPC", FLUSH),
+    COPY_FAILS("a close", "new auto close", "EDQUOT", FLUSH),
+    COPY_FAILS("an fsync", "new", "EIO", FSYNC),
+    COPY_FAILS("an fsync", "new", "ENOSPC", FSYNC),
+    COPY_FAILS("an fsync", "new", "EDQUOT", FSYNC),
+    ALL(COPY_FAILS, "new auto close", "EIO"),
+    ALL(COPY_FAILS, "new auto close", "ENOSPC"),
+    ALL(COPY_FAILS, "new auto close", "EDQUOT"),
+    NO_ROOM("a close", FLUSH),
+    NO_ROOM("an fsync", FSYNC),
+    NO_ROOM("a rename over a key", HELPER),
+    NO_ROOM("a rename", RENAME),
+    NO_ROOM("a rename of a key over another", REPLACE),
+    NO_ROOM("a type", TYPE),
+    NO_ROOM("a truncation", TRUNCATE),
+    COLLECTED("a close", "EIO", FLUSH),
+    COLLECTED("a close", "ENOSPC", FLUSH),
+    COLLECTED("a close", "EDQUOT", FLUSH),
+    ALL(COLLECTED, "EIO"),
+    ALL(COLLECTED, "ENOSPC"),
+    ALL(COLLECTED, "EDQUOT"),
+    LOST("a value", "put a.name two", "a.name"),
+    LOST("a new key", "put a.new two", "a.new"),
+    LOST("a removal", "rm a.count", "a.count"),
+    LOST("a rename", "mv a.count a.amount", "a.count"),
+    {"collected edits of all kinds wait together, and are written together", "new sync",
+     "put a.name two; rm a.count; mv a.other a.moved; put a.new 5; fail ENOSPC; fsync =ENOSPC;"
+     "list a.name a.moved a.list a.new; shown " TWO "a.moved:u32=8 " A_LIST "a.new:u32=5 ;"
+     "file " UNCHANGED "; owes a.name a.count a.other a.new; put a.new 6; fsync =ENOSPC; fail;"
+     "fsync; file " TWO "a.moved:u32=8 " A_LIST "a.new:u32=6 ; owes",
+     TWO "a.moved:u32=8 " A_LIST "a.new:u32=6 "},
+    {"a refused fsync takes back its own text only", "new sync",
+     "put a.name two; open A a.count w trunc; write A 9; fail EIO; fsync A =EIO; fsync A =EIO;"
+     "shown " TWO A_COUNT A_OTHER A_LIST "; owes a.name a.count; fail; close A =EIO; fsync;"
+     "refused a.count; put a.count 10; good a.count; fsync; owes",
+     TWO "a.count:u32=10 " A_OTHER A_LIST},
+    {"an edit that is written at once brings what waits", "new sync",
+     "put a.name two; rm a.count; fail EIO; fsync =EIO; fail; open A a.other w trunc; write A 9;"
+     "fsync A; file " TWO A_BUSY A_LIST "; close A",
+     TWO A_BUSY A_LIST},
+    {"a removal that cannot be written is still there for the next edit", "new auto close",
+     "rm a.count; fail EIO; fsync =EIO; gone a.count; list a.name a.other a.list; file " UNCHANGED
+     "; owes a.count; put a.name two =EIO; shown " A_NAME A_OTHER A_LIST "; fail; put a.name two;"
+     "file " TWO A_OTHER A_LIST "; owes",
+     TWO A_OTHER A_LIST},
+    {"an fsync of a text that is collected already fails, and refuses nothing", "new sync",
+     "put a.name two; open A a.name w trunc; write A two; fail EIO; fsync A =EIO; good a.name;"
+     "text a.name 'two\n'; fail; fsync A; file " TWO A_COUNT A_OTHER A_LIST "; close A",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"any fsync writes everything, and fails while that fails", "new sync",
+     "put a.name two; open R a.count r; open W a.count w; fail EIO; fsync R =EIO; fsync W =EIO;"
+     "close W; fsync =EIO; fail; fsync R; file " TWO A_COUNT A_OTHER A_LIST "; close R",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"edits that were accepted before another program changed the file wait", "new sync",
+     "put a.name two; alter; fsync =ESTALE; text a.name 'two\n'; owes a.name; restore; fsync; owes",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"a helper that became a key is one, however its write ends", "new sync",
+     "put .c 9; mv .c a.count; helpers 0; fail EIO; fsync =EIO; fail; gone .c; text a.count '9\n';"
+     "put .c 10; fsync; file " A_NAME NINE A_OTHER A_LIST "; rm .c; helpers 0",
+     A_NAME NINE A_OTHER A_LIST},
+    {"a refused close is heard until its handle writes again, and by no other", "new close",
+     "open A a.name w trunc; write A two; fail EIO; flush A =EIO; fail; open B a.name rw; flush B;"
+     "write B x; flush B; flush A =EIO; fsync A =EIO; write A y 1; close A; close B",
+     "a.name:string=xye " A_COUNT A_OTHER A_LIST},
+    {"what was accepted stays when the rest is refused", "new",
+     "open A a.count w trunc; write A '12'; flush A; write A 'x' =EINVAL; flush A =EINVAL;"
+     "text a.count '12\n'; refused a.count; release A; open A a.list w trunc; write A '5\n';"
+     "flush A; write A '6 6'; flush A =EINVAL; text a.list '5\n'; close A =EINVAL;"
+     "open A a.new:u8 w creat; write A '25'; flush A; write A '6' =ERANGE; close A =ERANGE;"
+     "text a.new '25\n'",
+     A_NAME "a.count:u32=12 " A_OTHER "a.list:array[i32]=5 a.new:u8=25 "},
+    {"a refused text can be written over, by its handle and by another", "new",
+     "open A a.count w trunc; write A 'x' =EINVAL; write A '5' 0; close A; text a.count '5\n';"
+     "open A a.count w trunc; flush A; write A 'x' =EINVAL; open B a.count w; write B '6' 0;"
+     "close B; close A =EINVAL; text a.count '6\n'; good a.count",
+     A_NAME "a.count:u32=6 " A_OTHER A_LIST},
+    {"a text that is incomplete at a close can go on", "new",
+     "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
+     "write A ' 5]'; close A; text a.list '4\n5\n'; good a.list",
+     A_NAME A_COUNT A_OTHER "a.list:array[i32]=4,5 "},
+    {"a standardized key is refused by the write", "new",
+     "open A llama.context_length w creat; write A 'x' =EINVAL; close A =EINVAL;"
+     "gone llama.context_length",
+     UNCHANGED},
+
+    /* ---- the order of the queue ---- */
+    {"reads do not wait for a copy, and see it when it is done", "new close",
+     BUSY "text a.count '7\n'; list a.name a.count a.other a.list; text a.other 9; stat a.name 4;"
+          "shown " UNCHANGED "; put .x 'helper'; rm .x; " DONE
+          "text a.other '9\n'; shown " A_NAME A_COUNT A_BUSY A_LIST "; close X",
+     A_NAME A_COUNT A_BUSY A_LIST},
+    {"what a close brings is the text at that moment", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; write A three; read A twothree;" DONE
+          "wait; shown " TWO A_COUNT A_BUSY A_LIST "; file " TWO A_COUNT A_BUSY A_LIST
+          "; text a.name twothree; close A; close X",
+     "a.name:string=twothree " A_COUNT A_BUSY A_LIST},
+    {"what a close brings goes with its key that is renamed before it", "new close",
+     BUSY "open A a.name w trunc; write A two; & mv a.name a.title; & flush A;" DONE
+          "wait; wait; file a.title:string=two " A_COUNT A_BUSY A_LIST "; close A; close X",
+     "a.title:string=two " A_COUNT A_BUSY A_LIST},
+    {"what a close brings goes with its key that is renamed after it", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; & mv a.name a.title;" DONE
+          "wait; wait; file a.title:string=two " A_COUNT A_BUSY A_LIST "; close A; close X",
+     "a.title:string=two " A_COUNT A_BUSY A_LIST},
+    {"what a close brings goes with its key that is removed", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; rm a.name; gone a.name;" DONE
+          "wait; gone a.name; close A; close X; fsync",
+     A_COUNT A_BUSY A_LIST},
+    {"a key is removed and created while its close waits", "new close",
+     BUSY "open A a.count w trunc; write A 9; & flush A; rm a.count; open B a.count w creat;"
+          "write B 10; & flush B;" DONE
+          "wait; wait; close A; close B; text a.count '10\n'; close X",
+     A_NAME "a.count:u32=10 " A_BUSY A_LIST},
+    {"a key is moved aside while its close waits, and back", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; mv a.name a.name~; gone a.name;" DONE
+          "wait; text a.name~ two; mv a.name~ a.name; text a.name 'two\n'; close A; close X",
+     TWO A_COUNT A_BUSY A_LIST},
+    {"a key is moved aside while its close is written: both have the text", "new close",
+     "hold; open A a.name w trunc; write A two; & flush A; held; mv a.name a.name~; " DONE
+     "gone a.name; text a.name~ two; close A; reopen; text a.name 'two\n'",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"a key is moved aside while its close fails: the helper has the text", "new close",
+     "hold; open A a.name w trunc; write A two; & flush A; held; mv a.name a.name~; go EIO;"
+     "wait =EIO; gone a.name; text a.name~ two; close A; reopen; text a.name 'one\n'",
+     UNCHANGED},
+    {"two programs write one key one after the other", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; open B a.name w trunc; write B three;"
+          "& flush B; text a.name three;" DONE "wait; wait; text a.name 'three\n'; close A;"
+          "close B; close X",
+     "a.name:string=three " A_COUNT A_BUSY A_LIST},
+    {"three programs write three keys while a copy is made", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; open B a.count w trunc; write B 9;"
+          "& flush B; & type a.list array[u8]; & fsync; shown " UNCHANGED ";" DONE
+          "wait; wait; wait; wait; file " TWO NINE A_BUSY "a.list:array[u8]=1,2,3 ; close A;"
+          "close B; close X",
+     TWO NINE A_BUSY "a.list:array[u8]=1,2,3 "},
+    {"edits that wait behind one that fails are made", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; & mv a.count a.amount; go EIO; wait =EIO;"
+          "wait; wait; refused a.other; file " TWO "a.amount:u32=7 " A_OTHER A_LIST
+          "; close X =EIO; close A",
+     TWO "a.amount:u32=7 " A_OTHER A_LIST},
+    {"edits that wait behind an fsync that fails are collected with what it left", "new sync",
+     "put a.name two; hold; & fsync; held; open A a.count w trunc; write A 9; & flush A;"
+     "& mv a.other a.moved; go EIO; wait =EIO; wait; wait; shown " TWO NINE "a.moved:u32=8 " A_LIST
+     "; file " UNCHANGED "; fsync; close A",
+     TWO NINE "a.moved:u32=8 " A_LIST},
+    {"an fsync behind one that fails tries again", "new sync",
+     "put a.name two; hold; & fsync; held; & fsync; go EIO; wait =EIO; wait; file " TWO A_COUNT
+         A_OTHER A_LIST,
+     TWO A_COUNT A_OTHER A_LIST},
+    {"a second close behind one that fails tries again", "new close",
+     "open A a.name w trunc; write A two; hold; & flush A; held; & flush A; go EIO; wait =EIO;"
+     "wait; good a.name; file " TWO A_COUNT A_OTHER A_LIST "; flush A; fsync A; close A",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"a close hears nothing of what another handle wrote after it", "new close",
+     BUSY
+     "open A a.count w trunc; open B a.count w; write A 9; & flush A; write B x 1 =EINVAL;" DONE
+     "wait; flush A; fsync A; close A; close B =EINVAL; text a.count '9\n'; close X",
+     A_NAME NINE A_BUSY A_LIST},
+    {"nor does one whose text was accepted while others wrote on", "new close",
+     BUSY
+     "open A a.count w trunc; open B a.count w; write A 1; write B 2 1; & flush B; write A 3 "
+     "2;" DONE
+     "wait; write A x =EINVAL; flush B; close A =EINVAL; close B; text a.count '12\n'; close X",
+     A_NAME "a.count:u32=12 " A_BUSY A_LIST},
+    {"names are swapped while copies are made and fail", "new close",
+     "hold; & mv a.name a.x; held; & mv a.count a.y; go EIO; wait =EIO; wait; mv a.other a.count;"
+     "mv a.y a.other; fsync",
+     A_NAME "a.other:u32=7 a.count:u32=8 " A_LIST},
+    {"two helpers are renamed over one key", "new close",
+     "put .c two; put .d three; hold; & mv .c a.name; held; & mv .d a.name; text a.name 'one\n';"
+     "go; wait; wait; gone .c .d; text a.name 'three\n'",
+     "a.name:string=three " A_COUNT A_OTHER A_LIST},
+    {"the rename of a helper fails, and the one behind it is made", "new close",
+     "put .c two; put .d three; hold; & mv .c a.name; held; & mv .d a.name; go EIO; wait =EIO;"
+     "wait; text .c two; gone .d; text a.name 'three\n'; rm .c",
+     "a.name:string=three " A_COUNT A_OTHER A_LIST},
+    {"who opens a key while a helper is renamed over it has the old file", "new close",
+     "put .c 12; hold; & mv .c a.count; held; open A a.count rw; read A '7\n'; go EIO; wait =EIO;"
+     "write A 3; close A; text .c 12; text a.count '3\n'; rm .c; put .c 12; hold; & mv .c a.count;"
+     "held; open A a.count rw; write A 5; & flush A; go; wait; wait; text a.count '12\n'; close A;"
+     "text a.count '12\n'",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"a key is moved aside and back while a helper is renamed over it", "new close",
+     "put .c two; hold; & mv .c a.name; held; mv a.name a.name~; & mv a.name~ a.name; go; wait;"
+     "wait; text a.name 'one\n'; gone .c a.name~",
+     UNCHANGED},
+    {"what a killed program wrote waits for nobody, and is written", "new",
+     "hold; open X a.other w trunc; write X 9; & fsync X; held; open A a.name w trunc; write A two;"
+     "release A; open B a.list w trunc; release B;" DONE "fsync; text a.name 'two\n'; close X",
+     TWO A_COUNT A_BUSY "a.list:array[i32]= "},
+
+    /* ---- signals ---- */
+    {"a close that was interrupted in the queue is judged at the release", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; interrupt;" DONE
+          "wait =EINTR; shown " A_NAME A_COUNT A_BUSY A_LIST
+          "; text a.name two; release A; text a.name 'two\n'; close X",
+     TWO A_COUNT A_BUSY A_LIST},
+    {"a close that was interrupted in the queue, and whose text is bad", "new close",
+     BUSY "open A a.list w trunc; write A '[4,'; & flush A; interrupt;" DONE "wait =EINTR;"
+          "good a.list; release A; refused a.list; text a.list '1\n2\n3\n'; close X",
+     A_NAME A_COUNT A_BUSY A_LIST},
+    {"other edits that were interrupted in the queue did not happen", "new close",
+     "put .c 9;" BUSY "& mv a.name a.title; interrupt; & mv .c a.count; interrupt;"
+     "& type a.count u64; interrupt; & truncate a.name 0; interrupt; & fsync; interrupt;" DONE
+     "wait =EINTR; wait =EINTR; wait =EINTR; wait =EINTR; wait =EINTR; shown " A_NAME A_COUNT A_BUSY
+         A_LIST "; text .c 9; rm .c; close X",
+     A_NAME A_COUNT A_BUSY A_LIST},
+    {"edits that were interrupted after they began are made", "new close",
+     "hold; & type a.count u64; held; interrupt; wait =EINTR; go; fsync; typed a.count u64; hold;"
+     "& mv a.count a.amount; held; interrupt; wait =EINTR; go; fsync; gone a.count; hold;"
+     "& truncate a.name 0; held; interrupt; wait =EINTR; go; fsync; text a.name '\n'",
+     "a.name:string= a.amount:u64=7 " A_OTHER A_LIST},
+    {"a close was interrupted, and its text is written on", "new close",
+     "hold; open A a.name w trunc; write A two; & flush A; held; interrupt; wait =EINTR;"
+     "write A three; go; fsync; shown " TWO A_COUNT A_OTHER A_LIST "; close A",
+     "a.name:string=twothree " A_COUNT A_OTHER A_LIST},
+    {"a close was interrupted and then fails: its release tries again if it comes before",
+     "new close",
+     "hold; open A a.name w trunc; write A two; & flush A; held; interrupt; wait =EINTR; release A;"
+     "go EIO; fsync; text a.name 'two\n'; good a.name; hold; open A a.count w trunc; write A 9;"
+     "& flush A; held; interrupt; wait =EINTR; go EIO; fsync; refused a.count; release A;"
+     "text a.count '7\n'",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"the first of two is interrupted: both are made", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; interrupt first; wait =EINTR; go; wait;"
+          "file " TWO A_COUNT A_BUSY A_LIST "; release X; close A",
+     TWO A_COUNT A_BUSY A_LIST},
+    {"a helper is removed after a signal ended its rename: the key has its text", "new close",
+     "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; rm .c; go; fsync;"
+     "text a.count '9\n'; typed a.count u32; gone .c; helpers 0",
+     A_NAME NINE A_OTHER A_LIST},
+    {"a helper is removed after a signal ended its rename, which fails", "new close",
+     "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; rm .c; go EIO; fsync;"
+     "text a.count '7\n'; refused a.count; gone .c; helpers 0",
+     UNCHANGED},
+    {"a rename is repeated after a signal", "new close",
+     "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; & mv .c a.count; go; wait;"
+     "text a.count '9\n'; put .c 10; hold; & mv .c a.count; held; interrupt; wait =EINTR;"
+     "& mv .c a.count; go EIO; wait; text a.count '10\n'; gone .c; helpers 0",
+     A_NAME "a.count:u32=10 " A_OTHER A_LIST},
+    {"a key that was opened by its old name after a signal ended a rename over it", "new close",
+     "put .x 9; hold; & mv .x a.count; held; interrupt; wait =EINTR; open B a.count w trunc;"
+     "write B '11\n'; go EIO; fsync; text .x 9; close B; text a.count '11\n'; rm .x",
+     A_NAME "a.count:u32=11 " A_OTHER A_LIST},
+
+    /* ---- removals ---- */
+    {"a helper takes a removal back", "new",
+     "rm a.count; put .c x; mv .c a.count =EINVAL; text a.count '7\n'; refused a.count; rm a.count;"
+     "put .c 9; mv .c a.count; typed a.count u32; list a.name a.count a.other a.list",
+     A_NAME NINE A_OTHER A_LIST},
+    {"a key takes a removal back", "new",
+     "rm a.count; mv a.name a.count =EINVAL; text a.count '7\n'; rm a.count; mv a.other a.count;"
+     "list a.name a.count a.list; typed a.count u32",
+     A_NAME "a.count:u32=8 " A_LIST},
+    {"a removal that was written is final: a new key, for a create, a helper and a key", "new",
+     "type a.count u64; rm a.count; fsync; put a.count -5; typed a.count i32; rm a.count; fsync;"
+     "put .c true; mv .c a.count; list a.name a.other a.list a.count; rm a.count; fsync;"
+     "mv a.name a.count; list a.count a.other a.list",
+     "a.count:string=one " A_OTHER A_LIST},
+    {"a removal is written with an edit of another key, and final", "new auto close",
+     "rm a.count; put a.other 9; put a.count -5", A_NAME A_BUSY A_LIST "a.count:i32=-5 "},
+    {"a removal is not final while other edits are collected", "new sync",
+     "rm a.count; put a.other 9; put a.new 5; put a.count -5 =ERANGE; text a.count '7\n';"
+     "rm a.count; put a.count 9; fsync",
+     A_NAME NINE A_BUSY A_LIST "a.new:u32=5 "},
+    {"keys that are removed and created one by one are in their new order", "new",
+     "rm a.list; fsync; rm a.name; fsync; rm a.other; fsync; rm a.count; fsync; put a.count 7;"
+     "fsync; put a.list '[1,2,3]'; fsync; put a.name one; fsync; put a.other 8; fsync;"
+     "list a.count a.list a.name a.other",
+     A_COUNT "a.list:array[u32]=1,2,3 " A_NAME A_OTHER},
+    {"a key is created while its removal is written: it is a new one", "new sync",
+     "rm a.count; hold; & fsync; held; gone a.count; open A a.count w creat; write A 9; & flush A;"
+     "go; wait; wait; list a.name a.other a.list a.count; close A; fsync; text a.count '9\n'",
+     A_NAME A_OTHER A_LIST NINE},
+    {"a key is created while its removal fails: it is the old one", "new sync",
+     "rm a.count; hold; & fsync; held; open A a.count w creat; write A 9; & flush A; go EIO;"
+     "wait =EIO; wait; list a.name a.count a.other a.list; close A; fsync",
+     A_NAME NINE A_OTHER A_LIST},
+    {"a key is removed while its own edit is written, or fails", "new close",
+     "hold; open A a.count w trunc; write A 9; & flush A; held; rm a.count; gone a.count; go; wait;"
+     "gone a.count; close A; file " A_NAME NINE A_OTHER A_LIST "; fsync; gone a.count; hold;"
+     "open A a.other w trunc; write A 9; & flush A; held; rm a.other; go EIO; wait =EIO;"
+     "gone a.other; close A; fsync",
+     A_NAME A_LIST},
+    {"a new key is removed while its edit waits, or is written", "new close",
+     BUSY "open A a.new w creat; write A 5; & flush A; rm a.new; gone a.new;" DONE "wait;"
+          "gone a.new; close A; fsync; close X; hold; open A a.new w creat; write A 5; & flush A;"
+          "held; rm a.new; gone a.new; go; wait; gone a.new; close A; fsync; gone a.new",
+     A_NAME A_COUNT A_BUSY A_LIST},
+    {"a key is removed while another one is written: the removal follows", "new close",
+     BUSY "rm a.count; gone a.count;" DONE "gone a.count; shown " A_NAME A_BUSY A_LIST
+          "; file " A_NAME A_COUNT A_BUSY A_LIST "; owes a.count; close X; fsync; owes",
+     A_NAME A_BUSY A_LIST},
+
+    /* ---- keys that step aside ---- */
+    {"a key's backup is written over and removed: the key is removed", "new",
+     "mv a.count a.count~; put a.count~ other; fsync; file " UNCHANGED
+     "; rm a.count~; gone a.count;"
+     "fsync",
+     A_NAME A_OTHER A_LIST},
+    {"a key's backup is written over, and the key created again", "new",
+     "mv a.count a.count~; put a.count~ other; put a.count 9; text a.count~ other; rm a.count~;"
+     "text a.count '9\n'; fsync",
+     A_NAME NINE A_OTHER A_LIST},
+    {"a key's backup is removed, and the key created again", "new",
+     "mv a.count a.count~; rm a.count~; put a.count x =EINVAL; text a.count '7\n';"
+     "mv a.count a.count~; rm a.count~; put a.count 9; list a.name a.count a.other a.list",
+     A_NAME NINE A_OTHER A_LIST},
+    {"a key that steps aside while others are written stays in the file", "new",
+     "mv a.count a.count~; put a.name two; fsync; gone a.count; file " TWO A_COUNT A_OTHER A_LIST
+     "; shown " TWO A_COUNT A_OTHER A_LIST "; reopen; text a.count '7\n'",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"a key steps aside, and another one takes its name", "new",
+     "mv a.count a.count~; mv a.name a.count =EINVAL; text a.count '7\n'; mv a.count a.count~;"
+     "mv a.other a.count; list a.name a.count a.list a.count~; rm a.count~; text a.count '8\n'",
+     A_NAME "a.count:u32=8 " A_LIST},
+    {"two backups of two keys in one helper remove both, and a new key is the last", "new",
+     "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; fsync; put a.count 9; fsync",
+     A_OTHER A_LIST NINE},
+
+    /* ---- helpers over keys ---- */
+    {"a helper is renamed over a key, and written on meanwhile and later", "new close",
+     "open T .t w creat; write T 1; hold; & mv .t a.count; held; write T 2; go; wait; gone .t;"
+     "text a.count 12; file " A_NAME "a.count:u32=1 " A_OTHER A_LIST "; flush T; file " A_NAME
+     "a.count:u32=12 " A_OTHER A_LIST "; write T x =EINVAL; close T =EINVAL; text a.count '12\n';"
+     "typed a.count u32; helpers 0",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"a helper with two handles is renamed over a key that is being written", "new",
+     "open A a.count w; write A 5; open T .t w creat; write T 1; open U .t rw; mv .t a.count;"
+     "write A 6; close A; text a.count '1\n'; write U 2; text a.count 2; read U 2; close T; close "
+     "U",
+     A_NAME "a.count:u32=2 " A_OTHER A_LIST},
+    {"an unwritten helper is renamed over a key, and its text is refused", "new",
+     "open T .t w creat; mv .t a.count; text a.count ''; shown " UNCHANGED
+     "; write T x =EINVAL; close T =EINVAL; text a.count '7\n'; refused a.count;"
+     "mv a.count a.count~; open T .t w creat; mv .t a.count; write T x =EINVAL; close T =EINVAL;"
+     "text a.count '7\n'; text a.count~ '7\n'",
+     UNCHANGED},
+    {"an unwritten helper is renamed over a key and stays empty: a truncation", "new",
+     "open T .t w creat; mv .t a.count; close T; text a.count '7\n'; open T .t w creat;"
+     "mv .t a.list; close T; text a.list ''; open T .t w creat; mv .t a.new; close T;"
+     "text a.new '\n'",
+     A_NAME A_COUNT A_OTHER "a.list:array[i32]= a.new:string= "},
+    {"an unwritten helper is renamed over a key, and its write fails", "new auto close",
+     "open T .t w creat; mv .t a.count; write T 9; fail EIO; close T =EIO; text a.count '7\n';"
+     "refused a.count; fail; open T .t w creat; mv .t a.count; write T 9; fsync T; close T",
+     A_NAME NINE A_OTHER A_LIST},
+
+    /* ---- types ---- */
+    {"a type is set while a close waits: the text comes first", "new close",
+     BUSY "open A a.count w trunc; write A 9; & flush A; & type a.count u64;" DONE "wait; wait;"
+          "typed a.count u64; text a.count '9\n'; close A; close X",
+     A_NAME "a.count:u64=9 " A_BUSY A_LIST},
+    {"a type is set while a close is written", "new close",
+     "hold; open A a.count w trunc; write A 300; & flush A; held; & type a.count u64;"
+     "& type a.count u8; go; wait; wait; wait =ERANGE; typed a.count u64; refused a.count; close A",
+     A_NAME "a.count:u64=300 " A_OTHER A_LIST},
+    {"a type is set while a close fails", "new close",
+     "hold; open A a.count w trunc; write A 9; & flush A; held; & type a.count u64; go EIO;"
+     "wait =EIO; wait; text a.count '7\n'; typed a.count u64; release A",
+     A_NAME "a.count:u64=7 " A_OTHER A_LIST},
+    {"KEY:TYPE is written while another copy is made", "new close",
+     BUSY "open A a.count:u64 w creat trunc; write A 9; & flush A; open B a.new:u8 w creat;"
+          "write B 5; & flush B; typed a.new u8;" DONE "wait; wait; close A; close B;"
+          "typed a.count u64; typed a.new u8; close X",
+     A_NAME "a.count:u64=9 " A_BUSY A_LIST "a.new:u8=5 "},
+    {"tar creates a key while another copy is made", "new close",
+     BUSY
+     "rm a.count; mknod a.count; type a.count u32; open A a.count w; write A 9; & flush A;" DONE
+     "wait; close A; list a.name a.count a.other a.list; close X",
+     A_NAME NINE A_BUSY A_LIST},
+    {"arrays of arrays are kept and moved, and never changed", "new deep",
+     "text a.deep '[1, 2]\n[3]\n'; put a.deep '[1, 2]\n[3]\n'; put a.deep '[4]\n' =EOPNOTSUPP;"
+     "refused a.deep; add a.deep '[4]\n' =EOPNOTSUPP; truncate a.deep 0 =EOPNOTSUPP;"
+     "open A a.deep w trunc; close A; text a.deep '[1, 2]\n[3]\n';"
+     "type a.deep array[string] =EOPNOTSUPP; typed a.deep array[array[u8]];"
+     "type a.deep array[array[u8]]; mv a.count a.deep =EOPNOTSUPP; put .c 5;"
+     "mv .c a.deep =EOPNOTSUPP; rm .c; mv a.deep a.deep~; mv a.deep~ a.deep; mv a.deep a.deeper;"
+     "mv a.deeper a.deep; put a.name two; fsync; rm a.deep; put a.deep '[4]\n' =EOPNOTSUPP; fsync",
+     TWO A_COUNT A_OTHER A_LIST A_DEEP},
+
+    /* ---- errors, and what they are told of ---- */
+    {"an error stays until a good write, and goes with its key", "new",
+     "put a.count x =EINVAL; owes a.count; mv a.count a.amount; good a.amount; fsync; owes;"
+     "put a.count 5;"
+     "open A a.amount r; tnote A; close A; tnode B r; read B '7\n'; close B; open A a.count r;"
+     "tnote A; close A; tnode B r; read B '5\n'; close B; put a.count x =EINVAL; rm a.count; "
+     "fsync; owes;"
+     " put a.name~ x; put a.amount.tmp x; owes a.amount.tmp",
+     A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
+
+    /* ---- time ---- */
+    {"edits of a large model are collected, and written ten seconds after the last",
+     "new large auto",
+     "behind 100; hold; put a.name two; text a.name 'two\n'; later 9; put a.count 9; later 9;"
+     "rm a.other; file " UNCHANGED "; shown " TWO NINE A_LIST "; later 1; held; go; fsync",
+     TWO NINE A_LIST},
+    {"edits of a large model are written after a minute at the latest", "new large auto",
+     "behind 1000; hold; put a.name a; later 9; put a.name b; later 9; put a.name c; later 9;"
+     "put a.name d; later 9; put a.name e; later 9; put a.name f; later 9; put a.name two; "
+     "file " UNCHANGED "; later 6; held; go; fsync",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"a refused edit does not keep collected ones from being written", "new large auto",
+     "behind 100; put a.name two; full; put a.count 9 =ENOSPC; full no; hold; later 10; held; go;"
+     "fsync",
+     TWO A_COUNT A_OTHER A_LIST},
+    {"after a write that failed, only who asks for it writes", "new large auto",
+     "behind 1000; hold; put a.name two; later 10; held; go EIO; put a.count 9; put a.other 9;"
+     "later 100; put a.count 10; file " UNCHANGED
+     "; owes a.name a.count a.other; fsync; owes; hold;"
+     "put a.count 9; later 10; held; go; fsync",
+     TWO NINE A_BUSY A_LIST},
+};
+
+SCRIPTS_MAIN("live_queue", scripts)
