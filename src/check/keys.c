@@ -56,7 +56,8 @@ static void rule_key_type(struct checker *c, struct text key, const struct gguf_
     const char *elem = gguf_types[row->elem].name;
     const bool per_layer = row->flags & KEY_PER_LAYER;
     if (row->type == GGUF_ARRAY)
-        (void)snprintf(want, sizeof(want), "array[%s]", elem);
+        (void)snprintf(want, sizeof(want), "array[%s%s]", elem,
+                       row->flags & KEY_SIGN ? " or u32" : "");
     else
         (void)snprintf(want, sizeof(want), "%s%s%s%s%s", gguf_types[row->type].name,
                        row->flags & KEY_SIGN ? " or i32" : "", per_layer ? ", or array[" : "",
@@ -423,6 +424,23 @@ static void check_twice(struct checker *c, const struct gguf_value *tokens)
     free(list);
 }
 
+/* With this tokenizer, llama.cpp needs tokens of single bytes for text without tokens of its own,
+ * and aborts at the first newline if there is none for it. Merges are those of a gpt2 vocabulary,
+ * which has no such tokens. */
+static void check_bytes(struct checker *c, const struct gguf_value *tokens)
+{
+    static const char newline[] = "<0x0A>";
+    struct gguf_value item;
+    bool has = false;
+    for (struct gguf_walk w = gguf_walk(tokens); !has && gguf_next(&w, &item);) {
+        const struct text word = {(const char *)item.data, (size_t)item.len};
+        has = text_is(word, newline) || text_is(word, "\n");
+    }
+    if (!has)
+        report(c, CHECK_ERROR, "key 'tokenizer.ggml.model'",
+               "'llama' needs a token %s; merges belong to 'gpt2'", newline);
+}
+
 static void rule_tokenizer(struct checker *c)
 {
     static const char model_key[] = "tokenizer.ggml.model";
@@ -455,8 +473,11 @@ static void rule_tokenizer(struct checker *c)
         if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) && !text_is(pre, "kimi-k2"))
             report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.merges is missing");
     }
-    if (has && tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING)
-        check_twice(c, &tokens);
+    if (!has || tokens.type != GGUF_ARRAY || tokens.elem != GGUF_STRING)
+        return;
+    check_twice(c, &tokens);
+    if (text_is(model, "llama") && fact_value(c->g, "tokenizer.ggml.merges", &merges))
+        check_bytes(c, &tokens);
 }
 
 static void rule_tokens(struct checker *c)

@@ -366,7 +366,8 @@ static void rule_blocks(struct checker *c)
         first = begin + room;
     missing += blocks - room;
     if (missing && last != UINT64_MAX && !fact_shard(c->g) && fact_is_model(c->g))
-        report(c, CHECK_ERROR, at_key(c, fact_arch_key(c->g, "block_count")),
+        report(c, needs_ahead(c, first) ? CHECK_WARNING : CHECK_ERROR,
+               at_key(c, fact_arch_key(c->g, "block_count")),
                "%" PRIu64 " of %" PRIu64 " blocks %s no tensors; the first is blk.%" PRIu64,
                missing, count, missing == 1 ? "has" : "have", first);
 }

@@ -110,6 +110,14 @@ uint64_t needs_first_block(const struct gguf *g)
     return count - nextn;
 }
 
+bool needs_ahead(const struct checker *c, uint64_t block)
+{
+    uint64_t count, nextn;
+    return needs_list("glm4moe", c->arch) && needs_first_block(c->g) == 0 &&
+           fact_arch_uint(c->g, "block_count", &count) && block < count &&
+           fact_arch_uint(c->g, "nextn_predict_layers", &nextn) && count - block <= nextn;
+}
+
 /*
  * Split a tensor's name into a name for struct need_shape, and its block: "blk.7.attn_q.weight" is
  * "attn_q" in block 7, "output.weight" is ".output". Returns false if the name is too long for the
@@ -150,11 +158,26 @@ static bool is_needless(const struct gguf *g, const struct need_key *row)
     return gguf_find_tensor(g, name, strlen(name)) != UINT32_MAX;
 }
 
+/* True for a projector that has no type, neither one for everything nor one for images or audio. */
+static bool is_untyped(const struct checker *c)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < c->g->n_kv && !has; i++) {
+        const struct text key = gguf_name_of(c->g, true, i);
+        has = text_begins(key, "clip.") && text_ends(key, ".projector_type");
+    }
+    return !has && (text_is(c->arch, "clip") || text_is(fact_text(c->g, "general.type"), "mmproj"));
+}
+
 void rule_required(struct checker *c)
 {
     const bool known = needs_know(c->arch);
     char shown[SHOW_MAX];
-    if (fact_later_shard(c->g) || !fact_is_model(c->g))
+    if (fact_later_shard(c->g))
+        return;
+    if (is_untyped(c))
+        report(c, CHECK_ERROR, "metadata", "the required key clip.projector_type is missing");
+    if (!fact_is_model(c->g))
         return;
     for (size_t i = 0; i < COUNT(need_keys); i++) {
         const struct need_key *row = &need_keys[i];
@@ -173,10 +196,11 @@ struct looked {
     struct checker *c;
     const char *block;
     uint64_t number;
-    bool tell;        /* report missing tensors */
-    int experts;      /* the block has experts: 1 yes, 0 no, -1 unknown */
-    int recurrent;    /* the block is recurrent: 1 yes, 0 no, -1 unknown */
-    unsigned present; /* number of tensors that were looked for and exist */
+    bool tell;                 /* report missing tensors */
+    enum check_severity level; /* as this */
+    int experts;               /* the block has experts: 1 yes, 0 no, -1 unknown */
+    int recurrent;             /* the block is recurrent: 1 yes, 0 no, -1 unknown */
+    unsigned present;          /* number of tensors that were looked for and exist */
 };
 
 static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
@@ -229,7 +253,7 @@ static unsigned look_words(struct looked *b, const char *at, const char *end)
         missing++;
         full_name(b, at, n, name);
         if (b->tell)
-            report(b->c, CHECK_ERROR, "tensors", "the required tensor %s is missing", name);
+            report(b->c, b->level, "tensors", "the required tensor %s is missing", name);
     }
     return missing;
 }
@@ -325,6 +349,7 @@ static void look_blocks(struct checker *c, const struct need_tensors *row, uint6
         struct looked b = {.c = c,
                            .block = row->block,
                            .number = i,
+                           .level = needs_ahead(c, i) ? CHECK_WARNING : CHECK_ERROR,
                            .experts = experts_in(c->g, i),
                            .recurrent = recurrent_in(c->g, i, count)};
         look(&b, row->tensors);
@@ -342,7 +367,12 @@ static void rule_tensors(struct checker *c)
     (void)fact_arch_uint(c->g, "block_count", &count);
     for (size_t i = 0; i < COUNT(need_tensors); i++) {
         const struct need_tensors *row = &need_tensors[i];
-        struct looked all = {.c = c, .block = "", .tell = true, .experts = -1, .recurrent = -1};
+        struct looked all = {.c = c,
+                             .block = "",
+                             .tell = true,
+                             .level = CHECK_ERROR,
+                             .experts = -1,
+                             .recurrent = -1};
         if (!needs_list(row->archs, c->arch))
             continue;
         if (row->block[0])

@@ -242,7 +242,7 @@ const struct key_row key_table[] = {
     {"[arch].attention.use_norm", BOOL},
     /* Positional encoding */
     {"[arch].rope.dimension_count", AMOUNT}, {"[arch].rope.dimension_count_swa", U32},
-    {"[arch].rope.scaling.original_context_length", U32}, {"[arch].rope.dimension_sections", I32S},
+    {"[arch].rope.scaling.original_context_length", U32}, {"[arch].rope.dimension_sections", I32S | KEY_SIGN},
     {"[arch].rope.freq_base", F32}, {"[arch].rope.freq_base_swa", F32}, {"[arch].rope.scale", F32},
     {"[arch].rope.scale_linear", F32}, {"[arch].rope.scaling.factor", F32},
     {"[arch].rope.scaling.alpha", F32}, {"[arch].rope.scaling.attn_factor", F32},
@@ -416,12 +416,12 @@ const struct key_row *key_find(const char *key, size_t n)
     return NULL;
 }
 
-/* Accept u32 and i32 in a per-layer array of integers or bools, because writers and readers mix
- * these types; llama.cpp refuses every other integer type there. */
+/* Accept u32 and i32 in a per-layer array of integers or bools, and where KEY_SIGN says so, because
+ * writers and readers mix these types; llama.cpp refuses every other integer type there. */
 static bool elem_fits(const struct key_row *row, uint32_t elem)
 {
     const bool floats = row->elem == GGUF_F32, mixed = elem == GGUF_U32 || elem == GGUF_I32;
-    return elem == row->elem || ((row->flags & KEY_PER_LAYER) && !floats && mixed);
+    return elem == row->elem || ((row->flags & (KEY_PER_LAYER | KEY_SIGN)) && !floats && mixed);
 }
 
 bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem)

@@ -542,6 +542,14 @@ static void put_merges(struct build *b)
     build_item_str(b, "a b");
 }
 
+static void newline_merges(struct build *b)
+{
+    build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        build_item_str(b, (const char *[]){"<unk>", "<s>", "</s>", "<0x0A>"}[i]);
+    put_merges(b);
+}
+
 static void with_merges(struct build *b)
 {
     no_merges(b);
@@ -594,7 +602,7 @@ static void no_expert(struct build *b)
     build_u32(b, "llama.expert_used_count", 0);
 }
 
-static void put_sections(struct build *b, uint64_t n)
+static void put_sections(struct build *b, uint32_t type, uint64_t n)
 {
     build_str(b, "general.architecture", "qwen2vl");
     build_u32(b, "qwen2vl.context_length", 64);
@@ -603,19 +611,29 @@ static void put_sections(struct build *b, uint64_t n)
     build_u32(b, "qwen2vl.feed_forward_length", INNER);
     build_u32(b, "qwen2vl.attention.head_count", 4);
     build_f32(b, "qwen2vl.attention.layer_norm_rms_epsilon", 1e-5f);
-    build_array(b, "qwen2vl.rope.dimension_sections", GGUF_I32, n);
+    build_array(b, "qwen2vl.rope.dimension_sections", type, n);
     for (uint64_t i = 0; i < n; i++)
-        build_item_num(b, GGUF_I32, 2);
+        build_item_num(b, type, 2);
 }
 
 static void three_sections(struct build *b)
 {
-    put_sections(b, 3);
+    put_sections(b, GGUF_I32, 3);
 }
 
 static void four_sections(struct build *b)
 {
-    put_sections(b, 4);
+    put_sections(b, GGUF_I32, 4);
+}
+
+static void unsigned_sections(struct build *b)
+{
+    put_sections(b, GGUF_U32, 4);
+}
+
+static void wide_sections(struct build *b)
+{
+    put_sections(b, GGUF_I64, 4);
 }
 
 static void half_turned(struct build *b)
@@ -796,6 +814,8 @@ const struct check_row check_rows[] = {
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .add = other_pre},
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.tokens", .add = same_tokens},
     {.keeps = " tokenizer ", .without = "tokenizer.ggml.model", .add = with_merges},
+    {"tokenizer", CHECK_ERROR, .add = put_merges},
+    {.keeps = " tokenizer ", .without = "tokenizer.ggml.tokens", .add = newline_merges},
     {.without = "tokenizer.ggml.tokens", .add = empty_tokens},
     {"chat-template", CHECK_ERROR, .add = open_template},
     {"chat-template", CHECK_ERROR, .add = endless_template},
@@ -814,6 +834,8 @@ const struct check_row check_rows[] = {
     {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .add = untold_experts},
     {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = three_sections},
     {.bare = true, .file = HASH, .without = "general.architecture", .add = four_sections},
+    {.bare = true, .file = HASH, .without = "general.architecture", .add = unsigned_sections},
+    {"key-type", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = wide_sections},
     {"key-value", CHECK_ERROR, .without = "llama.rope.dimension_count", .add = half_turned},
     {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_heads},
     {NULL, 0, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_long_heads},

@@ -201,6 +201,24 @@ class Check(unittest.TestCase):
             done = check('--check', mountlib.path('fused.gguf'))
             self.assertEqual((done.returncode, 'blk.0.ffn_gate_exps.weight is missing' in done.out), (status, status == 1), done.out)
 
+    def test_ahead(self):
+        """Only other readers than llama.cpp miss tensors of the blocks for multi-token prediction."""
+        kv, rows = published.small(next(m for m in published.MODELS if m.arch == 'glm4moe'), L=3)
+        for begin, status, severity in ((b'blk.2.attn_q.', 0, 'warning'), (b'blk.2.', 0, 'warning'), (b'blk.1.attn_q.', 1, 'error')):
+            published.write(kv, [row for row in rows if not row.name.startswith(begin)], mountlib.path('ahead.gguf'))
+            done = check('--check', '--ignore=file-name,size-label', mountlib.path('ahead.gguf'))
+            self.assertEqual((done.returncode, done.out.count(': ' + severity + ': '), done.out.count('\n')), (status, 1, 1), done.out)
+            self.assertIn(begin.decode().rstrip('.'), done.out)
+
+    def test_projector(self):
+        """A projector needs a type, for everything or for images."""
+        kv, rows = published.make(next(m for m in published.MODELS if m.arch == 'clip'))
+        for name, status in ((b'clip.projector_type', 0), (b'clip.vision.projector_type', 0), (b'clip.vision.type', 1)):
+            published.write([(key.replace(b'clip.projector_type', name), value) for key, value in kv],
+                            [Tensor(*row) for row in rows], mountlib.path('projector.gguf'))
+            done = check('--check', mountlib.path('projector.gguf'))
+            self.assertEqual((done.returncode, 'clip.projector_type is missing' in done.out), (status, status == 1), done.out)
+
     def test_file_type(self):
         """After a conversion, the key may say something else than the tensors: they count."""
         model = self.file(image(general__file_type=Value('u32', 8)), 'tiny.gguf')

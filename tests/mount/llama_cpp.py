@@ -304,6 +304,13 @@ class LlamaCpp(unittest.TestCase):
         tried += [(moe, experts), (moe, [
             row._replace(name=row.name.replace(b'gate_exps', b'gate_up_exps'), dims=(row.dims[0], 2 * row.dims[1], row.dims[2]))
             if b'gate_exps' in row.name else row for row in experts if b'up_exps' not in row.name])]
+        glm, blocks = published.small(next(m for m in published.MODELS if m.arch == 'glm4moe'), L=3)
+        tried += [(glm, [row for row in blocks if not row.name.startswith(begin)])
+                  for begin in (b'blk.1.attn_q.', b'blk.2.attn_q.', b'blk.2.')]
+        two, both = published.small(next(m for m in published.MODELS if m.arch == 'qwen2vl'), L=2)
+        sections = [*(gguf.array(kind, [2, 3, 3, 0]) for kind in ('i32', 'u32', 'i64', 'u8')), Value('i32', 2), Value('u32', 2)]
+        tried += [([(key, other if key.endswith(b'dimension_sections') else value) for key, value in two], both)
+                  for other in sections]
         loaded = []
         for at, (keys_of, rows_of) in enumerate(tried):
             published.write(keys_of, rows_of, file)
