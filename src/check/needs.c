@@ -113,7 +113,7 @@ uint64_t needs_first_block(const struct gguf *g)
 bool needs_ahead(const struct checker *c, uint64_t block)
 {
     uint64_t count, nextn;
-    return needs_list("glm4moe", c->arch) && needs_first_block(c->g) == 0 &&
+    return needs_list("glm-dsa glm4moe hy_v3 mimo2", c->arch) && needs_first_block(c->g) == 0 &&
            fact_arch_uint(c->g, "block_count", &count) && block < count &&
            fact_arch_uint(c->g, "nextn_predict_layers", &nextn) && count - block <= nextn;
 }
@@ -196,11 +196,11 @@ struct looked {
     struct checker *c;
     const char *block;
     uint64_t number;
-    bool tell;                 /* report missing tensors */
-    enum check_severity level; /* as this */
-    int experts;               /* the block has experts: 1 yes, 0 no, -1 unknown */
-    int recurrent;             /* the block is recurrent: 1 yes, 0 no, -1 unknown */
-    unsigned present;          /* number of tensors that were looked for and exist */
+    bool tell;        /* report missing tensors */
+    bool ahead;       /* llama.cpp leaves the block out unless it has a nextn.eh_proj */
+    int experts;      /* the block has experts: 1 yes, 0 no, -1 unknown */
+    int recurrent;    /* the block is recurrent: 1 yes, 0 no, -1 unknown */
+    unsigned present; /* number of tensors that were looked for and exist */
 };
 
 static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
@@ -235,6 +235,14 @@ static bool is_fused(const struct looked *b, struct text word)
            is_there(b, gate_up, strlen(gate_up));
 }
 
+/* True if llama.cpp loads the model without the word's tensor, although other readers do not. */
+static bool is_lax(const struct looked *b, struct text word)
+{
+    static const char projection[] = "nextn.eh_proj";
+    return b->ahead && (needs_list("attn_q attn_k attn_v", word) ||
+                        !is_there(b, projection, strlen(projection)));
+}
+
 /* Count the words from `at` to `end`, and report missing ones if requested. Returns the number of
  * missing ones. */
 static unsigned look_words(struct looked *b, const char *at, const char *end)
@@ -253,7 +261,8 @@ static unsigned look_words(struct looked *b, const char *at, const char *end)
         missing++;
         full_name(b, at, n, name);
         if (b->tell)
-            report(b->c, b->level, "tensors", "the required tensor %s is missing", name);
+            report(b->c, is_lax(b, word) ? CHECK_WARNING : CHECK_ERROR, "tensors",
+                   "the required tensor %s is missing", name);
     }
     return missing;
 }
@@ -349,7 +358,7 @@ static void look_blocks(struct checker *c, const struct need_tensors *row, uint6
         struct looked b = {.c = c,
                            .block = row->block,
                            .number = i,
-                           .level = needs_ahead(c, i) ? CHECK_WARNING : CHECK_ERROR,
+                           .ahead = needs_ahead(c, i),
                            .experts = experts_in(c->g, i),
                            .recurrent = recurrent_in(c->g, i, count)};
         look(&b, row->tensors);
@@ -367,12 +376,7 @@ static void rule_tensors(struct checker *c)
     (void)fact_arch_uint(c->g, "block_count", &count);
     for (size_t i = 0; i < COUNT(need_tensors); i++) {
         const struct need_tensors *row = &need_tensors[i];
-        struct looked all = {.c = c,
-                             .block = "",
-                             .tell = true,
-                             .level = CHECK_ERROR,
-                             .experts = -1,
-                             .recurrent = -1};
+        struct looked all = {.c = c, .block = "", .tell = true, .experts = -1, .recurrent = -1};
         if (!needs_list(row->archs, c->arch))
             continue;
         if (row->block[0])

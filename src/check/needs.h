@@ -25,7 +25,7 @@ bool needs_apply(const struct gguf *g);
 /* Return the number of the model's first block, which is not 0 in a file that contains only the
  * blocks for multi-token prediction. */
 uint64_t needs_first_block(const struct gguf *g);
-/* True for a block for multi-token prediction that llama.cpp loads the model without. */
+/* True for a block for multi-token prediction that the architecture can do without. */
 bool needs_ahead(const struct checker *c, uint64_t block);
 void rule_required(struct checker *c);
 

@@ -202,12 +202,17 @@ class Check(unittest.TestCase):
             self.assertEqual((done.returncode, 'blk.0.ffn_gate_exps.weight is missing' in done.out), (status, status == 1), done.out)
 
     def test_ahead(self):
-        """Only other readers than llama.cpp miss tensors of the blocks for multi-token prediction."""
+        """Only other readers than llama.cpp miss attn_q in a block for multi-token prediction or,
+        without eh_proj, any tensor of it."""
         kv, rows = published.small(next(m for m in published.MODELS if m.arch == 'glm4moe'), L=3)
-        for begin, status, severity in ((b'blk.2.attn_q.', 0, 'warning'), (b'blk.2.', 0, 'warning'), (b'blk.1.attn_q.', 1, 'error')):
-            published.write(kv, [row for row in rows if not row.name.startswith(begin)], mountlib.path('ahead.gguf'))
+        ahead = [Tensor(b'blk.2.nextn.%s.weight' % name, F32, dims, None)
+                 for name, dims in ((b'eh_proj', (256, 128)), (b'enorm', (128,)), (b'hnorm', (128,)))]
+        for begin, more, status in ((b'blk.2.attn_norm.', [], 0), (b'blk.2.', [], 0), (b'blk.2.attn_q.', ahead, 0),
+                                    (b'blk.2.attn_norm.', ahead, 1), (b'blk.1.attn_norm.', [], 1)):
+            published.write(kv, [row for row in rows if not row.name.startswith(begin)] + more, mountlib.path('ahead.gguf'))
             done = check('--check', '--ignore=file-name,size-label', mountlib.path('ahead.gguf'))
-            self.assertEqual((done.returncode, done.out.count(': ' + severity + ': '), done.out.count('\n')), (status, 1, 1), done.out)
+            severity = ': error: ' if status else ': warning: '
+            self.assertEqual((done.returncode, done.out.count(severity), done.out.count('\n')), (status, 1, 1), done.out)
             self.assertIn(begin.decode().rstrip('.'), done.out)
 
     def test_projector(self):

@@ -305,8 +305,11 @@ class LlamaCpp(unittest.TestCase):
             row._replace(name=row.name.replace(b'gate_exps', b'gate_up_exps'), dims=(row.dims[0], 2 * row.dims[1], row.dims[2]))
             if b'gate_exps' in row.name else row for row in experts if b'up_exps' not in row.name])]
         glm, blocks = published.small(next(m for m in published.MODELS if m.arch == 'glm4moe'), L=3)
-        tried += [(glm, [row for row in blocks if not row.name.startswith(begin)])
-                  for begin in (b'blk.1.attn_q.', b'blk.2.attn_q.', b'blk.2.')]
+        ahead = [Tensor(b'blk.2.nextn.%s.weight' % name, F32, dims, None)
+                 for name, dims in ((b'eh_proj', (256, 128)), (b'enorm', (128,)), (b'hnorm', (128,)))]
+        tried += [(glm, [row for row in blocks if not row.name.startswith(begin)] + more) for begin, more in (
+            (b'blk.1.attn_q.', []), (b'blk.2.attn_q.', []), (b'blk.2.', []), (b'blk.2.attn_q.', ahead),
+            (b'blk.2.attn_norm.', ahead), (b'-', ahead))]
         two, both = published.small(next(m for m in published.MODELS if m.arch == 'qwen2vl'), L=2)
         sections = [*(gguf.array(kind, [2, 3, 3, 0]) for kind in ('i32', 'u32', 'i64', 'u8')), Value('i32', 2), Value('u32', 2)]
         tried += [([(key, other if key.endswith(b'dimension_sections') else value) for key, value in two], both)
