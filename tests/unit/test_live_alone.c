@@ -15,6 +15,10 @@ static const struct script scripts[] = {
     {"what a killed process wrote is written", "auto close",
      "behind 100; hold; open A a.name w trunc; write A two; release A; later 1; held; go; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a file made by mknod is closed after a while, and written", "new auto close",
+     "behind 100; hold; mknod a.new; stat a.new 0; later 9; shown " UNCHANGED "; later 1; held; go;"
+     "fsync; text a.new '\n'",
+     UNCHANGED "a.new:string= "},
     {"the removal of a key, directly or through its backup, is written", "auto",
      "behind 100; hold; rm a.count; later 1; held; go; fsync; mv a.name a.name~; hold; rm a.name~;"
      "later 1; held; go; fsync",

@@ -468,6 +468,19 @@ static const struct script scripts[] = {
      " put a.name~ x; put a.amount.tmp x; owes a.amount.tmp",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
 
+    /* ---- the end ---- */
+    {"a signal ends the daemon: what was asked for is made, and nothing more", "new close",
+     "open B a.list w trunc; write B '[9]'; rm a.count;" BUSY
+     "open A a.name w trunc; write A two; & flush A; hurry; flush B =EROFS; fsync B =EROFS;"
+     "open C a.name w =EROFS; put a.new 5 =EROFS; rm a.name =EROFS; mv a.name a.title =EROFS;"
+     "type a.other u64 =EROFS; truncate a.name 0 =EROFS; put .x 5; mv .x a.name =EROFS;" DONE
+     "wait; read B '[9]'; finish; file " TWO A_BUSY A_LIST,
+     TWO A_BUSY A_LIST},
+    {"a signal ends the daemon while a write fails: the next attempt writes it", "new sync",
+     "put a.name two; hold; & fsync; held; open A a.count w trunc; write A 9; & flush A; hurry;"
+     "go EIO; wait =EIO; wait; finish; file " TWO NINE A_OTHER A_LIST,
+     TWO NINE A_OTHER A_LIST},
+
     /* ---- time ---- */
     {"edits of a large model are collected, and written ten seconds after the last",
      "new large auto",

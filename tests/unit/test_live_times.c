@@ -42,7 +42,7 @@ static const struct script scripts[] = {
      "still; topen A a/f32.npy rw trunc; tnpy A '8,' ''; tnote A; tnode B r; close A; later 11;"
      "size B 160; close B; topen B a/f32.npy rw; size B 160; tpoke B 128 '65'; close B",
      "a:I8:8=Abcdefgh " B C Z},
-    {"a file made by mknod is closed after a while", NULL,
+    {"a file made by mknod is closed after a while", "old",
      "still; open A a.name w trunc; mknod a.new; type a.new u64; later 9; write A two; fsync A;"
      "list a.name a.count a.other a.list a.new; later 1; write A s; fsync A; gone a.new; close A",
      "a.name:string=twos " A_COUNT A_OTHER A_LIST},

@@ -297,6 +297,8 @@ void name_spare(struct live *l, struct name *x)
         atomic_store(&l->stale, true);
     l->n_gone -= x->gone;
     x->gone = false;
+    if (!overlay_is_pending(l))
+        l->trouble = (struct err){0};
     if (x->backup)
         x->backup->backs = NULL;
     x->backup = NULL;
@@ -393,7 +395,8 @@ int name_create(struct live *l, const char *text, enum name_way way, struct file
         name_reap(l, x);
         return -ENOMEM;
     }
-    name_spare(l, x);
+    if (!x->gone) /* a key that was moved aside is there again, even if this fails */
+        name_spare(l, x);
     if (class == NAME_HELPER)
         x->mtime = when_date();
     return 0;

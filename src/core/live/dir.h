@@ -52,7 +52,7 @@ enum name_class name_class_of(const struct live *l, const char *text, enum name_
 int name_refuse(const struct live *l, const char *text);
 
 /*
- * Make a file for a name that shows none. Returns 0, -EINVAL (it can be neither a key nor a helper;
+ * Make a file for a name that shows none; if it can be opened, call name_spare(). Returns 0, -EINVAL (it can be neither a key nor a helper;
  * the log has the reason), -EPERM (one of the program's own keys) or -ENOMEM.
  */
 int name_create(struct live *l, const char *text, enum name_way way, struct file **ret);

@@ -32,6 +32,7 @@ void draft_restart(struct draft *d)
 {
     d->state = DRAFT_CLEAN;
     d->why = (struct err){0};
+    d->broken = false;
     d->typed = (struct typed){0};
     d->whole = d->text.len == 0;
     touch(d);
@@ -41,6 +42,7 @@ void draft_empty(struct draft *d)
 {
     d->state = DRAFT_EMPTIED;
     d->why = (struct err){0};
+    d->broken = false;
     d->text.len = 0;
     d->whole = true;
     touch(d);

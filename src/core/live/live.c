@@ -204,12 +204,16 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
 /* True if another program changed the model. Accesses the disk. */
 static bool is_changed(struct live *l)
 {
+    struct edit_file f;
     lock_take(&l->lock);
-    struct edit_file f = *l->file;
-    const bool asks = l->started && !l->busy;
+    const bool asks = l->started && !l->busy; /* else the file is the worker's */
+    if (asks)
+        f = *l->file;
     lock_drop(&l->lock);
+    if (!asks)
+        return false;
     f.fd = -1;
-    if (!asks || edit_file_fresh(&f, NULL) != -ESTALE)
+    if (edit_file_fresh(&f, NULL) != -ESTALE)
         return false;
     LOCKED(&l->lock);
     return !l->busy && edit_id_equal(&f.id, &l->file->id);

@@ -226,6 +226,16 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 
 static struct shown attr_of(const struct live *l, const struct file *f, struct live_attr *ret);
 
+/* A key is created while its removal is being written: the new key has the same type. */
+static void keep_type(const struct live *l, struct file *f)
+{
+    CLEANUP(shown_free) struct shown s = value_stored(l, f->name);
+    struct gguf_value v;
+    if (f->name->gone && l->busy && shown_value(&s, &v) &&
+        !(v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY))
+        f->draft->typed = (struct typed){true, v.type, v.elem};
+}
+
 static int create_locked(struct live *l, const char *name, int flags, const struct err *unready,
                          struct live_attr *ret, struct live_file *h)
 {
@@ -246,11 +256,17 @@ static int create_locked(struct live *l, const char *name, int flags, const stru
     if (r == 0 && !made && !(flags & O_TRUNC) && needs_text(l, f, &p))
         shown_text(&p.of, &p.text); /* it was created since the kernel looked */
     if (r == 0)
+        r = buf_error(&p.text);
+    if (r == 0)
         r = open_locked(l, h, f, (flags & ~O_ACCMODE) | O_RDWR, made, &p, unready);
     if (r < 0 && f && made)
         file_drop(l, f);
     if (r < 0)
         return r;
+    if (made && f->kind == FILE_KEY) {
+        keep_type(l, f);
+        name_spare(l, f->name);
+    }
     if (typed && f->kind == FILE_KEY)
         f->draft->typed = type;
     struct shown shown = attr_of(l, f, ret);
@@ -319,15 +335,14 @@ static int check_room(const struct live *l, const struct file *f, uint64_t n)
 
 /* A program that writes or truncates past the end of a text that was accepted has seen the size of
  * the stored text, so its draft begins with that. */
-static void reach(struct live *l, struct file *f, uint64_t off)
+static int reach(struct live *l, struct file *f, uint64_t off)
 {
     CLEANUP(rendered_free) struct rendered p = {0};
     if (f->draft->state != DRAFT_CLEAN || off <= f->draft->text.len || !key_of(f))
-        return;
+        return 0;
     p.of = value_stored(l, f->name);
     shown_text(&p.of, &p.text);
-    if (!buf_error(&p.text))
-        (void)begin(f, &p);
+    return buf_error(&p.text) ? buf_error(&p.text) : begin(f, &p);
 }
 
 /* Any failure refuses the whole draft, because a partly written text is not a value. */
@@ -341,14 +356,16 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     struct file *f = h->file;
     struct draft *d = f->draft;
     struct name *x = key_of(f);
-    if (!h->append)
-        reach(l, f, off);
+    if (x && d->broken) /* an earlier part is missing */
+        return d->why.code;
+    int r = h->append ? 0 : reach(l, f, off);
     const size_t was = d->text.len;
     if (h->append)
         off = was;
     (void)add_u64(off, n, &end);
     mark_dirty(h);
-    int r = check_room(l, f, end);
+    if (r == 0)
+        r = check_room(l, f, end);
     if (r == 0)
         r = draft_write(d, off, bytes, n);
     h->version = d->version;
@@ -358,6 +375,7 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
         f->name->mtime = when_date();
     if (!x)
         return r;
+    d->broken = r < 0;
     if (r < 0)
         (void)err_sys(&e, r, "cannot be written");
     else if (d->whole || h->append) /* an append keeps the existing text */
@@ -396,9 +414,10 @@ static int truncate_key(struct live *l, struct file *f, uint64_t size, struct li
 
 static int resize(struct live *l, struct file *f, uint64_t size)
 {
-    reach(l, f, size);
+    int r = reach(l, f, size);
     const size_t was = f->draft->text.len;
-    int r = check_room(l, f, size);
+    if (r == 0)
+        r = check_room(l, f, size);
     if (r == 0)
         r = draft_resize(f->draft, size);
     if (f->kind == FILE_HELPER)
@@ -425,12 +444,12 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
         return f ? -ESTALE : why;
     if (f->kind == FILE_LINK)
         return -EINVAL;
+    if (f->kind == FILE_KEY && l->stop)
+        return -EROFS;
     if (f->draft && (f->kind == FILE_HELPER || !draft_is_over(f->draft)))
         return resize(l, f, size);
     if (f->kind == FILE_KEY)
-        return l->stop        ? -EROFS
-               : unready.code ? name_refused(l, f->name, &unready)
-                              : truncate_key(l, f, size, w);
+        return unready.code ? name_refused(l, f->name, &unready) : truncate_key(l, f, size, w);
     int r = begin(f, &p);
     if (r == 0)
         r = resize(l, f, size);
@@ -445,16 +464,18 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
 
 /* ---- close ---- */
 
-/* Judge what a handle and others wrote. If no request can be made, that is still to be done. */
+/* Judge what a handle and others wrote. */
 static int judge_written(struct live *l, struct live_file *h, enum when when, struct live_wait *w)
 {
-    const struct draft *d = h->file->draft;
-    const bool wrote = h->dirty;
+    struct draft *d = h->file->draft;
+    struct err e = {0};
     mark_flushed(h);
     const int r = judge(l, h->file, d, &d->text, when, w);
-    if (r < 0 && wrote)
-        mark_dirty(h);
-    return r;
+    if (r >= 0)
+        return r;
+    (void)err_sys(&e, r, "cannot be judged");
+    draft_refused(d, &e);
+    return name_refused(l, h->file->name, &e);
 }
 
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
@@ -515,7 +536,9 @@ static void end_draft(struct live *l, struct file *f)
     } else if (f->name && !l->ending &&
                (d->state == DRAFT_WRITTEN ||
                 (d->state == DRAFT_EMPTIED && has_empty_value(l, f)))) {
-        (void)judge(l, f, d, &d->text, WHEN_MODE, NULL);
+        struct err e = {0};
+        if (err_sys(&e, judge(l, f, d, &d->text, WHEN_MODE, NULL), "cannot be judged") < 0)
+            (void)name_refused(l, f->name, &e);
     }
     f->draft = NULL;
     draft_free(d);
@@ -799,7 +822,8 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
         return 0;
     }
     struct draft *d = f->pins ? NULL : f->draft; /* else the text is judged before the type */
-    if (d && (draft_is_shown(d) || d->state == DRAFT_REFUSED || !value_is_stored(l, f->name))) {
+    if (d && (draft_is_shown(d) || (d->state == DRAFT_REFUSED && !draft_is_over(d)) ||
+              !value_is_stored(l, f->name))) {
         d->typed = type; /* for the text that comes (cp -a) */
         return 0;
     }

@@ -24,11 +24,12 @@ void overlay_begin(struct live *l)
 
 bool overlay_is_pending(const struct live *l)
 {
-    return l->n_gone || !edit_change_is_empty(&l->pending);
+    return l->n_gone || l->unfinished || !edit_change_is_empty(&l->pending);
 }
 
-/* Add the removal of the keys that are gone. One that cannot be removed is there again. */
-static void remove_gone(struct live *l)
+/* Add the removal of the keys that are gone. One that may not be removed is there again. Returns 0
+ * or -ENOMEM. */
+static int remove_gone(struct live *l, struct err *why)
 {
     for (struct name *x = l->first; x && l->n_gone; x = x->next) {
         struct err e = {0};
@@ -36,9 +37,12 @@ static void remove_gone(struct live *l)
             !edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}) ||
             edit_remove(&l->pending, x->key, x->key_len, &e) >= 0)
             continue;
+        if (e.code == -ENOMEM)
+            return err_set(why, e.code, "%s", e.msg);
         name_spare(l, x);
         (void)name_refused(l, x, &e);
     }
+    return 0;
 }
 
 static int plan(const struct live *l, struct edit_plan *ret, struct err *e)
@@ -81,7 +85,7 @@ static uint32_t id_after(struct live *l, const struct edit_change *c, const stru
 static int key_ids(struct live *l, const struct edit_change *c, const struct snapshot *base,
                    const struct gguf *g, struct ids **ret)
 {
-    if (same_keys(c)) {
+    if (same_keys(c) && g->n_kv == snapshot_own(base)->n_kv) {
         *ret = ids_ref(base->key_ids);
         return 0;
     }
@@ -218,6 +222,8 @@ void overlay_notes(const struct live *l, struct buf *out)
         note_key(&l->pending, l->pending.slot[i], out);
         if (out->len > before)
             buf_char(out, '\0');
+        if (buf_error(out)) /* whole notes only */
+            out->len = before;
     }
     char shown[SHOW_MAX];
     for (const struct name *x = l->first; x && l->n_gone; x = x->next)
@@ -325,9 +331,9 @@ static void landed(struct live *l, struct snapshot *g, struct store *s)
     if (s)
         newest_drop_file(l->newest);
     l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
+    l->trouble = (struct err){0};
     if (l->n_gone) /* removed while it was written */
         queue_later(l, QUEUE_REMOVALS, true);
-    l->trouble = (struct err){0};
 }
 
 /* The state g is accepted, and written later. */
@@ -382,17 +388,33 @@ static int ask_disk(struct live *l, const struct edit_plan *p, bool *cheap, stru
     return r;
 }
 
-/* Plan what is pending, with the removals if it is written now. */
-static int prepare(struct live *l, struct accept *a, struct err *e)
+static int plan_and_ask(struct live *l, struct accept *a, bool *cheap, struct err *e)
+{
+    edit_plan_free(&a->p);
+    int r = plan(l, &a->p, e);
+    return r < 0 ? r : ask_disk(l, &a->p, cheap, e);
+}
+
+static void in_trouble(struct live *l, const struct err *e, bool logged);
+
+/* Plan what is pending, with the removals if it is written now. edit: an edit is pending that was
+ * not accepted before, and that the removals must not prevent. */
+static int prepare(struct live *l, struct accept *a, bool edit, struct err *e)
 {
     bool cheap = true;
     a->edit = edit_mark(&l->pending);
-    if (a->write)
-        remove_gone(l);
+    int r = a->write ? remove_gone(l, e) : 0;
     a->mixed |= edit_mark(&l->pending) > a->edit;
-    int r = plan(l, &a->p, e);
     if (r == 0)
-        r = ask_disk(l, &a->p, &cheap, e);
+        r = plan_and_ask(l, a, &cheap, e);
+    if (r < 0 && edit && a->mixed) {
+        const struct err why = *e;
+        edit_undo(&l->pending, a->edit);
+        a->mixed = false;
+        r = plan_and_ask(l, a, &cheap, e);
+        if (r == 0)
+            in_trouble(l, &why, false);
+    }
     if (r < 0 || !a->write || a->sure || cheap)
         return r;
     a->write = false;
@@ -409,6 +431,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     struct job job = {.l = l};
     struct snapshot *g = NULL;
     struct store *s = NULL;
+    newest_touch(l->newest);
     int r = make_state(l, &l->pending, l->disk.snap, a->p.next, &g, e);
     if (r < 0)
         return r;
@@ -422,12 +445,15 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
         const bool astray = r < 0 && edit_file_fresh(l->file, NULL) == -ESTALE;
         lock_take(&l->lock);
         l->astray = astray;
-        *done = r == 0 || job.result.unfinished;
+        l->unfinished = job.result.unfinished;
+        *done = r == 0 || l->unfinished;
     }
     if (*done && a->write)
         landed(l, g, s);
     else if (*done)
         kept(l, g);
+    if (r < 0 && l->unfinished)
+        l->trouble = *e;
     snapshot_unref(g);
     return r;
 }
@@ -452,7 +478,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
         return 0;
     decide(l, when, &a);
     l->busy = true;
-    int r = prepare(l, &a, e);
+    int r = prepare(l, &a, edit, e);
     if (r == 0)
         r = carry_out(l, &a, done, e);
     edit_plan_free(&a.p);
@@ -474,12 +500,15 @@ void overlay_ready(struct live *l, struct err *e)
     struct edit_disk disk;
     *e = (struct err){0};
     lock_take(&l->lock);
-    const bool busy = l->busy;
+    if (l->busy) { /* the file is the worker's */
+        lock_drop(&l->lock);
+        return;
+    }
     struct edit_file f = *l->file;
     struct store *s = store_ref(l->disk.store);
     lock_drop(&l->lock);
     f.fd = s->file[0]->fd;
-    if (!busy && edit_look(&f, &l->opt.edit, &disk, e) == -ESTALE) {
+    if (edit_look(&f, &l->opt.edit, &disk, e) == -ESTALE) {
         LOCKED(&l->lock);
         if (l->busy || !edit_id_equal(&l->file->id, &f.id)) /* by an edit of this mount */
             *e = (struct err){0};

@@ -225,6 +225,8 @@ static bool tick(struct pool_job *j, struct timespec *again)
         struct request *q = request_new(l, NULL, NULL, NULL);
         if (q)
             q->when = WHEN_DUE;
+        else
+            s->due = when_after(1000);
         if (q)
             (void)queue_add(l, q, NULL);
     }

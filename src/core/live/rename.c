@@ -318,10 +318,13 @@ static int rename_over_key(struct live *l, struct file *f, const char *text, str
     struct name *to = name_key(l, text);
     if (!to)
         return -ENOMEM;
+    const bool gone = to->gone;
     to->pins++;
-    if (to->gone) /* as a create does: its removal is taken back */
+    if (gone) /* as a create does: its removal is taken back */
         name_spare(l, to);
     int r = f->kind == FILE_KEY ? key_to_key(l, f, to, w) : helper_to_key(l, f, to, w);
+    if (r < 0 && gone)
+        remove_later(l, to);
     to->pins--;
     name_reap(l, to);
     return r;

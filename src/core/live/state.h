@@ -66,6 +66,7 @@ struct draft {
         int why;
     } refused;
     uint64_t accepted; /* the last version that was accepted */
+    bool broken;       /* a part could not be stored, so no more is taken */
     bool whole;        /* written from the start without a hole */
 };
 
@@ -154,7 +155,8 @@ struct live {
     /* A write failed, and its new file stayed in the model's place (edit/commit.h): what the mount
      * shows is not in the file, and nothing can be written any more. */
     bool astray;
-    bool unmapped; /* readers use a mapping that is older than the last edit */
+    bool unfinished; /* the last edit is in the journal, but not in the model (edit/commit.h) */
+    bool unmapped;   /* readers use a mapping that is older than the last edit */
 
     struct table by_text, by_number;
     struct name *first, *last;
