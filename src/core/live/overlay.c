@@ -475,7 +475,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     assert(lock_held(&l->lock) && !l->busy);
     *done = false;
     if (!overlay_is_pending(l))
-        return 0;
+        return l->astray ? err_set(e, -ESTALE, "the file was replaced by a failed edit") : 0;
     decide(l, when, &a);
     l->busy = true;
     int r = prepare(l, &a, edit, e);

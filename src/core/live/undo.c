@@ -90,7 +90,8 @@ static int undone(struct live *l, struct request *q, int r, const struct err *e)
             continue;
         x->mtime = when_date();
         name_set_error(l, x, NULL);
-        name_spare(l, x);
+        if (!x->gone) /* else it was removed meanwhile */
+            name_spare(l, x);
         if (x->file)
             file_settle(l, x->file);
     }
