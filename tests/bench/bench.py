@@ -13,25 +13,16 @@ rounds and, in brackets, the minimum and the maximum. WHAT is any of
   random      4 KiB at random places through mmap, against a native file
   parallel    1, 2, 4 and 8 readers at a time, against the server of ready bytes
   start       mount, list, memory and unmount: a small model and one of 1 TB with 20,000 tensors
-  vocabulary  a model with a large vocabulary: parsing, and mount, read all metadata, unmount
   edit        each kind of edit of a 100 GiB model, on XFS, btrfs and ext4 in images
   tensors     edits of tensors of such a model: renamed, reshaped, removed, 64 MiB of bytes replaced
   gathered    3,000 small tensors written one by one, and committed together
   copy        an edit by copy of a 2 GB model, against cp
   during      `ls -l metadata` and reads of tensors during such a copy, against the same during cp
-  split       `cp model.gguf` of a split model, against cat of the shards
-  check       --check=full of a 2 GB model, against decoding alone
-  many        20,000 keys made, renamed and removed one by one
-  history     an edit whose keys are kept before it, against one with history=0
-  memory      memory of the daemon, during large edits and after many
   latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
-  stats       statistics of values, in processor time
-  hashes      SHA-256 of all tensors, against sha256sum of as many files at a time
-  hanging     reads while an edit waits for a disk that hangs
   `folders`   a directory of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
   before      reads, listings and edits against an earlier commit (--before COMMIT)
 
-(default: all). tests/bench/RESULTS.md says what each one measures, with its goal and figures.
+(default: all). Each table names its goals; docs/performance.md has figures.
 """
 import argparse
 import contextlib
@@ -46,16 +37,13 @@ import time
 
 import before
 import benchlib
-import bounds
 import copies
-import derived
 import edits
 import folders
 import programs
 import reading
-import shards
-import states
 import tensors
+import waiting
 from benchlib import MIB, VALUES, Table, goal, quiet, show_ms, timed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -95,12 +83,6 @@ class Run:
         """Return the model of all types with 2 GB of data."""
         return self.made('large.gguf', sys.executable, os.path.join(HERE, 'make-types'), '--mib',
                          str(LARGE))
-
-    def shards(self):
-        """Return the large model in three files."""
-        return [self.made(f'large-{i:05d}-of-00003.gguf', sys.executable,
-                          os.path.join(HERE, 'make-types'), '--mib', str(LARGE), '--shard', f'{i}/3')
-                for i in (1, 2, 3)]
 
     def script(self, name, script, *options):
         return self.made(name, sys.executable, os.path.join(SOURCE, 'scripts', script), *options)
@@ -226,37 +208,10 @@ def start(run):
         yield table
 
 
-def read_metadata(model, at):
-    mount(model, at)
-    folder = os.path.join(at, 'metadata')
-    for name in os.listdir(folder):
-        with open(os.path.join(folder, name), 'rb', buffering=0) as file:
-            while file.read(MIB):
-                pass
-    unmount(at, daemon_of(at))
-
-
-def vocabulary(run):
-    table = Table('A vocabulary of 100,000 tokens and 100,000 merges', 'what', 'ms', 'goal')
-    model = run.made('vocabulary.gguf', sys.executable, os.path.join(HERE, 'make-vocabulary'))
-    at = os.path.join(run.work, 'mnt-start')
-    os.makedirs(at, exist_ok=True)
-    done = subprocess.run([benchlib.program('bench_parse'), str(3 * run.rounds), model],
-                          check=True, stdout=subprocess.PIPE, text=True)
-    parse = [float(line.split()[0]) for line in done.stdout.splitlines()]
-    table.add('parse', show_ms(parse), goal(round(benchlib.spread(parse)[0] * 1e3, 1), 5, False))
-    whole = [timed(read_metadata, model, at) for _ in range(run.rounds)]
-    table.add('mount, read all of metadata/, unmount', show_ms(whole),
-              goal(round(benchlib.spread(whole)[0] * 1e3), 200, False))
-    yield table
-
-
 BENCHES = {f.__name__: f for f in (
-    programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk,
-    reading.cached, reading.random, reading.parallel, start,
-    vocabulary, edits.edit, copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history,
-    bounds.memory, bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors,
-    tensors.gathered)}
+    programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk, reading.cached, reading.random,
+    reading.parallel, start, edits.edit, copies.copy, copies.during, waiting.latency, before.before, folders.folders,
+    tensors.tensors, tensors.gathered)}
 
 
 def machine():
@@ -279,8 +234,6 @@ def arguments():
     parser.add_argument('--types', nargs='*', help='of `sequential`: `f32` of these alone')
     parser.add_argument('--mib', nargs='*', type=int, help='of `sequential`: of each tensor, as float32')
     parser.add_argument('--readahead', nargs='*', type=int, help='of `sequential` and `disk`: KiB')
-    parser.add_argument('--keys', type=int, default=20000, help='of `many`; a quarter of them of `memory`')
-    parser.add_argument('--writes', type=int, default=100, help='of the large string of `memory`')
     parser.add_argument('--tokens', type=int, default=1000000, help='of `latency`')
     parser.add_argument('--seconds', type=int, default=20, help='of each row of `latency`')
     parser.add_argument('-o', dest='mount_options', action='append', default=[], help='of both servers')

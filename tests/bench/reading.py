@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Measures reads of tensors and views of the model, in order, at random places, in parallel, from
-memory and from the disk. See tests/bench/RESULTS.md."""
+memory and from the disk."""
 import contextlib
 import os
 
