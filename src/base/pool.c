@@ -2,8 +2,7 @@
 /*
  * Runs the turns of jobs, and the units of work: see pool.h.
  *
- * At most two threads sit idle. A thread is started when a job waits and no thread is idle, and
- * ends when two others are idle.
+ * A thread is started when a job is due and no thread is idle, and ends when two others are idle.
  */
 #include "base/pool.h"
 
@@ -13,21 +12,11 @@
 
 #include "base/lock.h"
 
-/* Limit on the turns that run at a time, not counting slow ones. */
-enum { TURNS_MOST = 2 };
-/*
- * Limit on idle threads: one for turns that are due later, one for turns that arrive before then.
- */
-enum { IDLE_MOST = 2 };
-/* How many times hanging turns can halve the time for which a new turn counts. */
-enum { HALVED_MOST = 10 };
-enum { PROCESSORS_MOST = 64, LINE = 64 /* LINE: size of a cache line in bytes */ };
-
-unsigned pool_patience = 1000;
-
-struct turn {
-    struct turn *before;
-    struct timespec until; /* when the turn stops counting */
+enum {
+    THREADS_MOST = 64, /* a disk that hangs keeps a thread for each job that asks it */
+    IDLE_MOST = 2,     /* one waits for turns that are due later, one for those before */
+    PROCESSORS_MOST = 64,
+    LINE = 64, /* size of a cache line in bytes */
 };
 
 static struct {
@@ -35,12 +24,12 @@ static struct {
     struct cond wake;              /* wakes idle threads */
     struct cond done;              /* a turn or a thread has ended */
     struct pool_job *first, *last; /* waiting jobs, ordered by due time */
-    struct turn *turns;            /* turns that count or have hung, latest first */
-    /* Numbers of threads, of threads running a turn, and of jobs that have joined. */
-    unsigned threads, busy, jobs;
+    /* Numbers of threads, of threads running a turn, of those that wait in their turn for another
+     * one, and of jobs that have joined. */
+    unsigned threads, busy, waiting, jobs;
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
 
-static _Thread_local struct turn *mine; /* this thread's turn in the list, otherwise NULL */
+static _Thread_local bool in_turn;
 
 /* ---- waiting jobs: under the lock, like all static state ---- */
 
@@ -49,8 +38,8 @@ static void put(struct pool_job *j, const struct timespec *at)
     struct pool_job *prev = pool.last;
     if (pool.first && when_before(at, &pool.first->at))
         prev = NULL;
-    while (prev && (when_before(at, &prev->at) || (j->beside && !prev->beside)))
-        prev = prev->prev; /* a job that never waits for others is not queued behind one that may */
+    while (prev && when_before(at, &prev->at))
+        prev = prev->prev;
     j->at = *at;
     j->state = POOL_WAITS;
     j->prev = prev;
@@ -81,41 +70,18 @@ static void see_to_it(void)
 {
     if (pool.threads > pool.busy)
         cond_signal(&pool.wake);
-    else
+    else if (pool.threads - pool.waiting < THREADS_MOST)
         (void)start_thread();
 }
 
-/* Stop counting this thread's turn towards the limit. */
-static void count_no_more(void)
-{
-    struct turn **at = &pool.turns;
-    while (mine && *at != mine)
-        at = &(*at)->before;
-    if (mine)
-        *at = mine->before;
-    mine = NULL;
-}
-
-/* Return for how many milliseconds a turn that begins now counts. Each hanging turn halves this
- * time, so any number of hanging turns delays another job by little more than one does. */
-static unsigned patience(const struct timespec *now)
-{
-    unsigned hang = 0;
-    for (const struct turn *t = pool.turns; t && hang < HALVED_MOST; t = t->before)
-        hang += !when_before(now, &t->until);
-    return pool_patience >> hang;
-}
-
-static void take_turn(struct pool_job *j, const struct timespec *now)
+static void take_turn(struct pool_job *j)
 {
     struct timespec again = {0};
-    struct turn turn = {pool.turns, when_later(now, patience(now))};
     const bool loose = j->loose;
     take_out(j);
     j->state = POOL_BUSY;
     j->again = false;
-    if (!j->beside)
-        pool.turns = mine = &turn;
+    in_turn = true;
     pool.busy++;
     if (pool.first)
         see_to_it();
@@ -124,23 +90,13 @@ static void take_turn(struct pool_job *j, const struct timespec *now)
     const struct timespec end = when_now();
     lock_take(&pool.lock);
     pool.busy--;
-    count_no_more();
+    in_turn = false;
     if (!loose) {
         j->state = POOL_RESTS;
         if (more || j->again)
             put(j, j->again || again.tv_sec == 0 ? &end : &again);
     }
     cond_broadcast(&pool.done);
-}
-
-/* Return the time until which a turn that is due must wait for other turns, or NULL if it need not
- * wait. */
-static const struct timespec *held_until(const struct pool_job *j, const struct timespec *now)
-{
-    const struct turn *t = j->beside ? NULL : pool.turns;
-    for (int i = 1; t && i < TURNS_MOST; i++)
-        t = t->before;
-    return t && when_before(now, &t->until) ? &t->until : NULL;
 }
 
 static void *work(void *arg)
@@ -150,8 +106,8 @@ static void *work(void *arg)
     lock_take(&pool.lock);
     for (;;) {
         const struct timespec now = when_now(), *until = pool.first ? &pool.first->at : NULL;
-        if (until && is_due(pool.first, &now) && !(until = held_until(pool.first, &now))) {
-            take_turn(pool.first, &now);
+        if (until && is_due(pool.first, &now)) {
+            take_turn(pool.first);
             continue;
         }
         if (pool.threads - pool.busy > IDLE_MOST || (!pool.first && pool.jobs == 0))
@@ -205,15 +161,16 @@ void pool_leave(struct pool_job *j)
 {
     static const struct timespec first;
     LOCKED(&pool.lock);
-    count_no_more();
+    pool.waiting += in_turn;
     for (struct timespec now; now = when_now(), j->state == POOL_BUSY || is_due(j, &now);) {
         if (j->state == POOL_WAITS) {
             take_out(j);
             put(j, &first);
-            see_to_it();
         }
+        see_to_it();
         (void)lock_wait(&pool.lock, &pool.done, NULL);
     }
+    pool.waiting -= in_turn;
     if (j->state == POOL_WAITS)
         take_out(j);
     if (--pool.jobs == 0)
@@ -222,28 +179,16 @@ void pool_leave(struct pool_job *j)
         (void)lock_wait(&pool.lock, &pool.done, NULL);
 }
 
-static int do_once(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again),
-                   bool beside)
+int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again))
 {
-    const struct timespec now = beside ? (struct timespec){0} : when_now();
-    *j = (struct pool_job){.turn = turn, .loose = true, .beside = beside};
+    *j = (struct pool_job){.turn = turn, .loose = true};
     LOCKED(&pool.lock);
     int r = pool.threads ? 0 : start_thread();
     if (r == 0) {
-        put(j, &now);
+        put(j, &(struct timespec){0});
         see_to_it();
     }
     return r;
-}
-
-int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again))
-{
-    return do_once(j, turn, false);
-}
-
-int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again))
-{
-    return do_once(j, turn, true);
 }
 
 bool pool_wait(const atomic_bool *told, const struct timespec *until)
@@ -251,9 +196,12 @@ bool pool_wait(const atomic_bool *told, const struct timespec *until)
     if (atomic_load(told))
         return true;
     LOCKED(&pool.lock);
-    count_no_more();
+    pool.waiting += in_turn;
+    if (in_turn && pool.first)
+        see_to_it();
     while (!atomic_load(told) && lock_wait(&pool.lock, &pool.done, until))
         ;
+    pool.waiting -= in_turn;
     return atomic_load(told);
 }
 
@@ -316,7 +264,7 @@ static void call_helper(struct shared *s)
         return;
     helping++;
     struct helper *h = &s->helper[s->helpers++];
-    *h = (struct helper){.job = {.turn = help, .beside = true}, .s = s};
+    *h = (struct helper){.job = {.turn = help}, .s = s};
     put(&h->job, &(struct timespec){0});
     see_to_it();
 }

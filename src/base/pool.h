@@ -7,11 +7,10 @@
  *     pool_call_at(&x->job, &when);        a turn at that time, unless one is due sooner
  *     pool_leave(&x->job);
  *
- * Few turns run at a time. A turn that takes longer than `pool_patience` milliseconds, or waits for
- * another job, no longer counts. While turns hang, new turns count for a shorter time, so hanging
- * turns, however many, delay other jobs by at most about twice `pool_patience`. Turns of one job
- * never overlap. Calls during a turn lead to one more turn. Turns run in order of their due times;
- * pool_call() makes a turn due now.
+ * Turns run in order of their due times, each on a thread of its own: a turn that hangs delays no
+ * other one, as long as there are threads (64; those that wait in pool_wait() do not count). Turns
+ * of one job never overlap. Calls during a turn lead to one more turn. pool_call() makes a turn due
+ * now.
  *
  *     struct units u = {.n = n, .unit = fn, .arg = arg, .room = bytes};
  *     r = units_run(&u, &watch);
@@ -33,16 +32,14 @@
 
 #include "base/lock.h"
 
-extern unsigned pool_patience; /* 1000 ms; tests change it */
-
 /* Embedded in the object that the job works for. Its members belong to the pool. */
 struct pool_job {
     /* Returns true if another turn is needed, at the time *again (CLOCK_MONOTONIC); on entry *again
      * is zero, which means immediately. */
     bool (*turn)(struct pool_job *j, struct timespec *again);
     enum { POOL_RESTS, POOL_WAITS, POOL_BUSY } state;
-    bool again; /* the job was called during its turn */
-    bool loose, beside;
+    bool again;                   /* the job was called during its turn */
+    bool loose;                   /* from pool_do() */
     struct timespec at;           /* WAITS: time at which its turn is due */
     struct pool_job *prev, *next; /* the queue of waiting jobs, ordered by `at` */
 };
@@ -54,14 +51,10 @@ void pool_call_at(struct pool_job *j, const struct timespec *when);
 /* Leave the pool, after the job's due turns have run, ahead of those of other jobs. Afterwards the
  * job has no more turns. */
 void pool_leave(struct pool_job *j);
-/*
- * Run one turn of a job that has not joined. The pool does not touch the job after its turn has
- * begun, so the turn may free it. Returns 0, or -errno if no thread could be started and none is
- * running.
- */
+/* Run one turn of a job that has not joined, ahead of the others. The pool does not touch the job
+ * after its turn has begun, so the turn may free it. Returns 0, or -errno if no thread could be
+ * started and none is running. */
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Like pool_do(), for a slow turn that neither waits for turns of other jobs nor delays them. */
-int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 /* Wait until another thread calls pool_tell() on this flag, or until the time `until` (NULL:
  * without limit). That thread does not touch the flag afterwards. Returns false on timeout. */
 bool pool_wait(const atomic_bool *told, const struct timespec *until);

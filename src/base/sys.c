@@ -223,7 +223,7 @@ void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owne
     if (r)
         *r = (struct range){
             .sys = s, .fd = fd, .off = off, .n = n, .owner = owner, .release = release};
-    if (r && pool_do_beside(&r->job, begin_range) == 0)
+    if (r && pool_do(&r->job, begin_range) == 0)
         return;
     if (s->begin_sync)
         (void)atomic_fetch_sub(&waiting, 1);

@@ -268,7 +268,7 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
         j->task.moments = *(const struct moments *)(const void *)known->bytes.data;
         j->task.measured = true;
     }
-    int r = pool_do_beside(&j->job, run);
+    int r = pool_do(&j->job, run);
     if (r < 0) {
         job_free(j);
         return r;

@@ -261,7 +261,7 @@ static void end_serving(struct live *l)
  * Returns false on failure. Call with the lock held. */
 static bool send(const struct live *l, struct draft *d)
 {
-    return l->writer.started && pool_do_beside(&d->job, serve_turn) == 0;
+    return l->writer.started && pool_do(&d->job, serve_turn) == 0;
 }
 
 /*

@@ -314,7 +314,7 @@ static bool start(struct control *c, void (*fn)(void *arg), void *arg)
         return false;
     *t = (struct task){.control = c, .fn = fn, .arg = arg};
     c->works++;
-    if (pool_do_beside(&t->job, turn) == 0)
+    if (pool_do(&t->job, turn) == 0)
         return true;
     c->works--;
     free(t);

@@ -15,234 +15,105 @@
 #include "base/pool.h"
 
 #define JOBS 50
-/* Milliseconds; longer than any test takes. */
-#define NEVER 1000000
 
 struct work {
     struct pool_job job;
-    pthread_t by[3];
-    unsigned turns, most; /* turns so far, and the number that the job needs */
-    sem_t *begun, *hang;  /* the first turn posts `begun` and waits for `hang`; may be NULL */
-    sem_t *over;          /* posted by each turn; may be NULL */
-    struct timespec delay;
+    sem_t begun, hang;
+    bool hangs; /* each turn waits for `hang` */
+    bool far;   /* asks for another turn, an hour later */
+    atomic_uint turns;
+    atomic_uint now;  /* turns that run at this moment */
+    atomic_uint most; /* ... at the most */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned order[JOBS * 3], n_order;
-static struct work work[JOBS];
-
-/* A job that occupies one of the two turns that can run at once, unless `pool_patience` is very
- * short. */
-static struct plug {
-    struct pool_job job;
-    sem_t begun, end;
-} plug;
-
-static bool hold(struct pool_job *j, struct timespec *again)
+static struct timespec in_an_hour(void)
 {
-    (void)j;
-    (void)again;
-    (void)sem_post(&plug.begun);
-    (void)sem_wait(&plug.end);
-    return false;
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += 3600;
+    return t;
 }
 
 static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct work *w = (struct work *)j;
-    (void)pthread_mutex_lock(&lock);
-    w->by[w->turns++] = pthread_self();
-    bool first = w->turns == 1, more = w->turns < w->most;
-    if (w >= work && w < work + JOBS)
-        order[n_order++] = (unsigned)(w - work);
-    (void)pthread_mutex_unlock(&lock);
-    if (first && w->begun)
-        (void)sem_post(w->begun);
-    if (first && w->hang)
-        (void)sem_wait(w->hang);
-    *again = w->delay;
-    if (w->over)
-        (void)sem_post(w->over);
-    return more;
+    const unsigned now = atomic_fetch_add(&w->now, 1) + 1;
+    if (now > atomic_load(&w->most))
+        atomic_store(&w->most, now);
+    atomic_fetch_add(&w->turns, 1);
+    (void)sem_post(&w->begun);
+    if (w->hangs)
+        (void)sem_wait(&w->hang);
+    atomic_fetch_sub(&w->now, 1);
+    *again = in_an_hour();
+    return w->far;
 }
 
-static void setup(unsigned patience)
+static void join(struct work *w)
 {
-    pool_patience = patience;
-    for (unsigned i = 0; i < JOBS; i++) {
-        work[i] = (struct work){.most = 1};
-        CU_ASSERT_EQUAL_FATAL(pool_join(&work[i].job, turn), 0);
-    }
-    n_order = 0;
-    (void)sem_init(&plug.begun, 0, 0);
-    (void)sem_init(&plug.end, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(pool_join(&plug.job, hold), 0);
-    pool_call(&plug.job);
-    (void)sem_wait(&plug.begun);
+    *w = (struct work){.turns = 0};
+    (void)sem_init(&w->begun, 0, 0);
+    (void)sem_init(&w->hang, 0, 0);
+    CU_ASSERT_EQUAL_FATAL(pool_join(&w->job, turn), 0);
 }
 
-static void teardown(void)
+static void leave(struct work *w)
 {
-    for (unsigned i = 0; i < JOBS; i++)
-        pool_leave(&work[i].job);
-    (void)sem_post(&plug.end);
-    pool_leave(&plug.job);
-    (void)sem_destroy(&plug.begun);
-    (void)sem_destroy(&plug.end);
+    pool_leave(&w->job);
+    (void)sem_destroy(&w->begun);
+    (void)sem_destroy(&w->hang);
 }
 
-/* One thread runs jobs in the order of the calls. A job's next turn comes after those of the other
- * jobs. */
-static void test_one_thread(void)
-{
-    sem_t begun, hang, over;
-    (void)sem_init(&begun, 0, 0);
-    (void)sem_init(&hang, 0, 0);
-    (void)sem_init(&over, 0, 0);
-    setup(NEVER);
-    work[0].begun = &begun;
-    work[0].hang = &hang;
-    for (unsigned i = 0; i < JOBS; i++) {
-        work[i].most = 3;
-        work[i].over = &over;
-    }
-    pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* by now, all other jobs are waiting */
-    for (unsigned i = 1; i < JOBS; i++)
-        pool_call(&work[i].job);
-    (void)sem_post(&hang);
-    for (unsigned i = 0; i < JOBS * 3; i++)
-        (void)sem_wait(&over);
-    teardown();
-    CU_ASSERT_EQUAL_FATAL(n_order, JOBS * 3);
-    for (unsigned i = 0; i < JOBS * 3; i++)
-        CU_ASSERT_EQUAL(order[i], i % JOBS);
-    for (unsigned i = 0; i < JOBS * 3; i++)
-        CU_ASSERT_TRUE(pthread_equal(work[i % JOBS].by[i / JOBS], work[0].by[0]));
-    (void)sem_destroy(&begun);
-    (void)sem_destroy(&hang);
-}
-
-/* A job that hangs does not delay the other jobs. */
 static void test_hangs(void)
 {
-    sem_t begun, hang;
-    (void)sem_init(&begun, 0, 0);
-    (void)sem_init(&hang, 0, 0);
-    setup(1);
+    static struct work work[JOBS];
     for (unsigned i = 0; i < JOBS; i++) {
-        work[i].begun = &begun;
-        work[i].hang = i < JOBS - 1 ? &hang : NULL;
+        join(&work[i]);
+        work[i].hangs = i < JOBS - 1;
         pool_call(&work[i].job);
     }
     for (unsigned i = 0; i < JOBS; i++)
-        (void)sem_wait(&begun);
-    pool_leave(&work[JOBS - 1].job);
-    CU_ASSERT_EQUAL(pool_join(&work[JOBS - 1].job, turn), 0);
-    for (unsigned i = 0; i < JOBS - 1; i++)
-        (void)sem_post(&hang);
-    teardown();
+        (void)sem_wait(&work[i].begun);
     for (unsigned i = 0; i < JOBS; i++)
+        (void)sem_post(&work[i].hang);
+    for (unsigned i = 0; i < JOBS; i++) {
+        leave(&work[i]);
         CU_ASSERT_EQUAL(work[i].turns, 1);
-    (void)sem_destroy(&begun);
-    (void)sem_destroy(&hang);
+    }
 }
 
-static struct timespec in_ms(long ms)
+/* Calls during a turn lead to one more turn, which does not overlap it. */
+static void test_called_again(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
+    struct work w;
+    join(&w);
+    w.hangs = true;
+    pool_call(&w.job);
+    (void)sem_wait(&w.begun);
+    for (unsigned i = 0; i < 10; i++)
+        pool_call(&w.job);
+    (void)sem_post(&w.hang);
+    (void)sem_post(&w.hang);
+    leave(&w);
+    CU_ASSERT_EQUAL(w.turns, 2);
+    CU_ASSERT_EQUAL(w.most, 1);
 }
 
-/* The more turns hang, the sooner the next begins. */
-static void test_many_hang(void)
-{
-    sem_t begun, hang;
-    struct timespec at[JOBS];
-    unsigned soon = 0; /* turns that began within pool_patience of the last turn but one */
-    (void)sem_init(&begun, 0, 0);
-    (void)sem_init(&hang, 0, 0);
-    setup(100);
-    for (unsigned i = 0; i < JOBS; i++) {
-        work[i].begun = &begun;
-        work[i].hang = &hang;
-        pool_call(&work[i].job);
-    }
-    for (unsigned i = 0; i < JOBS; i++) {
-        (void)sem_wait(&begun);
-        at[i] = in_ms(0);
-        const struct timespec due = i < 2 ? at[i] : when_later(&at[i - 2], pool_patience);
-        soon += i >= 2 && when_before(&at[i], &due);
-    }
-    for (unsigned i = 0; i < JOBS; i++)
-        (void)sem_post(&hang);
-    teardown();
-    CU_ASSERT_TRUE(soon > JOBS / 2);
-    (void)sem_destroy(&begun);
-    (void)sem_destroy(&hang);
-}
-
-/* Turns run in the order of their times, not of the calls, even if all become due during another
- * turn. If a job is called with two different times, the earlier one counts. */
+/* A turn is due at the earliest time that was asked for. Those that are due later are not waited
+ * for. */
 static void test_times(void)
 {
-    sem_t begun, hang;
-    struct work gate = {.most = 1, .begun = &begun, .hang = &hang};
-    (void)sem_init(&begun, 0, 0);
-    (void)sem_init(&hang, 0, 0);
-    setup(NEVER);
-    const struct timespec far = in_ms(NEVER), past = in_ms(0);
-    CU_ASSERT_EQUAL_FATAL(pool_join(&gate.job, turn), 0);
-    pool_call(&gate.job);
-    (void)sem_wait(&begun);
-    for (unsigned i = 0; i < JOBS; i++) {
-        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* each job has a different time */
-        if (i % 3 == 0)
-            pool_call_at(&work[i].job, &far);
-        pool_call_at(&work[i].job, &at);
-        if (i % 3 == 1)
-            pool_call_at(&work[i].job, &far);
-        work[i].begun = &begun;
-        /* A waiting thread may read the clock between any two calls. The pause makes sure that one
-         * does. */
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    (void)sem_post(&hang);
-    for (unsigned i = 0; i < JOBS; i++)
-        (void)sem_wait(&begun);
-    CU_ASSERT_EQUAL_FATAL(n_order, JOBS);
-    for (unsigned i = 0; i < JOBS; i++)
-        CU_ASSERT_EQUAL((7 * order[i]) % JOBS, i);
-    /* pool_leave() does not wait for turns due later. */
-    for (unsigned i = 0; i < JOBS; i++)
-        pool_call_at(&work[i].job, &far);
-    pool_leave(&gate.job);
-    teardown();
-    (void)sem_destroy(&begun);
-    (void)sem_destroy(&hang);
-}
-
-static void test_again_later(void)
-{
-    setup(NEVER);
-    sem_t begun;
-    (void)sem_init(&begun, 0, 0);
-    work[0].most = 2;
-    work[0].delay = in_ms(NEVER);
-    work[0].begun = &begun;
-    pool_call(&work[0].job);
-    (void)sem_wait(&begun);
-    pool_call(&work[0].job); /* earlier than the turn requested by the running turn */
-    teardown();
-    CU_ASSERT_EQUAL(work[0].turns, 2);
-    (void)sem_destroy(&begun);
+    struct work w;
+    const struct timespec far = in_an_hour();
+    join(&w);
+    w.far = true;
+    pool_call_at(&w.job, &far);
+    pool_call(&w.job);
+    (void)sem_wait(&w.begun);
+    pool_call(&w.job); /* earlier than the turn that the running one asks for */
+    (void)sem_wait(&w.begun);
+    leave(&w);
+    CU_ASSERT_EQUAL(w.turns, 2);
 }
 
 struct loose {
@@ -281,81 +152,45 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
-/* No job waits for a slow turn of another job. */
-static void test_beside(void)
-{
-    sem_t begun, hang, done, other;
-    struct loose *o = malloc(sizeof(*o));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(o);
-    (void)sem_init(&begun, 0, 0);
-    (void)sem_init(&hang, 0, 0);
-    (void)sem_init(&done, 0, 0);
-    (void)sem_init(&other, 0, 0);
-    *o = (struct loose){.begun = &begun, .hang = &hang, .done = &done};
-    setup(NEVER);
-    CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, run_once), 0);
-    (void)sem_wait(&begun);
-    work[0].begun = &other;
-    pool_call(&work[0].job);
-    (void)sem_wait(&other);
-    (void)sem_post(&hang);
-    (void)sem_wait(&done);
-    teardown();
-    (void)sem_destroy(&begun);
-    (void)sem_destroy(&hang);
-    (void)sem_destroy(&done);
-    (void)sem_destroy(&other);
-}
+enum { WAITERS = 100 }; /* more than there may be threads */
 
-/* A slow turn waits neither for running turns of other jobs nor for turns requested earlier. */
-static void test_beside_one_that_is_left(void)
-{
-    sem_t begun, hang, done;
-    struct loose *o = malloc(sizeof(*o));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(o);
-    (void)sem_init(&begun, 0, 0);
-    (void)sem_init(&hang, 0, 0);
-    (void)sem_init(&done, 0, 0);
-    *o = (struct loose){.begun = &begun, .hang = &hang, .done = &done};
-    setup(NEVER);
-    work[0].begun = &begun;
-    work[0].hang = &hang;
-    pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* with the plug, that makes two running turns */
-    pool_call_at(&work[1].job, &(struct timespec){0});
-    CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, run_once), 0);
-    (void)sem_wait(&begun);
-    (void)sem_post(&hang);
-    (void)sem_post(&hang);
-    (void)sem_wait(&done);
-    teardown();
-    (void)sem_destroy(&begun);
-    (void)sem_destroy(&hang);
-    (void)sem_destroy(&done);
-}
+struct waiter {
+    struct pool_job job;
+    const atomic_bool *told;
+    sem_t *begun;
+};
 
-static bool wait_for_first(struct pool_job *j, struct timespec *again)
+static bool wait_for_it(struct pool_job *j, struct timespec *again)
 {
-    (void)j;
+    struct waiter *w = (struct waiter *)j;
     (void)again;
-    pool_call(&work[JOBS - 1].job);
-    pool_leave(&work[JOBS - 1].job); /* before the turns of the other jobs */
+    (void)sem_post(w->begun);
+    (void)pool_wait(w->told, NULL);
     return false;
 }
 
-/* A turn that waits for another job blocks neither that job nor turns requested earlier. */
 static void test_waits(void)
 {
-    struct pool_job waits;
-    setup(NEVER);
-    CU_ASSERT_EQUAL_FATAL(pool_join(&waits, wait_for_first), 0);
-    pool_call(&waits);
-    for (unsigned i = 0; i < JOBS - 1; i++)
-        pool_call(&work[i].job);
-    pool_leave(&waits);
-    CU_ASSERT_EQUAL(pool_join(&work[JOBS - 1].job, turn), 0);
-    teardown();
-    CU_ASSERT_EQUAL(n_order, JOBS);
+    static struct waiter waiter[WAITERS];
+    static atomic_bool told;
+    struct work w;
+    sem_t begun;
+    (void)sem_init(&begun, 0, 0);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        waiter[i] = (struct waiter){.told = &told, .begun = &begun};
+        CU_ASSERT_EQUAL_FATAL(pool_join(&waiter[i].job, wait_for_it), 0);
+        pool_call(&waiter[i].job);
+    }
+    for (unsigned i = 0; i < WAITERS; i++)
+        (void)sem_wait(&begun);
+    join(&w);
+    pool_call(&w.job);
+    (void)sem_wait(&w.begun);
+    leave(&w);
+    pool_tell(&told);
+    for (unsigned i = 0; i < WAITERS; i++)
+        pool_leave(&waiter[i].job);
+    (void)sem_destroy(&begun);
 }
 
 struct reading {
@@ -518,16 +353,12 @@ static void test_last(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"one thread runs all jobs in turns", test_one_thread},
     {"turns that hang do not delay other jobs", test_hangs},
-    {"many turns that hang hardly delay other jobs", test_many_hang},
-    {"turns run in the order of their times", test_times},
-    {"a turn that reads a truncated page gets an error", test_gone_page},
-    {"a turn may request a later turn", test_again_later},
+    {"turns of one job do not overlap", test_called_again},
+    {"a turn is due at the earliest of its times", test_times},
     {"a job without a waiter frees itself", test_loose},
-    {"a job that runs beside others does not delay their turns", test_beside},
-    {"a job that runs beside others is not delayed by their turns", test_beside_one_that_is_left},
-    {"a turn that waits for another job blocks no others", test_waits},
+    {"turns that wait for other jobs block none", test_waits},
+    {"a turn that reads a truncated page gets an error", test_gone_page},
     {"each unit runs once", test_all},
     {"units without work are skipped", test_some},
     {"the first error is reported", test_error},

@@ -109,7 +109,7 @@ int queue_add(struct live *l, struct request *q, struct live_wait *w)
     int r = buf_error(&q->text) ? -ENOMEM : l->stop ? -EROFS : 0;
     assert(lock_held(&l->lock));
     if (r == 0 && !s->working)
-        r = pool_do_beside(&s->worker, work);
+        r = pool_do(&s->worker, work);
     if (r < 0) {
         request_free(l, q);
         return r;
