@@ -27,7 +27,7 @@
 #include "mount/log.h"
 #include "mount/daemon.h"
 #include "mount/unmount.h"
-#include "shelf/reach.h"
+#include "shelf/mountinfo.h"
 #include "tree/history.h"
 
 /* Maximum number of clients at once. A new client displaces one that has not sent its whole request

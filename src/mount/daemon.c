@@ -28,7 +28,7 @@
 #include "model/snapshot.h"
 #include "mount/control.h"
 #include "mount/log.h"
-#include "shelf/reach.h"
+#include "shelf/mountinfo.h"
 
 /* Maximum size of a status in bytes. */
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))

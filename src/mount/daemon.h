@@ -20,7 +20,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "shelf/reach.h"
+#include "shelf/mountinfo.h"
 
 /* ---- processes and locks, as far as /proc shows them; no other file system is accessed ---- */
 

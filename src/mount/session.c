@@ -26,7 +26,7 @@
 #include "mount/control.h"
 #include "mount/daemon.h"
 #include "mount/log.h"
-#include "shelf/reach.h"
+#include "shelf/mountinfo.h"
 #include "mount/unmount.h"
 
 /* Maximum number of checks of a mount point, on which dead mounts may be stacked, and the

@@ -25,7 +25,7 @@
 #include "base/lock.h"
 #include "mount/daemon.h"
 #include "mount/log.h"
-#include "shelf/reach.h"
+#include "shelf/mountinfo.h"
 #include "text/json.h"
 
 /* Seconds to wait before printing a message about the wait. */

@@ -30,66 +30,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/lock.h"
-
-/* ---- the kernel's list of mounts (/proc/PID/mountinfo); reading it accesses no mount ---- */
-
-/* A mount. The strings point into the parsed line and are not trusted. */
-struct mount {
-    long id, parent;
-    dev_t dev; /* device of the file system */
-    /* the mounted part of the file system: "/", or the directory of a bind mount */
-    const char *root;
-    const char *at;     /* the mount point */
-    const char *type;   /* type of the file system: fuse.ggufs ... */
-    const char *source; /* for ggufs: the model, unless fsname= was given */
-    const char *super;  /* options of the file system: ro, user_id= ... */
-};
-
-/* Mounts in the order in which they were made. */
-struct mounts {
-    struct mount *mount; /* owned */
-    size_t n, cap;
-    char *text; /* owned; the parsed lines */
-};
-
-/* Parse a line of mountinfo, modifying it. Returns false if it is malformed. */
-bool mount_parse(char *line, struct mount *ret);
-/* Returns true if a list of options, such as `super`, contains this option. */
-bool mount_has(const char *options, const char *name);
-/* Return the number after NAME= in a list of options, or -1 if the list lacks that option. */
-long mount_number(const char *options, const char *name);
-bool mount_is_fuse(const struct mount *m);
-/* Returns true if the mount's type is that of ggufs. A mount made with -o subtype= has a different
- * type. */
-bool mount_is_ggufs(const struct mount *m);
-
-/* Load the mounts visible to a process; pid 0 is this process. Free ms even on failure. */
-int mounts_load(struct mounts *ms, long pid);
-void mounts_free(struct mounts *ms);
-/* Returns true if a mount belongs to the file system `dev` and is on `at` or has this source
- * (either may be NULL). `dev` alone is not enough, because a device number may be reused. The
- * second function returns the last such mount. */
-bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source);
-const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
-                              const char *source);
-/* Return the real path of a possible mount point, without accessing the file system mounted there.
- * The caller frees the path. Returns NULL with errno on failure; ENOTCONN means that the path is
- * inside a dead mount. */
-char *mounts_path(const char *given);
-/* Get the real path of an open file. Returns false, with an empty path, if it is not known. */
-bool path_of_fd(int fd, char ret[PATH_MAX]);
-/* Return the mount that contains this real path, or NULL with errno. */
-const struct mount *mounts_around(const struct mounts *ms, const char *path);
-/* Return the innermost mount above a path, taken as typed, or NULL if there is only the root mount.
- * No directory on the way is accessed, because its daemon may be hung. */
-const struct mount *mounts_typed(const struct mounts *ms, const char *path);
-/* Returns true if no other mount covers this one. */
-bool mount_is_top(const struct mounts *ms, const struct mount *m);
-
-/* Append a path with octal escapes (\ooo) for white space and backslashes. The second function
- * decodes such escapes in place. */
-void path_escape(struct buf *out, const char *path);
-void path_unescape(char *text);
+#include "shelf/mountinfo.h"
 
 /* ---- a shelf's directory ---- */
 
@@ -100,10 +41,6 @@ void path_unescape(char *text);
 
 struct names;
 struct listing;
-
-/* Protects the state of this process's mount: lists of mounts and names, the opening and closing of
- * models, handles, and clients. The lock is not held while a disk is accessed. */
-extern struct lock mount_lock;
 
 struct reach {
     int fd;      /* owned; O_PATH */

@@ -18,6 +18,8 @@
 #include "tree/history.h"
 #include "tree/attr.h"
 
+struct lock mount_lock = LOCK_INIT;
+
 /* ---- the location of a node ---- */
 
 /* Numbers of the files in a model's directory that do not belong to its tree. No tree uses these

@@ -9,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "shelf/reach.h"
+#include "shelf/mountinfo.h"
 #include "mount/daemon.h"
 
 static void test_escape(void)

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads the kernel's list of mounts: see mountinfo.h. */
+#include "shelf/mountinfo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+
+/* Maximum size in bytes of the list of mounts, enough for about 100,000 mounts. */
+#define LIST_MAX ((size_t)16 << 20)
+
+int read_all(int fd, size_t most, struct buf *ret)
+{
+    char piece[4096];
+    ssize_t n;
+    do {
+        n = read(fd, piece, sizeof(piece));
+        buf_add(ret, piece, n > 0 ? (size_t)n : 0);
+    } while ((n > 0 || (n < 0 && errno == EINTR)) && ret->len <= most);
+    int e = n < 0 ? -errno : buf_error(ret);
+    (void)close(fd);
+    return e;
+}
+
+/* Return the next field, which ends at a space or the end of the line and may be empty, or NULL if
+ * there are no more fields. */
+static char *field(char **at)
+{
+    char *start = *at;
+    size_t n = strcspn(start, " ");
+    if (!*start)
+        return NULL;
+    *at = start + n + (start[n] == ' ');
+    start[n] = '\0';
+    return start;
+}
+
+bool mount_parse(char *line, struct mount *ret)
+{
+    enum { ID, PARENT, DEV, ROOT, AT, FLAGS, BEFORE };
+    enum { TYPE, SOURCE, SUPER, BEHIND };
+    char *one[BEFORE], *two[BEHIND], *tag;
+    unsigned major_no, minor_no;
+    for (int i = 0; i < BEFORE; i++)
+        if (!(one[i] = field(&line)))
+            return false;
+    do /* skip any number of tags, and then a dash */
+        tag = field(&line);
+    while (tag && strcmp(tag, "-") != 0);
+    for (int i = 0; tag && i < BEHIND; i++)
+        if (!(two[i] = field(&line)))
+            tag = NULL;
+    if (!tag || sscanf(one[DEV], "%u:%u", &major_no, &minor_no) != 2)
+        return false;
+    path_unescape(one[ROOT]);
+    path_unescape(one[AT]);
+    path_unescape(two[TYPE]);
+    path_unescape(two[SOURCE]);
+    *ret = (struct mount){.id = strtol(one[ID], NULL, 10),
+                          .parent = strtol(one[PARENT], NULL, 10),
+                          .dev = makedev(major_no, minor_no),
+                          .root = one[ROOT],
+                          .at = one[AT],
+                          .type = two[TYPE],
+                          .source = two[SOURCE],
+                          .super = two[SUPER]};
+    return true;
+}
+
+/* Return the text after the name of an option in a list, or NULL if the list lacks that option. */
+static const char *option(const char *options, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = options; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '=' || !p[n]))
+            return p + n;
+    return NULL;
+}
+
+bool mount_has(const char *options, const char *name)
+{
+    return option(options, name) != NULL;
+}
+
+long mount_number(const char *options, const char *name)
+{
+    const char *p = option(options, name);
+    return p && p[0] == '=' && p[1] >= '0' && p[1] <= '9' ? strtol(p + 1, NULL, 10) : -1;
+}
+
+bool mount_is_fuse(const struct mount *m)
+{
+    return strcmp(m->type, "fuse") == 0 || strncmp(m->type, "fuse.", 5) == 0;
+}
+
+bool mount_is_ggufs(const struct mount *m)
+{
+    return strcmp(m->type, "fuse.ggufs") == 0;
+}
+
+int mounts_load(struct mounts *ms, long pid)
+{
+    char path[64] = "/proc/self/mountinfo", *line, *end;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    *ms = (struct mounts){0};
+    if (pid)
+        (void)snprintf(path, sizeof(path), "/proc/%ld/mountinfo", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : read_all(fd, LIST_MAX, &text);
+    buf_char(&text, '\0');
+    if (r == 0)
+        r = buf_error(&text);
+    if (r < 0)
+        return r;
+    ms->text = line = (char *)buf_steal(&text);
+    for (; r == 0 && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        r = array_grow(&ms->mount, &ms->cap, ms->n, sizeof(*ms->mount));
+        if (r == 0 && mount_parse(line, &ms->mount[ms->n]))
+            ms->n++;
+    }
+    return r;
+}
+
+void mounts_free(struct mounts *ms)
+{
+    free(ms->mount);
+    free(ms->text);
+}
+
+bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source)
+{
+    return m->dev == dev &&
+           ((at && strcmp(m->at, at) == 0) || (source && strcmp(m->source, source) == 0));
+}
+
+const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
+                              const char *source)
+{
+    for (size_t i = ms->n; i-- > 0;)
+        if (mount_is_of(&ms->mount[i], dev, at, source))
+            return &ms->mount[i];
+    return NULL;
+}
+
+bool path_of_fd(int fd, char ret[PATH_MAX])
+{
+    char link[64];
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = fd < 0 ? -1 : readlink(link, ret, PATH_MAX - 1);
+    ret[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+char *mounts_path(const char *given)
+{
+    char path[PATH_MAX];
+    int fd = open(given, O_PATH | O_CLOEXEC);
+    bool known = path_of_fd(fd, path);
+    if (fd >= 0)
+        (void)close(fd);
+    return known ? strdup(path) : NULL;
+}
+
+const struct mount *mounts_around(const struct mounts *ms, const char *path)
+{
+    struct statx st;
+    /* the mask is 0, because a user without access to the mount may not request attributes */
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
+        return NULL;
+    for (size_t i = ms->n; i-- > 0;)
+        if ((uint64_t)ms->mount[i].id == st.stx_mnt_id)
+            return &ms->mount[i];
+    errno = ENOENT;
+    return NULL;
+}
+
+const struct mount *mounts_typed(const struct mounts *ms, const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL;
+    const struct mount *found = NULL;
+    size_t longest = 0;
+    if (asprintf(&all, "%s/%s", here ? here : "", path) < 0)
+        all = NULL;
+    const char *p = here || !all ? all : path;
+    for (size_t i = 0; p && i < ms->n; i++) {
+        size_t n = strlen(ms->mount[i].at);
+        if (n >= longest && strncmp(p, ms->mount[i].at, n) == 0 && p[n] == '/' &&
+            p[n + strspn(p + n, "/.")]) {
+            longest = n;
+            found = &ms->mount[i];
+        }
+    }
+    free(all);
+    free(here);
+    return found;
+}
+
+bool mount_is_top(const struct mounts *ms, const struct mount *m)
+{
+    return mounts_around(ms, m->at) == m;
+}
+
+void path_escape(struct buf *out, const char *path)
+{
+    for (const char *p = path; *p; p++)
+        if (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\\')
+            buf_printf(out, "\\%03o", (unsigned)(unsigned char)*p);
+        else
+            buf_char(out, *p);
+}
+
+static bool is_octal(const char *p)
+{
+    for (int i = 0; i < 3; i++)
+        if (p[i] < '0' || p[i] > (i ? '7' : '3'))
+            return false;
+    return true;
+}
+
+void path_unescape(char *text)
+{
+    char *to = text;
+    for (const char *p = text; *p; to++)
+        if (*p == '\\' && is_octal(p + 1)) {
+            *to = (char)((p[1] - '0') << 6 | (p[2] - '0') << 3 | (p[3] - '0'));
+            p += 4;
+        } else {
+            *to = *p++;
+        }
+    *to = '\0';
+}
