@@ -325,49 +325,19 @@ static bool fits(uint64_t n)
     return data_begin(n) - LENGTH <= SAFETENSORS_HEADER_MOST;
 }
 
-static int by_length(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
-/* Omit the longest keys until the header, which has n bytes with all keys, is short enough. Keys of
- * the same length are omitted together. */
-static int limit_keys(struct plan *p, uint64_t n)
-{
-    int r = 0;
-    uint32_t count = p->g->gguf->n_kv + 1, i;
-    uint64_t *length = malloc(count * sizeof(*length));
-    if (!length)
-        return -ENOMEM;
-    for (i = 0; i < count; i++) {
-        struct buf m = BUF_MEASURE;
-        add_entry(p, i, &m);
-        length[i] = m.len;
-        r = buf_error(&m) ? buf_error(&m) : r;
-    }
-    qsort(length, count, sizeof(*length), by_length);
-    for (i = count; i > 0 && !fits(n); i--)
-        n -= length[i - 1];
-    p->limit = i ? length[i - 1] : 0;
-    if (i < count && i && length[i] == p->limit)
-        p->limit--;
-    free(length);
-    return r < 0 ? r : fits(n) ? 0 : -EFBIG;
-}
-
-/* Measure the header without its padding, and the data. */
+/* Measure the header without its padding, and the data. While the header is too long, the longest
+ * texts are omitted: those over 64 MiB, then those over 32 MiB, ... */
 static int measure(struct plan *p, uint64_t *head, uint64_t *data)
 {
-    struct buf m = BUF_MEASURE;
-    int r = write_header(p, &m, data);
-    if (r == 0 && !fits(m.len)) {
-        r = limit_keys(p, m.len);
-        m = BUF_MEASURE;
-        r = r < 0 ? r : write_header(p, &m, data);
+    for (p->limit = UINT64_MAX;; p->limit = min_u64(p->limit / 2, (uint64_t)64 << 20)) {
+        struct buf m = BUF_MEASURE;
+        int r = write_header(p, &m, data);
+        *head = m.len;
+        if (r < 0 || fits(m.len))
+            return r;
+        if (p->limit == 0)
+            return -EFBIG;
     }
-    *head = m.len;
-    return r;
 }
 
 /* ---- kept with a snapshot ---- */
