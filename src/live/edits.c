@@ -3,7 +3,6 @@
 #include "live/edits.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -16,58 +15,17 @@
 
 /* ---- types ---- */
 
-/* A process keeps up to this many lists of inner types until it ends; models have only a few. */
-#define LISTS_MOST 256
-
-/* Return the copy of a list's text that all equal lists share. Returns NULL if there are too many
- * lists or too little memory. */
-static const char *keep_list(struct text list)
-{
-    static _Atomic(const char *) kept[LISTS_MOST];
-    for (size_t i = 0; i < LISTS_MOST; i++) {
-        const char *p = atomic_load(&kept[i]), *mine = p ? NULL : strndup(list.at, list.len);
-        if (mine && !atomic_compare_exchange_strong(&kept[i], &p, mine))
-            free((void *)mine); /* another thread added the list first; p is its text */
-        else if (!p)
-            return mine;
-        if (text_is(list, p))
-            return p;
-    }
-    return NULL;
-}
-
 bool type_by_name(const char *name, size_t n, struct typed *ret)
 {
-    struct type_name t;
-    if (!type_name_get(name, n, &t))
-        return false;
-    *ret = (struct typed){.set = true, .type = t.type, .elem = t.elem};
-    if (t.inner.at)
-        ret->inner = keep_list(t.inner);
-    return !t.inner.at || ret->inner;
-}
-
-/* Return the type of a value, including the types of inner arrays. */
-static struct typed type_of_value(const struct gguf_value *v)
-{
-    CLEANUP(buf_free) struct buf name = BUF_INIT;
-    struct typed t = {.set = true, .type = v->type, .elem = v->elem};
-    if (v->type != GGUF_ARRAY || v->elem != GGUF_ARRAY)
-        return t;
-    type_name_put(v, &name);
-    if (buf_error(&name) == 0)
-        (void)type_by_name((const char *)name.data, name.len, &t);
-    return t;
+    *ret = (struct typed){.set = true};
+    return type_name_get(name, n, &ret->type, &ret->elem);
 }
 
 void type_put(const struct typed *t, struct buf *out)
 {
     char name[GGUF_TYPE_NAME_MAX];
     const struct gguf_value v = {.type = (uint8_t)t->type, .elem = (uint8_t)t->elem};
-    if (t->inner)
-        buf_printf(out, "array[%s]", t->inner);
-    else
-        buf_str(out, gguf_type_name(&v, name));
+    buf_str(out, gguf_type_name(&v, name));
 }
 
 /* ---- stored values ---- */
@@ -107,7 +65,7 @@ static struct typed stored_wanted_type(const struct name *x)
     return d && d->typed.set ? d->typed : x->typed;
 }
 
-struct typed stored_known_type(const struct live *l, const struct name *x, bool inner)
+struct typed stored_known_type(const struct live *l, const struct name *x)
 {
     assert(lock_held(&l->lock));
     struct gguf_value v;
@@ -116,11 +74,7 @@ struct typed stored_known_type(const struct live *l, const struct name *x, bool 
         return type;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
     if (shown_value(&s, &v))
-        type =
-            inner ? type_of_value(&v) : (struct typed){.set = true, .type = v.type, .elem = v.elem};
-    /* if there are several inner types, each inner array takes its type from the stored value */
-    if (type.inner && strchr(type.inner, ','))
-        type.inner = NULL;
+        type = (struct typed){.set = true, .type = v.type, .elem = v.elem};
     return type;
 }
 
@@ -414,7 +368,7 @@ static const uint8_t *bytes_of(const struct buf *text)
 
 static struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text)
 {
-    struct typed type = stored_known_type(l, x, true);
+    struct typed type = stored_known_type(l, x);
     if (!type.set)
         text_new_type(key_find(x->key, x->key_len), bytes_of(text), text->len, &type.type,
                       &type.elem);
@@ -471,10 +425,8 @@ static int edits_parse(const struct live *l, const struct name *x, const struct 
     CLEANUP(shown_free) struct shown old = stored_value(l, x);
     struct gguf_value v;
     bool known = shown_value(&old, &v);
-    const struct type_name as = {
-        type->type, type->elem, {type->inner, type->inner ? strlen(type->inner) : 0}};
-    int r = text_parse(&l->newest->view.snap->gguf->fmt, &as, bytes_of(text), text->len,
-                       known ? &v : NULL, payload, e);
+    int r = text_parse(&l->newest->view.snap->gguf->fmt, type->type, type->elem, bytes_of(text),
+                       text->len, known ? &v : NULL, payload, e);
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
@@ -552,7 +504,7 @@ static void remember(const struct live *l, struct name *x)
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
     x->rank = stored_rank(l, x);
     (void)shown_value(&s, &v);
-    x->typed = type_of_value(&v);
+    x->typed = (struct typed){true, v.type, v.elem};
 }
 
 int edits_remove(struct live *l, struct name *x, struct err *e)
@@ -685,7 +637,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     const struct buf *text = &d->text;
-    struct typed type = stored_known_type(l, x, false);
+    struct typed type = stored_known_type(l, x);
     bool known = type.set;
     if (!known && !at_once) /* the type may still change */
         return 0;
@@ -693,10 +645,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
         type = edits_type(l, x, text);
     bool line = text->len && text->data[text->len - 1] == '\n';
     bool whole = at_once && (looks_whole(&type, text) || (line && type.type == GGUF_STRING));
-    if (!known && !whole)
-        return 0;
-    int r = text_prefix_check(type.type, type.elem, text->data, text->len);
-    if (r == 0 && !whole)
+    if (!whole)
         return 0;
     if (known)
         type = edits_type(l, x, text);
@@ -704,11 +653,9 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
     if (why == 0) /* the text of the stored value is always accepted */
         why = edit_check_value(l->newest->view.snap->gguf, x->key, x->key_len, type.type,
                                payload.data, payload.len, e);
-    if (r == 0 && why == -EILSEQ)
+    if (why == -EILSEQ)
         return begins_stored(l, x, text) ? 0 : why;
-    if (r == 0) /* only these errors are final */
-        return why == -EINVAL || why == -ERANGE ? why : 0;
-    return why < 0 ? r : err_sys(e, r, "cannot be converted to a value of its type");
+    return why == -EINVAL || why == -ERANGE ? why : 0; /* only these errors are final */
 }
 
 /*
@@ -739,7 +686,7 @@ static int accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
     struct name *x = f->of;
-    struct typed type = stored_known_type(l, x, false);
+    struct typed type = stored_known_type(l, x);
     const struct key_row *row = key_find(x->key, x->key_len);
     if (!type.set)
         type.type = row ? row->type : GGUF_STRING;
@@ -940,9 +887,8 @@ int draft_settle(struct live *l, struct file *f)
     int r = edits_accept(l, f->of, &d->text, &e);
     if (r < 0) {
         const struct buf *text = &d->text;
-        const struct typed type = stored_known_type(l, f->of, false);
-        const bool lacks = r == -EINVAL && type.set && text->len && !looks_whole(&type, text) &&
-                           text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
+        const struct typed type = stored_known_type(l, f->of);
+        const bool lacks = r == -EINVAL && type.set && text->len && !looks_whole(&type, text);
         return refuse(l, f, lacks ? DRAFT_LACK : DRAFT_REFUSE, &e);
     }
     draft_event(d, DRAFT_PASS);

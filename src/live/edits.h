@@ -21,8 +21,7 @@
 
 /* ---- types ---- */
 
-/* Parse the name of a type: "u32", "array[string]", "array[array[u8]]". Returns false if there is
- * no such type, or if this process already has too many lists of inner types. */
+/* Parse the name of a type: "u32", "array[string]". Returns false if there is no such type. */
 bool type_by_name(const char *name, size_t n, struct typed *ret);
 void type_put(const struct typed *t, struct buf *out);
 
@@ -31,9 +30,8 @@ void type_put(const struct typed *t, struct buf *out);
 bool stored_has(const struct live *l, const struct name *x);
 /* Return the key's value, which the caller frees with shown_free(). */
 struct shown stored_value(const struct live *l, const struct name *x);
-/* Return the type that a new value should have, as far as it is known without a text. inner: also
- * the types of inner arrays, for which the whole stored value must be read. */
-struct typed stored_known_type(const struct live *l, const struct name *x, bool inner);
+/* Return the type that a new value should have, as far as it is known without a text. */
+struct typed stored_known_type(const struct live *l, const struct name *x);
 
 /* Report a refused value in the log and in user.gguf.error. Returns e->code. */
 int name_refused(struct live *l, struct name *x, const struct err *e);

@@ -497,7 +497,7 @@ static int key_to_helper(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct names *n = m->n;
-    struct typed type = stored_known_type(m->l, m->from, true);
+    struct typed type = stored_known_type(m->l, m->from);
     int r = copy_text(m, &text);
     if (r == 0 && !names_have_room(n, 0, text.len))
         r = -ENOSPC;

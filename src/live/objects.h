@@ -41,8 +41,6 @@
 struct typed {
     bool set;
     uint32_t type, elem;
-    /* The list of the types of inner arrays (text/text.h), constant; NULL if unknown. */
-    const char *inner;
 };
 
 /* ---- names and their files ---- */

@@ -4,14 +4,11 @@
  *
  * Floats. Every decimal strictly between the midpoints with the two neighbours parses back to the
  * value; whether a midpoint itself does depends on the parity of the last bit. The task is to find
- * the decimal with the fewest digits in that interval. These methods are tried in turn:
+ * the decimal with the fewest digits in that interval. Two ways:
  *
  *   whole_digits  integers below 2^24 (f64: 2^53): neighbours are at most 1 away, so every digit of
  *                 the integer itself is needed.
- *   fast_digits   f32 only. The value and the midpoints are scaled by a power of ten to eight or
- *                 nine digits in double arithmetic, whose error is bounded. If such an error could
- *                 change a decision, the function fails.
- *   slow_digits   exact: libc prints the value with increasing precision and reads it back.
+ *   tried_digits  libc prints the value with increasing precision and reads it back.
  */
 #include "text/number.h"
 
@@ -20,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     MAX_DIGITS = 17, /* enough for any f64; 9 for any f32 */
@@ -84,75 +82,6 @@ static bool whole_digits(double x, double limit, struct decimal *d)
     return true;
 }
 
-/* The powers of ten that a double represents exactly. */
-static const double pow10_exact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-enum { POW10_LAST = 22 };
-
-/* Return x * 10^k for |k| <= 66, after at most three roundings, each with a relative error of at
- * most 2^-53. */
-static double scale10(double x, int k)
-{
-    for (; k > POW10_LAST; k -= POW10_LAST)
-        x *= pow10_exact[POW10_LAST];
-    for (; k < -POW10_LAST; k += POW10_LAST)
-        x /= pow10_exact[POW10_LAST];
-    return k < 0 ? x / pow10_exact[-k] : x * pow10_exact[k];
-}
-
-/* The error of three roundings of a number below 10^9 is at most 10^9 * 3 * 2^-53, or 3.4e-7. */
-#define SCALE_ERROR 1e-6
-
-static bool near(double a, double b)
-{
-    return fabs(a - b) < SCALE_ERROR;
-}
-
-struct interval {
-    double low, mid, high; /* scaled: midpoint below, the value, midpoint above */
-};
-
-/* Midpoints between floats are exact in double. The midpoint above the largest float is computed
- * as if floats continued with the same spacing. */
-static struct interval scaled_interval(double x, int k)
-{
-    float f = (float)x;
-    double below = (double)nextafterf(f, 0.0f), above = (double)nextafterf(f, INFINITY);
-    if (isinf(above))
-        above = x + (x - below);
-    return (struct interval){scale10((below + x) / 2, k), scale10(x, k),
-                             scale10((x + above) / 2, k)};
-}
-
-/* Find the shortest decimal for x, a positive finite f32. Returns false if rounding errors could
- * affect the result. */
-static bool fast_digits(double x, struct decimal *d)
-{
-    int e2;
-    (void)frexp(x, &e2);
-    /* x * 10^k is between 5 * 10^7 and 10^9. 0.30103 is log10(2). */
-    int k = 8 - (int)floor(e2 * 0.30103);
-    struct interval t = scaled_interval(x, k);
-    if (near(t.low, rint(t.low)) || near(t.high, rint(t.high)))
-        return false;
-    /* Start with the integers in the interval, from low to high. As long as they include multiples
-     * of 10, 100, ..., keep only those multiples. */
-    uint64_t low = (uint64_t)t.low + 1, high = (uint64_t)t.high;
-    int j = 0;
-    for (; high / 10 >= (low + 9) / 10; j++) {
-        high /= 10;
-        low = (low + 9) / 10;
-    }
-    double unit = t.mid / pow10_exact[j];
-    if (low > high || near(unit - floor(unit), 0.5))
-        return false;
-    uint64_t best = (uint64_t)(unit + 0.5);
-    best = best < low ? low : best > high ? high : best;
-    set_decimal(d, best, j - k);
-    return true;
-}
-
 /* Set *d to the p-digit decimal nearest to x. The point is skipped, because it depends on the
  * locale. */
 static void print_digits(double x, int p, struct decimal *d)
@@ -197,7 +126,7 @@ static void increment(struct decimal *d)
  * the p-digit decimal nearest to x. Powers of two are an exception: their interval reaches half as
  * far down as up, so the next decimal up may be in the interval instead.
  */
-static void slow_digits(double x, bool single, struct decimal *d)
+static void tried_digits(double x, bool single, struct decimal *d)
 {
     int e2, last = single ? 9 : MAX_DIGITS, safe = single ? 6 : 15;
     bool pow2 = frexp(x, &e2) == 0.5;
@@ -293,8 +222,8 @@ void text_f32(struct buf *out, float v, const struct float_names *names)
     struct decimal d;
     if (special(out, (double)v, names))
         return;
-    if (!whole_digits(x, 0x1p24, &d) && !fast_digits(x, &d))
-        slow_digits(x, true, &d);
+    if (!whole_digits(x, 0x1p24, &d))
+        tried_digits(x, true, &d);
     add_decimal(out, signbit(v), &d);
 }
 
@@ -305,7 +234,7 @@ void text_f64(struct buf *out, double v, const struct float_names *names)
     if (special(out, v, names))
         return;
     if (!whole_digits(x, 0x1p53, &d))
-        slow_digits(x, false, &d);
+        tried_digits(x, false, &d);
     add_decimal(out, signbit(v), &d);
 }
 
@@ -390,70 +319,16 @@ static int integer_bits(uint32_t type, const uint8_t *p, size_t n, uint64_t *bit
     return 0;
 }
 
-/* A float in decimal: digits before and after the point, and a power of ten. */
-struct parts {
-    bool minus;
-    const uint8_t *whole, *frac;
-    size_t n_whole, n_frac;
-    int64_t exp;
-};
-
-/* Further digits of an exponent this large are ignored. They cannot change the result, because no
- * text has enough digits to offset the exponent. */
-#define EXP_LIMIT ((int64_t)1 << 40)
-
-/* Read "e-12" at p, up to the end of the text. */
-static bool scan_exponent(const uint8_t *p, size_t n, int64_t *ret)
-{
-    bool minus;
-    size_t i = 1 + scan_sign(p + 1, n - 1, &minus);
-    int64_t v = 0;
-    if (i == n || count_digits(p + i, n - i) != n - i)
-        return false;
-    for (; i < n; i++)
-        v = v < EXP_LIMIT ? v * 10 + (p[i] - '0') : v;
-    *ret = minus ? -v : v;
-    return true;
-}
-
-static bool split_decimal(const uint8_t *p, size_t n, struct parts *t)
-{
-    *t = (struct parts){0};
-    size_t i = scan_sign(p, n, &t->minus);
-    t->whole = p + i;
-    t->n_whole = count_digits(p + i, n - i);
-    i += t->n_whole;
-    if (i < n && p[i] == '.') {
-        t->frac = p + ++i;
-        t->n_frac = count_digits(p + i, n - i);
-        i += t->n_frac;
-    }
-    if (t->n_whole + t->n_frac == 0)
-        return false;
-    return i == n || ((p[i] == 'e' || p[i] == 'E') && scan_exponent(p + i, n - i, &t->exp));
-}
-
-/* True if the text equals the first n letters of `word`, ignoring case. */
-static bool begins(const char *word, const uint8_t *p, size_t n)
-{
-    if (n > strlen(word))
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if ((p[i] | 0x20) != word[i])
-            return false;
-    return true;
-}
-
-/* Read nan, inf or infinity with an optional sign. */
+/* Read nan, inf or infinity in any case, with an optional sign. */
 static bool scan_special(const uint8_t *p, size_t n, double *ret)
 {
     bool minus;
     size_t sign = scan_sign(p, n, &minus);
-    p += sign;
+    const char *word = (const char *)p + sign;
     n -= sign;
-    if (n == 3 && begins("nan", p, n))
+    if (n == 3 && strncasecmp(word, "nan", n) == 0)
         *ret = (double)NAN;
-    else if ((n == 3 || n == 8) && begins("infinity", p, n))
+    else if ((n == 3 || n == 8) && strncasecmp(word, "infinity", n) == 0)
         *ret = (double)INFINITY;
     else
         return false;
@@ -461,51 +336,36 @@ static bool scan_special(const uint8_t *p, size_t n, double *ret)
     return true;
 }
 
-bool scan_is_float(const uint8_t *p, size_t n)
+/* Read a decimal. The program never leaves the C locale, so strtod(3) takes a point. */
+static int scan_decimal(uint32_t type, const uint8_t *p, size_t n, double *ret)
 {
-    struct parts t;
-    double d;
-    return split_decimal(p, n, &t) || scan_special(p, n, &d);
-}
-
-bool scan_begins_word(const uint8_t *p, size_t n)
-{
-    bool minus;
-    size_t sign = scan_sign(p, n, &minus);
-    return begins("nan", p + sign, n - sign) || begins("infinity", p + sign, n - sign);
-}
-
-static int decimal_value(uint32_t type, const struct parts *t, double *ret)
-{
-    enum { EXTRA = 24 }; /* sign, e, 14 digits with their sign, NUL */
-    char small[128], *s = small;
-    size_t need = t->n_whole + t->n_frac + EXTRA;
-    if (need > sizeof(small) && !(s = malloc(need)))
+    char small[128], *s = small, *end;
+    for (size_t i = 0; i < n; i++) /* no spaces, no hexadecimal */
+        if (!is_digit(p[i]) && !memchr("+-.eE", p[i], 5))
+            return -EINVAL;
+    if (n >= sizeof(small) && !(s = malloc(n + 1)))
         return -ENOMEM;
-    /* Write the number without a point, which depends on the locale: 1.25e3 becomes 125e1. */
-    char *at = s;
-    if (t->minus)
-        *at++ = '-';
-    memcpy(at, t->whole, t->n_whole);
-    at += t->n_whole;
-    if (t->n_frac)
-        memcpy(at, t->frac, t->n_frac);
-    (void)sprintf(at + t->n_frac, "e%lld", (long long)(t->exp - (int64_t)t->n_frac));
-    *ret = type == GGUF_F32 ? (double)strtof(s, NULL) : strtod(s, NULL);
+    *(char *)mempcpy(s, p, n) = '\0';
+    *ret = type == GGUF_F32 ? (double)strtof(s, &end) : strtod(s, &end);
+    const bool whole = n > 0 && end == s + n;
     if (s != small)
         free(s);
-    return isinf(*ret) ? -ERANGE : 0;
+    return !whole ? -EINVAL : isinf(*ret) ? -ERANGE : 0;
+}
+
+bool scan_is_float(const uint8_t *p, size_t n)
+{
+    double v;
+    const int r = scan_special(p, n, &v) ? 0 : scan_decimal(GGUF_F64, p, n, &v);
+    return r == 0 || r == -ERANGE;
 }
 
 static int float_value(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits)
 {
-    struct parts t;
     double v;
-    if (!scan_special(p, n, &v)) {
-        int r = split_decimal(p, n, &t) ? decimal_value(type, &t, &v) : -EINVAL;
-        if (r < 0)
-            return r;
-    }
+    const int r = scan_special(p, n, &v) ? 0 : scan_decimal(type, p, n, &v);
+    if (r < 0)
+        return r;
     memcpy(bits, &v, sizeof(*bits));
     if (type == GGUF_F32) {
         /* On RISC-V, a conversion drops the sign of a NaN. */

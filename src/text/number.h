@@ -8,7 +8,7 @@
  * 10000), exponent notation otherwise (1e-05, 3.4028235e+38). No ".0" is added. Finite floats are
  * valid JSON numbers. For other floats the caller passes a table of words.
  *
- * Nothing depends on the locale. Any thread may call these functions.
+ * The program stays in the C locale. Any thread may call these functions.
  */
 #ifndef TEXT_NUMBER_H
 #define TEXT_NUMBER_H
@@ -61,10 +61,6 @@ int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 
 /* True if the text is a float as described above (of any size) or an integer. */
 bool scan_is_float(const uint8_t *p, size_t n);
-/* True if the text is nan, inf or infinity, or the beginning of one of them, with an optional
- * sign. */
-bool scan_begins_word(const uint8_t *p, size_t n);
-
 /* Space, tab, CR and LF: allowed around numbers and between JSON values. */
 static inline bool is_space(uint8_t c)
 {

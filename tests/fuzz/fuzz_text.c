@@ -2,8 +2,7 @@
 /*
  * Treats arbitrary bytes as the text of a value: the first three choose the type, the element type
  * and the byte order; the rest is the text. An accepted text gives a value that the parser reads
- * back, and the value's own text is accepted again and changes no byte. No prefix of an accepted
- * text is refused.
+ * back, and the value's own text is accepted again and changes no byte.
  */
 #include "fuzz.h"
 
@@ -56,36 +55,27 @@ static void check_again(const struct input *in, const struct buf *payload)
     struct buf text = BUF_INIT, over = BUF_INIT, alone = BUF_INIT, text2 = BUF_INIT;
     struct gguf_value v = gguf_value_at(&in->fmt, in->type, payload->data), v2;
     text_value(&text, &v);
-    FUZZ_CHECK(text_parse(&in->fmt, &(struct type_name){.type = in->type, .elem = in->elem},
-                          text.data, text.len, &v, &over, NULL) == 0);
+    FUZZ_CHECK(text_parse(&in->fmt, in->type, in->elem, text.data, text.len, &v, &over, NULL) == 0);
     FUZZ_CHECK(same(&over, payload));
-    FUZZ_CHECK(text_parse(&in->fmt, &(struct type_name){.type = in->type, .elem = in->elem},
-                          text.data, text.len, NULL, &alone, NULL) == 0);
+    FUZZ_CHECK(text_parse(&in->fmt, in->type, in->elem, text.data, text.len, NULL, &alone, NULL) ==
+               0);
     v2 = gguf_value_at(&in->fmt, in->type, alone.data);
     text_value(&text2, &v2);
     FUZZ_CHECK(same(&text, &text2));
-}
-
-static void check_prefixes(const struct input *in)
-{
-    for (size_t n = 0; n <= in->n; n += n < 64 ? 1 : 61)
-        FUZZ_CHECK(text_prefix_check(in->type, in->elem, in->text, n) == 0);
 }
 
 static int parse(const struct input *in)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     struct err e = {0};
-    int r = text_parse(&in->fmt, &(struct type_name){.type = in->type, .elem = in->elem}, in->text,
-                       in->n, NULL, &payload, &e);
+    int r = text_parse(&in->fmt, in->type, in->elem, in->text, in->n, NULL, &payload, &e);
     if (r < 0) {
-        FUZZ_CHECK(r == -EINVAL || r == -ERANGE || r == -EILSEQ || r == -EFBIG);
+        FUZZ_CHECK(r == -EINVAL || r == -ERANGE || r == -EILSEQ || r == -EFBIG || r == -EOPNOTSUPP);
         FUZZ_CHECK(payload.len == 0 && !strchr(e.msg, '\n'));
         return r;
     }
     check_readable(in, &payload);
     check_again(in, &payload);
-    check_prefixes(in);
     return 0;
 }
 

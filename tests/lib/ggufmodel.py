@@ -13,7 +13,6 @@ as a description of the format:
 Counts, lengths and dimensions are u32 in version 1 and u64 since version 2; n_dims, versions and
 type words are u32, offsets u64. The version word shows the byte order of all numbers.
 """
-import itertools
 import struct
 from typing import NamedTuple
 
@@ -53,14 +52,9 @@ class Value(NamedTuple):
         return f'array[{self.elem}]' if self.type == 'array' else self.type
 
     def full_type_name(self):
-        """Return the type with the types of inner arrays; equal neighbours are counted."""
-        if self.type != 'array' or self.elem != 'array' or not self.data:
-            return self.type_name()
-        runs = [[name, len(list(group))] for name, group in
-                itertools.groupby(item.full_type_name() for item in self.data)]
-        names = [runs[0][0]] if len(runs) == 1 else \
-            [name + (f'*{count}' if count > 1 else '') for name, count in runs]
-        return f'array[{",".join(names)}]'
+        """Return the type; of an array of arrays, with the one that all inner arrays have."""
+        inner = {item.full_type_name() for item in self.data} if self.elem == 'array' else set()
+        return f'array[{inner.pop()}]' if len(inner) == 1 else self.type_name()
 
 
 def array(elem, items):

@@ -112,7 +112,7 @@ class Open(Calls):
         the close begins with the value. Every close of a refused text reports the refusal."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
         self.assertEqual(self.text(COUNT), b'')
-        self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
+        self.assert_errno(errno.EINVAL, os.write, fd, b'7x\n')
         self.assertEqual(self.text(COUNT), b'2\n')
         other = os.dup(fd)
         self.assert_errno(errno.EINVAL, os.close, other)

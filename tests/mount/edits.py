@@ -297,13 +297,6 @@ class Edits(unittest.TestCase):
 
         self.run_edits(samples.editable(), edits=(large,))
 
-    def test_nested_arrays(self):
-        def nested(case):
-            for data in ([array('i32', [5]), array('string', [b'x', b'y'])], [],
-                         [array('array', [array('i32', [1, -2, 3])])]):
-                case.put(b'list.array', array('array', data))
-        self.run_edits(samples.editable(), edits=(nested,))
-
     def test_odd_bytes_survive(self):
         """Values whose text is the same keep their bytes: NaN payloads, unusual bools, strings that
         are not UTF-8."""

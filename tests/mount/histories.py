@@ -359,13 +359,9 @@ class Backups(Case):
 
     def setUp(self):
         super().setUp()
-        nested = [array('array', [array('u8', [1]), array('u8', [])]),
-                  array('array', [array('i16', [1]), array('string', [b'x'])]),
-                  array('array', [array('array', [array('u64', [1])])])]
-        self.kv = ALL + [(b'nested.%d' % i, value) for i, value in enumerate(nested)]
-        self.kv = [(key, value) for key, value in self.kv if key not in (
+        self.kv = [(key, value) for key, value in ALL if key not in (
             b'odd.nan', b'odd.nans', b'odd.bool', b'odd.bools', b'odd.string',  # not representable
-            b'nodot')]  # could not be created again
+            b'nodot', b'list.array')]  # could not be created again
         self.model = mountlib.put('model.gguf', gguf.encode(self.kv, samples.small()))
         self.want = Want(get(self.model))
         self.backup = mountlib.path('backup')
@@ -387,7 +383,7 @@ class Backups(Case):
         with Mount(self.model) as at:
             self.copy(at + '/metadata', self.backup)
             for key, _ in self.kv[1:]:
-                write(at, key, b'' if key.startswith(b'nested') else read(at, key))
+                write(at, key, read(at, key))
             self.copy(self.backup + '/.', at + '/metadata/')
             sync(at)
             self.check_mount(at)

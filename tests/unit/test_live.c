@@ -145,17 +145,17 @@ static const struct script scripts[] = {
      "refused a.list",
      UNCHANGED},
     {"writes after a refused write change nothing", "old",
-     "open A a.count w trunc; write A 'x' =EINVAL; write A '5' 0; close A =EINVAL; fsync",
+     "open A a.count w trunc; write A 'x\n' =EINVAL; write A '5' 0; close A =EINVAL; fsync",
      UNCHANGED},
     {"a truncation restarts a refused draft", NULL,
-     "open A a.count w trunc; write A 'x' =EINVAL; trunc A 0; write A '5' 0; close A; good a.count",
+     "open A a.count w trunc; write A 'x\n' =EINVAL; trunc A 0; write A '5' 0; close A; good a.count",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
     {"a refused draft is not shown, and the next writer begins from what is stored", NULL,
      "open A a.list rw append; write A 'x\n'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "add a.list '4\n'; text a.list '1\n2\n3\n4\n'; release A; text a.list '1\n2\n3\n4\n'",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4 "},
     {"a draft that is refused after a close is shared until a close reports it", "old",
-     "open A a.count w trunc; flush A; write A 'x' =EINVAL; open B a.count w; write B '5' 0;"
+     "open A a.count w trunc; flush A; write A 'x\n' =EINVAL; open B a.count w; write B '5' 0;"
      "close B =EINVAL; close A =EINVAL; text a.count '7\n'",
      UNCHANGED},
     {"a refused new key is not created", NULL,
@@ -164,7 +164,7 @@ static const struct script scripts[] = {
      UNCHANGED "a.new:u8=255 "},
     {"a refused draft does not undo what another handle wrote in between", NULL,
      "open A a.count w trunc; write A '12'; flush A; put a.count '9'; open B a.count w append;"
-     "write B 'x' =EINVAL; close B =EINVAL; text a.count '9\n'; release A; text a.count '9\n';"
+     "write B 'x\n'; close B =EINVAL; text a.count '9\n'; release A; text a.count '9\n';"
      "fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"a close refuses a write past the end of the stored text", NULL,
@@ -180,15 +180,15 @@ static const struct script scripts[] = {
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"an extended text is not a whole text; a shortened one is", NULL,
      "open A a.count w trunc; trunc A 3; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
-     "write A '1'; trunc A 1; write A 'x' =EINVAL; close A =EINVAL; open A a.count w trunc;"
-     "write A '12'; trunc A 1; write A 'x' 1 =EINVAL; close A =EINVAL; text a.count '7\n'",
+     "write A '1'; trunc A 1; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
+     "write A '12'; trunc A 1; write A 'x' 1; close A =EINVAL; text a.count '7\n'",
      UNCHANGED},
     {"a refused draft does not undo a type set after a close that changed nothing", NULL,
-     "open A a.count w trunc; write A '7'; flush A; type a.count u64; write A 'x' =EINVAL;"
+     "open A a.count w trunc; write A '7'; flush A; type a.count u64; write A 'x\n';"
      "close A =EINVAL; text a.count '7\n'; typed a.count u64",
      A_NAME "a.count:u64=7 " A_OTHER A_LIST},
     {"a handle whose write was refused leaves no truncation either", NULL,
-     "open A a.list w trunc; write A 'x' =EINVAL; release A; text a.list '1\n2\n3\n'", UNCHANGED},
+     "open A a.list w trunc; write A 'x\n' =EINVAL; release A; text a.list '1\n2\n3\n'", UNCHANGED},
     {"user.gguf.error can be removed, and no other attribute", NULL,
      "forgive a.count user.gguf.type =EPERM; forgive a.count user.other =ENODATA;"
      "put a.count 'x' =EINVAL; refused a.count; forgive a.count; good a.count;"
@@ -273,12 +273,12 @@ static const struct script scripts[] = {
 
     /* If a draft is refused after part of it had been accepted, the old value comes back. */
     {"a text refused after an earlier close: the old value comes back", "old",
-     "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
+     "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x\n';"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED
      "; release A; text a.count '7\n'; fsync",
      UNCHANGED},
     {"a write refused after part of the text was accepted restores the old value", "old",
-     "open A a.count w trunc; write A '12'; flush A; fsync A; write A 'x\n' =EINVAL;"
+     "open A a.count w trunc; write A '12'; flush A; fsync A; write A 'x\n';"
      "close A =EINVAL; text a.count '7\n'; fsync",
      UNCHANGED},
     {"a close refused after part of the text was accepted restores the old value", "old",
@@ -286,7 +286,7 @@ static const struct script scripts[] = {
      "flush A =EINVAL; text a.list '1\n2\n3\n'; write A '6\n'; close A =EINVAL; fsync",
      UNCHANGED},
     {"a new key whose text is refused after part of it was accepted does not exist", "old",
-     "open A a.new:u8 w creat; write A '25'; flush A; text a.new '25\n'; write A '6' =ERANGE;"
+     "open A a.new:u8 w creat; write A '25'; flush A; text a.new '25\n'; write A '6\n';"
      "close A =ERANGE; gone a.new; fsync",
      UNCHANGED},
 
@@ -347,24 +347,6 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A '\xc3'; write A '\xa9\n'; close A; text a.name '\xc3\xa9\n';"
      "open A a.name w trunc; write A '\xc3\n' =EILSEQ; close A =EILSEQ; fsync",
      "a.name:string=\xc3\xa9 " A_COUNT A_OTHER A_LIST},
-    {"a bad array of arrays is refused by the close", "old",
-     "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; open A a.deep w trunc; write A '[4]]\n';"
-     "close A =EINVAL; text a.deep '[1, 2]\n[3]\n'; fsync",
-     UNCHANGED "a.deep:array[array]=[1, 2],[3] "},
-    {"a helper keeps the types of inner arrays that are set on it", "old auto",
-     "put .x 'x'; type .x array[array[u8]]; typed .x array[array[u8]]; type .x array[array[u16]];"
-     "typed .x array[array[u16]]; type .x array[u8]; typed .x array[u8]; type .x array[array[u8]];"
-     "typed .x array[array[u8]]",
-     UNCHANGED},
-    {"inner arrays keep their types", "old",
-     "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; typed a.deep array[array[u8]];"
-     "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"
-     "typed a.deep array[array[u8]]",
-     UNCHANGED "a.deep:array[array]=[4] "},
-    {"an added inner array gets the type of the one before it", "old",
-     "put 'a.deep:array[array[u8],array[u16]]' '[1]\n[300]\n'; put a.deep '[2]\n[301]\n[302]\n';"
-     "typed a.deep array[array[u8],array[u16]*2]; fsync",
-     UNCHANGED "a.deep:array[array]=[2],[301],[302] "},
     {"KEY:TYPE exists while KEY has that type or is about to get it", NULL,
      "put a.tags:array[u8] '[1, 2]'; text a.tags:array[u8] '1\n2\n'; gone a.tags:array[i8];"
      "gone a.tags:u8; open A a.new:u8 w creat; size A 0; stat a.new:u8 0; gone a.new:u16; close A;"

@@ -166,7 +166,7 @@ static const struct script scripts[] = {
      "mv .x split.no =EPERM; gone split.no; rm split.no =ENOENT; text .x 1",
      UNCHANGED},
     {"what a process wrote before it was killed counts", NULL,
-     "open A a.name w trunc; write A two; release A; open B a.count w trunc; write B x =EINVAL;"
+     "open A a.name w trunc; write A two; release A; open B a.count w trunc; write B 'x\n' =EINVAL;"
      "release B; open C a.other w trunc; release C; text a.name 'two\n'; text a.count '7\n';"
      "text a.other '8\n'; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},

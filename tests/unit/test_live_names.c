@@ -251,7 +251,7 @@ static const struct script scripts[] = {
     {"a new file gets its type before its text", NULL,
      "open A b.new w creat; type b.new u32; write A 5; close A; typed b.new u32; open A c.new w "
      "creat;"
-     "type c.new u8; write A 300 =ERANGE; close A =ERANGE; gone c.new; type .h u8 =ENOENT",
+     "type c.new u8; write A '300\n' =ERANGE; close A =ERANGE; gone c.new; type .h u8 =ENOENT",
      UNCHANGED "b.new:u32=5 "},
 };
 

@@ -141,15 +141,15 @@ static const struct script scripts[] = {
      "write B x; flush B; flush A =EIO; fsync A =EIO; write A y 1; close A; close B",
      "a.name:string=xye " A_COUNT A_OTHER A_LIST},
     {"what was accepted stays when the rest is refused", "new",
-     "open A a.count w trunc; write A '12'; flush A; write A 'x' =EINVAL; flush A =EINVAL;"
+     "open A a.count w trunc; write A '12'; flush A; write A 'x\n'; flush A =EINVAL;"
      "text a.count '12\n'; refused a.count; release A; open A a.list w trunc; write A '5\n';"
      "flush A; write A '6 6'; flush A =EINVAL; text a.list '5\n'; close A =EINVAL;"
-     "open A a.new:u8 w creat; write A '25'; flush A; write A '6' =ERANGE; close A =ERANGE;"
+     "open A a.new:u8 w creat; write A '25'; flush A; write A '6\n'; close A =ERANGE;"
      "text a.new '25\n'",
      A_NAME "a.count:u32=12 " A_OTHER "a.list:array[i32]=5 a.new:u8=25 "},
     {"a refused text can be written over, by its handle and by another", "new",
-     "open A a.count w trunc; write A 'x' =EINVAL; write A '5' 0; close A; text a.count '5\n';"
-     "open A a.count w trunc; flush A; write A 'x' =EINVAL; open B a.count w; write B '6' 0;"
+     "open A a.count w trunc; write A 'x\n' =EINVAL; write A '5' 0; close A; text a.count '5\n';"
+     "open A a.count w trunc; flush A; write A 'x\n' =EINVAL; open B a.count w; write B '6' 0;"
      "close B; close A =EINVAL; text a.count '6\n'; good a.count",
      A_NAME "a.count:u32=6 " A_OTHER A_LIST},
     {"a text that is incomplete at a close can go on", "new",
@@ -157,7 +157,7 @@ static const struct script scripts[] = {
      "write A ' 5]'; close A; text a.list '4\n5\n'; good a.list",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=4,5 "},
     {"a standardized key is refused by the write", "new",
-     "open A llama.context_length w creat; write A 'x' =EINVAL; close A =EINVAL;"
+     "open A llama.context_length w creat; write A 'x\n' =EINVAL; close A =EINVAL;"
      "gone llama.context_length",
      UNCHANGED},
 
@@ -232,14 +232,14 @@ static const struct script scripts[] = {
      TWO A_COUNT A_OTHER A_LIST},
     {"a close hears nothing of what another handle wrote after it", "new close",
      BUSY
-     "open A a.count w trunc; open B a.count w; write A 9; & flush A; write B x 1 =EINVAL;" DONE
-     "wait; flush A; fsync A; close A; close B =EINVAL; text a.count '9\n'; close X",
+     "open A a.count w trunc; open B a.count w; write A 9; & flush A; write B 'x\n' 1;" DONE
+     "wait; flush A; close A; close B =EINVAL; text a.count '9\n'; close X",
      A_NAME NINE A_BUSY A_LIST},
     {"nor does one whose text was accepted while others wrote on", "new close",
      BUSY
      "open A a.count w trunc; open B a.count w; write A 1; write B 2 1; & flush B; write A 3 "
      "2;" DONE
-     "wait; write A x =EINVAL; flush B; close A =EINVAL; close B; text a.count '12\n'; close X",
+     "wait; write A 'x\n'; flush B; close A =EINVAL; close B; text a.count '12\n'; close X",
      A_NAME "a.count:u32=12 " A_BUSY A_LIST},
     {"names are swapped while copies are made and fail", "new close",
      "hold; & mv a.name a.x; held; & mv a.count a.y; go EIO; wait =EIO; wait; mv a.other a.count;"
@@ -401,7 +401,8 @@ static const struct script scripts[] = {
     {"a helper is renamed over a key, and written on meanwhile and later", "new close",
      "open T .t w creat; write T 1; hold; & mv .t a.count; held; write T 2; go; wait; gone .t;"
      "text a.count 12; file " A_NAME "a.count:u32=1 " A_OTHER A_LIST "; flush T; file " A_NAME
-     "a.count:u32=12 " A_OTHER A_LIST "; write T x =EINVAL; close T =EINVAL; text a.count '12\n';"
+     "a.count:u32=12 " A_OTHER A_LIST
+     "; write T 'x\n'; close T =EINVAL; text a.count '12\n';"
      "typed a.count u32; helpers 0",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
     {"a helper with two handles is renamed over a key that is being written", "new",
@@ -411,8 +412,9 @@ static const struct script scripts[] = {
      A_NAME "a.count:u32=2 " A_OTHER A_LIST},
     {"an unwritten helper is renamed over a key, and its text is refused", "new",
      "open T .t w creat; mv .t a.count; text a.count ''; shown " UNCHANGED
-     "; write T x =EINVAL; close T =EINVAL; text a.count '7\n'; refused a.count;"
-     "mv a.count a.count~; open T .t w creat; mv .t a.count; write T x =EINVAL; close T =EINVAL;"
+     "; write T 'x\n' =EINVAL; close T =EINVAL; text a.count '7\n'; refused a.count;"
+     "mv a.count a.count~; open T .t w creat; mv .t a.count; write T 'x\n' =EINVAL; close T "
+     "=EINVAL;"
      "text a.count '7\n'; text a.count~ '7\n'",
      UNCHANGED},
     {"an unwritten helper is renamed over a key and stays empty: a truncation", "new",

@@ -13,11 +13,8 @@
 
 bool type_by_name(const char *name, size_t n, struct typed *ret)
 {
-    struct type_name t;
-    if (!type_name_get(name, n, &t) || (t.type == GGUF_ARRAY && t.elem == GGUF_ARRAY))
-        return false;
-    *ret = (struct typed){.set = true, .type = t.type, .elem = t.elem};
-    return true;
+    *ret = (struct typed){.set = true};
+    return type_name_get(name, n, &ret->type, &ret->elem);
 }
 
 void type_put(const struct typed *t, struct buf *out)
@@ -72,20 +69,7 @@ static struct typed type_for(const struct name *x, const struct gguf_value *old,
     if (old)
         return (struct typed){true, old->type, old->elem};
     text_new_type(key_find(x->key, x->key_len), bytes_of(text), text->len, &t.type, &t.elem);
-    if (t.type == GGUF_ARRAY && t.elem == GGUF_ARRAY) /* nothing that can be edited: a string */
-        t.type = GGUF_STRING;
     return t;
-}
-
-/* An array of arrays is kept, but never changed. */
-static int nested(const struct shown *old, const struct buf *text, struct err *e)
-{
-    CLEANUP(buf_free) struct buf is = BUF_INIT;
-    shown_text(old, &is);
-    if (!buf_error(&is) && is.len == text->len &&
-        memcmp(bytes_of(&is), bytes_of(text), is.len) == 0)
-        return 1;
-    return err_set(e, -EOPNOTSUPP, "arrays of arrays cannot be edited");
 }
 
 int value_parse(const struct name *x, const struct gguf_format *fmt, const struct shown *old,
@@ -94,11 +78,9 @@ int value_parse(const struct name *x, const struct gguf_format *fmt, const struc
 {
     struct gguf_value v;
     const bool known = shown_value(old, &v);
-    if (known && v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
-        return nested(old, text, e);
     const struct typed t = type_for(x, known ? &v : NULL, typed, text);
-    const struct type_name as = {.type = t.type, .elem = t.elem};
-    int r = text_parse(fmt, &as, bytes_of(text), text->len, known ? &v : NULL, payload, e);
+    int r =
+        text_parse(fmt, t.type, t.elem, bytes_of(text), text->len, known ? &v : NULL, payload, e);
     if (r < 0)
         return r;
     *type = t.type;
@@ -156,18 +138,10 @@ int value_check_write(struct live *l, const struct name *x, const struct typed *
 {
     CLEANUP(shown_free) struct shown old = value_stored(l, x);
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    struct gguf_value v;
     uint32_t type = 0;
-    const bool known = shown_value(&old, &v);
-    const struct typed t = type_for(x, known ? &v : NULL, typed, text);
     if (text->len > TEXT_MAX)
         return err_set(e, -EFBIG, "the text is over 1 GiB");
-    if (!at_once && !known && !typed->set) /* the type may still change */
-        return 0;
-    int r = t.type == GGUF_ARRAY && t.elem == GGUF_ARRAY
-                ? 0
-                : text_prefix_check(t.type, t.elem, bytes_of(text), text->len);
-    if (r == 0 && !(at_once && is_whole(text)))
+    if (!at_once || !is_whole(text))
         return 0;
     const int why = value_parse(x, &l->state->gguf->fmt, &old, typed, text, &type, &payload, e);
     if (why == 0) {
