@@ -148,7 +148,8 @@ static const struct script scripts[] = {
      "open A a.count w trunc; write A 'x\n' =EINVAL; write A '5' 0; close A =EINVAL; fsync",
      UNCHANGED},
     {"a truncation restarts a refused draft", NULL,
-     "open A a.count w trunc; write A 'x\n' =EINVAL; trunc A 0; write A '5' 0; close A; good a.count",
+     "open A a.count w trunc; write A 'x\n' =EINVAL; trunc A 0; write A '5' 0; close A; good "
+     "a.count",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
     {"a refused draft is not shown, and the next writer begins from what is stored", NULL,
      "open A a.list rw append; write A 'x\n'; flush A =EINVAL; text a.list '1\n2\n3\n';"

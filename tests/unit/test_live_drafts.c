@@ -4,11 +4,11 @@
 #include "script.h"
 
 /* A text that can no longer become a value for `key`, so the write is refused. */
-#define SPOILS(key, text)                                                                        \
-    {                                                                                            \
-        "spoils " key ": " #text, "auto",                                                        \
+#define SPOILS(key, text)                                                                          \
+    {                                                                                              \
+        "spoils " key ": " #text, "auto",                                                          \
             "open A " key " w trunc; write A '" text "\n' =EINVAL; close A =EINVAL; refused " key, \
-            UNCHANGED                                                                            \
+            UNCHANGED                                                                              \
     }
 /* A text that is not yet a value but could become one. The close is refused, not the write. */
 #define UNFINISHED(key, text)                                                                      \

@@ -231,15 +231,13 @@ static const struct script scripts[] = {
      "wait; good a.name; file " TWO A_COUNT A_OTHER A_LIST "; flush A; fsync A; close A",
      TWO A_COUNT A_OTHER A_LIST},
     {"a close hears nothing of what another handle wrote after it", "new close",
-     BUSY
-     "open A a.count w trunc; open B a.count w; write A 9; & flush A; write B 'x\n' 1;" DONE
-     "wait; flush A; close A; close B =EINVAL; text a.count '9\n'; close X",
+     BUSY "open A a.count w trunc; open B a.count w; write A 9; & flush A; write B 'x\n' 1;" DONE
+          "wait; flush A; close A; close B =EINVAL; text a.count '9\n'; close X",
      A_NAME NINE A_BUSY A_LIST},
     {"nor does one whose text was accepted while others wrote on", "new close",
-     BUSY
-     "open A a.count w trunc; open B a.count w; write A 1; write B 2 1; & flush B; write A 3 "
-     "2;" DONE
-     "wait; write A 'x\n'; flush B; close A =EINVAL; close B; text a.count '12\n'; close X",
+     BUSY "open A a.count w trunc; open B a.count w; write A 1; write B 2 1; & flush B; write A 3 "
+          "2;" DONE
+          "wait; write A 'x\n'; flush B; close A =EINVAL; close B; text a.count '12\n'; close X",
      A_NAME "a.count:u32=12 " A_BUSY A_LIST},
     {"names are swapped while copies are made and fail", "new close",
      "hold; & mv a.name a.x; held; & mv a.count a.y; go EIO; wait =EIO; wait; mv a.other a.count;"
@@ -401,8 +399,7 @@ static const struct script scripts[] = {
     {"a helper is renamed over a key, and written on meanwhile and later", "new close",
      "open T .t w creat; write T 1; hold; & mv .t a.count; held; write T 2; go; wait; gone .t;"
      "text a.count 12; file " A_NAME "a.count:u32=1 " A_OTHER A_LIST "; flush T; file " A_NAME
-     "a.count:u32=12 " A_OTHER A_LIST
-     "; write T 'x\n'; close T =EINVAL; text a.count '12\n';"
+     "a.count:u32=12 " A_OTHER A_LIST "; write T 'x\n'; close T =EINVAL; text a.count '12\n';"
      "typed a.count u32; helpers 0",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
     {"a helper with two handles is renamed over a key that is being written", "new",
