@@ -74,7 +74,8 @@
  *     helpers N                       bytes that helpers hold, including those of keys that are
  *                                     not written yet
  *     edits changed; edits same       the model is edited; another program changed it, or not
- *     hurry                  pending edits are written now, and no more are made
+ *     hurry                  pending edits are written now, and no more are made; hurry starved:
+ *                            there is no memory for that
  *     finish; reopen         end the mount (as at the end of each script); mount again
  *
  * For tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):

@@ -18,6 +18,7 @@
 #include "live/batch.h"
 #include "live/writer.h"
 #endif
+#include "alloc.h"
 #include "tree/nodes.h"
 #include "script_run.h"
 
@@ -307,9 +308,11 @@ static int op_helpers(struct run *r, char **arg, struct waiter *w)
 
 static int op_hurry(struct run *r, char **arg, struct waiter *w)
 {
-    (void)arg;
     (void)w;
+    if (arg[0])
+        alloc_arm(1, true);
     tree_hurry(r->t);
+    (void)alloc_disarm();
     return 0;
 }
 
@@ -329,7 +332,7 @@ const struct script_op script_faults[] = {
     {"alter", op_alter, 0, 0, false},
     {"restore", op_restore, 0, 0, false},
     {"edits", op_edits, 1, 1, false},
-    {"hurry", op_hurry, 0, 0, false},
+    {"hurry", op_hurry, 0, 1, false},
     {"finish", op_finish, 0, 0, false},
     {"reopen", op_reopen, 0, 0, false},
     {"logged", op_logged, 1, 1, false},

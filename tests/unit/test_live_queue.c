@@ -193,6 +193,47 @@ static const struct script scripts[] = {
      BUSY "open A a.name w trunc; write A two; & flush A; mv a.name a.name~; gone a.name;" DONE
           "wait; text a.name~ two; mv a.name~ a.name; text a.name 'two\n'; close A; close X",
      TWO A_COUNT A_BUSY A_LIST},
+    {"a key is moved aside while its close waits: the key has the text", "new close",
+     BUSY "open A a.name w trunc; write A two; & flush A; mv a.name a.name~;" DONE
+          "wait; text a.name~ two; file " TWO A_COUNT A_BUSY A_LIST "; close A; close X",
+     TWO A_COUNT A_BUSY A_LIST},
+    {"a new key is moved aside while its close is written: it is hidden, too", "new close",
+     "hold; open A a.new w creat; write A 5; & flush A; held; mv a.new a.new~;" DONE
+     "gone a.new; text a.new~ 5; close A; rm a.new~; fsync",
+     UNCHANGED},
+    {"a new key is renamed while its close waits, is written, or fails", "new close",
+     BUSY "open A a.new w creat; write A 5; & flush A; & mv a.new a.newer;" DONE
+          "wait; wait; close A; list a.name a.count a.other a.list a.newer; rm a.newer; close X;"
+          "hold; open A a.new w creat; write A 6; & flush A; held; & mv a.new a.newer;" DONE
+          "wait; close A; list a.name a.count a.other a.list a.newer; hold; open A a.x w creat;"
+          "write A 7; & flush A; held; & mv a.x a.y; go EIO; wait =EIO; wait; gone a.x; write A 8 "
+          "0; close A",
+     A_NAME A_COUNT A_BUSY A_LIST "a.newer:u32=6 a.y:u32=8 "},
+    {"a new key is renamed while its close fails, and its release tries again", "new close",
+     "hold; open A a.z w creat; write A 6; & flush A; held; & mv a.z a.count; release A; go EIO;"
+     "wait =EIO; wait; fsync; gone a.z",
+     A_NAME "a.count:u32=6 " A_OTHER A_LIST},
+    {"a shell's truncation is still written when another program appends", "new close",
+     BUSY "open A a.name w trunc; release A; text a.name ''; open B a.name w append; write B two;"
+          "release B; open C a.count w trunc; write C 9; release C; open D a.count w append;"
+          "write D 1; release D; & truncate a.count 1; & truncate a.name 2;" DONE
+          "wait; wait; fsync; text a.count '9\n'; text a.name 'tw\n'; release X",
+     "a.name:string=tw " NINE A_BUSY A_LIST},
+    {"what was written is refused, and another program appended meanwhile", "new close",
+     "hold; open A a.list w trunc; write A '5\n'; release A; held; open B a.list w append;"
+     "write B '6\n'; & flush B; go EIO; wait; close B; text a.list '5\n6\n'; good a.list",
+     A_NAME A_COUNT A_OTHER "a.list:array[i32]=5,6 "},
+    {"a key is truncated by name while another program has it open", "new",
+     "open A a.name rw; truncate a.name 0; write A x; flush A; text a.name 'x\n'; truncate a.name "
+     "0;"
+     "write A yz 0; close A; open A a.list rw; truncate a.list 4; write A '5\n'; close A;"
+     "text a.list '5\n2\n'",
+     "a.name:string=yz " A_COUNT A_OTHER "a.list:array[i32]=5,2 "},
+    {"a truncation of a number while its text waits is no edit", "new close",
+     BUSY "open A a.count w trunc; write A 9; release A; & truncate a.count 0; open B a.count w "
+          "trunc;"
+          "release B;" DONE "wait; fsync; text a.count '9\n'; release X",
+     A_NAME NINE A_BUSY A_LIST},
     {"a key is moved aside while its close is written: both have the text", "new close",
      "hold; open A a.name w trunc; write A two; & flush A; held; mv a.name a.name~; " DONE
      "gone a.name; text a.name~ two; close A; reopen; text a.name 'two\n'",
@@ -310,6 +351,20 @@ static const struct script scripts[] = {
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; rm .c; go EIO; fsync;"
      "text a.count '7\n'; refused a.count; gone .c; helpers 0",
      UNCHANGED},
+    {"a key is removed after a signal ended a rename over it: it stays removed", "new close",
+     "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; rm a.count; go; fsync;"
+     "gone .c a.count; helpers 0; hold; & mv a.other a.name; held; interrupt; wait =EINTR;"
+     "rm a.name; go; fsync; gone a.name a.other; put .c 9; hold; & mv .c a.list; held; interrupt;"
+     "wait =EINTR; rm a.list; go EIO; fsync; gone a.list; text .c 9; rm .c",
+     ""},
+    {"a helper is renamed after a signal ended its rename over a key", "new close",
+     "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; mv .c .d; go; fsync;"
+     "text a.count '9\n'; text .d 9; rm .d; helpers 0",
+     A_NAME NINE A_OTHER A_LIST},
+    {"a key is moved aside after a signal ended a rename over it", "new close",
+     "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; mv a.count a.count~; go;"
+     "fsync; gone a.count .c; text a.count~ '7\n'",
+     A_NAME NINE A_OTHER A_LIST},
     {"a rename is repeated after a signal", "new close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; & mv .c a.count; go; wait;"
      "text a.count '9\n'; put .c 10; hold; & mv .c a.count; held; interrupt; wait =EINTR;"
@@ -329,6 +384,10 @@ static const struct script scripts[] = {
      "rm a.count; mv a.name a.count =EINVAL; text a.count '7\n'; rm a.count; mv a.other a.count;"
      "list a.name a.count a.list; typed a.count u32",
      A_NAME "a.count:u32=8 " A_LIST},
+    {"a rename that did not happen does not take a removal back", "new close",
+     BUSY "rm a.count; put .c 9; & mv .c a.count; interrupt; & mv a.name a.count; interrupt;" DONE
+          "wait =EINTR; wait =EINTR; gone a.count; fsync; gone a.count; text .c 9; rm .c; close X",
+     A_NAME A_BUSY A_LIST},
     {"a removal that was written is final: a new key, for a create, a helper and a key", "new",
      "type a.count u64; rm a.count; fsync; put a.count -5; typed a.count i32; rm a.count; fsync;"
      "put .c true; mv .c a.count; list a.name a.other a.list a.count; rm a.count; fsync;"
@@ -442,6 +501,12 @@ static const struct script scripts[] = {
           "write B 5; & flush B; typed a.new u8;" DONE "wait; wait; close A; close B;"
           "typed a.count u64; typed a.new u8; close X",
      A_NAME "a.count:u64=9 " A_BUSY A_LIST "a.new:u8=5 "},
+    {"KEY:TYPE is appended to while its last text is written", "new close",
+     "put a.new 9; hold; open A a.new w trunc; write A 8; & flush A; held; open B a.new:u64 w "
+     "creat "
+     "append;"
+     "go; wait; write B 1; close B; typed a.new u64; close A",
+     UNCHANGED "a.new:u64=81 "},
     {"tar creates a key while another copy is made", "new close",
      BUSY
      "rm a.count; mknod a.count; type a.count u32; open A a.count w; write A 9; & flush A;" DONE
@@ -479,6 +544,9 @@ static const struct script scripts[] = {
      "put a.name two; hold; & fsync; held; open A a.count w trunc; write A 9; & flush A; hurry;"
      "go EIO; wait =EIO; wait; finish; file " TWO NINE A_OTHER A_LIST,
      TWO NINE A_OTHER A_LIST},
+    {"there is no memory when a signal ends the daemon: the end of the mount writes", "new sync",
+     "put a.name two; rm a.count; hurry starved; finish; file " TWO A_OTHER A_LIST,
+     TWO A_OTHER A_LIST},
 
     /* ---- time ---- */
     {"edits of a large model are collected, and written ten seconds after the last",

@@ -224,6 +224,11 @@ struct name *name_look(struct live *l, const char *text, int *why)
     return kv == UINT32_MAX ? x : touch(l, kv, why);
 }
 
+struct name *key_meant(const struct file *f)
+{
+    return f->kind == FILE_KEY ? f->name : f->backs;
+}
+
 bool name_shows_key(const struct live *l, const struct name *x)
 {
     return x->key && !x->gone && !x->backup && value_is_stored(l, x);
@@ -304,8 +309,21 @@ void name_spare(struct live *l, struct name *x)
     x->backup = NULL;
 }
 
+static void end_draft(struct file *f)
+{
+    if (f->kind == FILE_HELPER) {
+        buf_free(&f->content);
+        f->content = f->draft->text;
+        f->draft->text = BUF_INIT;
+    }
+    draft_free(f->draft);
+    f->draft = NULL;
+}
+
 void file_settle(struct live *l, struct file *f)
 {
+    if (f->draft && !f->draft->writers && !f->pins)
+        end_draft(f);
     const bool hides = f->kind == FILE_KEY && f->name && !f->draft && !f->pins;
     if (hides && !value_is_stored(l, f->name))
         file_drop(l, f);

@@ -32,6 +32,8 @@ struct file *name_file(struct live *l, struct name *x, int *why);
  * type. */
 struct file *file_look(struct live *l, const char *text, int *why);
 struct file *file_numbered(struct live *l, uint32_t number, int *why);
+/* Return the key whose text a file has: its own, or the hidden key whose backup it is. NULL: none. */
+struct name *key_meant(const struct file *f);
 /* True if a name without a file shows the key that the accepted state has. */
 bool name_shows_key(const struct live *l, const struct name *x);
 
@@ -67,7 +69,8 @@ int name_refused(struct live *l, struct name *x, const struct err *e);
 void name_keep_raw(struct live *l, struct name *x, struct buf *text);
 /* Take a file's name away. */
 void file_drop(struct live *l, struct file *f);
-/* Drop the file of a key that is neither stored nor being written, and free what nothing needs. */
+/* Free a draft that no handle and no request needs, drop the file of a key that is neither stored
+ * nor being written, and free what nothing needs. */
 void file_settle(struct live *l, struct file *f);
 void name_reap(struct live *l, struct name *x);
 /* Returns 0, or -ENOSPC if helpers would take too much room. */

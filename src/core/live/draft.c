@@ -90,7 +90,7 @@ int draft_resize(struct draft *d, uint64_t size)
     return 0;
 }
 
-void draft_accepted(struct draft *d, uint64_t version)
+void draft_accepted(struct draft *d, uint64_t version, const struct typed *as)
 {
     if (version > d->version) /* no draft's */
         return;
@@ -102,7 +102,8 @@ void draft_accepted(struct draft *d, uint64_t version)
         return;
     d->state = DRAFT_CLEAN;
     d->why = (struct err){0};
-    d->typed.set = false; /* the key itself has the type now */
+    if (d->typed.type == as->type && d->typed.elem == as->elem)
+        d->typed.set = false; /* the key itself has the type now */
 }
 
 void draft_refused(struct draft *d, const struct err *e)

@@ -29,8 +29,8 @@ void draft_empty(struct draft *d);
  * -ENOMEM. */
 int draft_write(struct draft *d, uint64_t off, const void *bytes, size_t n);
 int draft_resize(struct draft *d, uint64_t size);
-/* This version of the text was accepted. */
-void draft_accepted(struct draft *d, uint64_t version);
+/* This version of the text was accepted, as this type if that was set. */
+void draft_accepted(struct draft *d, uint64_t version, const struct typed *as);
 void draft_refused(struct draft *d, const struct err *e);
 /* Return the error with which the last write of a handle was refused, or 0. */
 static inline int draft_refusal(const struct draft *d, uint64_t version)

@@ -89,6 +89,11 @@ int live_finish(struct live *l)
     LOCKED(&l->lock);
     l->started = false;
     log_helpers(l);
+    if (overlay_is_pending(l) && !l->trouble.code) { /* live_hurry() had no memory or no thread */
+        struct err e = {0};
+        bool done;
+        (void)overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, &e);
+    }
     if (!overlay_is_pending(l))
         return 0;
     log_lost(l);
@@ -242,7 +247,7 @@ struct live_counts live_count(struct live *l)
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
-    bool kept = overlay_is_pending(l) || !queue_is_idle(l);
+    bool kept = overlay_is_pending(l) || !queue_is_idle(l) || l->made.file;
     for (const struct name *x = l->first; x && !kept && !helpers; x = x->next)
         kept = x->file && x->file->kind != FILE_KEY;
     return !kept;

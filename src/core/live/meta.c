@@ -26,7 +26,7 @@ static struct name *key_of(const struct file *f)
 
 static int accept_text(struct live *l, struct request *q, struct err *e)
 {
-    struct name *x = key_of(q->file);
+    struct name *x = key_meant(q->file);
     if (!x) /* it was removed meanwhile */
         return 0;
     request_pin(q, x);
@@ -36,14 +36,14 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
 static int text_accepted(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct file *f = q->file;
-    struct name *x = key_of(f);
+    struct name *x = key_meant(f);
     if (r < 0 && !q->done) {
         if (f->draft && f->draft->version == q->number)
             draft_refused(f->draft, e);
         return x ? name_refused(l, x, e) : r;
     }
     if (f->draft)
-        draft_accepted(f->draft, q->number);
+        draft_accepted(f->draft, q->number, &q->typed);
     if (x && q->changed) { /* else the reason for a refusal stays: an editor may restore the text */
         x->mtime = when_date();
         name_set_error(l, x, NULL);
@@ -133,14 +133,20 @@ static int begin(struct file *f, struct rendered *p)
     return 0;
 }
 
+/* Begin the draft of a file unless it is being written. */
+static int begin_once(struct live *l, struct file *f, struct rendered *p, const struct err *unready)
+{
+    struct name *x = key_of(f);
+    if (x && (l->stop || unready->code))
+        return l->stop ? -EROFS : name_refused(l, x, unready);
+    return !f->draft || (x && draft_is_over(f->draft)) ? begin(f, p) : 0;
+}
+
 static int join(struct live *l, struct live_file *h, struct rendered *p, bool emptied,
                 const struct err *unready)
 {
     struct file *f = h->file;
-    struct name *x = key_of(f);
-    int r = x && l->stop ? -EROFS : x && unready->code ? name_refused(l, x, unready) : 0;
-    if (r == 0 && (!f->draft || (x && draft_is_over(f->draft))))
-        r = begin(f, p);
+    const int r = begin_once(l, f, p, unready);
     if (r < 0)
         return r;
     f->draft->writers++;
@@ -287,26 +293,22 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
     overlay_ready(l, &unready);
     lock_take(&l->lock);
     int r = create_locked(l, name, flags, &unready, ret, h);
+    if (r == 0 && !f) {
+        l->made.file = h;
+        l->made.due = when_after(LIVE_MADE * 1000);
+        queue_tick(l, &l->made.due);
+    }
     lock_drop(&l->lock);
     if (r < 0)
         free(h);
-    else
+    else if (f)
         *f = h;
     return r;
 }
 
 int live_make(struct live *l, const char *name, struct live_attr *ret)
 {
-    struct live_file *h;
-    int r = live_create(l, name, O_EXCL, ret, &h);
-    if (r < 0)
-        return r;
-    LOCKED(&l->lock);
-    live_end_made(l);
-    l->made.file = h;
-    l->made.due = when_after(LIVE_MADE * 1000);
-    queue_tick(l, &l->made.due);
-    return 0;
+    return live_create(l, name, O_EXCL, ret, NULL);
 }
 
 /* ---- read and write ---- */
@@ -386,30 +388,37 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return name_refused(l, x, &e);
 }
 
-/* Truncate a file that has no writer: this is an edit, but for a type that has no empty value. */
-static int truncate_key(struct live *l, struct file *f, uint64_t size, struct live_wait *w)
+/* A truncation without a write makes an empty string or array. */
+static bool has_empty_value(const struct live *l, const struct file *f)
 {
-    CLEANUP(shown_free) struct shown old = value_stored(l, f->name);
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    const struct name *x = f->name;
+    const struct key_row *row = key_find(x->key, x->key_len);
+    CLEANUP(shown_free) struct shown s = value_stored(l, x);
     struct gguf_value v;
-    if (size == 0 && shown_value(&old, &v) && v.type != GGUF_STRING && v.type != GGUF_ARRAY)
+    uint32_t type = row ? row->type : GGUF_STRING;
+    if (f->draft->typed.set)
+        type = f->draft->typed.type;
+    else if (shown_value(&s, &v))
+        type = v.type;
+    return type == GGUF_STRING || type == GGUF_ARRAY;
+}
+
+int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
+{
+    struct draft *d = f->draft;
+    struct err e = {0};
+    if (!key_of(f))
         return 0;
-    if (size > TEXT_MAX)
-        return -EFBIG;
-    f->pins++;
-    lock_drop(&l->lock);
-    if (size > 0)
-        shown_text(&old, &text);
-    if (size > text.len)
-        buf_zero(&text, (size_t)size - text.len);
-    text.len = (size_t)size;
-    lock_take(&l->lock);
-    int r = buf_error(&text);
-    if (r == 0)
-        r = judge(l, f, NULL, &text, WHEN_MODE, w);
-    f->pins--;
-    file_settle(l, f);
-    return r;
+    if (!l->ending &&
+        (d->state == DRAFT_WRITTEN || (d->state == DRAFT_EMPTIED && has_empty_value(l, f)))) {
+        const int r = judge(l, f, d, &d->text, WHEN_MODE, w);
+        if (r >= 0)
+            return r;
+        (void)err_sys(&e, r, "cannot be judged");
+        (void)name_refused(l, f->name, &e);
+    }
+    draft_restart(d);
+    return e.code;
 }
 
 static int resize(struct live *l, struct file *f, uint64_t size)
@@ -425,40 +434,44 @@ static int resize(struct live *l, struct file *f, uint64_t size)
     return r;
 }
 
+static int truncate_locked(struct live *l, struct file *f, uint64_t size, struct rendered *p,
+                           const struct err *unready, struct live_wait *w)
+{
+    if (!f->name)
+        return -ESTALE;
+    if (f->kind == FILE_LINK)
+        return -EINVAL;
+    int r = buf_error(&p->text) ? buf_error(&p->text) : begin_once(l, f, p, unready);
+    if (r == 0)
+        r = resize(l, f, size);
+    if (r == 0 && !f->draft->dirty) /* else those who write it bring it */
+        r = draft_judge_rest(l, f, w);
+    file_settle(l, f);
+    return r;
+}
+
 int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t size,
                   struct live_wait *w)
 {
     CLEANUP(rendered_free) struct rendered p = {0};
     struct err unready;
-    int why;
+    struct file *f;
+    int why, r;
     overlay_ready(l, &unready);
-    LOCKED(&l->lock);
+    lock_take(&l->lock);
     if (h && h->writes) {
         mark_dirty(h);
-        const int r = resize(l, h->file, size);
+        r = resize(l, h->file, size);
         h->version = h->file->draft->version;
-        return r;
+    } else {
+        while ((f = file_numbered(l, number, &why)) && size > 0 && needs_text(l, f, &p)) {
+            lock_drop(&l->lock);
+            shown_text(&p.of, &p.text);
+            lock_take(&l->lock);
+        }
+        r = f ? truncate_locked(l, f, size, &p, &unready, w) : why;
     }
-    struct file *f = file_numbered(l, number, &why);
-    if (!f || !f->name)
-        return f ? -ESTALE : why;
-    if (f->kind == FILE_LINK)
-        return -EINVAL;
-    if (f->kind == FILE_KEY && l->stop)
-        return -EROFS;
-    if (f->draft && (f->kind == FILE_HELPER || !draft_is_over(f->draft)))
-        return resize(l, f, size);
-    if (f->kind == FILE_KEY)
-        return unready.code ? name_refused(l, f->name, &unready) : truncate_key(l, f, size, w);
-    int r = begin(f, &p);
-    if (r == 0)
-        r = resize(l, f, size);
-    if (!f->draft)
-        return r;
-    f->content = f->draft->text;
-    f->draft->text = BUF_INIT;
-    draft_free(f->draft);
-    f->draft = NULL;
+    lock_drop(&l->lock);
     return r;
 }
 
@@ -509,48 +522,13 @@ int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
     return d && draft_refusal(d, h->version) ? draft_refusal(d, h->version) : queue_sync(l, w);
 }
 
-/* A truncation without a write makes an empty string or array. */
-static bool has_empty_value(const struct live *l, const struct file *f)
-{
-    const struct name *x = f->name;
-    const struct key_row *row = key_find(x->key, x->key_len);
-    CLEANUP(shown_free) struct shown s = value_stored(l, x);
-    struct gguf_value v;
-    uint32_t type = row ? row->type : GGUF_STRING;
-    if (f->draft->typed.set)
-        type = f->draft->typed.type;
-    else if (shown_value(&s, &v))
-        type = v.type;
-    return type == GGUF_STRING || type == GGUF_ARRAY;
-}
-
-/* The last writer is gone. What no flush has judged, because its program was killed or its wait was
- * interrupted, is judged now. */
-static void end_draft(struct live *l, struct file *f)
-{
-    struct draft *d = f->draft;
-    if (f->kind == FILE_HELPER) {
-        buf_free(&f->content);
-        f->content = d->text;
-        d->text = BUF_INIT;
-    } else if (f->name && !l->ending &&
-               (d->state == DRAFT_WRITTEN ||
-                (d->state == DRAFT_EMPTIED && has_empty_value(l, f)))) {
-        struct err e = {0};
-        if (err_sys(&e, judge(l, f, d, &d->text, WHEN_MODE, NULL), "cannot be judged") < 0)
-            (void)name_refused(l, f->name, &e);
-    }
-    f->draft = NULL;
-    draft_free(d);
-}
-
 static void release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
     if (h->writes) {
         mark_flushed(h);
         if (--f->draft->writers == 0)
-            end_draft(l, f);
+            (void)draft_judge_rest(l, f, NULL);
     }
     if (--f->opens == 0 && f->kind == FILE_KEY)
         buf_free(&f->content); /* what it had as a helper */
@@ -788,7 +766,7 @@ void live_facts_free(struct live_facts *f)
 static int accept_type(struct live *l, struct request *q, struct err *e)
 {
     struct gguf_value v;
-    struct name *x = key_of(q->file);
+    struct name *x = key_meant(q->file);
     CLEANUP(shown_free) struct shown s = x ? value_stored(l, x) : SHOWN_NONE;
     if (!s.snap)
         return err_set(e, -ENOENT, "the key is gone");

@@ -9,6 +9,7 @@
 #include "edit/change.h"
 #include "text/name.h"
 
+struct file;
 struct live;
 struct live_wait;
 
@@ -105,6 +106,11 @@ int live_retype(struct live *l, uint32_t number, const void *type, size_t n, str
 int live_forgive(struct live *l, uint32_t number);
 
 /* ---- for this layer ---- */
+
+/* A file has no writers. What no flush has judged, because its program was killed or its wait was
+ * interrupted, is judged now; the draft stays until then. w: who waits, or NULL. Call with the lock
+ * held. */
+int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w);
 
 /* Close the file made by mknod(2), whose value is still missing or empty. Call with the lock
  * held. */

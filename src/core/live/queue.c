@@ -225,10 +225,8 @@ static bool tick(struct pool_job *j, struct timespec *again)
         struct request *q = request_new(l, NULL, NULL, NULL);
         if (q)
             q->when = WHEN_DUE;
-        else
+        if (!q || queue_add(l, q, NULL) < 0)
             s->due = when_after(1000);
-        if (q)
-            (void)queue_add(l, q, NULL);
     }
     const struct timespec *next = next_tick(l);
     if (next)

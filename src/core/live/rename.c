@@ -140,7 +140,7 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
     is = BUF_INIT;
     if (f->draft && f->draft->state != DRAFT_EMPTIED)
         draft_restart(f->draft);
-    if (old.snap) {
+    if (old.snap || f->pins) { /* it may be about to be stored */
         x->backup = f;
         f->backs = x;
     }
@@ -148,12 +148,10 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
     return 0;
 }
 
-/* Refuse to make a file the value of a key, whose old value appears again even if it was moved out
- * of the way (sed -i.bak). */
+/* Refuse to make a file the value of a key. */
 static int refused(struct live *l, struct name *from, struct name *to, const struct err *e)
 {
     int why;
-    name_spare(l, to);
     return name_refused(l, name_file(l, to, &why) || !from->file ? to : from, e);
 }
 
@@ -182,19 +180,27 @@ static void become_key(struct live *l, struct file *f, struct name *to, struct b
     lost_backup(l, backs);
 }
 
-/* The same at the end of a request. If a signal ended its wait, the name may have got a file since,
- * which its writers must not lose. */
+/* The same at the end of a request. If a signal ended its wait, either name may have changed since:
+ * the new one may have been removed, or have a file, which its writers must not lose. */
 static void end_rename(struct live *l, struct request *q, struct buf *text)
 {
-    if (q->wait || !q->to->file)
-        become_key(l, q->file, q->to, text);
-    else if (q->file->name)
-        file_drop(l, q->file);
+    struct file *f = q->file;
+    const struct name *to = q->to;
+    if (f->name != q->from)
+        return;
+    if (!q->wait && (to->file || to->gone || to->backup)) {
+        file_drop(l, f);
+        return;
+    }
+    become_key(l, f, q->to, text);
+    if (f->draft && !f->draft->writers)
+        (void)draft_judge_rest(l, f, NULL);
 }
 
 static int accept_helper(struct live *l, struct request *q, struct err *e)
 {
     struct file *f = q->file;
+    name_spare(l, q->to);
     const bool takes = f->typed.set && !(f->inherited && value_is_stored(l, q->to));
     q->typed = takes ? f->typed : (struct typed){0};
     return value_accept(l, q, q->to, e);
@@ -210,7 +216,7 @@ static int helper_became_key(struct live *l, struct request *q, int r, const str
         name_set_error(l, q->to, NULL);
     }
     if (f->draft)
-        draft_accepted(f->draft, q->number);
+        draft_accepted(f->draft, q->number, &q->typed);
     if (f->kind == FILE_HELPER)
         end_rename(l, q, &q->text);
     return r;
@@ -249,8 +255,12 @@ static int accept_rename(struct live *l, struct request *q, struct err *e)
     const struct name *from = q->from, *to = q->to;
     const size_t mark = edit_mark(c);
     int r;
-    if (!value_is_stored(l, from))
-        return err_set(e, -ENOENT, "the key is gone");
+    name_spare(l, q->to); /* as a create does */
+    const struct file *f = q->file;
+    if (!value_is_stored(l, from)) /* its text has not come yet */
+        return f->draft && (f->draft->writers || f->pins > 1)
+                   ? 0
+                   : err_set(e, -ENOENT, "the key is gone");
     if (!value_is_stored(l, to)) {
         r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
     } else {
@@ -275,6 +285,10 @@ static int key_was_renamed(struct live *l, struct request *q, int r, const struc
     struct file *f = q->file;
     if (r < 0 && !q->done)
         return refused(l, q->from, q->to, e);
+    if (!q->changed && f->name == q->from && f->kind == FILE_KEY)
+        rename_plainly(l, f, q->to);
+    if (!q->changed)
+        return r;
     if (!q->number)
         q->to->ino = q->from->ino; /* a new name of the same key */
     q->to->mtime = q->from->mtime;
@@ -293,11 +307,6 @@ static int key_to_key(struct live *l, struct file *f, struct name *to, struct li
         return -EINVAL;
     if (stays(x))
         return -EPERM;
-    if (!value_is_stored(l, x)) { /* it has no value yet */
-        name_spare(l, to);
-        rename_plainly(l, f, to);
-        return 0;
-    }
     struct request *q = request_new(l, f, x, to);
     if (!q)
         return -ENOMEM;
@@ -318,13 +327,8 @@ static int rename_over_key(struct live *l, struct file *f, const char *text, str
     struct name *to = name_key(l, text);
     if (!to)
         return -ENOMEM;
-    const bool gone = to->gone;
     to->pins++;
-    if (gone) /* as a create does: its removal is taken back */
-        name_spare(l, to);
     int r = f->kind == FILE_KEY ? key_to_key(l, f, to, w) : helper_to_key(l, f, to, w);
-    if (r < 0 && gone)
-        remove_later(l, to);
     to->pins--;
     name_reap(l, to);
     return r;

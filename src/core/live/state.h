@@ -97,7 +97,7 @@ struct file {
     uint32_t number;
     enum file_kind kind;
     struct name *name;    /* NULL: an orphan, whose writes are discarded */
-    struct draft *draft;  /* owned; NULL unless the file is open for writing */
+    struct draft *draft;  /* owned; NULL unless the file is open for writing, or was at a request */
     struct buf content;   /* HELPER: its bytes, unless it has a draft. LINK: the target */
     struct typed typed;   /* HELPER: the type of the key that it may become */
     bool inherited;       /* `typed` is the type of the key that it was */
