@@ -193,6 +193,12 @@ void model_free(struct model_file *m)
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
 }
 
+static int find_shard(const char *path, const struct model_opener *o, struct model_file *m,
+                      struct err *e)
+{
+    return o && o->find ? o->find(o->find_arg, path, m, e) : model_find(path, m, e);
+}
+
 static int open_shard(struct shards *s, size_t i, unsigned flags, const struct model_opener *o,
                       struct err *e)
 {
@@ -203,7 +209,7 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
         free(path);
         return err_set(e, -ENOMEM, "no memory");
     }
-    int r = model_find(path, &m, e);
+    int r = find_shard(path, o, &m, e);
     if (r == 0)
         r = model_parse(&m, flags, &s->g[i], e);
     if (r == 0)
@@ -220,15 +226,17 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
  * Refuses a shard whose number exceeds the count: either it belongs to another split, or the count
  * is wrong.
  */
-static int check_extra(const struct shards *s, struct err *e)
+static int check_extra(const struct shards *s, const struct model_opener *o, struct err *e)
 {
+    struct model_file m;
     char *path = shards_path(s, s->n);
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
     char shown[SHOW_MAX];
     int r = 0;
-    if (access(path, F_OK) == 0)
+    if (find_shard(path, o, &m, NULL) == 0)
         r = err_set(e, -EBADMSG, "shard %s: one shard too many", show(shown, path, strlen(path)));
+    model_free(&m);
     free(path);
     return r;
 }
@@ -303,7 +311,7 @@ int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
         return err_prefix(e, r, "shard %s",
                           s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
     s->no[s->n] = s->all;
-    return check_extra(s, e);
+    return check_extra(s, o, e);
 }
 
 static int recover_file(const char *path, struct edit_recovered *ret, struct err *e)

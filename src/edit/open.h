@@ -56,6 +56,9 @@ struct model_opener {
     /* Called when file number i has been read. Takes ownership of m. */
     void (*keep)(void *arg, size_t i, struct model_file *m);
     void *arg;
+    /* Finds a file in place of model_find(). May be NULL. */
+    int (*find)(void *arg, const char *path, struct model_file *m, struct err *e);
+    void *find_arg;
 };
 
 /*

@@ -96,7 +96,7 @@ size_t split_count(const char *name)
     return no >= 1 && no <= count && count > 1 ? count : 0;
 }
 
-static int find_by_name(const char *path, struct shards *ret)
+int shards_named(struct shards *ret, const char *path)
 {
     const size_t n = split_count(path);
     char *prefix = strndup(path, strlen(path) - (n ? SPLIT_TAIL : 0));
@@ -115,11 +115,11 @@ static bool has_first(const struct shards *s)
 int shards_find(struct shards *ret, const char *path)
 {
     struct shards linked = {0};
-    int r = find_by_name(path, ret);
+    int r = shards_named(ret, path);
     if (r < 0 || has_first(ret))
         return r;
     char *real = realpath(path, NULL);
-    r = real ? find_by_name(real, &linked) : 0;
+    r = real ? shards_named(&linked, real) : 0;
     free(real);
     const bool better = r == 0 && linked.n && (ret->n == 0 || has_first(&linked));
     struct shards worse = better ? *ret : linked;

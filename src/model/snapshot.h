@@ -120,6 +120,8 @@ size_t split_count(const char *name);
 
 /* Find the files of a model, whether or not they exist. Returns 0 or -ENOMEM. */
 int shards_find(struct shards *ret, const char *path);
+/* The same by the name in the path alone, without looking at any file. */
+int shards_named(struct shards *ret, const char *path);
 void shards_free(struct shards *s);
 /*
  * Release the files and contents. From then on only a store and a snapshot hold them, so files that

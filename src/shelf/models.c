@@ -3,6 +3,8 @@
 #include "shelf/models.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,19 +19,44 @@
 
 /* ---- directories and files that have been seen ---- */
 
+/* A file or directory that has been seen. */
+struct seen {
+    struct link link;
+    dev_t dev;
+    ino_t ino;
+    size_t model; /* for a file: the index of its model */
+};
+
+#define SEEN_OF(l) ((struct seen *)((char *)(l)-offsetof(struct seen, link)))
+
 /* Add a file or directory. If it is new, records *model for it and returns 1; otherwise sets *model
  * to the recorded value and returns 0. On failure, returns -ENOMEM. */
-static int seen_add(struct seen_files *s, const struct stat *st, size_t *model)
+static int seen_add(struct table *all, const struct stat *st, size_t *model)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->file[i].dev == st->st_dev && s->file[i].ino == st->st_ino) {
-            *model = s->file[i].model;
+    const uint64_t hash = hash_number(st->st_ino ^ st->st_dev << 40);
+    for (struct link *l = table_first(all, hash); l; l = table_next(l))
+        if (SEEN_OF(l)->dev == st->st_dev && SEEN_OF(l)->ino == st->st_ino) {
+            *model = SEEN_OF(l)->model;
             return 0;
         }
-    if (array_grow(&s->file, &s->cap, s->n, sizeof(*s->file)) < 0)
+    struct seen *new = calloc(1, sizeof(*new));
+    if (!new || table_add(all, &new->link, hash) < 0) {
+        free(new);
         return -ENOMEM;
-    s->file[s->n++] = (struct seen_file){st->st_dev, st->st_ino, *model};
+    }
+    new->dev = st->st_dev;
+    new->ino = st->st_ino;
+    new->model = *model;
     return 1;
+}
+
+static void seen_free(struct table *all)
+{
+    for (struct link *l = table_each(all, NULL), *next; l; l = next) {
+        next = table_each(all, l);
+        free(SEEN_OF(l));
+    }
+    table_free(all);
 }
 
 /* ---- entries ---- */
@@ -131,8 +158,9 @@ struct visit {
 
 struct walk {
     struct models *models;
-    struct reach reach;
-    struct seen_files folders;
+    struct paths paths;
+    struct listings listings;
+    struct table folders;
     struct visit *later; /* owned: directories reached by links, to be visited last */
     size_t n, cap;
 };
@@ -151,7 +179,7 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
 {
     struct visit v = {i->place, label, above->named || i->place.store};
     i->place = (struct place){0};
-    bool later = v.place.links > above->place.links;
+    bool later = v.place.linked && !above->place.linked;
     int r = 1;
     if (!label)
         r = -ENOMEM;
@@ -228,20 +256,17 @@ static int walk_model(struct walk *w, const struct visit *above, const struct it
     return models_put(w->models, &new);
 }
 
-static int walk_entry(struct walk *w, const struct visit *v, const struct listing *l, size_t n)
+static int walk_entry(struct walk *w, const struct visit *v, const struct entry *e)
 {
-    const struct ref ref = l->entry[n].ref;
     struct item i;
     char *label;
-    int r = place_item(&w->reach, &v->place, &ref, &i);
+    int r = place_item(&w->listings, &v->place, e, &i);
     if (r < 0) /* the entry was removed or must not be shown */
         return r == -ENOMEM ? r : 0;
     /* The label is a path, unless the names that a store shows differ from those on disk. */
-    const char *name = v->place.kind != PLACE_FOLDER || ref.kind > REF_SPLIT ? l->entry[n].name
-                       : ref.kind == REF_SPLIT                               ? path_name(i.path)
-                                                                             : ref.at;
+    const bool plain = v->place.kind == PLACE_FOLDER && e->kind <= ENTRY_SPLIT;
     if (asprintf(&label, "%s%s%s", v->label, v->label[strlen(v->label) - 1] == '/' ? "" : "/",
-                 name) < 0)
+                 plain ? e->at : e->name) < 0)
         label = NULL;
     if (i.kind == ITEM_FOLDER)
         r = walk_folder(w, v, &i, label);
@@ -256,13 +281,13 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
 /* Visit a place and everything below it. The maximum length of a path limits the recursion. */
 static int walk(struct walk *w, const struct visit *v)
 {
-    struct listing l = LISTING_INIT;
-    int r = place_list(&w->reach, &v->place, &l);
+    struct listing *l = NULL;
+    int r = place_list(&w->listings, &v->place, &l);
     if (r < 0 && r != -ENOMEM && r != -ENOENT)
         return add_unreadable(w->models, v->label, r);
-    for (size_t i = 0; r == 0 && i < l.n; i++)
-        r = walk_entry(w, v, &l, i);
-    listing_free(&l);
+    for (size_t i = 0; r == 0 && i < l->n; i++)
+        r = walk_entry(w, v, &l->entry[i]);
+    listing_unref(l);
     return r == -ENOENT ? 0 : r;
 }
 
@@ -272,8 +297,8 @@ static int walk_top(struct walk *w, const char *path)
 {
     struct visit v = {.label = strdup(path)};
     struct stat st;
-    int r = v.label ? place_top(&w->reach, &v.place) : -ENOMEM;
-    if (r == 0 && fstat(w->reach.fd, &st) == 0)
+    int r = v.label ? place_top(&w->paths, &v.place) : -ENOMEM;
+    if (r == 0 && fstat(w->paths.fd, &st) == 0)
         r = seen_add(&w->folders, &st, &(size_t){0});
     if (r >= 0)
         r = walk(w, &v);
@@ -295,13 +320,15 @@ static int add_folder(struct models *m, const char *path)
     struct err e = {0};
     size_t before = m->n;
     m->folders = true;
-    int r = reach_begin(&w.reach, path, false, &e);
+    listings_init(&w.listings, &w.paths);
+    int r = paths_begin(&w.paths, path, false, &e);
     r = r < 0 ? add_unreadable(m, path, r) : walk_top(&w, path);
     for (size_t i = 0; i < w.n; i++)
         visit_free(&w.later[i]);
     free(w.later);
-    free(w.folders.file);
-    reach_end(&w.reach);
+    seen_free(&w.folders);
+    listings_free(&w.listings);
+    paths_end(&w.paths);
     return r == 0 && m->n == before
                ? add_error(m, path, -ENOENT, "this directory contains no models (files NAME.gguf)")
                : r;
@@ -320,6 +347,6 @@ void models_free(struct models *m)
     for (size_t i = 0; i < m->n; i++)
         free_model(&m->model[i]);
     free(m->model);
-    free(m->files.file);
+    seen_free(&m->files);
     *m = MODELS_INIT;
 }

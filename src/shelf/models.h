@@ -22,6 +22,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/hash.h"
 
 struct model_path {
     char *path;    /* owned; path of the file to open (the first file of a split model) */
@@ -39,21 +40,11 @@ static inline const char *model_label(const struct model_path *m)
     return m->label ? m->label : m->path;
 }
 
-/* A set of files or directories. */
-struct seen_files {
-    struct seen_file {
-        dev_t dev;
-        ino_t ino;
-        size_t model; /* for a file: the index of its model */
-    } * file;         /* owned */
-    size_t n, cap;
-};
-
 struct models {
     struct model_path *model; /* owned */
     size_t n, cap;
-    struct seen_files files; /* the files found in directories */
-    bool folders;            /* at least one path was a directory of models */
+    struct table files; /* the files found in directories (models.c) */
+    bool folders;       /* at least one path was a directory of models */
 };
 
 #define MODELS_INIT ((struct models){0})

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
+#include "base/map.h"
 #include "base/sys.h"
-#include "base/lock.h"
-#include "check/filename.h"
 #include "model/snapshot.h"
 #include "tree/tree.h"
 
@@ -26,41 +27,26 @@
  * space. */
 #define REF_MAX 4096
 
-/* Number of leading bytes of a shown name that are never replaced by "%~" and a hash. */
-#define CERTAIN (TREE_NAME_MAX - 20)
-
 /* ---- places ---- */
 
-/* Make a place below p for a directory or store with this real path. `linked` is true if a link led
- * there. Returns 0 or -ENOMEM. */
-static int place_make(const struct place *p, enum place_kind kind, const char *path,
-                      const char *sub, bool linked, struct place *ret)
+static int place_make(const struct place *above, enum place_kind kind, const char *path,
+                      const char *sub, struct place *ret)
 {
-    struct buf b = BUF_INIT;
-    buf_add(&b, path, strlen(path) + 1);
-    buf_add(&b, sub, strlen(sub) + 1);
-    const size_t passed = b.len;
-    if (p->links)
-        buf_add(&b, p->passed, p->len - (size_t)(p->passed - p->path));
-    if (linked)
-        buf_add(&b, p->path, strlen(p->path) + 1);
-    if (buf_error(&b)) {
-        buf_free(&b);
+    const size_t n = strlen(path) + 1;
+    char *text = malloc(n + strlen(sub) + 1);
+    if (!text)
         return -ENOMEM;
-    }
     *ret = (struct place){.kind = kind,
-                          .store = p->store || kind != PLACE_FOLDER,
-                          .len = b.len,
-                          .links = p->links + linked};
-    ret->path = (char *)buf_steal(&b);
-    ret->sub = ret->path + strlen(ret->path) + 1;
-    ret->passed = ret->path + passed;
+                          .store = above->store || kind != PLACE_FOLDER,
+                          .linked = above->linked,
+                          .path = strcpy(text, path),
+                          .sub = strcpy(text + n, sub)};
     return 0;
 }
 
-int place_top(const struct reach *r, struct place *ret)
+int place_top(const struct paths *p, struct place *ret)
 {
-    return place_make(&(struct place){0}, PLACE_FOLDER, r->path, "", false, ret);
+    return place_make(&(struct place){0}, PLACE_FOLDER, p->path, "", ret);
 }
 
 void place_free(struct place *p)
@@ -69,261 +55,200 @@ void place_free(struct place *p)
     *p = (struct place){0};
 }
 
-bool place_same(const struct place *a, const struct place *b)
+uint64_t place_hash(const struct place *p)
 {
-    return a->kind == b->kind && a->store == b->store && a->len == b->len &&
-           memcmp(a->path, b->path, a->len) == 0;
+    const size_t n = (size_t)(p->sub - p->path) + strlen(p->sub);
+    return hash_name(p->path, n) ^
+           hash_number((uint64_t)p->kind << 2 | (unsigned)p->store << 1 | p->linked);
 }
 
-/* Returns true if a link in p to this real path must not be followed, either because a directory on
- * the way would be shown inside itself endlessly or because too many links have been followed. */
-static bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
+/* ---- the names in a directory ---- */
+
+/* The names in a directory, sorted, and their types. */
+struct names {
+    struct buf texts; /* the names, each with its NUL */
+    struct name {
+        uint32_t text;
+        uint8_t type;
+    } * name; /* owned */
+    size_t n, cap;
+};
+
+static bool is_hidden(const char *name)
 {
-    bool round =
-        p->links == PLACE_LINKS_MAX || path_below(p->path, path) || path_below(r->path, path);
-    const char *passed = p->passed;
-    for (unsigned i = 0; i < p->links && !round; i++, passed += strlen(passed) + 1)
-        round = path_below(passed, path);
-    return round;
+    return name[0] == '.';
 }
 
-/* ---- items ---- */
-
-void item_free(struct item *i)
+static const char *name_at(const struct names *n, size_t i)
 {
-    place_free(&i->place);
-    free(i->path);
-    free(i->real);
-    *i = (struct item){0};
+    return buf_text(&n->texts) + n->name[i].text;
 }
 
-struct grant found_grant(const struct reach *r, const struct found *f, size_t above)
+static void names_free(struct names *n)
 {
-    struct grant g = {f->st.st_uid, f->st.st_gid, 0700};
-    char *shown = above ? strndup(f->path, above) : NULL; /* path of the directory that shows it */
-    if (shown || !above)
-        g = grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path);
-    free(shown);
-    return g;
+    free(n->name);
+    buf_free(&n->texts);
 }
 
-int item_folder(const struct reach *r, const struct place *p, enum place_kind kind, const char *sub,
-                bool linked, struct found *f, struct item *ret)
+static int by_bytes(const void *a, const void *b, void *texts)
 {
-    struct place place;
-    if (linked && place_goes_round(r, p, f->path))
-        return -ENOENT;
-    int e = place_make(p, kind, kind == PLACE_FOLDER ? f->path : p->path, sub, linked, &place);
-    if (e < 0)
-        return e;
-    f->linked |= linked;
-    const size_t above = f->linked ? 0 : strlen(p->path);
-    *ret = (struct item){.kind = ITEM_FOLDER,
-                         .place = place,
-                         .st = f->st,
-                         .real = f->path,
-                         .above = above,
-                         .grant = found_grant(r, f, above),
-                         .store = place.store};
-    f->path = NULL;
-    return 0;
+    const struct name *x = a, *y = b;
+    return strcmp((const char *)texts + x->text, (const char *)texts + y->text);
 }
 
-/* Make an item for the file `name`, a model or a text file, in the directory `dir`. The file need
- * not exist. Returns 0 or -ENOMEM. */
-static int item_file(struct reach *r, const struct place *p, const struct found *dir,
-                     const char *name, enum item_kind kind, struct item *ret)
+static int add_name(struct names *n, const char *name, uint8_t type)
 {
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    struct item i = {
-        .kind = kind, .above = strlen(p->path), .store = p->store, .grant = {.bits = 0777}};
-    if (asprintf(&i.path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
+    const size_t len = strlen(name) + 1;
+    if (n->texts.len + len > UINT32_MAX ||
+        array_grow(&n->name, &n->cap, n->n, sizeof(*n->name)) < 0)
         return -ENOMEM;
-    int e = reach_open(r, dir, name, REACH_LINKS, &f);
-    if (e == 0 && !S_ISREG(f.st.st_mode))
-        e = S_ISDIR(f.st.st_mode) ? -EISDIR : -EINVAL;
-    if (e == 0) {
-        i.above = f.linked ? 0 : i.above;
-        i.st = f.st;
-        i.grant = found_grant(r, &f, i.above);
-        i.real = f.path;
-        f.path = NULL;
-    } else {
-        (void)err_set(&i.error, e, "%s",
-                      e == -EINVAL  ? "is not a regular file"
-                      : e == -EXDEV ? "is in a ggufs mount"
-                                    : strerror(-e));
-    }
-    *ret = i;
-    return 0;
+    n->name[n->n++] = (struct name){(uint32_t)n->texts.len, type};
+    buf_add(&n->texts, name, len);
+    return buf_error(&n->texts);
 }
 
-/* Return 1 if the first of a split model's n files exists beside `path`, even if it is a link that
- * must not be followed; otherwise 0 or -ENOMEM. */
-static int has_first(struct reach *r, const char *path, size_t n)
+static void sort_names(struct names *n)
 {
-    CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
-    char *first = split_sibling(path_name(path), 0, n);
-    int e = first ? reach_around(r, path, &dir) : -ENOMEM;
+    if (n->n)
+        qsort_r(n->name, n->n, sizeof(*n->name), by_bytes, n->texts.data);
+}
+
+/* Add a directory, a file or a link; leave out anything else. */
+static int add_entry(int fd, const struct dirent *d, struct names *n)
+{
+    struct stat st;
+    uint8_t type = d->d_type;
+    if (type == DT_UNKNOWN) /* the file system does not report types */
+        type = fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN
+                                                                    : (uint8_t)IFTODT(st.st_mode);
+    const bool shown = type == DT_DIR || type == DT_LNK || type == DT_REG,
+               dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
+    return shown && !dots ? add_name(n, d->d_name, type) : 0;
+}
+
+/* Read the names in a directory; free them even on failure. Returns 0 or -errno. */
+static int names_read(const struct found *dir, struct names *n)
+{
+    const struct dirent *d;
+    *n = (struct names){0};
+    int fd = S_ISDIR(dir->st.st_mode) ? found_read(dir) : -ENOTDIR;
+    if (fd < 0)
+        return fd;
+    DIR *list = fdopendir(fd);
+    int e = list ? 0 : -errno;
+    if (!list) {
+        (void)close(fd);
+        return e;
+    }
+    while (e == 0 && (errno = 0, d = readdir(list)))
+        e = add_entry(fd, d, n);
     if (e == 0)
-        e = reach_open(r, &dir, first, REACH_LINKS, &f);
-    free(first);
-    return e == -ENOMEM ? e : e != -ENOENT;
-}
-
-static int find_files(struct reach *r, struct item *i)
-{
-    size_t behind = i->real ? split_count(i->real) : 0;
-    i->shards = split_count(i->path);
-    if (behind == 0 || strcmp(i->path, i->real) == 0)
-        return 0;
-    int here = i->shards ? has_first(r, i->path, i->shards) : 0;
-    int there = here == 0 && i->shards ? has_first(r, i->real, behind) : here == 0;
-    if (here < 0 || there < 0)
-        return -ENOMEM;
-    i->behind = there;
-    i->shards = there ? behind : i->shards;
-    return 0;
-}
-
-/* Make an item for a model that may be split. Its files are those that shards_find() returns for
- * this name. Returns 0 or -ENOMEM. */
-static int item_model(struct reach *r, const struct place *p, const struct found *dir,
-                      const char *name, struct item *ret)
-{
-    int e = item_file(r, p, dir, name, ITEM_MODEL, ret);
-    if (e == 0 && (e = find_files(r, ret)) < 0)
-        item_free(ret);
+        e = -errno; /* errno from readdir(); 0 at the end of the directory */
+    (void)closedir(list);
+    sort_names(n);
     return e;
 }
 
-/* ---- listings ---- */
-
-static uint64_t hash_text(const char *text)
+/* Return the index of the first name that does not sort before `text`. */
+static size_t names_from(const struct names *n, const char *text)
 {
-    return hash_name(text, strlen(text));
-}
-
-/* Returns true if an entry has already been added under this name. */
-static bool is_taken(const struct listing *l, const char *shown)
-{
-    uint32_t i;
-    for (struct probe p = index_probe(&l->taken, hash_text(shown)); index_next(&l->taken, &p, &i);)
-        if (strcmp(l->entry[i].name, shown) == 0)
-            return true;
-    return false;
-}
-
-/* Make room for another entry. Returns 0 or -ENOMEM. */
-static int make_room(struct listing *l)
-{
-    const size_t cap = l->cap;
-    int e = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry));
-    if (e < 0 || l->cap == cap)
-        return e;
-    index_free(&l->taken);
-    e = index_init(&l->taken, l->cap);
-    for (size_t i = 0; e == 0 && i < l->n; i++)
-        index_insert(&l->taken, hash_text(l->entry[i].name), (uint32_t)i);
-    return e;
-}
-
-/* Return false if entries named `start`, perhaps with a number or a revision, can be left out
- * because the wanted entry has been found or has another name. If `more` is true, anything may
- * follow `start`. Only the first CERTAIN bytes are compared, because a hash may replace the rest. */
-static bool is_wanted(const struct listing *l, const char *start, bool more)
-{
-    char shown[TREE_NAME_MAX + 1];
-    if (!l->want)
-        return true;
-    const size_t n = name_encode(start, strlen(start), shown);
-    return !l->found && strncmp(l->want, shown, n < CERTAIN ? n : CERTAIN) == 0 &&
-           (more || n >= CERTAIN || l->want[n] == '\0' || strchr("~@", l->want[n]));
-}
-
-/* Add an entry under the encoded `name`, appending ~2, ~3 and so on if that name is taken. Returns
- * 0 or -errno. */
-static int listing_add(struct listing *l, const char *name, const struct ref *ref)
-{
-    char shown[TREE_NAME_MAX + 1];
-    (void)name_encode(name, strlen(name), shown);
-    /* the names of a directory's own files and of a model's layers are already unique */
-    const bool unique = ref->kind < REF_SPLIT || ref->kind >= REF_LAYER;
-    for (unsigned k = 2; !unique && is_taken(l, shown); k++) {
-        char *numbered;
-        int n = asprintf(&numbered, "%s~%u", name, k);
-        if (n < 0)
-            return -ENOMEM;
-        (void)name_encode(numbered, (size_t)n, shown);
-        free(numbered);
+    size_t low = 0, high = n->n;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (strcmp(name_at(n, mid), text) < 0)
+            low = mid + 1;
+        else
+            high = mid;
     }
-    const size_t n = strlen(shown) + 1, all = n + strlen(ref->at) + 1;
-    char *text = make_room(l) == 0 ? malloc(all) : NULL;
+    return low;
+}
+
+/* Returns true if the index is valid and the name has this prefix. */
+static bool name_begins(const struct names *n, size_t i, const char *start)
+{
+    return i < n->n && strncmp(name_at(n, i), start, strlen(start)) == 0;
+}
+
+/* Return the type of a name, or DT_UNKNOWN if it is not found. */
+static uint8_t names_type(const struct names *n, const char *text)
+{
+    const size_t i = names_from(n, text);
+    return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
+}
+
+static bool is_folder(const struct found *f)
+{
+    return S_ISDIR(f->st.st_mode);
+}
+
+/* ---- making listings ---- */
+
+/* A directory whose entries are being listed. */
+struct lister {
+    const struct paths *paths;
+    const struct place *place;
+    const struct found *dir; /* the directory of the place */
+    struct listing *l;
+};
+
+/* Add an entry. Returns 0 or -ENOMEM. */
+static int add(const struct lister *x, enum entry_kind kind, const char *name, const char *at)
+{
+    struct listing *l = x->l;
+    char shown[TREE_NAME_MAX + 1];
+    const size_t n = name_encode(name, strlen(name), shown) + 1;
+    if (array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry)) < 0)
+        return -ENOMEM;
+    char *text = malloc(n + strlen(at) + 1);
     if (!text)
         return -ENOMEM;
-    index_insert(&l->taken, hash_text(shown), (uint32_t)l->n);
-    l->found |= l->want && strcmp(l->want, shown) == 0;
-    l->entry[l->n] = (struct entry){.name = strcpy(text, shown), .ref = *ref};
-    l->entry[l->n++].ref.at = strcpy(text + n, ref->at);
+    l->entry[l->n++] = (struct entry){strcpy(text, shown), strcpy(text + n, at), kind};
     return 0;
 }
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+    const struct entry *x = a, *y = b;
+    const int order = strcmp(x->name, y->name);
+    /* of equal names the first keeps it */
+    if (order || x->kind == y->kind)
+        return order ? order : strcmp(x->at, y->at);
+    return x->kind < y->kind ? -1 : 1;
 }
 
-/* Sort the listing once all entries are added. */
-static void sort(struct listing *l)
+/* Rename an entry to NAME~k. Returns 0 or -ENOMEM. */
+static int number_entry(struct entry *e, size_t k)
 {
-    index_free(&l->taken);
-    if (l->n && !l->of)
-        qsort(l->entry, l->n, sizeof(*l->entry), by_name);
+    char shown[TREE_NAME_MAX + 1];
+    (void)snprintf(shown, sizeof(shown), "%.*s~%zu", TREE_NAME_MAX - 8, e->name, k);
+    const size_t n = strlen(shown) + 1;
+    char *text = malloc(n + strlen(e->at) + 1);
+    if (!text)
+        return -ENOMEM;
+    e->at = strcpy(text + n, e->at);
+    free(e->name);
+    e->name = strcpy(text, shown);
+    return 0;
 }
 
-/* Get the listing cached with the names in a place's directory. Returns false if there is none. */
-static bool listing_kept(const struct names *names, const struct place *p, struct listing *ret)
+/* Sort the entries, and number those whose names are equal. */
+static int settle(struct listing *l)
 {
-    const struct listing *l = atomic_load(&names->made);
-    if (!l || l->store != p->store)
-        return false;
-    *ret = *l;
-    ret->of = names_ref(names);
-    return true;
-}
-
-/* Cache a complete listing with the names in the place's directory, if memory allows. */
-static void listing_keep(const struct names *names, const struct place *p, struct listing *l)
-{
-    struct listing *kept = malloc(sizeof(*kept));
-    struct listing *none = NULL;
-    sort(l);
-    if (!kept)
-        return;
-    *kept = *l;
-    kept->want = NULL;
-    kept->store = p->store;
-    if (atomic_compare_exchange_strong(&((struct names *)names)->made, &none, kept))
-        l->of = names_ref(names);
-    else
-        free(kept);
-}
-
-void listing_free(struct listing *l)
-{
-    names_free(&l->of);
-    index_free(&l->taken);
-    for (size_t i = 0; i < l->n && !l->of; i++)
-        free(l->entry[i].name);
-    if (!l->of)
-        free(l->entry);
-    *l = LISTING_INIT;
-}
-
-static bool named_gguf(const char *name)
-{
-    size_t n = strlen(name), s = strlen(SUFFIX);
-    return n > s && strcasecmp(name + n - s, SUFFIX) == 0;
+    bool equal = true;
+    while (equal) {
+        equal = false;
+        if (l->n)
+            qsort(l->entry, l->n, sizeof(*l->entry), by_name);
+        for (size_t i = 1, first = 0; i < l->n; i++) {
+            if (strcmp(l->entry[i].name, l->entry[first].name) != 0)
+                first = i;
+            else if (number_entry(&l->entry[i], i - first + 1) < 0)
+                return -ENOMEM;
+            else
+                equal = true;
+        }
+    }
+    return 0;
 }
 
 /* ---- names of repositories ---- */
@@ -357,217 +282,215 @@ bool revision_parse(const void *bytes, size_t n, char ret[TREE_NAME_MAX + 1])
 
 /* ---- repositories ---- */
 
-/* Open `path` in the repository `folder` (".": `dir` itself), which may be a link. Returns 0, 1 if
- * that link was followed, -ENOENT if it must not be followed, or another -errno. */
-static int open_in(struct reach *r, const struct place *p, const struct found *dir,
-                   const char *folder, const char *path, enum reach_flags flags, struct found *ret)
-{
-    char all[2 * TREE_NAME_MAX + 16];
-    CLEANUP(reach_close) struct found repo = FOUND_NONE;
-    (void)snprintf(all, sizeof(all), "%s/%s", folder, path);
-    const bool own = strcmp(folder, ".") == 0;
-    int e = reach_open(r, dir, own ? path : all, own ? flags : REACH_NO_LINKS, ret);
-    if (e != -ELOOP || own)
-        return e;
-    e = reach_open(r, dir, folder, REACH_NO_LINKS, &repo);
-    const int linked = e == -ELOOP;
-    if (linked)
-        e = reach_open(r, dir, folder, REACH_LINKS, &repo);
-    if (e == 0 && linked && place_goes_round(r, p, repo.path))
-        e = -ENOENT;
-    if (e == 0)
-        e = reach_open(r, &repo, path, flags, ret);
-    return e < 0 ? e : linked;
-}
-
-static bool is_repo_in(struct reach *r, const struct place *p, const struct found *dir,
-                       const char *folder)
+static bool is_repo(const struct paths *p, const struct found *dir, const char *folder)
 {
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    return repo_name(folder, org, name) &&
-           open_in(r, p, dir, folder, "snapshots", REACH_NO_LINKS, &f) >= 0 &&
-           S_ISDIR(f.st.st_mode);
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    return repo_name(folder, org, name) && path_via(p, dir, folder, "snapshots", &f) == 0 &&
+           is_folder(&f);
 }
 
-/* Returns true if any directory whose name begins with `start` is a repository. Those that may be on
- * another disk, which may hang, are examined last. */
-static bool has_some(struct reach *r, const struct place *p, const struct found *dir,
-                     const struct names *names, const char *start)
-{
-    for (int far = 0; far < 2; far++)
-        for (size_t i = names_from(names, start); name_begins(names, i, start); i++) {
-            const char *name = name_at(names, i);
-            const uint8_t type = names->name[i].type;
-            if (type != DT_UNKNOWN &&
-                far == (type != DT_DIR || reach_mounted(r, dir->path, name)) &&
-                is_repo_in(r, p, dir, name))
-                return true;
-        }
-    return false;
-}
-
-/* ---- revisions ---- */
-
-static bool is_revision(const struct names *n, size_t i)
-{
-    return n->name[i].type == DT_DIR && !is_hidden(name_at(n, i));
-}
-
-/* Return the index of the newest revision in `snapshots`, or SIZE_MAX if there is none. If several
- * have the same time, returns the one whose name sorts last. */
-static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
+/* Return the name of the newest of the directories in `snapshots`, or "". If several have the same
+ * time, returns the one whose name sorts last. */
+static const char *newest(const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
-    size_t found = SIZE_MAX;
+    const char *found = "";
     for (size_t i = 0; i < names->n; i++) {
-        CLEANUP(reach_close) struct found f = FOUND_NONE;
-        if (!is_revision(names, i) ||
-            reach_open(r, snapshots, name_at(names, i), REACH_NO_LINKS, &f) < 0)
-            continue;
-        struct timespec t = f.st.st_mtim;
-        if (found == SIZE_MAX || !when_before(&t, &best)) {
-            best = t;
-            found = i;
+        struct stat st;
+        const char *name = name_at(names, i);
+        if (names->name[i].type == DT_DIR && !is_hidden(name) &&
+            fstatat(snapshots->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            !when_before(&st.st_mtim, &best)) {
+            best = st.st_mtim;
+            found = name;
         }
     }
     return found;
 }
 
-/* Return the index of the revision that refs/main names, or SIZE_MAX if it has no snapshot. */
-static size_t named_main(struct reach *r, const struct place *p, const struct found *dir,
-                         const char *folder, const struct names *names)
+/* Add the revisions of the repository `folder` (".": the place's directory itself). A repository
+ * that cannot be read is left out. */
+static int add_repo(const struct lister *x, const char *folder, const char *name)
 {
+    char shown[2 * (TREE_NAME_MAX + 1)], at[2 * (TREE_NAME_MAX + 1)], main[TREE_NAME_MAX + 1];
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    char revision[TREE_NAME_MAX + 1];
-    if (open_in(r, p, dir, folder, "refs/main", REACH_LINKS, &f) < 0 ||
-        read_small(&f, REF_MAX, &text) < 0 || !revision_parse(text.data, text.len, revision) ||
-        names_type(names, revision) != DT_DIR)
-        return SIZE_MAX;
-    return names_from(names, revision);
-}
-
-/* Add the revisions of a repository. If the repository cannot be read, its revisions are left
- * out. */
-static int add_repo(struct reach *r, const struct place *p, const struct found *dir,
-                    const char *folder, const char *name, struct listing *ret)
-{
-    char shown[2 * (TREE_NAME_MAX + 1)], at[2 * (TREE_NAME_MAX + 1)];
-    size_t main = SIZE_MAX;
-    CLEANUP(reach_close) struct found snapshots = FOUND_NONE;
-    CLEANUP(names_free) const struct names *names = NULL;
-    ret->wide = true;
-    if (!is_wanted(ret, name, false))
-        return 0;
-    int e = open_in(r, p, dir, folder, "snapshots", REACH_NO_LINKS, &snapshots);
-    if (e >= 0)
-        e = names_load(r, &snapshots, &names);
+    CLEANUP(found_close) struct found snapshots = FOUND_NONE, ref = FOUND_NONE;
+    CLEANUP(names_free) struct names names = {0};
+    x->l->wide = true;
+    int e = path_via(x->paths, x->dir, folder, "snapshots", &snapshots);
     if (e == 0)
-        main = named_main(r, p, dir, folder, names);
-    if (e == 0 && main == SIZE_MAX)
-        main = newest(r, &snapshots, names);
-    for (size_t i = 0; e == 0 && i < names->n; i++) {
-        const char *revision = name_at(names, i);
-        const struct ref ref = {REF_REVISION, 0, at, REF_SURE};
-        if (!is_revision(names, i))
+        e = names_read(&snapshots, &names);
+    const bool known = e == 0 && path_via(x->paths, x->dir, folder, "refs/main", &ref) == 0 &&
+                       found_text(&ref, REF_MAX, &text) == 0 &&
+                       revision_parse(text.data, text.len, main) &&
+                       names_type(&names, main) == DT_DIR;
+    const char *first = known ? main : e == 0 ? newest(&snapshots, &names) : "";
+    for (size_t i = 0; e == 0 && i < names.n; i++) {
+        const char *revision = name_at(&names, i);
+        if (names.name[i].type != DT_DIR || is_hidden(revision))
             continue;
+        const bool is_first = strcmp(revision, first) == 0;
         (void)snprintf(at, sizeof(at), "%s/%s", folder, revision);
-        (void)snprintf(shown, sizeof(shown), "%s%s%s", name, i == main ? "" : "@",
-                       i == main ? "" : revision);
-        e = listing_add(ret, shown, &ref);
+        (void)snprintf(shown, sizeof(shown), "%s%s%s", name, is_first ? "" : "@",
+                       is_first ? "" : revision);
+        e = add(x, ENTRY_REVISION, shown, at);
     }
     return is_shortage(e) ? e : 0;
 }
 
+/* List the repositories of an organisation. */
+static int list_org(const struct lister *x, const struct names *names)
+{
+    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], start[TREE_NAME_MAX + 16];
+    int e = 0;
+    (void)snprintf(start, sizeof(start), REPO_PREFIX "%s--", x->place->sub);
+    for (size_t i = names_from(names, start); e == 0 && name_begins(names, i, start); i++)
+        if (repo_name(name_at(names, i), org, name))
+            e = add_repo(x, name_at(names, i), name);
+    return e;
+}
+
 /* ---- directories ---- */
 
-/* Add a directory or file that is shown under its own name. */
-static int add_single(const struct place *p, const char *name, uint8_t type, struct listing *ret)
+static bool ollama_has(uint8_t type)
 {
-    char org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
-    const bool hidden = is_hidden(name), repo = !p->store && repo_name(name, org, rest),
-               model = named_gguf(name),
-               blob = strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name); /* ollama's */
-    struct ref ref = {.at = name, .kind = REF_FOLDER};
-    if ((type != DT_REG && type != DT_LNK && type != DT_DIR) || (hidden && p->store))
-        return 0;
-    if (type != DT_DIR && !hidden && (model || blob))
-        ref.kind = REF_MODEL;
-    else if (type == DT_REG)
-        return 0;
-    if (!hidden && (model || type == DT_DIR) && (!repo || type == DT_REG))
-        ref.sure = type == DT_REG ? REF_HERE : REF_SURE;
-    return listing_add(ret, name, &ref);
+    return type == DT_DIR || type == DT_LNK; /* both are often on another disk */
 }
 
-/* Return the number of files of the split model that this name belongs to, or 0 if there is no such
- * model. */
+static bool is_ollama(const struct names *names)
+{
+    return ollama_has(names_type(names, "manifests")) && ollama_has(names_type(names, "blobs"));
+}
+
+/* Returns true if a hidden directory is a store. Other hidden directories are not shown. */
+static bool is_store(const struct paths *p, const struct found *f)
+{
+    CLEANUP(names_free) struct names names = {0};
+    bool is = names_read(f, &names) == 0 && is_ollama(&names);
+    for (size_t i = names_from(&names, REPO_PREFIX); !is && name_begins(&names, i, REPO_PREFIX);
+         i++)
+        is = is_repo(p, f, name_at(&names, i));
+    return is;
+}
+
+static bool named_gguf(const char *name)
+{
+    const size_t n = strlen(name), s = strlen(SUFFIX);
+    return n > s && strcasecmp(name + n - s, SUFFIX) == 0;
+}
+
+/* Returns true if a link in a place to this real path would show a directory inside itself. */
+static bool goes_round(const struct paths *p, const struct place *place, const char *path)
+{
+    return place->linked || path_below(place->path, path) || path_below(p->path, path);
+}
+
+/* Find the directory `name`, which may be a link and is shown only under certain conditions.
+ * Returns 0, -ENOENT or another -errno. */
+static int find_folder(const struct paths *p, const struct place *place, const struct found *dir,
+                       const char *name, struct found *ret)
+{
+    int e = path_in(p, dir, name, true, ret);
+    if (e == 0 && (!is_folder(ret) || (ret->linked && goes_round(p, place, ret->path)) ||
+                   (is_hidden(name) && (place->store || !is_store(p, ret))))) {
+        found_close(ret);
+        e = -ENOENT;
+    }
+    return e == -EXDEV ? -ENOENT : e;
+}
+
+/* Add an organisation once, or the repositories that belong to none; those of an organisation are
+ * adjacent. Returns 1 if `name` is no repository. */
+static int add_repo_folder(const struct lister *x, const char *folder, char last[TREE_NAME_MAX + 1])
+{
+    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
+    if (x->place->store || !repo_name(folder, org, name))
+        return 1;
+    x->l->wide = true;
+    if (!is_repo(x->paths, x->dir, folder))
+        return 1;
+    if (!org[0])
+        return add_repo(x, folder, name);
+    if (strcmp(org, last) == 0)
+        return 0;
+    (void)strcpy(last, org);
+    return add(x, ENTRY_ORG, org, org);
+}
+
+/* Add a directory or file that is shown under its own name. */
+static int add_single(const struct lister *x, const char *name, uint8_t type)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    if (!is_hidden(name) && named_gguf(name) && type != DT_DIR)
+        return add(x, ENTRY_MODEL, name, name);
+    if (type == DT_REG)
+        return 0;
+    if (is_hidden(name) || type == DT_LNK) {
+        x->l->wide = true;
+        const int e = find_folder(x->paths, x->place, x->dir, name, &f);
+        if (e < 0)
+            return is_shortage(e) ? e : 0;
+    }
+    return add(x, ENTRY_FOLDER, name, name);
+}
+
+/* Return the number of files of the split model that this name belongs to, or 0. */
 static size_t shards_of(const struct names *names, size_t i)
 {
-    const uint8_t type = names->name[i].type;
-    const bool file = (type == DT_REG || type == DT_LNK) && !is_hidden(name_at(names, i));
-    return file ? split_count(name_at(names, i)) : 0;
+    const char *name = name_at(names, i);
+    return names->name[i].type == DT_DIR || is_hidden(name) ? 0 : split_count(name);
 }
 
-/* Add a split model if this is the first of its file names in the directory. */
-static int add_split(const struct names *names, size_t i, struct listing *ret)
+/* Returns true if name i exists and is that of a file of a split model of this base name. */
+static bool is_of_base(const struct names *firsts, size_t i, const char *name)
+{
+    return i < firsts->n && strlen(name_at(firsts, i)) == strlen(name) &&
+           strncmp(name_at(firsts, i), name, strlen(name) - SPLIT_TAIL) == 0;
+}
+
+/* Add each split model once: under its base name, or under the name of its first file if the base
+ * name is taken, or if there is another split model with that base name. */
+static int add_splits(const struct lister *x, const struct names *names)
 {
     char shown[TREE_NAME_MAX + 1];
-    const char *name = name_at(names, i);
-    const size_t shards = shards_of(names, i), all = strlen(name);
-    const int len = (int)(all - SPLIT_TAIL);
-    /* another split model has the same base name but a different number of files */
-    bool twin = false;
-    (void)snprintf(shown, sizeof(shown), "%.*s-", len, name);
-    for (size_t k = names_from(names, shown); name_begins(names, k, shown); k++) {
-        const size_t others = strlen(name_at(names, k)) == all ? shards_of(names, k) : 0;
-        if (others == shards && k < i)
-            return 0;
-        twin |= others && others != shards;
-    }
-    const struct ref ref = {REF_SPLIT, (uint32_t)shards, name, REF_SURE};
-    (void)snprintf(shown, sizeof(shown), "%.*s" SUFFIX, len, name);
-    if (twin || names_type(names, shown) != DT_UNKNOWN)
-        (void)snprintf(shown, sizeof(shown), "%.*s-00001-of-%05u" SUFFIX, len, name, ref.shards);
-    return listing_add(ret, shown, &ref);
-}
-
-/* Add organisations, and repositories that belong to no organisation. The repositories of an
- * organisation are adjacent in `names`. */
-static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
-                     const struct names *names, struct listing *ret)
-{
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], last[TREE_NAME_MAX + 1] = "";
-    const struct ref ref = {.kind = REF_ORG, .at = org};
+    CLEANUP(names_free) struct names firsts = {0};
     int e = 0;
-    for (size_t i = names_from(names, REPO_PREFIX); e == 0 && name_begins(names, i, REPO_PREFIX);
-         i++) {
-        const char *folder = name_at(names, i);
-        uint8_t type = names->name[i].type;
-        if ((type != DT_DIR && type != DT_LNK) || !repo_name(folder, org, name) ||
-            (org[0] && strcmp(org, last) == 0))
-            continue;
-        if (org[0])
-            e = listing_add(ret, org, &ref);
-        else
-            e = add_repo(r, p, dir, folder, name, ret);
-        (void)strcpy(last, org);
+    for (size_t i = 0; i < names->n && e == 0; i++) {
+        const size_t shards = shards_of(names, i);
+        char *first = shards ? split_sibling(name_at(names, i), 0, shards) : NULL;
+        if (shards)
+            e = first ? add_name(&firsts, first, DT_REG) : -ENOMEM;
+        free(first);
+    }
+    sort_names(&firsts);
+    for (size_t i = 0, next; i < firsts.n && e == 0; i = next) {
+        const char *name = name_at(&firsts, i);
+        for (next = i + 1; next < firsts.n && strcmp(name_at(&firsts, next), name) == 0;)
+            next++;
+        (void)snprintf(shown, sizeof(shown), "%.*s" SUFFIX, (int)(strlen(name) - SPLIT_TAIL), name);
+        const bool taken = is_of_base(&firsts, next, name) ||
+                           (i > 0 && is_of_base(&firsts, i - 1, name)) ||
+                           names_type(names, shown) != DT_UNKNOWN;
+        e = add(x, ENTRY_SPLIT, taken ? name : shown, name);
     }
     return e;
 }
 
-static int list_names(struct reach *r, const struct place *p, const struct found *dir,
-                      const struct names *names, struct listing *ret)
+static int list_names(const struct lister *x, const struct names *names)
 {
+    char last[TREE_NAME_MAX + 1] = "";
     int e = 0;
-    for (size_t i = 0; e == 0 && i < names->n; i++)
-        if (names->name[i].type == DT_DIR || !split_count(name_at(names, i)))
-            e = add_single(p, name_at(names, i), names->name[i].type, ret);
-    for (size_t i = 0; e == 0 && i < names->n; i++)
+    for (size_t i = 0; e >= 0 && i < names->n; i++) {
+        const char *name = name_at(names, i);
+        const uint8_t type = names->name[i].type;
         if (shards_of(names, i))
-            e = add_split(names, i, ret);
-    return p->store || e < 0 ? e : add_repos(r, p, dir, names, ret);
+            continue;
+        e = type == DT_REG ? 1 : add_repo_folder(x, name, last);
+        if (e == 1)
+            e = add_single(x, name, type);
+    }
+    return e < 0 ? e : add_splits(x, names);
 }
 
 /* ---- an ollama store ---- */
@@ -588,30 +511,11 @@ static unsigned names_in(const char *sub)
     return n;
 }
 
-static bool ollama_is(struct reach *r, const struct found *dir, const struct names *names)
+/* Open a path below manifests/, which may be a link. */
+static int open_below(const struct paths *p, const struct found *dir, const char *sub,
+                      struct found *ret)
 {
-    const uint8_t manifests = names_type(names, "manifests"), blobs = names_type(names, "blobs");
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    /* blobs/ may be a link, because it is often on another disk */
-    if (blobs != DT_DIR && blobs != DT_LNK)
-        return false;
-    return manifests == DT_DIR ||
-           (manifests == DT_LNK && reach_open(r, dir, "manifests", REACH_LINKS, &f) == 0 &&
-            S_ISDIR(f.st.st_mode));
-}
-
-/* Open a path below manifests/. The directory manifests/ itself may be a link. */
-static int open_below(struct reach *r, const struct found *dir, const char *sub, struct found *ret)
-{
-    char path[PATH_ROOM + 16];
-    CLEANUP(reach_close) struct found top = FOUND_NONE;
-    (void)snprintf(path, sizeof(path), "manifests/%s", sub);
-    int e = *sub ? reach_open(r, dir, path, REACH_NO_LINKS, ret) : -ELOOP;
-    if (e == -ELOOP) {
-        e = reach_open(r, dir, "manifests", REACH_LINKS, &top);
-        if (e == 0)
-            e = reach_open(r, &top, *sub ? sub : ".", REACH_NO_LINKS, ret);
-    }
+    int e = path_via(p, dir, "manifests", *sub ? sub : ".", ret);
     return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG ? -ENOENT : e;
 }
 
@@ -732,503 +636,513 @@ void manifest_free(struct manifest *m)
 static int load(const struct found *f, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    int n = read_small(f, MANIFEST_MAX, &text);
-    if (n == 0 || n == -EFBIG)
-        n = manifest_parse(text.data, text.len, ret, e);
+    int r = found_text(f, MANIFEST_MAX, &text);
+    if (r == 0 || r == -EFBIG)
+        r = manifest_parse(text.data, text.len, ret, e);
     else
-        n = err_set(e, n == -EINVAL ? -ENOENT : n, "%s", strerror(-n));
-    if (n == 0 && ret->models == 0 && ret->tensors > 0) {
+        r = err_set(e, r == -EINVAL ? -ENOENT : r, "%s", strerror(-r));
+    if (r == 0 && ret->models == 0 && ret->tensors > 0) {
         manifest_free(ret);
-        n = err_set(e, -EBADMSG, "stores each tensor in its own file, not in a GGUF file");
+        r = err_set(e, -EBADMSG, "stores each tensor in its own file, not in a GGUF file");
     }
-    return n;
+    return r;
 }
 
-/* ---- listings ---- */
+/* ---- listings of a store ---- */
 
-/* List the tags of a model in `space`, which is the namespace at `sub`. If the tags cannot be read,
- * they are left out. */
-static int add_tags(struct reach *r, const struct found *space, const char *sub, const char *model,
-                    struct listing *ret)
+/* Read the names in a directory below manifests/. One that is not there has none. */
+static int names_below(const struct lister *x, const char *sub, struct names *names)
 {
-    char shown[2 * (TREE_NAME_MAX + 1)], path[PATH_ROOM];
-    const struct ref ref = {.kind = REF_OLLAMA, .at = path};
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    CLEANUP(names_free) const struct names *tags = NULL;
-    (void)snprintf(shown, sizeof(shown), "%s:", model);
-    if (!is_wanted(ret, shown, true))
-        return 0;
-    int e = reach_open(r, space, model, REACH_NO_LINKS, &f);
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    *names = (struct names){0};
+    int e = open_below(x->paths, x->dir, sub, &f);
     if (e == 0)
-        e = names_load(r, &f, &tags);
-    for (size_t i = 0; e == 0 && i < tags->n; i++) {
-        const char *tag = name_at(tags, i);
-        (void)snprintf(path, sizeof(path), "%s/%s/%s", sub, model, tag);
-        (void)snprintf(shown, sizeof(shown), "%s:%s", model, tag);
-        if (tags->name[i].type == DT_REG && !strchr(tag, ':'))
-            e = listing_add(ret, shown, &ref);
-    }
+        e = names_read(&f, names);
     return is_shortage(e) ? e : 0;
 }
 
-/* List the models of the namespace at `sub`. */
-static int list_models(struct reach *r, const struct found *dir, const char *sub,
-                       struct listing *ret)
+/* List the tags of a model in the namespace `sub`. */
+static int add_tags(const struct lister *x, const char *sub, const char *model)
 {
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    CLEANUP(names_free) const struct names *models = NULL;
-    int e = ret->found ? -ENOENT : open_below(r, dir, sub, &f);
-    if (e == 0)
-        e = names_load(r, &f, &models);
-    for (size_t i = 0; e == 0 && i < models->n; i++) {
-        const char *model = name_at(models, i);
-        if (models->name[i].type == DT_DIR && !is_hidden(model) && !strchr(model, ':'))
-            e = add_tags(r, &f, sub, model, ret);
+    char shown[2 * (TREE_NAME_MAX + 1)], path[PATH_ROOM];
+    CLEANUP(names_free) struct names tags;
+    (void)snprintf(path, sizeof(path), "%s/%s", sub, model);
+    int e = names_below(x, path, &tags);
+    for (size_t i = 0; e == 0 && i < tags.n; i++) {
+        const char *tag = name_at(&tags, i);
+        (void)snprintf(path, sizeof(path), "%s/%s/%s", sub, model, tag);
+        (void)snprintf(shown, sizeof(shown), "%s:%s", model, tag);
+        if (tags.name[i].type == DT_REG && !is_hidden(tag) && !strchr(tag, ':'))
+            e = add(x, ENTRY_OLLAMA, shown, path);
     }
     return e;
 }
 
-/* List the namespaces of a host or, if `host` is "", of all hosts. Leaves out the namespace at
- * `except`. */
-static int list_folders(struct reach *r, const struct found *dir, const char *host,
-                        const char *except, struct listing *ret)
+/* List the directories below manifests/ at `sub`, except one: namespaces, hosts or, with their
+ * tags, models. */
+static int add_below(const struct lister *x, const char *sub, const char *except)
 {
     char path[PATH_ROOM];
-    const struct ref ref = {REF_OLLAMA, 0, path, REF_SURE};
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    CLEANUP(names_free) const struct names *names = NULL;
-    int e = ret->found ? -ENOENT : open_below(r, dir, host, &f);
-    if (e == 0)
-        e = names_load(r, &f, &names);
-    for (size_t i = 0; e == 0 && i < names->n; i++) {
-        const char *name = name_at(names, i);
-        (void)snprintf(path, sizeof(path), "%s%s%s", host, *host ? "/" : "", name);
-        if (names->name[i].type == DT_DIR && !is_hidden(name) && strcmp(path, except) != 0)
-            e = listing_add(ret, name, &ref);
+    CLEANUP(names_free) struct names names;
+    int e = names_below(x, sub, &names);
+    for (size_t i = 0; e == 0 && i < names.n; i++) {
+        const char *name = name_at(&names, i);
+        if (names.name[i].type != DT_DIR || is_hidden(name) || strcmp(name, except) == 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s%s%s", sub, *sub ? "/" : "", name);
+        if (names_in(sub) != 2)
+            e = add(x, ENTRY_OLLAMA, name, path);
+        else if (!strchr(name, ':'))
+            e = add_tags(x, sub, name);
     }
-    return e == -ENOENT ? 0 : e;
+    return e;
 }
 
-/* List the layers of a model. A text file is shown only if it exists; a model is shown even if it
- * cannot be opened. */
-static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
-                    struct listing *ret)
+/* List the layers of a model. */
+static int list_tag(const struct lister *x)
 {
     char name[TREE_NAME_MAX + 1];
     unsigned number = 0;
     struct manifest m = {0};
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    int e = open_below(r, dir, p->sub, &f);
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    int e = open_below(x->paths, x->dir, x->place->sub, &f);
     if (e == 0)
         e = load(&f, &m, NULL);
     for (size_t i = 0; i < m.n && e == 0; i++) {
         const struct layer *l = &m.layer[i];
-        const struct ref ref = {l->model ? REF_LAYER : REF_TEXT, 0, l->digest,
-                                l->model ? REF_SURE : REF_UNSURE};
         number = i && strcmp(l->name, l[-1].name) == 0 ? number + 1 : 1;
-        (void)snprintf(name, sizeof(name), "%s~%u", l->name, number);
-        e = listing_add(ret, number > 1 ? name : l->name, &ref);
+        (void)snprintf(name, sizeof(name), number > 1 ? "%s~%u" : "%s", l->name, number);
+        e = add(x, l->model ? ENTRY_LAYER : ENTRY_TEXT, name, l->digest);
     }
     manifest_free(&m);
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
 }
 
-static int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
-                       struct listing *ret)
+static int list_ollama(const struct lister *x)
 {
-    ret->wide = true;
-    switch (names_in(p->sub)) {
-    case 4:
-        return list_tag(r, p, dir, ret);
-    case 2:
-        return list_models(r, dir, p->sub, ret);
-    case 1:
-        return list_folders(r, dir, p->sub, "", ret);
-    }
-    int e = list_models(r, dir, DEFAULT_SPACE, ret);
-    if (!is_shortage(e))
-        e = list_folders(r, dir, DEFAULT_HOST, DEFAULT_SPACE, ret);
-    return is_shortage(e) ? e : list_folders(r, dir, "", DEFAULT_HOST, ret);
-}
-
-/* ---- items ---- */
-
-/* Examine a tag in its model's directory, and copy the manifest's time and inode number to
- * `folder->st`. Returns 0, -ENOENT if the tag is not shown, or another -errno, with a message if
- * the manifest is broken. */
-static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
-{
-    struct manifest m = {0};
-    CLEANUP(reach_close) struct found file = FOUND_NONE;
-    int e = reach_open(r, folder, tag, REACH_NO_LINKS, &file);
+    const char *sub = x->place->sub;
+    x->l->wide = true;
+    if (names_in(sub) == 4)
+        return list_tag(x);
+    if (*sub)
+        return add_below(x, sub, "");
+    int e = add_below(x, DEFAULT_SPACE, "");
     if (e == 0)
-        e = load(&file, &m, why);
-    if (e == 0 && m.models == 0)
-        e = -ENOENT;
-    if (e == -ENOENT)
-        why->code = 0;
-    folder->st.st_mtim = file.st.st_mtim;
-    folder->st.st_ino = file.st.st_ino;
-    manifest_free(&m);
-    return e;
+        e = add_below(x, DEFAULT_HOST, path_name(DEFAULT_SPACE));
+    return e == 0 ? add_below(x, "", DEFAULT_HOST) : e;
 }
 
-/* Get the item for a host, a namespace or a tag: a directory or, for a tag whose manifest is
- * broken, a model that cannot be opened. */
-static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
-                       const char *sub, struct item *ret)
-{
-    char above[PATH_ROOM];
-    struct err why = {0};
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    const bool tag = names_in(sub) == 4;
-    const char *name = path_name(sub);
-    (void)snprintf(above, sizeof(above), "%.*s", (int)(name - sub - 1), sub);
-    int e = open_below(r, dir, tag ? above : sub, &f);
-    if (e == 0 && !S_ISDIR(f.st.st_mode))
-        e = -ENOENT;
-    if (e == 0 && tag)
-        e = look_at_tag(r, &f, name, &why);
-    if (e == 0)
-        return item_folder(r, p, PLACE_OLLAMA, sub, false, &f, ret);
-    if (why.code && (e = item_file(r, p, &f, name, ITEM_MODEL, ret)) == 0) {
-        ret->store = true;
-        ret->error = why;
-        (void)err_prefix(&ret->error, why.code, "manifest");
-    }
-    return e;
-}
-
-static int layer_item(struct reach *r, const struct place *p, const struct found *dir,
-                      const struct ref *ref, struct item *ret)
-{
-    char name[DIGEST_DIGITS + 8];
-    CLEANUP(reach_close) struct found blobs = FOUND_NONE, old = FOUND_NONE;
-    int e = reach_open(r, dir, "blobs", REACH_LINKS, &blobs);
-    if (e < 0)
-        return e;
-    (void)snprintf(name, sizeof(name), "sha256:%s", ref->at);
-    if (reach_open(r, &blobs, name, REACH_NO_LINKS, &old) < 0)
-        name[6] = '-';
-    e = ref->kind == REF_TEXT ? item_file(r, p, &blobs, name, ITEM_TEXT, ret)
-                              : item_model(r, p, &blobs, name, ret);
-    if (e == 0 && ref->kind == REF_TEXT && ret->error.code) {
-        e = ret->error.code == -ENOMEM ? -ENOMEM : -ENOENT;
-        item_free(ret);
-    }
-    return e;
-}
-
-static int ollama_item(struct reach *r, const struct place *p, const struct found *dir,
-                       const struct ref *ref, struct item *ret)
-{
-    return ref->kind == REF_OLLAMA ? folder_item(r, p, dir, ref->at, ret)
-                                   : layer_item(r, p, dir, ref, ret);
-}
-
-static int folder_list(struct reach *r, const struct place *p, const struct found *dir,
-                       struct listing *ret)
-{
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    CLEANUP(names_free) const struct names *names = NULL;
-    int e = names_load(r, dir, &names);
-    if (e == 0 && !p->store && repo_name(path_name(dir->path), org, name) &&
-        names_type(names, "snapshots") == DT_DIR) /* the place's directory itself is a repository */
-        e = add_repo(r, p, dir, ".", name, ret);
-    else if (e == 0 && !p->store && ollama_is(r, dir, names))
-        e = ollama_list(r, p, dir, ret);
-    else if (e == 0 && !listing_kept(names, p, ret)) {
-        e = list_names(r, p, dir, names, ret);
-        if (e == 0 && !ret->wide)
-            listing_keep(names, p, ret);
-    }
-    return e;
-}
-
-/* ---- the entries of a directory ---- */
-
-/* Returns true if a hidden directory is a store. Other hidden directories are not shown. */
-static bool is_store(struct reach *r, const struct found *f)
-{
-    const struct place own = {.path = f->path};
-    CLEANUP(names_free) const struct names *names = NULL;
-    bool is = names_load(r, f, &names) == 0 &&
-              (ollama_is(r, f, names) || has_some(r, &own, f, names, REPO_PREFIX));
-    return is;
-}
-
-static int below_item(struct reach *r, const struct place *p, const struct found *dir,
-                      const char *name, struct item *ret)
-{
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
-    bool linked = e == -ELOOP;
-    if (linked)
-        e = reach_open(r, dir, name, REACH_LINKS, &f);
-    if (e == -EXDEV || (e == 0 && !S_ISDIR(f.st.st_mode)))
-        e = -ENOENT;
-    if (e == 0 && ((is_hidden(name) && !is_store(r, &f)) ||
-                   (!p->store && is_repo_in(r, p, dir, name)))) /* shown under its organisation */
-        e = -ENOENT;
-    if (e == 0)
-        e = item_folder(r, p, PLACE_FOLDER, "", linked, &f, ret);
-    return e;
-}
-
-/* Returns true if a file begins with GGUF's magic. */
-static bool has_magic(struct reach *r, const struct found *dir, const char *name)
-{
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    char magic[4] = "";
-    int fd = reach_open(r, dir, name, REACH_LINKS, &f) == 0 && S_ISREG(f.st.st_mode)
-                 ? reach_read(&f)
-                 : -1;
-    bool is = fd >= 0 && pread(fd, magic, 4, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
-    if (fd >= 0)
-        (void)close(fd);
-    return is;
-}
-
-/* Get the item for a split model. The first of its files that exists represents the model. */
-static int split_item(struct reach *r, const struct place *p, const struct found *dir,
-                      const struct ref *ref, struct item *ret)
-{
-    char first[TREE_NAME_MAX + 1];
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    (void)snprintf(first, sizeof(first), "%.*s-00001-of-%05u" SUFFIX,
-                   (int)(strlen(ref->at) - SPLIT_TAIL), ref->at, ref->shards);
-    int e = reach_open(r, dir, first, REACH_NO_LINKS, &f);
-    bool is = e == -ELOOP || (e == 0 && !S_ISDIR(f.st.st_mode));
-    return item_model(r, p, dir, is ? first : ref->at, ret);
-}
-
-/* Get the item for a name that looks like a model's. A link with such a name may lead to a
- * directory, and a blob may be anything. */
-static int model_item(struct reach *r, const struct place *p, const struct found *dir,
-                      const char *name, struct item *ret)
-{
-    int e = item_model(r, p, dir, name, ret);
-    if (e < 0)
-        return e;
-    const int code = ret->error.code;
-    if (code == -EISDIR) {
-        item_free(ret);
-        return below_item(r, p, dir, name, ret);
-    }
-    if (code == -ENOENT) {
-        CLEANUP(reach_close) struct found link = FOUND_NONE;
-        e = reach_open(r, dir, name, REACH_NO_LINKS, &link) == -ENOENT ? -ENOENT : 0;
-    }
-    if (e == 0 && !named_gguf(name) && !has_magic(r, dir, name))
-        e = -ENOENT;
-    if (e < 0)
-        item_free(ret);
-    return e;
-}
-
-/* ---- organisations ---- */
-
-static int hub_list(struct reach *r, const struct place *p, const struct found *dir,
-                    struct listing *ret)
-{
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], start[TREE_NAME_MAX + 16];
-    CLEANUP(names_free) const struct names *names = NULL;
-    (void)snprintf(start, sizeof(start), REPO_PREFIX "%s--", p->sub);
-    int e = names_load(r, dir, &names);
-    for (size_t i = e < 0 ? 0 : names_from(names, start); e == 0 && name_begins(names, i, start);
-         i++)
-        if (names->name[i].type != DT_UNKNOWN && repo_name(name_at(names, i), org, name))
-            e = add_repo(r, p, dir, name_at(names, i), name, ret);
-    return e;
-}
-
-/* Get the item for an organisation, which is shown only if it has a repository. */
-static int org_item(struct reach *r, const struct place *p, const struct found *dir,
-                    const char *org, struct item *ret)
-{
-    char start[TREE_NAME_MAX + 16];
-    CLEANUP(names_free) const struct names *names = NULL;
-    CLEANUP(reach_close) struct found here = FOUND_NONE;
-    (void)snprintf(start, sizeof(start), REPO_PREFIX "%s--", org);
-    int e = names_load(r, dir, &names);
-    if (e == 0 && !has_some(r, p, dir, names, start))
-        e = -ENOENT;
-    if (e == 0)
-        e = reach_open(r, dir, ".", REACH_NO_LINKS, &here);
-    return e < 0 ? e : item_folder(r, p, PLACE_ORG, org, false, &here, ret);
-}
-
-static int revision_item(struct reach *r, const struct place *p, const struct found *dir,
-                         const struct ref *ref, struct item *ret)
-{
-    char folder[TREE_NAME_MAX + 1], path[TREE_NAME_MAX + 16];
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(ref->at, "/"), ref->at);
-    (void)snprintf(path, sizeof(path), "snapshots/%s", path_name(ref->at));
-    int e = open_in(r, p, dir, folder, path, REACH_NO_LINKS, &f);
-    if (e >= 0)
-        e = item_folder(r, p, PLACE_FOLDER, "", e > 0, &f, ret);
-    if (e == 0)
-        ret->store = ret->place.store = true;
-    return e;
-}
-
-/* ---- the calls ---- */
+/* ---- listings ---- */
 
 /* Open the directory of a place. Returns 0, -ENOENT if it was removed or replaced, or another
  * -errno. */
-static int open_place(struct reach *r, const struct place *p, struct found *dir)
+static int open_place(const struct paths *p, const struct place *place, struct found *dir)
 {
-    int e = reach_again(r, p->path, dir);
-    if (e == 0 && !S_ISDIR(dir->st.st_mode))
-        e = -ENOTDIR;
-    if (e < 0)
-        reach_close(dir);
+    int e = path_open(p, place->path, dir);
+    if (e == 0 && !is_folder(dir)) {
+        found_close(dir);
+        e = -ENOENT;
+    }
     return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
 }
 
-/* Open the directory of a place and get its entries, sorted by name. If `want` is not NULL, entries
- * with other names may be missing if they depend on other directories; if `want` is "", no other
- * directory is examined. */
-static int list(struct reach *r, const struct place *p, const char *want, struct found *dir,
-                struct listing *ret)
+/* Returns true if everything that is listed comes from a store. */
+static bool all_stored(const struct listing *l)
 {
-    *ret = LISTING_INIT;
-    ret->want = want;
-    ret->found = want && !*want;
-    int e = open_place(r, p, dir);
-    if (e == 0)
-        e = p->kind == PLACE_ORG      ? hub_list(r, p, dir, ret)
-            : p->kind == PLACE_OLLAMA ? ollama_list(r, p, dir, ret)
-                                      : folder_list(r, p, dir, ret);
-    if (e < 0)
-        listing_free(ret);
-    else
-        sort(ret);
-    return e;
-}
-
-int place_list(struct reach *r, const struct place *p, struct listing *ret)
-{
-    CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    return list(r, p, NULL, &dir, ret);
-}
-
-bool place_is_store(struct reach *r, const struct place *p)
-{
-    static const char *const hub[] = {".", "models--", "datasets--", "spaces--"};
-    CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    CLEANUP(listing_free) struct listing l = LISTING_INIT;
-    if (list(r, p, "", &dir, &l) < 0)
-        return false;
-    bool some = l.wide, others = false; /* `wide` is set only in stores */
-    for (size_t i = 0; i < l.n; i++) {
-        bool own = l.entry[i].ref.kind > REF_SPLIT;
+    static const char *const hub[] = {".", REPO_PREFIX, "datasets--", "spaces--"};
+    bool some = false, others = false;
+    for (size_t i = 0; i < l->n; i++) {
+        bool own = l->entry[i].kind > ENTRY_SPLIT;
         some |= own;
         for (size_t k = 0; k < COUNT(hub); k++)
-            own |= strncmp(l.entry[i].name, hub[k], strlen(hub[k])) == 0;
+            own |= strncmp(l->entry[i].name, hub[k], strlen(hub[k])) == 0;
         others |= !own;
     }
     return some && !others;
 }
 
-/* Get the item for an entry if the entry is shown. For a REF_UNSURE entry, an error means that the
- * entry is not shown. */
-static int item_shown(struct reach *r, const struct place *p, const struct found *dir,
-                      const struct ref *ref, struct item *ret)
+static int make_listing(const struct lister *x)
 {
-    int e;
-    switch (ref->kind) {
-    case REF_FOLDER:
-        e = below_item(r, p, dir, ref->at, ret);
-        break;
-    case REF_MODEL:
-        e = model_item(r, p, dir, ref->at, ret);
-        break;
-    case REF_SPLIT:
-        e = split_item(r, p, dir, ref, ret);
-        break;
-    case REF_ORG:
-        e = org_item(r, p, dir, ref->at, ret);
-        break;
-    case REF_REVISION:
-        e = revision_item(r, p, dir, ref, ret);
-        break;
-    default:
-        e = ollama_item(r, p, dir, ref, ret);
+    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
+    const struct place *p = x->place;
+    CLEANUP(names_free) struct names names = {0};
+    if (p->kind == PLACE_OLLAMA)
+        return list_ollama(x);
+    int e = names_read(x->dir, &names);
+    if (e < 0)
+        return e;
+    if (p->kind == PLACE_ORG)
+        return list_org(x, &names);
+    if (!p->store && repo_name(path_name(p->path), org, name) &&
+        names_type(&names, "snapshots") == DT_DIR) /* the directory itself is a repository */
+        return add_repo(x, ".", name);
+    if (!p->store && is_ollama(&names))
+        return list_ollama(x);
+    return list_names(x, &names);
+}
+
+void listing_unref(struct listing *l)
+{
+    if (!l || atomic_fetch_sub(&l->refs, 1) != 1)
+        return;
+    for (size_t i = 0; i < l->n; i++)
+        free(l->entry[i].name);
+    free(l->entry);
+    free(l);
+}
+
+static void drop_listing(struct listing **l)
+{
+    listing_unref(*l);
+}
+
+static int new_listing(const struct paths *p, const struct place *place, const struct found *dir,
+                       struct listing **ret)
+{
+    struct listing *l = calloc(1, sizeof(*l));
+    const struct lister x = {p, place, dir, l};
+    if (!l)
+        return -ENOMEM;
+    *l = (struct listing){.place = place_hash(place), .st = dir->st, .made = when_now(), .refs = 1};
+    int e = make_listing(&x);
+    if (e == 0)
+        e = settle(l);
+    l->store = e == 0 && all_stored(l);
+    if (e == 0)
+        *ret = l;
+    else
+        listing_unref(l);
+    return e;
+}
+
+/* The names of a directory that was changed less than this many seconds before they were read may
+ * change again without altering its times. */
+#define SETTLED 2
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+static bool is_current(const struct listing *l, const struct stat *st)
+{
+    return l->st.st_dev == st->st_dev && l->st.st_ino == st->st_ino &&
+           same_time(l->st.st_mtim, st->st_mtim) && same_time(l->st.st_ctim, st->st_ctim) &&
+           !(l->wide && when_past(&l->made, 1));
+}
+
+/* Get a reference to the current listing of a place, if it is kept. */
+static struct listing *find_kept(struct listings *k, uint64_t place, const struct stat *st)
+{
+    LOCKED(&k->lock);
+    for (size_t i = 0; i < LISTINGS_KEPT && k->kept[i]; i++) {
+        struct listing *l = k->kept[i];
+        if (l->place != place || !is_current(l, st))
+            continue;
+        memmove(&k->kept[1], &k->kept[0], i * sizeof(k->kept[0]));
+        k->kept[0] = l;
+        (void)atomic_fetch_add(&l->refs, 1);
+        return l;
     }
-    return e < 0 && ref->sure == REF_UNSURE && !is_shortage(e) ? -ENOENT : e;
+    return NULL;
 }
 
-int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret)
+/* Keep a listing as the most recently used, in place of an earlier one of the same place or of the
+ * least recently used one. */
+static void keep(struct listings *k, struct listing *l)
 {
-    CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    CLEANUP(listing_free) struct listing l = LISTING_INIT;
-    const struct entry key = {.name = (char *)name}, *found = NULL;
-    int e = list(r, p, name, &dir, &l);
-    if (e == 0 && l.n)
-        found = bsearch(&key, l.entry, l.n, sizeof(key), by_name);
-    return e < 0 ? e : found ? item_shown(r, p, &dir, &found->ref, ret) : -ENOENT;
+    (void)atomic_fetch_add(&l->refs, 1);
+    lock_take(&k->lock);
+    size_t i = 0;
+    while (i < LISTINGS_KEPT - 1 && k->kept[i] && k->kept[i]->place != l->place)
+        i++;
+    struct listing *old = k->kept[i];
+    memmove(&k->kept[1], &k->kept[0], i * sizeof(k->kept[0]));
+    k->kept[0] = l;
+    lock_drop(&k->lock);
+    listing_unref(old);
 }
 
-int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)
+static int get_listing(struct listings *k, const struct place *place, const struct found *dir,
+                       struct listing **ret)
 {
-    CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    int e = open_place(r, p, &dir);
-    return e < 0 ? (ref->sure == REF_UNSURE && !is_shortage(e) ? -ENOENT : e)
-                 : item_shown(r, p, &dir, ref, ret);
-}
-
-/* ---- identity ---- */
-
-/* Add one file to the stamp. Returns 0, or -errno if the process runs out of memory or
- * descriptors. */
-static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
-{
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
-    /* these errors say nothing about the file */
-    if (is_shortage(is))
-        return is;
-    *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
+    *ret = find_kept(k, place_hash(place), &dir->st);
+    if (*ret)
+        return 0;
+    const time_t now = when_date().tv_sec;
+    int e = new_listing(k->paths, place, dir, ret);
+    if (e < 0)
+        return e;
+    const bool settled =
+        dir->st.st_ctim.tv_sec <= now - SETTLED && dir->st.st_mtim.tv_sec <= now - SETTLED;
+    (*ret)->wide |= !settled || far_file(dir->fd);
+    keep(k, *ret);
     return 0;
 }
 
-/* Hash the files of a split model. The model's name may claim many more files than exist, so files
- * missing from the directory's list of names are skipped. */
-static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
-                       uint64_t *stamp)
+void listings_init(struct listings *l, const struct paths *p)
 {
-    CLEANUP(names_free) const struct names *names = NULL;
-    int e = names_load(r, dir, &names);
-    if (e < 0 && e != -ENOMEM)
-        e = 0; /* the directory may be searchable but not readable */
-    for (size_t i = 0; e == 0 && i < shards; i++) {
-        char *shard = split_sibling(name, i, shards);
-        if (shard && names && !is_hidden(name) && names_type(names, shard) == DT_UNKNOWN)
-            *stamp = tree_identity_with(*stamp, &(struct stat){.st_size = -ENOENT});
-        else
-            e = stamp_file(r, dir, shard, stamp);
-        free(shard);
+    *l = (struct listings){.paths = p};
+    lock_init(&l->lock);
+}
+
+void listings_free(struct listings *l)
+{
+    for (size_t i = 0; i < LISTINGS_KEPT; i++)
+        listing_unref(l->kept[i]);
+    lock_destroy(&l->lock);
+}
+
+/* ---- items ---- */
+
+void item_free(struct item *i)
+{
+    place_free(&i->place);
+    free(i->path);
+    free(i->real);
+    *i = (struct item){0};
+}
+
+/* Make an item for a directory that was found. Takes ownership of f->path. */
+static int folder_item(const struct place *p, enum place_kind kind, const char *sub,
+                       struct found *f, struct item *ret)
+{
+    struct item i = {.kind = ITEM_FOLDER, .st = f->st, .grant = grant_of(f->fd, &f->st)};
+    int e = place_make(p, kind, kind == PLACE_FOLDER ? f->path : p->path, sub, &i.place);
+    if (e < 0)
+        return e;
+    i.place.linked |= f->linked;
+    i.store = i.place.store;
+    i.real = f->path;
+    f->path = NULL;
+    *ret = i;
+    return 0;
+}
+
+/* Make an item for the file `name`, a model or a text file, in the directory `dir`. The file need
+ * not exist. */
+static int file_item(const struct paths *p, bool store, const struct found *dir, const char *name,
+                     enum item_kind kind, struct item *ret)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    struct item i = {.kind = kind, .store = store, .grant = {.bits = 0777}};
+    if (asprintf(&i.path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
+        return -ENOMEM;
+    int e = path_in(p, dir, name, true, &f);
+    if (e == 0 && !S_ISREG(f.st.st_mode))
+        e = is_folder(&f) ? -EISDIR : -EINVAL;
+    i.shards = split_count(name);
+    if (e == 0) {
+        i.st = f.st;
+        i.grant = grant_of(f.fd, &f.st);
+        i.real = f.path;
+        f.path = NULL;
+        i.behind = !i.shards && (i.shards = split_count(i.real)) > 0;
+    } else {
+        (void)err_set(&i.error, e, "%s",
+                      e == -EINVAL  ? "is not a regular file"
+                      : e == -EXDEV ? "is in a ggufs mount"
+                      : e == -ELOOP ? "leads over more than one link: link to the real path"
+                                    : strerror(-e));
+    }
+    *ret = i;
+    return is_shortage(e) ? (item_free(ret), e) : 0;
+}
+
+static int below_item(const struct paths *p, const struct place *place, const struct found *dir,
+                      const char *name, struct item *ret)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    int e = find_folder(p, place, dir, name, &f);
+    return e < 0 ? e : folder_item(place, PLACE_FOLDER, "", &f, ret);
+}
+
+/* Get the item for a name that looks like a model's. A link with such a name may lead to a
+ * directory. */
+static int model_item(const struct paths *p, const struct place *place, const struct found *dir,
+                      const char *name, struct item *ret)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    int e = file_item(p, place->store, dir, name, ITEM_MODEL, ret);
+    if (e < 0 || (ret->error.code != -EISDIR && ret->error.code != -ENOENT))
+        return e;
+    const bool gone = ret->error.code == -ENOENT;
+    e = gone ? path_in(p, dir, name, false, &f) : below_item(p, place, dir, name, ret);
+    if (gone && e == -ELOOP) /* a dangling link */
+        return 0;
+    return e;
+}
+
+static int revision_item(const struct paths *p, const struct place *place, const struct found *dir,
+                         const char *at, struct item *ret)
+{
+    char folder[TREE_NAME_MAX + 1], path[TREE_NAME_MAX + 16];
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    struct place above = *place;
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(at, "/"), at);
+    (void)snprintf(path, sizeof(path), "snapshots/%s", path_name(at));
+    int e = path_via(p, dir, folder, path, &f);
+    if (e == 0 && !is_folder(&f))
+        e = -ENOENT;
+    above.store = true;
+    return e < 0 ? e : folder_item(&above, PLACE_FOLDER, "", &f, ret);
+}
+
+static int org_item(const struct place *place, const struct found *dir, const char *org,
+                    struct item *ret)
+{
+    struct found here = {.fd = dir->fd, .path = strdup(dir->path), .st = dir->st};
+    int e = here.path ? folder_item(place, PLACE_ORG, org, &here, ret) : -ENOMEM;
+    free(here.path);
+    return e;
+}
+
+/* Get the item for a host, a namespace or a tag: a directory or, for a tag whose manifest is
+ * broken, a model that cannot be opened. */
+static int ollama_item(const struct paths *p, const struct place *place, const struct found *dir,
+                       const char *sub, struct item *ret)
+{
+    char above[PATH_ROOM];
+    struct err why = {0};
+    struct manifest m = {0};
+    CLEANUP(found_close) struct found f = FOUND_NONE, file = FOUND_NONE;
+    const bool tag = names_in(sub) == 4;
+    const char *name = path_name(sub);
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(name - sub - 1), sub);
+    int e = open_below(p, dir, tag ? above : sub, &f);
+    if (e == 0 && !is_folder(&f))
+        e = -ENOENT;
+    if (e == 0 && tag)
+        e = path_in(p, &f, name, false, &file);
+    if (e == 0 && tag)
+        e = load(&file, &m, &why);
+    manifest_free(&m);
+    if (tag && e < 0 && why.code && e != -ENOENT && !is_shortage(e)) {
+        e = file_item(p, true, &f, name, ITEM_MODEL, ret);
+        if (e == 0) {
+            ret->error = why;
+            (void)err_prefix(&ret->error, why.code, "manifest");
+        }
+        return e;
+    }
+    if (e == 0 && tag)
+        f.st.st_mtim = file.st.st_mtim;
+    return e < 0 ? e : folder_item(place, PLACE_OLLAMA, sub, &f, ret);
+}
+
+static int layer_item(const struct paths *p, const struct found *dir, const struct entry *entry,
+                      struct item *ret)
+{
+    const bool text = entry->kind == ENTRY_TEXT;
+    char name[DIGEST_DIGITS + 8];
+    CLEANUP(found_close) struct found blobs = FOUND_NONE, old = FOUND_NONE;
+    int e = path_in(p, dir, "blobs", true, &blobs);
+    if (e < 0)
+        return e;
+    (void)snprintf(name, sizeof(name), "sha256:%s", entry->at);
+    if (path_in(p, &blobs, name, false, &old) < 0)
+        name[6] = '-';
+    e = file_item(p, true, &blobs, name, text ? ITEM_TEXT : ITEM_MODEL, ret);
+    if (e == 0 && text && ret->error.code) {
+        item_free(ret);
+        e = -ENOENT;
     }
     return e;
 }
 
-int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
+static int item_as(const struct paths *p, const struct place *place, const struct found *dir,
+                   const struct entry *e, struct item *ret)
 {
-    CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    int e = reach_around(r, path, &dir);
-    *ret = 0;
-    if (e < 0)
-        return e;
-    return shards ? stamp_split(r, &dir, path_name(path), shards, ret)
-                  : stamp_file(r, &dir, path_name(path), ret);
+    switch (e->kind) {
+    case ENTRY_FOLDER:
+        return below_item(p, place, dir, e->at, ret);
+    case ENTRY_MODEL:
+        return model_item(p, place, dir, e->at, ret);
+    case ENTRY_SPLIT:
+        return file_item(p, place->store, dir, e->at, ITEM_MODEL, ret);
+    case ENTRY_ORG:
+        return org_item(place, dir, e->at, ret);
+    case ENTRY_REVISION:
+        return revision_item(p, place, dir, e->at, ret);
+    case ENTRY_OLLAMA:
+        return ollama_item(p, place, dir, e->at, ret);
+    default:
+        return layer_item(p, dir, e, ret);
+    }
 }
 
-uint64_t item_key(const struct item *i)
+static int item_of(const struct paths *p, const struct place *place, const struct found *dir,
+                   const struct entry *entry, struct item *ret)
 {
-    const struct place *p = &i->place;
-    const uint64_t hash = i->kind == ITEM_FOLDER ? hash_name(p->path, (size_t)(p->passed - p->path))
-                                                 : hash_name(i->path, strlen(i->path));
-    return hash ^ ((uint64_t)i->kind << 4 | p->kind);
+    int e = item_as(p, place, dir, entry, ret);
+    if (e == 0)
+        ret->key = hash_number(place_hash(place)) ^ hash_name(entry->name, strlen(entry->name));
+    return e;
+}
+
+/* ---- the calls ---- */
+
+int place_list(struct listings *k, const struct place *p, struct listing **ret)
+{
+    CLEANUP(found_close) struct found dir = FOUND_NONE;
+    int e = open_place(k->paths, p, &dir);
+    return e < 0 ? e : get_listing(k, p, &dir, ret);
+}
+
+int place_find(struct listings *k, const struct place *p, const char *name, struct item *ret)
+{
+    CLEANUP(found_close) struct found dir = FOUND_NONE;
+    CLEANUP(drop_listing) struct listing *l = NULL;
+    int e = open_place(k->paths, p, &dir);
+    if (e == 0)
+        e = get_listing(k, p, &dir, &l);
+    size_t low = 0, high = e < 0 ? 0 : l->n;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        const int order = strcmp(l->entry[mid].name, name);
+        if (order == 0)
+            return item_of(k->paths, p, &dir, &l->entry[mid], ret);
+        low = order < 0 ? mid + 1 : low;
+        high = order < 0 ? high : mid;
+    }
+    return e < 0 ? e : -ENOENT;
+}
+
+int place_item(struct listings *k, const struct place *p, const struct entry *entry,
+               struct item *ret)
+{
+    CLEANUP(found_close) struct found dir = FOUND_NONE;
+    int e = open_place(k->paths, p, &dir);
+    if (e < 0)
+        return e;
+    return entry ? item_of(k->paths, p, &dir, entry, ret)
+                 : folder_item(p, p->kind, p->sub, &dir, ret);
+}
+
+/* The files of a split model after the first that is missing do not count. */
+int item_stamp(const struct paths *p, const struct item *i, uint64_t *ret)
+{
+    const char *path = i->behind ? i->real : i->path;
+    CLEANUP(found_close) struct found file = FOUND_NONE;
+    *ret = hash_number((uint64_t)i->kind);
+    if (i->kind == ITEM_FOLDER)
+        *ret ^= place_hash(&i->place);
+    else
+        *ret = tree_identity_with(hash_name(path, strlen(path)) ^ (uint64_t)i->error.code, &i->st);
+    if (!i->shards || path_open(p, path, &file) < 0)
+        return 0;
+    int dir = path_parent(p, &file), e = 0;
+    for (size_t k = 0; dir >= 0 && e == 0 && k < i->shards; k++) {
+        char *name = split_sibling(path_name(path), k, i->shards);
+        struct stat st = {0};
+        if (!name)
+            e = -ENOMEM;
+        else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            e = 1;
+        free(name);
+        *ret = tree_identity_with(*ret, &st);
+    }
+    if (dir >= 0)
+        (void)close(dir);
+    return is_shortage(dir) ? dir : e < 0 ? e : 0;
 }

@@ -15,8 +15,8 @@
 #include "model/snapshot.h"
 #include "shelf/slots.h"
 #include "tree/folder.h"
-#include "tree/history.h"
 #include "tree/attr.h"
+#include "tree/history.h"
 
 struct lock mount_lock = LOCK_INIT;
 
@@ -61,11 +61,7 @@ static struct at at_node(const struct shelf *s, uint64_t node)
 /* Begin using the tree that contains a node. */
 static int at_enter(struct shelf *s, struct at *at)
 {
-    const struct node n = ino_node(at->local);
-    int r = s->one ? 0 : slot_use(&s->slots, at->node, &at->use, NULL);
-    return r == 0 && at->use.slot && n.kind == NODE_KEY && n.number < at->use.slot->left.keys
-               ? -ESTALE
-               : r;
+    return s->one ? 0 : slot_use(&s->slots, at->node, &at->use, NULL);
 }
 
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret)
@@ -85,15 +81,13 @@ static void entry_in_slot(const struct use *u, struct tree_entry *e)
     if (!u->slot)
         return;
     e->node = e->node ? ino_in_slot(ino_slot(u->slot->node), e->node) : 0;
-    e->attr.st_ino = slot_ino(u->slot, e->attr.st_ino);
+    e->attr.st_ino = ino_in_slot(ino_slot(u->slot->node), e->attr.st_ino);
 }
 
 int shelf_given(const struct use *u, int r, struct tree_entry *e)
 {
     if (r == 0)
         entry_in_slot(u, e);
-    if (r == 0 && u->slot)
-        slot_known(u->slot);
     return r;
 }
 
@@ -116,24 +110,25 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
     struct place top = {0};
     struct item item = {0};
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    struct listing *l = NULL;
     uint64_t root;
     if (s->opt.tree.backup)
         return err_set(e, -EINVAL, "is a directory: -o backup is for a mount of one model");
     if (s->opt.tree.edit_hash_names)
         return err_set(e, -EINVAL, "is a directory: -o hashnames=edit is for a mount of one model");
-    int r = reach_begin(&s->reach, path, s->opt.strict, e);
+    int r = paths_begin(&s->paths, path, s->opt.strict, e);
     if (r < 0)
         return r;
     quant_init(); /* must be called before threads open models */
-    r = place_top(&s->reach, &top);
-    s->store = r == 0 && place_is_store(&s->reach, &top);
+    r = place_top(&s->paths, &top);
     if (r == 0)
-        r = reach_again(&s->reach, s->reach.path, &f);
+        r = place_list(&s->listings, &top, &l);
+    s->store = r == 0 && l->store;
     if (r == 0)
-        r = item_folder(&s->reach, &top, PLACE_FOLDER, "", false, &f, &item);
+        r = place_item(&s->listings, &top, NULL, &item);
     if (r == 0)
         r = slot_of(&s->slots, &item, &root);
+    listing_unref(l);
     item_free(&item);
     place_free(&top);
     return r < 0 ? err_set(e, r, "%s", strerror(-r)) : 0;
@@ -146,8 +141,9 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
     if (!s)
         return err_set(e, -ENOMEM, "no memory");
     s->opt = *o;
-    s->reach = (struct reach){.fd = -1, .mounts = -1};
-    slots_init(&s->slots, &s->reach, &s->opt);
+    s->paths = PATHS_NONE;
+    listings_init(&s->listings, &s->paths);
+    slots_init(&s->slots, &s->paths, &s->opt);
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int r = folder ? open_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
     if (r < 0) {
@@ -306,6 +302,17 @@ int shelf_retire(struct shelf *s)
     return each_model(s, tree_retire);
 }
 
+static void unsaved(const struct use *u, void *out)
+{
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    const char *name = u->slot ? path_name(u->slot->path) : "";
+    char shown[SHOW_MAX];
+    tree_notes(u->tree, &notes);
+    for (struct note n = {0}; unsaved_next(&notes, &n);)
+        buf_printf(out, "%s%s%s: %s\n", show(shown, name, strlen(name)), *name ? ": " : "", n.path,
+                   n.why);
+}
+
 static void stop_use(const struct use *u, void *abandon)
 {
     tree_stop(u->tree);
@@ -320,10 +327,7 @@ void shelf_stop(struct shelf *s, bool abandon)
 
 void shelf_unsaved(struct shelf *s, struct buf *out)
 {
-    if (s->one)
-        tree_unsaved(s->one, out);
-    else
-        slots_unsaved(&s->slots, out);
+    (void)each_use(s, unsaved, out);
 }
 
 void shelf_backups(const struct shelf *s, struct buf *out)
@@ -338,7 +342,8 @@ void shelf_close(struct shelf *s)
         return;
     tree_close(s->one);
     slots_free(&s->slots);
-    reach_end(&s->reach);
+    listings_free(&s->listings);
+    paths_end(&s->paths);
     free(s);
 }
 
@@ -346,9 +351,7 @@ void shelf_close(struct shelf *s)
 
 void shelf_mounted(struct shelf *s, dev_t dev)
 {
-    lock_take(&mount_lock);
-    s->reach.own = dev;
-    lock_drop(&mount_lock);
+    s->paths.own = dev; /* no request is served yet */
 }
 
 bool shelf_is_folder(const struct shelf *s)
@@ -371,7 +374,7 @@ const char *shelf_why_not(const struct shelf *s)
 
 const char *shelf_path(const struct shelf *s)
 {
-    return s->one ? tree_path(s->one) : s->reach.path;
+    return s->one ? tree_path(s->one) : s->paths.path;
 }
 
 const char *shelf_warning(const struct shelf *s, unsigned i)
@@ -383,7 +386,7 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 {
     if (s->one)
         return tree_statfs(s->one, ret);
-    if (fstatvfs(s->reach.fd, ret) < 0)
+    if (fstatvfs(s->paths.fd, ret) < 0)
         return -errno;
     ret->f_namemax = TREE_NAME_MAX;
     return 0;
@@ -393,42 +396,16 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 
 bool shelf_look(struct shelf *s, uint64_t node)
 {
-    CLEANUP(shelf_leave) struct at at = at_node(s, node);
-    if (!at.in_tree) /* the kernel caches attributes of such nodes for at most a second */
-        return false;
-    if (s->one) {
-        const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
-        return before && before != rights;
-    }
-    return slot_use(&s->slots, at.node, &at.use, NULL) == 0 &&
-           slot_look(at.use.slot, tree_look(at.use.tree));
-}
-
-struct telling {
-    struct use use;
-    void (*call)(void *arg, uint64_t node);
-    void *arg;
-};
-
-static void tell_node(void *arg, uint64_t node)
-{
-    const struct telling *t = arg;
-    struct tree_entry e = {.node = node};
-    entry_in_slot(&t->use, &e);
-    t->call(t->arg, e.node);
-}
-
-static void tell(const struct use *u, void *arg)
-{
-    struct telling *t = arg;
-    t->use = *u;
-    tree_nodes(u->tree, tell_node, t);
+    (void)s;
+    (void)node;
+    return false;
 }
 
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg)
 {
-    struct telling t = {.call = call, .arg = arg};
-    (void)each_use(s, tell, &t);
+    (void)s;
+    (void)call;
+    (void)arg;
 }
 
 /* ---- nodes ---- */
@@ -475,13 +452,12 @@ static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
     slot_facts(u.slot, &st, &g);
     const bool text = u.slot->kind == ITEM_TEXT, folder = u.slot->kind == ITEM_FOLDER;
     *ret = plain_entry(node, text ? S_IFREG : S_IFDIR, &st, text ? (uint64_t)st.st_size : 0);
-    ret->attr.st_ino = slot_ino(u.slot, INO_ROOT);
     if (!text && !folder)
         /* metadata/, tensors/ and, if it is a directory, source/ */
         ret->attr.st_nlink += u.slot->shards ? 3 : 2;
     set_rights(s, &g, folder ? 0777 : 0444, ret);
-    ret->steady = !text;
-    ret->slow = folder;
+    ret->steady = true;
+    ret->slow = true;
     return 0;
 }
 
@@ -527,7 +503,7 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
                        : error ? S_IFREG
                                : S_IFLNK | 0777,
                        &st, text.len);
-    ret->attr.st_ino = slot_ino(slot, extra_ino(extra));
+    ret->steady = ret->slow = !error;
     if (folder || error)
         set_rights(s, &g, 0444, ret);
     return 0;
@@ -582,7 +558,7 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
     struct item i;
     int r = slot_hold(&s->slots, folder, &u);
     if (r == 0)
-        r = u.slot->kind == ITEM_FOLDER ? place_find(&s->reach, &u.slot->place, name, &i)
+        r = u.slot->kind == ITEM_FOLDER ? place_find(&s->listings, &u.slot->place, name, &i)
                                         : -ENOTDIR;
     return r < 0 ? r : item_entry(s, &i, ret);
 }
@@ -605,10 +581,7 @@ static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
         size_t i = extra_shard(u.slot, name);
         extra = i < u.slot->shards ? EXTRA_SHARDS + (uint32_t)i : 0;
     }
-    r = extra ? extra_entry(s, u.slot, extra, ret) : -ENOENT;
-    if (r == 0)
-        slot_known(u.slot);
-    return r;
+    return extra ? extra_entry(s, u.slot, extra, ret) : -ENOENT;
 }
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -632,8 +605,8 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
     struct at at = at_node(s, node);
     if (s->one)
         tree_forget(s->one, node, n);
-    else if (node != INO_ROOT) /* the root's slot is never dropped */
-        slot_forget(&s->slots, at.node, at.local, n);
+    else
+        slot_forget(&s->slots, at.node, at.own ? INO_ROOT : at.local, n);
 }
 
 int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
@@ -679,16 +652,30 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 
 struct shelf_dir {
     struct shelf *shelf;
-    struct at at;          /* in use; has a tree only if `tree` is set */
-    struct listing list;   /* for a directory of the shelf itself: its entries when it was opened */
+    struct at at; /* in use; has a tree only if `tree` is set */
+    /* for a directory of the shelf itself: its entries, and the mounts, when it was opened */
+    struct listing *list;
+    struct mounts mounts;
     struct tree_dir *tree; /* NULL: the directory is not in a tree */
     bool broken;           /* the model cannot be opened */
 };
 
 static int load(struct shelf_dir *d)
 {
-    listing_free(&d->list);
-    return place_list(&d->shelf->reach, &d->at.use.slot->place, &d->list);
+    struct listing *l;
+    struct mounts ms;
+    int r = mounts_load(&ms, 0);
+    if (r == 0)
+        r = place_list(&d->shelf->listings, &d->at.use.slot->place, &l);
+    if (r < 0) {
+        mounts_free(&ms);
+        return r;
+    }
+    mounts_free(&d->mounts);
+    listing_unref(d->list);
+    d->mounts = ms;
+    d->list = l;
+    return 0;
 }
 
 static int open_dir(struct shelf_dir *d)
@@ -727,7 +714,8 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
 
 void shelf_closedir(struct shelf_dir *d)
 {
-    listing_free(&d->list);
+    listing_unref(d->list);
+    mounts_free(&d->mounts);
     if (d->tree)
         tree_closedir(d->tree);
     shelf_leave(&d->at);
@@ -746,29 +734,38 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
     const uint64_t local = d->at.own ? INO_ROOT : d->at.local,
                    node = d->at.own ? d->at.node : ino_in_slot(ino_slot(d->at.node), local);
     (void)strcpy(name, i ? ".." : ".");
-    *ret = (struct tree_entry){
-        .node = node, .attr = {.st_ino = slot_ino(d->at.use.slot, local), .st_mode = S_IFDIR}};
+    *ret = (struct tree_entry){.node = node, .attr = {.st_ino = node, .st_mode = S_IFDIR}};
 }
 
-/* Get the next shown entry of one of the shelf's own directories. Entries that are certain to be
- * shown are examined only for a listing with attributes, and only if no other disk is needed. */
+/* Return true if a ggufs is mounted on a directory that is an entry. */
+static bool is_mount(const struct shelf_dir *d, const struct entry *e)
+{
+    char path[PATH_MAX];
+    const char *folder = d->at.use.slot->place.path;
+    return e->kind == ENTRY_FOLDER &&
+           (size_t)snprintf(path, sizeof(path), "%s/%s", folder[1] ? folder : "", e->at) <
+               sizeof(path) &&
+           path_barred(&d->shelf->paths, &d->mounts, path);
+}
+
+/* Get the next entry of one of the shelf's own directories. Only models are examined, and only for
+ * a listing with attributes. */
 static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                     struct tree_entry *ret)
 {
-    for (size_t i = (size_t)(*cookie - 2); i < d->list.n; i++) {
-        const struct ref ref = d->list.entry[i].ref;
-        struct item item = {0};
-        mode_t type = ref.kind != REF_TEXT ? S_IFDIR : S_IFREG;
-        const bool here = attrs && ref.sure == REF_HERE, unsure = ref.sure == REF_UNSURE;
-        int r =
-            here || unsure ? place_item(&d->shelf->reach, &d->at.use.slot->place, &ref, &item) : 0;
-        (void)strcpy(name, d->list.entry[i].name);
+    for (size_t i = (size_t)(*cookie - 2); i < d->list->n; i++) {
+        const struct entry *e = &d->list->entry[i];
+        const bool here = attrs && (e->kind == ENTRY_MODEL || e->kind == ENTRY_SPLIT);
+        struct item item;
+        int r = is_mount(d, e) ? -ENOENT : 0;
         *cookie = i + 3;
-        *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type}};
+        *ret = (struct tree_entry){
+            .attr = {.st_ino = UNKNOWN_INO, .st_mode = e->kind == ENTRY_TEXT ? S_IFREG : S_IFDIR}};
+        if (r == 0 && here)
+            r = place_item(&d->shelf->listings, &d->at.use.slot->place, e, &item);
         if (r == 0 && here)
             r = item_entry(d->shelf, &item, ret);
-        else if (r == 0)
-            item_free(&item);
+        (void)strcpy(name, e->name);
         if (r != -ENOENT)
             return r < 0 ? r : 1;
     }
@@ -784,16 +781,14 @@ static int next_extra(struct shelf_dir *d, uint64_t *cookie, bool attrs,
     if (!extra)
         return 0;
     *cookie = EXTRA_COOKIE + i + 1;
-    int r = attrs ? extra_entry(d->shelf, slot, extra, ret) : 0;
-    if (r == 0 && attrs) {
-        slot_known(slot);
+    if (attrs && extra_entry(d->shelf, slot, extra, ret) == 0)
         return 1;
-    }
     bool folder = extra == EXTRA_SOURCE && slot->shards;
-    *ret = (struct tree_entry){.attr = {.st_ino = slot_ino(slot, extra_ino(extra)),
-                                        .st_mode = folder                 ? S_IFDIR
-                                                   : extra == EXTRA_ERROR ? S_IFREG
-                                                                          : S_IFLNK}};
+    *ret =
+        (struct tree_entry){.attr = {.st_ino = ino_in_slot(ino_slot(slot->node), extra_ino(extra)),
+                                     .st_mode = folder                 ? S_IFDIR
+                                                : extra == EXTRA_ERROR ? S_IFREG
+                                                                       : S_IFLNK}};
     return 1;
 }
 
@@ -808,9 +803,6 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
     }
     if (r > 0) {
         entry_in_slot(&d->at.use, ret);
-        bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-        if (attrs && ret->node && !dots && !d->shelf->one)
-            slot_known(d->at.use.slot);
         return r;
     }
     if (*cookie < 2 && !d->tree) {
@@ -899,18 +891,18 @@ static const struct file_ops file_error = {.read = file_read_text};
 /* Open a text file in a store. Its content is read from the file itself. */
 static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
 {
-    CLEANUP(reach_close) struct found found = FOUND_NONE;
+    CLEANUP(found_close) struct found found = FOUND_NONE;
     CLEANUP(slot_leave) struct use u = {0};
     int r = slot_hold(&s->slots, node, &u);
     if (r < 0)
         return r;
     r = u.slot->kind != ITEM_TEXT ? -EISDIR : sys_open_changes(flags) ? -EPERM : 0;
     if (r == 0)
-        r = reach_again(&s->reach, u.slot->real, &found);
+        r = path_open(&s->paths, u.slot->real, &found);
     if (r == 0 && (found.st.st_ino != u.slot->st.st_ino || found.st.st_dev != u.slot->st.st_dev))
         r = -ESTALE;
     if (r == 0)
-        r = reach_read(&found);
+        r = found_read(&found);
     if (r < 0)
         return r;
     f->ops = &file_own;

@@ -49,7 +49,7 @@ struct at {
 
 struct shelf_options {
     struct tree_options tree;
-    bool strict; /* as in struct reach */
+    bool strict; /* other users can access the mount (struct paths) */
 };
 
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);

@@ -3,56 +3,26 @@
 #include "shelf/slots.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include "base/sys.h"
-#include "base/lock.h"
+#include "edit/open.h"
 
-/* ---- slots ---- */
+#define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 
-struct slot *slots_at(const struct slots *s, uint64_t node)
+/* ---- slots; call these functions with the lock held ---- */
+
+static struct slot *slot_at(const struct slots *s, uint64_t node)
 {
     for (struct link *l = table_first(&s->by_node, hash_number(node)); l; l = table_next(l))
         if (SLOT_OF(l, by_node)->node == node)
             return SLOT_OF(l, by_node);
-    return NULL;
-}
-
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-/* Returns true if a slot belongs to this item, in whatever state. A slot that differs in any of
- * these facts has different rights, is editable where the item is not (or vice versa), or leads
- * elsewhere. */
-static bool is_slot_of(const struct slot *slot, const struct item *i)
-{
-    if (slot->kind != i->kind || slot->above != i->above)
-        return false;
-    if (i->kind == ITEM_FOLDER)
-        return place_same(&slot->place, &i->place);
-    return same_text(slot->real, i->real) && strcmp(slot->path, i->path) == 0 &&
-           slot->store == i->store && slot->behind == i->behind;
-}
-
-/* Find the slot of an item in the state `stamp`. If `stamp` is NULL, find the item's slot whose
- * model is open and being edited, because edits change the state. Call with the lock held. */
-static struct slot *find(const struct slots *s, const struct item *i, uint64_t key,
-                         const uint64_t *stamp)
-{
-    for (struct link *l = table_first(&s->by_key, key); l; l = table_next(l)) {
-        struct slot *slot = SLOT_OF(l, by_key);
-        const bool is =
-            stamp ? slot->stamp == *stamp : slot->tree != NULL && tree_edited(slot->tree);
-        if (is && !slot->spent && is_slot_of(slot, i))
-            return slot;
-    }
     return NULL;
 }
 
@@ -62,42 +32,38 @@ static void slot_free(struct slot *slot)
     free(slot->path);
     free(slot->real);
     free(slot->why);
-    buf_free(&slot->notes);
-    ids_unref(slot->left.ids);
     free(slot);
 }
 
-/* Drop a slot if it is closed and unused, has no notes, and the kernel has forgotten its nodes. Its
- * st_ino is reused only for the same state of the same file. */
-static void slots_drop(struct slots *s, struct slot *slot)
+static void drop_unused(struct slots *s, struct slot *slot)
 {
-    if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
+    if (slot->lookups || slot->uses || slot->tree || slot->busy)
         return;
     table_remove(&s->by_node, &slot->by_node);
     table_remove(&s->by_key, &slot->by_key);
     slot_free(slot);
 }
 
-/* Return a number for a new slot, or 0 if all numbers are in use. A model gets the number that has
- * been free for the longest time; a directory or text file gets one that was never used. */
-static uint64_t free_node(struct slots *s, enum item_kind kind)
+/* Return the number of a new slot's own node, or 0 if there is none. Numbers of models are used
+ * again only after 16 million others, and after the kernel has forgotten them. */
+static uint64_t new_node(struct slots *s, enum item_kind kind)
 {
     if (kind != ITEM_MODEL)
-        return s->last_other < UINT32_MAX ? ++s->last_other : 0;
+        return ++s->last_other < (uint64_t)1 << INO_LOCAL_BITS ? s->last_other : 0;
     if (s->by_node.n >= INO_MAX_SLOTS - 1)
         return 0;
     do
         s->last = s->last + 1 < INO_MAX_SLOTS ? s->last + 1 : 1;
-    while (slots_at(s, ino_in_slot(s->last, INO_ROOT)));
+    while (slot_at(s, ino_in_slot(s->last, INO_ROOT)));
     return ino_in_slot(s->last, INO_ROOT);
 }
 
-/* Make a slot that takes ownership of the item's paths and place. Returns NULL if there is no
- * memory or no free number. */
+/* Make a slot that takes the item's paths and place. Returns NULL if there is no memory or no
+ * number. */
 static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint64_t stamp)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
-    const uint64_t node = slot ? free_node(s, i->kind) : 0;
+    const uint64_t node = slot ? new_node(s, i->kind) : 0;
     if (!node || table_add(&s->by_node, &slot->by_node, hash_number(node)) < 0) {
         free(slot);
         return NULL;
@@ -110,43 +76,19 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
     slot->slots = s;
     slot->node = node;
     slot->kind = i->kind;
-    slot->seed = xxh64(stamp, &key, sizeof(key));
+    slot->store = i->store;
+    slot->behind = i->behind;
+    slot->shards = i->shards;
     slot->place = i->place;
     slot->path = i->path;
     slot->real = i->real;
     slot->stamp = stamp;
-    slot->shards = i->shards;
-    slot->store = i->store;
-    slot->above = i->above;
-    slot->behind = i->behind;
     i->place = (struct place){0};
     i->path = i->real = NULL;
     return slot;
 }
 
-/* ---- open and closed models ---- */
-
-/* Return the maximum number of descriptors that an open model uses: one to read each file, one to
- * edit the first file, and one each for its directory, for the history, and for a file being
- * written. The log of tensors' drafts and a journal use one each. */
-static size_t files_of(const struct slots *s, const struct slot *slot)
-{
-    return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
-}
-
-struct opened slots_opened(const struct slots *s)
-{
-    struct opened o = {0};
-    for (struct slot *slot = s->first; slot; slot = slot->next) {
-        o.n++;
-        o.files += files_of(s, slot);
-        o.closing += slot->busy;
-        o.closing_files += slot->busy ? files_of(s, slot) : 0;
-        if (slot_rests(slot) && o.rest++ == 0)
-            o.oldest = slot;
-    }
-    return o;
-}
+/* ---- closing; call these functions with the lock held ---- */
 
 static void unlist(struct slots *s, struct slot *slot)
 {
@@ -155,7 +97,7 @@ static void unlist(struct slots *s, struct slot *slot)
     slot->prev = slot->next = NULL;
 }
 
-/* Add a slot to the list as the most recently used. */
+/* List a slot as the most recently used. */
 static void enlist(struct slots *s, struct slot *slot)
 {
     slot->prev = s->end;
@@ -163,105 +105,60 @@ static void enlist(struct slots *s, struct slot *slot)
     s->end = slot;
 }
 
-/* Add a line for each note about a model, beginning with the model's path below the shelf's
- * directory. */
-static void add_notes(const struct slot *slot, const struct buf *notes, struct buf *out)
+/* Close the model of an unused slot, unless its edits must stay. The lock is released meanwhile.
+ * Returns false if the model stays open. */
+static bool close_slot(struct slots *s, struct slot *slot)
 {
-    const struct slots *s = slot->slots;
-    const char *name = slot->path;
-    char shown[SHOW_MAX];
-    if (notes->len == 0)
-        return;
-    if (path_below(name, s->reach->path))
-        name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
-    (void)show(shown, name, strlen(name));
-    for (struct note n = {0}; unsaved_next(notes, &n);)
-        buf_printf(out, "%s: %s: %s\n", shown, n.path, n.why);
-}
-
-/* Drop the notes about earlier files at a slot's path. */
-static void drop_older_notes(struct slots *s, const struct slot *slot)
-{
-    struct link *l = table_first(&s->by_key, slot->by_key.hash);
-    for (struct link *next; l; l = next) {
-        struct slot *other = SLOT_OF(l, by_key);
-        next = table_next(l);
-        if (other == slot || other->tree || other->busy || !same_text(other->path, slot->path))
-            continue;
-        buf_free(&other->notes);
-        slots_drop(s, other);
-    }
-}
-
-/* Close the model of a slot that was marked busy for this purpose, if its tree allows that. The
- * tree is queried without the lock held. */
-static void close_slot(struct slots *s, struct slot *slot)
-{
-    struct buf notes = BUF_INIT;
-    lock_take(&mount_lock);
-    const bool old = slot->spent || slot->replaced || slot->used <= when_now().tv_sec - SLOT_IDLE;
-    lock_drop(&mount_lock);
-    /* Soon after the last use, a program that is saving a file may still need its helpers. */
-    const bool idle = tree_idle(slot->tree, old);
-    lock_take(&mount_lock);
-    struct tree *t =
-        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* the slot may be in use again */
-    if (t && !s->stop) { /* save the numbers from which the next tree continues */
-        ids_unref(slot->left.ids);
-        tree_leave(t, &slot->left);
-        slot->stamp = slot->left.identity;
-        slot->spent |= tree_is_full(&slot->left);
-    }
-    if (t) {
-        slot->tree = NULL;
-        lock_drop(&mount_lock);
-        int e = tree_finish(t);
-        tree_notes(t, &notes);
-        tree_close(t);
-        lock_take(&mount_lock);
-        s->failed = s->failed ? s->failed : e;
-        slot->notes = notes;
-        if (notes.len)
-            drop_older_notes(s, slot);
-    }
-    slot->busy = false;
+    struct tree *t = slot->tree;
+    const bool edited = tree_edited(t);
+    if (edited && !(slot->spent && tree_idle(t, true)))
+        return false;
+    slot->tree = NULL;
+    slot->busy = true;
     unlist(s, slot);
-    if (!t)
-        enlist(s, slot); /* the next sweep tries the other slots first */
-    slots_drop(s, slot);
-    cond_broadcast(&s->done);
     lock_drop(&mount_lock);
+    const int e = edited ? tree_finish(t) : 0;
+    tree_close(t);
+    lock_take(&mount_lock);
+    s->failed = s->failed ? s->failed : e;
+    slot->busy = false;
+    cond_broadcast(&s->done);
+    drop_unused(s, slot);
+    return true;
 }
 
-static bool closing_turn(struct pool_job *j, struct timespec *again)
+/* Close one unused model that was last used before that time. Returns false if there is none. */
+static bool close_oldest(struct slots *s, time_t before)
 {
-    struct slot *slot = (struct slot *)((char *)j - offsetof(struct slot, closing));
-    (void)again;
-    close_slot(slot->slots, slot);
+    for (struct slot *slot = s->first; slot && slot->used <= before; slot = slot->next)
+        if (!slot->uses && close_slot(s, slot))
+            return true;
     return false;
 }
 
-/* Start closing the model of an unused slot. Returns false if no thread is available. Call with the
- * lock held. */
-static bool begin_to_close(struct slot *slot)
+/* Returns true if few descriptors are left: new ones get the lowest free number. */
+static bool files_are_short(const struct slots *s)
 {
-    slot->busy = pool_do(&slot->closing, closing_turn) == 0;
-    return slot->busy;
+    struct rlimit most;
+    int fd = fcntl(s->paths->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0)
+        (void)close(fd);
+    return fd < 0 || (getrlimit(RLIMIT_NOFILE, &most) == 0 && (rlim_t)fd > most.rlim_cur / 2);
 }
 
-/* Start closing models that have not been used for a minute, and unused models beyond the limits.
- * Separate threads close them, because a file on a hung disk is not closed until the disk answers.
- * Call with the lock held. */
+/* Close idle models, and others beyond the bounds. */
 static void close_idle(struct slots *s)
 {
-    const time_t before = when_now().tv_sec - SLOT_IDLE;
-    for (struct opened o; (o = slots_opened(s)).oldest;) {
-        const bool many = o.files - o.closing_files > s->files_most && o.rest > SLOTS_IDLE_LEAST;
-        if (o.rest <= SLOTS_IDLE_MAX && !many && o.oldest->used > before)
-            return;
-        if (!begin_to_close(o.oldest))
-            return;
-    }
+    const time_t now = when_now().tv_sec;
+    size_t unused = 0;
+    while (close_oldest(s, now - SLOT_IDLE))
+        ;
+    for (struct slot *slot = s->first; slot; slot = slot->next)
+        unused += !slot->uses;
+    for (; unused > SLOTS_IDLE_MAX && close_oldest(s, now); unused--)
+        ;
+    while (files_are_short(s) && close_oldest(s, now))
+        ;
 }
 
 /* Close idle models. The pool calls this every few seconds while models are open. */
@@ -269,8 +166,6 @@ static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
     LOCKED(&mount_lock);
-    if (s->stop)
-        return false;
     close_idle(s);
     *again = when_after(SLOT_SWEEP * 1000);
     return s->first != NULL;
@@ -278,29 +173,22 @@ static bool sweep(struct pool_job *j, struct timespec *again)
 
 /* ---- uses ---- */
 
-static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
+static void begin_use(struct slot *slot, struct use *ret)
 {
     slot->uses++;
     slot->used = when_now().tv_sec;
-    *ret = (struct use){slot, t};
+    *ret = (struct use){slot, slot->tree};
 }
 
-/* Start closing an unused slot immediately if its file has been replaced or changed. */
-static void slot_expire(struct slot *slot)
+int slot_hold(struct slots *s, uint64_t node, struct use *ret)
 {
-    if (slot_rests(slot) && (slot->replaced || slot->spent)) {
-        slot->used = 0;
-        (void)begin_to_close(slot);
-    }
-}
-
-/* End a use that began with uses++, without changing the time of last use. */
-static void slot_let_go(struct slots *s, struct slot *slot)
-{
-    if (--slot->uses == 0)
-        cond_broadcast(&s->done); /* the slot may be closed now */
-    slot_expire(slot);
-    slots_drop(s, slot);
+    LOCKED(&mount_lock);
+    struct slot *slot = slot_at(s, node);
+    if (!slot)
+        return -ESTALE;
+    begin_use(slot, ret);
+    ret->tree = NULL;
+    return 0;
 }
 
 void slot_leave(struct use *u)
@@ -311,241 +199,195 @@ void slot_leave(struct use *u)
         return;
     struct slots *s = slot->slots;
     LOCKED(&mount_lock);
-    slot->used = when_now().tv_sec;
-    if (slot->tree) {
+    if (slot->tree && slot != s->end) {
         unlist(s, slot);
         enlist(s, slot);
     }
-    slot_let_go(s, slot);
+    if (--slot->uses == 0 && slot->spent && slot->tree && !slot->busy)
+        (void)close_slot(s, slot); /* also drops the slot */
+    else
+        drop_unused(s, slot);
+}
+
+void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
+{
+    struct use u = {0};
+    lock_take(&mount_lock);
+    struct slot *slot = slot_at(s, node);
+    if (slot && local == INO_ROOT)
+        slot->lookups -= n < slot->lookups ? n : slot->lookups;
+    if (slot)
+        begin_use(slot, &u);
+    lock_drop(&mount_lock);
+    if (u.tree && local != INO_ROOT)
+        tree_forget(u.tree, local, n);
+    slot_leave(&u);
 }
 
 /* ---- lookups ---- */
 
-/* Returns true if the item's model is open and being edited, and only its own tree has changed its
- * file. */
-static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
+/* Returns true if the slot with this key is being edited and only its own tree has changed its file,
+ * which an edit may replace. */
+static bool is_own_edit(struct slots *s, uint64_t key)
 {
     struct use u = {0};
     lock_take(&mount_lock);
-    struct slot *slot = find(s, i, key, NULL);
-    if (slot)
-        slot_begin(slot, slot->tree, &u);
+    for (struct link *l = table_first(&s->by_key, key); l && !u.slot; l = table_next(l)) {
+        struct slot *slot = SLOT_OF(l, by_key);
+        if (!slot->spent && slot->tree && tree_edited(slot->tree))
+            begin_use(slot, &u);
+    }
     lock_drop(&mount_lock);
-    if (!slot)
-        return false;
-    const bool same = !tree_changed(u.tree);
-    lock_take(&mount_lock);
-    slot->spent |= !same;
-    lock_drop(&mount_lock);
+    const bool own = u.tree && !tree_changed(u.tree);
     slot_leave(&u);
-    return same;
+    return own;
 }
 
-/* Record that `slot` is now at an item's path, so that the slots for earlier files at that path are
- * closed. Call with the lock held. */
-static void replaces(struct slots *s, const struct slot *slot, const struct item *i, uint64_t key)
+/* Find the slot of an item. Other slots with its key stand for files that are gone. */
+static struct slot *find(struct slots *s, uint64_t key, uint64_t stamp, bool own)
 {
-    struct link *l = table_first(&s->by_key, key);
-    for (struct link *next; l; l = next) {
-        struct slot *other = SLOT_OF(l, by_key);
-        next = table_next(l);
-        other->replaced = other != slot && is_slot_of(other, i);
-        slot_expire(other);
+    struct slot *found = NULL;
+    for (struct link *l = table_first(&s->by_key, key); l; l = table_next(l)) {
+        struct slot *slot = SLOT_OF(l, by_key);
+        const bool edited = own && slot->tree && tree_edited(slot->tree);
+        if (!slot->spent && !found && (slot->stamp == stamp || edited))
+            found = slot;
+        else
+            slot->spent = true;
     }
+    return found;
 }
 
 int slot_of(struct slots *s, struct item *i, uint64_t *ret)
 {
-    const uint64_t key = item_key(i);
-    uint64_t stamp = i->kind == ITEM_FOLDER ? 0 : tree_identity_with(0, &i->st);
-    int e = 0;
-    if (i->shards || i->error.code)
-        e = files_stamp(s->reach, i->behind ? i->real : i->path, i->shards, &stamp);
-    char *why = e == 0 && i->error.code ? strdup(i->error.msg) : NULL;
-    if (e < 0 || (i->error.code && !why))
+    const uint64_t key = i->key;
+    uint64_t stamp;
+    int e = item_stamp(s->paths, i, &stamp);
+    char *why = i->error.code ? strdup(i->error.msg) : NULL;
+    if (e < 0 || (i->error.code && !why)) {
+        free(why);
         return e < 0 ? e : -ENOMEM;
-    const bool same = changed_by_edits(s, i, key);
-    lock_take(&mount_lock);
-    struct slot *slot = same ? find(s, i, key, NULL) : NULL;
-    if (!slot)
-        slot = find(s, i, key, &stamp);
-    replaces(s, slot, i, key);
-    if (!slot)
-        slot = new_slot(s, i, key, stamp);
-    if (slot) {
-        slot->st = i->st;
-        slot->grant = i->grant;
-        slot->looked = when_now();
-        slot->lookups++;
-        if (why || !slot->failed) {
-            free(slot->why);
-            slot->why = why;
-            slot->failed = 0;
-            why = NULL;
-        }
-        *ret = slot->node;
     }
-    lock_drop(&mount_lock);
-    free(why);
-    return slot ? 0 : -ENOMEM;
-}
-
-bool slot_look(struct slot *slot, uint64_t rights)
-{
+    const bool own = i->kind == ITEM_MODEL && is_own_edit(s, key);
     LOCKED(&mount_lock);
-    bool changed = slot->rights && slot->rights != rights;
-    slot->rights = rights;
-    return changed;
+    struct slot *slot = find(s, key, stamp, own);
+    if (!slot && !(slot = new_slot(s, i, key, stamp))) {
+        free(why);
+        return -ENOMEM;
+    }
+    slot->st = i->st;
+    slot->grant = i->grant;
+    slot->looked = when_now();
+    slot->lookups++;
+    if (why) {
+        free(slot->why);
+        slot->why = why;
+        slot->failed = 0;
+    }
+    *ret = slot->node;
+    return 0;
 }
 
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
-    struct slots *s = slot->slots;
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct found f = FOUND_NONE;
     lock_take(&mount_lock);
-    bool due = when_past(&slot->looked, LOOK_AGAIN);
+    const bool due = slot->real && when_past(&slot->looked, SLOT_FRESH);
     if (due)
         slot->looked = when_now();
     *st = slot->st;
     *g = slot->grant;
     lock_drop(&mount_lock);
-    const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
-                      f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
-    if (!same) /* not due, or the file is gone or was replaced: keep the previous facts */
+    /* if the file was replaced, the name leads elsewhere within a second */
+    if (!due || path_open(slot->slots->paths, slot->real, &f) < 0 || f.st.st_dev != st->st_dev ||
+        f.st.st_ino != st->st_ino)
         return;
-    *g = found_grant(s->reach, &f, slot->above);
-    lock_take(&mount_lock);
-    slot->grant = *g;
-    if (slot->kind != ITEM_MODEL) /* a model's `st` must match the slot's state of the file */
-        slot->st = *st = f.st;
-    lock_drop(&mount_lock);
-}
-
-void slot_known(struct slot *slot)
-{
+    *g = grant_of(f.fd, &f.st);
+    if (slot->kind != ITEM_FOLDER || slot->place.kind != PLACE_OLLAMA) /* a tag has other times */
+        *st = f.st;
     LOCKED(&mount_lock);
-    slot->lookups++;
-}
-
-void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
-{
-    lock_take(&mount_lock);
-    struct slot *slot = slots_at(s, node);
-    if (slot)
-        slot->uses++;
-    struct tree *t = slot ? slot->tree : NULL;
-    lock_drop(&mount_lock);
-    if (t)
-        tree_forget(t, local, n); /* this may close a file */
-    if (!slot)
-        return;
-    lock_take(&mount_lock);
-    slot->lookups -= n < slot->lookups ? n : slot->lookups;
-    slot_let_go(s, slot);
-    lock_drop(&mount_lock);
-}
-
-/* Wait until a model that is being closed releases its descriptors, but at most a second, because
- * its disk may be hung. Returns true if a model has released them. Call with the lock held; it is
- * released during the wait. */
-static bool wait_for_close(struct slots *s)
-{
-    const struct timespec until = when_after(SLOT_PATIENCE);
-    const unsigned before = slots_opened(s).n;
-    struct opened o;
-    while ((o = slots_opened(s)).closing && o.n >= before)
-        if (!lock_wait(&mount_lock, &s->done, &until))
-            return false;
-    return o.n < before;
-}
-
-/* Close the least recently used model to free its descriptors. Returns false if no model was
- * closed. */
-static bool make_room(struct slots *s)
-{
-    const struct opened o = slots_opened(s);
-    if (o.oldest)
-        (void)begin_to_close(o.oldest);
-    return wait_for_close(s);
-}
-
-/* ---- two names of one file ---- */
-
-static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
-{
-    for (struct slot *slot = s->first; slot; slot = slot->next)
-        if (slot->tree && tree_edits(slot->tree, dev, ino))
-            return slot;
-    return NULL;
-}
-
-/* Free a file that one tree needs to edit but a second tree has locked under a different name,
- * by closing the second tree if it is no longer in use. Returns true if locking should be tried
- * again. */
-static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
-{
-    struct slots *s = arg;
-    struct slot *slot;
-    const struct timespec until = when_after(SLOT_PATIENCE);
-    bool early = true, found = false, waited = false, tried = false;
-    lock_take(&mount_lock);
-    while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
-        bool rests = slot && slot_rests(slot);
-        if (rests && (tried || !begin_to_close(slot)))
-            break; /* the model has unwritten data */
-        tried |= rests;
-        found |= slot != NULL;
-        waited = early = lock_wait(&mount_lock, &s->done, &until);
-    }
-    if (slot) {
-        char shown[SHOW_MAX];
-        (void)show(shown, slot->path, strlen(slot->path));
-        (void)err_set(why, -EWOULDBLOCK, "the file is edited in this mount as %s", shown);
-    }
-    lock_drop(&mount_lock);
-    return !slot && (found || waited);
+    slot->st = *st;
+    slot->grant = *g;
 }
 
 /* ---- opening a model ---- */
 
+/* For struct tree_options: find a file of the model by the rules of path.h. */
+static int find_file(void *arg, const char *path, struct model_file *m, struct err *e)
+{
+    const struct paths *p = arg;
+    const char *name = path_name(path);
+    CLEANUP(found_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
+    char *above = strndup(path, name - path > 1 ? (size_t)(name - path) - 1 : 1);
+    *m = (struct model_file){.path = strdup(path), .dir = -1, .file = {.fd = -1}};
+    int r = above && m->path ? path_open(p, above, &dir) : -ENOMEM;
+    free(above);
+    if (r == 0)
+        r = path_in(p, &dir, name, true, &f);
+    if (r == 0 && !S_ISREG(f.st.st_mode))
+        return err_set(e, -EINVAL, "is not a regular file");
+    if (r == 0)
+        r = m->dir = path_parent(p, &f);
+    if (r < 0)
+        return err_set(e, r, "%s", strerror(-r));
+    m->real = f.path;
+    m->name = path_name(m->real);
+    f.path = NULL;
+    return 0;
+}
+
 /* Open the tree of a slot that was marked busy for this purpose. Call without the lock held. */
-static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
+static int open_tree(const struct slots *s, const struct slot *slot, struct tree **ret,
+                     struct err *e)
 {
     struct tree_options o = s->opt->tree;
     struct tree *t = NULL;
     const char *what;
-    uint64_t now;
-    o.base = slot->above ? NULL : s->reach->path;
     o.wait = NULL; /* another process's lock must not delay readers */
     o.late = true;
-    o.refused = make_free;
-    o.refused_arg = s;
-    o.before = &slot->left;
+    o.find = find_file;
+    o.find_arg = (void *)s->paths;
     o.log.label = slot->path;
     o.read_only |= slot->store;
     o.why = slot->store && !s->opt->tree.read_only
                 ? "it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)"
                 : NULL;
-    int r = tree_open(slot->path, &o, &t, e);
-    /*
-     * The tree must have opened exactly the files that the rules of reach.h lead to. If it has not,
-     * although those files have not changed since the name was looked up, then it opened a file
-     * that the rules forbid.
-     */
-    if (r == 0 && tree_identity(t) != slot->stamp) {
-        r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
-        r = r == 0 && now == slot->stamp
-                ? err_set(e, -EACCES,
-                          "one of its files is reached through a link that is not followed")
-                : err_set(e, -ESTALE, "the file was changed");
-    }
-    if (r < 0) {
-        tree_close(t);
-        return r;
-    }
-    for (unsigned i = 0; (what = tree_warning(t, i)); i++)
+    int r = tree_open(slot_files(slot), &o, &t, e);
+    for (unsigned i = 0; r == 0 && (what = tree_warning(t, i)); i++)
         logger_log(&o.log, LOG_WARNING, "%s", what);
     *ret = t;
+    return r;
+}
+
+/* Record the tree of a slot, or why there is none. Call with the lock held. */
+static int opened(struct slots *s, struct slot *slot, struct tree *t, int r, const struct err *why)
+{
+    const struct timespec later = when_after(SLOT_SWEEP * 1000);
+    if (r < 0 && !is_shortage(r)) {
+        free(slot->why);
+        slot->why = strdup(why->msg);
+        slot->failed = when_now().tv_sec;
+    }
+    if (r < 0)
+        return r;
+    const struct stat *st = &slot->st;
+    const uint64_t identity = tree_identity(t);
+    /* The file, or one of the files, is not the one that was looked up, or opened before. */
+    if ((slot->shards ? slot->identity && identity != slot->identity
+                      : identity != tree_identity_with(0, st))) {
+        slot->spent = true;
+        return -ESTALE;
+    }
+    slot->identity = identity;
+    slot->tree = t;
+    enlist(s, slot);
+    free(slot->why);
+    slot->why = NULL;
+    slot->failed = 0;
+    if (!s->sweeps)
+        s->sweeps = pool_join(&s->sweep, sweep) == 0;
+    if (s->sweeps)
+        pool_call_at(&s->sweep, &later);
     return 0;
 }
 
@@ -555,76 +397,52 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 {
     struct err why = {0};
     struct tree *t = NULL;
-    const struct timespec later = when_after(SLOT_SWEEP * 1000);
     int r;
     slot->busy = true;
-    /* Wait for descriptors, because many models may be opened in a row. */
-    while (slots_opened(s).files > s->files_most && wait_for_close(s))
-        ;
+    close_idle(s);
     do {
         lock_drop(&mount_lock);
+        why = (struct err){0};
         r = open_tree(s, slot, &t, &why);
         lock_take(&mount_lock);
-    } while ((r == -EMFILE || r == -ENFILE) && make_room(s));
+    } while ((r == -EMFILE || r == -ENFILE) && close_oldest(s, when_now().tv_sec));
+    r = opened(s, slot, t, r, &why);
     slot->busy = false;
     cond_broadcast(&s->done);
-    if (r == 0) {
-        slot->tree = t;
-        tree_recall(t, &slot->notes);
-        enlist(s, slot);
-        free(slot->why);
-        slot->why = NULL;
-        slot->failed = 0;
-        /* If the sweep cannot join the pool, models are closed only when other models are
-         * opened. */
-        if (!s->sweeps)
-            s->sweeps = pool_join(&s->sweep, sweep) == 0;
-        if (s->sweeps)
-            pool_call_at(&s->sweep, &later);
-    } else if (r == -ESTALE) {
-        slot->spent = true;
-    } else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE) {
-        free(slot->why);
-        slot->why = strdup(why.msg);
-        slot->failed = when_now().tv_sec;
+    if (r == -ESTALE && t) {
+        lock_drop(&mount_lock);
+        tree_close(t);
+        lock_take(&mount_lock);
     }
     if (e)
         *e = why;
     return r;
 }
 
-/* ---- using a slot ---- */
-
-int slot_hold(struct slots *s, uint64_t node, struct use *ret)
+/* Call with the lock held. */
+static int open_if_closed(struct slots *s, struct slot *slot, struct err *e)
 {
-    lock_take(&mount_lock);
-    struct slot *slot = slots_at(s, node);
-    if (slot)
-        slot_begin(slot, NULL, ret);
-    lock_drop(&mount_lock);
-    return slot ? 0 : -ESTALE;
+    while (slot->busy)
+        (void)lock_wait(&mount_lock, &s->done, NULL);
+    if (slot->tree)
+        return 0;
+    if (slot->spent)
+        return -ESTALE;
+    if (slot->why && (!slot->failed || when_now().tv_sec - slot->failed < SLOT_RETRY))
+        return err_set(e, -EIO, "%s", slot->why);
+    return open_slot(s, slot, e);
 }
 
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 {
-    int r = slot_hold(s, node, ret);
-    if (r < 0)
-        return r;
-    struct slot *slot = ret->slot;
     lock_take(&mount_lock);
-    while (slot->busy)
-        (void)lock_wait(&mount_lock, &s->done, NULL);
-    bool closed = !slot->tree;
-    if (closed && slot->spent)
-        r = -ESTALE;
-    else if (closed && slot->why &&
-             (!slot->failed || when_now().tv_sec - slot->failed < SLOT_RETRY))
-        r = err_set(e, -EIO, "%s", slot->why);
-    if (closed && r == 0)
-        r = open_slot(s, slot, e);
-    ret->tree = slot->tree;
-    if (r == 0 && closed)
-        close_idle(s);
+    struct slot *slot = slot_at(s, node);
+    int r = -ESTALE;
+    if (slot) {
+        begin_use(slot, ret);
+        r = open_if_closed(s, slot, e);
+        ret->tree = slot->tree;
+    }
     lock_drop(&mount_lock);
     if (r < 0)
         slot_leave(ret);
@@ -633,91 +451,62 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 
 /* ---- all slots ---- */
 
-void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
+void slots_init(struct slots *s, const struct paths *p, const struct shelf_options *o)
 {
-    *s = (struct slots){.reach = r, .opt = o};
+    *s = (struct slots){.paths = p, .opt = o, .last_other = INO_ROOT - 1};
     cond_init(&s->done);
-    struct rlimit files;
-    s->files_most = SLOTS_FILES_MOST;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 2 < s->files_most)
-        s->files_most = files.rlim_cur / 2;
 }
 
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
     lock_take(&mount_lock);
-    unsigned n = 0;
-    struct use *u = calloc(slots_opened(s).n + 1, sizeof(*u));
-    for (struct slot *slot = s->first; u && slot; slot = slot->next)
-        if (slot->tree) {
-            slot->uses++;
-            u[n++] = (struct use){slot, slot->tree};
-        }
-    lock_drop(&mount_lock);
-    for (unsigned i = 0; i < n; i++) {
-        call(&u[i], arg);
-        lock_take(&mount_lock);
-        slot_let_go(s, u[i].slot);
-        lock_drop(&mount_lock);
+    size_t n = 0, all = 0;
+    for (struct slot *slot = s->first; slot; slot = slot->next)
+        all++;
+    struct use *u = calloc(all + 1, sizeof(*u));
+    for (struct slot *slot = u ? s->first : NULL; slot; slot = slot->next) {
+        const time_t used = slot->used;
+        begin_use(slot, &u[n++]);
+        slot->used = used;
     }
-    bool all = u != NULL;
-    free(u);
-    return all ? 0 : -ENOMEM;
-}
-
-static void tell_open(const struct use *u, void *out)
-{
-    CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    tree_notes(u->tree, &notes);
-    add_notes(u->slot, &notes, out);
-}
-
-void slots_unsaved(struct slots *s, struct buf *out)
-{
-    lock_take(&mount_lock);
-    for (struct link *l = table_each(&s->by_node, NULL); l; l = table_each(&s->by_node, l))
-        if (!SLOT_OF(l, by_node)->tree)
-            add_notes(SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, out);
     lock_drop(&mount_lock);
-    (void)slots_each(s, tell_open, out);
+    for (size_t i = 0; i < n; i++) {
+        call(&u[i], arg);
+        slot_leave(&u[i]);
+    }
+    free(u);
+    return u ? 0 : -ENOMEM;
 }
 
-/* Close all trees, including those already being closed, in separate threads, so that a hung disk
- * does not delay other models. If no thread is available, a tree is closed here. */
+static void hurry(const struct use *u, void *arg)
+{
+    (void)arg;
+    tree_hurry(u->tree);
+}
+
+static void finish(const struct use *u, void *failed)
+{
+    const int e = tree_finish(u->tree);
+    if (e < 0)
+        *(int *)failed = e;
+}
+
+/* All begin to write before the first one is waited for. */
 int slots_finish(struct slots *s)
 {
-    lock_take(&mount_lock);
-    s->stop = true;
-    lock_drop(&mount_lock);
-    if (s->sweeps)
-        pool_leave(&s->sweep);
-    s->sweeps = false;
-    lock_take(&mount_lock);
-    for (struct slot *slot = s->first; slot; slot = slot->next) {
-        if (slot->tree)
-            /* start writing now, so that no tree waits for the trees before it */
-            tree_hurry(slot->tree);
-        if (!slot->busy)
-            (void)begin_to_close(slot);
-    }
-    while (slots_opened(s).closing)
-        (void)lock_wait(&mount_lock, &s->done, NULL);
-    for (struct slot *slot; (slot = s->first);) {
-        slot->busy = true;
-        lock_drop(&mount_lock);
-        close_slot(s, slot);
-        lock_take(&mount_lock);
-    }
-    int failed = s->failed;
-    lock_drop(&mount_lock);
-    return failed;
+    int r = slots_each(s, hurry, NULL);
+    if (r == 0)
+        r = slots_each(s, finish, &s->failed);
+    return s->failed ? s->failed : r;
 }
 
 void slots_free(struct slots *s)
 {
-    (void)slots_finish(s);
+    if (s->sweeps)
+        pool_leave(&s->sweep);
     for (struct link *l = table_each(&s->by_node, NULL), *next; l; l = next) {
         next = table_each(&s->by_node, l);
+        tree_close(SLOT_OF(l, by_node)->tree);
         slot_free(SLOT_OF(l, by_node));
     }
     table_free(&s->by_node);

@@ -17,205 +17,47 @@
 #include "tree/nodes.h"
 #include "tree/tensors.h"
 
-#define READ 4U
-#define WRITE 2U
-#define ALL 7U
+/* ---- the rights of files ---- */
 
-/* ---- the rights of a file ---- */
-
-/* The extended attribute that holds an ACL (linux/posix_acl_xattr.h): a version, then entries, all
- * little-endian. */
-#define ACL_NAME "system.posix_acl_access"
-#define ACL_HEAD 4
-#define ACL_ENTRY 8 /* u16 tag, u16 permissions, u32 id */
-#define ACL_LARGEST (64 << 10)
-enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
-
-/* Return the permission bits of a file with this ACL. In the mode, the ACL's mask replaces the
- * group's bits. A user named in the ACL may be in the group or among the others. */
-static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
-{
-    mode_t mask = ALL, group = mode >> 3 & ALL, named = ALL;
-    for (size_t at = ACL_HEAD; at + ACL_ENTRY <= n; at += ACL_ENTRY) {
-        unsigned tag = get_u16(acl + at, false), perm = get_u16(acl + at + 2, false) & ALL;
-        if (tag == ACL_USER || tag == ACL_GROUP)
-            named &= perm;
-        else if (tag == ACL_GROUP_OBJ)
-            group = perm;
-        else if (tag == ACL_MASK)
-            mask = perm;
-    }
-    named &= mask;
-    return (mode & 0700) | (group & named) << 3 | (mode & named);
-}
-
-/* Return the permission bits of a file: those of the mode if there is no ACL. */
-static mode_t bits_of(const char *path, mode_t mode)
-{
-    uint8_t acl[ACL_LARGEST];
-    const ssize_t n = getxattr(path, ACL_NAME, acl, sizeof(acl));
-    return n > 0 ? acl_bits(acl, (size_t)n, mode) : mode & 0777;
-}
-
-static mode_t everyone(mode_t bits)
-{
-    return bits >> 6 & bits >> 3 & bits & ALL;
-}
-
-static bool is_same(const struct grant *a, const struct grant *b)
-{
-    return a->uid == b->uid && a->gid == b->gid;
-}
-
-struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known)
-{
-    const mode_t all = everyone(a->bits) & everyone(b->bits);
-    if (is_same(a, b))
-        return (struct grant){a->uid, a->gid, a->bits & b->bits};
-    if (everyone(b->bits) == ALL)
-        return *a;
-    return (struct grant){self, a->gid, (all | known) << 6 | all << 3 | all};
-}
-
-/* Return the slash after the next directory above a real path, skipping those that are `base` or
- * lead to it (the root always does). Returns NULL if there are no more. */
-static char *next_folder(char *real, char *slash, const char *base)
-{
-    size_t n;
-    do {
-        slash = strchr(slash + 1, '/');
-        n = slash ? (size_t)(slash - real) : 0;
-    } while (slash && strncmp(real, base, n) == 0 && (base[n] == '/' || base[n] == '\0'));
-    return slash;
-}
-
-/*
- * Restrict *way, the rights that the directories above a file grant, by one more directory. A class
- * of users that may search that directory keeps all bits. If `path` does not exist, the directory
- * was removed or moved, and only the file's owner keeps bits.
- */
-static void add_folder(struct grant *way, const char *path, const struct stat *file)
-{
-    struct stat st;
-    struct grant g = {file->st_uid, file->st_gid, 0700};
-    if (stat(path, &st) == 0) {
-        mode_t x = bits_of(path, st.st_mode) & 0111;
-        g = (struct grant){st.st_uid, st.st_gid, x | x << 1 | x << 2};
-    }
-    *way = grant_both(way, &g, geteuid(), ALL);
-}
-
-/* Return the rights that the directories above a file grant; `real` is NULL if its path is unknown.
- * If the path is too long, its last directory is treated as removed. */
-static struct grant grant_of_way(const char *real, const char *base, const struct stat *file)
-{
-    char path[PATH_MAX];
-    struct grant way = {file->st_uid, file->st_gid, 0777};
-    if (!real)
-        add_folder(&way, "", file);
-    (void)snprintf(path, sizeof(path), "%s", real ? real : "");
-    for (char *slash = path; *slash && (slash = next_folder(path, slash, base));) {
-        *slash = '\0';
-        add_folder(&way, path, file);
-        *slash = '/';
-    }
-    return way;
-}
-
-static struct grant grant_of(int fd, const struct stat *st, const struct grant *way, mode_t known)
+struct grant grant_of(int fd, const struct stat *st)
 {
     char path[64]; /* attributes cannot be read from an O_PATH descriptor itself */
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    const struct grant g = {st->st_uid, st->st_gid, bits_of(path, st->st_mode)};
-    return grant_both(&g, way, geteuid(), known);
+    const bool acl = getxattr(path, "system.posix_acl_access", NULL, 0) > 0;
+    return (struct grant){st->st_uid, st->st_gid, st->st_mode & (acl ? 0700 : 0777)};
 }
 
-struct grant grant_of_real(int fd, const struct stat *st, const char *real, const char *base)
+struct grant grant_both(const struct grant *a, const struct grant *b)
 {
-    const struct grant way = grant_of_way(real, base, st);
-    return grant_of(fd, st, &way, READ);
+    const mode_t bits = a->bits & b->bits;
+    if (a->uid != b->uid)
+        return (struct grant){geteuid(), a->gid, 0400};
+    return (struct grant){a->uid, a->gid, a->gid == b->gid ? bits : bits & 0700};
 }
 
-/* ---- the shown rights ---- */
+/* How old the rights that nodes show may be, in milliseconds. */
+#define RIGHTS_FRESH 1000
 
-static mode_t known_of(const struct rights *r, size_t i)
+struct grant tree_grant(struct tree *t, const struct view *v)
 {
-    return i == 0 && r->writable ? READ | WRITE : READ;
-}
-
-int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable)
-{
-    struct stat st, there = {0};
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    int e = array_grow(&r->of, &r->cap, r->n, sizeof(*r->of));
-    if (e < 0)
-        return e;
-    char *real = realpath(path, NULL);
-    (void)stat(path, &there);
-    const bool same = there.st_dev == st.st_dev && there.st_ino == st.st_ino;
-    r->writable |= writable;
-    struct right *x = &r->of[r->n];
-    *x = (struct right){.st = st, .way = grant_of_way(same ? real : NULL, base, &st)};
-    x->shown = grant_of(fd, &st, &x->way, known_of(r, r->n++));
-    free(real);
-    return 0;
-}
-
-static uint64_t hash_grant(uint64_t before, const struct grant *g)
-{
-    const uint64_t all[] = {before, g->uid, g->gid, g->bits};
-    return hash_name((const void *)all, sizeof(all));
-}
-
-void rights_settle(struct rights *r)
-{
-    const struct grant *own = &r->of[0].shown;
-    r->all = *own;
-    r->hash = 0;
-    for (size_t i = 0; i < r->n; i++) {
-        r->all = i ? grant_both(&r->all, &r->of[i].shown, geteuid(), READ) : r->all;
-        r->hash = hash_grant(r->hash, &r->of[i].shown);
-    }
-    const mode_t search = is_same(own, &r->all) ? own->bits : READ << 6 | everyone(own->bits) * 011;
-    r->names = r->all;
-    r->names.bits = (r->all.bits & 0444) | (search & 0444) >> 2;
-    r->hash = hash_grant(hash_grant(r->hash, &r->all), &r->names);
-}
-
-/* ---- the current rights ---- */
-
-/* Return true if the file still has a name and has changed. */
-static bool has_changed(const struct right *was, int fd, struct stat *st)
-{
-    return fstat(fd, st) == 0 && st->st_nlink > 0 &&
-           (st->st_ino != was->st.st_ino || st->st_ctim.tv_sec != was->st.st_ctim.tv_sec ||
-            st->st_ctim.tv_nsec != was->st.st_ctim.tv_nsec);
-}
-
-bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
-                  struct lock *lock)
-{
+    struct grant all = {0};
     struct stat st;
-    const uint64_t before = r->hash;
-    bool changed = false;
-    for (size_t i = 0; i < r->n; i++) {
-        struct right *x = &r->of[i];
-        const int file = fd(arg, (uint32_t)i);
-        if (!has_changed(x, file, &st))
-            continue;
-        const struct grant shown =
-            grant_of(file, &st, &x->way, known_of(r, i)); /* accesses the disk */
-        LOCKED(lock);
-        x->st = st;
-        x->shown = shown;
-        changed = true;
+    lock_take(&t->newest.lock);
+    const struct grant before = t->grant;
+    const bool first = !t->looked, due = first || when_ms() - t->looked >= RIGHTS_FRESH;
+    t->looked = due ? when_ms() : t->looked;
+    lock_drop(&t->newest.lock);
+    if (!due)
+        return before;
+    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1); i++) {
+        const int fd = v->store->file[i]->fd;
+        if (fstat(fd, &st) < 0 || (st.st_nlink == 0 && !first)) /* it was removed: no change */
+            return before;
+        const struct grant g = grant_of(fd, &st);
+        all = i ? grant_both(&all, &g) : g;
     }
-    if (!changed)
-        return false;
-    LOCKED(lock);
-    rights_settle(r);
-    return r->hash != before;
+    LOCKED(&t->newest.lock);
+    return t->grant = all;
 }
 
 /* ---- attributes ---- */
@@ -265,27 +107,10 @@ static nlink_t node_links(const struct tree *t, const struct snapshot *g, const 
     return 2 + (node_is_folder(n, ROOT_TENSORS) ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
-/* Return the rights of the files behind a node. */
-static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n)
-{
-    const struct rights *r = &t->rights;
-    uint32_t shard = 0;
-    if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        shard = v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))].shard;
-    LOCKED(&t->newest.lock);
-    struct grant ret = n->kind == NODE_WHOLE             ? r->all
-                       : node_is_folder(n, ROOT_TENSORS) ? r->names
-                                                         : r->of[shard].shown;
-    if (node_is_folder(n, ROOT_TENSORS))
-        ret.bits |= r->of[0].shown.bits & 0222;
-    return ret;
-}
-
 /*
  * Return the mode of a node. Its bits derive from those of the files: metadata/ and its files have
  * read and write bits, as do tensors/ and its contents if tensors can be edited; all other nodes
- * have read but no write bits. A user who may read a directory may enter it; more users may enter
- * tensors/ than may read it.
+ * have read but no write bits. A user who may read a directory may enter it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, const struct node *n)
 {
@@ -295,8 +120,6 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, const struc
     const mode_t mode = from & (editable ? 0666 : 0444);
     if (!node_is_dir(n))
         return S_IFREG | mode;
-    if (node_is_folder(n, ROOT_TENSORS) && !t->opt.set_umask)
-        return S_IFDIR | mode | (from & 0111);
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
@@ -330,7 +153,7 @@ static bool node_fixed(const struct tree *t, const struct node *n)
 
 /* Return true if the node's attributes are valid for only a second. This applies to editable
  * tensors, whose attributes writes change without the kernel's knowledge, and to the directories on
- * every path, where the rights of the file are checked (tree_look()). */
+ * every path, whose rights gate what lies below. */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
     bool top = n->kind == NODE_ROOT || n->kind == NODE_DIR;
@@ -353,14 +176,13 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
 {
     assert(a->size <= INT64_MAX); /* ensured by GGUF_MAX_ELEMENTS */
     struct timespec mtime = node_mtime(t, v, n, a);
-    const struct grant g = node_grant(t, v, n);
-    *ret =
-        (struct tree_entry){.node = n->kind == NODE_KEY ? ino_key(t->keys + n->number) : ino_of(n),
-                            .fixed = node_fixed(t, n),
-                            .lasting = node_lasting(t, n),
-                            .steady = node_steady(t, n)};
+    const struct grant g = tree_grant(t, v);
+    *ret = (struct tree_entry){.node = n->kind == NODE_KEY ? ino_key(n->number) : ino_of(n),
+                               .fixed = node_fixed(t, n),
+                               .lasting = node_lasting(t, n),
+                               .steady = node_steady(t, n)};
     ret->attr = (struct stat){
-        .st_ino = n->kind == NODE_KEY ? ino_key(t->keys + a->ino) : node_inode(v->snap, n),
+        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, n),
         .st_nlink = node_links(t, v->snap, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,
@@ -475,7 +297,7 @@ static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     uint32_t views;
-    *s = (struct subject){.n = tree_node(t, node)};
+    *s = (struct subject){.n = ino_node(node)};
     if (s->n.kind == NODE_KEY) {
         s->of = OF_KEY;
         return key_facts(t, s->n.number, &s->key);

@@ -178,7 +178,7 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
         return NULL;
     *f = (struct tree_file){.ops = &file_text, .tree = t, .fd = -1};
     if (t) {
-        f->node = tree_node(t, node);
+        f->node = ino_node(node);
         atomic_fetch_add(&t->open, 1);
     }
     return f;

@@ -135,7 +135,7 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
 int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    struct node n = tree_node(t, node);
+    struct node n = ino_node(node);
     if (n.kind == NODE_KEY)
         return key_attr(t, n.number, f, ret);
     if (tensors_pending(t, &n, ret))
@@ -150,7 +150,7 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
 
 void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 {
-    struct node at = tree_node(t, node);
+    struct node at = ino_node(node);
     node_forget(t, &at, n);
     if (at.kind == NODE_KEY)
         live_forget(t->meta, at.number, n);
@@ -241,7 +241,7 @@ static int open_list(struct tree *t, struct tree_dir *d)
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    struct node n = tree_node(t, node);
+    struct node n = ino_node(node);
     int r = check_dir(t, v.snap, &n);
     if (r < 0)
         return r;
@@ -306,8 +306,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     if (attrs)
         key_entry(t, &a, ret);
     else
-        brief_entry(ino_key(t->keys + a.number), ino_key(t->keys + a.ino),
-                    a.link ? S_IFLNK : S_IFREG, ret);
+        brief_entry(ino_key(a.number), ino_key(a.ino), a.link ? S_IFLNK : S_IFREG, ret);
     *cookie = i + 3;
     return 1;
 }
@@ -524,6 +523,6 @@ int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *
 
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
 {
-    struct node n = tree_node(t, node);
+    struct node n = ino_node(node);
     return n.kind == NODE_KEY ? live_readlink(t->meta, n.number, out) : -EINVAL;
 }

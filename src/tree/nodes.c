@@ -302,7 +302,6 @@ static int known_state(struct tree *t, const struct view *v, struct node *n)
         t->state_len = text.len;
         t->state = (char *)buf_steal(&text);
         t->state_snap = v->snap->number;
-        t->state_plain = !c.pending && !c.refused && !c.changed;
     }
     n->number = t->states;
     struct held *h = hold(t, n, v->snap);

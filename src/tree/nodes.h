@@ -49,12 +49,12 @@ struct tree {
     struct shards shards; /* if the model is split */
     bool merge_first;     /* editing tensors was requested, but the model is split */
     struct stat st;       /* stat of the model when it was opened */
-    struct rights rights; /* owners and modes that nodes show; protected by the lock of `newest` */
-    /* set while a thread is checking the rights; that thread alone uses `looked` */
-    atomic_flag looks;
-    long long looked; /* when the rights were last checked: when_now() in milliseconds */
-    bool writable;    /* metadata can be edited */
-    char why[512];    /* why metadata cannot be edited; as large as a message in struct err */
+    /* what all files of the model grant, and when that was checked (when_ms(); 0: never); protected
+     * by the lock of `newest` */
+    struct grant grant;
+    long long looked;
+    bool writable; /* metadata can be edited */
+    char why[512]; /* why metadata cannot be edited; as large as a message in struct err */
     struct edit_options edit;
     atomic_uint open;  /* number of open files and directories */
     uint64_t identity; /* see tree_identity() */
@@ -66,7 +66,6 @@ struct tree {
     bool locked;                 /* the model's file is open for writing and locked */
     /* why editing could not begin; protected by the lock of `newest` */
     char refusal[512];
-    struct buf notes; /* notes from a previous tree that live_recall() did not take; same lock */
     struct history history; /* of `live`, if opt.history */
     /* Protected by the lock of `newest`, like the ids in `opened` and `others`: */
     /* whole-model views that the kernel knows, and open files of tensors */
@@ -75,19 +74,8 @@ struct tree {
     char *state;     /* owned: the texts of that view (nodes.c) */
     size_t state_len;
     uint32_t state_snap;
-    bool state_plain;   /* `state` describes a mount without edits */
     unsigned anomalies; /* anomalies in the first snapshot, for tree_warning() */
-    uint32_t wholes;    /* number of the first snapshot */
-    uint32_t keys;      /* number of the first key; `live` counts from 0 */
 };
-
-/* Decode a node number. A key gets the number that it has in `live`. */
-static inline struct node tree_node(const struct tree *t, uint64_t ino)
-{
-    struct node n = ino_node(ino);
-    n.number -= n.kind == NODE_KEY ? t->keys : 0;
-    return n;
-}
 
 /* ---- the kinds of nodes ---- */
 

@@ -106,9 +106,7 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         r = try_attributes(t, m, e);
     if (r == 0)
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
-    while (r == -EWOULDBLOCK &&
-           (of ? t->opt.refused && t->opt.refused(t->opt.refused_arg, of->id.dev, of->id.ino, e)
-               : wait_for_lock(t, m, true, e)))
+    while (r == -EWOULDBLOCK && !of && wait_for_lock(t, m, true, e))
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
     if (r < 0)
         return r;
@@ -165,7 +163,8 @@ static void keep_shard(void *arg, size_t i, struct model_file *m)
 /* Open the other files of a split model for reading; g is the header of its first file. */
 static int open_shards(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
-    const struct model_opener opener = {keep_shard, t};
+    const struct model_opener opener = {
+        .keep = keep_shard, .arg = t, .find = t->opt.find, .find_arg = t->opt.find_arg};
     t->others = calloc(t->shards.n, sizeof(*t->others));
     return t->others ? model_open_shards(&t->shards, g, flags, &opener, e)
                      : err_set(e, -ENOMEM, "no memory");
@@ -281,15 +280,11 @@ int begin_editing(struct tree *t)
 /* Takes ownership of g. */
 static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
 {
-    int r =
-        newest_make(&t->newest, g, t->shards.g, t->wholes, &t->st.st_mtim, &t->newest.view.snap, e);
+    int r = newest_make(&t->newest, g, t->shards.g, 0, &t->st.st_mtim, &t->newest.view.snap, e);
     if (r < 0)
         return r;
     struct snapshot *snap = t->newest.view.snap;
-    const struct tree_left *before = t->opt.before;
-    const bool same = before && before->n == snap->gguf->n_tensors;
-    snap->ids = same ? ids_ref(before->ids) : NULL;
-    atomic_store(&t->newest.numbers, same ? before->tensors : snap->gguf->n_tensors);
+    atomic_store(&t->newest.numbers, snap->gguf->n_tensors);
     return 0;
 }
 
@@ -342,11 +337,12 @@ static int parse_file(struct tree *t, struct err *e)
 /* Find the model's file, or the first file of a split model. */
 static int find_model(struct tree *t, const char *path, struct err *e)
 {
-    char shown[SHOW_MAX],
-        *first = shards_find(&t->shards, path) < 0 ? NULL : shards_path(&t->shards, 0);
+    int (*const named)(struct shards *, const char *) = t->opt.find ? shards_named : shards_find;
+    char shown[SHOW_MAX], *first = named(&t->shards, path) < 0 ? NULL : shards_path(&t->shards, 0);
     if (!first)
         return err_set(e, -ENOMEM, "no memory");
-    int r = model_find(first, &t->model, e);
+    int r = t->opt.find ? t->opt.find(t->opt.find_arg, first, &t->model, e)
+                        : model_find(first, &t->model, e);
     if (r < 0 && t->shards.n)
         (void)err_prefix(e, r, "shard %s", show(shown, path_name(first), strlen(path_name(first))));
     free(first);
@@ -364,45 +360,21 @@ uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
     return hash_name(all, sizeof(all));
 }
 
-static int add_rights(struct tree *t, size_t i)
+/* Compute the identity. Files that are missing count as such. */
+static int find_identity(struct tree *t)
 {
-    struct stat st = {0};
-    char room[PATH_MAX], *name = shards_path(&t->shards, i);
-    if (!name)
-        return -ENOMEM;
-    (void)snprintf(room, sizeof(room), "%.*s.", (int)(path_name(name) - name), name);
-    char *real = realpath(room, NULL); /* path of the file's directory; NULL if it is gone */
-    const char *base = t->opt.base ? t->opt.base : real ? real : "";
-    const int fd = t->newest.view.store->file[i]->fd;
-    int r = rights_add(&t->rights, fd, name, base, i == 0 && t->writable);
-    (void)fstat(fd, &st);
-    t->identity = tree_identity_with(t->identity, &st);
-    free(real);
-    free(name);
-    return r;
-}
-
-/* Count files of a split model that do not exist, up to number `no`, in the identity. */
-static void add_missing(struct tree *t, size_t *from, size_t no)
-{
-    for (; *from < no; ++*from)
-        t->identity = tree_identity_with(t->identity, &(struct stat){.st_size = -ENOENT});
-    ++*from;
-}
-
-/* Compute the access rights of the model. */
-static int find_rights(struct tree *t, struct err *e)
-{
-    int r = 0;
+    const size_t n = t->shards.n ? t->shards.n : 1;
     size_t no = 0;
-    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1) && r == 0; i++) {
-        add_missing(t, &no, t->shards.no ? t->shards.no[i] : 0);
-        r = add_rights(t, i);
+    for (size_t i = 0; i < n; i++) {
+        struct stat st;
+        for (; t->shards.no && no < t->shards.no[i]; no++)
+            t->identity = tree_identity_with(t->identity, &(struct stat){.st_size = -ENOENT});
+        no++;
+        if (fstat(t->newest.view.store->file[i]->fd, &st) < 0)
+            return -errno;
+        t->identity = tree_identity_with(t->identity, &st);
     }
-    add_missing(t, &no, t->shards.all);
-    if (r == 0)
-        rights_settle(&t->rights);
-    return err_sys(e, r, "cannot determine its access rights");
+    return 0;
 }
 
 /* Create a tree with no open files. Returns NULL if out of memory. */
@@ -414,8 +386,6 @@ static struct tree *tree_new(const struct tree_options *o)
         return NULL;
     }
     t->opt = *o;
-    t->wholes = t->states = o->before ? o->before->wholes : 0;
-    t->keys = o->before ? o->before->keys : 0;
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
     t->history = HISTORY_INIT;
     t->edit =
@@ -439,7 +409,7 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
     if (r == 0)
         r = parse_file(t, e);
     if (r == 0)
-        r = find_rights(t, e);
+        r = err_sys(e, find_identity(t), "cannot read its attributes");
     const struct live_options live = {.commit = o->commit,
                                       .edit = t->edit,
                                       .tensors = t->opt.tensors,
@@ -451,6 +421,7 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
         tree_close(t);
         return r;
     }
+    (void)tree_grant(t, &t->newest.view); /* so that threads find it */
     quant_init();
     *ret = t;
     return 0;
@@ -469,8 +440,6 @@ void tree_close(struct tree *t)
         (void)close(t->others[i].dir);
     free(t->others);
     shards_free(&t->shards);
-    free(t->rights.of);
-    buf_free(&t->notes);
     model_free(&t->model);
     free(t);
 }
@@ -543,12 +512,6 @@ bool tree_idle(struct tree *t, bool helpers)
     return atomic_load(&t->open) == 0 && live_idle(t->meta, helpers);
 }
 
-bool tree_edits(struct tree *t, dev_t dev, ino_t ino)
-{
-    struct live *l = atomic_load(&t->live);
-    return l && live_edits(l, dev, ino);
-}
-
 uint64_t tree_identity(const struct tree *t)
 {
     return t->identity;
@@ -557,42 +520,6 @@ uint64_t tree_identity(const struct tree *t)
 bool tree_edited(const struct tree *t)
 {
     return atomic_load(&t->live) != NULL;
-}
-
-/* Return the identity computed from the edited file as it was last written and the other files as
- * they were when opened. */
-static uint64_t identity_left(struct tree *t)
-{
-    uint64_t identity = 0;
-    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1); i++) {
-        const struct edit_id *id = i ? &t->others[i].id : &t->model.file.id;
-        const struct stat st = {
-            .st_dev = id->dev, .st_ino = id->ino, .st_size = (off_t)id->size, .st_mtim = id->mtime};
-        identity = tree_identity_with(identity, &st);
-    }
-    return identity;
-}
-
-void tree_leave(struct tree *t, struct tree_left *ret)
-{
-    struct live *l = atomic_load(&t->live);
-    struct live_given given = l ? live_given(l) : (struct live_given){t->wholes, 0};
-    *ret = (struct tree_left){.identity = l ? identity_left(t) : t->identity,
-                              .wholes = given.snapshots,
-                              .keys = t->keys + given.keys,
-                              .tensors = atomic_load(&t->newest.numbers)};
-    LOCKED(&t->newest.lock);
-    struct snapshot *g = t->newest.view.snap;
-    /* Until the first edit, the first state of the mount has the same number in every tree. */
-    if (l || t->states > t->wholes + t->state_plain)
-        ret->wholes = (uint32_t)max_u64(ret->wholes, t->states + 1ull);
-    ret->ids = ids_ref(g->ids);
-    ret->n = g->gguf->n_tensors;
-}
-
-bool tree_is_full(const struct tree_left *l)
-{
-    return max_u64(max_u64(l->wholes, l->keys), l->tensors) > UINT32_MAX / 2;
 }
 
 /* ---- the end ---- */
@@ -623,27 +550,11 @@ void tree_abandon(struct tree *t)
     live_abandon(t->meta);
 }
 
-/* ---- unsaved edits, passed from one tree to the next ---- */
+/* ---- unsaved edits ---- */
 
-/* Collect the notes of this tree and of an earlier one. A lost new tensor is skipped if a tensor of
- * that name now exists. */
 void tree_notes(struct tree *t, struct buf *out)
 {
-    const size_t tensors = strlen(UNSAVED_TENSOR);
     live_unsaved(t->meta, out);
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    LOCKED(&t->newest.lock);
-    for (struct note n = {0}; unsaved_next(&t->notes, &n);)
-        if (strncmp(n.path, UNSAVED_TENSOR, tensors) != 0 ||
-            snapshot_find(v.snap, false, n.path + tensors) == UINT32_MAX)
-            unsaved_add(out, "", n.path, n.why);
-}
-
-void tree_recall(struct tree *t, struct buf *notes)
-{
-    (void)live_recall(t->meta, notes); /* if out of memory, the notes are reported at the end */
-    t->notes = *notes;
-    *notes = BUF_INIT;
 }
 
 void tree_unsaved(struct tree *t, struct buf *out)
@@ -651,53 +562,4 @@ void tree_unsaved(struct tree *t, struct buf *out)
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     tree_notes(t, &notes);
     unsaved_lines(&notes, out);
-}
-
-/* ---- the rights of the present files ---- */
-
-#define LOOK_EACH 1000 /* milliseconds between checks of the rights */
-
-static int file_of(const void *arg, uint32_t file)
-{
-    const struct view *v = arg;
-    return v->store->file[file]->fd;
-}
-
-uint64_t tree_look(struct tree *t)
-{
-    const long long ms = when_ms();
-    if (!atomic_flag_test_and_set(&t->looks)) {
-        if (ms - t->looked >= LOOK_EACH) {
-            CLEANUP(view_free) struct view v = newest_view(&t->newest);
-            t->looked = ms;
-            (void)rights_again(&t->rights, file_of, &v, &t->newest.lock);
-        }
-        atomic_flag_clear(&t->looks);
-    }
-    LOCKED(&t->newest.lock);
-    return t->rights.hash;
-}
-
-void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg)
-{
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    const struct snapshot *g = v.snap;
-    const uint32_t keys = live_given(t->meta).keys;
-    call(arg, INO_ROOT);
-    lock_take(&t->newest.lock);
-    const uint32_t state = t->states;
-    lock_drop(&t->newest.lock);
-    for (uint32_t row = 0; row < files_count(FILES_ROOT); row++) {
-        const unsigned flags = files_root[row].flags;
-        call(arg, flags & ROW_DIR ? ino_row(row)
-                                  : ino_whole(flags & ROW_STATE ? state : g->number, row));
-    }
-    for (uint32_t i = 0; i < keys; i++)
-        call(arg, ino_key(t->keys + i));
-    for (uint32_t i = 0; i < g->gguf->n_tensors; i++) {
-        const struct tensor_id id = ids_of(g->ids, i);
-        call(arg, ino_tensor(id.number));
-        for (uint32_t row = 0; row < files_count(FILES_TENSOR); row++)
-            call(arg, ino_tensor_file(id.version, row));
-    }
 }

@@ -18,14 +18,12 @@
 #include "tree/files.h"
 #include "text/name.h"
 
+struct model_file;
 struct tree;
 
 struct tree_options {
-    bool read_only;  /* never edit, even if the file is writable */
-    const char *why; /* reason for read_only; NULL: -o ro was given. Not owned */
-    /* real path of a directory; this directory and those above it do not restrict access rights
-     * (attr.h). NULL: the model's directory. Not owned */
-    const char *base;
+    bool read_only;       /* never edit, even if the file is writable */
+    const char *why;      /* reason for read_only; NULL: -o ro was given. Not owned */
     bool edit_hash_names; /* also edit a file whose name is a hash of its content */
     enum live_commit commit;
     enum edit_strategy strategy;
@@ -39,13 +37,9 @@ struct tree_options {
      * naming the process in *why, if the process keeps the lock. May be NULL. */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
-    /* Called if the first edit could not lock this file, to close the tree in this process that
-     * holds the lock. Returns true to try again; otherwise *why may give the reason. May be
-     * NULL. */
-    bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
-    void *refused_arg;
-    /* left by a tree that had the same files open, or NULL; not owned */
-    const struct tree_left *before;
+    /* Finds a file of the model by its path, in place of model_find() (edit/open.h). May be NULL. */
+    int (*find)(void *arg, const char *path, struct model_file *m, struct err *e);
+    void *find_arg;
     struct logger log;                /* may be called from any thread */
     bool partial;                     /* show an incomplete download */
     enum files_views views;           /* determines which files directories list */
@@ -85,29 +79,11 @@ void tree_unsaved(struct tree *t, struct buf *out);
 void tree_backups(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
-/*
- * For mounts of many models, which close unused trees and reopen them when needed. tree_idle()
- * returns true if nothing is open and closing the tree would lose nothing (with `helpers`: nothing
- * but helpers in metadata/ and beside views). tree_leave() returns what the next tree for the same
- * files needs so that no node number changes its meaning.
- */
+/* Return true if nothing is open and closing the tree would lose nothing (with `helpers`: nothing
+ * but helpers in metadata/ and beside views). */
 bool tree_idle(struct tree *t, bool helpers);
-struct tree_left {
-    uint64_t identity; /* identity of the files as this tree left them */
-    /* first numbers that the next tree gives to whole-model views and to keys */
-    uint32_t wholes, keys;
-    struct ids *ids;     /* a reference to the last state's tensors */
-    uint32_t n, tensors; /* number of these tensors; number of the next new tensor */
-};
-void tree_leave(struct tree *t, struct tree_left *ret);
-/* Return true if so many numbers have been used that the next tree may run out. */
-bool tree_is_full(const struct tree_left *l);
-/* Append the notes (live/live.h) of edits that did not reach the file, for the next tree. */
+/* Append the notes (live/live.h) of edits that did not reach the file. */
 void tree_notes(struct tree *t, struct buf *notes);
-/* Adopt the notes that an earlier tree left. Call before using the tree. */
-void tree_recall(struct tree *t, struct buf *notes);
-/* Return true if this file is being edited, in which case the tree holds the writer's lock. */
-bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
 /* Return true if another program changed a file of the model. Accesses the disk. */
 bool tree_changed(struct tree *t);
 /* Return a number that changes when a file of the model does. */
@@ -128,14 +104,6 @@ const char *tree_path(const struct tree *t);
 /* Return a line for the log about an anomaly in the model. Call with i = 0, 1, ... until it returns
  * NULL. */
 const char *tree_warning(const struct tree *t, unsigned i);
-
-/*
- * Check the rights of the model's file, at most once a second. Call before any call that looks at a
- * node or opens one. Returns a hash of the rights that nodes show; if the hash has changed, the
- * kernel must drop the attributes of each node that it may know (listed by tree_nodes()).
- */
-uint64_t tree_look(struct tree *t);
-void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg);
 
 int tree_statfs(struct tree *t, struct statvfs *ret);
 

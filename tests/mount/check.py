@@ -301,14 +301,6 @@ class Check(unittest.TestCase):
         os.symlink('nowhere', top + '/in/none.gguf')
         self.assertIn(f'{top}/in/none.gguf', self.files(top + '/in', status=2))
 
-    def test_folder_of_ollama(self):
-        """The models of an ollama store, and its texts, are named by hashes."""
-        name = 'blobs/sha256-' + 64 * 'a'
-        top = self.tree(name)
-        mountlib.put(top + '/blobs/sha256-' + 64 * 'b', b'{{ .Prompt }}')
-        mountlib.put(top + '/blobs/sha256-' + 'b', image())
-        self.assertEqual(self.files(top), [f'{top}/{name}'])
-
     def test_stores(self):
         """Models in stores have the names that people know, including in their findings; broken
         models stand beside valid ones."""

@@ -42,21 +42,21 @@ class Stores(Shelf):
             self.assertIn(b'Permission denied', mountlib.get(at + '/m.gguf/error'))
 
     def test_names_of_many_shards(self):
-        """Missing shards are not searched for: there are 60 files whose names claim 99,999 shards
+        """Missing shards are not searched for: there are 300 files whose names claim 99,999 shards
         each, and one shard appears."""
         first, second = shards()
-        for i in range(60):
+        for i in range(300):
             self.put(f'm{i:03}-00001-of-99999.gguf', first)
         self.put('late-00001-of-00002.gguf', first)
         with Mount(self.top) as at:
             with os.scandir(at) as found:
-                self.assertEqual(sum(entry.stat().st_mode > 0 for entry in found), 61)
+                self.assertEqual(sum(entry.stat().st_mode > 0 for entry in found), 301)
             self.assertIn(b'must be 99999', mountlib.get(at + '/m000.gguf/error'))
             self.assertIn(b'late-00002-of-00002.gguf: No such', mountlib.get(at + '/late.gguf/error'))
             late = self.put('late-00002-of-00002.gguf', second)
-            self.assertIn(b'Tiny', mountlib.get(at + '/late.gguf/info'))
+            editlib.until(lambda: os.path.exists(at + '/late.gguf/info'))
             os.unlink(late)
-            self.assertIn(b'late-00002-of-00002.gguf: No such', mountlib.get(at + '/late.gguf/error'))
+            editlib.until(lambda: os.path.exists(at + '/late.gguf/error'))
 
     def test_plain(self):
         self.put('a.gguf')
@@ -85,48 +85,36 @@ class Stores(Shelf):
             self.assertEqual(mountlib.get(at + '/a.gguf/source'), llama.image())
 
     def test_links_in_a_circle(self):
-        """Programs that walk directories that link to each other never find a directory inside
-        itself."""
+        """Programs that walk directories that link to each other come to an end: below a directory
+        that was reached by a link, no links to directories are shown."""
         self.put('b/m.gguf')
-        for link, target in (('a/to', '../b'), ('b/to', '../c'), ('c/to', '../a'), ('c/back', '../b')):
+        for link, target in (('a/to', '../b'), ('b/to', '../c'), ('c/to', '../a'), ('c/back', '../b'),
+                             ('x.gguf', 'y.gguf'), ('y.gguf', 'x.gguf'), ('self', 'self')):
             self.link(link, target)
         with Mount(self.top) as at:
+            self.assertEqual(listing(at), ['a', 'a/to', 'a/to/m.gguf', 'b', 'b/m.gguf', 'b/to', 'c', 'c/back',
+                                           'c/back/m.gguf', 'c/to', 'x.gguf', 'y.gguf'])
+            self.assertIn(b'more than one link', mountlib.get(at + '/x.gguf/error'))
             for command in ('find', 'du'):
                 done = run(command, at)
                 self.assertEqual((done.returncode, done.err), (0, ''))
-            self.assertTrue(os.path.isdir(at + '/c/to/to/m.gguf'))
-            self.assertEqual(os.listdir(at + '/a/to/to'), [])
 
     def test_links_to_shards(self):
-        """A link to a file of a split model gives the whole model, as in a mount of its own;
-        `source` covers edits, and files that come and go."""
-        first, second = shards()
-        self.put('real/m-00001-of-00002.gguf', first)
-        other = self.put('real/m-00002-of-00002.gguf', second)
+        """A link to a file of a split model gives the whole model, as in a mount of its own."""
+        for i, data in enumerate(shards()):
+            real = self.put(f'real/m-0000{i + 1}-of-00002.gguf', data)
+            self.put(f'blobs/{i}', data)
+            self.link(f'shelf/linked-0000{i + 1}-of-00002.gguf', f'../blobs/{i}')
         self.link('shelf/alias.gguf', '../real/m-00002-of-00002.gguf')
-        self.link('shelf/m-00002-of-00002.gguf', '../real/m-00002-of-00002.gguf')
-        self.link('shelf/n-00001-of-00003.gguf', '../real/m-00001-of-00002.gguf')  # it keeps its own name
-        real = os.path.join(self.top, 'real')
         with Mount(os.path.join(self.top, 'shelf')) as at:
-            self.assertEqual(sorted(os.listdir(at)), ['alias.gguf', 'm.gguf', 'n.gguf'])
-            for name, model in (('alias', 'alias'), ('m', 'm-00002-of-00002')):
+            self.assertEqual(sorted(os.listdir(at)), ['alias.gguf', 'linked.gguf'])
+            for name, model in (('alias', 'alias'), ('linked', 'linked-00001-of-00002')):
                 with self.subTest(name=name):
                     self.same(at, name + '.gguf', f'shelf/{model}.gguf')
-                    self.assertEqual({link: os.readlink(f'{at}/{name}.gguf/source/{link}')
-                                      for link in os.listdir(f'{at}/{name}.gguf/source')},
-                                     {link: f'{real}/{link}' for link in os.listdir(real)})
-            self.assertIn(b'by the file name it must be 3', mountlib.get(at + '/n.gguf/error'))
-            os.unlink(other)
-            self.link('shelf/first.gguf', '../real/m-00001-of-00002.gguf')
-            for name in ('alias', 'm', 'first'):
-                self.assertIn('error', os.listdir(f'{at}/{name}.gguf'))
-            self.assertIn(b'm-00002-of-00002.gguf: No such', mountlib.get(at + '/first.gguf/error'))
-            self.put('real/m-00002-of-00002.gguf', second)
-            self.assertIn(b'Tiny', mountlib.get(at + '/alias.gguf/info'))
+            self.assertEqual(os.readlink(at + '/alias.gguf/source/m-00002-of-00002.gguf'), real)
             editlib.write(at + '/alias.gguf', 'general.name', 'edited')
             editlib.sync(at + '/alias.gguf')
-            self.assertEqual(value(real + '/m-00001-of-00002.gguf'), b'edited')
-            self.assertEqual(mountlib.get(at + '/m.gguf/metadata/general.name'), b'edited\n')
+            self.assertEqual(value(self.top + '/real/m-00001-of-00002.gguf'), b'edited')
 
     def test_hugging_face(self):
         hub = 'models--org--name/'
@@ -197,8 +185,7 @@ class Stores(Shelf):
         self.put('empty.gguf', b'')
         self.link('nowhere.gguf', 'gone')
         self.put('half-00001-of-00002.gguf', next(shards()))
-        self.put('mnt/x')
-        with Mount(self.top, at=os.path.join(self.top, 'mnt')) as at:
+        with Mount(self.top) as at:
             for name, word in (('cut', '1088 bytes are missing'), ('html', 'HTML'), ('empty', 'empty'),
                                ('nowhere', 'No such file'), ('half', 'half-00002-of-00002.gguf')):
                 with self.subTest(name=name):
@@ -212,7 +199,6 @@ class Stores(Shelf):
                     self.assertFalse(os.path.exists(folder + '/info'))
             self.assertIn(b'Tiny', mountlib.get(at + '/whole.gguf/info'))
             self.assertFalse(os.path.exists(at + '/whole.gguf/error'))
-            self.assertFalse(os.path.exists(at + '/mnt'), 'the mount itself')
             self.assertEqual(run('find', at, '-name', 'info').out, f'{at}/whole.gguf/info\n')
 
     def test_other_mount_below(self):
@@ -275,17 +261,6 @@ class Stores(Shelf):
             mountlib.get(at + '/m.gguf/info')
             self.assertEqual(os.stat(at + '/m.gguf').st_mode, bits)
 
-    def test_link_out(self):
-        """Following a link requires search permission on the directories of its target: for a
-        model, or for a directory and everything in it."""
-        self.put('private/m.gguf')
-        self.link('shelf/m.gguf', '../private/m.gguf')
-        self.link('shelf/all', '../private')
-        os.chmod(os.path.join(self.top, 'private'), 0o700)
-        with Mount(os.path.join(self.top, 'shelf')) as at:
-            for name in ('m.gguf', 'm.gguf/info', 'all'):
-                self.assertEqual(os.stat(f'{at}/{name}').st_mode & 0o077, 0, name)
-
 
 class Live(Shelf):
     def test_come_and_go(self):
@@ -296,7 +271,7 @@ class Live(Shelf):
             self.assertIn(b'Tiny', mountlib.get(at + '/b.gguf/info'))
             os.rename(os.path.join(self.top, 'b.gguf'), os.path.join(self.top, 'c.gguf'))
             self.assertEqual(os.listdir(at), ['a.gguf', 'c.gguf'])
-            self.assertFalse(os.path.exists(at + '/b.gguf'))
+            editlib.until(lambda: not os.path.exists(at + '/b.gguf'))
             self.put('sub/d.gguf')
             os.rename(os.path.join(self.top, 'sub'), os.path.join(self.top, 'away'))
             self.assertEqual(listing(at), ['a.gguf', 'away', 'away/d.gguf', 'c.gguf'])
@@ -312,17 +287,17 @@ class Live(Shelf):
             self.put('m.gguf', data[:700])
             self.assertEqual(sorted(os.listdir(at + '/m.gguf')), ['error', 'source'])
             self.put('m.gguf', data)
-            self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+            editlib.until(lambda: os.path.exists(at + '/m.gguf/info'))
 
     def test_replaced(self):
-        """Open files keep their content, and a path leads to the new model."""
+        """Open files keep their content, and a path leads to the new model within a second."""
         self.put('m.gguf')
         with Mount(self.top) as at:
             before = os.stat(at + '/m.gguf/info').st_ino
             with open(at + '/m.gguf/model.gguf', 'rb', buffering=0) as old:
                 self.put('new', llama.image(general__name=llama.text('New')))
                 os.rename(os.path.join(self.top, 'new'), os.path.join(self.top, 'm.gguf'))
-                self.assertEqual(mountlib.get(at + '/m.gguf/metadata/general.name'), b'New\n')
+                editlib.until(lambda: editlib.read(at + '/m.gguf', 'general.name') == b'New\n')
                 self.assertEqual(old.read(), llama.image())
             self.assertNotEqual(os.stat(at + '/m.gguf/info').st_ino, before)
             self.assertEqual(os.stat(at + '/m.gguf/info').st_ino,
@@ -403,38 +378,19 @@ class Unused(Shelf):
             self.assertEqual([os.stat(f'{at}/m{i:02}.gguf/info').st_ino for i in range(2, 30)], numbers[2:])
             held.close()
 
-    def a_minute_later(self, at):
-        """Open a new model, so that the clock is checked. A closed file is released late."""
-        self.minutes += 1
-        self.put(f'm{self.minutes}.gguf')
-        self.at(61 * self.minutes)
-        return mountlib.get(f'{at}/m{self.minutes}.gguf/info')
-
-    def test_closed_after_edits(self):
-        """A shell inside an edited model, or in a tensor, continues; a refused write, or a helper
-        left behind, blocks the model for no other program; the former is named at the end."""
+    def test_edited_stays_open(self):
+        """An edited model stays open, and locked, until the unmount."""
         self.clock = mountlib.path('clock-edits')
-        self.minutes = 0
         path = self.put('m.gguf')
-        gate = Gate(self.clock)
+        self.put('other.gguf')
         self.at(0)
-        before = os.getcwd()
-        self.addCleanup(os.chdir, before)
-        with gate.before('GATE_CLOCK'), Mount(self.top, '-o', 'commit=close,tensors=edit') as at:
-            for i, place in enumerate(('metadata', 'tensors/blk.0.attn_q.weight')):
-                os.chdir(f'{at}/m.gguf/{place}')
-                editlib.write(at + '/m.gguf', 'general.author', f'first {i}')
-                editlib.write(at + '/m.gguf', '4913', 'x')
-                self.refused(errno.EINVAL, editlib.write, at + '/m.gguf', 'llama.context_length', 'x')
-                editlib.until(lambda: self.a_minute_later(at) and not locked(path))
-                self.assertIn('raw' if i else 'general.author', os.listdir('.'))
-                self.assertIn(f'first {i}\n', mountlib.get(at + '/m.gguf/metadata/general.author').decode())
-                with Mount(path) as alone:
-                    editlib.write(alone, 'general.author', f'alone {i}')
-                os.chdir(before)
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn('not saved: m.gguf: llama.context_length: ', done.err)
+        with Gate(self.clock).before('GATE_CLOCK'), Mount(self.top, '-o', 'commit=close') as at:
+            editlib.write(at + '/m.gguf', 'general.author', 'first')
+            self.at(70)
+            mountlib.get(at + '/other.gguf/info')
+            self.assertTrue(locked(path))
+            editlib.write(at + '/m.gguf', 'general.author', 'second')
+        self.assertEqual(value(path, b'general.author'), b'second')
 
 
 if __name__ == '__main__':

@@ -138,25 +138,6 @@ class Trust(unittest.TestCase):
         self.assertEqual(self.as_another(0o660)['write'], 'ok')
         self.assertEqual(os.stat(self.model).st_gid, OTHER)
 
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_model_behind_a_link(self):
-        """A link gives access to the model only to users that could reach it directly."""
-        inner, link = mountlib.path('inner'), os.path.join(self.folder, 'link.gguf')
-        os.mkdir(inner)
-        real = os.path.join(inner, 'real.gguf')
-        self.put(real, self.data)
-        os.symlink(real, link)
-        os.chmod(mountlib.folder, 0o755)
-        at = mountlib.path('open')
-        os.makedirs(at, exist_ok=True)
-        for bits, result in ((0o700, {'EACCES'}), (0o711, {'EACCES', 'ok'})):
-            os.chmod(inner, bits)
-            for path, found in ((link, result), (real, {'EACCES', 'ok'})):
-                with Mount(path, '-o', 'allow_other', at=at):
-                    self.assertEqual(set(attempts(at).values()), found)
-        os.unlink(real)
-        os.rmdir(inner)
-
     def read_only(self, at):
         with self.assertRaises(OSError) as caught:
             write(at, 'general.name', b'TEST')

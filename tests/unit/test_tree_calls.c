@@ -72,7 +72,6 @@ static void test_busy(void)
     CLEANUP(buf_free) struct buf said = BUF_INIT;
     const uint64_t dir = at(t, "tensors/t"), raw = at(t, "tensors/t/raw"), top = at(t, "tensors"),
                    key = at(t, "metadata/a.b");
-    CU_ASSERT_FALSE(tree_edits(t, 0, 0));
     CU_ASSERT_EQUAL(do_retype(t, "a.b", "u64"), -EBUSY);
     CU_ASSERT_EQUAL(truncate_node(t, key, 0, tree_wait(&w)), -EBUSY);
     CU_ASSERT_EQUAL(truncate_node(t, raw, 0, tree_wait(&w)), -EBUSY);
@@ -101,7 +100,6 @@ static void test_read_only(void)
     struct tree_options o = tensors;
     struct tree_entry e;
     o.read_only = true;
-    o.base = p.folder;
     struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};
     CU_ASSERT_EQUAL(tree_mkdir(t, at(t, "tensors"), "new", &e), -EPERM);
@@ -390,13 +388,11 @@ static void test_attributes(void)
     drop_place(&p);
 }
 
-/* Each state has its own number, and numbers can run out. The next tree continues after the last
- * number. */
+/* Each state has its own number, and numbers can run out. */
 static void test_states(void)
 {
     struct place p = new_place(5);
     struct tree_options o = tensors;
-    struct tree_left left;
     struct tree_entry e;
     o.late = true;
     struct tree *t = image_tree(p.model, &o);
@@ -404,9 +400,6 @@ static void test_states(void)
     /* The model was changed from outside. */
     CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "info", &e), 0);
     tree_forget(t, e.node, 1);
-    tree_leave(t, &left);
-    CU_ASSERT_EQUAL(left.wholes, 2);
-    ids_unref(left.ids);
     t->states = UINT32_MAX;
     CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{1, 0}, {2, 0}}, 0), 0);
     CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "info", &e), 0); /* still the same state */

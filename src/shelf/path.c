@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* Opens files and directories below a shelf's directory: see path.h. */
+#include "shelf/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+
+/* How often to try again while names on the way are being renamed. */
+#define TRIES 3
+
+/* ---- one path without links ---- */
+
+bool path_barred(const struct paths *p, const struct mounts *ms, const char *path)
+{
+    for (size_t i = 0; i < ms->n; i++) {
+        const struct mount *m = &ms->mount[i];
+        if ((mount_is_ggufs(m) || (p->own && m->dev == p->own)) && path_below(path, m->at))
+            return true;
+    }
+    return false;
+}
+
+/* Returns true also if the list of mounts cannot be read. */
+static bool is_barred(const struct paths *p, const char *path)
+{
+    struct mounts ms;
+    const bool barred = mounts_load(&ms, 0) < 0 || path_barred(p, &ms, path);
+    mounts_free(&ms);
+    return barred;
+}
+
+static int open_with(int dir, const char *name, int flags, uint64_t resolve)
+{
+    struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC),
+                           .resolve = resolve | RESOLVE_NO_SYMLINKS};
+    long fd = -1;
+    for (int i = 0; i < TRIES && fd < 0; i++) {
+        fd = syscall(SYS_openat2, dir, name, &how, sizeof(how));
+        if (fd < 0 && errno != EAGAIN)
+            break;
+    }
+    return fd < 0 ? -errno : (int)fd;
+}
+
+/* Open an absolute path. Only where a mount lies on the way is the list of mounts read. */
+static int open_path(const struct paths *p, const char *path, int flags)
+{
+    const bool below = path_below(path, p->path);
+    const char *name = below ? path + strlen(p->path) : path;
+    const uint64_t resolve = below ? RESOLVE_BENEATH : 0;
+    const int dir = below ? p->fd : AT_FDCWD;
+    if (below) {
+        name += strspn(name, "/");
+        name = *name ? name : ".";
+    }
+    int fd = open_with(dir, name, flags, resolve | RESOLVE_NO_XDEV);
+    if (fd == -EXDEV && !is_barred(p, path))
+        fd = open_with(dir, name, flags, resolve);
+    return fd;
+}
+
+/* Take ownership of fd, or an error, and of `path`. */
+static int make_found(int fd, char *path, struct found *ret)
+{
+    struct found f = {.fd = fd, .path = path};
+    int e = fd < 0 ? fd : !path ? -ENOMEM : fstat(fd, &f.st) < 0 ? -errno : 0;
+    if (e == 0)
+        *ret = f;
+    else
+        found_close(&f);
+    return e;
+}
+
+static int find(const struct paths *p, char *path, struct found *ret)
+{
+    return path ? make_found(open_path(p, path, O_PATH | O_NOFOLLOW), path, ret) : -ENOMEM;
+}
+
+/* ---- links ---- */
+
+/* Return the absolute path of `name`, which may contain "." and "..", in a directory that is known
+ * by its real path. Returns NULL if out of memory. */
+static char *join(const char *dir, const char *name)
+{
+    char *all = NULL;
+    if (asprintf(&all, "%s/%s", name[0] == '/' ? "" : dir, name) < 0)
+        return NULL;
+    char *end = all; /* the normalised path is [all, end) */
+    for (const char *next = all; *next;) {
+        next += strspn(next, "/");
+        const size_t n = strcspn(next, "/");
+        if (n == 2 && next[0] == '.' && next[1] == '.') {
+            while (end > all && *--end != '/')
+                ;
+        } else if (n && !(n == 1 && next[0] == '.')) {
+            *end++ = '/';
+            memmove(end, next, n);
+            end += n;
+        }
+        next += n;
+    }
+    if (end == all)
+        *end++ = '/';
+    *end = '\0';
+    return all;
+}
+
+static int follow(const struct paths *p, const struct found *link, struct found *ret)
+{
+    char target[PATH_MAX], *slash = strrchr(link->path, '/');
+    const ssize_t n = readlinkat(link->fd, "", target, sizeof(target) - 1);
+    if (n <= 0)
+        return n < 0 ? -errno : -ENOENT;
+    target[n] = '\0';
+    char *dir = strndup(link->path, (size_t)(slash - link->path)),
+         *path = dir ? join(dir, target) : NULL;
+    free(dir);
+    if (path && p->shared && (link->st.st_uid != geteuid() || !path_below(path, p->path))) {
+        free(path);
+        return -EACCES;
+    }
+    int e = find(p, path, ret);
+    if (e == 0 && S_ISLNK(ret->st.st_mode)) {
+        found_close(ret);
+        e = -ELOOP;
+    }
+    if (e == 0)
+        ret->linked = true;
+    return e;
+}
+
+/* ---- the calls ---- */
+
+int path_open(const struct paths *p, const char *path, struct found *ret)
+{
+    return find(p, strdup(path), ret);
+}
+
+int path_in(const struct paths *p, const struct found *dir, const char *name, bool links,
+            struct found *ret)
+{
+    struct found f = FOUND_NONE;
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
+        return -ENOMEM;
+    int fd = open_with(dir->fd, name, O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_XDEV);
+    if (fd == -EXDEV) /* a mount: its path decides */
+        fd = open_path(p, path, O_PATH | O_NOFOLLOW);
+    int e = make_found(fd, path, &f);
+    if (e < 0)
+        return e;
+    if (!S_ISLNK(f.st.st_mode)) {
+        *ret = f;
+        return 0;
+    }
+    e = links ? follow(p, &f, ret) : -ELOOP;
+    found_close(&f);
+    return e;
+}
+
+int path_via(const struct paths *p, const struct found *dir, const char *name, const char *rest,
+             struct found *ret)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    int e = path_in(p, dir, name, true, &f);
+    if (e == 0)
+        e = path_in(p, &f, rest, false, ret);
+    if (e == 0)
+        ret->linked = f.linked;
+    return e;
+}
+
+int path_parent(const struct paths *p, const struct found *f)
+{
+    char *slash = strrchr(f->path, '/'), *dir = strndup(f->path, (size_t)(slash - f->path));
+    if (!dir)
+        return -ENOMEM;
+    const char *path = *dir ? dir : "/";
+    int fd = open_path(p, path, O_RDONLY | O_DIRECTORY);
+    if (fd == -EACCES) /* not listable, but enough for one file */
+        fd = open_path(p, path, O_PATH | O_DIRECTORY);
+    free(dir);
+    return fd;
+}
+
+void found_close(struct found *f)
+{
+    if (f->fd >= 0)
+        (void)close(f->fd);
+    free(f->path);
+    *f = FOUND_NONE;
+}
+
+int found_read(const struct found *f)
+{
+    char path[64];
+    if (!S_ISDIR(f->st.st_mode) && !S_ISREG(f->st.st_mode))
+        return -EINVAL;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
+int found_text(const struct found *f, size_t most, struct buf *ret)
+{
+    int fd = S_ISREG(f->st.st_mode) ? found_read(f) : -EINVAL;
+    int e = fd < 0 ? fd : read_all(fd, most, ret);
+    return e == 0 && ret->len > most ? -EFBIG : e;
+}
+
+int paths_begin(struct paths *p, const char *path, bool shared, struct err *e)
+{
+    *p = (struct paths){.fd = -1, .shared = shared, .path = realpath(path, NULL)};
+    if (!p->path)
+        return err_set(e, -errno, "%s", strerror(errno));
+    p->fd = open(p->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (p->fd < 0)
+        return err_set(e, -errno, "cannot open the directory: %s", strerror(errno));
+    if (faccessat(p->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
+        return err_set(e, -errno, "cannot read the directory: %s", strerror(errno));
+    return 0;
+}
+
+void paths_end(struct paths *p)
+{
+    if (p->fd >= 0)
+        (void)close(p->fd);
+    free(p->path);
+    *p = PATHS_NONE;
+}

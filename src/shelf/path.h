@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opens files and directories below a shelf's directory so that no link, mount or special file that
+ * other users put there leads the daemon astray.
+ *
+ *     r = paths_begin(&p, "/srv/models", false, &e);
+ *     r = path_open(&p, "/srv/models/sub", &dir);            by its real path, without links
+ *     r = path_in(&p, &dir, "x.gguf", true, &f);             by a name; a link is followed once
+ *     ... f.fd (O_PATH), f.path, f.st ...
+ *     found_close(&f);
+ *     paths_end(&p);
+ *
+ * No link is followed on the way. A last name that is a link is replaced by its target, joined and
+ * normalised, which is then opened without following another link (-ELOOP). If other users can
+ * access the mount, the link must belong to the daemon's user and lead below the directory
+ * (-EACCES). Nothing at or below a mount of ggufs is touched (-EXDEV). Files are opened with O_PATH,
+ * so that opening one never blocks.
+ *
+ * Any thread may call these functions.
+ */
+#ifndef SHELF_PATH_H
+#define SHELF_PATH_H
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "shelf/mountinfo.h"
+#include "tree/attr.h"
+
+/* A shelf's directory. */
+struct paths {
+    int fd;      /* owned; O_PATH */
+    char *path;  /* owned; the real path */
+    bool shared; /* other users can access the mount, so links are restricted */
+    dev_t own;   /* device of the shelf's own mount; 0: not mounted yet */
+};
+
+#define PATHS_NONE ((struct paths){.fd = -1})
+
+/* A file or directory that was found. */
+struct found {
+    int fd;      /* owned; O_PATH; -1: none */
+    char *path;  /* owned; the real path */
+    bool linked; /* the last name was a link */
+    struct stat st;
+};
+
+#define FOUND_NONE ((struct found){.fd = -1})
+
+/* Begin with the directory `path`, following links. Returns 0, or -errno with a message. Call
+ * paths_end() in both cases. */
+int paths_begin(struct paths *p, const char *path, bool shared, struct err *e);
+void paths_end(struct paths *p);
+
+/* Find a file by its real path. Returns 0 or -errno, -ELOOP if there is a link on the way. */
+int path_open(const struct paths *p, const char *path, struct found *ret);
+/* Find `name`, which may be several names separated by slashes, in a directory. If the last one is a
+ * link, follows it once with `links`, else returns -ELOOP. Returns 0 or -errno. */
+int path_in(const struct paths *p, const struct found *dir, const char *name, bool links,
+            struct found *ret);
+/* Find `name` in a directory, following it if it is a link, and then `rest` in it, without links. */
+int path_via(const struct paths *p, const struct found *dir, const char *name, const char *rest,
+             struct found *ret);
+/* Open the directory that contains f for reading or, if that is not permitted, with O_PATH. Returns
+ * the descriptor or -errno. */
+int path_parent(const struct paths *p, const struct found *f);
+void found_close(struct found *f);
+
+/* Open f, which must be a directory or a regular file, for reading. Returns the descriptor or
+ * -errno (-EINVAL: it is something else). */
+int found_read(const struct found *f);
+/* Read all of a small file. Returns 0, -EFBIG (larger than `most` bytes) or another -errno. */
+int found_text(const struct found *f, size_t most, struct buf *ret);
+
+/* Returns true if a path is at or below a mount of ggufs in this list, or of the shelf itself. */
+bool path_barred(const struct paths *p, const struct mounts *ms, const char *path);
+
+/* Returns true if the error means that the process lacks memory or descriptors. */
+static inline bool is_shortage(int e)
+{
+    return e == -ENOMEM || e == -EMFILE || e == -ENFILE;
+}
+
+#endif

@@ -1,0 +1,196 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Other users change a directory of models that root serves to everyone: nothing is shown that the
+rights of a file do not give, and nothing hangs."""
+import contextlib
+import errno
+import os
+import socket
+import stat
+import subprocess
+import time
+import unittest
+
+import disks
+import llama
+import mountlib
+from mountlib import OTHER, Mount, run
+from shelflib import Shelf, listing, shards
+
+ROUNDS = int(os.environ.get('GGUFS_ROUNDS', '300'))  # of reading, by scripts/soak-shelf more
+SECRET = llama.image(general__name=llama.text('secret'))
+
+# Reads what it can, as another user, and fails if it has seen the secret. Listing a directory has the
+# kernel look its names up anew.
+READER = '''
+import os, sys
+seen = rounds = 0
+while rounds < int(sys.argv[1]) or (rounds > 1 and not seen):
+    rounds += 1
+    for path in sys.argv[2:]:
+        try:
+            os.listdir(os.path.dirname(path))
+        except OSError:
+            pass
+        for name in 'metadata/general.name', 'info', 'error', 'model.gguf':
+            try:
+                with open(os.path.join(path, name), 'rb') as file:
+                    data = file.read()
+            except OSError:
+                continue
+            seen += 1
+            if b'secret' in data:
+                sys.exit('the secret was shown')
+print(seen)
+'''
+
+
+@contextlib.contextmanager
+def exchanging(folder, one, other, user=None):
+    """Exchange two names again and again during the block, as that user."""
+    program = 'import ctypes, os, sys, time\nlibc = ctypes.CDLL(None)\n' \
+              'one, other = (os.fsencode(x) for x in sys.argv[1:])\n' \
+              'while True:\n    libc.renameat2(-100, one, -100, other, 2)\n    time.sleep(0.001)\n'
+    command = ['/usr/bin/python3', '-c', program, os.path.join(folder, one), os.path.join(folder, other)]
+    with subprocess.Popen(mountlib.as_other(*command) if user else command) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@unittest.skipUnless(os.getuid() == 0, 'for root only')
+class Trust(Shelf):
+    def setUp(self):
+        super().setUp()
+        os.chmod(mountlib.folder, 0o755)
+        os.chown(self.top, OTHER, -1)
+        self.private = mountlib.path('private')
+        os.makedirs(self.private, exist_ok=True)
+        os.chmod(self.private, 0o700)
+        self.secret = os.path.join(self.private, 'm.gguf')
+        with open(self.secret, 'wb') as out:
+            out.write(SECRET)
+        os.chmod(self.secret, 0o600)
+
+    @contextlib.contextmanager
+    def served(self):
+        at = mountlib.path('served')
+        os.makedirs(at, exist_ok=True)
+        with Mount(self.top, '-o', 'allow_other', at=at):
+            yield at
+
+    def theirs(self, name, target):
+        """Make a link that belongs to another user."""
+        self.link(name, target)
+        os.lchown(os.path.join(self.top, name), OTHER, -1)
+
+    def reads(self, *paths, rounds=1):
+        """Return how many files another user could read; none showed the secret."""
+        done = run(*mountlib.as_other('/usr/bin/python3', '-c', READER, str(rounds), *paths))
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        return int(done.out)
+
+    def test_links(self):
+        """A link is followed only if it is root's own and leads to something below the directory."""
+        os.chmod(self.private, 0o711)
+        os.chmod(self.secret, 0o644)
+        self.put('below/m.gguf', SECRET)
+        self.put('public.gguf')
+        self.theirs('theirs.gguf', 'below/m.gguf')
+        self.theirs('folder', self.private)
+        self.theirs('root.gguf', self.secret)
+        self.link('out.gguf', self.secret)
+        self.link('out', self.private)
+        self.link('own.gguf', 'public.gguf')
+        with self.served() as at:
+            self.assertEqual(listing(at), ['below', 'below/m.gguf', 'out.gguf', 'own.gguf', 'public.gguf',
+                                           'root.gguf', 'theirs.gguf'])
+            for name in ('out', 'root', 'theirs'):
+                self.assertEqual(mountlib.get(f'{at}/{name}.gguf/error'), b'Permission denied\n')
+            names = ('theirs.gguf', 'folder/m.gguf', 'root.gguf', 'out.gguf', 'out/m.gguf')
+            self.assertEqual(self.reads(*(os.path.join(at, name) for name in names)), 3)
+            self.assertEqual(self.reads(at + '/own.gguf'), 3)
+
+    def test_swapped_links(self):
+        """A model, or its directory, is exchanged for a link to a private one while another user reads
+        it."""
+        self.put('m.gguf')
+        self.put('sub/m.gguf')
+        self.theirs('link', self.secret)
+        self.theirs('away', self.private)
+        with self.served() as at, exchanging(self.top, 'm.gguf', 'link', OTHER), \
+                exchanging(self.top, 'sub', 'away', OTHER):
+            self.assertGreater(self.reads(at + '/m.gguf', at + '/sub/m.gguf', rounds=ROUNDS), 0)
+
+    def test_replaced(self):
+        """A public model is exchanged for a private one, between the moment when it is found and the
+        moment when it is opened."""
+        self.put('m.gguf')
+        os.chmod(self.put('private', SECRET), 0o600)
+        with self.served() as at, exchanging(self.top, 'm.gguf', 'private'):
+            self.assertGreater(self.reads(at + '/m.gguf', rounds=ROUNDS), 0)
+
+    def test_own_mount(self):
+        """Links, a bind mount and a renamed directory that lead into the mount itself are refused."""
+        at = mountlib.path('served')
+        self.put('m.gguf')
+        self.link('into.gguf', at + '/m.gguf/model.gguf')
+        self.link('into', at + '/m.gguf')
+        self.link('dots.gguf', self.top + '/../served/./m.gguf/model.gguf')
+        for name in ('bound', 'deep/bound'):
+            os.makedirs(os.path.join(self.top, name))
+        with self.served():
+            subprocess.run(['mount', '--bind', at, self.top + '/bound'], check=True)
+            subprocess.run(['mount', '--bind', at, self.top + '/deep/bound'], check=True)
+            try:
+                os.rename(self.top + '/deep', self.top + '/other')
+                with os.scandir(at) as found:
+                    self.assertEqual(sorted(entry.name for entry in found),
+                                     ['dots.gguf', 'into.gguf', 'm.gguf', 'other'])
+                self.assertEqual(os.listdir(at + '/other'), [])
+                for name in ('into', 'bound', 'other/bound'):
+                    self.refused(errno.ENOENT, os.stat, os.path.join(at, name))
+                for name in ('into.gguf', 'dots.gguf'):
+                    # refused to root as well: without allow_other, a link may lead out
+                    self.assertTrue(mountlib.get(f'{at}/{name}/error'))
+            finally:
+                for name in ('bound', 'other/bound'):
+                    subprocess.run(['umount', os.path.join(self.top, name)], check=True)
+        with Mount(self.top, at=at):
+            for name in ('into.gguf', 'dots.gguf'):
+                self.assertEqual(mountlib.get(f'{at}/{name}/error'), b'is in a ggufs mount\n')
+            self.refused(errno.ENOENT, os.stat, at + '/into')
+
+    def test_special_files(self):
+        """Only regular files are opened."""
+        self.put('m.gguf')
+        os.mkfifo(os.path.join(self.top, 'fifo'))
+        os.mknod(os.path.join(self.top, 'device'), stat.S_IFCHR | 0o666, os.makedev(240, 4242))
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(os.path.join(self.top, 'socket'))
+            for name in ('fifo', 'device', 'socket'):
+                self.link(name + '.gguf', name)
+                os.link(os.path.join(self.top, name), os.path.join(self.top, name + '2.gguf'))
+            with self.served() as at:
+                self.assertEqual(sorted(os.listdir(at)), ['device.gguf', 'fifo.gguf', 'm.gguf', 'socket.gguf'])
+                for name in ('fifo', 'device', 'socket'):
+                    self.assertEqual(mountlib.get(f'{at}/{name}.gguf/error'), b'is not a regular file\n')
+                    self.refused(errno.ENOENT, os.stat, f'{at}/{name}2.gguf')
+        with self.served() as at, exchanging(self.top, 'm.gguf', 'fifo', OTHER):
+            end = time.monotonic() + 60
+            self.assertGreater(self.reads(at + '/m.gguf', rounds=ROUNDS), 0)
+            self.assertLess(time.monotonic(), end)
+
+    def test_shards_of_two_owners(self):
+        for i, data in enumerate(shards()):
+            path = self.put(f's-0000{i + 1}-of-00002.gguf', data)
+            os.chown(path, OTHER if i else 0, -1)
+        with self.served() as at:
+            self.assertEqual(self.reads(at + '/s.gguf'), 0)
+            self.assertTrue(mountlib.get(at + '/s.gguf/info'))
+
+
+if __name__ == '__main__':
+    disks.own_namespace()
+    mountlib.main(others=True)
