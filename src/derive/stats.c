@@ -18,8 +18,10 @@
 static size_t leave_finite(struct moments *m, float *x, size_t n)
 {
     size_t left = 0;
+    if (!HOST_BIG && quant_all_finite((const uint8_t *)x, n)) /* much faster, and usual */
+        return n;
     for (size_t i = 0; i < n; i++) {
-        m->nan += x[i] != x[i];
+        m->nan += isnan(x[i]) != 0;
         m->inf += isinf(x[i]) != 0;
         if (isfinite(x[i]))
             x[left++] = x[i];
@@ -27,26 +29,70 @@ static size_t leave_finite(struct moments *m, float *x, size_t n)
     return left;
 }
 
-static bool all_finite(const float *x, size_t n)
+/* Sums and extremes are computed in lanes, side by side: value i always goes to lane i % LANES, so
+ * every compiler gives the same bits. */
+enum { LANES = 16 };
+
+static double first_power(double d)
 {
-    return quant_all_finite((const uint8_t *)x, n);
+    return d;
+}
+
+static double square(double d)
+{
+    return d * d;
+}
+
+static double fourth_power(double d)
+{
+    return d * d * (d * d);
+}
+
+/* Return the sum of power(distance) over the distances from the mean. */
+static inline double sum_of(const float *x, size_t n, double mean, double (*power)(double d))
+{
+    double lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t l = 0; l < LANES; l++)
+            lane[l] += power((double)x[i + l] - mean);
+    for (size_t l = 0; i < n; i++, l++)
+        lane[l] += power((double)x[i] - mean);
+    for (size_t l = 0; l < LANES; l++)
+        sum += lane[l];
+    return sum;
+}
+
+static void find_extremes(struct moments *m, const float *x, size_t n)
+{
+    float low[LANES], high[LANES];
+    uint32_t zeros[LANES] = {0};
+    for (size_t l = 0; l < LANES; l++)
+        low[l] = high[l] = x[0];
+    for (size_t i = 0; i < n; i += LANES)
+        for (size_t l = 0; l < LANES && l < n - i; l++) {
+            low[l] = x[i + l] < low[l] ? x[i + l] : low[l];
+            high[l] = x[i + l] > high[l] ? x[i + l] : high[l];
+            zeros[l] += x[i + l] == 0;
+        }
+    m->min = m->max = x[0];
+    for (size_t l = 0; l < LANES; l++) {
+        m->min = low[l] < m->min ? low[l] : m->min;
+        m->max = high[l] > m->max ? high[l] : m->max;
+        m->zeros += zeros[l];
+    }
+    m->min += 0.0f; /* -0 becomes 0, so that it does not matter which zero comes first */
+    m->max += 0.0f;
 }
 
 void moments_add(struct moments *m, float *x, size_t n)
 {
     struct moments own = MOMENTS_NONE;
-    /* The quick check needs little-endian floats; big-endian hosts check each value. */
-    if (HOST_BIG || !all_finite(x, n))
-        n = leave_finite(&own, x, n);
-    own.n = n;
-    if (n > 0) {
-        struct quant_extremes e = quant_extremes(x, n);
-        /* -0 becomes 0, so that it does not matter which zero comes first. */
-        own.min = e.min + 0.0f;
-        own.max = e.max + 0.0f;
-        own.zeros = e.zeros;
-        own.mean = quant_sum(x, n) / (double)n;
-        own.squares = quant_sum_squares(x, n, own.mean);
+    own.n = leave_finite(&own, x, n);
+    if (own.n > 0) {
+        find_extremes(&own, x, own.n);
+        own.mean = sum_of(x, own.n, 0, first_power) / (double)own.n;
+        own.squares = sum_of(x, own.n, own.mean, square);
     }
     moments_join(m, &own);
 }
@@ -89,11 +135,10 @@ int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor 
         return 0;
     a->matrices = t->n_elem / a->columns / a->rows;
     if (a->rows > 1 && a->columns > 1) {
-        uint64_t words = a->matrices * a->rows / 32 + 1;
-        a->row = calloc(words + a->matrices * a->columns / 32 + 1, sizeof(*a->row));
+        a->row = calloc(a->matrices * (a->rows + a->columns), sizeof(*a->row));
         if (!a->row)
             return -ENOMEM;
-        a->column = a->row + words;
+        a->column = a->row + a->matrices * a->rows;
     }
     return 0;
 }
@@ -103,43 +148,44 @@ void alive_free(struct alive *a)
     free(a->row);
 }
 
-static uint64_t dead(const atomic_uint *word, uint64_t n)
+static uint64_t dead(const atomic_uchar *mark, uint64_t n)
 {
-    uint64_t ret = n;
-    for (uint64_t i = 0; i <= n / 32; i++)
-        ret -= (uint64_t)__builtin_popcount(atomic_load_explicit(&word[i], memory_order_relaxed));
+    uint64_t ret = 0;
+    for (uint64_t i = 0; i < n; i++)
+        ret += !atomic_load_explicit(&mark[i], memory_order_relaxed);
     return ret;
 }
 
-/* Mark the columns of n values in a row. `at`: column of the first value, counted over all
- * matrices. Words whose bits are all set are skipped. */
-static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t n)
+/* Mark the rows and columns of n values; the first has index `at`. */
+static void mark_alive(const struct alive *a, const float *x, uint64_t at, size_t n)
 {
-    for (size_t i = 0, some; i < n; i += some) {
-        unsigned from = (unsigned)((at + i) % 32), found = 0;
-        some = (size_t)min_u64(n - i, 32 - from);
-        atomic_uint *w = &word[(at + i) / 32];
-        unsigned lack = ~atomic_load_explicit(w, memory_order_relaxed) & UINT32_MAX >> (32 - some)
-                                                                                           << from;
-        for (size_t k = 0; lack && k < some; k++)
-            found |= (unsigned)(x[i + k] != 0) << (from + k);
-        if (lack & found)
-            (void)atomic_fetch_or_explicit(w, found, memory_order_relaxed);
+    uint64_t row = at / a->columns, column = at % a->columns;
+    for (size_t i = 0; i < n; row++, column = 0) {
+        atomic_uchar *of_columns = a->column + row / a->rows * a->columns;
+        bool any = false;
+        for (; i < n && column < a->columns; i++, column++) {
+            any |= x[i] != 0;
+            if (!atomic_load_explicit(&of_columns[column], memory_order_relaxed) && x[i] != 0)
+                atomic_store_explicit(&of_columns[column], 1, memory_order_relaxed);
+        }
+        if (any)
+            atomic_store_explicit(&a->row[row], 1, memory_order_relaxed);
     }
 }
 
-/* Mark the rows and columns of n values; the first has index `at`. */
-static void mark_alive(struct alive *a, const float *x, uint64_t at, size_t n)
+/* Count values in their bins. An estimate errs by far less than a bin; where it is near an edge, it
+ * is the lower bin, and the edge decides. */
+static void add_bins(uint64_t *count, const float *x, size_t n, double mean, double std)
 {
-    uint64_t row = at / a->columns, column = at % a->columns;
-    for (size_t some; n > 0; row++, column = 0, x += some, n -= some) {
-        some = (size_t)min_u64(n, a->columns - column);
-        mark_columns(a->column, row / a->rows * a->columns + column, x, some);
-        size_t i = 0;
-        while (i < some && x[i] == 0)
-            i++;
-        if (i < some)
-            (void)atomic_fetch_or_explicit(&a->row[row / 32], 1u << row % 32, memory_order_relaxed);
+    const double scale = 4 / std, most = STATS_BINS / 2 - 0.5;
+    double edge[STATS_BINS + 1];
+    for (int i = 0; i <= STATS_BINS; i++)
+        edge[i] = i < STATS_BINS ? mean + std * (i - STATS_BINS / 2) / 4 : INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        const double away = ((double)x[i] - mean) * scale;
+        const double place = away < -most ? -most : away > most ? most : away;
+        const int bin = (int)(place + STATS_BINS / 2 - 1e-9);
+        count[bin + ((double)x[i] >= edge[bin + 1])]++;
     }
 }
 
@@ -147,25 +193,22 @@ void spread_add(struct spread *s, struct alive *a, const struct moments *all, fl
                 size_t n)
 {
     struct moments others = MOMENTS_NONE;
-    const bool finite = !HOST_BIG && all_finite(x, n);
-    const struct quant_extremes e = finite ? quant_extremes(x, n) : (struct quant_extremes){0};
     const float most = moments_absmax(all);
-    if (!s->first && (!finite || e.max == most || -e.min == most))
-        for (size_t i = 0; i < n && !s->first; i++)
-            s->first = fabsf(x[i]) == most ? at + i + 1 : 0;
+    for (size_t i = 0; i < n && !s->first; i++)
+        s->first = fabsf(x[i]) == most ? at + i + 1 : 0;
     if (a->row)
         mark_alive(a, x, at, n);
-    n = finite ? n : leave_finite(&others, x, n);
+    n = leave_finite(&others, x, n);
     if (all->squares > 0)
-        quant_bins(x, n, all->mean, deviation(all), s->count);
+        add_bins(s->count, x, n, all->mean, deviation(all));
     else
-        s->count[QUANT_BINS / 2] += n;
-    s->fourth += quant_sum_fourth(x, n, all->mean);
+        s->count[STATS_BINS / 2] += n;
+    s->fourth += sum_of(x, n, all->mean, fourth_power);
 }
 
 void spread_join(struct spread *s, const struct spread *next)
 {
-    for (size_t i = 0; i < QUANT_BINS; i++)
+    for (size_t i = 0; i < STATS_BINS; i++)
         s->count[i] += next->count[i];
     s->fourth += next->fourth;
     s->first = s->first ? s->first : next->first;
@@ -239,8 +282,8 @@ static void bin_lines(struct buf *out, const struct moments *m, const struct spr
 {
     double std = m->n ? deviation(m) : 0;
     uint64_t most = 1, count[LINES] = {0};
-    for (int i = 0; i < QUANT_BINS; i++) {
-        int line = i - (QUANT_BINS - LINES) / 2;
+    for (int i = 0; i < STATS_BINS; i++) {
+        int line = i - (STATS_BINS - LINES) / 2;
         line = line < 0 ? 0 : line < LINES ? line : LINES - 1;
         count[line] += s->count[i];
         most = max_u64(most, count[line]);
@@ -274,7 +317,7 @@ void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct 
                false);
     value_line(out, "absmax", any ? (double)moments_absmax(m) : NAN, true);
     index_line(out, "absmax_at", g, t, s->first - 1, s->first > 0);
-    count_line(out, "beyond_6_std", s->count[0] + s->count[QUANT_BINS - 1]);
+    count_line(out, "beyond_6_std", s->count[0] + s->count[STATS_BINS - 1]);
     count_line(out, "zeros", m->zeros);
     /* Without marks, a matrix is a single row or column, in which each zero is a column or row of
      * zeros. */

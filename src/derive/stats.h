@@ -60,8 +60,14 @@ void moments_join(struct moments *m, const struct moments *next);
 float moments_absmax(const struct moments *m);
 
 /* Results of the second pass. */
+enum { STATS_BINS = 50 };
 struct spread {
-    uint64_t count[QUANT_BINS];
+    /*
+     * Finite values by their distance from the mean, in quarters of the standard deviation, from -6
+     * to 6. Bin i includes its exact lower edge, mean + std * (i - STATS_BINS / 2) / 4; the first
+     * and last bins also count everything beyond.
+     */
+    uint64_t count[STATS_BINS];
     /* number of the first value with the largest magnitude, counted from 1; 0: none yet */
     uint64_t first;
     double fourth; /* sum of the fourth powers of the distances from the mean */
@@ -71,9 +77,9 @@ struct spread {
 struct alive {
     uint64_t columns, rows; /* size of a matrix */
     uint64_t matrices;
-    /* A bit for each row and column of all matrices; `row` owns `column`. NULL: zeros are counted
+    /* A mark for each row and column of all matrices; `row` owns `column`. NULL: zeros are counted
      * instead. */
-    atomic_uint *row, *column;
+    atomic_uchar *row, *column;
 };
 
 /* Initialise *a, with nothing marked. Returns 0 or -ENOMEM. */

@@ -16,13 +16,6 @@
 #include "base/pool.h"
 #include "derive/task.h"
 
-/* Jobs allowed in addition to one per processor: for wishes for a single tensor, so that they share
- * the processors, and for small tensors, so that they need not wait for large ones. */
-enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
-
-/* A tensor up to this size in bytes counts as small, because its result is computed quickly. */
-#define SMALL ((uint64_t)16 << 20)
-
 /* ---- results ---- */
 
 void result_unref(struct result *r)
@@ -125,7 +118,6 @@ struct want {
     struct want *next;
     struct view view; /* references */
     enum derived what;
-    uint32_t first; /* index of the first tensor in the wish */
     uint32_t ready; /* results of all tensors before this one are kept, or not needed */
     uint32_t start; /* jobs for all tensors before this one have been started */
     uint32_t last;
@@ -154,9 +146,6 @@ struct work {
     unsigned running;   /* number of jobs that have not ended */
     unsigned threads;   /* `running`, plus the threads that check whether other jobs can begin */
 };
-
-/* Sum of `running` over all struct work, to which each adds its share under its own lock. */
-static atomic_uint running;
 
 struct work *work_new(void)
 {
@@ -278,7 +267,6 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
     w->running++;
     w->threads++;
     atomic_store(&w->rests, false);
-    (void)atomic_fetch_add(&running, 1);
     return 0;
 }
 
@@ -290,9 +278,7 @@ static bool start_one(struct work *w, struct want *want)
         const uint32_t i = want->start;
         if (settled(w, want, i) || is_computed(w, want, i))
             continue;
-        const bool small = want->view.snap->gguf->tensor[i].nbytes <= SMALL;
-        const unsigned more = small ? JOBS_SMALL : want->last - want->first == 1 ? JOBS_OF_ONE : 0;
-        if (w->running > 0 && atomic_load(&running) >= pool_processors() + more)
+        if (w->running >= pool_processors())
             return false;
         want->err = start_job(w, want, i);
         want->start += !want->err;
@@ -380,7 +366,6 @@ static bool run(struct pool_job *job, struct timespec *again)
     lock_take(&w->lock);
     while (answer(w)) /* done() may be slow: the job is still counted */
         ;
-    (void)atomic_fetch_sub(&running, 1);
     w->running--;
     do
         start_jobs(w);
@@ -419,7 +404,6 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
         return -ENOMEM;
     *want = (struct want){.view = same_view(v),
                           .what = what,
-                          .first = first,
                           .ready = first,
                           .start = first,
                           .last = last,

@@ -11,11 +11,10 @@
  *     work_free(w);
  *
  * A result is computed only when there is a wish for it, and only once: wishes for the same result
- * wait for one computation, which is a job in the pool and runs to completion. As many jobs run as
- * there are processors, plus one for each other busy model, plus a few for single tensors and for
- * small ones, so that a small wish does not wait for a large one. An interrupted wish is only
- * removed; the jobs that it started run on, so a program that reads again after a signal continues
- * where it left off.
+ * wait for one computation, which is a job in the pool and runs to completion. For each model, at
+ * most as many jobs run as there are processors; wishes start theirs in turn. An interrupted wish is
+ * only removed; the jobs that it started run on, so a program that reads again after a signal
+ * continues where it left off.
  *
  * Results are kept as long as the model is open: hashes and moments of all tensors, and the most
  * recently used texts and pictures, up to KEPT_BYTES in all. Failures are not kept: missing data, a

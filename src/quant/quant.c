@@ -97,34 +97,9 @@ void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst)
     set->f32_to_bf16(src, n, dst);
 }
 
-struct quant_extremes quant_extremes(const float *x, size_t n)
-{
-    return set->extremes(x, n);
-}
-
-double quant_sum(const float *x, size_t n)
-{
-    return set->sum(x, n);
-}
-
-double quant_sum_squares(const float *x, size_t n, double mean)
-{
-    return set->sum_squares(x, n, mean);
-}
-
 void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret)
 {
     set->distance(a, b, n, ret);
-}
-
-double quant_sum_fourth(const float *x, size_t n, double mean)
-{
-    return set->sum_fourth(x, n, mean);
-}
-
-void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS])
-{
-    set->bins(x, n, mean, std, count);
 }
 
 bool quant_all_finite(const uint8_t *floats, size_t n)

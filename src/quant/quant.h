@@ -107,16 +107,6 @@ void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 /* Return true if none of n little-endian float32 values (any alignment) is a NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
 
-/* Statistics of n > 0 finite host floats. Sums are in double; their last bits depend on n, but not
- * on the machine. */
-struct quant_extremes {
-    float min, max;
-    uint64_t zeros;
-};
-struct quant_extremes quant_extremes(const float *x, size_t n);
-double quant_sum(const float *x, size_t n);
-/* Return the sum of the squared distances from the mean. */
-double quant_sum_squares(const float *x, size_t n, double mean);
 /* Measures of the distance between two lists of values. All sums are in double. */
 struct quant_distance {
     double squares_a, squares_b, products; /* sums of a * a, b * b, a * b */
@@ -124,17 +114,9 @@ struct quant_distance {
     double max;                            /* maximum of |a - b| */
     uint64_t differ;                       /* number of values that differ */
 };
-/* Add n pairs of finite host floats to *ret. */
+/* Add n pairs of finite host floats to *ret. The last bits of sums depend on n, but not on the
+ * machine. */
 void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret);
-/* Return the sum of the fourth powers of the distances from the mean. */
-double quant_sum_fourth(const float *x, size_t n, double mean);
-/*
- * Count n finite host floats by their distance from the mean, in quarters of a standard deviation
- * std > 0, from -6 to 6, and add the counts to `count`. Bin i includes its exact lower edge, mean +
- * std * (i - QUANT_BINS / 2) / 4; the first and last bins also count everything beyond.
- */
-#define QUANT_BINS 50
-void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 
 /* Decode n blocks in either byte order to n * block_len host floats. */
 void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size_t n, float *dst);

@@ -17,12 +17,7 @@ struct quant_set {
     void (*f32_to_f16)(const float *src, size_t n, uint16_t *dst);
     void (*f32_to_bf16)(const float *src, size_t n, uint16_t *dst);
     bool (*all_finite)(const uint8_t *floats, size_t n);
-    struct quant_extremes (*extremes)(const float *x, size_t n);
-    double (*sum)(const float *x, size_t n);
-    double (*sum_squares)(const float *x, size_t n, double mean);
     void (*distance)(const float *a, const float *b, size_t n, struct quant_distance *ret);
-    double (*sum_fourth)(const float *x, size_t n, double mean);
-    void (*bins)(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 };
 
 /* The set compiled for the baseline of the architecture, which runs everywhere. */

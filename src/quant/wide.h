@@ -29,31 +29,18 @@ enum { WIDE = 4 };
 typedef float floats __attribute__((vector_size(4 * WIDE)));
 typedef int32_t words __attribute__((vector_size(4 * WIDE)));
 
-/* Minimum and maximum as single instructions. */
-#if defined(__AVX512F__)
-#define CHOICE_OF(is, a, b) (floats) _mm512_##is##_ps((__m512)(a), (__m512)(b))
-#elif defined(__AVX2__)
-#define CHOICE_OF(is, a, b) (floats) _mm256_##is##_ps((__m256)(a), (__m256)(b))
-#elif defined(__SSE2__)
-#define CHOICE_OF(is, a, b) (floats) _mm_##is##_ps((__m128)(a), (__m128)(b))
-#endif
+/* The minimum, as a single instruction where there is one. */
 static inline floats least_of(floats a, floats b)
 {
-#ifdef CHOICE_OF
-    return CHOICE_OF(min, a, b);
+#if defined(__AVX512F__)
+    return (floats)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (floats)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (floats)_mm_min_ps((__m128)a, (__m128)b);
 #else
     const words less = a < b;
     return (floats)((less & (words)a) | (~less & (words)b));
-#endif
-}
-
-static inline floats most_of(floats a, floats b)
-{
-#ifdef CHOICE_OF
-    return CHOICE_OF(max, a, b);
-#else
-    const words more = a > b;
-    return (floats)((more & (words)a) | (~more & (words)b));
 #endif
 }
 

@@ -70,28 +70,10 @@ static void to_bf16(const struct quant_set *set, struct buffers b, size_t n)
     set->f32_to_bf16(b.from, n, (uint16_t *)(void *)b.to);
 }
 
-/* The first pass of statistics, and the second. */
-static void moments(const struct quant_set *set, struct buffers b, size_t n)
-{
-    volatile double sink = set->all_finite((const uint8_t *)b.from, n) ? set->sum(b.from, n) : 0;
-    sink = set->sum_squares(b.from, n, sink / (double)n);
-    sink = (double)set->extremes(b.from, n).max;
-    (void)sink;
-}
-
-static void bins(const struct quant_set *set, struct buffers b, size_t n)
-{
-    uint64_t count[QUANT_BINS] = {0};
-    volatile double sink = set->sum_fourth(b.from, n, 0);
-    set->bins(b.from, n, 0, 100, count);
-    (void)sink;
-    __asm__ volatile("" : : "r"(count) : "memory");
-}
-
 static const struct {
     const char *name;
     void (*run)(const struct quant_set *set, struct buffers b, size_t n);
-} others[] = {{"to_f16", to_f16}, {"to_bf16", to_bf16}, {"moments", moments}, {"bins", bins}};
+} others[] = {{"to_f16", to_f16}, {"to_bf16", to_bf16}};
 
 /* Measure a function on data in the cache, and print a line for each set: GB/s of float32 read. */
 static void run_other(size_t which, struct buffers b)

@@ -457,8 +457,6 @@ class Long(unittest.TestCase):
                        for i in range(5) for name in names]
             waiting.append(subprocess.Popen(['cat', f'{at}/stats.tsv'], stdout=subprocess.DEVNULL))
             self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
-            for name in names:
-                self.assertGreater(len(mountlib.get(f'{at}/tensors/last/{name}')), 0)
             for i, program in enumerate(waiting):
                 program.send_signal([signal.SIGINT, signal.SIGKILL, signal.SIGTERM][i % 3])
             for program in waiting:

@@ -139,6 +139,48 @@ static void test_spread(void)
     }
 }
 
+/* Return the bin of x by the definition of bins. */
+static size_t bin_of(double x, double mean, double std)
+{
+    size_t i = 0;
+    while (i < STATS_BINS - 1 && x >= mean + std * ((int)i + 1 - 25) / 4)
+        i++;
+    return i;
+}
+
+static void bins_are(float *x, size_t n, double mean, double std)
+{
+    const struct moments m = {.n = 1, .mean = mean, .squares = std * std};
+    struct alive none = {0};
+    struct spread s = {.count = {3}};
+    uint64_t own[STATS_BINS] = {3};
+    for (size_t i = 0; i < n; i++)
+        own[bin_of((double)x[i], mean, std)]++;
+    spread_add(&s, &none, &m, x, 0, n);
+    CU_ASSERT_EQUAL(memcmp(own, s.count, sizeof(own)), 0);
+}
+
+/* Each bin edge and its neighbours are counted correctly, for means and deviations of all
+ * magnitudes. */
+static void test_bins_edges(void)
+{
+    uint64_t state = 7;
+    for (int round = 0; round < 1000; round++) {
+        float x[3 * 41];
+        size_t n = 0;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        double std = ldexp((double)(state >> 40 | 1), (int)(state % 200) - 140);
+        double mean = round % 3 ? std * ((double)(state >> 20 & 0xfff) - 2048) / 512 : 0;
+        for (int i = -20; i <= 20; i++) {
+            x[n] = (float)(mean + std * i / 4);
+            x[n + 1] = nextafterf(x[n], -INFINITY);
+            x[n + 2] = nextafterf(x[n], INFINITY);
+            n += 3;
+        }
+        bins_are(x, n, mean, std);
+    }
+}
+
 static void test_text_size(void)
 {
     const double largest[] = {0, 1, 3.4028234663852886e38, 1.401298464324817e-45};
@@ -315,6 +357,7 @@ static CU_TestInfo tests[] = {
     {"NaN and infinities are counted and left out", test_not_finite},
     {"zeros of either sign are one value", test_zeros},
     {"dead rows and columns, and the first of several equal maxima, are found", test_spread},
+    {"each bin includes exactly its lower edge", test_bins_edges},
     {"a text has the announced size for all numbers", test_text_size},
     {"the rows of a picture are contiguous and cover all values", test_picture_rows},
     {"pixels have the mean squares of their values", test_picture_pixels},
