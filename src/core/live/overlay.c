@@ -45,29 +45,33 @@ static int remove_gone(struct live *l, struct err *why)
     return 0;
 }
 
-static int plan(const struct live *l, struct edit_plan *ret, struct err *e)
+/* Plan what is pending, which only this thread changes. Drops the lock. */
+static int plan(struct live *l, struct edit_plan *ret, struct err *e)
 {
-    *ret = EDIT_PLAN_INIT;
-    return edit_plan_make(&l->pending, &l->opt.edit, ret, e);
+    edit_plan_free(ret);
+    lock_drop(&l->lock);
+    const int r = edit_plan_make(&l->pending, &l->opt.edit, ret, e);
+    lock_take(&l->lock);
+    return r;
 }
 
 /* ---- snapshots ---- */
 
-/* True if the edit changes only values, so that all keys stay in their places. */
-static bool same_keys(const struct edit_change *c)
+/* Return the key of `old` that has the name of key kv of `now`, or UINT32_MAX. *at: where it is
+ * expected; initially 0. */
+static uint32_t same_key(const struct gguf *old, const struct gguf *now, uint32_t kv, uint32_t *at)
 {
-    size_t i = 0;
-    while (i < c->n && !c->slot[i]->gone && c->slot[i]->old != EDIT_NONE) {
-        const struct gguf_kv *k = &c->on.g->kv[c->slot[i]->old];
-        if (k->key_len != c->slot[i]->name_len ||
-            memcmp(gguf_key(c->on.g, k), c->slot[i]->name, k->key_len) != 0)
-            break;
-        i++;
-    }
-    return i == c->n;
+    const struct gguf_kv *k = &now->kv[kv];
+    const char *key = gguf_key(now, k);
+    const struct gguf_kv *o = *at < old->n_kv ? &old->kv[*at] : NULL;
+    const bool found =
+        o && o->key_len == k->key_len && memcmp(gguf_key(old, o), key, k->key_len) == 0;
+    const uint32_t was = found ? *at : gguf_find_key(old, key, k->key_len);
+    *at = was == UINT32_MAX ? *at : was + 1;
+    return was;
 }
 
-/* Return the id of a key after the edit: that of the key that it was, or its name's. */
+/* Return the id of a key that the accepted state lacks: that of the key that it was, or its name's. */
 static uint32_t id_after(struct live *l, const struct edit_change *c, const struct snapshot *base,
                          const char *key, size_t n)
 {
@@ -85,16 +89,22 @@ static uint32_t id_after(struct live *l, const struct edit_change *c, const stru
 static int key_ids(struct live *l, const struct edit_change *c, const struct snapshot *base,
                    const struct gguf *g, struct ids **ret)
 {
-    if (same_keys(c) && g->n_kv == snapshot_own(base)->n_kv) {
-        *ret = ids_ref(base->key_ids);
-        return 0;
-    }
+    const struct gguf *old = snapshot_own(l->state);
     struct tensor_id *of = malloc((g->n_kv + 1ull) * sizeof(*of));
-    for (uint32_t kv = 0; of && kv < g->n_kv; kv++) {
-        const uint32_t id = id_after(l, c, base, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
+    bool same = g->n_kv == old->n_kv;
+    for (uint32_t kv = 0, at = 0; of && kv < g->n_kv; kv++) {
+        const uint32_t was = same_key(old, g, kv, &at);
+        const struct gguf_kv *k = &g->kv[kv];
+        const uint32_t id = was == UINT32_MAX ? id_after(l, c, base, gguf_key(g, k), k->key_len)
+                                              : ids_of(l->state->key_ids, was).number;
         of[kv] = (struct tensor_id){id, id};
+        same &= was == kv;
     }
-    int r = of ? ids_make(of, g->n_kv, ret) : -ENOMEM;
+    int r = of ? 0 : -ENOMEM;
+    if (r == 0 && same)
+        *ret = ids_ref(l->state->key_ids);
+    else if (r == 0)
+        r = ids_make(of, g->n_kv, ret);
     free(of);
     return r;
 }
@@ -102,9 +112,8 @@ static int key_ids(struct live *l, const struct edit_change *c, const struct sna
 /* Keep the measured sizes of keys whose values are unchanged. */
 static void keep_sizes(const struct snapshot *old, struct snapshot *now)
 {
-    for (uint32_t kv = 0; kv < now->gguf->n_kv; kv++) {
-        const struct gguf_kv *k = &now->gguf->kv[kv];
-        const uint32_t was = gguf_find_key(old->gguf, gguf_key(now->gguf, k), k->key_len);
+    for (uint32_t kv = 0, at = 0; kv < now->gguf->n_kv; kv++) {
+        const uint32_t was = same_key(old->gguf, now->gguf, kv, &at);
         const uint64_t size = was == UINT32_MAX ? 0 : atomic_load(&old->key_size[was]);
         if (size && gguf_same_value(now->gguf, kv, old->gguf, was))
             atomic_store(&now->key_size[kv], size);
@@ -390,7 +399,6 @@ static int ask_disk(struct live *l, const struct edit_plan *p, bool *cheap, stru
 
 static int plan_and_ask(struct live *l, struct accept *a, bool *cheap, struct err *e)
 {
-    edit_plan_free(&a->p);
     int r = plan(l, &a->p, e);
     return r < 0 ? r : ask_disk(l, &a->p, cheap, e);
 }
@@ -421,7 +429,6 @@ static int prepare(struct live *l, struct accept *a, bool edit, struct err *e)
     if (edit_mark(&l->pending) == a->edit)
         return 0;
     edit_undo(&l->pending, a->edit);
-    edit_plan_free(&a->p);
     return plan(l, &a->p, e);
 }
 
