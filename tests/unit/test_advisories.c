@@ -11,6 +11,7 @@
 
 #include "alloc.h"
 #include "base/bytes.h"
+#include "quant/types.h"
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
@@ -187,7 +188,7 @@ static void test_refused(void)
 /* An invalid type is never used as a table index. The tensor has no values, only its bytes. */
 static void test_type_out_of_table(void)
 {
-    static const uint32_t ids[] = {43, 255, 0x7fffffff, 0x80000000, 0xffffffff};
+    static const uint32_t ids[] = {QUANT_N_TYPES, 255, 0x7fffffff, 0x80000000, 0xffffffff};
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
         struct build b;
         char text[64];
