@@ -58,15 +58,15 @@ static void test_has_values(void)
 
 static void test_golden(void)
 {
-    uint32_t ids = 0;
+    unsigned rows[QUANT_N_TYPES] = {0};
     for (size_t i = 0; i < n_golden; i++) {
         const struct golden *g = &golden_figures[i];
         CU_ASSERT_PTR_NOT_NULL_FATAL(quant_find(g->id));
         CU_ASSERT_TRUE(golden_check(g, quant_find(g->id)));
-        ids += i == 0 || g->id != g[-1].id;
+        rows[g->id]++;
     }
-    CU_ASSERT_EQUAL(ids, 35); /* all types with values */
-    CU_ASSERT_EQUAL(n_golden, 4 * 35);
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++)
+        CU_ASSERT_EQUAL(rows[id], quant_find(id)->decode ? 4 : 0);
 }
 
 /* Compare with the golden files of quantised and random values, if available. */
@@ -79,7 +79,7 @@ static void test_golden_files(void)
             CU_ASSERT_TRUE(r >= 0);
             files += r > 0;
         }
-    CU_ASSERT_TRUE(files == 0 || files == 70);
+    CU_ASSERT_TRUE(files == 0 || files >= 70);
     if (files == 0)
         printf("(skipped: no vectors in $GGUFS_SHARED or ../shared) ");
 }
@@ -197,7 +197,10 @@ static void test_big_endian(void)
                  {26, 4, 1, {0}},    {27, 8, 1, {0}},    {28, 8, 1, {0}},      {30, 2, 1, {0}},
                  {34, 2, 1, {52}},   {35, 2, 1, {64}},   {39, 0, 0, {0}},      {40, 0, 0, {0}},
                  {41, 2, 1, {0}},    {42, 2, 1, {0}}};
-    CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), 26); /* 35 types, nine without a form */
+    size_t formed = 0;
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++)
+        formed += quant_find(id)->decode && !quant_find(id)->big_unknown;
+    CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), formed);
     for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++) {
         const struct quant_type *type = quant_find(forms[k].id);
         const size_t blocks = 3000u / type->block_len + 2u; /* more than fits in the swap buffer */
