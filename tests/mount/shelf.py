@@ -15,7 +15,7 @@ import llama
 import mountlib
 from editlib import Gate, needs_gate
 from mountcase import daemon
-from mountlib import GGUFS, Mount, run
+from mountlib import GGUFS, Foreground, Mount, run
 from shelflib import (A64, B64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
                       manifest, shards, value)
 
@@ -322,6 +322,22 @@ class Live(Shelf):
             for file in held:
                 with file:
                     self.assertIn(b'Tiny', file.read())
+
+    def test_descriptors_run_short(self):
+        """Idle models make room for others if the process may have only 100 files open."""
+        for i in range(60):
+            for no, data in enumerate(shards()):
+                self.put(f'm{i:02}-0000{no + 1}-of-00002.gguf', data)
+        with Foreground(self.top, program=('prlimit', '--nofile=100:100', GGUFS)) as (at, _):
+            for _ in range(2):
+                held = [open(f'{at}/m{i:02}.gguf/tensors/{llama.tensors()[0].name.decode()}/raw', 'rb')
+                        for i in range(8)]
+                for i in range(60):
+                    self.assertIn(b'llama', mountlib.get(f'{at}/m{i:02}.gguf/info'))
+                editlib.write(at + '/m59.gguf', 'general.name', 'New')
+                for file in held:
+                    with file:
+                        self.assertTrue(file.read())
 
     def test_listing_opens_nothing(self):
         for i in range(50):
