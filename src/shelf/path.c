@@ -150,7 +150,9 @@ int path_in(const struct paths *p, const struct found *dir, const char *name, bo
 {
     struct found f = FOUND_NONE;
     char *path = NULL;
-    if (asprintf(&path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
+    const bool here = strcmp(name, ".") == 0;
+    if (asprintf(&path, "%s%s%s", dir->path[1] || here ? dir->path : "", here ? "" : "/",
+                 here ? "" : name) < 0)
         return -ENOMEM;
     int fd = open_with(dir->fd, name, O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_XDEV);
     if (fd == -EXDEV) /* a mount: its path decides */

@@ -127,31 +127,4 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
  * space around it. Returns false if the file does not contain one. */
 bool revision_parse(const void *bytes, size_t n, char ret[TREE_NAME_MAX + 1]);
 
-/* ---- an ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are
- * blobs/sha256-<hex> (formerly sha256:<hex>) ---- */
-
-/* Maximum size of a manifest in bytes. */
-#define MANIFEST_MAX ((size_t)1 << 20)
-#define MANIFEST_LAYERS_MAX 4096
-
-#define DIGEST_DIGITS 64
-
-/* A layer that the mount shows. */
-struct layer {
-    const char *name;               /* "model", "template", ... */
-    bool model;                     /* true: the layer holds a model; false: it holds text */
-    char digest[DIGEST_DIGITS + 1]; /* SHA-256, in hexadecimal digits */
-};
-
-struct manifest {
-    struct layer *layer; /* owned; models come first; layers of the same name are adjacent */
-    size_t n;
-    size_t models;  /* number of layers that are models */
-    size_t tensors; /* number of layers that each hold a single tensor; they are not shown */
-};
-
-/* Parse a manifest. Returns 0, or -EBADMSG, -EFBIG or -ENOMEM with a message. */
-int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e);
-void manifest_free(struct manifest *m);
-
 #endif

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "shelf/manifest.h"
 #include "shelf/place.h"
 
 static void check_manifest(const uint8_t *data, size_t size)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Shared by tests of directories of models: a directory for files, its listing, the daemon."""
-import contextlib
 import errno
-import glob
 import json
 import os
 import unittest
@@ -66,15 +64,6 @@ def contents(at, model):
 
 def descriptors(at):
     return len(os.listdir(f'/proc/{daemon(at)}/fd'))
-
-
-def threads(at, name):
-    """Return how many of the daemon's threads have this name."""
-    found = 0
-    for path in glob.glob(f'/proc/{daemon(at)}/task/*/comm'):
-        with contextlib.suppress(OSError):  # the process may have ended
-            found += mountlib.get(path).decode().strip() == name
-    return found
 
 
 def value(path, key=b'general.name'):

@@ -141,6 +141,9 @@ class Stores(Shelf):
             self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), STORE.encode())
             self.put(hub + 'refs/main', OTHER.encode())  # another revision is pulled
             editlib.until(lambda: os.listdir(at + '/org/name') == ['old.gguf'])  # within a second
+        with Mount(os.path.join(self.top, hub)) as at:  # the repository itself
+            self.assertEqual(listing(at), ['name', 'name/old.gguf', f'name@{COMMIT}', f'name@{COMMIT}/m.gguf'])
+            self.assertEqual(os.readlink(f'{at}/name@{COMMIT}/m.gguf/source'), f'{self.top}/{hub}blobs/{A64}')
         self.assertEqual(mountlib.get(os.path.join(self.top, hub, 'blobs', A64)), llama.image())
 
     def test_store_among_others(self):

@@ -8,7 +8,6 @@ import os
 import socket
 import stat
 import subprocess
-import time
 import unittest
 
 import disks
@@ -17,7 +16,7 @@ import mountlib
 from mountlib import OTHER, Mount, run
 from shelflib import Shelf, listing, shards
 
-ROUNDS = int(os.environ.get('GGUFS_ROUNDS', '300'))  # of reading, by scripts/soak-shelf more
+ROUNDS = int(os.environ.get('GGUFS_ROUNDS', '300'))  # of reading
 SECRET = llama.image(general__name=llama.text('secret'))
 
 # Reads what it can, as another user, and fails if it has seen the secret. Listing a directory has the
@@ -178,9 +177,7 @@ class Trust(Shelf):
                     self.assertEqual(mountlib.get(f'{at}/{name}.gguf/error'), b'is not a regular file\n')
                     self.refused(errno.ENOENT, os.stat, f'{at}/{name}2.gguf')
         with self.served() as at, exchanging(self.top, 'm.gguf', 'fifo', OTHER):
-            end = time.monotonic() + 60
             self.assertGreater(self.reads(at + '/m.gguf', rounds=ROUNDS), 0)
-            self.assertLess(time.monotonic(), end)
 
     def test_shards_of_two_owners(self):
         for i, data in enumerate(shards()):

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "shelf/manifest.h"
 #include "shelf/place.h"
 
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
