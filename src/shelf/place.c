@@ -292,17 +292,17 @@ static bool is_repo(const struct paths *p, const struct found *dir, const char *
 
 /* Return the name of the newest of the directories in `snapshots`, or "". If several have the same
  * time, returns the one whose name sorts last. */
-static const char *newest(const struct found *snapshots, const struct names *names)
+static const char *newest(const struct paths *p, const struct found *snapshots,
+                          const struct names *names)
 {
     struct timespec best = {0};
     const char *found = "";
     for (size_t i = 0; i < names->n; i++) {
-        struct stat st;
+        CLEANUP(found_close) struct found f = FOUND_NONE;
         const char *name = name_at(names, i);
         if (names->name[i].type == DT_DIR && !is_hidden(name) &&
-            fstatat(snapshots->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            !when_before(&st.st_mtim, &best)) {
-            best = st.st_mtim;
+            path_in(p, snapshots, name, false, &f) == 0 && !when_before(&f.st.st_mtim, &best)) {
+            best = f.st.st_mtim;
             found = name;
         }
     }
@@ -325,7 +325,7 @@ static int add_repo(const struct lister *x, const char *folder, const char *name
                        found_text(&ref, REF_MAX, &text) == 0 &&
                        revision_parse(text.data, text.len, main) &&
                        names_type(&names, main) == DT_DIR;
-    const char *first = known ? main : e == 0 ? newest(&snapshots, &names) : "";
+    const char *first = known ? main : e == 0 ? newest(x->paths, &snapshots, &names) : "";
     for (size_t i = 0; e == 0 && i < names.n; i++) {
         const char *revision = name_at(&names, i);
         if (names.name[i].type != DT_DIR || is_hidden(revision))
@@ -1011,26 +1011,24 @@ int place_item(struct listings *k, const struct place *p, const struct entry *en
 int item_stamp(const struct paths *p, const struct item *i, uint64_t *ret)
 {
     const char *path = i->behind ? i->real : i->path;
-    CLEANUP(found_close) struct found file = FOUND_NONE;
-    *ret = hash_number((uint64_t)i->kind);
-    if (i->kind == ITEM_FOLDER)
-        *ret ^= place_hash(&i->place);
-    else
-        *ret = tree_identity_with(hash_name(path, strlen(path)) ^ (uint64_t)i->error.code, &i->st);
-    if (!i->shards || path_open(p, path, &file) < 0)
+    CLEANUP(found_close) struct found dir = FOUND_NONE;
+    if (i->kind == ITEM_FOLDER) {
+        *ret = place_hash(&i->place);
         return 0;
-    int dir = path_parent(p, &file), e = 0;
-    for (size_t k = 0; dir >= 0 && e == 0 && k < i->shards; k++) {
-        char *name = split_sibling(path_name(path), k, i->shards);
-        struct stat st = {0};
-        if (!name)
-            e = -ENOMEM;
-        else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            e = 1;
-        free(name);
-        *ret = tree_identity_with(*ret, &st);
     }
-    if (dir >= 0)
-        (void)close(dir);
-    return is_shortage(dir) ? dir : e < 0 ? e : 0;
+    *ret = tree_identity_with(hash_name(path, strlen(path)) ^ (uint64_t)i->error.code, &i->st);
+    if (!i->shards)
+        return 0;
+    const size_t n = (size_t)(path_name(path) - path);
+    char *folder = strndup(path, n > 1 ? n - 1 : 1);
+    int e = folder ? path_open(p, folder, &dir) : -ENOMEM;
+    free(folder);
+    for (size_t k = 0; e == 0 && k < i->shards; k++) {
+        CLEANUP(found_close) struct found f = FOUND_NONE;
+        char *name = split_sibling(path_name(path), k, i->shards);
+        e = name ? path_in(p, &dir, name, true, &f) : -ENOMEM;
+        free(name);
+        *ret = tree_identity_with(*ret, &f.st);
+    }
+    return is_shortage(e) ? e : 0;
 }
