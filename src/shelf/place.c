@@ -231,9 +231,11 @@ static int number_entry(struct entry *e, size_t k)
     return 0;
 }
 
-/* Sort the entries, and number those whose names are equal. */
+/* Sort the entries, and number those whose names are equal: ~2, ~3 and so on. Where such a name
+ * exists, or was cut, use numbers that were not used before. */
 static int settle(struct listing *l)
 {
+    size_t unused = 0;
     bool equal = true;
     while (equal) {
         equal = false;
@@ -242,11 +244,12 @@ static int settle(struct listing *l)
         for (size_t i = 1, first = 0; i < l->n; i++) {
             if (strcmp(l->entry[i].name, l->entry[first].name) != 0)
                 first = i;
-            else if (number_entry(&l->entry[i], i - first + 1) < 0)
+            else if (number_entry(&l->entry[i], unused ? unused++ : i - first + 1) < 0)
                 return -ENOMEM;
             else
                 equal = true;
         }
+        unused = unused ? unused : l->n + 1;
     }
     return 0;
 }

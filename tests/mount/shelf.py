@@ -180,6 +180,21 @@ class Stores(Shelf):
         with Mount(self.top, '-o', 'ro') as at:
             self.same(at, 'tiny:1k/model', 'blobs/sha256-' + A64, '-o', 'ro')
 
+    def test_equal_names(self):
+        """A namespace and a host of an ollama store have the same name, which may be as long as a name
+        can be; a third one has the name with a number."""
+        self.put('blobs/sha256-' + A64)
+        long = [249 * 'x' + letter for letter in 'ab']
+        for name in ('same', 'same~2', *long):
+            self.put(f'manifests/registry.ollama.ai/{name}/m/1', manifest(('model', A64)))
+            self.put(f'manifests/{name}/library/m/1', manifest(('model', A64)))
+        with Mount(self.top) as at:
+            names = os.listdir(at)
+            self.assertEqual(len(set(names)), 8)
+            self.assertLess({'same', 'same~2', *long}, set(names))
+            self.assertEqual(sum(os.path.exists(f'{at}/{name}/m:1/model') for name in names), 4)
+            self.assertEqual(sum(os.path.exists(f'{at}/{name}/library/m:1/model') for name in names), 4)
+
     def test_broken(self):
         """Broken models stand beside valid ones; each has the line that a mount would print."""
         self.put('whole.gguf')
