@@ -684,11 +684,9 @@ int mnt_run(struct mnt_options *o, struct err *e)
     if (r < 0)
         return r;
     const struct shelf_options options = {.tree = o->tree,
-                                          .strict = o->given[MOUNT_ALLOW_OTHER] != NULL};
+                                          .strict = o->given[MOUNT_ALLOW_OTHER] != NULL,
+                                          .mountpoint = o->mountpoint};
     r = shelf_open(o->model, &options, &m.shelf, e);
-    if (r == 0 && shelf_is_folder(m.shelf) && path_below(shelf_path(m.shelf), o->mountpoint))
-        r = err_set(e, -EINVAL,
-                    "the mount would cover the directory; mount it elsewhere, or inside it");
     if (r < 0)
         (void)err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
     else

@@ -117,6 +117,10 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     if (s->opt.tree.edit_hash_names)
         return err_set(e, -EINVAL, "is a directory: -o hashnames=edit is for a mount of one model");
     int r = paths_begin(&s->paths, path, s->opt.strict, e);
+    const char *at = s->opt.mountpoint;
+    if (r == 0 && at && (path_below(at, s->paths.path) || path_below(s->paths.path, at)))
+        r = err_set(e, -EINVAL,
+                    "the mount point is in the directory, or above it: mount it elsewhere");
     if (r < 0)
         return r;
     quant_init(); /* must be called before threads open models */

@@ -50,6 +50,9 @@ struct at {
 struct shelf_options {
     struct tree_options tree;
     bool strict; /* other users can access the mount (struct paths) */
+    /* real path of the mount point, which must be neither in the directory nor above it; NULL: not
+     * known. Not owned */
+    const char *mountpoint;
 };
 
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);

@@ -229,12 +229,13 @@ class Stores(Shelf):
             self.assertEqual(listing(at), ['copy.gguf', 'm.gguf'])
             self.assertEqual(mountlib.get(at + '/copy.gguf/error'), b'is in a ggufs mount\n')
 
-    def test_covers(self):
+    def test_mount_point_in_the_directory(self):
         self.put('a/m.gguf')
-        for at in (self.top, os.path.join(self.top, 'a')):
-            done = run(GGUFS, os.path.join(self.top, 'a'), at)
+        os.mkdir(os.path.join(self.top, 'a/mnt'))
+        for at in ('', 'a', 'a/mnt'):
+            done = run(GGUFS, os.path.join(self.top, 'a'), os.path.join(self.top, at))
             self.assertEqual(done.returncode, 1)
-            self.assertIn('would cover the directory', done.err)
+            self.assertIn('mount it elsewhere', done.err)
 
     def test_commands(self):
         self.put('m.gguf')
