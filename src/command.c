@@ -8,15 +8,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -566,12 +563,10 @@ static const struct command {
     enum option_id id;
     int (*run)(const struct command_args *a);
     int trouble; /* exit status if the command cannot print */
-    bool apart;  /* runs in run_apart(), because it accesses disks that may hang */
 } commands[] = {
-    {COMMAND_UNMOUNT, unmount, 1, false},   {COMMAND_LIST, list, 1, false},
-    {COMMAND_RECOVER, recover, 1, false},   {COMMAND_CHECK, check, 2, true},
-    {COMMAND_DIFF, command_diff, 2, false}, {COMMAND_INFO, info, 1, true},
-    {COMMAND_HISTORY, history, 1, false},   {COMMAND_UNDO, undo, 1, false},
+    {COMMAND_UNMOUNT, unmount, 1}, {COMMAND_LIST, list, 1},         {COMMAND_RECOVER, recover, 1},
+    {COMMAND_CHECK, check, 2},     {COMMAND_DIFF, command_diff, 2}, {COMMAND_INFO, info, 1},
+    {COMMAND_HISTORY, history, 1}, {COMMAND_UNDO, undo, 1},
 };
 
 /* Flush standard output. Returns `status`, or `trouble` if that fails. */
@@ -579,11 +574,6 @@ static int printed(int status, int trouble)
 {
     return fflush(stdout) == 0 ? status
                                : command_failed(NULL, "cannot write to standard output", trouble);
-}
-
-static int run(const struct command *c, const struct command_args *a)
-{
-    return printed(c->run(a), c->trouble);
 }
 
 /* Find the command. It comes before the first operand, and only options may precede it. */
@@ -702,72 +692,6 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
     return 0;
 }
 
-/* ---- a command in a separate process ---- */
-
-/* Milliseconds that a process is given to exit once it has nothing left to do. */
-#define PATIENCE 1000
-
-/* Run the command in the child. The child may be unable to exit afterwards; readers of its output
- * must not wait for that. */
-static void run_child(const struct command *c, const struct command_args *a, int out)
-{
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int status = run(c, a);
-    uint8_t byte = (uint8_t)status;
-    (void)fflush(stderr);
-    (void)close(STDIN_FILENO);
-    (void)close(STDOUT_FILENO);
-    (void)close(STDERR_FILENO);
-    (void)!write(out, &byte, 1);
-    exit(status);
-}
-
-/* Wait up to `ms` milliseconds (-1: forever) for the child to end. Returns its exit status, or -1
- * if it is still running. */
-static int ended(pid_t pid, int ms)
-{
-    int status = 0;
-    (void)process_wait(pid, ms);
-    pid_t r;
-    while ((r = waitpid(pid, &status, ms < 0 ? 0 : WNOHANG)) < 0 && errno == EINTR)
-        ;
-    if (r != pid)
-        return -1;
-    if (WIFSIGNALED(status)) { /* end this process in the same way */
-        (void)signal(WTERMSIG(status), SIG_DFL);
-        (void)raise(WTERMSIG(status));
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-/*
- * Run a command in a child process, and return its exit status once it has printed everything. The
- * child is needed because a thread that waits for a hung disk keeps its process from ending, even
- * when the process is killed.
- */
-static int run_apart(const struct command *c, const struct command_args *a)
-{
-    int end[2];
-    uint8_t status = 1;
-    ssize_t n;
-    if (pipe2(end, O_CLOEXEC) < 0)
-        return run(c, a);
-    pid_t pid = fork();
-    if (pid == 0)
-        run_child(c, a, end[1]);
-    (void)close(end[1]);
-    if (pid < 0) {
-        (void)close(end[0]);
-        return run(c, a);
-    }
-    do
-        n = read(end[0], &status, 1);
-    while (n < 0 && errno == EINTR);
-    (void)close(end[0]);
-    int other = ended(pid, n == 1 ? PATIENCE : -1);
-    return other >= 0 ? other : status;
-}
-
 /* ---- the call ---- */
 
 static int run_command(const struct command *c, const struct option_row *row, int argc, char **argv)
@@ -778,7 +702,7 @@ static int run_command(const struct command *c, const struct option_row *row, in
     if (!a.option || !a.operand)
         (void)command_failed(NULL, "no memory", 2);
     else if (parse(row, argc, argv, &a) == 0)
-        status = c->apart ? run_apart(c, &a) : run(c, &a);
+        status = printed(c->run(&a), c->trouble);
     free(a.option);
     free((void *)a.operand);
     return status;

@@ -23,68 +23,57 @@
 
 /* ---- the two models ---- */
 
-static void keep(void *arg, size_t i, struct model_file *m)
+/* Merge the headers of the files, and find the place of each tensor in them. */
+static int join_files(struct side *s, struct shards *of, struct mapped *first, struct err *e)
 {
-    struct side *s = arg;
-    s->file[i] = *m;
-    *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
+    const struct gguf *const *g = (const struct gguf *const *)of->g;
+    of->file[0] = mapped_ref(first);
+    int r = merge_shards(g, of->n, &s->g, e);
+    return r < 0 ? r : err_sys(e, store_make(of->file, g, of->n, &s->store), "cannot open");
 }
 
-/* Find the place of each tensor. The model's tensors are numbered file by file. */
-static int place_all(struct side *s, const struct gguf *first)
+static int open_files(struct side *s, struct shards *of, struct model_file *m, struct err *e)
 {
-    size_t n = 0;
-    s->place = calloc((size_t)s->g->n_tensors + 1, sizeof(*s->place));
-    for (size_t i = 0; s->place && (i == 0 || i < s->shards.n); i++) {
-        const struct gguf *g = i ? s->shards.g[i] : first;
-        for (uint32_t k = 0; k < g->n_tensors; k++)
-            s->place[n++] = (struct side_place){g->tensor[k].off, i};
-    }
-    return s->place ? 0 : -ENOMEM;
-}
-
-static int open_files(struct side *s, const char *path, struct err *e)
-{
-    const struct model_opener opener = {.keep = keep, .arg = s};
     struct gguf *first = NULL;
-    int r = model_find(path, &s->file[0], e);
+    struct mapped *file = NULL;
+    int r = model_parse(m, 0, &first, e);
     if (r == 0)
-        r = model_parse(&s->file[0], 0, &first, e);
-    if (r == 0 && s->shards.n)
-        r = model_open_shards(&s->shards, first, 0, &opener, e);
-    if (r == 0 && s->shards.n)
-        r = merge_shards((const struct gguf *const *)s->shards.g, s->shards.n, &s->g, e);
-    else if (r == 0)
+        r = mapped_open(m->file.fd, m->src.size, &file, e);
+    if (r == 0 && of->n)
+        r = model_open_shards(of, first, 0, NULL, e);
+    if (r == 0 && of->n) {
+        r = join_files(s, of, file, e);
+    } else if (r == 0) {
         s->g = gguf_ref(first);
-    if (r == 0 && place_all(s, first) < 0)
-        r = err_set(e, -ENOMEM, "no memory");
+        r = err_sys(e, store_make(&file, (const struct gguf *const *)&first, 1, &s->store),
+                    "cannot open");
+    }
+    mapped_unref(file);
     gguf_free(first);
-    shards_release(&s->shards); /* tensors are read from the files, not through mappings */
     return r;
 }
 
 int side_open(struct side *s, const char *path, const char *label, struct err *e)
 {
+    struct shards of;
+    struct model_file m;
     *s = (struct side){.label = label};
-    char *first = shards_find(&s->shards, path) < 0 ? NULL : shards_path(&s->shards, 0);
-    size_t n = s->shards.n ? s->shards.n : 1;
-    s->file = first ? calloc(n, sizeof(*s->file)) : NULL;
-    for (size_t i = 0; s->file && i < n; i++)
-        s->file[i] = (struct model_file){.dir = -1, .file = {.fd = -1}};
-    int r = s->file ? open_files(s, first, e) : err_set(e, -ENOMEM, "no memory");
+    char *first = shards_find(&of, path) < 0 ? NULL : shards_path(&of, 0);
+    if (!first)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = model_find(first, &m, e);
+    if (r == 0)
+        r = open_files(s, &of, &m, e);
+    model_free(&m);
+    shards_free(&of);
     free(first);
     return r;
 }
 
 void side_free(struct side *s)
 {
-    size_t n = s->shards.n ? s->shards.n : 1;
-    for (size_t i = 0; s->file && i < n; i++)
-        model_free(&s->file[i]);
-    free(s->file);
-    free(s->place);
+    store_unref(s->store);
     gguf_free(s->g);
-    shards_free(&s->shards);
     *s = (struct side){0};
 }
 
@@ -92,25 +81,23 @@ void side_free(struct side *s)
  * medium failed. */
 static int side_read(const struct side *s, uint32_t tensor, uint64_t off, void *dst, size_t n)
 {
-    const struct side_place *p = &s->place[tensor];
-    const struct source *src = &s->file[p->file].src;
-    uint64_t at = p->off + off;
-    return at > src->size || n > src->size - at ? -EIO : src->read(src, at, dst, n);
+    uint64_t at;
+    const struct mapped *m = store_mapped(s->store, tensor, off, n, &at);
+    return at + n > m->map.size ? -EIO : sys_read_all(&sys_libc, m->fd, dst, n, at);
 }
 
 /* Skip the hole at byte `off` of the tensor, if there is one. Returns the offset of the next byte
  * that may have to be read. The bytes of a hole are zeros. */
 static uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off)
 {
-    const struct side_place *p = &s->place[tensor];
-    const struct model_file *m = &s->file[p->file];
-    uint64_t at = p->off + off, data;
-    int r = sys_libc.seek(&sys_libc, m->file.fd, at, SEEK_DATA, &data);
+    uint64_t at, data;
+    const struct mapped *m = store_mapped(s->store, tensor, off, 0, &at);
+    int r = sys_libc.seek(&sys_libc, m->fd, at, SEEK_DATA, &data);
     if (r == -ENXIO) { /* a hole extends to the end of the file; the end must still exist */
-        r = sys_libc.seek(&sys_libc, m->file.fd, 0, SEEK_END, &data);
-        r = r == 0 && data < m->src.size ? -EIO : r;
+        r = sys_libc.seek(&sys_libc, m->fd, 0, SEEK_END, &data);
+        r = r == 0 && data < m->map.size ? -EIO : r;
     }
-    return r == 0 && data > at ? data - p->off : off;
+    return r == 0 && data > at ? off + (data - at) : off;
 }
 
 /* ---- pairs ---- */

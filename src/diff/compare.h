@@ -11,8 +11,8 @@
  * compared in double precision, on all processors: the values of `f32` or, for F64, I32 and I64,
  * the stored values. Positions where either value is not finite are counted separately.
  *
- * No file is mapped: reads go to the threads' own memory, under 1 MiB each. Holes are not read. Any
- * thread may call these functions.
+ * Data is read into the threads' own memory, under 1 MiB each, not through mappings. Holes are not
+ * read. Any thread may call these functions.
  */
 #ifndef DIFF_COMPARE_H
 #define DIFF_COMPARE_H
@@ -23,17 +23,11 @@
 
 /* ---- the two models ---- */
 
-/* A model: its files are open, and its tensors can be read in place. A split model counts as one
- * model. Unwritten bytes of an interrupted edit are read as if they had been written. */
+/* A model, whose tensors can be read. A split model counts as one. */
 struct side {
-    const char *label;       /* not owned: the name as specified by the user */
-    struct gguf *g;          /* owned: the whole model */
-    struct model_file *file; /* owned: shards.n files, or one */
-    struct shards shards;
-    struct side_place {
-        uint64_t off; /* offset in its file */
-        size_t file;
-    } * place; /* owned: one per tensor */
+    const char *label;   /* not owned: the name as specified by the user */
+    struct gguf *g;      /* owned: the whole model */
+    struct store *store; /* owned reference: its files and where each tensor is */
 };
 
 /* Open the model at `path`, or the model to which the shard at `path` belongs. Returns 0, or -errno
