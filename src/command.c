@@ -82,7 +82,7 @@ static bool command_has(const struct command_args *a, enum option_id id)
     return false;
 }
 
-static int list(const struct command_args *a)
+static int list_mounts(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
@@ -94,7 +94,7 @@ static int list(const struct command_args *a)
 
 /* ---- models ---- */
 
-static int recover(const struct command_args *a)
+static int recover_models(const struct command_args *a)
 {
     int status = 0;
     for (int i = 0; i < a->n; i++) {
@@ -151,7 +151,7 @@ static int undo_file(const char *operand, const char *number, struct buf *said, 
     return r;
 }
 
-static int undo(const struct command_args *a)
+static int undo_edits(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
     CLEANUP(channel_close) struct channel c;
@@ -217,7 +217,7 @@ static int find_models(const struct command_args *a, struct models *ret)
     return r;
 }
 
-static void add_shown(struct buf *out, const char *text)
+static void add_shown_text(struct buf *out, const char *text)
 {
     show_all(out, text, strlen(text));
 }
@@ -245,7 +245,7 @@ static int read_info(const struct model_path *m, struct buf *out, struct err *e)
 }
 
 /* Add what `info` shows of a model. In a mount that file shows more, such as the mount's state. */
-static int add_text(const struct model_path *m, struct buf *out, struct err *e)
+static int add_info(const struct model_path *m, struct buf *out, struct err *e)
 {
     struct summary s;
     if (m->mounted)
@@ -264,10 +264,10 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
     const char *label = model_label(&all->model[i]);
     if (all->n > 1) {
         buf_str(out, i ? "\n" : "");
-        add_shown(out, label);
+        add_shown_text(out, label);
         buf_str(out, ":\n");
     }
-    int r = add_text(&all->model[i], out, &e);
+    int r = add_info(&all->model[i], out, &e);
     if (r < 0) {
         out->len = 0;
         (void)command_failed(label, e.msg, 1);
@@ -287,16 +287,16 @@ static const char *short_label(const struct model_path *m, const char *folder)
     return label + n + 1;
 }
 
-static int add_row(const struct model_path *m, const char *folder, struct buf *lines)
+static int add_table_row(const struct model_path *m, const char *folder, struct buf *lines)
 {
     struct summary s;
     struct err e = {0};
     int r = open_model(m, &s, &e);
-    add_shown(lines, short_label(m, folder));
+    add_shown_text(lines, short_label(m, folder));
     if (m->tags) { /* "llama3.1:8b, latest" */
         lines->len -= strlen(strrchr(m->label, '/'));
         buf_str(lines, ", ");
-        add_shown(lines, m->tags);
+        add_shown_text(lines, m->tags);
     }
     if (r < 0)
         buf_printf(lines, "\terror: %s", e.msg);
@@ -313,7 +313,7 @@ static int table(const struct models *all, const char *folder, struct buf *out)
     int r = 0;
     buf_str(&lines, "MODEL" SUMMARY_HEAD "\n");
     for (size_t i = 0; i < all->n; i++)
-        r |= add_row(&all->model[i], folder, &lines);
+        r |= add_table_row(&all->model[i], folder, &lines);
     buf_table(&lines, "llrrlr", SIZE_MAX, out);
     return buf_error(&lines) ? buf_error(&lines) : r;
 }
@@ -541,7 +541,7 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
 
 /* Check models. The exit status is 0 if there are no errors (with --strict: nor warnings), 1 if
  * there are, and 2 if a model is unusable or after a usage error. */
-static int check(const struct command_args *a)
+static int check_models(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
     struct check c = {.opt.values = a->value != NULL, .as_json = command_has(a, OPTION_JSON)};
@@ -564,9 +564,10 @@ static const struct command {
     int (*run)(const struct command_args *a);
     int trouble; /* exit status if the command cannot print */
 } commands[] = {
-    {COMMAND_UNMOUNT, unmount, 1}, {COMMAND_LIST, list, 1},         {COMMAND_RECOVER, recover, 1},
-    {COMMAND_CHECK, check, 2},     {COMMAND_DIFF, command_diff, 2}, {COMMAND_INFO, info, 1},
-    {COMMAND_HISTORY, history, 1}, {COMMAND_UNDO, undo, 1},
+    {COMMAND_UNMOUNT, unmount, 1},        {COMMAND_LIST, list_mounts, 1},
+    {COMMAND_RECOVER, recover_models, 1}, {COMMAND_CHECK, check_models, 2},
+    {COMMAND_DIFF, command_diff, 2},      {COMMAND_INFO, info, 1},
+    {COMMAND_HISTORY, history, 1},        {COMMAND_UNDO, undo_edits, 1},
 };
 
 /* Flush standard output. Returns `status`, or `trouble` if that fails. */
@@ -603,7 +604,7 @@ static int misused(const struct option_row *cmd, const char *fmt, ...)
     return -1;
 }
 
-static int unknown(const struct option_row *cmd, const char *arg)
+static int unknown_option(const struct option_row *cmd, const char *arg)
 {
     char shown[SHOW_MAX];
     const struct option_row *near = option_nearest(arg, OF_KIND(KIND_OPTION), cmd->takes);
@@ -638,14 +639,15 @@ static int check_value(const struct option_row *cmd, const struct option_row *ro
 }
 
 /* Parse an argument that begins with "-". */
-static int take_option(const struct option_row *cmd, const char *arg, struct command_args *a)
+static int take_command_option(const struct option_row *cmd, const char *arg,
+                               struct command_args *a)
 {
     const char *value;
     const struct option_row *row =
         option_find(arg, OF_KIND(KIND_COMMAND) | OF_KIND(KIND_OPTION), &value);
     const bool command = row && row->id == cmd->id;
     if (!row || (row->kind == KIND_COMMAND ? !command : !(cmd->takes & OPTION_IN_SET(row))))
-        return unknown(cmd, arg);
+        return unknown_option(cmd, arg);
     if (row->values && !value)
         return misused(cmd, "%s requires a value: %s=VALUE", row->name, row->name);
     if (value && !row->values)
@@ -671,7 +673,8 @@ static int miscounted(const struct option_row *cmd, const char *first)
     return misused(cmd, "takes %s%s", cmd->most == 1 ? "one " : "", cmd->wants);
 }
 
-static int parse(const struct option_row *cmd, int argc, char **argv, struct command_args *a)
+static int parse_command(const struct option_row *cmd, int argc, char **argv,
+                         struct command_args *a)
 {
     bool more = true; /* options may follow */
     for (int i = 1; i < argc; i++) {
@@ -679,7 +682,7 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
             more = false;
         else if (!more || argv[i][0] != '-' || !argv[i][1])
             a->operand[a->n++] = argv[i];
-        else if (take_option(cmd, argv[i], a) < 0)
+        else if (take_command_option(cmd, argv[i], a) < 0)
             return -1;
     }
     const unsigned n = (unsigned)a->n;
@@ -701,7 +704,7 @@ static int run_command(const struct command *c, const struct option_row *row, in
     int status = 2;
     if (!a.option || !a.operand)
         (void)command_failed(NULL, "no memory", 2);
-    else if (parse(row, argc, argv, &a) == 0)
+    else if (parse_command(row, argc, argv, &a) == 0)
         status = printed(c->run(&a), c->trouble);
     free(a.option);
     free((void *)a.operand);

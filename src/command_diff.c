@@ -17,21 +17,21 @@
 
 enum { SAME, DIFFERENT, TROUBLE };
 
-struct job {
+struct diff_job {
     const char *operand[2];
     struct diff_options opt; /* owns `ignore` */
     bool json, all, colours;
     int percent; /* percentage shown on the terminal; -1: nothing is shown */
 };
 
-static int no_memory(void)
+static int out_of_memory(void)
 {
     return command_failed(NULL, "no memory", TROUBLE);
 }
 
 /* ---- options ---- */
 
-static int take_tolerance(struct job *j, const char *text)
+static int take_tolerance(struct diff_job *j, const char *text)
 {
     char shown[SHOW_MAX], *end;
     j->opt.tolerance = strtod(text, &end);
@@ -44,7 +44,7 @@ static int take_tolerance(struct job *j, const char *text)
     return -1;
 }
 
-static int take_options(struct job *j, const struct command_args *a)
+static int take_options(struct diff_job *j, const struct command_args *a)
 {
     int r = 0;
     for (size_t i = 0; i < a->n_options && r == 0; i++) {
@@ -79,9 +79,9 @@ static int take_options(struct job *j, const struct command_args *a)
 
 /* ---- one pair of models ---- */
 
-static void progress(void *arg, uint64_t done, uint64_t total)
+static void print_percent(void *arg, uint64_t done, uint64_t total)
 {
-    struct job *j = arg;
+    struct diff_job *j = arg;
     int percent = total ? (int)((double)done / (double)total * 100) : 100;
     if (percent == j->percent)
         return;
@@ -103,11 +103,11 @@ static int open_side(struct side *s, const char *path, const char *label)
     return side_open(s, path, label, &e) < 0 ? command_failed(label, e.msg, TROUBLE) : SAME;
 }
 
-static int compare(struct job *j, struct diff *d)
+static int compare(struct diff_job *j, struct diff *d)
 {
     struct err e = {0};
     int r = diff_compare(d, &e);
-    if (j->percent >= 0) /* clear the line that progress() has written */
+    if (j->percent >= 0) /* clear the line that print_percent() has written */
         (void)fputs("\r\033[K", stderr);
     j->percent = -1;
     if (r < 0)
@@ -115,10 +115,10 @@ static int compare(struct job *j, struct diff *d)
     return diff_is_same(d) ? SAME : DIFFERENT;
 }
 
-static int show_diff(const struct job *j, const struct diff *d)
+static int show_diff(const struct diff_job *j, const struct diff *d)
 {
     int r = j->json ? diff_json(d, j->all, print, NULL) : diff_text(d, j->colours, print, NULL);
-    return r < 0 ? no_memory() : SAME;
+    return r < 0 ? out_of_memory() : SAME;
 }
 
 static int worse(int a, int b)
@@ -127,7 +127,7 @@ static int worse(int a, int b)
 }
 
 /* Compare two models. When directories are compared, equal models are printed only with --json. */
-static int compare_models(struct job *j, const char *const path[2], const char *const label[2],
+static int compare_models(struct diff_job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
     struct side a, b;
@@ -157,7 +157,7 @@ static const char *name_in(const struct model_path *m, const char *folder)
     return name + strspn(name, "/");
 }
 
-static int by_name(const void *a, const void *b, void *folder)
+static int by_model_name(const void *a, const void *b, void *folder)
 {
     return strcmp(name_in(a, folder), name_in(b, folder));
 }
@@ -167,12 +167,12 @@ static int list_models(struct models *l, const char *operand)
     *l = MODELS_INIT;
     int r = models_add(l, operand);
     if (r == 0 && l->n)
-        qsort_r(l->model, l->n, sizeof(*l->model), by_name, (void *)operand);
+        qsort_r(l->model, l->n, sizeof(*l->model), by_model_name, (void *)operand);
     return r;
 }
 
 struct folders {
-    struct job *job;
+    struct diff_job *job;
     const struct models *list; /* of A and of B */
     struct buf text;           /* with --json: the text to print next */
     struct json json;
@@ -195,7 +195,7 @@ static void add_only(struct folders *f, size_t k, const char *name)
         (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, name, strlen(name)));
 }
 
-static void add_pair(struct folders *f, const struct model_path *a, const struct model_path *b)
+static void add_models(struct folders *f, const struct model_path *a, const struct model_path *b)
 {
     const char *const path[2] = {a->path, b->path}, *const label[2] = {model_label(a),
                                                                        model_label(b)};
@@ -233,7 +233,7 @@ static void pair_models(struct folders *f)
     const struct model_path *m[2];
     for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
         if (m[0] && m[1])
-            add_pair(f, m[0], m[1]);
+            add_models(f, m[0], m[1]);
         else
             add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
 }
@@ -263,7 +263,7 @@ static void json_models(struct folders *f)
     print_json(f);
 }
 
-static int compare_folders(struct job *j, const struct models list[2])
+static int compare_folders(struct diff_job *j, const struct models list[2])
 {
     struct folders f = {.job = j, .list = list, .text = BUF_INIT};
     f.json.out = &f.text;
@@ -273,12 +273,12 @@ static int compare_folders(struct job *j, const struct models list[2])
         pair_models(&f);
     const int r = buf_error(&f.text);
     buf_free(&f.text);
-    return r < 0 ? no_memory() : f.status;
+    return r < 0 ? out_of_memory() : f.status;
 }
 
 /* ---- the command ---- */
 
-static int compare_listed(struct job *j, const struct models list[2])
+static int compare_listed(struct diff_job *j, const struct models list[2])
 {
     if (list[0].folders && list[1].folders)
         return compare_folders(j, list);
@@ -292,13 +292,13 @@ static int compare_listed(struct job *j, const struct models list[2])
     return r;
 }
 
-static int compare_operands(struct job *j)
+static int compare_operands(struct diff_job *j)
 {
     struct models list[2] = {MODELS_INIT, MODELS_INIT};
     int r = list_models(&list[0], j->operand[0]);
     if (r == 0)
         r = list_models(&list[1], j->operand[1]);
-    r = r < 0 ? no_memory() : compare_listed(j, list);
+    r = r < 0 ? out_of_memory() : compare_listed(j, list);
     models_free(&list[0]);
     models_free(&list[1]);
     return r;
@@ -307,18 +307,18 @@ static int compare_operands(struct job *j)
 int command_diff(const struct command_args *a)
 {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-    struct job j = {.operand = {a->operand[0], a->operand[1]},
-                    .opt = {.keys = true, .tensors = true, .tolerance = -1},
-                    .colours = isatty(STDOUT_FILENO) && !(none && *none) && term &&
-                               strcmp(term, "dumb") != 0,
-                    .percent = -1};
+    struct diff_job j = {.operand = {a->operand[0], a->operand[1]},
+                         .opt = {.keys = true, .tensors = true, .tolerance = -1},
+                         .colours = isatty(STDOUT_FILENO) && !(none && *none) && term &&
+                                    strcmp(term, "dumb") != 0,
+                         .percent = -1};
     j.opt.ignore = calloc(a->n_options + 1, sizeof(*j.opt.ignore));
     if (!j.opt.ignore)
-        return no_memory();
+        return out_of_memory();
     int r = TROUBLE;
     if (take_options(&j, a) == 0) {
         if (isatty(STDERR_FILENO)) {
-            j.opt.progress = progress;
+            j.opt.progress = print_percent;
             j.opt.arg = &j;
         }
         quant_init();

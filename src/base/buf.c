@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 
-static bool grow(struct buf *b, size_t need)
+static bool buf_grow(struct buf *b, size_t need)
 {
     size_t cap = b->cap ? b->cap : 64;
     while (cap < need)
@@ -35,7 +35,7 @@ uint8_t *buf_extend(struct buf *b, size_t n)
         b->err = b->measure ? -EOVERFLOW : -ENOMEM;
         return NULL;
     }
-    if (!b->measure && need > b->cap && !grow(b, need))
+    if (!b->measure && need > b->cap && !buf_grow(b, need))
         return NULL;
     uint8_t *at = b->measure || !b->data ? NULL : b->data + b->len;
     b->len = need;

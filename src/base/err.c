@@ -132,7 +132,7 @@ struct nearest nearest_to(const char *word, size_t len)
     return (struct nearest){.word = word, .len = len};
 }
 
-static bool same(char a, char b)
+static bool same_letter(char a, char b)
 {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
@@ -144,7 +144,7 @@ static unsigned least(unsigned a, unsigned b)
 
 /* Return the smallest number of letters that must be changed, removed, added, or swapped with a
  * neighbour. */
-static unsigned distance(const char *a, size_t n, const char *b, size_t m)
+static unsigned letters_apart(const char *a, size_t n, const char *b, size_t m)
 {
     unsigned row[3][WORD_MAX + 1]; /* rows for this letter of a and the previous two */
     for (size_t j = 0; j <= m; j++)
@@ -153,9 +153,10 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
         unsigned *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
         now[0] = (unsigned)i;
         for (size_t j = 1; j <= m; j++) {
-            unsigned d = last[j - 1] + !same(a[i - 1], b[j - 1]);
+            unsigned d = last[j - 1] + !same_letter(a[i - 1], b[j - 1]);
             d = least(d, least(last[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1]))
                 d = least(d, before[j - 2] + 1);
             now[j] = d;
         }
@@ -167,7 +168,7 @@ void nearest_offer(struct nearest *n, const char *candidate, size_t len, size_t 
 {
     if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* one letter is close to any other */
         return;
-    unsigned d = distance(n->word, n->len, candidate, len);
+    unsigned d = letters_apart(n->word, n->len, candidate, len);
     if (d > limit(n->len) || (n->found && d >= n->distance))
         return;
     n->found = true;

@@ -173,7 +173,7 @@ bool index_next(const struct index *ix, struct probe *p, uint32_t *ret)
 
 enum { ROOM_LEAST = 64 };
 
-static int grow(struct table *t)
+static int table_grow(struct table *t)
 {
     size_t room = t->room ? 2 * t->room : ROOM_LEAST;
     struct link **bucket = calloc(room, sizeof(*bucket));
@@ -193,7 +193,7 @@ static int grow(struct table *t)
 
 int table_add(struct table *t, struct link *l, uint64_t hash)
 {
-    if (t->n >= t->room && grow(t) < 0 && t->room == 0)
+    if (t->n >= t->room && table_grow(t) < 0 && t->room == 0)
         return -ENOMEM;
     l->hash = hash;
     l->next = t->bucket[hash & (t->room - 1)];
@@ -211,7 +211,7 @@ void table_remove(struct table *t, const struct link *l)
     t->n--;
 }
 
-static struct link *same(struct link *l, uint64_t hash)
+static struct link *same_hash(struct link *l, uint64_t hash)
 {
     while (l && l->hash != hash)
         l = l->next;
@@ -220,12 +220,12 @@ static struct link *same(struct link *l, uint64_t hash)
 
 struct link *table_first(const struct table *t, uint64_t hash)
 {
-    return t->room ? same(t->bucket[hash & (t->room - 1)], hash) : NULL;
+    return t->room ? same_hash(t->bucket[hash & (t->room - 1)], hash) : NULL;
 }
 
 struct link *table_next(const struct link *l)
 {
-    return same(l->next, l->hash);
+    return same_hash(l->next, l->hash);
 }
 
 struct link *table_each(const struct table *t, const struct link *l)

@@ -82,7 +82,7 @@ struct copying {
     size_t n;
 };
 
-static int copy(void *arg)
+static int copy_guarded(void *arg)
 {
     const struct copying *c = arg;
     memcpy(c->dst, c->src, c->n);
@@ -92,7 +92,7 @@ static int copy(void *arg)
 int map_copy(void *dst, const void *src, size_t n)
 {
     struct copying c = {dst, src, n};
-    return n > 0 ? map_guard(copy, &c) : 0;
+    return n > 0 ? map_guard(copy_guarded, &c) : 0;
 }
 
 int map_guard_init(void)

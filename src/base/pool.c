@@ -33,7 +33,7 @@ static _Thread_local bool in_turn;
 
 /* ---- waiting jobs: under the lock, like all static state ---- */
 
-static void put(struct pool_job *j, const struct timespec *at)
+static void put_in_turn(struct pool_job *j, const struct timespec *at)
 {
     struct pool_job *prev = pool.last;
     if (pool.first && when_before(at, &pool.first->at))
@@ -48,14 +48,14 @@ static void put(struct pool_job *j, const struct timespec *at)
     *(j->next ? &j->next->prev : &pool.last) = j;
 }
 
-static void take_out(struct pool_job *j)
+static void unqueue(struct pool_job *j)
 {
     *(j->prev ? &j->prev->next : &pool.first) = j->next;
     *(j->next ? &j->next->prev : &pool.last) = j->prev;
     j->state = POOL_RESTS;
 }
 
-static bool is_due(const struct pool_job *j, const struct timespec *now)
+static bool job_is_due(const struct pool_job *j, const struct timespec *now)
 {
     return j->state == POOL_WAITS && !when_before(now, &j->at);
 }
@@ -78,7 +78,7 @@ static void take_turn(struct pool_job *j)
 {
     struct timespec again = {0};
     const bool loose = j->loose;
-    take_out(j);
+    unqueue(j);
     j->state = POOL_BUSY;
     j->again = false;
     in_turn = true;
@@ -94,19 +94,19 @@ static void take_turn(struct pool_job *j)
     if (!loose) {
         j->state = POOL_RESTS;
         if (more || j->again)
-            put(j, j->again || again.tv_sec == 0 ? &end : &again);
+            put_in_turn(j, j->again || again.tv_sec == 0 ? &end : &again);
     }
     cond_broadcast(&pool.done);
 }
 
-static void *work(void *arg)
+static void *pool_thread(void *arg)
 {
     (void)arg;
     thread_name("pool");
     lock_take(&pool.lock);
     for (;;) {
         const struct timespec now = when_now(), *until = pool.first ? &pool.first->at : NULL;
-        if (until && is_due(pool.first, &now)) {
+        if (until && job_is_due(pool.first, &now)) {
             take_turn(pool.first);
             continue;
         }
@@ -124,7 +124,7 @@ static void *work(void *arg)
 
 static int start_thread(void)
 {
-    int r = thread_start(NULL, work, NULL);
+    int r = thread_start(NULL, pool_thread, NULL);
     pool.threads += r == 0;
     return r;
 }
@@ -145,9 +145,9 @@ void pool_call_at(struct pool_job *j, const struct timespec *when)
     LOCKED(&pool.lock);
     j->again = true;
     if (j->state == POOL_WAITS && when_before(when, &j->at))
-        take_out(j);
+        unqueue(j);
     if (j->state == POOL_RESTS)
-        put(j, when);
+        put_in_turn(j, when);
     see_to_it(); /* in every case, let a thread look at the queue */
 }
 
@@ -162,17 +162,17 @@ void pool_leave(struct pool_job *j)
     static const struct timespec first;
     LOCKED(&pool.lock);
     pool.waiting += in_turn;
-    for (struct timespec now; now = when_now(), j->state == POOL_BUSY || is_due(j, &now);) {
+    for (struct timespec now; now = when_now(), j->state == POOL_BUSY || job_is_due(j, &now);) {
         if (j->state == POOL_WAITS) {
-            take_out(j);
-            put(j, &first);
+            unqueue(j);
+            put_in_turn(j, &first);
         }
         see_to_it();
         (void)lock_wait(&pool.lock, &pool.done, NULL);
     }
     pool.waiting -= in_turn;
     if (j->state == POOL_WAITS)
-        take_out(j);
+        unqueue(j);
     if (--pool.jobs == 0)
         cond_broadcast(&pool.wake);
     while (pool.jobs == 0 && pool.threads > pool.busy)
@@ -185,7 +185,7 @@ int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec
     LOCKED(&pool.lock);
     int r = pool.threads ? 0 : start_thread();
     if (r == 0) {
-        put(j, &(struct timespec){0});
+        put_in_turn(j, &(struct timespec){0});
         see_to_it();
     }
     return r;
@@ -245,7 +245,7 @@ struct lock *units_lock(void)
     return &pool.lock;
 }
 
-static void fail(struct shared *s, uint64_t unit, int err)
+static void units_fail(struct shared *s, uint64_t unit, int err)
 {
     if (s->err && s->failed <= unit)
         return;
@@ -265,12 +265,12 @@ static void call_helper(struct shared *s)
     helping++;
     struct helper *h = &s->helper[s->helpers++];
     *h = (struct helper){.job = {.turn = help}, .s = s};
-    put(&h->job, &(struct timespec){0});
+    put_in_turn(&h->job, &(struct timespec){0});
     see_to_it();
 }
 
 /* Take a unit that has work to do. Returns false if there are no more. */
-static bool take(struct shared *s, uint64_t *unit)
+static bool take_unit(struct shared *s, uint64_t *unit)
 {
     const struct units *u = s->u;
     uint64_t from = atomic_load(&s->next);
@@ -287,7 +287,7 @@ static bool goes_on(struct shared *s)
 {
     LOCKED(&pool.lock);
     if (s->watch && s->watch->cancel && atomic_load(s->watch->cancel))
-        fail(s, 0, -EINTR);
+        units_fail(s, 0, -EINTR);
     return !s->err;
 }
 
@@ -295,19 +295,19 @@ static void do_units(struct shared *s, bool first)
 {
     uint64_t unit, done;
     void *room = aligned_alloc(LINE, (s->u->room / LINE + 1) * LINE);
-    while (room && goes_on(s) && take(s, &unit)) {
+    while (room && goes_on(s) && take_unit(s, &unit)) {
         int r = s->u->unit(s->u->arg, unit, room);
         lock_take(&pool.lock);
         done = ++s->done;
         if (r < 0)
-            fail(s, unit, r);
+            units_fail(s, unit, r);
         lock_drop(&pool.lock);
         if (first && s->watch && s->watch->progress)
             s->watch->progress(s->watch->arg, s->reported = done, s->u->n);
     }
     LOCKED(&pool.lock);
     if (!room && first)
-        fail(s, 0, -ENOMEM);
+        units_fail(s, 0, -ENOMEM);
     s->over |= first;
     free(room);
 }
@@ -322,11 +322,11 @@ static bool help(struct pool_job *j, struct timespec *again)
 }
 
 /* Release a helper that has not begun, because it is no longer needed. */
-static void let_go(struct pool_job *j)
+static void dismiss(struct pool_job *j)
 {
     LOCKED(&pool.lock);
     if (j->state == POOL_WAITS) {
-        take_out(j);
+        unqueue(j);
         helping--;
     }
     while (j->state != POOL_RESTS)
@@ -338,7 +338,7 @@ int units_run(struct units *u, const struct units_watch *watch)
     struct shared s = {.u = u, .watch = watch};
     do_units(&s, true);
     for (unsigned i = 0; i < s.helpers; i++) /* no units are left */
-        let_go(&s.helper[i].job);
+        dismiss(&s.helper[i].job);
     if (!s.err && watch && watch->progress && s.reported < u->n)
         watch->progress(watch->arg, u->n, u->n);
     return s.err;

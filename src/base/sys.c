@@ -195,7 +195,7 @@ void sys_close(const struct sys *s, int *fd)
 
 static atomic_uint waiting;
 
-struct range {
+struct written_range {
     struct pool_job job; /* first member: begin_range() gets its address */
     const struct sys *sys;
     int fd;
@@ -206,7 +206,7 @@ struct range {
 
 static bool begin_range(struct pool_job *j, struct timespec *again)
 {
-    struct range *r = (struct range *)j;
+    struct written_range *r = (struct written_range *)j;
     (void)again;
     sys_begin_sync(r->sys, r->fd, r->off, r->n);
     (void)atomic_fetch_sub(&waiting, 1);
@@ -218,10 +218,10 @@ static bool begin_range(struct pool_job *j, struct timespec *again)
 void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
                void (*release)(void *owner))
 {
-    struct range *r =
+    struct written_range *r =
         s->begin_sync && atomic_fetch_add(&waiting, 1) < WRITE_OUT_MOST ? malloc(sizeof(*r)) : NULL;
     if (r)
-        *r = (struct range){
+        *r = (struct written_range){
             .sys = s, .fd = fd, .off = off, .n = n, .owner = owner, .release = release};
     if (r && pool_do(&r->job, begin_range) == 0)
         return;

@@ -95,7 +95,7 @@ void report_line(struct buf *out, const struct check_finding *f)
 
 /* ---- rules ---- */
 
-static void apply(struct checker *c, const struct rule *rule)
+static void apply_rule(struct checker *c, const struct rule *rule)
 {
     c->rule = rule->id;
     for (c->at = 0; rule->key && c->at < c->g->n_kv; c->at++) {
@@ -123,7 +123,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
     for (size_t k = 0; k < COUNT(lists); k++)
         for (const struct rule *rule = lists[k]; rule->id && c.error == 0; rule++)
             if (m->scope == CHECK_ALL || m->scope == rule->scope)
-                apply(&c, rule);
+                apply_rule(&c, rule);
     return c.error;
 }
 
@@ -142,7 +142,7 @@ _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
 
 /* Offsets of the scales in a type's blocks. `hidden`: a bad scale may leave all values finite. */
-static const struct scales {
+static const struct scale_places {
     uint8_t kind, n, at[2];
     bool hidden;
 } scales[QUANT_N_TYPES] = {
@@ -168,7 +168,7 @@ static bool bad_single(uint32_t u)
     return (u & 0x7f800000) == 0x7f800000;
 }
 
-static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
+static bool bad_scale(const struct scale_places *s, const uint8_t *block, bool big)
 {
     bool bad = false;
     const uint8_t *p = block + s->at[0];
@@ -193,7 +193,7 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
     }
 }
 
-struct piece {
+struct scan_piece {
     const struct quant_type *type;
     bool big;
     const uint8_t *data;
@@ -210,7 +210,7 @@ static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
     ++*counter;
 }
 
-static void count_floats(struct piece *p, uint64_t first, const uint8_t *floats, size_t n)
+static void count_floats(struct scan_piece *p, uint64_t first, const uint8_t *floats, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t u = get_u32(floats + 4 * i, false);
@@ -219,10 +219,10 @@ static void count_floats(struct piece *p, uint64_t first, const uint8_t *floats,
     }
 }
 
-static void count_scales(struct piece *p, uint64_t first, size_t n)
+static void count_scales(struct scan_piece *p, uint64_t first, size_t n)
 {
     const struct quant_type *t = p->type;
-    const struct scales *s = &scales[t->id];
+    const struct scale_places *s = &scales[t->id];
     const uint8_t *block = p->data + first / t->block_len * t->block_bytes;
     for (size_t i = 0; s->kind != NO_SCALE && i < n; i += t->block_len, block += t->block_bytes)
         if (bad_scale(s, block, p->big))
@@ -230,7 +230,7 @@ static void count_scales(struct piece *p, uint64_t first, size_t n)
 }
 
 /* A finite double may be infinite as float32, so the doubles themselves are checked. */
-static void scan_doubles(struct piece *p)
+static void scan_doubles(struct scan_piece *p)
 {
     for (uint64_t i = p->first; i < p->first + p->n; i++) {
         uint64_t u = get_u64(p->data + 8 * i, p->big);
@@ -242,7 +242,7 @@ static void scan_doubles(struct piece *p)
 /* Runs under map_guard(). */
 static int scan_piece(void *arg)
 {
-    struct piece *p = arg;
+    struct scan_piece *p = arg;
     bool as_is = p->type->id == F32_ID && !p->big;
     const uint64_t blocks = p->n / p->type->block_len;
     const uint8_t *begin = p->data + p->first / p->type->block_len * p->type->block_bytes;
@@ -268,7 +268,7 @@ static int scan_piece(void *arg)
     return 0;
 }
 
-struct work {
+struct scan {
     const struct gguf *g;
     const struct map *map;
     struct scan_result *found; /* protected by the units' lock */
@@ -290,16 +290,16 @@ static bool scannable(const struct gguf *g, uint64_t size, const struct gguf_ten
 
 static int scan_unit(void *arg, uint64_t unit, void *room)
 {
-    struct work *w = arg;
+    struct scan *w = arg;
     /* the last tensor that begins at or before the piece; tensors without pieces come before it */
     const uint32_t i =
         (uint32_t)upto_u64(w->begin, 0, sizeof(*w->begin), w->g->n_tensors, unit) - 1;
     const struct gguf_tensor *t = &w->g->tensor[i];
-    struct piece p = {.type = gguf_type(t),
-                      .big = w->g->fmt.big,
-                      .data = w->map->data + t->off,
-                      .first = (unit - w->begin[i]) * PIECE,
-                      .room = room};
+    struct scan_piece p = {.type = gguf_type(t),
+                           .big = w->g->fmt.big,
+                           .data = w->map->data + t->off,
+                           .first = (unit - w->begin[i]) * PIECE,
+                           .room = room};
     p.n = min_u64(PIECE, t->n_elem - p.first);
     int r = map_guard(scan_piece, &p);
     if (r < 0)
@@ -323,7 +323,7 @@ int scan_run(const struct gguf *g, const struct map *map, const struct units_wat
 {
     const uint32_t n = g->n_tensors;
     uint64_t end = 0;
-    struct work w = {.g = g, .map = map, .found = found};
+    struct scan w = {.g = g, .map = map, .found = found};
     w.begin = calloc((size_t)n + 1, sizeof(*w.begin));
     if (!w.begin)
         return -ENOMEM;
@@ -358,7 +358,7 @@ static void tell_err(void *checker, const struct err *e)
     report(checker, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
 }
 
-static int parse(struct part *p, struct checker *structure, struct err *e)
+static int parse_part(struct part *p, struct checker *structure, struct err *e)
 {
     struct err first = {0};
     int r = model_parse(&p->m, 0, &p->g, &first);
@@ -383,7 +383,7 @@ static void part_free(struct part *p)
     *p = (struct part){0};
 }
 
-struct job {
+struct checking {
     const struct check_options *opt;
     check_sink *sink;
     void *arg;
@@ -398,16 +398,16 @@ struct job {
 };
 
 /* Include a finding in the outcome, and pass it on to the caller's sink. */
-static void count(void *arg, const struct check_finding *f)
+static void count_finding(void *arg, const struct check_finding *f)
 {
-    struct job *j = arg;
+    struct checking *j = arg;
     /* Both enums are in the same order. */
     const enum check_outcome outcome = (enum check_outcome)f->severity;
     j->outcome = outcome > j->outcome ? outcome : j->outcome;
     j->sink(j->arg, f);
 }
 
-static bool ignored(const struct job *j, const char *rule)
+static bool ignored(const struct checking *j, const char *rule)
 {
     for (const char *at = j->opt->ignore; at && *at; at += *at == ',') {
         const size_t n = strcspn(at, ",");
@@ -421,12 +421,12 @@ static bool ignored(const struct job *j, const char *rule)
 /* Count a finding of a rule unless the rule is ignored. */
 static void count_rule(void *arg, const struct check_finding *f)
 {
-    const struct job *j = arg;
+    const struct checking *j = arg;
     if (!ignored(j, f->rule))
-        count(arg, f);
+        count_finding(arg, f);
 }
 
-static void unusable(struct job *j, struct checker *c, const char *label, const struct err *e)
+static void unusable(struct checking *j, struct checker *c, const char *label, const struct err *e)
 {
     c->label = label;
     if (e->code)
@@ -434,31 +434,31 @@ static void unusable(struct job *j, struct checker *c, const char *label, const 
     j->outcome = CHECK_UNUSABLE;
 }
 
-static void no_memory(struct job *j, const char *label)
+static void no_memory_for(struct checking *j, const char *label)
 {
     unusable(j, &j->structure, label, &(struct err){-ENOMEM, "no memory", 0});
 }
 
-static void cannot(struct job *j, const char *label, const char *what, int r)
+static void cannot(struct checking *j, const char *label, const char *what, int r)
 {
     struct err e = {0};
     (void)err_set(&e, r, "cannot %s: %s", what, strerror(-r));
     unusable(j, &j->structure, label, &e);
 }
 
-static void load(struct job *j, size_t i, const char *path)
+static void load_part(struct checking *j, size_t i, const char *path)
 {
     struct part *p = &j->part[i];
     struct err e = {0};
     char *own = shards_path(&j->split, i), where[64];
     if (!own) {
-        no_memory(j, path);
+        no_memory_for(j, path);
         return;
     }
     j->structure.label = own;
     int r = !j->split.n && model_is_stream(own) ? model_read(own, &p->m, &e)
                                                 : model_find(own, &p->m, &e);
-    r = r == 0 ? parse(p, &j->structure, &e) : r;
+    r = r == 0 ? parse_part(p, &j->structure, &e) : r;
     if (r == -ENOENT && j->split.n) {
         (void)snprintf(where, sizeof(where), "shard %zu of %zu", i + 1, j->n);
         j->set.label = own;
@@ -473,12 +473,12 @@ static void load(struct job *j, size_t i, const char *path)
     free(own);
 }
 
-static void check_extra(struct job *j, const char *path)
+static void check_extra_file(struct checking *j, const char *path)
 {
     struct err e = {0};
     char *extra = shards_path(&j->split, j->n);
     if (!extra) {
-        no_memory(j, path);
+        no_memory_for(j, path);
     } else if (access(extra, F_OK) == 0) {
         (void)err_set(&e, -EBADMSG, "one shard too many: the model has %zu", j->n);
         unusable(j, &j->set, extra, &e);
@@ -488,7 +488,7 @@ static void check_extra(struct job *j, const char *path)
 
 /* Report why the files do not fit together. Missing files are counted separately from files that
  * do not fit, because many findings of one kind must not hide the other kind. */
-static void check_set(struct job *j, const char *path)
+static void check_set(struct checking *j, const char *path)
 {
     uint64_t tensors = 0;
     bool all = true;
@@ -508,19 +508,19 @@ static void check_set(struct job *j, const char *path)
         if (r < 0)
             unusable(j, &j->set, p->m.path, &e);
     }
-    check_extra(j, path);
+    check_extra_file(j, path);
     j->set.label = path;
     report_rest(&j->set);
 }
 
-static void apply_rules(struct job *j, const struct check_model *m)
+static void apply_rules(struct checking *j, const struct check_model *m)
 {
     int r = check_rules(m, count_rule, j);
     if (r < 0)
         cannot(j, m->label, "read", r);
 }
 
-static void apply_file(struct job *j, const struct part *p)
+static void apply_file(struct checking *j, const struct part *p)
 {
     const bool unnamed = j->opt->unnamed || p->m.stream;
     apply_rules(j, &(struct check_model){.g = p->g,
@@ -533,7 +533,7 @@ static void apply_file(struct job *j, const struct part *p)
 }
 
 /* If the files do not fit together, only the keys of the first file describe the model. */
-static void apply_whole(struct job *j)
+static void apply_whole(struct checking *j)
 {
     const struct gguf **g = calloc(j->n, sizeof(struct gguf *));
     struct gguf *merged = NULL;
@@ -542,7 +542,7 @@ static void apply_whole(struct job *j)
     for (size_t i = 0; g && i < j->n && j->part[i].g; i++)
         g[i] = j->part[i].g;
     if (!g)
-        no_memory(j, first->m.path);
+        no_memory_for(j, first->m.path);
     else if (j->outcome != CHECK_UNUSABLE && merge_shards(g, j->n, &merged, &e) < 0)
         unusable(j, &j->set, first->m.path, &e);
     apply_rules(j, &(struct check_model){.g = merged ? merged : first->g,
@@ -556,7 +556,7 @@ static void apply_whole(struct job *j)
 
 /* ---- their values ---- */
 
-static void tell_values(struct job *j, const struct part *p, const struct scan_result *found)
+static void tell_values(struct checking *j, const struct part *p, const struct scan_result *found)
 {
     const uint32_t n = p->g->n_tensors;
     struct checker c = {
@@ -581,16 +581,17 @@ static void tell_values(struct job *j, const struct part *p, const struct scan_r
                "%" PRIu32 " of %" PRIu32 " have no values that can be checked", unread, n);
 }
 
-static void progress(void *arg, uint64_t done, uint64_t all)
+static void tell_progress(void *arg, uint64_t done, uint64_t all)
 {
-    const struct job *j = arg;
+    const struct checking *j = arg;
     const double part = (double)done / (double)all;
     j->opt->progress(j->opt->arg, j->before + (uint64_t)(part * (double)j->now), j->total);
 }
 
-static int scan_part(struct job *j, const struct part *p)
+static int scan_part(struct checking *j, const struct part *p)
 {
-    const struct units_watch watch = {.progress = j->opt->progress ? progress : NULL, .arg = j};
+    const struct units_watch watch = {.progress = j->opt->progress ? tell_progress : NULL,
+                                      .arg = j};
     struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
     struct map map;
     int r = found ? map_open(&map, p->m.file.fd, p->m.src.size) : -ENOMEM;
@@ -613,7 +614,7 @@ static uint64_t bytes_of(const struct part *p)
     return total;
 }
 
-static void scan_all(struct job *j, const char *path)
+static void scan_all(struct checking *j, const char *path)
 {
     int r = map_guard_init();
     if (r < 0) {
@@ -633,11 +634,11 @@ static void scan_all(struct job *j, const char *path)
     }
 }
 
-static void check_parts(struct job *j, const char *path)
+static void check_parts(struct checking *j, const char *path)
 {
     struct err e = {0};
     for (size_t i = 0; i < j->n; i++)
-        load(j, i, path);
+        load_part(j, i, path);
     if (j->split.n)
         check_set(j, path);
     else if (j->part[0].g && !j->part[0].faults && merge_check_single(j->part[0].g, &e) < 0)
@@ -658,16 +659,16 @@ static void check_parts(struct job *j, const char *path)
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg)
 {
-    struct job j = {.opt = o, .sink = sink, .arg = arg};
-    j.structure = (struct checker){.rule = CHECK_STRUCTURE, .sink = count, .arg = &j};
-    j.set = (struct checker){.rule = "split", .sink = count, .arg = &j};
+    struct checking j = {.opt = o, .sink = sink, .arg = arg};
+    j.structure = (struct checker){.rule = CHECK_STRUCTURE, .sink = count_finding, .arg = &j};
+    j.set = (struct checker){.rule = "split", .sink = count_finding, .arg = &j};
     int r = shards_find(&j.split, path);
     j.n = j.split.n ? j.split.n : 1;
     j.part = r == 0 ? calloc(j.n, sizeof(struct part)) : NULL;
     if (j.part)
         check_parts(&j, path);
     else
-        no_memory(&j, path);
+        no_memory_for(&j, path);
     for (size_t i = 0; j.part && i < j.n; i++)
         if (j.part[i].g)
             part_free(&j.part[i]);

@@ -556,7 +556,7 @@ enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
 enum { WALKS_MOST = 32 };
 
 /* A chat template under examination. */
-struct looked {
+struct chat_template {
     struct checker *c;
     uint32_t key;     /* index of its key */
     struct text left; /* the part not yet read */
@@ -608,7 +608,7 @@ static bool opens(struct text word, struct text code)
     return text_is(word, "set") && !memchr(code.at, '=', code.len);
 }
 
-static void statement(struct looked *l, struct text code)
+static void statement(struct chat_template *l, struct text code)
 {
     struct text word = first_word(code);
     if (opens(word, code)) {
@@ -627,7 +627,7 @@ static void statement(struct looked *l, struct text code)
     }
 }
 
-static void look_at_blocks(struct looked *l)
+static void look_at_blocks(struct chat_template *l)
 {
     static const char *const pairs[][2] = {{"{%", "%}"}, {"{{", "}}"}, {"{#", "#}"}};
     while (l->left.len) {
@@ -667,7 +667,7 @@ static size_t token_here(struct text t)
 }
 
 /* Report special tokens that the vocabulary lacks, after one pass over the vocabulary. */
-static void look_at_tokens(struct looked *l, struct text t, const struct gguf_value *tokens)
+static void look_at_tokens(struct chat_template *l, struct text t, const struct gguf_value *tokens)
 {
     struct text found[TOKENS_MOST];
     bool known[TOKENS_MOST] = {false};
@@ -698,7 +698,7 @@ static bool writes(struct text t, const void *what, size_t n)
 
 /* Look for the end of a turn: the variable eos_token, a token that the model names, or a token
  * that llama.cpp recognises by its text. */
-static void look_at_end(struct looked *l, struct text t, const struct gguf_value *tokens)
+static void look_at_end(struct chat_template *l, struct text t, const struct gguf_value *tokens)
 {
     static const char *const known[] = {"eos_token",
                                         "<|eot_id|>",
@@ -748,7 +748,7 @@ static void rule_templates(struct checker *c)
         if (v.type != GGUF_STRING || !text_begins(key, name) ||
             (key.len > strlen(name) && key.at[strlen(name)] != '.'))
             continue;
-        struct looked l = {.c = c, .key = i, .left = t};
+        struct chat_template l = {.c = c, .key = i, .left = t};
         look_at_blocks(&l);
         if (walks == 0)
             continue;

@@ -192,7 +192,7 @@ void rule_required(struct checker *c)
 /* ---- required tensors ---- */
 
 /* One block of a model, or everything outside blocks. */
-struct looked {
+struct look {
     struct checker *c;
     const char *block;
     uint64_t number;
@@ -203,7 +203,7 @@ struct looked {
     unsigned present; /* number of tensors that were looked for and exist */
 };
 
-static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
+static void full_name(const struct look *b, const char *word, size_t n, char dst[96])
 {
     int at = b->block[0] ? snprintf(dst, 96, "%s.%" PRIu64 ".", b->block, b->number) : 0;
     bool whole = text_ends((struct text){word, n}, ".bias"), bare = word[n - 1] == '~';
@@ -211,7 +211,7 @@ static void full_name(const struct looked *b, const char *word, size_t n, char d
                    whole || bare ? "" : ".weight");
 }
 
-static bool is_there(const struct looked *b, const char *word, size_t n)
+static bool has_tensor(const struct look *b, const char *word, size_t n)
 {
     char name[96];
     full_name(b, word, n, name);
@@ -226,26 +226,26 @@ static const char apart[] =
     "refact rnd1 smallthinker";
 
 /* True if the word's tensor was fused into another tensor that the architecture takes. */
-static bool is_fused(const struct looked *b, struct text word)
+static bool is_fused(const struct look *b, struct text word)
 {
     static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
     if (needs_list("attn_q attn_k attn_v", word))
-        return is_there(b, qkv, strlen(qkv));
+        return has_tensor(b, qkv, strlen(qkv));
     return needs_list("ffn_gate_exps ffn_up_exps", word) && !needs_list(apart, b->c->arch) &&
-           is_there(b, gate_up, strlen(gate_up));
+           has_tensor(b, gate_up, strlen(gate_up));
 }
 
 /* True if llama.cpp loads the model without the word's tensor, although other readers do not. */
-static bool is_lax(const struct looked *b, struct text word)
+static bool is_lax(const struct look *b, struct text word)
 {
     static const char projection[] = "nextn.eh_proj";
     return b->ahead && (needs_list("attn_q attn_k attn_v", word) ||
-                        !is_there(b, projection, strlen(projection)));
+                        !has_tensor(b, projection, strlen(projection)));
 }
 
 /* Count the words from `at` to `end`, and report missing ones if requested. Returns the number of
  * missing ones. */
-static unsigned look_words(struct looked *b, const char *at, const char *end)
+static unsigned look_words(struct look *b, const char *at, const char *end)
 {
     unsigned missing = 0;
     char name[96];
@@ -254,7 +254,7 @@ static unsigned look_words(struct looked *b, const char *at, const char *end)
         if (n == 0)
             continue;
         struct text word = {at, n};
-        if (is_there(b, at, n) || is_fused(b, word)) {
+        if (has_tensor(b, at, n) || is_fused(b, word)) {
             b->present++;
             continue;
         }
@@ -267,30 +267,30 @@ static unsigned look_words(struct looked *b, const char *at, const char *end)
     return missing;
 }
 
-static bool has(const char *at, const char *end, const char *what)
+static bool mentions(const char *at, const char *end, const char *what)
 {
     return memmem(at, (size_t)(end - at), what, strlen(what)) != NULL;
 }
 
 /* Look at the most complete of the alternatives between `at` and `end`. */
-static void look_alternatives(struct looked *b, const char *at, const char *end)
+static void look_alternatives(struct look *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;
     unsigned most = 0, least = UINT32_MAX, before = b->present;
     bool tell = b->tell, ffn = true, all = true;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
-        all &= has(p, q, "_exps");
-        ffn &= has(p, q, "ffn_"); /* if false, there are other kinds of layers too */
+        all &= mentions(p, q, "_exps");
+        ffn &= mentions(p, q, "ffn_"); /* if false, there are other kinds of layers too */
     }
-    const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
-    const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";
-    const int recurrent = has(at, end, state) ? b->recurrent : -1;
+    const int experts = ffn && !all && mentions(at, end, "_exps") ? b->experts : -1;
+    const char *state = mentions(at, end, "ssm_") ? "ssm_" : "shortconv.";
+    const int recurrent = mentions(at, end, state) ? b->recurrent : -1;
     b->tell = false;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
-        if ((experts >= 0 && has(p, q, "_exps") != (experts > 0)) ||
-            (recurrent >= 0 && has(p, q, state) != (recurrent > 0)))
+        if ((experts >= 0 && mentions(p, q, "_exps") != (experts > 0)) ||
+            (recurrent >= 0 && mentions(p, q, state) != (recurrent > 0)))
             continue;
         b->present = 0;
         unsigned missing = look_words(b, p, q);
@@ -306,7 +306,7 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
     (void)look_words(b, best, best_end);
 }
 
-static void look(struct looked *b, const char *spec)
+static void look_for(struct look *b, const char *spec)
 {
     while (*spec) {
         size_t n = strcspn(spec, "(");
@@ -355,16 +355,16 @@ static void look_blocks(struct checker *c, const struct need_tensors *row, uint6
                         uint64_t count)
 {
     for (uint64_t i = first; i < count && i - first <= c->g->n_tensors; i++) {
-        struct looked b = {.c = c,
-                           .block = row->block,
-                           .number = i,
-                           .ahead = needs_ahead(c, i),
-                           .experts = experts_in(c->g, i),
-                           .recurrent = recurrent_in(c->g, i, count)};
-        look(&b, row->tensors);
+        struct look b = {.c = c,
+                         .block = row->block,
+                         .number = i,
+                         .ahead = needs_ahead(c, i),
+                         .experts = experts_in(c->g, i),
+                         .recurrent = recurrent_in(c->g, i, count)};
+        look_for(&b, row->tensors);
         b.tell = true;
         if (b.present)
-            look(&b, row->tensors);
+            look_for(&b, row->tensors);
     }
 }
 
@@ -376,13 +376,13 @@ static void rule_tensors(struct checker *c)
     (void)fact_arch_uint(c->g, "block_count", &count);
     for (size_t i = 0; i < COUNT(need_tensors); i++) {
         const struct need_tensors *row = &need_tensors[i];
-        struct looked all = {.c = c, .block = "", .tell = true, .experts = -1, .recurrent = -1};
+        struct look all = {.c = c, .block = "", .tell = true, .experts = -1, .recurrent = -1};
         if (!needs_list(row->archs, c->arch))
             continue;
         if (row->block[0])
             look_blocks(c, row, first, count);
         else if (first == 0)
-            look(&all, row->tensors);
+            look_for(&all, row->tensors);
     }
 }
 
@@ -447,7 +447,7 @@ struct lengths {
 };
 
 /* A tensor's layer, and whether its attention has a window. */
-struct layer {
+struct tensor_layer {
     const struct lengths *l;
     uint64_t number;
     bool window;
@@ -472,7 +472,7 @@ static void lengths_of(const struct gguf *g, struct lengths *l)
 }
 
 /* Get the value of a letter, without the defaults that readers assume. */
-static bool stored(const struct layer *t, char letter, uint64_t *ret)
+static bool stored(const struct tensor_layer *t, char letter, uint64_t *ret)
 {
     size_t at = (unsigned char)letter;
     return (t->window && fact_layer_uint(t->l->g, t->l->window[at], t->number, ret)) ||
@@ -480,17 +480,17 @@ static bool stored(const struct layer *t, char letter, uint64_t *ret)
 }
 
 /* Compute the length of a head as readers do, from the number of heads in the first layer. */
-static bool head_length(const struct layer *t, uint64_t *ret)
+static bool head_length(const struct tensor_layer *t, uint64_t *ret)
 {
     uint64_t width, heads;
-    const struct layer first = {t->l, 0, false};
+    const struct tensor_layer first = {t->l, 0, false};
     if (!stored(&first, 'E', &width) || !stored(&first, 'H', &heads))
         return false;
     *ret = heads ? width / heads : 0;
     return true;
 }
 
-static bool quotient(const struct layer *t, char a, char b, uint64_t *ret)
+static bool quotient(const struct tensor_layer *t, char a, char b, uint64_t *ret)
 {
     uint64_t x, y;
     if (!stored(t, a, &x) || !stored(t, b, &y) || y == 0)
@@ -499,9 +499,9 @@ static bool quotient(const struct layer *t, char a, char b, uint64_t *ret)
     return true;
 }
 
-static bool length(const struct layer *t, char letter, uint64_t *ret);
+static bool length(const struct tensor_layer *t, char letter, uint64_t *ret);
 
-static bool product(const struct layer *t, char a, char b, uint64_t *ret)
+static bool product(const struct tensor_layer *t, char a, char b, uint64_t *ret)
 {
     uint64_t x, y;
     return length(t, a, &x) && length(t, b, &y) && mul_u64(x, y, ret);
@@ -509,7 +509,7 @@ static bool product(const struct layer *t, char a, char b, uint64_t *ret)
 
 /* Get the value of a letter: the value of its key, or the default that readers assume. Returns
  * false if the value is unknown. */
-static bool length(const struct layer *t, char letter, uint64_t *ret)
+static bool length(const struct tensor_layer *t, char letter, uint64_t *ret)
 {
     bool has = stored(t, letter, ret);
     switch (letter) {
@@ -558,7 +558,7 @@ static bool is_factor(char c)
 }
 
 /* Evaluate "2GV" or "X/j", and move *at past it. */
-static enum outcome product_of(const struct layer *t, const char **at, uint64_t *ret)
+static enum outcome evaluate_product(const struct tensor_layer *t, const char **at, uint64_t *ret)
 {
     enum outcome r = KNOWN;
     *ret = 1;
@@ -577,13 +577,13 @@ static enum outcome product_of(const struct layer *t, const char **at, uint64_t 
 }
 
 /* Evaluate "HK+2GV", up to a comma, "|" or the end. */
-static enum outcome sum_of(const struct layer *t, const char **at, uint64_t *ret)
+static enum outcome evaluate_sum(const struct tensor_layer *t, const char **at, uint64_t *ret)
 {
     enum outcome r = KNOWN;
     bool minus = false;
     for (*ret = 0;; (*at)++) {
         uint64_t n;
-        enum outcome one = product_of(t, at, &n);
+        enum outcome one = evaluate_product(t, at, &n);
         if (one != KNOWN)
             r = r == UNKNOWN ? r : one;
         else if (minus ? *ret < n : !add_u64(*ret, n, &n))
@@ -604,10 +604,10 @@ struct dims {
 };
 
 /* Evaluate one alternative, "E,HK". Returns the rest: "", or the text after "|". */
-static const char *dims_of(const struct layer *t, const char *at, struct dims *d)
+static const char *dims_of(const struct tensor_layer *t, const char *at, struct dims *d)
 {
     for (d->n = 0;; at++) {
-        enum outcome r = sum_of(t, &at, &d->dim[d->n]);
+        enum outcome r = evaluate_sum(t, &at, &d->dim[d->n]);
         d->known[d->n] = r != UNKNOWN;
         if (r == IMPOSSIBLE)
             d->dim[d->n] = UINT64_MAX;
@@ -618,7 +618,7 @@ static const char *dims_of(const struct layer *t, const char *at, struct dims *d
 }
 
 /* Trailing dimensions of 1 are ignored. */
-static bool fits(const struct gguf *g, const struct gguf_tensor *tensor, const struct dims *d)
+static bool dims_fit(const struct gguf *g, const struct gguf_tensor *tensor, const struct dims *d)
 {
     for (uint32_t i = 0; i < d->n || i < tensor->n_dims; i++) {
         uint64_t is = i < tensor->n_dims ? gguf_dim(g, tensor, i) : 1;
@@ -628,7 +628,7 @@ static bool fits(const struct gguf *g, const struct gguf_tensor *tensor, const s
     return true;
 }
 
-static void tell(struct checker *c, uint32_t i, const struct dims *d)
+static void tell_shape(struct checker *c, uint32_t i, const struct dims *d)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT, want = BUF_INIT;
     fact_shape(c->g, &c->g->tensor[i], " x ", &is);
@@ -678,7 +678,7 @@ static const struct need_shape *scale_row(const char *name)
 static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
 {
     const struct gguf_tensor *tensor = &c->g->tensor[i];
-    struct layer t = {.l = l};
+    struct tensor_layer t = {.l = l};
     struct dims d, first = {0};
     char name[NEED_NAME_MAX];
     const struct need_shape *row = NULL;
@@ -691,13 +691,13 @@ static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
         for (const char *at = row->dims; *at;) {
             bool begin = at == row->dims && !window;
             at = dims_of(&t, at, &d);
-            if (fits(c->g, tensor, &d))
+            if (dims_fit(c->g, tensor, &d))
                 return;
             if (begin)
                 first = d;
         }
     }
-    tell(c, i, &first);
+    tell_shape(c, i, &first);
 }
 
 static void rule_shape(struct checker *c)

@@ -54,7 +54,7 @@ static bool is_cut(const struct summary *s)
 }
 
 /* True if the model has what a fact needs. */
-static bool is_there(const struct summary *s, const struct fact *f)
+static bool has_what_it_needs(const struct summary *s, const struct fact *f)
 {
     return f->needs == ANY || (!is_cut(s) && (f->needs == KEYS || !s->absent));
 }
@@ -223,7 +223,7 @@ static void add_datasets(const struct gguf *g, struct buf *out)
 
 /* Writes "adapter, lora, alpha 16" or "importance matrix of wiki.train.raw, chunks 125, chunk size
  * 512". */
-static void type_text(const struct summary *s, struct buf *out)
+static void kind_text(const struct summary *s, struct buf *out)
 {
     static const struct named adapter[] = {
         {"adapter.type", ""}, {"adapter.lora.alpha", "alpha"}, {0}};
@@ -689,21 +689,21 @@ static void heads_text(const struct summary *s, struct buf *out)
         buf_printf(out, " (%" PRIu64 " KV)", kv);
 }
 
-static bool shards(const struct summary *s, uint64_t *ret)
+static bool shard_count(const struct summary *s, uint64_t *ret)
 {
     *ret = s->shards;
     return s->shards > 0;
 }
 
 /* Get the number of keys. The reserve is internal to the file, and is not counted. */
-static bool keys(const struct summary *s, uint64_t *ret)
+static bool key_count(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;
     *ret = s->g->n_kv - fact_value(s->g, KEY_RESERVE, &v);
     return true;
 }
 
-static bool reserve(const struct summary *s, uint64_t *ret)
+static bool reserve_size(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;
     if (!fact_value(s->g, KEY_RESERVE, &v) || v.type != GGUF_STRING)
@@ -715,7 +715,7 @@ static bool reserve(const struct summary *s, uint64_t *ret)
 static void reserve_text(const struct summary *s, struct buf *out)
 {
     uint64_t bytes;
-    if (reserve(s, &bytes))
+    if (reserve_size(s, &bytes))
         summary_size(out, bytes);
     else
         buf_str(out, "none");
@@ -811,7 +811,7 @@ static void byte_order(const struct summary *s, struct buf *out)
 static const struct fact facts[] = {
     {"name", "name", .key = "general.name", .dash = true},
     {"architecture", "architecture", .key = "general.architecture", .dash = true},
-    {"type", "type", .text = type_text},
+    {"type", "type", .text = kind_text},
     {"parameters", "parameters", .text = parameters_text, .number = parameters, .needs = ALL},
     {"size", "size", .text = whole_size_text, FIELD(file_size)},
     {"missing", "missing", .text = missing_text, .number = missing},
@@ -843,24 +843,24 @@ static const struct fact facts[] = {
     {"source", "source", .text = source_text},
     {"file", NULL, .text = file_text},
     {"file name says", "file_name", .text = file_name_text, .json = name_json},
-    {"shards", "shards", .number = shards},
+    {"shards", "shards", .number = shard_count},
     {"format", NULL, .text = format_text},
     {NULL, "version", FIELD(fmt.version)},
     {NULL, "byte_order", .text = byte_order},
-    {"keys", "keys", .number = keys, .needs = KEYS},
+    {"keys", "keys", .number = key_count, .needs = KEYS},
     {"tensors", "tensors", FIELD(n_tensors), .needs = ALL},
     {"alignment", "alignment", FIELD(alignment), .needs = KEYS},
     {"data offset", "data_offset", FIELD(data_off), .needs = ALL},
-    {"reserve", "reserve", .text = reserve_text, .number = reserve, .needs = KEYS},
+    {"reserve", "reserve", .text = reserve_text, .number = reserve_size, .needs = KEYS},
 };
 // clang-format on
 
-static bool is_number(const struct fact *f)
+static bool fact_is_number(const struct fact *f)
 {
     return f->number || f->width || (f->key && f->key[0] == '.');
 }
 
-static bool number_of(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool fact_number(const struct summary *s, const struct fact *f, uint64_t *ret)
 {
     if (f->number)
         return f->number(s, ret);
@@ -877,9 +877,9 @@ static void value_text(const struct summary *s, const struct fact *f, struct buf
         f->text(s, out);
     else if (f->named)
         add_named(s->g, f->named, out);
-    else if (!is_number(f))
+    else if (!fact_is_number(f))
         show_text(fact_text(s->g, f->key), out);
-    else if (number_of(s, f, &n))
+    else if (fact_number(s, f, &n))
         buf_printf(out, "%" PRIu64, n);
 }
 
@@ -912,7 +912,7 @@ void summary_text(const struct summary *s, struct buf *out)
     for (size_t i = 0; i < COUNT(facts); i++) {
         char label[32];
         size_t before = out->len;
-        if (!facts[i].label || !is_there(s, &facts[i]))
+        if (!facts[i].label || !has_what_it_needs(s, &facts[i]))
             continue;
         (void)snprintf(label, sizeof(label), "%s:", facts[i].label);
         buf_printf(out, "%-*s", SUMMARY_LABEL, label);
@@ -930,7 +930,7 @@ void summary_text(const struct summary *s, struct buf *out)
 
 /* ---- JSON ---- */
 
-static void add_text(const struct summary *s, const struct fact *f, struct json *j)
+static void add_fact_text(const struct summary *s, const struct fact *f, struct json *j)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     value_text(s, f, &text);
@@ -947,13 +947,13 @@ void summary_json(const struct summary *s, struct json *j)
     uint64_t n;
     for (size_t i = 0; i < COUNT(facts); i++) {
         const struct fact *f = &facts[i];
-        if (!f->member || !is_there(s, f))
+        if (!f->member || !has_what_it_needs(s, f))
             continue;
         if (f->json)
             f->json(s, f->member, j);
-        else if (!is_number(f))
-            add_text(s, f, j);
-        else if (number_of(s, f, &n))
+        else if (!fact_is_number(f))
+            add_fact_text(s, f, j);
+        else if (fact_number(s, f, &n))
             buf_printf(json_item(j, f->member), "%" PRIu64, n);
     }
 }

@@ -53,7 +53,7 @@ static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
         json_string(out, shown, n);
 }
 
-static const char *name_of(const struct gguf *g, bool tensor, uint32_t i, size_t *n)
+static const char *shown_name(const struct gguf *g, bool tensor, uint32_t i, size_t *n)
 {
     *n = tensor ? g->tensor[i].name_len : g->kv[i].key_len;
     return tensor ? gguf_name(g, &g->tensor[i]) : gguf_key(g, &g->kv[i]);
@@ -66,13 +66,13 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
     CLEANUP(buf_free) struct buf room = BUF_INIT, other = BUF_INIT;
     size_t n, m;
     uint32_t k;
-    const char *name = name_of(g, tensor, i, &n), *same;
+    const char *name = shown_name(g, tensor, i, &n), *same;
     name = as_utf8(name, &n, &room, tensor);
     if (buf_error(&room))
         return buf_error(&room);
     uint64_t hash = hash_name(name, n);
     for (struct probe at = index_probe(seen, hash); index_next(seen, &at, &k);) {
-        same = name_of(g, tensor, k, &m);
+        same = shown_name(g, tensor, k, &m);
         same = as_utf8(same, &m, &other, tensor);
         if (buf_error(&other))
             return buf_error(&other);
@@ -92,7 +92,7 @@ static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
     bool may = false;
     for (uint32_t i = 0; i < all && !may; i++) {
         size_t n;
-        const char *name = name_of(g, tensor, i, &n);
+        const char *name = shown_name(g, tensor, i, &n);
         may = utf8_run(name, n) < n;
     }
     int r = may ? index_init(&seen, all) : 0;
@@ -201,7 +201,7 @@ static unsigned width_of(const struct form *f, const struct gguf_tensor *t)
 /* ---- metadata ---- */
 
 /* Add key number i as `,"key":"text"`, or nothing if it is not shown. */
-static void add_key(const struct plan *p, uint32_t i, struct buf *out)
+static void add_metadata_key(const struct plan *p, uint32_t i, struct buf *out)
 {
     const struct gguf *g = p->g->gguf;
     const struct gguf_kv *kv = &g->kv[i];
@@ -240,10 +240,10 @@ static void add_omitted(const struct plan *p, struct buf *out)
 }
 
 /* Write entry number i; the list of omitted tensors follows the last key. */
-static void add_entry(const struct plan *p, uint32_t i, struct buf *out)
+static void add_tensor_entry(const struct plan *p, uint32_t i, struct buf *out)
 {
     if (i < p->g->gguf->n_kv)
-        add_key(p, i, out);
+        add_metadata_key(p, i, out);
     else if (p->tensors)
         add_omitted(p, out);
 }
@@ -270,15 +270,15 @@ static int each_tensor(const struct plan *p,
     return r;
 }
 
-struct writing {
+struct header_text {
     const struct plan *p;
     struct buf *out;
     uint64_t at; /* offset of the next tensor in the data */
 };
 
-static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *dtype)
+static int add_tensor_data(void *arg, uint32_t i, const struct form *f, const char *dtype)
 {
-    struct writing *w = arg;
+    struct header_text *w = arg;
     const struct gguf *g = w->p->g->gguf;
     const struct gguf_tensor *t = &g->tensor[i];
     uint64_t end;
@@ -296,17 +296,17 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
 /* Write the header without its padding. Sets *data to the size of all tensors in bytes. */
 static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 {
-    struct writing w = {p, out, 0};
+    struct header_text w = {p, out, 0};
     buf_str(out, "{\"__metadata__\":{\"format\":\"pt\"");
     for (uint32_t i = 0; i <= p->g->gguf->n_kv; i++) {
         struct buf m = BUF_MEASURE;
         if (p->limit != UINT64_MAX)
-            add_entry(p, i, &m);
+            add_tensor_entry(p, i, &m);
         if (m.len <= p->limit)
-            add_entry(p, i, out);
+            add_tensor_entry(p, i, out);
     }
     buf_char(out, '}');
-    int r = each_tensor(p, add_tensor, &w);
+    int r = each_tensor(p, add_tensor_data, &w);
     buf_char(out, '}');
     *data = w.at;
     return r < 0 ? r : buf_error(out);
@@ -320,7 +320,7 @@ static uint64_t data_begin(uint64_t n)
     return (LENGTH + n + PAGE - 1) / PAGE * PAGE;
 }
 
-static bool fits(uint64_t n)
+static bool header_fits(uint64_t n)
 {
     return data_begin(n) - LENGTH <= SAFETENSORS_HEADER_MOST;
 }
@@ -333,7 +333,7 @@ static int measure(struct plan *p, uint64_t *head, uint64_t *data)
         struct buf m = BUF_MEASURE;
         int r = write_header(p, &m, data);
         *head = m.len;
-        if (r < 0 || fits(m.len))
+        if (r < 0 || header_fits(m.len))
             return r;
         if (p->limit == 0)
             return -EFBIG;
@@ -398,7 +398,7 @@ static int add_values(void *arg, uint32_t i, const struct form *f, const char *d
 }
 
 /* Write the length and the padded header. */
-static int make_head(struct plan *p, struct buf *out)
+static int make_header(struct plan *p, struct buf *out)
 {
     uint64_t head, data, begin;
     int r = measure(p, &head, &data);
@@ -412,14 +412,14 @@ static int make_head(struct plan *p, struct buf *out)
     return r < 0 ? r : buf_error(out);
 }
 
-static int make_image(struct snapshot *g, enum safetensors_as as, struct image **ret)
+static int make_file_image(struct snapshot *g, enum safetensors_as as, struct image **ret)
 {
     CLEANUP(plan_free) struct plan p = {0};
     CLEANUP(buf_free) struct buf head = BUF_INIT;
     struct image *im = image_new(g->gguf);
     int r = im ? plan_make(g, as, &p) : -ENOMEM;
     if (r == 0)
-        r = make_head(&p, &head);
+        r = make_header(&p, &head);
     if (r == 0) {
         image_add_memory(im, head.data, head.len);
         (void)each_tensor(&p, add_values, im);
@@ -437,7 +437,7 @@ int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image *
 {
     struct kept_file *f = kept_file(g, as);
     struct image *im = f ? atomic_load(&f->image) : NULL, *other = NULL;
-    int r = !f ? -ENOMEM : im ? 0 : make_image(g, as, &im);
+    int r = !f ? -ENOMEM : im ? 0 : make_file_image(g, as, &im);
     if (r < 0)
         return r;
     if (im != atomic_load(&f->image) && !atomic_compare_exchange_strong(&f->image, &other, im)) {

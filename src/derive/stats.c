@@ -532,7 +532,7 @@ static size_t line_size(const struct snapshot *g, enum derived what, uint32_t i)
     return m.len;
 }
 
-static void part_free(struct snapshot_part *part)
+static void line_ends_free(struct snapshot_part *part)
 {
     free(part);
 }
@@ -552,7 +552,7 @@ const struct line_ends *lines_get(struct snapshot *g, enum derived what)
     if (what == DERIVED_MOMENTS)
         stats_head(&m);
     uint64_t at = m.len;
-    l->part.free = part_free;
+    l->part.free = line_ends_free;
     l->head = at;
     for (uint32_t i = 0; i < n; i++)
         l->end[i] = at += line_size(g, what, i);

@@ -30,26 +30,26 @@ typedef void EVP_MD_CTX;
 enum { ROOM = 4096 };
 _Static_assert((int)ROOM >= (int)PICTURE_ROOM && (int)ROOM >= (int)STATS_STRETCH, "room for all");
 
-struct unit;
+struct task_unit;
 
 /* A pass over all values of the tensor. */
-struct pass {
+struct task_pass {
     struct task *t;
     const struct gguf_tensor *tensor;
     const struct quant_type *type;
     bool big;
-    void (*look)(const struct unit *u); /* runs under map_guard() */
-    EVP_MD_CTX *digest;                 /* for a hash */
-    bool failed;                        /* the library reported a failure */
-    struct moments *part;               /* owned; one per unit */
-    struct spread *spread;              /* owned; one per unit */
+    void (*look)(const struct task_unit *u); /* runs under map_guard() */
+    EVP_MD_CTX *digest;                      /* for a hash */
+    bool failed;                             /* the library reported a failure */
+    struct moments *part;                    /* owned; one per unit */
+    struct spread *spread;                   /* owned; one per unit */
     struct alive alive;
     struct picture picture;
     float *pixel; /* owned; see picture_pixels() */
 };
 
-struct unit {
-    struct pass *p;
+struct task_unit {
+    struct task_pass *p;
     uint64_t no, first, end; /* number of the unit; range of its values, or of bytes to hash */
     const uint8_t *data;     /* data of the tensor */
     float *room;
@@ -60,9 +60,9 @@ static uint64_t parts(uint64_t n, uint64_t size)
     return n / size + (n % size != 0);
 }
 
-static void measure(const struct unit *u)
+static void measure_unit(const struct task_unit *u)
 {
-    struct pass *p = u->p;
+    struct task_pass *p = u->p;
     for (uint64_t at = u->first; at < u->end; at += STATS_STRETCH) {
         size_t n = (size_t)min_u64(STATS_STRETCH, u->end - at);
         floats_read(p->type, p->big, u->data, at, n, u->room);
@@ -73,15 +73,15 @@ static void measure(const struct unit *u)
     }
 }
 
-static void draw(const struct unit *u)
+static void draw(const struct task_unit *u)
 {
-    const struct pass *p = u->p;
+    const struct task_pass *p = u->p;
     picture_pixels(&p->picture, p->type, p->big, u->data, u->no, u->room, p->pixel);
 }
 
-static int look(void *arg)
+static int look_guarded(void *arg)
 {
-    const struct unit *u = arg;
+    const struct task_unit *u = arg;
     u->p->look(u);
     return 0;
 }
@@ -90,11 +90,11 @@ static int look(void *arg)
  * checked afterwards. */
 static int do_unit(void *arg, uint64_t no, void *room)
 {
-    struct pass *p = arg;
+    struct task_pass *p = arg;
     const struct task *t = p->t;
     const uint64_t size = p->digest ? HASHED : MEASURED;
     const uint64_t all = p->digest ? p->tensor->nbytes : p->tensor->n_elem;
-    struct unit u = {p, no, no * size, min_u64((no + 1) * size, all), NULL, room};
+    struct task_unit u = {p, no, no * size, min_u64((no + 1) * size, all), NULL, room};
     if (p->pixel)
         picture_values(&p->picture, no, &u.first, &u.end);
     uint64_t first = u.first, end = u.end;
@@ -107,12 +107,12 @@ static int do_unit(void *arg, uint64_t no, void *room)
         return r;
     /* Point to where byte 0 would be; only bytes [first, end) are accessed. */
     u.data = (const uint8_t *)((uintptr_t)u.data - (uintptr_t)first);
-    r = map_guard(look, &u);
+    r = map_guard(look_guarded, &u);
     free(copy);
     return r < 0 ? r : store_check(t->view.store, t->tensor, first, end);
 }
 
-static int run(struct pass *p, uint64_t n)
+static int run_units(struct task_pass *p, uint64_t n)
 {
     const struct units_watch watch = {.cancel = p->t->stop};
     struct units u = {.n = n, .unit = do_unit, .arg = p, .room = ROOM * sizeof(float)};
@@ -127,13 +127,13 @@ const char *task_hash_library(void)
 }
 
 /* Hash a unit's bytes. Must not allocate memory or take a lock. */
-static void hash(const struct unit *u)
+static void hash(const struct task_unit *u)
 {
     u->p->failed |=
         EVP_DigestUpdate(u->p->digest, u->data + u->first, (size_t)(u->end - u->first)) != 1;
 }
 
-static int run_hash(struct pass *p)
+static int run_hash(struct task_pass *p)
 {
     uint8_t got[EVP_MAX_MD_SIZE];
     unsigned len = 0;
@@ -159,7 +159,7 @@ const char *task_hash_library(void)
     return NULL;
 }
 
-static int run_hash(struct pass *p)
+static int run_hash(struct task_pass *p)
 {
     (void)p;
     return -EIO;
@@ -167,10 +167,10 @@ static int run_hash(struct pass *p)
 
 #endif
 
-static int run_moments(struct pass *p, uint64_t n)
+static int run_moments(struct task_pass *p, uint64_t n)
 {
     p->part = calloc(n + 1, sizeof(*p->part));
-    int r = p->part ? run(p, n) : -ENOMEM;
+    int r = p->part ? run_units(p, n) : -ENOMEM;
     p->t->moments = MOMENTS_NONE;
     for (uint64_t i = 0; r == 0 && i < n; i++)
         moments_join(&p->t->moments, &p->part[i]);
@@ -178,14 +178,14 @@ static int run_moments(struct pass *p, uint64_t n)
     return r;
 }
 
-static int run_spread(struct pass *p, uint64_t n)
+static int run_spread(struct task_pass *p, uint64_t n)
 {
     struct spread all = {0};
     const struct gguf *g = p->t->view.snap->gguf;
     p->spread = calloc(n + 1, sizeof(*p->spread));
     int r = p->spread ? alive_begin(&p->alive, g, p->tensor) : -ENOMEM;
     if (r == 0)
-        r = run(p, n);
+        r = run_units(p, n);
     for (uint64_t i = 0; r == 0 && i < n; i++)
         spread_join(&all, &p->spread[i]);
     if (r == 0)
@@ -193,10 +193,10 @@ static int run_spread(struct pass *p, uint64_t n)
     return r;
 }
 
-static int run_stats(struct pass *p)
+static int run_stats(struct task_pass *p)
 {
     const uint64_t n = parts(p->tensor->n_elem, MEASURED);
-    p->look = measure;
+    p->look = measure_unit;
     int r = p->t->measured ? 0 : run_moments(p, n);
     if (p->t->what == DERIVED_MOMENTS)
         buf_add(&p->t->bytes, &p->t->moments, sizeof(p->t->moments));
@@ -205,12 +205,12 @@ static int run_stats(struct pass *p)
 
 static void picture_png(const struct picture *p, const float *pixel, struct buf *out);
 
-static int run_picture(struct pass *p)
+static int run_picture(struct task_pass *p)
 {
     p->picture = picture_of(p->t->view.snap->gguf, p->tensor);
     p->look = draw;
     p->pixel = malloc((size_t)p->picture.height * p->picture.width * sizeof(*p->pixel));
-    int r = p->pixel ? run(p, p->picture.height) : -ENOMEM;
+    int r = p->pixel ? run_units(p, p->picture.height) : -ENOMEM;
     if (r == 0)
         picture_png(&p->picture, p->pixel, &p->t->bytes);
     return r;
@@ -220,7 +220,7 @@ int task_run(struct task *t)
 {
     const struct gguf *g = t->view.snap->gguf;
     const struct gguf_tensor *tensor = &g->tensor[t->tensor];
-    struct pass p = {.t = t, .tensor = tensor, .type = gguf_type(tensor), .big = g->fmt.big};
+    struct task_pass p = {.t = t, .tensor = tensor, .type = gguf_type(tensor), .big = g->fmt.big};
     int r = -EIO;
     if (store_there(t->view.store, t->tensor, tensor->nbytes) == tensor->nbytes)
         r = t->what == DERIVED_SHA256    ? run_hash(&p)
@@ -272,15 +272,15 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
 
 /* Return floor(i * n / parts) without overflow: the start of part i when n items are divided into
  * `parts` parts. */
-static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
+static uint64_t part_start(uint64_t n, uint32_t i, uint32_t parts)
 {
     return n / parts * i + n % parts * i / parts;
 }
 
 void picture_values(const struct picture *p, uint64_t y, uint64_t *first, uint64_t *end)
 {
-    *first = min_u64(p->n, part(p->rows, (uint32_t)y, p->height) * p->columns);
-    *end = min_u64(p->n, part(p->rows, (uint32_t)y + 1, p->height) * p->columns);
+    *first = min_u64(p->n, part_start(p->rows, (uint32_t)y, p->height) * p->columns);
+    *end = min_u64(p->n, part_start(p->rows, (uint32_t)y + 1, p->height) * p->columns);
 }
 
 /* ---- values ---- */
@@ -316,9 +316,9 @@ void picture_pixels(const struct picture *p, const struct quant_type *type, bool
         n = (size_t)min_u64(PICTURE_ROOM, end - at);
         floats_read(type, big, data, at, n, room);
         for (i = 0; i < n; i += run) {
-            while (part(p->columns, x + 1, p->width) <= column)
+            while (part_start(p->columns, x + 1, p->width) <= column)
                 x++;
-            run = (size_t)min_u64(n - i, part(p->columns, x + 1, p->width) - column);
+            run = (size_t)min_u64(n - i, part_start(p->columns, x + 1, p->width) - column);
             add_run(&s, x, room + i, run);
             column += run;
             if (column == p->columns) /* the next row of the grid */

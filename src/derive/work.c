@@ -42,7 +42,7 @@ struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived
     return NULL;
 }
 
-static void drop(struct kept *k, struct result *r)
+static void kept_drop(struct kept *k, struct result *r)
 {
     k->bytes -= is_large(r) ? r->bytes.len : 0;
     table_remove(&k->all, &r->link);
@@ -79,7 +79,7 @@ int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf 
         return -ENOMEM;
     }
     if (old)
-        drop(k, old);
+        kept_drop(k, old);
     atomic_init(&r->refs, 1);
     r->of = of;
     r->what = what;
@@ -88,7 +88,7 @@ int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf 
     r->used = ++k->uses;
     k->bytes += is_large(r) ? r->bytes.len : 0;
     for (struct result *x; k->bytes > KEPT_BYTES && (x = oldest(k)) != r;)
-        drop(k, x);
+        kept_drop(k, x);
     return 0;
 }
 
@@ -100,14 +100,14 @@ void kept_forget_others(struct kept *k, struct tensor_id of,
         struct result *r = (struct result *)l;
         next = table_next(l);
         if (r->of.number == of.number && r->of.version != of.version && !needed(arg, r->of))
-            drop(k, r);
+            kept_drop(k, r);
     }
 }
 
 void kept_free(struct kept *k)
 {
     for (struct link *l; (l = table_each(&k->all, NULL)) != NULL;)
-        drop(k, (struct result *)l);
+        kept_drop(k, (struct result *)l);
     table_free(&k->all);
     *k = KEPT_NONE;
 }
@@ -127,9 +127,9 @@ struct want {
     struct work_waiter waiter;
 };
 
-struct job {
+struct work_job {
     struct pool_job job; /* must come first */
-    struct job *next;
+    struct work_job *next;
     struct work *work;
     struct tensor_id of;
     struct task task;
@@ -141,10 +141,10 @@ struct work {
     atomic_bool ending; /* set with the lock held */
     /* Protected by the lock: */
     struct kept kept;
-    struct want *wants; /* a list; the first wish is served next */
-    struct job *jobs;   /* jobs with results that are not kept yet */
-    unsigned running;   /* number of jobs that have not ended */
-    unsigned threads;   /* `running`, plus the threads that check whether other jobs can begin */
+    struct want *wants;    /* a list; the first wish is served next */
+    struct work_job *jobs; /* jobs with results that are not kept yet */
+    unsigned running;      /* number of jobs that have not ended */
+    unsigned threads;      /* `running`, plus the threads that check whether other jobs can begin */
 };
 
 struct work *work_new(void)
@@ -165,7 +165,7 @@ static struct tensor_id id_of(const struct view *v, uint32_t i)
 
 /* Return the index that a tensor in this state has in a view, or IDS_NONE if the view does not show
  * it. */
-static uint32_t place_of(const struct view *v, struct tensor_id of)
+static uint32_t place_in_view(const struct view *v, struct tensor_id of)
 {
     return ids_find_version(v->snap->ids, v->snap->gguf->n_tensors, of.version);
 }
@@ -187,7 +187,7 @@ static void want_free(struct want *want)
     free(want);
 }
 
-static void job_free(struct job *j)
+static void job_free(struct work_job *j)
 {
     buf_free(&j->task.bytes);
     view_free(&j->task.view);
@@ -195,7 +195,7 @@ static void job_free(struct job *j)
 }
 
 /* Return true if this wish needs nothing more for the tensor. */
-static bool settled(const struct work *w, const struct want *want, uint32_t i)
+static bool is_settled(const struct work *w, const struct want *want, uint32_t i)
 {
     const struct snapshot *g = want->view.snap;
     return !work_applies(g, &g->gguf->tensor[i], want->what) ||
@@ -205,7 +205,7 @@ static bool settled(const struct work *w, const struct want *want, uint32_t i)
 static bool is_computed(const struct work *w, const struct want *want, uint32_t i)
 {
     struct tensor_id of = id_of(&want->view, i);
-    const struct job *j = w->jobs;
+    const struct work_job *j = w->jobs;
     while (j &&
            (j->task.what != want->what || j->of.number != of.number || j->of.version != of.version))
         j = j->next;
@@ -215,7 +215,7 @@ static bool is_computed(const struct work *w, const struct want *want, uint32_t 
 /* Return true if the wish can be answered. */
 static bool is_ready(const struct work *w, struct want *want)
 {
-    while (want->ready < want->last && settled(w, want, want->ready))
+    while (want->ready < want->last && is_settled(w, want, want->ready))
         want->ready++;
     /* If a result was dropped before the wish passed its tensor, it must be computed again. */
     bool all = want->ready == want->last;
@@ -241,11 +241,11 @@ static void pull_want(struct work *w, const struct want *want)
     *at = want->next;
 }
 
-static bool run(struct pool_job *job, struct timespec *again);
+static bool run_job(struct pool_job *job, struct timespec *again);
 
 static int start_job(struct work *w, const struct want *want, uint32_t i)
 {
-    struct job *j = calloc(1, sizeof(*j));
+    struct work_job *j = calloc(1, sizeof(*j));
     if (!j)
         return -ENOMEM;
     j->work = w;
@@ -257,7 +257,7 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
         j->task.moments = *(const struct moments *)(const void *)known->bytes.data;
         j->task.measured = true;
     }
-    int r = pool_do(&j->job, run);
+    int r = pool_do(&j->job, run_job);
     if (r < 0) {
         job_free(j);
         return r;
@@ -276,7 +276,7 @@ static bool start_one(struct work *w, struct want *want)
 {
     for (; !is_ready(w, want) && want->start < want->last; want->start++) {
         const uint32_t i = want->start;
-        if (settled(w, want, i) || is_computed(w, want, i))
+        if (is_settled(w, want, i) || is_computed(w, want, i))
             continue;
         if (w->running >= pool_processors())
             return false;
@@ -304,16 +304,16 @@ static void start_jobs(struct work *w)
 static bool is_needed(void *work, struct tensor_id of)
 {
     const struct want *want = ((const struct work *)work)->wants;
-    while (want && place_of(&want->view, of) == IDS_NONE)
+    while (want && place_in_view(&want->view, of) == IDS_NONE)
         want = want->next;
     return want;
 }
 
 /* Keep a computed result; if r is an error, make the wishes that wait for the result fail. */
-static void keep(struct work *w, struct job *j, int r)
+static void keep_result(struct work *w, struct work_job *j, int r)
 {
     struct task *t = &j->task;
-    struct job **at = &w->jobs;
+    struct work_job **at = &w->jobs;
     while (*at != j)
         at = &(*at)->next;
     *at = j->next;
@@ -327,7 +327,7 @@ static void keep(struct work *w, struct job *j, int r)
     if (r == 0)
         kept_forget_others(&w->kept, j->of, is_needed, w);
     for (struct want *want = w->wants; want && r < 0; want = want->next) {
-        uint32_t i = want->what == t->what ? place_of(&want->view, j->of) : IDS_NONE;
+        uint32_t i = want->what == t->what ? place_in_view(&want->view, j->of) : IDS_NONE;
         if (i != IDS_NONE && i >= want->ready && i < want->last)
             want->err = r;
     }
@@ -335,7 +335,7 @@ static void keep(struct work *w, struct job *j, int r)
 
 /* Answer a wish that is ready; the lock is released during its done(). Returns false if no wish is
  * ready. */
-static bool answer(struct work *w)
+static bool answer_one(struct work *w)
 {
     struct want *want = w->wants;
     while (want && (want->answered || !is_ready(w, want)))
@@ -353,23 +353,23 @@ static bool answer(struct work *w)
     return true;
 }
 
-static bool run(struct pool_job *job, struct timespec *again)
+static bool run_job(struct pool_job *job, struct timespec *again)
 {
-    struct job *j = (struct job *)job;
+    struct work_job *j = (struct work_job *)job;
     struct work *w = j->work;
     (void)again;
     int r = task_run(&j->task);
     lock_take(&w->lock);
-    keep(w, j, r);
+    keep_result(w, j, r);
     lock_drop(&w->lock);
     job_free(j);
     lock_take(&w->lock);
-    while (answer(w)) /* done() may be slow: the job is still counted */
+    while (answer_one(w)) /* done() may be slow: the job is still counted */
         ;
     w->running--;
     do
         start_jobs(w);
-    while (answer(w)); /* answer wishes whose jobs could not be started */
+    while (answer_one(w)); /* answer wishes whose jobs could not be started */
     if (--w->threads == 0)
         pool_tell(&w->rests);
     lock_drop(&w->lock);

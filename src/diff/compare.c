@@ -109,7 +109,7 @@ struct text pair_name(const struct gguf *g, bool keys, uint32_t i)
     return (struct text){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
 }
 
-static uint32_t find(const struct gguf *g, bool keys, struct text name)
+static uint32_t find_named(const struct gguf *g, bool keys, struct text name)
 {
     return keys ? gguf_find_key(g, name.at, name.len) : gguf_find_tensor(g, name.at, name.len);
 }
@@ -164,14 +164,14 @@ static int pairs_make(const struct diff *d, bool keys, struct pairs *ret)
     const bool ok = ret->of && tail && before;
     for (uint32_t i = 0; ok && i < n_a; i++) {
         const struct text name = pair_name(a, keys, i);
-        const uint32_t other = find(b, keys, name);
+        const uint32_t other = find_named(b, keys, name);
         if (!left_out(d->opt, keys, name))
             ret->of[ret->n++] =
                 (struct pair){{i, other}, other == PAIR_NONE ? DIFF_ONLY_A : DIFF_SAME};
     }
     for (uint32_t i = 0; ok && i < n_b; i++) {
         const struct text name = pair_name(b, keys, i);
-        if (find(a, keys, name) == PAIR_NONE && !left_out(d->opt, keys, name))
+        if (find_named(a, keys, name) == PAIR_NONE && !left_out(d->opt, keys, name))
             ret->of[ret->n++] = (struct pair){{PAIR_NONE, i}, DIFF_ONLY_B};
     }
     if (ok)
@@ -257,12 +257,12 @@ enum { CHUNK = 6144, PIECE = 8 * CHUNK, ROOM = 8 * PIECE };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 /* A thread's memory: the bytes and the values of both tensors. */
-struct room {
+struct diff_room {
     float values[2][CHUNK];
     uint8_t bytes[2][ROOM];
 };
 
-struct pass {
+struct diff_pass {
     struct diff *d;
     bool values;
     uint64_t *first; /* owned: the first piece of each pair, then the number of pieces */
@@ -273,7 +273,7 @@ struct pass {
 };
 
 /* A range of a pair's bytes (in A) or elements. */
-struct piece {
+struct diff_piece {
     size_t pair;
     uint64_t first, n;
 };
@@ -288,7 +288,7 @@ static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const 
 }
 
 /* Return the amount of work for a pair in a pass, in bytes or elements. */
-static uint64_t work_of(const struct pass *w, size_t i)
+static uint64_t work_of(const struct diff_pass *w, size_t i)
 {
     const struct pair *p = &w->d->tensors.of[i];
     const struct tensor_diff *d = &w->d->of[i];
@@ -312,7 +312,8 @@ static uint64_t byte_holes(const struct diff *d, const struct pair *p, uint64_t 
     return end > off ? min_u64(end, side_hole(d->side[1], p->no[1], off)) : off;
 }
 
-static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, size_t *side)
+static int compare_bytes(struct diff_pass *w, const struct diff_piece *c, struct diff_room *m,
+                         size_t *side)
 {
     const struct pair *p = &w->d->tensors.of[c->pair];
     const struct quant_type *type = gguf_type(pair_tensor(w->d, p, 0));
@@ -335,19 +336,19 @@ static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, 
 /* ---- values ---- */
 
 /* Consecutive elements of one tensor, whose first block is at `data`. */
-struct stretch {
+struct diff_stretch {
     const struct quant_type *type;
     bool big;
     const uint8_t *data;
 };
 
-static double value_at(const struct stretch *s, const float *values, size_t i, uint64_t at)
+static double value_at(const struct diff_stretch *s, const float *values, size_t i, uint64_t at)
 {
     return quant_is_wide(s->type) ? quant_wide_value(s->type, s->big, s->data, at)
                                   : (double)values[i];
 }
 
-static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
+static void add_values(struct tensor_diff *d, double a, double b, uint64_t at)
 {
     if (isfinite(a) && isfinite(b)) {
         double away = fabs(a - b);
@@ -370,7 +371,7 @@ static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
 }
 
 /* Add n values, starting at element `at` of the tensor, which is element `i` of the stretches. */
-static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
+static void add_chunk(struct tensor_diff *d, const struct diff_stretch s[2], float values[2][CHUNK],
                       uint64_t i, size_t n, uint64_t at)
 {
     for (size_t k = 0; k < 2; k++)
@@ -382,8 +383,8 @@ static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float va
         !quant_all_finite((const uint8_t *)values[0], n) ||
         !quant_all_finite((const uint8_t *)values[1], n)) {
         for (size_t k = 0; k < n; k++)
-            add_pair(d, value_at(&s[0], values[0], k, i + k), value_at(&s[1], values[1], k, i + k),
-                     at + k);
+            add_values(d, value_at(&s[0], values[0], k, i + k),
+                       value_at(&s[1], values[1], k, i + k), at + k);
         return;
     }
     double before = d->sum.max;
@@ -446,15 +447,16 @@ static void add_distance(struct tensor_diff *d, const struct tensor_diff *f)
     d->apart += f->apart;
 }
 
-static int compare_values(struct pass *w, const struct piece *c, struct room *m, size_t *side)
+static int compare_values(struct diff_pass *w, const struct diff_piece *c, struct diff_room *m,
+                          size_t *side)
 {
     const struct pair *p = &w->d->tensors.of[c->pair];
     struct tensor_diff found = {.max_at = UINT64_MAX};
-    struct stretch s[2];
+    struct diff_stretch s[2];
     for (*side = 0; *side < 2; ++*side) {
         const size_t k = *side;
         const struct quant_type *t = gguf_type(pair_tensor(w->d, p, k));
-        s[k] = (struct stretch){t, w->d->side[k]->g->fmt.big, m->bytes[k]};
+        s[k] = (struct diff_stretch){t, w->d->side[k]->g->fmt.big, m->bytes[k]};
         int r = side_read(w->d->side[k], p->no[k], byte_of(t, c->first), m->bytes[k],
                           (size_t)byte_of(t, c->n));
         if (r < 0)
@@ -470,7 +472,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
 /* ---- a pass ---- */
 
 /* Return the size of a pair's pieces in bytes or elements. Pieces are whole blocks. */
-static uint64_t piece_size(const struct pass *w, size_t i)
+static uint64_t piece_size(const struct diff_pass *w, size_t i)
 {
     const struct pair *p = &w->d->tensors.of[i];
     const struct quant_type *t = is_both(p) ? gguf_type(pair_tensor(w->d, p, 0)) : NULL;
@@ -478,19 +480,19 @@ static uint64_t piece_size(const struct pass *w, size_t i)
     return w->values ? (uint64_t)PIECE : (uint64_t)ROOM / block * block;
 }
 
-static struct piece piece_at(const struct pass *w, uint64_t unit)
+static struct diff_piece piece_at(const struct diff_pass *w, uint64_t unit)
 {
     const size_t lo = upto_u64(w->first, 0, sizeof(*w->first), w->d->tensors.n, unit) - 1;
     uint64_t size = piece_size(w, lo), at = (unit - w->first[lo]) * size;
-    return (struct piece){lo, at, min_u64(size, work_of(w, lo) - at)};
+    return (struct diff_piece){lo, at, min_u64(size, work_of(w, lo) - at)};
 }
 
 /* Skip holes, and pieces of pairs whose bytes are known to differ. */
 static uint64_t next_piece(void *arg, uint64_t unit)
 {
-    struct pass *w = arg;
+    struct diff_pass *w = arg;
     while (unit < w->first[w->d->tensors.n]) {
-        struct piece c = piece_at(w, unit);
+        struct diff_piece c = piece_at(w, unit);
         const struct pair *p = &w->d->tensors.of[c.pair];
         lock_take(units_lock());
         const bool known = !w->values && w->d->of[c.pair].bytes;
@@ -510,8 +512,8 @@ static uint64_t next_piece(void *arg, uint64_t unit)
 
 static int compare_piece(void *arg, uint64_t unit, void *room)
 {
-    struct pass *w = arg;
-    const struct piece c = piece_at(w, unit);
+    struct diff_pass *w = arg;
+    const struct diff_piece c = piece_at(w, unit);
     size_t side = 0;
     int r = w->values ? compare_values(w, &c, room, &side) : compare_bytes(w, &c, room, &side);
     if (r < 0) {
@@ -525,7 +527,7 @@ static int compare_piece(void *arg, uint64_t unit, void *room)
 }
 
 /* Set e to a message that names the unreadable tensor. */
-static int unreadable(const struct pass *w, int r, struct err *e)
+static int unreadable(const struct diff_pass *w, int r, struct err *e)
 {
     char shown[SHOW_MAX], file[SHOW_MAX];
     if (w->bad == UINT64_MAX)
@@ -537,12 +539,12 @@ static int unreadable(const struct pass *w, int r, struct err *e)
                    show(shown, name.at, name.len), strerror(-r));
 }
 
-static int run(struct pass *w, struct err *e)
+static int run_pass(struct diff_pass *w, struct err *e)
 {
     const struct units_watch watch = {.progress = w->d->opt->progress, .arg = w->d->opt->arg};
     struct units *u = &w->units;
     *u = (struct units){
-        .unit = compare_piece, .next = next_piece, .arg = w, .room = sizeof(struct room)};
+        .unit = compare_piece, .next = next_piece, .arg = w, .room = sizeof(struct diff_room)};
     for (size_t i = 0; i < w->d->tensors.n; i++) {
         uint64_t size = piece_size(w, i);
         w->first[i] = u->n;
@@ -576,7 +578,7 @@ static int sample_hash(const struct side *s, uint32_t i, uint8_t *room, uint64_t
 }
 
 static int same_bytes(const struct side *a, uint32_t i, const struct side *b, uint32_t k,
-                      struct room *m, bool *ret)
+                      struct diff_room *m, bool *ret)
 {
     uint64_t n = a->g->tensor[i].nbytes;
     *ret = n == b->g->tensor[k].nbytes;
@@ -594,7 +596,8 @@ static int same_bytes(const struct side *a, uint32_t i, const struct side *b, ui
 
 /* Index, by a hash of their sampled bytes, the tensors that only side k has. The index holds the
  * indices of pairs. *n becomes the number of these tensors. */
-static int gather(const struct diff *d, size_t k, struct index *lonely, size_t *n, struct room *m)
+static int gather_lonely(const struct diff *d, size_t k, struct index *lonely, size_t *n,
+                         struct diff_room *m)
 {
     int r = index_init(lonely, d->tensors.n + 1);
     for (size_t i = 0; i < d->tensors.n && r == 0; i++) {
@@ -611,7 +614,8 @@ static int gather(const struct diff *d, size_t k, struct index *lonely, size_t *
 }
 
 /* Find the tensors of side k whose copy is tensor `no` of the other side. */
-static int match(struct diff *d, size_t k, const struct index *lonely, uint32_t no, struct room *m)
+static int match(struct diff *d, size_t k, const struct index *lonely, uint32_t no,
+                 struct diff_room *m)
 {
     const struct side *own = d->side[k], *other = d->side[!k];
     uint64_t hash;
@@ -636,13 +640,13 @@ static int match(struct diff *d, size_t k, const struct index *lonely, uint32_t 
  * equal names in that case. */
 static int twins(struct diff *d, struct err *e)
 {
-    struct room *m = malloc(sizeof(*m));
+    struct diff_room *m = malloc(sizeof(*m));
     int r = m ? 0 : -ENOMEM;
     for (size_t k = 0; k < 2 && r == 0 && d->side[0]->g->fmt.big == d->side[1]->g->fmt.big; k++) {
         const struct gguf *other = d->side[!k]->g;
         struct index lonely = {0};
         size_t n = 0;
-        r = gather(d, k, &lonely, &n, m);
+        r = gather_lonely(d, k, &lonely, &n, m);
         for (uint32_t i = 0; r == 0 && n && i < other->n_tensors; i++)
             if (other->tensor[i].nbytes)
                 r = match(d, k, &lonely, i, m);
@@ -666,7 +670,7 @@ double diff_cosine(const struct quant_distance *d)
                : (double)NAN;
 }
 
-static void begin(struct diff *d)
+static void begin_tensors(struct diff *d)
 {
     for (size_t i = 0; i < d->tensors.n; i++) {
         const struct pair *p = &d->tensors.of[i];
@@ -683,7 +687,7 @@ static void begin(struct diff *d)
 }
 
 /* Mark the tensors that differ by more than the tolerance. */
-static void settle(struct diff *d)
+static void apply_tolerance(struct diff *d)
 {
     const double tolerance = d->opt->tolerance;
     for (size_t i = 0; i < d->tensors.n; i++) {
@@ -697,21 +701,21 @@ static void settle(struct diff *d)
 
 static int compare_tensors(struct diff *d, struct err *e)
 {
-    struct pass w = {.d = d, .first = calloc(d->tensors.n + 1, sizeof(*w.first))};
+    struct diff_pass w = {.d = d, .first = calloc(d->tensors.n + 1, sizeof(*w.first))};
     if (!w.first)
         return err_set(e, -ENOMEM, "no memory");
-    begin(d);
-    int r = run(&w, e);
+    begin_tensors(d);
+    int r = run_pass(&w, e);
     if (r == 0 && !d->opt->quick) {
         w.values = true;
-        r = run(&w, e);
+        r = run_pass(&w, e);
         for (size_t i = 0; r == 0 && i < d->tensors.n; i++)
             d->of[i].measured = work_of(&w, i) > 0;
     }
     if (r == 0)
         r = twins(d, e);
     if (r == 0)
-        settle(d);
+        apply_tolerance(d);
     free(w.first);
     return r;
 }

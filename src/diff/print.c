@@ -38,7 +38,7 @@ static size_t reached(const struct search *s, size_t d, long k)
 
 /* Return the x on diagonal k where step d begins: after an insertion from the diagonal above, or a
  * removal from the one below. */
-static size_t begin(const struct search *s, size_t d, long k)
+static size_t step_begin(const struct search *s, size_t d, long k)
 {
     if (d == 0)
         return 1;
@@ -54,7 +54,7 @@ static int take_step(struct search *s, size_t d)
         return -ENOMEM;
     for (size_t i = 0; i <= d; i++) {
         long k = 2 * (long)i - (long)d;
-        size_t x = begin(s, d, k);
+        size_t x = step_begin(s, d, k);
         row[i] = 0;
         if (x == 0 || x - 1 > s->n_a || (long)(x - 1) < k || (size_t)((long)(x - 1) - k) > s->n_b)
             continue;
@@ -102,7 +102,7 @@ static int walk_back(const struct search *s, struct hunks *h)
 }
 
 /* Compare the elements index by index, from the last to the first. */
-static int by_place(const struct search *s, struct hunks *h)
+static int hunks_by_index(const struct search *s, struct hunks *h)
 {
     int r = 0;
     for (size_t i = s->n_a > s->n_b ? s->n_a : s->n_b; i-- > 0 && r == 0;) {
@@ -139,7 +139,7 @@ int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, 
     while (s.d <= SEQUENCE_MOST && (r = take_step(&s, s.d)) == 0)
         s.d++;
     if (r >= 0)
-        r = r > 0 ? walk_back(&s, ret) : by_place(&s, ret);
+        r = r > 0 ? walk_back(&s, ret) : hunks_by_index(&s, ret);
     for (size_t i = 0; i <= SEQUENCE_MOST && s.step[i]; i++)
         free(s.step[i]);
     reverse(ret);
@@ -228,7 +228,7 @@ static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
 }
 
 /* Get element i of an array. Returns false if the array is shorter. */
-static bool array_at(const struct gguf_value *array, uint64_t i, struct gguf_value *item)
+static bool array_item(const struct gguf_value *array, uint64_t i, struct gguf_value *item)
 {
     struct gguf_walk w = gguf_walk(array);
     while (gguf_next(&w, item))
@@ -302,13 +302,13 @@ static size_t side_of(const struct pair *p)
     return p->no[0] == PAIR_NONE;
 }
 
-static struct gguf_value value_of(const struct diff *d, const struct pair *p, size_t side)
+static struct gguf_value pair_value(const struct diff *d, const struct pair *p, size_t side)
 {
     const struct gguf *g = d->side[side]->g;
     return gguf_value(g, &g->kv[p->no[side]]);
 }
 
-static struct text name_of(const struct diff *d, bool keys, const struct pair *p)
+static struct text pair_title(const struct diff *d, bool keys, const struct pair *p)
 {
     return pair_name(d->side[side_of(p)]->g, keys, p->no[side_of(p)]);
 }
@@ -337,7 +337,7 @@ static void end_line(struct out *o)
 }
 
 /* Add a value on one line, cut if it is long. */
-static void add_value(struct buf *out, const struct gguf_value *v)
+static void add_short_value(struct buf *out, const struct gguf_value *v)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     char shown[VALUE_MOST];
@@ -397,7 +397,7 @@ static void add_stretch(struct out *o, const struct lines *a, const struct lines
 }
 
 /* Add two texts as a unified diff of lines. */
-static void add_lines(struct out *o, const struct gguf_value *x, const struct gguf_value *y)
+static void add_line_diff(struct out *o, const struct gguf_value *x, const struct gguf_value *y)
 {
     struct lines a = {0}, b = {0};
     struct hunks h = {0};
@@ -421,7 +421,7 @@ static void add_lines(struct out *o, const struct gguf_value *x, const struct gg
 }
 
 /* Add "12 of 128256 differ, 5 inserted, first at 5: "<a>" "<b>"". */
-static void add_array(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
+static void add_array_diff(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
 {
     struct array_diff d;
     struct gguf_value x, y;
@@ -444,13 +444,13 @@ static void add_array(struct out *o, const struct gguf_value *a, const struct gg
         buf_printf(&o->text, " %s", parts[i].what);
         more = true;
     }
-    bool in_a = array_at(a, d.first_a, &x), in_b = array_at(b, d.first_b, &y);
+    bool in_a = array_item(a, d.first_a, &x), in_b = array_item(b, d.first_b, &y);
     buf_printf(&o->text, ", first at %" PRIu64 ": ", in_a ? d.first_a : d.first_b);
     if (in_a)
-        add_value(&o->text, &x);
+        add_short_value(&o->text, &x);
     buf_str(&o->text, in_a && in_b ? " " : "");
     if (in_b)
-        add_value(&o->text, &y);
+        add_short_value(&o->text, &y);
 }
 
 static void add_change(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
@@ -462,17 +462,17 @@ static void add_change(struct out *o, const struct gguf_value *a, const struct g
     bool arrays = a->type == GGUF_ARRAY && !retyped && !small;
     if (!retyped && (is_long(a) || is_long(b))) {
         end_line(o);
-        add_lines(o, a, b);
+        add_line_diff(o, a, b);
         return;
     }
     buf_char(&o->text, ' ');
     if (arrays) {
-        add_array(o, a, b);
+        add_array_diff(o, a, b);
     } else {
         buf_printf(&o->text, "%s%s", retyped ? type[0] : "", retyped ? " " : "");
-        add_value(&o->text, a);
+        add_short_value(&o->text, a);
         buf_printf(&o->text, " -> %s%s", retyped ? type[1] : "", retyped ? " " : "");
-        add_value(&o->text, b);
+        add_short_value(&o->text, b);
     }
     end_line(o);
 }
@@ -488,34 +488,34 @@ static void add_moved(struct out *o, const char *what, bool keys, const struct p
         }
     if (n == 0)
         return;
-    const struct text name = name_of(o->d, keys, &p->of[first]);
+    const struct text name = pair_title(o->d, keys, &p->of[first]);
     begin_line(o, sign[DIFF_MOVED]);
     buf_printf(&o->text, " %s in another order: %zu, the first is ", what, n);
     show_all(&o->text, name.at, name.len);
     end_line(o);
 }
 
-static bool differs(const struct pair *p)
+static bool is_printed(const struct pair *p)
 {
     return p->status != DIFF_SAME && p->status != DIFF_MOVED;
 }
 
-static void add_key(struct out *o, const struct pair *p)
+static void print_key(struct out *o, const struct pair *p)
 {
-    const struct text key = name_of(o->d, true, p);
-    struct gguf_value x = value_of(o->d, p, side_of(p)), y;
+    const struct text key = pair_title(o->d, true, p);
+    struct gguf_value x = pair_value(o->d, p, side_of(p)), y;
     char type[GGUF_TYPE_NAME_MAX];
     begin_line(o, sign[p->status]);
     buf_char(&o->text, ' ');
     show_all(&o->text, key.at, key.len);
     if (p->status == DIFF_CHANGED) {
-        y = value_of(o->d, p, 1);
+        y = pair_value(o->d, p, 1);
         buf_char(&o->text, ':');
         add_change(o, &x, &y);
         return;
     }
     buf_printf(&o->text, " (%s): ", gguf_type_name(&x, type));
-    add_value(&o->text, &x);
+    add_short_value(&o->text, &x);
     end_line(o);
 }
 
@@ -625,10 +625,10 @@ static void add_one(struct buf *out, const struct diff *of, const struct pair *p
     }
 }
 
-static void add_tensor(struct buf *out, const struct diff *d, size_t i)
+static void print_tensor(struct buf *out, const struct diff *d, size_t i)
 {
     const struct pair *p = &d->tensors.of[i];
-    const struct text name = name_of(d, false, p);
+    const struct text name = pair_title(d, false, p);
     buf_printf(out, "%c ", sign[p->status]);
     show_all(out, name.at, name.len);
     buf_char(out, '\t');
@@ -691,8 +691,8 @@ static void add_tensors(struct out *o)
     if (measured)
         buf_str(&lines, "  tensor\ttype\terror\tcosine\tgreatest difference\n");
     for (size_t i = 0; i < o->d->tensors.n; i++)
-        if (differs(&o->d->tensors.of[i]))
-            add_tensor(&lines, o->d, i);
+        if (is_printed(&o->d->tensors.of[i]))
+            print_tensor(&lines, o->d, i);
     buf_table(&lines, "llrrl", NAME_MOST + 2, &table);
     o->err = o->err ? o->err : buf_error(&table);
     const char *p = buf_text(&table), *end = buf_error(&table) ? p : buf_text_end(&table);
@@ -716,8 +716,8 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
     show_all(&o.text, d->side[1]->label, strlen(d->side[1]->label));
     buf_char(&o.text, '\n');
     for (size_t i = 0; i < d->keys.n; i++)
-        if (differs(&d->keys.of[i]))
-            add_key(&o, &d->keys.of[i]);
+        if (is_printed(&d->keys.of[i]))
+            print_key(&o, &d->keys.of[i]);
     add_moved(&o, "keys", true, &d->keys);
     if (d->opt->keys)
         add_counts(&o, "keys", &d->keys);
@@ -746,10 +746,10 @@ static void json_key(struct out *o, struct json *j, const struct pair *p)
 {
     struct gguf_value v[2];
     char type[GGUF_TYPE_NAME_MAX];
-    begin_entry(j, name_of(o->d, true, p), p->status);
+    begin_entry(j, pair_title(o->d, true, p), p->status);
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
-            v[k] = value_of(o->d, p, k);
+            v[k] = pair_value(o->d, p, k);
             json_text(j, k ? "type_b" : "type_a", gguf_type_name(&v[k], type));
         }
     for (size_t k = 0; k < 2; k++)
@@ -793,7 +793,7 @@ static void json_tensor(struct out *o, struct json *j, size_t i)
 {
     const struct pair *p = &o->d->tensors.of[i];
     const struct tensor_diff *d = &o->d->of[i];
-    begin_entry(j, name_of(o->d, false, p), p->status);
+    begin_entry(j, pair_title(o->d, false, p), p->status);
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
             buf_char(json_item(j, k ? "type_b" : "type_a"), '"');

@@ -63,11 +63,11 @@ struct cursor {
  * Set the error to "key 3 'general.name': FIELD at byte AT: REASON". Returns code, or 0 if this is
  * a fault and faults are being collected; the caller then continues with a substitute value.
  */
-static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
-                  const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+static int cursor_refuse(const struct cursor *c, bool fault, int code, const char *field,
+                         uint64_t at, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
-static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
-                  const char *fmt, ...)
+static int cursor_refuse(const struct cursor *c, bool fault, int code, const char *field,
+                         uint64_t at, const char *fmt, ...)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     struct err collected = {0}, *e = fault && c->fault ? &collected : c->err;
@@ -90,9 +90,9 @@ static int refuse(const struct cursor *c, bool fault, int code, const char *fiel
     return 0;
 }
 
-#define cursor_fail(c, ...) refuse(c, false, __VA_ARGS__)
+#define cursor_fail(c, ...) cursor_refuse(c, false, __VA_ARGS__)
 /* Report a fault after which the rest of the file can still be parsed. */
-#define cursor_fault(c, ...) refuse(c, true, __VA_ARGS__)
+#define cursor_fault(c, ...) cursor_refuse(c, true, __VA_ARGS__)
 
 /* Appended to the reason for a fault that truncation could also have caused. */
 #define CURSOR_CUT " (an incomplete download?)"
@@ -102,7 +102,7 @@ static uint64_t cursor_left(const struct cursor *c)
     return c->src->size - c->pos;
 }
 
-static int grow(struct cursor *c, uint64_t need)
+static int grow_head(struct cursor *c, uint64_t need)
 {
     uint64_t cap = min_u64(max_u64(max_u64(c->cap * 2, LOAD_STEP), need), c->src->size);
     uint8_t *bytes = cap > SIZE_MAX ? NULL : realloc(c->bytes, (size_t)cap);
@@ -128,7 +128,7 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
     if (end > GGUF_MAX_HEADER)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
                            GGUF_MAX_HEADER);
-    int r = end > c->cap ? grow(c, end) : 0;
+    int r = end > c->cap ? grow_head(c, end) : 0;
     /* Read ahead as many bytes as are already loaded, within limits, so that the work stays
      * proportional to the header's size. */
     uint64_t ahead = min_u64(max_u64(c->have, LOAD_STEP), AHEAD_MOST);
@@ -401,8 +401,8 @@ static int parse_info(struct cursor *c, void *entry)
 }
 
 /* Parse `count` entries. The list grows as entries are parsed, because the count is not trusted. */
-static int parse_list(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
-                      size_t size, int (*parse)(struct cursor *c, void *entry))
+static int parse_infos(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
+                       size_t size, int (*parse)(struct cursor *c, void *entry))
 {
     uint8_t *entries;
     size_t cap = 0;
@@ -435,7 +435,7 @@ static int parse_list(struct cursor *c, const char *item, uint64_t count, void *
 
 /* A tensor that has data or, because its type is unknown, may have some. Places are sorted by
  * offset. */
-struct place {
+struct data_place {
     uint64_t off;
     uint32_t number;
 };
@@ -485,9 +485,9 @@ static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
     return 0;
 }
 
-static int by_offset(const void *a, const void *b)
+static int tensors_by_offset(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct data_place *x = a, *y = b;
     if (x->off != y->off)
         return x->off < y->off ? -1 : 1;
     return x->number < y->number ? -1 : 1;
@@ -495,7 +495,7 @@ static int by_offset(const void *a, const void *b)
 
 /* Collect the tensors with data, sorted by offset. *in_order: whether the infos are in that
  * order. */
-static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
+static size_t collect_fault(const struct gguf *g, struct data_place *places, bool *in_order)
 {
     size_t n = 0;
     *in_order = true;
@@ -504,16 +504,17 @@ static size_t collect(const struct gguf *g, struct place *places, bool *in_order
         if (t->nbytes == 0 && !unknown_size(t))
             continue;
         *in_order &= n == 0 || places[n - 1].off <= t->off;
-        places[n++] = (struct place){t->off, i};
+        places[n++] = (struct data_place){t->off, i};
     }
     if (!*in_order)
-        qsort(places, n, sizeof(*places), by_offset);
+        qsort(places, n, sizeof(*places), tensors_by_offset);
     return n;
 }
 
 /* Report tensors that overlap. A tensor of unknown type extends to the next tensor's data, or to
  * the end of the file. */
-static int check_overlap(struct cursor *c, struct gguf *g, const struct place *places, size_t n)
+static int check_overlap(struct cursor *c, struct gguf *g, const struct data_place *places,
+                         size_t n)
 {
     for (size_t k = 0; k < n; k++) {
         struct gguf_tensor *t = &g->tensor[places[k].number];
@@ -601,7 +602,7 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
  * Q2_0 before that id got its blocks of 18 bytes for 64: the next tensor, or the end of the file,
  * then comes too early by just that.
  */
-static int check_old_q2(struct cursor *c, const struct gguf *g, const struct place *places,
+static int check_old_q2(struct cursor *c, const struct gguf *g, const struct data_place *places,
                         size_t n)
 {
     for (size_t k = 0; k < n; k++) {
@@ -620,10 +621,10 @@ static int check_old_q2(struct cursor *c, const struct gguf *g, const struct pla
     return 0;
 }
 
-static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct place *places)
+static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct data_place *places)
 {
     bool in_order;
-    size_t n = collect(g, places, &in_order);
+    size_t n = collect_fault(g, places, &in_order);
     int r = check_old_q2(c, g, places, n);
     if (r == 0)
         r = check_overlap(c, g, places, n);
@@ -649,7 +650,7 @@ static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
         r = place_tensor(c, g, i);
     if (r < 0)
         return r;
-    struct place *places = malloc(((size_t)g->n_tensors + 1) * sizeof(*places));
+    struct data_place *places = malloc(((size_t)g->n_tensors + 1) * sizeof(*places));
     if (!places)
         return cursor_fail(c, -ENOMEM, "data section", g->data_off, "no memory");
     r = check_places(c, g, flags, places);
@@ -744,7 +745,7 @@ static int parse_items(struct cursor *c, struct gguf *g)
     if (r == 0)
         r = parse_count(c, "number of keys", LEAST_KEY, &n_kv);
     if (r == 0)
-        r = parse_list(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
+        r = parse_infos(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
     if (r < 0)
         return r;
     if (c->fmt.draft && n_tensors > 0)
@@ -752,8 +753,8 @@ static int parse_items(struct cursor *c, struct gguf *g)
     if (r < 0)
         return r;
     g->info_off = c->pos;
-    r = parse_list(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor),
-                   parse_info);
+    r = parse_infos(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor),
+                    parse_info);
     g->head_len = c->pos;
     return r;
 }
@@ -793,21 +794,21 @@ static struct text before_nul(struct text n)
     return (struct text){n.at, strnlen(n.at, n.len)};
 }
 
-static bool same(struct text a, struct text b)
+static bool same_name(struct text a, struct text b)
 {
     return a.len == b.len && memcmp(a.at, b.at, a.len) == 0;
 }
 
 /* Return the number of the item with this name. If `whole`, compare all bytes, not only those
  * before the first NUL. */
-static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
+static uint32_t find_name(const struct gguf *g, bool keys, struct text n, bool whole)
 {
     uint32_t i;
     struct text t = before_nul(n);
     const struct index *ix = keys ? &g->keys : &g->names;
     for (struct probe p = index_probe(ix, hash_name(t.at, t.len)); index_next(ix, &p, &i);) {
         struct text other = gguf_name_of(g, keys, i);
-        if (whole ? same(other, n) : same(before_nul(other), t))
+        if (whole ? same_name(other, n) : same_name(before_nul(other), t))
             return i;
     }
     return UINT32_MAX;
@@ -819,11 +820,11 @@ static uint32_t find(const struct gguf *g, bool keys, struct text n, bool whole)
  * readers compare C strings: for them, `general.alignment` followed by a NUL would move the data;
  * for others, it would not.
  */
-static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
+static int enter_array(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
     char shown[SHOW_MAX];
     struct text n = gguf_name_of(g, keys, i), t = before_nul(n);
-    uint32_t first = find(g, keys, n, false);
+    uint32_t first = find_name(g, keys, n, false);
     bool known = keys && t.len < n.len && key_find(t.at, t.len);
     if (first == UINT32_MAX)
         index_insert(keys ? &g->keys : &g->names, hash_name(t.at, t.len), i);
@@ -833,7 +834,7 @@ static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
     if (first == UINT32_MAX)
         return cursor_fault(c, -EBADMSG, "name", c->name_off,
                             "readers that stop at a NUL read it as '%s'", show(shown, t.at, t.len));
-    bool equal = same(gguf_name_of(g, keys, first), n);
+    bool equal = same_name(gguf_name_of(g, keys, first), n);
     return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u%s", c->item,
                         first, equal ? "" : " up to a NUL");
 }
@@ -846,9 +847,9 @@ static int build_indexes(struct cursor *c, struct gguf *g)
     if (r < 0)
         return cursor_fail(c, r, "names", c->pos, "no memory");
     for (uint32_t i = 0; i < g->n_kv && r == 0; i++)
-        r = enter(c, g, true, i);
+        r = enter_array(c, g, true, i);
     for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
-        r = enter(c, g, false, i);
+        r = enter_array(c, g, false, i);
     return r;
 }
 
@@ -932,7 +933,7 @@ static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
+static int parse_source(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     gguf_fault_fn *fault = c->fault;
     c->fault = NULL;
@@ -956,7 +957,7 @@ int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct
     bool far = s->fd >= 0 && far_file(s->fd);
     if (far)
         far_exact(s->fd, true);
-    int r = parse_file(&c, flags, ret);
+    int r = parse_source(&c, flags, ret);
     if (far)
         far_exact(s->fd, false);
     return r;
@@ -975,7 +976,7 @@ int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, s
                       struct err *e)
 {
     struct cursor c = {.src = s, .err = e, .fault = fault, .fault_arg = arg};
-    return parse_file(&c, 0, ret);
+    return parse_source(&c, 0, ret);
 }
 
 struct gguf *gguf_ref(struct gguf *g)
@@ -998,12 +999,12 @@ void gguf_free(struct gguf *g)
 
 uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n)
 {
-    return find(g, true, (struct text){key, n}, true);
+    return find_name(g, true, (struct text){key, n}, true);
 }
 
 uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n)
 {
-    return find(g, false, (struct text){name, n}, true);
+    return find_name(g, false, (struct text){name, n}, true);
 }
 
 struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv)

@@ -57,7 +57,7 @@ static bool starts(struct head h, const char *word)
 }
 
 /* Skip a byte order mark and blanks, which may precede text. */
-static struct head text_of(struct head h)
+static struct head first_line(struct head h)
 {
     size_t skip = starts(h, "\xef\xbb\xbf") ? 3 : 0;
     while (skip < h.n && strchr(" \t\r\n", h.at[skip]) && h.at[skip])
@@ -73,7 +73,7 @@ static bool is_empty(struct head h)
 /* Also matches XML, in which object stores report errors. */
 static bool is_html(struct head h)
 {
-    struct head t = text_of(h);
+    struct head t = first_line(h);
     return t.n >= 2 && t.at[0] == '<' && (isalpha(t.at[1]) || t.at[1] == '!' || t.at[1] == '?');
 }
 
@@ -87,10 +87,10 @@ static bool is_safetensors(struct head h)
 
 static bool is_json(struct head h)
 {
-    struct head t = text_of(h);
+    struct head t = first_line(h);
     if (t.n == 0 || (t.at[0] != '{' && t.at[0] != '['))
         return false;
-    t = text_of((struct head){t.at + 1, t.n - 1, t.size - 1});
+    t = first_line((struct head){t.at + 1, t.n - 1, t.size - 1});
     return t.n == 0 || (t.at[0] && strchr("\"{}[]", t.at[0]));
 }
 
@@ -106,7 +106,7 @@ static bool is_zeros(struct head h)
 }
 
 /* For example, a server's reply "Entry not found", saved in place of the model. */
-static bool is_text(struct head h)
+static bool looks_like_text(struct head h)
 {
     for (size_t i = 0; i < h.n; i++)
         if (!isprint(h.at[i]) && !isspace(h.at[i]))
@@ -134,7 +134,7 @@ static const struct {
     /* The magic is a number, so its letters are reversed in a little-endian file. */
     {NULL, {"lmgg", "fmgg", "tjgg", "algg", "ggml", "ggmf", "ggjt", "ggla"}, {"a model in a format older than GGUF (GGML)", "convert it with an older llama.cpp's convert_llama_ggml_to_gguf.py, or download the model as GGUF"}},
     {is_zeros, {NULL}, {"a file that begins with zeros", "it is an incomplete download; wait for it to finish, or " AGAIN}},
-    {is_text, {NULL}, {"a short text file", "if a server sent it in place of the model, it contains the reason; " AGAIN}},
+    {looks_like_text, {NULL}, {"a short text file", "if a server sent it in place of the model, it contains the reason; " AGAIN}},
 };
 
 #define FETCH "download the model first, or mount its server and name the file there"
@@ -150,7 +150,7 @@ static const struct {
 };
 // clang-format on
 
-static bool begins(struct head h, const char *const words[8])
+static bool begins_with(struct head h, const char *const words[8])
 {
     for (size_t i = 0; i < 8 && words[i]; i++)
         if (starts(h, words[i]))
@@ -164,7 +164,7 @@ const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
     if (starts(h, "GGUF"))
         return NULL;
     for (size_t i = 0; i < COUNT(kinds); i++)
-        if (kinds[i].is ? kinds[i].is(h) : begins(h, kinds[i].words))
+        if (kinds[i].is ? kinds[i].is(h) : begins_with(h, kinds[i].words))
             return &kinds[i].kind;
     return NULL;
 }

@@ -337,7 +337,7 @@ static bool is_architecture(const char *s, size_t n)
     return n > 0;
 }
 
-static bool is_number(const char *s, size_t n)
+static bool is_numeric(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (s[i] < '0' || s[i] > '9')
@@ -350,7 +350,7 @@ static bool segment_matches(const char *pattern, size_t pn, const char *s, size_
     if (equals(pattern, pn, "[arch]"))
         return is_architecture(s, n);
     if (equals(pattern, pn, "{i}"))
-        return is_number(s, n);
+        return is_numeric(s, n);
     if (equals(pattern, pn, "{name}"))
         return n > 0;
     return pn == n && memcmp(pattern, s, n) == 0;

@@ -150,7 +150,7 @@ void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX])
         (void)strcpy(dst, one);
 }
 
-static int by_bytes(const void *a, const void *b)
+static int by_share(const void *a, const void *b)
 {
     const struct share *x = a, *y = b;
     if (x->bytes != y->bytes)
@@ -177,7 +177,7 @@ size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX])
     size_t n = 0;
     for (uint32_t i = 0; i < g->n_tensors; i++)
         n = add_share(dst, n, &g->tensor[i]);
-    qsort(dst, n, sizeof(dst[0]), by_bytes);
+    qsort(dst, n, sizeof(dst[0]), by_share);
     return n;
 }
 

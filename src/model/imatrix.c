@@ -18,7 +18,7 @@
 
 /* ---- rows ---- */
 
-static int no_memory(struct err *e)
+static int lacks_memory(struct err *e)
 {
     return err_set(e, -ENOMEM, "no memory");
 }
@@ -44,17 +44,17 @@ static int read_floats(const struct source *s, uint64_t off, uint64_t n, bool bi
 }
 
 /* Adds a row for a tensor, with room for n importances. */
-static int add_row(struct imatrix *m, const void *name, size_t len, uint64_t n,
-                   struct imatrix_row **ret, struct err *e)
+static int add_imatrix_row(struct imatrix *m, const void *name, size_t len, uint64_t n,
+                           struct imatrix_row **ret, struct err *e)
 {
     if (array_grow(&m->row, &m->cap, m->n, sizeof(*m->row)) < 0)
-        return no_memory(e);
+        return lacks_memory(e);
     struct imatrix_row *r = &m->row[m->n];
     *r = (struct imatrix_row){.name = malloc(len + 1), .len = len, .n = n};
     r->of = malloc((size_t)n * sizeof(float));
     m->n++;
     if (!r->name || !r->of)
-        return no_memory(e);
+        return lacks_memory(e);
     memcpy(r->name, name, len);
     *ret = r;
     return 0;
@@ -82,7 +82,7 @@ static int find_pair(const struct gguf *g, const struct gguf_tensor *t, const ch
     buf_add(&name, gguf_name(g, t), t->name_len - strlen(end));
     buf_str(&name, other);
     if (buf_error(&name))
-        return no_memory(e);
+        return lacks_memory(e);
     const uint32_t i = gguf_find_tensor(g, name.data, name.len);
     if (i == UINT32_MAX)
         return err_set(e, -EBADMSG, "has no matching tensor '...%s'", other);
@@ -100,7 +100,7 @@ static int pair_row(struct imatrix *m, const struct source *s, const struct gguf
     if (t->n_elem == 0 || c->n_elem == 0 || t->n_elem % c->n_elem)
         return err_set(e, -EBADMSG, "%llu sums and %llu counts do not match",
                        (unsigned long long)t->n_elem, (unsigned long long)c->n_elem);
-    int r = add_row(m, gguf_name(g, t), t->name_len - strlen(SUMS), t->n_elem, &row, e);
+    int r = add_imatrix_row(m, gguf_name(g, t), t->name_len - strlen(SUMS), t->n_elem, &row, e);
     if (r == 0)
         r = read_floats(s, t->off, t->n_elem, g->fmt.big, row->of, e);
     const uint64_t n = t->n_elem / c->n_elem;
@@ -190,7 +190,7 @@ static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, str
     if (r == 0)
         r = next_bytes(s, *at, 4 * (uint64_t)n, "importances", e);
     if (r == 0)
-        r = add_row(m, name, (size_t)len, (uint64_t)n, &row, e);
+        r = add_imatrix_row(m, name, (size_t)len, (uint64_t)n, &row, e);
     if (r == 0)
         r = read_floats(s, *at, row->n, false, row->of, e);
     if (r == 0)
@@ -202,7 +202,7 @@ static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, str
 }
 
 /* Parses the older format. Bytes after the rows are ignored. */
-static int parse_list(struct imatrix *m, const struct source *s, struct err *e)
+static int parse_entries(struct imatrix *m, const struct source *s, struct err *e)
 {
     uint64_t at = 0;
     int32_t n;
@@ -231,7 +231,7 @@ static int index_rows(struct imatrix *m, struct err *e)
 {
     char shown[SHOW_MAX];
     if (index_init(&m->names, m->n) < 0)
-        return no_memory(e);
+        return lacks_memory(e);
     for (size_t i = 0; i < m->n; i++) {
         const struct imatrix_row *r = &m->row[i];
         if (imatrix_find(m, r->name, r->len))
@@ -248,16 +248,16 @@ int imatrix_parse(const struct source *s, const char *path, struct imatrix **ret
     uint8_t magic[4] = {0};
     struct imatrix *m = calloc(1, sizeof(*m));
     if (!m)
-        return no_memory(e);
+        return lacks_memory(e);
     show_all(&m->path, path, strlen(path));
     int r = s->size < 4 ? err_set(e, -EBADMSG, "is not an importance matrix: it is too short")
                         : read_some(s, 0, magic, 4, e);
     if (r == 0)
-        r = memcmp(magic, "GGUF", 4) == 0 ? parse_gguf(m, s, e) : parse_list(m, s, e);
+        r = memcmp(magic, "GGUF", 4) == 0 ? parse_gguf(m, s, e) : parse_entries(m, s, e);
     if (r == 0)
         r = index_rows(m, e);
     if (r == 0 && buf_error(&m->path))
-        r = no_memory(e);
+        r = lacks_memory(e);
     if (r < 0) {
         imatrix_free(m);
         return r;

@@ -42,7 +42,7 @@ struct scan {
     struct err *e;
 };
 
-static int refuse(struct err *e, const char *why)
+static int npy_refuse(struct err *e, const char *why)
 {
     return err_set(e, -EINVAL, "not a NumPy header: %s", why);
 }
@@ -54,7 +54,7 @@ static void skip_spaces(struct scan *t)
 }
 
 /* Skips spaces, then takes the next byte if it is c. */
-static bool take(struct scan *t, char c)
+static bool npy_take(struct scan *t, char c)
 {
     skip_spaces(t);
     if (t->p == t->end || *t->p != c)
@@ -78,7 +78,7 @@ static bool take_string(struct scan *t, struct text *ret)
     return true;
 }
 
-static bool take_word(struct scan *t, const char *word)
+static bool npy_take_word(struct scan *t, const char *word)
 {
     size_t n = strlen(word);
     skip_spaces(t);
@@ -93,7 +93,7 @@ static int read_descr(struct scan *t, struct npy *ret)
     char shown[SHOW_MAX];
     struct text type;
     if (!take_string(t, &type))
-        return refuse(t->e, "the array has fields, or no type");
+        return npy_refuse(t->e, "the array has fields, or no type");
     ret->width = text_is(type, "<f4") ? 4 : text_is(type, "<f2") ? 2 : 0;
     if (ret->width)
         return 0;
@@ -144,18 +144,18 @@ static int finish_shape(struct scan *t, struct npy *ret)
 static int read_shape(struct scan *t, struct npy *ret)
 {
     uint64_t v;
-    if (!take(t, '('))
-        return refuse(t->e, "the shape is not a tuple");
+    if (!npy_take(t, '('))
+        return npy_refuse(t->e, "the shape is not a tuple");
     ret->n_dims = 0;
-    for (bool more = true; more && !take(t, ')');) {
+    for (bool more = true; more && !npy_take(t, ')');) {
         if (!take_number(t, &v))
-            return refuse(t->e, "the shape is not a tuple of numbers");
+            return npy_refuse(t->e, "the shape is not a tuple of numbers");
         if (ret->n_dims == NPY_MAX_DIMS)
             return err_set(t->e, -EINVAL, "the array has more than %d dimensions", NPY_MAX_DIMS);
         ret->dims[ret->n_dims++] = v;
-        more = take(t, ',');
-        if (!more && !take(t, ')'))
-            return refuse(t->e, "the shape is not a tuple of numbers");
+        more = npy_take(t, ',');
+        if (!more && !npy_take(t, ')'))
+            return npy_refuse(t->e, "the shape is not a tuple of numbers");
     }
     return finish_shape(t, ret);
 }
@@ -165,8 +165,8 @@ enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 static int read_entry(struct scan *t, struct npy *ret, bool *fortran, unsigned *seen)
 {
     struct text key;
-    if (!take_string(t, &key) || !take(t, ':'))
-        return refuse(t->e, "the dict cannot be read");
+    if (!take_string(t, &key) || !npy_take(t, ':'))
+        return npy_refuse(t->e, "the dict cannot be read");
     if (text_is(key, "descr")) {
         *seen |= DESCR;
         return read_descr(t, ret);
@@ -177,29 +177,29 @@ static int read_entry(struct scan *t, struct npy *ret, bool *fortran, unsigned *
     }
     *seen |= ORDER;
     const bool known = text_is(key, "fortran_order");
-    *fortran = known && take_word(t, "True");
-    return known && (*fortran || take_word(t, "False"))
+    *fortran = known && npy_take_word(t, "True");
+    return known && (*fortran || npy_take_word(t, "False"))
                ? 0
-               : refuse(t->e, "the dict has an unknown entry");
+               : npy_refuse(t->e, "the dict has an unknown entry");
 }
 
 static int read_dict(struct scan *t, struct npy *ret)
 {
     bool fortran = false;
     unsigned seen = 0;
-    if (!take(t, '{'))
-        return refuse(t->e, "there is no dict");
-    for (bool more = true; more && !take(t, '}');) {
+    if (!npy_take(t, '{'))
+        return npy_refuse(t->e, "there is no dict");
+    for (bool more = true; more && !npy_take(t, '}');) {
         int r = read_entry(t, ret, &fortran, &seen);
         if (r < 0)
             return r;
-        more = take(t, ',');
-        if (!more && !take(t, '}'))
-            return refuse(t->e, "the dict cannot be read");
+        more = npy_take(t, ',');
+        if (!more && !npy_take(t, '}'))
+            return npy_refuse(t->e, "the dict cannot be read");
     }
     skip_spaces(t);
     if (t->p != t->end || seen != ALL)
-        return refuse(t->e, "an entry is missing from the dict, or something follows it");
+        return npy_refuse(t->e, "an entry is missing from the dict, or something follows it");
     if (fortran && ret->n_dims > 1)
         return err_set(t->e, -EINVAL,
                        "the array is in Fortran order: save numpy.ascontiguousarray(it)");
@@ -210,15 +210,15 @@ int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e)
 {
     uint64_t len;
     if (memcmp(p, magic, n < MAGIC ? n : MAGIC) != 0)
-        return refuse(e, "it does not begin with \\x93NUMPY");
+        return npy_refuse(e, "it does not begin with \\x93NUMPY");
     if (n > MAGIC && (p[MAGIC] < 1 || p[MAGIC] > 3))
-        return refuse(e, "its version is not 1, 2 or 3");
+        return npy_refuse(e, "its version is not 1, 2 or 3");
     size_t fixed = n > MAGIC && p[MAGIC] > 1 ? FIXED + 2 : FIXED;
     if (n < fixed)
         return NPY_MORE;
     len = fixed + (fixed == FIXED ? get_u16(p + FIXED - 2, false) : get_u32(p + FIXED - 2, false));
     if (len > NPY_MAX_HEADER)
-        return refuse(e, "it is over 65536 bytes");
+        return npy_refuse(e, "it is over 65536 bytes");
     if (n < len)
         return NPY_MORE;
     struct scan t = {(const char *)p + fixed, (const char *)p + len, e};

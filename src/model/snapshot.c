@@ -178,7 +178,7 @@ char *split_sibling(const char *name, size_t i, size_t n)
     return ret;
 }
 
-static int check_key(const struct gguf *g, const char *key, uint64_t want, struct err *e)
+static int check_split_key(const struct gguf *g, const char *key, uint64_t want, struct err *e)
 {
     uint64_t is;
     if (!fact_uint(g, key, &is))
@@ -192,9 +192,9 @@ static int check_key(const struct gguf *g, const char *key, uint64_t want, struc
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e)
 {
-    int r = check_key(shard, "split.no", i, e);
+    int r = check_split_key(shard, "split.no", i, e);
     if (r == 0)
-        r = check_key(shard, "split.count", n, e);
+        r = check_split_key(shard, "split.count", n, e);
     if (r < 0)
         return r;
     if (shard->fmt.draft)
@@ -220,7 +220,7 @@ int merge_check_single(const struct gguf *g, struct err *e)
 }
 
 /* Writes the keys of the first shard. Returns their number. */
-static uint64_t put_keys(struct buf *out, const struct gguf *g)
+static uint64_t put_first_keys(struct buf *out, const struct gguf *g)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < g->n_kv; i++) {
@@ -236,7 +236,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
 #define LARGEST_DATA (((uint64_t)1 << 63) - ((uint64_t)8 << 30))
 
 /* Copies all tensor infos, with a new offset at the end of each. *ret: size of the data section. */
-static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
+static int put_all_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
 {
     uint64_t off = 0;
     for (size_t k = 0; k < n; k++)
@@ -294,7 +294,7 @@ static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
  * Restores tensor sizes from the shards' own files: the parser has counted the merged model's
  * padding as part of tensors of unknown type.
  */
-static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
+static void restore_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
 {
     uint32_t at = 0;
     for (size_t k = 0; k < n; k++)
@@ -313,8 +313,8 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
     buf_uint(&head, tensors, g->fmt.len_width, g->fmt.big);
     size_t count_at = head.len;
     buf_uint(&head, 0, g->fmt.len_width, g->fmt.big);
-    uint64_t keys = put_keys(&head, g);
-    int r = put_infos(&head, shard, n, &data);
+    uint64_t keys = put_first_keys(&head, g);
+    int r = put_all_infos(&head, shard, n, &data);
     if (r < 0)
         return err_set(e, r, "the merged model is too large");
     if (buf_error(&head))
@@ -328,7 +328,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
     r = gguf_parse_head(&s, head.data, head.len, g, ret, e);
     if (r == 0) {
         (void)buf_steal(&head);
-        keep_sizes(shard, n, *ret);
+        restore_sizes(shard, n, *ret);
     }
     int twice = r == -EBADMSG ? check_names(shard, n, e) : 0;
     return twice < 0 ? twice : r;

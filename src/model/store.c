@@ -120,7 +120,7 @@ static bool are_valid(const struct tensor_piece *p, size_t n, uint64_t nbytes)
     return true;
 }
 
-static void append(struct tensor_content *k, struct tensor_piece p)
+static void append_piece(struct tensor_content *k, struct tensor_piece p)
 {
     struct tensor_piece *last = k->n ? &k->piece[k->n - 1] : NULL;
     if (last && last->log == p.log && last->at + last->len == p.at &&
@@ -144,13 +144,13 @@ static void merge(struct tensor_content *k, const struct tensor_content *old,
             const struct tensor_piece *p = &old->piece[o];
             uint64_t lo = max_u64(at, p->at), hi = min_u64(upto, p->at + p->len);
             if (lo < hi)
-                append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
+                append_piece(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
             if (p->at + p->len > upto)
                 break;
             o++;
         }
         if (i < n) {
-            append(k, piece[i]);
+            append_piece(k, piece[i]);
             at = piece[i].at + piece[i].len;
         }
     }
@@ -554,7 +554,7 @@ static bool continues(const struct segment *a, const struct segment *b)
     return a->from == IMAGE_ZERO || a->src + a->len == b->src;
 }
 
-static void add(struct image *im, struct segment s)
+static void add_segment(struct image *im, struct segment s)
 {
     struct segment *last = im->n ? &im->seg[im->n - 1] : NULL;
     if (im->err || s.len == 0)
@@ -577,17 +577,17 @@ static void add(struct image *im, struct segment s)
 
 void image_add_memory(struct image *im, const void *bytes, uint64_t n)
 {
-    add(im, (struct segment){.from = IMAGE_MEMORY, .len = n, .bytes = bytes});
+    add_segment(im, (struct segment){.from = IMAGE_MEMORY, .len = n, .bytes = bytes});
 }
 
 void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n)
 {
-    add(im, (struct segment){.from = IMAGE_FILE, .no = file, .len = n, .src = off});
+    add_segment(im, (struct segment){.from = IMAGE_FILE, .no = file, .len = n, .src = off});
 }
 
 void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n)
 {
-    add(im, (struct segment){.from = IMAGE_TENSOR, .no = i, .len = n, .src = off});
+    add_segment(im, (struct segment){.from = IMAGE_TENSOR, .no = i, .len = n, .src = off});
 }
 
 void image_add_values(struct image *im, uint32_t i, const struct form *form)
@@ -595,14 +595,14 @@ void image_add_values(struct image *im, uint32_t i, const struct form *form)
     const struct gguf_tensor *t = &im->g->tensor[i];
     struct segment s = {.from = IMAGE_VALUES, .no = i, .len = form_size(form, t), .form = form};
     if (form_decodes(form, im->g, t))
-        add(im, s);
+        add_segment(im, s);
     else
         image_add_tensor(im, i, 0, t->nbytes);
 }
 
 void image_add_zeros(struct image *im, uint64_t n)
 {
-    add(im, (struct segment){.from = IMAGE_ZERO, .len = n});
+    add_segment(im, (struct segment){.from = IMAGE_ZERO, .len = n});
 }
 
 /* I3. Checks one segment. */

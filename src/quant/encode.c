@@ -22,7 +22,7 @@ bool quant_can_encode(const struct quant_type *t, bool big)
     return t && t->encode && !(big && t->big_unknown);
 }
 
-static int fail(struct quant_fault *fault, int code, const float *src, size_t element)
+static int encode_fail(struct quant_fault *fault, int code, const float *src, size_t element)
 {
     *fault = (struct quant_fault){element, {.f32 = src[element], .kind = QUANT_FLOAT}};
     return code;
@@ -34,10 +34,10 @@ static int block_fault(const float *src, size_t first, size_t len, struct quant_
     size_t worst = first;
     for (size_t i = first; i < first + len; i++) {
         if (!isfinite(src[i]))
-            return fail(fault, -EDOM, src, i);
+            return encode_fail(fault, -EDOM, src, i);
         worst = fabsf(src[i]) > fabsf(src[worst]) ? i : worst;
     }
-    return fail(fault, -ERANGE, src, worst);
+    return encode_fail(fault, -ERANGE, src, worst);
 }
 
 /* Run the encoder on stretches of blocks whose importances are contiguous. */
@@ -66,7 +66,7 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     if (n == 0)
         return 0;
     if (!quant_can_encode(t, big) || (t->weighs == QUANT_NEEDS && !imp))
-        return fail(fault, -EOPNOTSUPP, src, 0);
+        return encode_fail(fault, -EOPNOTSUPP, src, 0);
     const size_t done = encode(t, imp, src, n, dst);
     if (done < n)
         return block_fault(src, done * t->block_len, t->block_len, fault);
@@ -77,7 +77,7 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
 
 /* A view: the width of a value, the bits of infinity, the function that reads values, and the
  * tensor type with the same format. */
-struct view {
+struct encode_view {
     size_t width;
     uint32_t infinity;
     void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
@@ -85,7 +85,7 @@ struct view {
     uint32_t format;
 };
 
-static const struct view views[] = {
+static const struct encode_view views[] = {
     [QUANT_F32] = {4, 0x7f800000, quant_read_f32, F32_ID},
     [QUANT_F16] = {2, 0x7c00, quant_read_f16, F16_ID},
     [QUANT_BF16] = {2, 0x7f80, quant_read_bf16, BF16_ID},
@@ -98,7 +98,7 @@ static void widen(enum quant_view view, const uint8_t *values, size_t n, float *
 }
 
 /* The blocks that a call writes, and the format of the values. */
-struct target {
+struct encode_target {
     const struct quant_type *type;
     bool big;
     enum quant_view view;
@@ -107,7 +107,7 @@ struct target {
 
 /* Encode n changed blocks, at most VALUE_ROOM values, starting at element `first` of the given
  * values. */
-static int write_run(const struct target *to, size_t first, const uint8_t *values, size_t n,
+static int write_run(const struct encode_target *to, size_t first, const uint8_t *values, size_t n,
                      uint8_t *dst, struct quant_fault *fault)
 {
     float value[VALUE_ROOM];
@@ -119,9 +119,9 @@ static int write_run(const struct target *to, size_t first, const uint8_t *value
 
 /* Compare two values. A NaN that comes from a block's scale equals any NaN, because its bits are
  * unspecified. */
-static bool same_value(const struct target *to, const uint8_t *shown, const uint8_t *value)
+static bool same_value(const struct encode_target *to, const uint8_t *shown, const uint8_t *value)
 {
-    const struct view *v = &views[to->view];
+    const struct encode_view *v = &views[to->view];
     const uint64_t a = get_uint(shown, v->width, false), b = get_uint(value, v->width, false);
     const uint64_t size = ((uint64_t)1 << (8 * v->width - 1)) - 1; /* all bits except the sign */
     return a == b ||
@@ -130,7 +130,8 @@ static bool same_value(const struct target *to, const uint8_t *shown, const uint
 
 /* Return the index of the first value in a block that differs from the value shown, or block_len if
  * all are equal. */
-static size_t first_change(const struct target *to, const uint8_t *shown, const uint8_t *values)
+static size_t first_change(const struct encode_target *to, const uint8_t *shown,
+                           const uint8_t *values)
 {
     const size_t width = views[to->view].width, len = to->type->block_len;
     size_t i = 0;
@@ -146,7 +147,7 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
  * old blocks' values as the view shows them. Without an encoder, the first value that differs is at
  * fault.
  */
-static int write_changed(const struct target *to, size_t first, const uint8_t *shown,
+static int write_changed(const struct encode_target *to, size_t first, const uint8_t *shown,
                          const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {
     const size_t width = views[to->view].width, len = to->type->block_len, block = width * len;
@@ -171,10 +172,10 @@ static int write_changed(const struct target *to, size_t first, const uint8_t *s
 }
 
 /* Write at most VALUE_ROOM values. */
-static int write_part(const struct target *to, size_t first, const uint8_t *old,
+static int write_part(const struct encode_target *to, size_t first, const uint8_t *old,
                       const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {
-    const struct view *view = &views[to->view];
+    const struct encode_view *view = &views[to->view];
     const size_t bytes = n * to->type->block_len * view->width;
     float shown[VALUE_ROOM];
     if (!old)
@@ -189,7 +190,7 @@ int quant_write(const struct quant_type *t, bool big, enum quant_view view, cons
                 const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
                 struct quant_fault *fault)
 {
-    const struct target to = {t, big, view, imp};
+    const struct encode_target to = {t, big, view, imp};
     const size_t width = views[view].width, most = VALUE_ROOM / t->block_len;
     if (t->id == views[view].format) {
         for (size_t i = 0; i < n; i++)

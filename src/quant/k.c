@@ -271,7 +271,7 @@ FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, f
 }
 
 /* The scales and minima of half or whole runs, as floats. */
-struct scales {
+struct sub_scales {
     float scale[16], minus_min[16];
 };
 
@@ -279,7 +279,7 @@ struct scales {
 FIXED void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
     const float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
-    struct scales s;
+    struct sub_scales s;
     for (unsigned h = 0; h < 16; h += 8) {
         put8(s.scale + h, fields8(b + Q2_SCALES + h, 0, 15), d);
         put8(s.minus_min + h, fields8(b + Q2_SCALES + h, 4, 15), -dmin);
@@ -399,7 +399,7 @@ WEIGHING_ENCODER(Q3_K)
  *     +--------+--------+      +--------+--------+      +--------+--------+
  *     byte i: top of s(i+4)    byte 4 + i: top of m     byte 8 + i: low parts      i = 0..3
  */
-static inline void q45_scales(struct scales *ret, const uint8_t *b)
+static inline void q45_scales(struct sub_scales *ret, const uint8_t *b)
 {
     const uint8_t *c = b + Q45_SCALES;
     const uint32_t first = get_u32(c, false), second = get_u32(c + 4, false);
@@ -412,7 +412,7 @@ static inline void q45_scales(struct scales *ret, const uint8_t *b)
 
 FIXED void block_Q4_K(const uint8_t *restrict b, float *restrict y)
 {
-    struct scales s;
+    struct sub_scales s;
     q45_scales(&s, b);
     for (unsigned r = 0; r < 8; r += 2) {
         const struct levels low = levels(4, NONE, s.scale[r], s.minus_min[r]);
@@ -453,7 +453,7 @@ WEIGHING_ENCODER(Q4_K)
 
 FIXED void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 {
-    struct scales s;
+    struct sub_scales s;
     q45_scales(&s, b);
     for (unsigned r = 0; r < 8; r += 2) {
         const struct levels low = levels(5, NONE, s.scale[r], s.minus_min[r]);
