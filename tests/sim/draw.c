@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "disk.h"
+#ifdef GGUFS_NEW_CORE
+#include "core/oracle.h"
+#else
 #include "oracle.h"
+#endif
 #include "story.h"
 
 static struct story *to;

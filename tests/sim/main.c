@@ -29,14 +29,18 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#ifdef GGUFS_NEW_CORE
+#include "core/run.h"
+#else
 #include "run.h"
+#endif
 #include "soak.h"
 
 static struct world *world;
 static int noise = -1; /* the file that a run prints to; -1: standard error */
 static bool wide;      /* stories also have new steps */
 static unsigned most_steps = STEPS;
-static unsigned long long runs, steps, calls_made;
+static unsigned long long runs, steps, calls_made, lost; /* lost: stories that the oracle lost */
 
 /* ---- one run ---- */
 
@@ -82,10 +86,8 @@ static bool run(const struct story *s, uint64_t seed)
     memcpy(folder, world->folder, sizeof(folder));
     memset(&world->disk, 0, sizeof(world->disk));
     memset(&world->out, 0, sizeof(world->out));
-    world->oracle.n = 0;
     world->altered = false;
-    world->oracle.time = 0;
-    world->oracle.faults = &world->disk.hits;
+    oracle_reset(&world->oracle, &world->disk.hits);
     world->story = *s;
     world->seed = seed;
     if (noise >= 0) {
@@ -99,6 +101,9 @@ static bool run(const struct story *s, uint64_t seed)
     runs++;
     steps += world->out.steps;
     calls_made += world->out.calls;
+#ifdef GGUFS_NEW_CORE
+    lost += world->oracle.lost;
+#endif
     return world->out.failed;
 }
 
@@ -274,9 +279,10 @@ static int many(uint64_t from, double limit, bool make_small)
         if (seed % 64 == 0 && !repeats(&s, seed))
             bad++;
     }
-    (void)printf("%llu stories, %llu calls, %llu points, %.0f calls and %.0f points a second\n",
-                 runs, calls_made, steps, (double)calls_made / (seconds() - begin),
-                 (double)steps / (seconds() - begin));
+    (void)printf(
+        "%llu stories (%llu lost), %llu calls, %llu points, %.0f calls and %.0f points a second\n",
+        runs, lost, calls_made, steps, (double)calls_made / (seconds() - begin),
+        (double)steps / (seconds() - begin));
     soak_count("stories of programs", runs);
     soak_count("calls of programs in stories", calls_made);
     return bad;
@@ -291,8 +297,9 @@ static int one(const struct story *given, uint64_t seed, unsigned n, bool make_s
             return 1;
         }
     }
-    (void)printf("%u runs from seed %llu are good; the last has the trace %016llx\n", n,
-                 (unsigned long long)seed, (unsigned long long)world->out.hash);
+    (void)printf(
+        "%u runs from seed %llu are good, %llu calls, %llu lost; the last has the trace %016llx\n",
+        n, (unsigned long long)seed, calls_made, lost, (unsigned long long)world->out.hash);
     return 0;
 }
 
@@ -302,6 +309,9 @@ static void prepare(void)
     alloc_spoil();
     disk_prepare();
     world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+#ifdef GGUFS_NEW_CORE
+    oracle_prepare(&world->oracle);
+#endif
     (void)snprintf(world->folder, sizeof(world->folder), "%s/ggufs-sim-XXXXXX",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(world->folder)) {

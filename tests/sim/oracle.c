@@ -6,6 +6,13 @@
 
 #include "scheduler.h"
 
+void oracle_reset(struct oracle *o, const unsigned *faults)
+{
+    o->n = 0;
+    o->time = 0;
+    o->faults = faults;
+}
+
 uint64_t oracle_time(struct oracle *o)
 {
     return ++o->time;

@@ -49,6 +49,7 @@ struct oracle {
     const unsigned *faults; /* number of faults; after one, accepted assignments may be lost */
 };
 
+void oracle_reset(struct oracle *o, const unsigned *faults);
 /* Returns the time, which advances with each call. */
 uint64_t oracle_time(struct oracle *o);
 /* Begins an assignment of one of these values, and returns its number. */

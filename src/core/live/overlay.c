@@ -370,6 +370,7 @@ struct accept {
     size_t edit; /* the mark after the edit, before the removals of gone keys */
     bool write;  /* write it now */
     bool sure;   /* however long that takes */
+    bool all;    /* with everything that was accepted before */
     bool mixed;  /* edits that were accepted before are written with it */
     bool tried;  /* the write began */
 };
@@ -379,6 +380,7 @@ static void decide(const struct live *l, enum when when, struct accept *a)
     const enum live_commit mode = l->opt.commit;
     a->sure = when == WHEN_NOW || (when == WHEN_MODE && mode == LIVE_COMMIT_CLOSE) ||
               (when == WHEN_DUE && !(l->queue.removes && mode == LIVE_COMMIT_AUTO));
+    a->all = when == WHEN_NOW;
     a->write = a->sure || mode != LIVE_COMMIT_SYNC;
 }
 
@@ -406,7 +408,7 @@ static int plan_and_ask(struct live *l, struct accept *a, bool *cheap, struct er
 static void in_trouble(struct live *l, const struct err *e, bool logged);
 
 /* Plan what is pending, with the removals if it is written now. edit: an edit is pending that was
- * not accepted before, and that the removals must not prevent. */
+ * not accepted before, and that the removals must not prevent, unless they must be written too. */
 static int prepare(struct live *l, struct accept *a, bool edit, struct err *e)
 {
     bool cheap = true;
@@ -415,7 +417,7 @@ static int prepare(struct live *l, struct accept *a, bool edit, struct err *e)
     a->mixed |= edit_mark(&l->pending) > a->edit;
     if (r == 0)
         r = plan_and_ask(l, a, &cheap, e);
-    if (r < 0 && edit && a->mixed) {
+    if (r < 0 && edit && a->mixed && !a->all) {
         const struct err why = *e;
         edit_undo(&l->pending, a->edit);
         a->mixed = false;

@@ -17,7 +17,7 @@
 /* Remove a key a moment from now, unless it comes back. It may be about to be stored. */
 static void remove_later(struct live *l, struct name *x)
 {
-    if (x->gone || !(value_is_stored(l, x) || (x->file && x->file->pins)))
+    if (x->gone || !(value_is_stored(l, x) || x->pins || (x->file && x->file->pins)))
         return;
     x->gone = true;
     l->n_gone++;

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stands in for the kernel between programs and the tree: sends requests in the kernel's order and
+ * with its locks, counts references to nodes as the kernel does, and releases and forgets late.
+ * The oracle hears of each call and of its answer.
+ *
+ * Each program has its own thread; another thread performs the late releases and forgets.
+ */
+#ifndef TESTS_SIM_KERNEL_H
+#define TESTS_SIM_KERNEL_H
+
+#include "base/lock.h"
+#include "run.h"
+
+/* A node that the tree has returned. */
+struct object {
+    uint64_t node, lookups;
+    unsigned handles;
+    struct lock lock; /* the kernel's inode lock */
+};
+
+struct handle {
+    struct tree_file *f;
+    struct object *o;
+    unsigned owners; /* number of duplicates and forks; 0: closed */
+    bool writes;
+    unsigned number; /* the oracle's */
+};
+
+struct program {
+    struct live_wait wait; /* of its call; must come first */
+    struct kernel *k;
+    unsigned number;
+    bool busy, answered, stop;
+    bool alone;     /* its call lets no other run beside it */
+    bool signalled; /* a signal was sent; it may arrive during a later call */
+    int result;
+    struct handle *slot[SLOTS];
+};
+
+enum { OBJECTS = 1024, LATE = 512 };
+
+struct kernel {
+    struct world *w;
+    struct tree *t;
+    struct lock lock; /* protects the members below */
+    struct cond more;
+    bool stop;
+    bool rough;    /* another program has changed the model: any error is allowed */
+    bool gone;     /* the mount is ending: programs make no more calls */
+    bool alone;    /* so no other call begins */
+    unsigned busy; /* number of calls in progress */
+    struct lock dir;
+    struct object object[OBJECTS];
+    unsigned objects;
+    bool used[HANDLES];
+    struct {
+        struct handle *h; /* to be released; NULL: a node is only forgotten */
+        uint64_t node, n;
+    } late[LATE];
+    unsigned first_late, n_late;
+    struct program program[CALLERS]; /* the last one releases and forgets */
+};
+
+void kernel_init(struct kernel *k, struct world *w, struct tree *t);
+/* Runs in a thread of its own: makes the late releases and forgets, until k->stop is set and none
+ * is left. */
+void *kernel_late(void *k);
+/* Releases, without a close, the files that programs have open when the mount has ended. */
+void kernel_drop(struct kernel *k);
+
+/* Performs a step of a program. A meaningless step (its slot is not open) has no effect. */
+void kernel_step(struct program *p, const struct step *s);
+/* Closes all handles of the program, as exit(2) does. */
+void kernel_exit(struct program *p);
+/* Sends the program a signal that stops it and interrupts the call in which it waits. With
+ * `notify`, the tree is notified at once; otherwise it must discover the signal itself. */
+void kernel_signal(struct kernel *k, unsigned program, bool notify);
+/* Checks the file against what the oracle allows. */
+void kernel_look_disk(struct kernel *k, const char *when);
+
+#endif
