@@ -108,6 +108,8 @@ void kernel_signal(struct kernel *k, unsigned program, bool notify)
     const bool busy = p->busy;
     if (busy)
         p->stop = p->signalled = true;
+    if (busy)
+        oracle_signal(of(k), program);
     lock_drop(&k->lock);
     if (busy && notify)
         tree_interrupt(k->t, p);

@@ -14,7 +14,7 @@
 enum { FILES = 40, MOMENTS = 48, WAITING = 16, NONE = -1 };
 enum { ALL_KEYS = (1 << KEYS) - 1 };
 /* Answers besides -errno. */
-enum { FAULT = 1, GONE, NO_UNDO };
+enum { FAULT = 1, GONE, NO_UNDO, TAKEN_OUT };
 
 /* What may be seen at one moment. */
 struct moment {
@@ -189,7 +189,7 @@ static int make_file(struct state *s, int name, bool helper)
 static void drop(struct state *s, int name)
 {
     if (s->now.file[name] >= 0)
-        s->file[s->now.file[name]].name = NONE;
+        s->file[s->now.file[name]].name = s->file[s->now.file[name]].backs = NONE;
     s->now.file[name] = NONE;
 }
 
@@ -948,10 +948,23 @@ static void take_turn_as(const struct state *from, int k, bool other, unsigned w
     emit(&s);
 }
 
+/* A signal ends the wait of an edit, which does not happen. */
+static void take_out(const struct state *from, unsigned i)
+{
+    struct state s = *from;
+    done(&s, s.queue[i].caller, TAKEN_OUT);
+    s.queued--;
+    memmove(&s.queue[i], &s.queue[i + 1], (s.queued - i) * sizeof(s.queue[0]));
+    memset(&s.queue[s.queued], 0, sizeof(s.queue[0]));
+    emit(&s);
+}
+
 static void take_turn(const struct state *s)
 {
     const struct waiting *q = &s->queue[0];
     bool either;
+    if (q->caller >= 0 && o->stopped & 1u << q->caller)
+        take_out(s, 0);
     const int k = key_meant(s, q, &either);
     const bool is_name = q->kind == EDIT_NAME || q->kind == EDIT_MOVE;
     for (unsigned way = 0; way < (is_name ? ways_to_spare(s, q->to) : 1); way++)
@@ -1041,9 +1054,12 @@ static uint32_t needed(const struct state *s, unsigned caller)
         for (unsigned c = 0; c < CALLERS; c++)
             if (s->call[c].phase == BEGUN && o->op[c].kind > OP_VIEW && concerns(s, c) & mask)
                 mask |= concerns(s, c);
-        for (unsigned i = 0; i < s->queued; i++)
-            if (edit_concerns(s, &s->queue[i]) & mask)
-                mask |= edit_concerns(s, &s->queue[i]);
+        bool before_it = false;
+        for (unsigned i = s->queued; i-- > 0;) {
+            const struct waiting *q = &s->queue[i];
+            before_it |= q->caller == (int)caller || edit_concerns(s, q) & mask;
+            mask |= before_it ? edit_concerns(s, q) : 0;
+        }
     }
     return mask;
 }
@@ -1210,12 +1226,18 @@ void oracle_call(struct oracle *of, unsigned caller, const struct op *op)
 {
     o = of;
     o->op[caller] = *op;
+    o->stopped &= ~(1u << caller);
     for (unsigned i = 0; i < o->n; i++) {
         struct state *s = &o->state[i];
         s->call[caller].phase = BEGUN;
         if (op->kind <= OP_VIEW)
             s->call[caller].since = s->moments - 1;
     }
+}
+
+void oracle_signal(struct oracle *of, unsigned caller)
+{
+    of->stopped |= 1u << caller;
 }
 
 static bool fits_parked(struct state *s, unsigned c, const void *arg)
@@ -1234,12 +1256,6 @@ void oracle_parked(struct oracle *of, unsigned caller)
 static bool fits_result(struct state *s, unsigned c, const void *arg)
 {
     const int r = *(const int *)arg, is = s->call[c].result;
-    if (r == -EINTR) {
-        for (unsigned i = 0; i < s->queued; i++)
-            if (s->queue[i].caller == (int)c)
-                s->queue[i].caller = NONE;
-        return s->call[c].phase != IDLE;
-    }
     if (s->call[c].phase != DONE)
         return false;
     if (is == FAULT)
@@ -1247,29 +1263,6 @@ static bool fits_result(struct state *s, unsigned c, const void *arg)
     if (is == NO_UNDO)
         return r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE;
     return is == GONE ? r == -ESTALE || r == -ENOENT : r == is;
-}
-
-/* A signal ended a wait: the edit did not happen, or it goes on. */
-static void interrupted(unsigned caller)
-{
-    const unsigned n = o->n;
-    for (unsigned i = 0; i < n; i++) {
-        struct state *s = &o->state[i];
-        for (unsigned j = 0; j < s->queued; j++) {
-            if (s->queue[j].caller != (int)caller)
-                continue;
-            if (o->n == STATES) {
-                o->lost = true;
-                return;
-            }
-            struct state *t = &o->state[o->n++];
-            *t = *s;
-            t->queued--;
-            memmove(&t->queue[j], &t->queue[j + 1], (t->queued - j) * sizeof(t->queue[0]));
-            memset(&t->queue[t->queued], 0, sizeof(t->queue[0]));
-            note_moment(t);
-        }
-    }
 }
 
 /* Returns whether the states fit. Binds the file to its node. */
@@ -1288,6 +1281,18 @@ static bool bind(struct state *s, int f, uint64_t node)
         s->file[g].node = 0;
     s->file[f].node = node;
     return true;
+}
+
+/* A signal ended the wait: the edit did not happen, or it goes on. */
+static bool fits_interrupted(struct state *s, unsigned c, const void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < s->queued; i++)
+        if (s->queue[i].caller == (int)c) {
+            take_out(s, i);
+            s->queue[i].caller = NONE;
+        }
+    return s->call[c].phase >= QUEUED;
 }
 
 struct answer {
@@ -1326,10 +1331,8 @@ void oracle_answer(struct oracle *of, unsigned caller, int r, uint64_t node)
         return;
     (void)snprintf(what, sizeof(what), "%s @%llx", r < 0 ? strerror(-r) : "success",
                    (unsigned long long)node);
-    if (r == -EINTR) {
-        interrupted(caller);
-        fits = fits_result;
-    }
+    if (r == -EINTR)
+        fits = fits_interrupted;
     if (!search(caller, fits, fits == fits_result ? (const void *)&r : &a, ANSWER))
         wrong(caller, what);
 }

@@ -72,6 +72,7 @@ struct oracle {
     bool off;               /* anything may be seen: another program wrote the model */
     bool lost;              /* there were too many states to follow */
     bool durable;           /* closes write before they return */
+    unsigned stopped;       /* callers that got a signal */
     struct op op[CALLERS];
     unsigned n, most;
     struct state *state; /* shared by all processes of a story */
@@ -85,6 +86,8 @@ void oracle_begin(struct oracle *o, const value_t first[KEYS], bool durable);
 void oracle_call(struct oracle *o, unsigned caller, const struct op *op);
 /* The call's text, or its edit, has been taken: it waits for its turn. */
 void oracle_parked(struct oracle *o, unsigned caller);
+/* A signal may end the wait of the call in progress. */
+void oracle_signal(struct oracle *o, unsigned caller);
 /* The call is answered. node: the result of a lookup or create. */
 void oracle_answer(struct oracle *o, unsigned caller, int r, uint64_t node);
 void oracle_answer_read(struct oracle *o, unsigned caller, const char *text, int n);
