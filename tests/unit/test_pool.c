@@ -116,42 +116,6 @@ static void test_times(void)
     CU_ASSERT_EQUAL(w.turns, 2);
 }
 
-struct loose {
-    struct pool_job job;
-    sem_t *begun, *hang, *done;
-};
-
-static bool run_once(struct pool_job *j, struct timespec *again)
-{
-    struct loose *o = (struct loose *)j;
-    sem_t *done = o->done;
-    (void)again;
-    (void)sem_post(o->begun);
-    (void)sem_wait(o->hang);
-    free(o);
-    (void)sem_post(done);
-    return false;
-}
-
-/* A job that no thread waits for frees itself. */
-static void test_loose(void)
-{
-    sem_t begun, hang, done;
-    struct loose *o = malloc(sizeof(*o));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(o);
-    (void)sem_init(&begun, 0, 0);
-    (void)sem_init(&hang, 0, 0);
-    (void)sem_init(&done, 0, 0);
-    *o = (struct loose){.begun = &begun, .hang = &hang, .done = &done};
-    CU_ASSERT_EQUAL_FATAL(pool_do(&o->job, run_once), 0);
-    (void)sem_wait(&begun);
-    (void)sem_post(&hang);
-    (void)sem_wait(&done);
-    (void)sem_destroy(&begun);
-    (void)sem_destroy(&hang);
-    (void)sem_destroy(&done);
-}
-
 enum { WAITERS = 100 }; /* more than there may be threads */
 
 struct waiter {
@@ -356,7 +320,6 @@ static CU_TestInfo tests[] = {
     {"turns that hang do not delay other jobs", test_hangs},
     {"turns of one job do not overlap", test_called_again},
     {"a turn is due at the earliest of its times", test_times},
-    {"a job without a waiter frees itself", test_loose},
     {"turns that wait for other jobs block none", test_waits},
     {"a turn that reads a truncated page gets an error", test_gone_page},
     {"each unit runs once", test_all},

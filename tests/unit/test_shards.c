@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "alloc.h"
 #include "build_gguf.h"
 #include "cu_main.h"
 #include "edit/open.h"
@@ -214,31 +213,6 @@ static void test_check(void)
     }
 }
 
-/* Version 1 has two variants: strings that end in NUL, which all shards must share with the first
- * one, and the first draft, which cannot be split. */
-static void test_forms(void)
-{
-    for (int form = 0; form < 3; form++) {
-        struct build b;
-        struct err e = {0};
-        struct parsed first = parse_shard((struct shard){0, 2, 2, 1, false, "t", false});
-        if (form == 2)
-            build_init_draft(&b);
-        else
-            build_init(&b, 1, false);
-        b.fmt.nul = form == 1;
-        build_str(&b, "general.architecture", "llama");
-        build_num(&b, "split.no", GGUF_U32, 1);
-        build_num(&b, "split.count", GGUF_U32, 2);
-        struct parsed p = parse_build(&b, 0);
-        CU_ASSERT_EQUAL(merge_check(first.g, p.g, 1, 2, &e), form ? -EBADMSG : 0);
-        CU_ASSERT_TRUE(form != 1 || strstr(e.msg, "differs from the first shard's"));
-        CU_ASSERT_TRUE(form != 2 || strstr(e.msg, "does not have shards"));
-        parsed_free(&first);
-        parsed_free(&p);
-    }
-}
-
 /* A file that is a shard by its keys but not by its name is refused, and the message suggests the
  * right name. */
 static void test_single(void)
@@ -300,34 +274,6 @@ static void test_merge(void)
     gguf_free(g);
 }
 
-/* If all names except those of split.* end in a NUL, the merged model still shows these names
- * whole. */
-static void test_merge_nul(void)
-{
-    struct parsed p[2];
-    struct gguf *made = NULL;
-    for (unsigned k = 0; k < 2; k++) {
-        struct build b;
-        build_init(&b, 2, false);
-        build_num(&b, "split.no", GGUF_U16, k);
-        build_num(&b, "split.count", GGUF_U32, 2);
-        build_raw(&b, "a.b\0", 4, GGUF_U32, "abcd", 4);
-        build_tensor(&b, k ? "uX" : "tX", F32, SHAPE(3), NULL, 12);
-        *(uint8_t *)memchr(b.infos.data, 'X', b.infos.len) = 0;
-        p[k] = parse_build(&b, 0);
-        CU_ASSERT_FALSE(p[k].g->fmt.nul);
-    }
-    const struct gguf *g[] = {p[0].g, p[1].g};
-    CU_ASSERT_EQUAL_FATAL(merge_shards(g, 2, &made, NULL), 0);
-    CU_ASSERT_FALSE(made->fmt.nul);
-    CU_ASSERT_EQUAL(gguf_find_key(made, "a.b\0", 4), 0);
-    CU_ASSERT_EQUAL(gguf_find_key(made, "a.b", 3), UINT32_MAX);
-    CU_ASSERT_EQUAL(gguf_find_tensor(made, "u\0", 2), 1);
-    gguf_free(made);
-    parsed_free(&p[0]);
-    parsed_free(&p[1]);
-}
-
 static void test_merge_refused(void)
 {
     char line[512];
@@ -362,57 +308,6 @@ static void test_merge_large(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, lines[i]));
         for (size_t k = 0; k < 3; k++)
             parsed_free(&p[k]);
-    }
-}
-
-/* ---- states ---- */
-
-#define LONG_KEY                                         \
-    "0123456789.0123456789.0123456789.0123456789.01234." \
-    "0123456789.0123456789.0123456789.0123456789.01234"
-
-/* Make the state of a model of one or two files. Allocation number `arm` fails. */
-static int make_state(struct newest *n, uint32_t number, unsigned arm)
-{
-    const struct timespec then = {1, 2};
-    struct snapshot *s = NULL;
-    struct build b;
-    build_shard(&b, &good);
-    build_str(&b, LONG_KEY, ""); /* names too long for a file name are indexed */
-    struct parsed p[2] = {parse_build(&b, 0),
-                          parse_shard((struct shard){1, 2, 2, 3, false, "u", false})};
-    struct gguf *all[] = {NULL, p[1].g};
-    struct err e = {0};
-    alloc_arm(arm, false);
-    const int r = newest_make(n, gguf_ref(p[0].g), all, number, &then, &s, &e);
-    CU_ASSERT_EQUAL(alloc_disarm(), r == -ENOMEM);
-    CU_ASSERT_EQUAL(r < 0, s == NULL);
-    CU_ASSERT_EQUAL(e.code, r);
-    if (s) {
-        CU_ASSERT_EQUAL(snapshot_files(s), n->shards ? 2 : 1);
-        CU_ASSERT_PTR_EQUAL(snapshot_own(s), p[0].g);
-        CU_ASSERT_STRING_EQUAL(s->file, "x");
-    }
-    snapshot_unref(s);
-    parsed_free(&p[0]);
-    parsed_free(&p[1]);
-    return r;
-}
-
-static void test_states(void)
-{
-    const struct shards two = {.n = 2};
-    for (int split = 0; split < 2; split++) {
-        struct newest n;
-        newest_init(&n);
-        n.name = "x";
-        n.shards = split ? &two : NULL;
-        CU_ASSERT_EQUAL(make_state(&n, UINT32_MAX, 1), -EOVERFLOW);
-        unsigned arm = 1;
-        for (int r = -ENOMEM; r == -ENOMEM; arm++)
-            r = make_state(&n, 7, arm);
-        CU_ASSERT_TRUE(arm > 2);
-        newest_free(&n);
     }
 }
 
@@ -537,118 +432,17 @@ static void test_journal(void)
     drop_folder();
 }
 
-static void test_not_split(void)
-{
-    struct shards s;
-    CU_ASSERT_EQUAL(shards_find(&s, "/no/such/model.gguf"), 0);
-    char *path = shards_path(&s, 0);
-    CU_ASSERT_EQUAL(s.n, 0);
-    CU_ASSERT_STRING_EQUAL(path, "/no/such/model.gguf");
-    free(path);
-    shards_free(&s);
-}
-
-static void test_store(void)
-{
-    struct err e = {0};
-    struct shards s;
-    char *path;
-    struct gguf *merged;
-    make_folder();
-    put_shard("x-00001-of-00002.gguf", good);
-    put_shard("x-00002-of-00002.gguf", (struct shard){1, 2, 2, 3, false, "u", false});
-    CU_ASSERT_EQUAL_FATAL(shards_find(&s, in("x-00002-of-00002.gguf")), 0);
-    path = shards_path(&s, 0);
-    CU_ASSERT_STRING_EQUAL(path, in("x-00001-of-00002.gguf"));
-    free(path);
-    struct parsed p = parse_shard(good);
-    CU_ASSERT_EQUAL_FATAL(model_open_shards(&s, p.g, 0, NULL, &e), 0);
-    CU_ASSERT_EQUAL_FATAL(merge_shards((const struct gguf *const *)s.g, s.n, &merged, &e), 0);
-    CU_ASSERT_EQUAL(merged->n_tensors, 2);
-    gguf_free(merged);
-    shards_free(&s);
-    parsed_free(&p);
-    drop_folder();
-}
-
-/* Perform all steps from a file name to the merged model. */
-static int whole(const char *path, struct err *e)
-{
-    struct shards s;
-    struct model_file m = {.dir = -1, .file = {.fd = -1}};
-    struct gguf *first = NULL, *merged = NULL;
-    int r = shards_find(&s, path);
-    char *found = r == 0 ? shards_path(&s, 0) : NULL;
-    r = found ? model_find(found, &m, e) : -ENOMEM;
-    if (r == 0)
-        r = model_parse(&m, 0, &first, e);
-    if (r == 0)
-        r = model_open_shards(&s, first, 0, NULL, e);
-    if (r == 0)
-        r = merge_shards((const struct gguf *const *)s.g, s.n, &merged, e);
-    CU_ASSERT_TRUE(r < 0 || merged->n_tensors == 2);
-    gguf_free(merged);
-    gguf_free(first);
-    model_free(&m);
-    shards_free(&s);
-    free(found);
-    return r;
-}
-
-static int recover(const char *path, struct err *e)
-{
-    struct edit_recovered ret;
-    return model_recover(path, &ret, e);
-}
-
-static int sibling(const char *path, struct err *e)
-{
-    char *name = split_sibling(strrchr(path, '/') + 1, 0, 2);
-    const int r = name ? 0 : -ENOMEM;
-    CU_ASSERT_TRUE(!name || strcmp(name, "x-00001-of-00002.gguf") == 0);
-    free(name);
-    (void)e;
-    return r;
-}
-
-static void test_no_memory(void)
-{
-    int (*const calls[])(const char *path, struct err *e) = {whole, whole, recover, sibling};
-    make_folder();
-    put_shard("x-00001-of-00002.gguf", good);
-    put_shard("x-00002-of-00002.gguf", (struct shard){1, 2, 2, 3, false, "u", false});
-    CU_ASSERT_EQUAL(symlink("x-00002-of-00002.gguf", in("link")), 0);
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-        for (unsigned n = 1, hit = 1; hit; n++) {
-            const char *path = in(i == 0 ? "link" : "x-00002-of-00002.gguf");
-            struct err e = {0};
-            alloc_arm(n, false);
-            const int r = calls[i](path, &e);
-            hit = alloc_disarm();
-            CU_ASSERT_TRUE(r == -ENOMEM || r == 0);
-            CU_ASSERT_TRUE(r < 0 || e.code == 0);
-            CU_ASSERT_TRUE(hit || r == 0);
-        }
-    drop_folder();
-}
-
 static CU_TestInfo tests[] = {
     {"shards are recognised by their names", test_names},
-    {"allocations fail in turn", test_no_memory},
     {"the shards of a link are found beside it or its target", test_links},
     {"a shard is checked against its name and the first one", test_check},
-    {"shards of version 1 share one variant", test_forms},
     {"a shard without a shard's name is refused, with a suggestion", test_single},
     {"shards are merged", test_merge},
-    {"names that end in a NUL stay whole in a merged model", test_merge_nul},
     {"shards with equal tensor names cannot be merged", test_merge_refused},
     {"shards that are too large together cannot be merged", test_merge_large},
-    {"states of one file and of several are made", test_states},
     {"all shards are opened, or the bad one is named", test_open},
     {"shards that are not regular files are refused", test_not_a_file},
     {"a shard with a journal is not read", test_journal},
-    {"a model that is not split has no shards", test_not_split},
-    {"one store holds all files", test_store},
     CU_TEST_INFO_NULL,
 };
 
