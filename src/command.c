@@ -28,7 +28,7 @@
 #include "derive/task.h"
 #include "edit/history.h"
 #include "edit/open.h"
-#include "mount/daemon.h"
+#include "mount/proc.h"
 #include "mount/session.h"
 #include "mount/unmount.h"
 #include "shelf/models.h"
@@ -58,18 +58,20 @@ static int unmount(const struct command_args *a)
 {
     int status = 0;
     for (int i = 0; i < a->n; i++) {
-        CLEANUP(buf_free) struct buf lost = BUF_INIT;
+        CLEANUP(buf_free) struct buf said = BUF_INIT;
+        char shown[SHOW_MAX];
         struct err e = {0};
-        bool failed = mnt_unmount(a->operand[i], &lost, &e) < 0;
-        const char *end = buf_text_end(&lost), *stop;
-        for (const char *p = buf_text(&lost); p < end; p = stop + 1) {
+        const int r = mnt_unmount(a->operand[i], &said, &e);
+        const char *end = buf_text_end(&said), *stop;
+        (void)show(shown, a->operand[i], strlen(a->operand[i]));
+        for (const char *p = buf_text(&said); p < end; p = stop + 1) {
             stop = memchr(p, '\n', (size_t)(end - p));
             stop = stop ? stop : end;
-            (void)fprintf(stderr, "ggufs: %.*s\n", (int)(stop - p), p);
+            (void)fprintf(stderr, "ggufs: %s: %.*s\n", shown, (int)(stop - p), p);
         }
-        if (failed)
+        if (r < 0)
             (void)command_failed(NULL, e.msg, 1);
-        status |= failed || lost.len > 0;
+        status |= r != 0;
     }
     return status;
 }
@@ -112,9 +114,7 @@ static int recover_models(const struct command_args *a)
     return status;
 }
 
-/*
- * Commands about the history of the keys. If the model is mounted, the daemon executes the command.
- */
+/* Commands about the history of the keys. The daemon of a mounted model restores them. */
 
 static void done(const char *operand, const char *what, size_t n)
 {
@@ -130,21 +130,20 @@ static void print_warning(int priority, const char *line)
         (void)fprintf(stderr, "ggufs: %s\n", line);
 }
 
-static int undo_file(const char *operand, const char *number, struct buf *said, struct err *e)
+static int undo_file(const char *operand, uint64_t number, struct buf *said, struct err *e)
 {
     struct tree *t = NULL;
-    char name[SHOW_MAX];
-    (void)show(name, operand, strlen(operand));
+    struct holder holder = {.model = operand};
     const struct tree_options o = {.commit = LIVE_COMMIT_CLOSE,
                                    .reserve = EDIT_RESERVE_AUTO,
                                    .history = HISTORY_KEEP,
                                    .wait = holder_wait,
-                                   .wait_arg = name,
+                                   .wait_arg = &holder,
                                    .log = {.line = print_warning}};
     int r = tree_open(operand, &o, &t, e);
     if (r < 0)
         return r;
-    r = tree_writable(t) ? tree_undo(t, strtoull(number, NULL, 10), said, e)
+    r = tree_writable(t) ? tree_undo(t, number, said, e)
                          : err_set(e, -EROFS, "it cannot be edited: %s", tree_why_not(t));
     (void)tree_finish(t);
     tree_close(t);
@@ -154,19 +153,11 @@ static int undo_file(const char *operand, const char *number, struct buf *said, 
 static int undo_edits(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
-    CLEANUP(channel_close) struct channel c;
     struct err e = {0};
-    char verb[64];
-    const char *number = a->value ? a->value : "0";
-    (void)snprintf(verb, sizeof(verb), "undo %s", number);
-    int r = channel_open(a->operand[0], &c, &e);
-    if (r == 0)
-        r = c.daemon ? channel_ask(&c, verb, &said, &e)
-                     : undo_file(a->operand[0], number, &said, &e);
-    if (r == -ETIMEDOUT && c.daemon)
-        (void)strncat(e.msg,
-                      "; if it resumes, the undo may still be done (ggufs --history shows it)",
-                      sizeof(e.msg) - strlen(e.msg) - 1);
+    const uint64_t number = a->value ? strtoull(a->value, NULL, 10) : 0;
+    int r = mnt_undo(a->operand[0], number, &said, &e);
+    if (r == 1)
+        r = undo_file(a->operand[0], number, &said, &e);
     if (r < 0)
         return command_failed(a->operand[0], e.msg, 1);
     done(a->operand[0], buf_text(&said), said.len - (said.len && buf_text_end(&said)[-1] == '\n'));
@@ -174,17 +165,18 @@ static int undo_edits(const struct command_args *a)
 }
 
 /* Print the states in the history as text, or forget them. */
-static int states(const char *operand, const struct channel *c, bool forget, struct buf *said,
-                  struct err *e)
+static int states(const char *operand, bool forget, struct buf *said, struct err *e)
 {
     const struct tree_options o = {.read_only = true, .partial = true};
     struct tree *t = NULL;
-    if (c->daemon)
-        return channel_ask(c, forget ? "clear" : "history", said, e);
-    int r = tree_open(operand, &o, &t, e);
+    char *model = mnt_model(operand);
+    if (!model)
+        return err_set(e, -errno, "%s", strerror(errno));
+    int r = tree_open(model, &o, &t, e);
     if (r == 0)
         r = forget ? tree_history_clear(t, e) : tree_history(t, said, e);
     tree_close(t);
+    free(model);
     return r;
 }
 
@@ -192,12 +184,8 @@ static int history(const struct command_args *a)
 {
     static const char forgotten[] = "the history is forgotten";
     CLEANUP(buf_free) struct buf said = BUF_INIT;
-    CLEANUP(channel_close) struct channel c;
     struct err e = {0};
-    int r = channel_open(a->operand[0], &c, &e);
-    if (r == 0)
-        r = states(a->operand[0], &c, a->value, &said, &e);
-    if (r < 0)
+    if (states(a->operand[0], a->value, &said, &e) < 0)
         return command_failed(a->operand[0], e.msg, 1);
     if (a->value)
         done(a->operand[0], forgotten, strlen(forgotten));

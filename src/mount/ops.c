@@ -9,8 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/lock.h"
-#include "mount/control.h"
-#include "mount/daemon.h"
+#include "mount/proc.h"
 #include "shelf/shelf.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
@@ -70,23 +69,6 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(s, e->node, 1);
 }
 
-/* Make a handle for an open file, and store in `fi` the handle and how the kernel should read the
- * file. Takes ownership of `f` and, if `writes`, of an edit. Returns 0, or -ENOMEM after releasing
- * both. */
-static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
-{
-    bool cacheable = f->cacheable, keep = tree_cached_right(f);
-    struct handle *h = handle_open(&m->handles, f, NULL, writes);
-    if (!h)
-        return -ENOMEM;
-    fi->fh = (uint64_t)(uintptr_t)h;
-    fi->keep_cache = keep;      /* the kernel's cached pages are still valid */
-    fi->direct_io = !cacheable; /* each reader sees the content that it opened */
-    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
-    order_before(h);
-    return 0;
-}
-
 /* ---- requests that wait ---- */
 
 /* A request whose reply must wait. The tree takes ownership of this struct, and another thread
@@ -134,6 +116,12 @@ static bool is_stopped(struct live_wait *w)
     return is_to_stop(((struct parked *)w)->req);
 }
 
+/* The end of the mount also ends a conversion. */
+static bool is_cut_short(struct live_wait *w)
+{
+    return is_stopped(w) || atomic_load(&mnt_of(((struct parked *)w)->req)->ending);
+}
+
 /* Only the first signal arrives here; is_stopped() finds later ones. */
 static void on_signal(fuse_req_t req, void *shelf)
 {
@@ -150,8 +138,11 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
         (void)fuse_reply_err(req, ENOMEM);
         return NULL;
     }
-    *p = (struct parked){
-        .wait = {.done = on_done, .request = req, .stopped = is_stopped}, .req = req, .file = file};
+    *p = (struct parked){.wait = {.done = on_done,
+                                  .request = req,
+                                  .stopped = file && file->converts ? is_cut_short : is_stopped},
+                         .req = req,
+                         .file = file};
     fuse_req_interrupt_func(req, on_signal, shelf_of(req));
     return p;
 }
@@ -163,49 +154,33 @@ enum { RUN_MIN = 2 };
 
 enum { PAGE = 4096 };
 
-/* ---- scratch memory ---- */
+/* Bytes that most requests ask for at most. */
+#define SCRATCH ((size_t)1 << 20)
 
-/* Memory for an answer that is sent immediately. */
-struct scratch {
-    size_t size; /* size of the memory at `bytes` */
-    void *bytes; /* owned */
-};
+/* Memory for answers that are sent at once, kept for later reads: memory that is new from the system
+ * costs about as much as copying it. */
+static _Atomic(void *) spare[4];
 
-/* Memory kept for later reads. Each thread takes the first available entry, whose memory is
- * probably still in the processor's cache. */
-static _Atomic(struct scratch *) spare[8];
-
-static void scratch_give(struct scratch *s)
+/* Return memory for `size` bytes, or NULL. */
+static void *scratch_take(size_t size)
 {
-    for (size_t i = 0; s && i < COUNT(spare); i++) {
-        struct scratch *none = NULL;
-        if (atomic_compare_exchange_strong(&spare[i], &none, s))
+    void *p = NULL;
+    for (size_t i = 0; !p && size <= SCRATCH && i < COUNT(spare); i++)
+        p = atomic_exchange(&spare[i], NULL);
+    if (!p && posix_memalign(&p, PAGE, size > SCRATCH ? size : SCRATCH) != 0)
+        return NULL;
+    return p;
+}
+
+static void scratch_give(void *p, size_t size)
+{
+    for (size_t i = 0; p && size <= SCRATCH && i < COUNT(spare); i++) {
+        void *none = NULL;
+        if (atomic_compare_exchange_strong(&spare[i], &none, p))
             return;
     }
-    if (s)
-        free(s->bytes);
-    free(s);
+    free(p);
 }
-
-/* Return scratch memory for at least `size` bytes, or NULL if memory runs out. */
-static struct scratch *scratch_take(size_t size)
-{
-    struct scratch *s = NULL;
-    for (size_t i = 0; !s && i < COUNT(spare); i++)
-        s = atomic_exchange(&spare[i], NULL);
-    if (!s)
-        s = calloc(1, sizeof(*s));
-    if (!s || s->size >= size)
-        return s;
-    free(s->bytes);
-    s->size = posix_memalign(&s->bytes, PAGE, size) == 0 ? size : 0;
-    if (s->size > 0)
-        return s;
-    free(s);
-    return NULL;
-}
-
-/* ---- answers ---- */
 
 /* Reply. If the answer is in the model's mapping and one of its pages has disappeared, writing the
  * reply fails with EFAULT, and the kernel itself ends the request with EIO. */
@@ -226,15 +201,15 @@ enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size,
                                  struct live_wait *w)
 {
-    struct scratch *s = scratch_take(size);
-    struct reply a = {.scratch = s ? s->bytes : NULL, .wait = w};
-    int r = s ? tree_read(f, off, size, &a) : -ENOMEM;
+    void *scratch = scratch_take(size);
+    struct reply a = {.scratch = scratch, .wait = w};
+    int r = scratch ? tree_read(f, off, size, &a) : -ENOMEM;
     enum answered how = r == LIVE_PARKED ? ANSWER_PARKED : a.mapped ? ANSWERED_MAPPED : ANSWERED;
     if (how != ANSWER_PARKED) {
         order_before(f);
         answer_reply(req, r, &a);
     }
-    scratch_give(s);
+    scratch_give(scratch, size);
     return how;
 }
 
@@ -282,33 +257,27 @@ static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, s
 /*
  * ---- an open file ----
  *
- *                                no request waits           handle_read()
- *     NONE  ----------->  BUSY  ------------------>  READY  -------------------->  TAKEN
- *      ^                  |  ^ |                                                    | ^
- *      +------------------+  | +--------- a request waits --------------------------|-+
- *        it failed           +------------------------ answered --------------------+
- *
- * In BUSY and TAKEN, one thread owns `room`, and either prepares the next stretch or sends it. If a
- * request for a different part of the file arrives in the meantime, another thread answers it, and
- * the stretch after that part is prepared next.
+ * The stretch ahead is NONE; BUSY while one thread prepares or sends it; or READY, until a read
+ * takes it. While it is sent, no read matches it.
  */
 
-enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
+enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY };
+
+/* The offset of a stretch that is being sent. */
+#define NOWHERE UINT64_MAX
 
 struct handle {
     struct tree_file *file; /* owned; NULL for a directory */
-    struct shelf_dir *dir;
-    bool writes;
+    struct shelf_dir *dir;  /* owned; NULL for a file */
     struct handles *in;
-    struct handle *prev, *next; /* protected by mount_lock */
-    atomic_uint refs;           /* references: one of the open handle, one of each reading thread */
-    /* The remaining members are protected by mount_lock. In BUSY and TAKEN, the thread that owns
-     * `room` accesses its stretch without the lock. */
-    atomic_uint_least64_t upto; /* where the last read ended */
-    /* number of reads in a row that each began where the previous one ended */
-    atomic_uint run;
-    _Atomic(enum ahead) state;
-    uint64_t off;        /* offset of the stretch in the file */
+    /* The remaining members are protected by the lock of `in`. In BUSY, the thread that prepares the
+     * stretch accesses `room` without the lock. */
+    struct handle *prev, *next;
+    unsigned refs; /* one of the open handle, one of each thread that reads ahead */
+    uint64_t upto; /* where the last read ended */
+    unsigned run;  /* number of reads in a row that each began where the previous one ended */
+    enum ahead state;
+    uint64_t off;        /* the stretch's offset in the file */
     size_t size;         /* number of bytes requested for the stretch */
     struct reply answer; /* in READY: the answer, in `room` */
     uint8_t *room;       /* owned: memory for the answer, or NULL */
@@ -335,7 +304,10 @@ static void room_free(struct handle *h)
 
 static void drop(struct handle *h)
 {
-    if (atomic_fetch_sub(&h->refs, 1) != 1)
+    lock_take(&h->in->lock);
+    const bool last = --h->refs == 0;
+    lock_drop(&h->in->lock);
+    if (!last)
         return;
     room_free(h);
     if (h->file)
@@ -362,12 +334,12 @@ static int make_room(struct handle *h, size_t size)
 }
 
 /* Prepare the answer. Call in BUSY. Returns 0 or -errno. */
-static int prepare(struct handle *h, struct reply *ret)
+static int prepare(struct handle *h, uint64_t off, size_t size, struct reply *ret)
 {
-    int err = h->room_size >= h->size ? 0 : make_room(h, h->size);
+    int err = h->room_size >= size ? 0 : make_room(h, size);
     *ret = (struct reply){.scratch = h->room};
     if (err == 0)
-        err = tree_read(h->file, h->off, h->size, ret);
+        err = tree_read(h->file, off, size, ret);
     if (ret->mapped) { /* keeping the answer would pin the model's snapshot until the next read */
         tree_reply_done(ret);
         err = -EAGAIN;
@@ -377,90 +349,85 @@ static int prepare(struct handle *h, struct reply *ret)
     return err;
 }
 
-/* Make this thread prepare the bytes that follow the last read. Call with the lock held or in
- * TAKEN. */
-static void begin(struct handle *h, size_t size)
+/* Begin to prepare the bytes that follow the last read, if the file is read in order. Returns true
+ * if this thread must then call go_ahead(). */
+static bool begin_ahead(struct handle *h, size_t size)
 {
+    LOCKED(&h->in->lock);
+    if (h->run < RUN_MIN || h->state == AHEAD_BUSY ||
+        (h->state == AHEAD_READY && h->off == h->upto))
+        return false;
     h->off = h->upto;
     h->size = size;
     h->state = AHEAD_BUSY;
-}
-
-/* Read and answer now. Returns true if this thread must then read ahead. Reading ahead is
- * unnecessary after an answer from a mapping, because the next answer usually also comes from a
- * mapping. */
-static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
-{
-    bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
-    if (mapped || atomic_load(&h->run) < RUN_MIN)
-        return false;
-    LOCKED(&mount_lock);
-    if (h->state == AHEAD_BUSY || h->state == AHEAD_TAKEN ||
-        (h->state == AHEAD_READY && h->off == h->upto))
-        return false;
-    begin(h, size);
     return true;
 }
 
-/* Answer from the stretch, and go from TAKEN back to BUSY. */
+/* Reply with the stretch in BUSY, and go on to the next one. */
 static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct reply *answer)
 {
     if (answer->len > size)
         answer->len = size;
     order_before(h->file);
     answer_reply(req, 0, answer);
-    begin(h, size);
+    LOCKED(&h->in->lock);
+    h->off = h->upto;
+    h->size = size;
+}
+
+/* Read and answer now. Returns true if this thread must then read ahead: not after an answer from a
+ * mapping, because the next answer usually also comes from one. */
+static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
+{
+    return answer_read(h->file, req, off, size, NULL) != ANSWERED_MAPPED && begin_ahead(h, size);
 }
 
 /* Starting in BUSY, read ahead as long as the program asks for each stretch before it is ready. */
 static void go_ahead(struct handle *h)
 {
-    for (;;) {
+    for (bool more = true; more;) {
         struct reply answer;
-        int err = prepare(h, &answer);
-        lock_take(&mount_lock);
+        const uint64_t off = h->off;
+        int err = prepare(h, off, h->size, &answer);
+        lock_take(&h->in->lock);
         const fuse_req_t req = h->waiting;
         const size_t size = h->waiting_size;
-        const uint64_t off = h->off;
+        more = req && err == 0;
         h->waiting = NULL;
         h->answer = answer;
-        h->state = err < 0 ? AHEAD_NONE : req ? AHEAD_TAKEN : AHEAD_READY;
-        lock_drop(&mount_lock);
-        if (req && err == 0)
+        h->state = err < 0 ? AHEAD_NONE : more ? AHEAD_BUSY : AHEAD_READY;
+        h->off = more ? NOWHERE : off;
+        lock_drop(&h->in->lock);
+        if (more)
             answer_ready(h, req, size, &answer);
-        else if (!req || !answer_now(h, req, off, size))
-            return;
+        else if (req)
+            more = answer_now(h, req, off, size);
     }
 }
 
-/* ---- reads ---- */
-
 /* Register a read and return what to do with it. AHEAD_NONE: answer it now. AHEAD_BUSY: do nothing,
- * because the read is parked. AHEAD_READY: reply with *answer, then prepare the next stretch in
- * this thread. */
+ * because the read is parked. AHEAD_READY: reply with *answer, then go ahead. */
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
 {
-    lock_take(&mount_lock);
-    enum ahead how = h->state;
-    if (how == AHEAD_TAKEN || h->off != off || h->size < size)
-        how = AHEAD_NONE;
+    LOCKED(&h->in->lock);
     h->run = off == h->upto ? h->run + 1 : 0;
     h->upto = off + size;
-    if (how == AHEAD_BUSY && h->waiting) {
-        how = AHEAD_NONE;
-    } else if (how == AHEAD_BUSY) {
-        h->waiting = req;
-        h->waiting_size = size;
-    } else if (how == AHEAD_READY) {
+    if (h->state == AHEAD_NONE || h->off != off || h->size < size || h->waiting)
+        return AHEAD_NONE;
+    if (h->state == AHEAD_READY) {
         *answer = h->answer;
-        h->state = AHEAD_TAKEN;
+        h->state = AHEAD_BUSY;
+        h->off = NOWHERE;
+        return AHEAD_READY;
     }
-    lock_drop(&mount_lock);
-    return how;
+    h->waiting = req;
+    h->waiting_size = size;
+    return AHEAD_BUSY;
 }
 
-void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
+/* Answer a read of a file. This thread replies, unless another thread prepares these bytes. */
+static void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     struct reply answer;
     if (h->file->computed) {
@@ -471,7 +438,9 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
         (void)answer_read(h->file, req, off, size, NULL);
         return;
     }
-    (void)atomic_fetch_add(&h->refs, 1);
+    lock_take(&h->in->lock);
+    h->refs++;
+    lock_drop(&h->in->lock);
     enum ahead how = arrive(h, req, off, size, &answer);
     if (how == AHEAD_READY)
         answer_ready(h, req, size, &answer);
@@ -482,28 +451,9 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 
 /* ---- the list of handles ---- */
 
-bool handles_edit(struct handles *l)
-{
-    LOCKED(&mount_lock);
-    l->edits += !l->closed;
-    return !l->closed;
-}
-
-void handles_edited(struct handles *l)
-{
-    LOCKED(&mount_lock);
-    l->edits--;
-}
-
-bool handles_no_edits(struct handles *l)
-{
-    LOCKED(&mount_lock);
-    l->closed |= l->edits == 0;
-    return l->closed;
-}
-
-struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
-                           bool writes)
+/* Make a handle that owns an open file or directory. If memory runs out, closes it and returns
+ * NULL. */
+static struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir)
 {
     struct handle *h = calloc(1, sizeof(*h));
     if (!h) {
@@ -511,16 +461,10 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
             (void)shelf_release(file);
         if (dir)
             shelf_closedir(dir);
-        if (writes)
-            handles_edited(l);
         return NULL;
     }
-    h->file = file;
-    h->dir = dir;
-    h->writes = writes;
-    h->in = l;
-    atomic_init(&h->refs, 1);
-    LOCKED(&mount_lock);
+    *h = (struct handle){.file = file, .dir = dir, .in = l, .refs = 1};
+    LOCKED(&l->lock);
     h->next = l->first;
     if (l->first)
         l->first->prev = h;
@@ -529,27 +473,23 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
     return h;
 }
 
-void handle_close(struct handles *l, struct handle *h)
+/* Call once for each handle, after its last request has been answered. */
+static void handle_close(struct handles *l, struct handle *h)
 {
-    const bool writes = h->writes;
-    lock_take(&mount_lock);
-    if (h->prev)
-        h->prev->next = h->next;
-    else
-        l->first = h->next;
+    lock_take(&l->lock);
+    *(h->prev ? &h->prev->next : &l->first) = h->next;
     if (h->next)
         h->next->prev = h->prev;
     l->changes++;
-    lock_drop(&mount_lock);
+    lock_drop(&l->lock);
     if (h->file)
         order_after(h->file);
     drop(h);
-    if (writes)
-        handles_edited(l);
 }
 
 bool handles_idle(struct handles *l, unsigned long *seen)
 {
+    LOCKED(&l->lock);
     bool idle = !l->first && l->changes == *seen;
     *seen = l->changes;
     return idle;
@@ -561,37 +501,23 @@ void handles_end(struct handles *l)
         handle_close(l, l->first);
 }
 
-/*
- * ---- access rights that change while a model is mounted ----
- *
- * The kernel caches attributes and checks opens against them. When rights have changed, a thread
- * that holds no locks makes the kernel drop the attributes of each node. From then on, the daemon
- * also checks each open itself, because the kernel may have allowed the open based on the old
- * attributes.
- */
-
-/* Invalidate a node's attributes, but not its pages. This fails if the kernel does not know the
- * node. */
-static void tell_node(void *arg, uint64_t node)
+/* Make a handle for an open file, and store in `fi` the handle and how the kernel should read the
+ * file. Takes ownership of `f`. Returns 0 or -ENOMEM. */
+static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
 {
-    const struct mnt *m = arg;
-    (void)fuse_lowlevel_notify_inval_inode(m->session, node, -1, 0);
+    bool cacheable = f->cacheable, keep = tree_cached_right(f);
+    struct handle *h = handle_open(&m->handles, f, NULL);
+    if (!h)
+        return -ENOMEM;
+    fi->fh = (uint64_t)(uintptr_t)h;
+    fi->keep_cache = keep;      /* the kernel's cached pages are still valid */
+    fi->direct_io = !cacheable; /* each reader sees the content that it opened */
+    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
+    order_before(h);
+    return 0;
 }
 
-static void tell(void *arg)
-{
-    struct mnt *m = arg;
-    shelf_nodes(m->shelf, tell_node, m);
-}
-
-/* Check whether the rights of the node's model have changed. Call before an operation on a node. */
-static void look_at_rights(struct mnt *m, uint64_t node)
-{
-    if (!shelf_look(m->shelf, node))
-        return;
-    atomic_store(&m->checks, true);
-    (void)control_do(m->control, tell, m); /* if this fails, only the daemon checks the rights */
-}
+/* ---- opening for writing ---- */
 
 static bool is_in_group(fuse_req_t req, gid_t gid)
 {
@@ -608,21 +534,18 @@ static bool is_in_group(fuse_req_t req, gid_t gid)
     return in;
 }
 
-/* Check the rights before a call that opens the node. `wanted` is a set of bits in 07. Returns 0 or
- * -EACCES. */
-static int check_rights(fuse_req_t req, uint64_t node, mode_t wanted)
+/* Check the right to write a node, because the attributes that the kernel checks may be old. Returns
+ * 0 or -EACCES. */
+static int check_write(fuse_req_t req, uint64_t node)
 {
-    struct mnt *m = mnt_of(req);
     struct tree_entry e;
     const uid_t uid = fuse_req_ctx(req)->uid;
-    if (!atomic_load(&m->checks) || uid == 0 || shelf_getattr(m->shelf, node, NULL, &e) < 0)
+    if (uid == 0 || shelf_getattr(shelf_of(req), node, NULL, &e) < 0)
         return 0;
-    mode_t bits = e.attr.st_mode;
-    if (uid == e.attr.st_uid)
-        bits >>= 6;
-    else if (is_in_group(req, e.attr.st_gid))
-        bits >>= 3;
-    return wanted & ~bits ? -EACCES : 0;
+    const mode_t bits = uid == e.attr.st_uid              ? e.attr.st_mode >> 6
+                        : is_in_group(req, e.attr.st_gid) ? e.attr.st_mode >> 3
+                                                          : e.attr.st_mode;
+    return bits & 2 ? 0 : -EACCES;
 }
 
 /* ---- files ---- */
@@ -639,7 +562,6 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
-    look_at_rights(mnt_of(req), parent);
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
     const bool model = !shelf_is_folder(shelf_of(req));
     /* no new names can appear, so the kernel may cache this reply */
@@ -660,7 +582,6 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     struct tree_entry e;
     /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
     struct tree_file *f = fi ? file_of(fi) : NULL;
-    look_at_rights(mnt_of(req), ino);
     int r = shelf_getattr(shelf_of(req), ino, f, &e);
     order_before(f);
     if (r < 0)
@@ -673,16 +594,13 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
     struct tree_file *f = NULL;
-    look_at_rights(m, ino);
-    const bool writes = sys_open_changes(fi->flags);
-    const mode_t reads = (fi->flags & O_ACCMODE) == O_WRONLY ? 0 : 4;
-    int r = check_rights(req, ino, reads | (writes ? 2 : 0));
-    if (r == 0 && writes && !handles_edit(&m->handles))
-        r = -EROFS;
-    else if (r == 0 && (r = shelf_open_file(m->shelf, ino, fi->flags, &f)) < 0 && writes)
-        handles_edited(&m->handles);
+    int r = 0;
+    if (sys_open_changes(fi->flags))
+        r = atomic_load(&m->ending) ? -EROFS : check_write(req, ino);
     if (r == 0)
-        r = fill_open(m, fi, f, writes);
+        r = shelf_open_file(m->shelf, ino, fi->flags, &f);
+    if (r == 0)
+        r = fill_open(m, fi, f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else if (fuse_reply_open(req, fi) < 0) /* the open was interrupted: no release will follow */
@@ -710,14 +628,11 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct mnt *m = mnt_of(req);
     struct shelf_dir *d = NULL;
-    look_at_rights(m, ino);
-    int r = check_rights(req, ino, 4);
-    if (r == 0)
-        r = shelf_opendir(m->shelf, ino, &d);
+    int r = shelf_opendir(m->shelf, ino, &d);
     if (r == 0) {
         fi->cache_readdir = shelf_dir_cacheable(d);
         fi->keep_cache = fi->cache_readdir;
-        fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d, false);
+        fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d);
         order_before(handle_of(fi));
         r = fi->fh ? 0 : -ENOMEM;
     }
@@ -824,14 +739,13 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 /* ---- edits ---- */
 
-/* Begin an edit. If no more edits may begin, answers the request and returns NULL. */
-static struct handles *begin_edit(fuse_req_t req)
+/* Answer an edit with EROFS if the mount is ending. Returns true if it was answered. */
+static bool refused(fuse_req_t req)
 {
-    struct handles *l = &mnt_of(req)->handles;
-    if (handles_edit(l))
-        return l;
+    if (!atomic_load(&mnt_of(req)->ending))
+        return false;
     (void)fuse_reply_err(req, EROFS);
-    return NULL;
+    return true;
 }
 
 static bool enter(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
@@ -842,24 +756,11 @@ static bool enter(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
     return r == 0;
 }
 
-static void end_edit(struct handles **l)
-{
-    if (*l)
-        handles_edited(*l);
-}
-
 /* Use the tree of a node until the block ends. If no tree can be used, answers the request and
  * returns. */
 #define ENTER(req, node, otherwise, name)      \
     CLEANUP(shelf_leave) struct at name;       \
     if (!enter(req, node, otherwise, &(name))) \
-    return
-
-/* Begin an edit that ends with the block, even if the change is written later: the model is
- * released only after pending edits have been written. */
-#define EDIT(req, name)                                       \
-    CLEANUP(end_edit) struct handles *name = begin_edit(req); \
-    if (!name)                                                \
     return
 
 /* Finish a call that may wait: either the request is parked and the tree owns `p`, or it is
@@ -877,19 +778,17 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     struct tree_file *f;
     /* permissions come from the model, but the mode tells who creates the file */
     const bool mkstemp = fi->flags & O_EXCL && (mode & 07777) == 0600;
-    struct handles *edit = begin_edit(req);
-    if (!edit)
+    if (refused(req))
         return;
     int r =
         shelf_create(shelf_of(req), parent, name, fi->flags | (mkstemp ? LIVE_MKSTEMP : 0), &e, &f);
     if (r < 0) {
-        handles_edited(edit);
         (void)fuse_reply_err(req, -r);
         return;
     }
     struct fuse_entry_param p = entry_param(&e);
     struct mnt *m = mnt_of(req); /* the reply frees req, even if it fails */
-    r = fill_open(m, fi, f, true);
+    r = fill_open(m, fi, f);
     if (r == 0 && fuse_reply_create(req, &p, fi) == 0)
         return;
     if (r < 0)
@@ -905,6 +804,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n
 {
     struct tree_file *f = file_of(fi);
     (void)ino;
+    if (refused(req))
+        return;
     if (f->converts) {
         struct parked *p = park(req, f);
         if (!p)
@@ -953,15 +854,15 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
     (void)ino;
     (void)datasync;
     (void)fi;
-    ENTER(req, ino, 0, at);
     struct parked *p = park(req, NULL);
     if (p)
-        finish(p, at.use.tree ? tree_fsyncdir(at.use.tree, &p->wait) : 0);
+        finish(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
 }
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    EDIT(req, edit);
+    if (refused(req))
+        return;
     ENTER(req, parent, -EPERM, at);
     (void)fuse_reply_err(req, -tree_unlink(at.use.tree, at.local, name));
 }
@@ -969,15 +870,15 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                       const char *new_name, unsigned flags)
 {
-    EDIT(req, edit);
-    struct parked *p = park(req, NULL);
+    struct parked *p = refused(req) ? NULL : park(req, NULL);
     if (p)
         finish(p, shelf_rename(shelf_of(req), parent, name, new_parent, new_name, flags, &p->wait));
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-    EDIT(req, edit);
+    if (refused(req))
+        return;
     struct tree_entry e;
     ENTER(req, parent, -EPERM, at);
     int r = tree_symlink(at.use.tree, at.local, name, target, &e);
@@ -1004,8 +905,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                        struct fuse_file_info *fi)
 {
-    EDIT(req, edit);
-    struct parked *p = park(req, fi ? file_of(fi) : NULL);
+    struct parked *p = refused(req) ? NULL : park(req, fi ? file_of(fi) : NULL);
     if (!p)
         return;
     p->ino = ino;
@@ -1021,7 +921,8 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                         size_t n, int flags)
 {
-    EDIT(req, edit);
+    if (refused(req))
+        return;
     (void)flags;
     ENTER(req, ino, -EOPNOTSUPP, at);
     struct parked *p = park(req, NULL);
@@ -1031,7 +932,8 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    EDIT(req, edit);
+    if (refused(req))
+        return;
     ENTER(req, ino, -ENODATA, at);
     (void)fuse_reply_err(req, -tree_removexattr(at.use.tree, at.local, name));
 }
@@ -1040,7 +942,8 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-    EDIT(req, edit);
+    if (refused(req))
+        return;
     struct tree_entry e;
     (void)mode;
     ENTER(req, parent, -EPERM, at);
@@ -1050,7 +953,8 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 /* tar calls mknod(2) to set attributes before it writes the content. */
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
-    EDIT(req, edit);
+    if (refused(req))
+        return;
     struct tree_entry e;
     (void)dev;
     ENTER(req, parent, -EPERM, at);
@@ -1068,7 +972,8 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    EDIT(req, edit);
+    if (refused(req))
+        return;
     ENTER(req, parent, -EPERM, at);
     (void)fuse_reply_err(req, -tree_rmdir(at.use.tree, at.local, name));
 }

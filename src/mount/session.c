@@ -6,334 +6,117 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fuse.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/lock.h"
 #include "base/sys.h"
-#include "mount/control.h"
-#include "mount/daemon.h"
 #include "mount/log.h"
-#include "shelf/mountinfo.h"
+#include "mount/ops.h"
+#include "mount/proc.h"
 #include "mount/unmount.h"
+#include "shelf/mountinfo.h"
 
-/* Maximum number of checks of a mount point, on which dead mounts may be stacked, and the
- * milliseconds between checks. */
-#define LOOKS_MAX 100
-#define LOOK_AGAIN 50
+/* ---- the mount point ---- */
 
-/* Number of bits of the minor number in the kernel's internal device numbers. */
-#define KERNEL_MINOR_BITS 20
+/* Number of attempts to lock the directory below the mount point, which another ggufs that is
+ * mounting there locks for a moment, and the milliseconds between them. */
+#define TRIES 50
+#define TRY_AGAIN 20
 
-/* The name of the unmounting process in process lists, and its only descriptor besides the standard
- * ones. */
-#define GUARD_NAME "auto_unmount"
-#define GUARD_FD 3
-
-/* ---- a new mount ---- */
-
-/* Handle a ggufs mount that is already on the mount point: remove it if it is dead, otherwise
- * refuse. */
-static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
-{
-    char model[SHOW_MAX], pid[64] = "";
-    if (d && d->status.state >= DAEMON_LEAVING) { /* the daemon is removing its mount */
-        (void)poll(NULL, 0, LOOK_AGAIN);
-        return 0;
-    }
-    if (mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD) {
-        int r = mount_take_down(m->at, true, e);
-        if (r < 0 && r != -EINVAL) /* EINVAL: another process has removed the mount */
-            return err_prefix(e, r, "%s: has a dead mount", shown);
-        *e = (struct err){0};
-        log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
-        return 0;
-    }
-    if (d)
-        (void)snprintf(pid, sizeof(pid), ", process %ld", d->pid);
-    return err_set(
-        e, -EBUSY,
-        "%s: ggufs is already mounted there (%s%s); unmount it first: ggufs --unmount %s", shown,
-        show(model, m->source, strlen(m->source)), pid, shown);
-}
-
-static int inside(const struct mount *m, const char *shown, const char *kind, struct err *e)
-{
-    char at[SHOW_MAX];
-    return err_set(e, -EBUSY, "%s: is inside the %s mount on %s", shown, kind,
-                   show(at, m->at, strlen(m->at)));
-}
-
-/* Check the list of mounts once. Returns 0, -errno, or 1 if a mount was or is being removed and the
- * check must be repeated. */
-static int look(const char *path, const char *shown, struct err *e)
-{
-    CLEANUP(mounts_free) struct mounts ms;
-    CLEANUP(daemons_free) struct daemons ds = {0};
-    int r = mounts_load(&ms, 0);
-    const struct mount *m = r == 0 ? mounts_around(&ms, path) : NULL;
-    if (m && mount_is_fuse(m))
-        (void)daemons_find(&ds, NULL);
-    const struct daemon *d = m ? daemons_of(&ds, m) : NULL;
-    if (!m || !(mount_is_ggufs(m) || (mount_is_fuse(m) && d)))
-        return 0;
-    if (strcmp(m->at, path) != 0)
-        return inside(m, shown, "ggufs", e);
-    r = occupied(m, d, shown, e);
-    return r < 0 ? r : 1;
-}
-
-/* Refuse an unresolved path that leads into a ggufs mount. */
-static int check_typed(const char *path, const char *shown, struct err *e)
-{
-    CLEANUP(mounts_free) struct mounts ms;
-    const struct mount *m =
-        mounts_load(&ms, 0) == 0 && !strstr(path, "..") ? mounts_typed(&ms, path) : NULL;
-    if (!m || !mount_is_ggufs(m))
-        return 0;
-    bool dead = mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD;
-    return inside(m, shown, dead ? "dead" : "ggufs", e);
-}
-
+/* With this path, mount(8) has mounted the file system already. */
 static bool is_opened_already(const char *mountpoint)
 {
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-/* Return the device of a connection, or 0 if the kernel is too old to report it. */
-static dev_t device_of_connection(int fd)
+static int inside(const struct mount *m, const char *shown, struct err *e)
 {
-    static const char label[] = "\nfuse_connection:";
-    char path[64], text[512];
-    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-    (void)proc_read(path, text, sizeof(text));
-    const char *at = strstr(text, label);
-    unsigned number = at ? (unsigned)strtoul(at + sizeof(label) - 1, NULL, 10) : 0;
-    return makedev(number >> KERNEL_MINOR_BITS, number & ((1U << KERNEL_MINOR_BITS) - 1));
+    char at[SHOW_MAX];
+    return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
+                   show(at, m->at, strlen(m->at)));
 }
 
-/* Return the device of the mounted file system, or 0 if it is unknown. Does not access the file
- * system, because this process would have to reply. `fd` is the session's descriptor. If mount(8)
- * has mounted the file system, *mountpoint is replaced with the real path. */
-static dev_t spot_device(char **mountpoint, int fd)
+/* Check that no ggufs is mounted at or above this real path. A dead mount there is removed. */
+static int check_spot(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
-    struct statx st;
-    if (!is_opened_already(*mountpoint))
-        return statx(AT_FDCWD, *mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0
-                   ? 0
-                   : makedev(st.stx_dev_major, st.stx_dev_minor);
-    dev_t dev = device_of_connection(fd);
-    size_t i = dev && mounts_load(&ms, 0) == 0 ? ms.n : 0;
-    while (i > 0 && ms.mount[i - 1].dev != dev)
-        i--;
-    char *at = i ? strdup(ms.mount[i - 1].at) : NULL;
-    if (at) {
-        free(*mountpoint);
-        *mountpoint = at;
-    }
-    return dev;
-}
-
-/* Claim the mount point while the file system is being mounted. Other ggufs processes that want to
- * mount there wait, and then see the mount. The caller closes *claim, which may be -1. Returns 0,
- * or -errno with a message if another ggufs has been mounted there first. */
-static int spot_claim(const char *mountpoint, int *claim, struct err *e)
-{
-    char shown[SHOW_MAX];
-    *claim = -1;
-    if (is_opened_already(mountpoint))
+    char model[SHOW_MAX];
+    int r = mounts_load(&ms, 0);
+    if (r < 0)
+        return err_set(e, r, "cannot list mounts: %s", strerror(-r));
+    const struct mount *m = mounts_around(&ms, path);
+    if (!m || !mount_is_ggufs(m))
         return 0;
-    int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int i = 0; fd >= 0 && i < LOOKS_MAX && flock(fd, LOCK_EX | LOCK_NB) < 0; i++)
-        (void)poll(NULL, 0, LOOK_AGAIN);
-    int r = look(mountpoint, show(shown, mountpoint, strlen(mountpoint)), e);
-    if (r >= 0)
-        *claim = fd;
-    else if (fd >= 0)
-        (void)close(fd);
-    return r < 0 ? r : 0;
+    if (strcmp(m->at, path) != 0)
+        return inside(m, shown, e);
+    if (mount_is_dead(m))
+        return mount_remove_dead(m, shown, e);
+    return err_set(e, -EBUSY,
+                   "%s: ggufs is already mounted there (%s); unmount it first: ggufs --unmount %s",
+                   shown, show(model, m->source, strlen(m->source)), shown);
 }
 
-/* Replace *mountpoint (owned) with its real path, and check that the path leads to a directory that
- * is neither a ggufs mount nor inside one. A dead ggufs mount there is removed. The path /dev/fd/N,
- * which means that mount(8) has mounted the file system, is accepted. Call before threads are
- * started. */
-static int spot_prepare(char **mountpoint, struct err *e)
+/* Return the real path of a mount point. */
+static int real_spot(const char *given, const char *shown, char **ret, struct err *e)
 {
-    char shown[SHOW_MAX];
-    struct stat st;
+    CLEANUP(mounts_free) struct mounts ms = {0};
+    *ret = mounts_path(given);
+    if (*ret)
+        return 0;
+    const int why = -errno;
+    const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_typed(&ms, given) : NULL;
+    if (why == -ENOTCONN && m && mount_is_ggufs(m))
+        return inside(m, shown, e);
+    if (why == -ENOENT)
+        return err_set(e, why, "%s: there is no such directory; make it first: mkdir -p %s", shown,
+                       shown);
+    return err_set(e, why, "%s: %s", shown, strerror(-why));
+}
+
+/* Replace *mountpoint (owned) with its real path, check it, and lock its directory in *lock. If two
+ * mounts begin there at the same time, the second one waits for the first one's. */
+static int take_spot(char **mountpoint, int *lock, struct err *e)
+{
+    char shown[SHOW_MAX], *path;
     if (is_opened_already(*mountpoint))
         return 0;
-    (void)show(shown, *mountpoint, strlen(*mountpoint));
-    int r = check_typed(*mountpoint, shown, e);
+    int r = real_spot(*mountpoint, show(shown, *mountpoint, strlen(*mountpoint)), &path, e);
     if (r < 0)
         return r;
-    char *path = mounts_path(*mountpoint);
-    if (!path && errno == ENOENT)
-        return err_set(e, -ENOENT, "%s: there is no such directory; make it first: mkdir -p %s",
-                       shown, shown);
-    if (!path)
-        return err_set(e, -errno, "%s: %s", shown, strerror(errno));
-    r = 1;
-    for (int i = 0; i < LOOKS_MAX && r > 0; i++)
-        r = look(path, shown, e);
     free(*mountpoint);
     *mountpoint = path;
-    if (r > 0)
-        r = err_set(e, -EBUSY, "%s: is still mounted", shown);
+    r = check_spot(path, shown, e);
     if (r < 0)
         return r;
-    if (stat(path, &st) < 0)
-        return err_set(e, -errno, "%s: %s", shown, strerror(errno));
-    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a directory", shown);
-}
-
-/* ---- a process that unmounts after the daemon has ended ---- */
-
-/* Change this process's name and clear its arguments, so that programs that kill the daemon by name
- * or arguments (pidof, pkill -f) do not find the guard. */
-static void take_name(void)
-{
-    char args[4 * PATH_MAX];
-    (void)prctl(PR_SET_NAME, GUARD_NAME);
-    const size_t n = proc_read("/proc/self/cmdline", args, sizeof(args));
-    if (n > 0)
-        (void)strncpy(program_invocation_name, GUARD_NAME, n - 1);
-}
-
-/* Drop everything shared with the daemon: its terminal, its working directory and, above all, its
- * open files. An open /dev/fuse would keep the connection alive, and an open model would keep its
- * lock. */
-static void guard_detach(int from)
-{
-    sigset_t all;
-    (void)sigfillset(&all);
-    (void)sigprocmask(SIG_BLOCK, &all, NULL);
-    (void)setsid();
-    take_name();
-    if (chdir("/") < 0 || dup2(from, GUARD_FD) < 0)
-        _exit(1);
-    (void)close_range(GUARD_FD + 1, ~0U, 0);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; fd < GUARD_FD && null >= 0; fd++)
-        (void)dup2(null, fd);
-    if (null > GUARD_FD)
-        (void)close(null);
-}
-
-static void guard(int from, const char *mountpoint)
-{
-    char byte = 0;
-    guard_detach(from);
-    if (write(GUARD_FD, &byte, 1) < 0) /* lets the daemon continue */
-        _exit(1);
-    while (read(GUARD_FD, &byte, 1) < 0 && errno == EINTR) /* until all other ends are closed */
-        ;
-    if (mount_ask(mountpoint) == MOUNT_DEAD)
-        (void)mount_take_down(mountpoint, true, NULL);
-    _exit(0);
-}
-
-/*
- * Start the process for -o auto_unmount, which removes the dead mount if the daemon is killed.
- * (libfuse's own helper checks the dead mount as root. Root may not access an ordinary user's
- * mount, so that helper leaves it mounted.) The new process holds one end of a socket. When the
- * daemon's end *ret is closed, no matter how the daemon ends, the new process checks the mount
- * point, which must be an absolute path. Call this before any thread is started or much memory is
- * allocated.
- */
-static int guard_begin(const char *mountpoint, int *ret, struct err *e)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-        return err_set(e, -errno, "cannot make a socket: %s", strerror(errno));
-    pid_t pid = fork();
-    if (pid == 0)
-        guard(ends[0], mountpoint);
-    int r = pid < 0 ? err_set(e, -errno, "cannot start a process: %s", strerror(errno)) : 0;
-    (void)close(ends[0]);
-    /* wait for guard_detach(): the guard then survives whatever ends this process */
-    if (r == 0) {
-        char byte;
-        ssize_t n;
-        do
-            n = read(ends[1], &byte, 1);
-        while (n < 0 && errno == EINTR);
-        r = n == 1 ? 0 : err_set(e, -ECHILD, "the helper process that unmounts has ended");
-    }
-    if (r < 0)
-        (void)close(ends[1]);
-    else
-        *ret = ends[1];
-    return r;
-}
-
-/* ---- the connection to the kernel ---- */
-
-int connection_reserve(int *dead, struct err *e)
-{
-    int end[2];
-    *dead = -1;
-    if (pipe2(end, O_CLOEXEC) < 0)
-        return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
-    (void)close(end[0]);
-    *dead = end[1];
-    return 0;
-}
-
-bool connection_cut(struct fuse_session *se, int *dead)
-{
-    struct pollfd p = {.fd = fuse_session_fd(se)};
-    /* if a signal interrupts poll(2), poll(2) had nothing to report */
-    bool lived = poll(&p, 1, 0) <= 0;
-    /* keeps libfuse from logging failed replies (its loop has reset this flag) */
-    fuse_session_exit(se);
-    while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
-        ;
-    (void)close(*dead);
-    *dead = -1;
-    return lived;
-}
-
-/* libfuse polls its descriptor. It treats an error condition, such as that of a pipe without a
- * reader, as the end of the connection. */
-void connection_end(struct fuse_session *se)
-{
-    fuse_session_unmount(se);
-    fuse_session_destroy(se);
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0 && errno != EACCES)
+        return err_set(e, -errno, "%s: %s", shown,
+                       errno == ENOTDIR ? "is not a directory" : strerror(errno));
+    for (int i = 0; *lock >= 0 && i < TRIES && flock(*lock, LOCK_EX | LOCK_NB) < 0; i++)
+        when_sleep(TRY_AGAIN);
+    return check_spot(path, shown, e);
 }
 
 /* ---- requests and replies ---- */
 
 static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 {
-    const struct mnt *m = mnt;
-    ssize_t got = read(fd, bytes, n);
-    if (got < 0 && (errno == ENODEV || errno == ECONNABORTED)) {
-        const int why = errno;
-        const bool may = thread_may_cancel(false); /* libfuse cancels its other threads */
-        control_ends(m->control);
-        (void)thread_may_cancel(may);
-        errno = why;
-    }
-    return got;
+    (void)mnt;
+    return read(fd, bytes, n);
 }
 
 /* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
- * Without this flag, one name on a hung disk blocks its whole directory, so the flag is added here
+ * Without this flag, one name on a slow disk blocks its whole directory, so the flag is added here
  * to the first reply, which negotiates the protocol. */
 static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 {
@@ -372,121 +155,99 @@ static void set_readahead(dev_t dev, unsigned kib)
     }
 }
 
-/* ---- the mount ---- */
+/* ---- a mounted session ---- */
 
-/* Return what to do about a refused mount, or "". Ubuntu has an AppArmor profile of fusermount3. */
-static const char *advice(const char *why)
-{
-    return strstr(why, "mount failed: Permission denied") &&
-                   access("/sys/kernel/security/apparmor", F_OK) == 0
-               ? " (AppArmor may allow fusermount3 to mount only below your home directory, /mnt, "
-                 "/media, /tmp and /run/user/UID: mount there, or allow this place in "
-                 "/etc/apparmor.d/local/fusermount3)"
-               : "";
-}
-
-/* Create the session and mount it. After that, any signal ends the session cleanly. */
-static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
-{
-    char why[512], shown[SHOW_MAX];
-    int claim;
-    if (spot_claim(o->mountpoint, &claim, e) < 0)
-        return NULL;
-    struct caught c = catch_begin();
-    struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), m);
-    if (se)
-        signals_begin(se);
-    if (se && fuse_session_mount(se, o->mountpoint) != 0) {
-        signals_end();
-        fuse_session_destroy(se);
-        se = NULL;
-    }
-    if (se)
-        (void)fuse_session_custom_io(se, &io, fuse_session_fd(se));
-    catch_end(&c, why, sizeof(why));
-    if (claim >= 0)
-        (void)close(claim);
-    if (!se)
-        (void)err_set(e, -EIO, "%s: cannot mount%s%s%s",
-                      show(shown, o->mountpoint, strlen(o->mountpoint)), why[0] ? ": " : "", why,
-                      advice(why));
-    return se;
-}
-
-/* If the mount is read-only although the user did not request that mode, report the reason. A
- * daemon in the background calls this twice: for standard error and for the log. */
-static void say_read_only(const struct mnt_options *o, const struct shelf *t)
-{
-    char model[SHOW_MAX];
-    if (!shelf_writable(t) && !o->tree.read_only)
-        log_line(LOG_WARNING, "%s: mounted read-only: %s", show(model, o->model, strlen(o->model)),
-                 shelf_why_not(t));
-}
-
-/* The mounted session that leave() ends. */
-struct leaving {
-    struct fuse_session *se;
+struct session {
     const struct mnt_options *o;
-    struct mnt *m;
-    dev_t dev;
-    atomic_bool begun;
+    struct mnt m;
+    struct fuse_session *se;
+    dev_t dev;     /* the mount's device; 0: unknown */
+    sigset_t ends; /* the signals that end the mount */
+    struct thread watch;
+    pid_t loop;         /* the thread that runs the loop */
+    atomic_bool looped; /* the loop has ended */
 };
 
-/* End the connection and unmount, but only once. If the connection had already ended, the mount is
- * gone as well, and its device number may already belong to a different mount. */
-static void leave(void *arg)
+/* Return true if another file system is mounted over the mount, or in its place. */
+static bool is_covered(const struct session *s)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
-    struct leaving *l = arg;
-    const struct mnt_options *o = l->o;
-    const dev_t dev = l->dev;
-    struct mnt *m = l->m;
-    if (atomic_exchange(&l->begun, true))
-        return;
-    bool gone = mounts_load(&ms, 0) < 0 || !dev;
-    gone |= !connection_cut(l->se, &m->dead);
-    for (size_t i = gone ? 0 : ms.n; i-- > 0;) {
-        char at[SHOW_MAX];
-        struct err e = {0};
-        const struct mount *one = &ms.mount[i];
-        if (!mount_is_of(one, dev, o->mountpoint, shelf_path(m->shelf)))
-            continue;
-        if (!mount_is_top(&ms, one))
-            (void)err_set(&e, -EBUSY,
-                          "another file system is mounted over it, so it is left mounted");
-        /* another process has unmounted it */
-        else if (mount_take_down(one->at, true, &e) == -EINVAL)
-            e = (struct err){0};
-        if (e.code)
-            log_line(LOG_WARNING, "%s: %s", show(at, one->at, strlen(one->at)), e.msg);
+    const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_at(&ms, s->o->mountpoint) : NULL;
+    return m && s->dev && m->dev != s->dev;
+}
+
+/* Return true if the file system, whose connection has ended, still exists: after umount -f, while
+ * programs have files open. The kernel shows it in the list of mounts or, if it was also unmounted,
+ * by ustat(2). */
+static bool is_cut_off(const struct session *s)
+{
+    CLEANUP(mounts_free) struct mounts ms = {0};
+#ifdef SYS_ustat
+    char stats[256]; /* holds the kernel's struct ustat, which is smaller */
+    if (s->dev && (syscall(SYS_ustat, (unsigned)s->dev, stats) == 0 || errno != EINVAL))
+        return true;
+#endif
+    return s->dev && mounts_load(&ms, 0) == 0 &&
+           mounts_of(&ms, s->dev, s->o->mountpoint, shelf_path(s->m.shelf));
+}
+
+/* Unmount an idle mount, unless an edit cannot be written. Unmounting ends the loop, or fails if the
+ * mount is in use again. */
+static void leave_idle(struct session *s)
+{
+    if (shelf_sync(s->m.shelf) == 0 && !is_covered(s))
+        (void)mount_take_down(s->o->mountpoint, false, NULL);
+}
+
+static void on_wake(int number)
+{
+    (void)number;
+}
+
+/* End the loop, which looks at its state when a signal interrupts its wait. */
+static void end_loop(struct session *s)
+{
+    fuse_session_exit(s->se);
+    while (!atomic_load(&s->looped)) {
+        (void)tgkill(getpid(), s->loop, SIGUSR1);
+        when_sleep(1);
     }
 }
 
-/* Report the mount to the log and to other ggufs processes. */
-static void announce(struct leaving *l)
+/* Wait for a signal, and end the mount then; meanwhile unmount it if it is idle. */
+static void *watch(void *arg)
 {
-    const struct mnt_options *o = l->o;
-    const struct mnt *m = l->m;
-    const struct control_facts facts = {
-        .at = o->mountpoint,
-        .model = shelf_path(m->shelf),
-        .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
-        .dev = l->dev,
-        .idle = o->idle,
-        .leave = leave,
-        .leave_arg = l};
-    char path[SHOW_MAX], at[SHOW_MAX];
-    const char *line;
-    control_serve(m->control, &facts, m->shelf);
-    if (!o->cmd.foreground) {
-        log_to_syslog();
-        say_read_only(o, m->shelf); /* also in the log */
-    }
-    (void)show(path, facts.model, strlen(facts.model));
-    for (unsigned i = 0; (line = shelf_warning(m->shelf, i)); i++)
-        log_line(LOG_WARNING, "%s: %s", path, line);
-    log_line(LOG_INFO, "%s: mounted on %s%s", path, show(at, facts.at, strlen(facts.at)),
-             facts.read_only ? ", read-only" : "");
+    struct session *s = arg;
+    const struct timespec idle = {.tv_sec = s->o->idle};
+    unsigned long changes = 0;
+    thread_name("signals");
+    while (sigtimedwait(&s->ends, NULL, s->o->idle ? &idle : NULL) < 0)
+        if (errno == EAGAIN && handles_idle(&s->m.handles, &changes))
+            leave_idle(s);
+    if (atomic_load(&s->looped))
+        return NULL;
+    atomic_store(&s->m.ending, true);
+    shelf_stop(s->m.shelf, true);
+    (void)shelf_sync(s->m.shelf); /* what cannot be written is logged at the end */
+    end_loop(s);
+    return NULL;
+}
+
+/* Block the signals that end the mount, except those that are ignored, as SIGHUP under nohup(1).
+ * Until the end of the process only watch() takes them, and a second one changes nothing. */
+static void hold_signals(struct session *s)
+{
+    static const int ends[] = {SIGINT, SIGHUP};
+    struct sigaction is, wakes = {.sa_handler = on_wake};
+    (void)sigemptyset(&s->ends);
+    (void)sigaddset(&s->ends, SIGTERM); /* also tells watch() that the loop has ended */
+    for (size_t i = 0; i < COUNT(ends); i++)
+        if (sigaction(ends[i], NULL, &is) == 0 && is.sa_handler != SIG_IGN)
+            (void)sigaddset(&s->ends, ends[i]);
+    (void)sigprocmask(SIG_BLOCK, &s->ends, NULL);
+    (void)sigaction(SIGUSR1, &wakes, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
 }
 
 /* Number of idle threads that a mount of a directory keeps for later requests. */
@@ -513,187 +274,157 @@ static int loop(struct fuse_session *se, const struct mnt_options *o, bool folde
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
-/* In the parent, wait until the child reports that the mount is live, or ends after writing the
- * reason to standard error. Does not return. */
-static void wait_for_child(int fd, pid_t pid)
+/* If the mount is read-only although the user did not request that mode, report the reason. A
+ * daemon in the background calls this twice: for standard error and for the log. */
+static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
-    int status = 0;
-    char live = 0;
-    ssize_t n;
-    do
-        n = read(fd, &live, 1);
-    while (n < 0 && errno == EINTR);
-    if (n == 1)
-        _exit(0);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (WIFSIGNALED(status))
-        (void)fprintf(stderr, "ggufs: killed before it was mounted (signal %d)\n",
-                      WTERMSIG(status));
-    _exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : 1);
+    char model[SHOW_MAX];
+    if (!shelf_writable(t) && !o->tree.read_only)
+        log_line(LOG_WARNING, "%s: mounted read-only: %s", show(model, o->model, strlen(o->model)),
+                 shelf_why_not(t));
 }
 
-/* Start the daemon as a child of this process. The parent waits until it reads a byte from the
- * other end of *ready; if the parent ends earlier, the child ends too. In the foreground, *ready is
- * -1. */
-static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
+/* Report the mount to the log. */
+static void announce(const struct session *s)
 {
-    int ends[2];
-    *ready = -1;
-    if (o->cmd.foreground)
-        return 0;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
-    pid_t parent = getpid(), pid = fork();
-    if (pid < 0)
-        return err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
-    (void)close(ends[pid > 0]);
-    if (pid > 0)
-        wait_for_child(ends[0], pid);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent)
-        _exit(1);
-    *ready = ends[1];
-    return 0;
+    const char *model = shelf_path(s->m.shelf), *at = s->o->mountpoint, *line;
+    char path[SHOW_MAX], spot[SHOW_MAX];
+    if (!s->o->cmd.foreground) {
+        log_to_syslog();
+        say_read_only(s->o, s->m.shelf);
+    }
+    (void)show(path, model, strlen(model));
+    for (unsigned i = 0; (line = shelf_warning(s->m.shelf, i)); i++)
+        log_line(LOG_WARNING, "%s: %s", path, line);
+    log_line(LOG_INFO, "%s: mounted on %s%s", path, show(spot, at, strlen(at)),
+             shelf_writable(s->m.shelf) ? "" : ", read-only");
 }
 
-/* Detach from the terminal and let the parent exit, because other processes can now see the mount
- * and its daemon. */
-static void leave_terminal(int *ready)
+/* Serve a mounted session until it ends. All requests are answered when this returns. */
+static int serve(struct session *s, struct err *e)
 {
-    if (*ready < 0)
-        return;
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && null >= 0; fd++)
-        (void)dup2(null, fd);
-    if (null > STDERR_FILENO)
-        (void)close(null);
-    (void)!write(*ready, "", 1);
-    (void)close(*ready);
-    *ready = -1;
-}
-
-/* Return true if the file system, which is no longer served, still exists: it is mounted, or it was
- * lazily unmounted while files were open (if the kernel reports that). */
-static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
-{
-    CLEANUP(mounts_free) struct mounts ms;
-    const bool listed = mounts_load(&ms, 0) == 0;
-#ifdef SYS_ustat
-    char stats[256]; /* holds the kernel's struct ustat, which is smaller */
-    if (dev && (syscall(SYS_ustat, (unsigned)dev, stats) == 0 || errno == ENOTCONN ||
-                errno == ECONNABORTED))
-        return true;
-#endif
-    return listed && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
-}
-
-/* Finish a session that has ended: write accepted edits, and report those that are not in the file.
- * Programs may still have files open if a signal or a forced unmount ended the session (cut_off);
- * any other unmount comes after the last close. Until everything is written, signals do not end the
- * process: a system that is shutting down unmounts first and then sends signals. */
-static int finish(struct leaving *l, bool cut_off, int r, struct err *e)
-{
-    CLEANUP(buf_free) struct buf lost = BUF_INIT, backups = BUF_INIT;
-    struct mnt *m = l->m;
-    control_leave(m->control);
-    shelf_stop(m->shelf, cut_off);
-    leave(l);
-    /* again, because the loop may have ended after leave() */
-    fuse_session_exit(l->se);
-    handles_end(&m->handles);
-    int failed = control_rest(m->control), late = shelf_finish(m->shelf);
-    failed = failed ? failed : late;
-    if (failed < 0 && r == 0)
-        r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
-    shelf_unsaved(m->shelf, &lost);
-    shelf_backups(m->shelf, &backups);
-    control_end(m->control, r < 0 ? e : NULL, &lost, &backups);
-    signals_end();
+    first_exchange(s->se);
+    set_readahead(s->dev, s->o->readahead);
+    s->loop = gettid();
+    int r = thread_start(&s->watch, watch, s);
+    if (r < 0)
+        return err_set(e, r, "cannot start a thread: %s", strerror(-r));
+    r = loop(s->se, s->o, shelf_is_folder(s->m.shelf));
+    if (r < 0)
+        (void)err_set(e, r, "serving failed: %s", strerror(-r));
+    atomic_store(&s->looped, true);
+    (void)kill(getpid(), SIGTERM);
+    thread_join(&s->watch);
+    shelf_stop(s->m.shelf, atomic_load(&s->m.ending) || r < 0 || is_cut_off(s));
+    handles_end(&s->m.handles);
+    const int lost = shelf_finish(s->m.shelf);
+    if (lost < 0 && r == 0)
+        r = err_set(e, lost, "an edit was lost: %s", strerror(-lost));
     return r;
 }
 
-/* Serve a mounted session until it ends. A signal ends the session cleanly. */
-static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
-                 int ready, struct err *e)
+/* Return the device of the mount that was just made. No attribute is requested, because this process
+ * would have to answer. */
+static dev_t device_of(const char *mountpoint)
+{
+    struct statx st;
+    return statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0
+               ? 0
+               : makedev(st.stx_dev_major, st.stx_dev_minor);
+}
+
+/* Return what to do about a refused mount, or "". Ubuntu has an AppArmor profile of fusermount3. */
+static const char *advice(const char *why)
+{
+    return strstr(why, "mount failed: Permission denied") &&
+                   access("/sys/kernel/security/apparmor", F_OK) == 0
+               ? " (AppArmor may allow fusermount3 to mount only below your home directory, /mnt, "
+                 "/media, /tmp and /run/user/UID: mount there, or allow this place in "
+                 "/etc/apparmor.d/local/fusermount3)"
+               : "";
+}
+
+/* Create the session and mount it. */
+static int mount_session(struct session *s, struct mnt_options *o, struct err *e)
+{
+    char why[512], shown[SHOW_MAX];
+    struct caught c = catch_begin();
+    s->se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), &s->m);
+    if (s->se && fuse_session_mount(s->se, o->mountpoint) != 0) {
+        fuse_session_destroy(s->se);
+        s->se = NULL;
+    }
+    if (s->se)
+        (void)fuse_session_custom_io(s->se, &io, fuse_session_fd(s->se));
+    catch_end(&c, why, sizeof(why));
+    if (s->se)
+        return 0;
+    return err_set(e, -EIO, "%s: cannot mount%s%s%s",
+                   show(shown, o->mountpoint, strlen(o->mountpoint)), why[0] ? ": " : "", why,
+                   advice(why));
+}
+
+static int run_mounted(struct session *s, struct err *e)
 {
     char model[SHOW_MAX];
-    int ended = 0, r = 0;
-    bool away = false;
-    struct leaving l = {.se = se, .o = o, .m = m, .dev = dev};
-    (void)prctl(PR_SET_PDEATHSIG, 0);
-    if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
-        r = err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
+    const struct mnt_options *o = s->o;
+    s->dev = is_opened_already(o->mountpoint) ? 0 : device_of(o->mountpoint);
+    shelf_mounted(s->m.shelf, s->dev);
+    say_read_only(o, s->m.shelf);
+    int r = fuse_daemonize(o->cmd.foreground);
+    if (r < 0)
+        r = err_set(e, -EIO, "cannot become a daemon");
     if (r == 0) {
-        signals_serve(control_wake_fd(m->control));
-        shelf_mounted(m->shelf, dev);
-        announce(&l);
-        first_exchange(se);
-        set_readahead(dev, o->readahead);
-        away = ready >= 0;
-        leave_terminal(&ready);
-        ended = loop(se, o, shelf_is_folder(m->shelf));
-        /* if the end was late, the loop may have seen a connection that leave() had cut */
-        if (ended < 0 && !atomic_load(&l.begun))
-            r = err_set(e, ended, "serving failed: %s", strerror(-ended));
+        announce(s);
+        r = serve(s, e);
     }
-    bool signalled = signals_served() || atomic_load(&l.begun);
-    /* is_there() accesses the file system, so do not call it if this thread may still have to
-     * answer. */
-    bool cut_off = signalled || ended != 0 || r < 0 || is_there(dev, o, m->shelf);
-    r = finish(&l, cut_off, r, e);
-    if (r < 0 && away) /* standard error is now /dev/null */
+    if (!is_covered(s)) /* libfuse unmounts whatever is on the mount point */
+        fuse_session_unmount(s->se);
+    fuse_session_destroy(s->se);
+    if (r < 0 && !o->cmd.foreground) /* standard error is now /dev/null */
         log_line(LOG_ERR, "%s: %s", show(model, o->model, strlen(o->model)), e->msg);
     return r;
 }
 
-static int run_shelf(struct mnt_options *o, struct mnt *m, int ready, struct err *e)
+/* Open the model or directory of models. */
+static int open_shelf(struct session *s, struct mnt_options *o, struct err *e)
 {
-    int r = mnt_options_finish(o, m->shelf);
+    char shown[SHOW_MAX];
+    struct holder holder = {.model = o->model};
+    o->tree.log.line = log_plain;
+    o->tree.wait = holder_wait;
+    o->tree.wait_arg = &holder;
+    const struct shelf_options options = {.tree = o->tree,
+                                          .strict = o->given[MOUNT_ALLOW_OTHER] != NULL,
+                                          .mountpoint = o->mountpoint};
+    int r = shelf_open(o->model, &options, &s->m.shelf, e);
+    if (r == 0 && holder.late)
+        r = err_set(e, -EBUSY, "%s", shelf_why_not(s->m.shelf));
     if (r < 0)
-        return err_set(e, r, "no memory");
-    r = connection_reserve(&m->dead, e);
-    thread_load_cancel(); /* libfuse will call pthread_cancel() when its loop ends */
-    struct fuse_session *se = r == 0 ? mount_session(o, m, e) : NULL;
-    if (!se)
-        return e->code;
-    m->session = se;
-    dev_t dev = spot_device(&o->mountpoint, fuse_session_fd(se));
-    say_read_only(o, m->shelf);
-    r = serve(se, o, m, dev, ready, e);
-    connection_end(se);
-    return r;
+        return err_prefix(e, r, "%s", show(shown, o->model, strlen(o->model)));
+    r = mnt_options_finish(o, s->m.shelf);
+    return r < 0 ? err_set(e, r, "no memory") : 0;
 }
 
 int mnt_run(struct mnt_options *o, struct err *e)
 {
-    struct mnt m = {0};
-    int guard = -1, ready = -1;
-    char path[SHOW_MAX];
+    struct session s = {.o = o};
+    int lock = -1;
+    lock_init(&s.m.handles.lock);
     log_take_libfuse();
-    o->tree.log.line = log_plain;
-    o->tree.wait = holder_wait;
-    o->tree.wait_arg = o->model;
-    int r = spot_prepare(&o->mountpoint, e);
+    int r = take_spot(&o->mountpoint, &lock, e);
     if (r == 0)
-        r = begin_daemon(o, &ready, e);
-    if (r == 0 && o->given[MOUNT_AUTO_UNMOUNT])
-        r = guard_begin(o->mountpoint, &guard, e);
+        r = open_shelf(&s, o, e);
+    thread_load_cancel(); /* libfuse will call pthread_cancel() when its loop ends */
+    hold_signals(&s);
     if (r == 0)
-        r = control_begin(o->mountpoint, &m.handles, &m.control, e);
-    if (r < 0)
-        return r;
-    const struct shelf_options options = {.tree = o->tree,
-                                          .strict = o->given[MOUNT_ALLOW_OTHER] != NULL,
-                                          .mountpoint = o->mountpoint};
-    r = shelf_open(o->model, &options, &m.shelf, e);
-    if (r < 0)
-        (void)err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
-    else
-        r = run_shelf(o, &m, ready, e);
-    if (guard >= 0)
-        (void)close(guard);
-    shelf_close(m.shelf);
-    control_close(m.control);
+        r = mount_session(&s, o, e);
+    if (lock >= 0) /* never refused: this process holds it, or another mount on its way out does */
+        (void)flock(lock, LOCK_SH | LOCK_NB);
+    if (r == 0)
+        r = run_mounted(&s, e);
+    shelf_close(s.m.shelf);
+    if (lock >= 0)
+        (void)close(lock);
     return r;
 }

@@ -1,59 +1,55 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes and removes ggufs mounts, and implements --list and --unmount. Call mnt_list() and
- * mnt_unmount() before threads are started.
+ * The commands about mounts: --list, --unmount, and --undo of a mounted model. They read the list of
+ * mounts, and ask a mount by fsync(2) and by its attributes user.gguf.*, only as the user that made
+ * it: root does so in a child process with that user's ids. Call these functions before threads are
+ * started.
  */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H
 
 #include <stdbool.h>
-#include <sys/types.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "shelf/mountinfo.h"
 
-enum mount_life {
-    MOUNT_ALIVE,
-    MOUNT_DEAD,    /* its daemon has ended: all calls fail with ENOTCONN */
-    MOUNT_UNKNOWN, /* no answer in time, or this user may not access it */
-};
-
-/* Time limit in milliseconds for probing one mount or a whole list of mounts. */
-#define MOUNT_ANSWER_MS 2000
-/* Probe the file system at `at` for at most `ms` milliseconds, in a separate process, because a
- * call to a daemon that hangs cannot be abandoned. */
-enum mount_life mount_life(const char *at, int ms);
-/* Like mount_life(), but in this process and without a time limit. */
-enum mount_life mount_ask(const char *at);
-
-/* Return true if the list of mounts contains this device or cannot be read. */
-bool mount_is_there(dev_t dev);
-
+/* Return true if the daemon of a mount has been killed: all calls fail with ENOTCONN. Returns false
+ * for the mount of another user, unless run by root. */
+bool mount_is_dead(const struct mount *m);
+/* Remove a dead mount, and log that. `shown` is its mount point. Returns 0 or -errno. */
+int mount_remove_dead(const struct mount *m, const char *shown, struct err *e);
 /* Unmount the mount at `at`, a real path: directly if run by root, otherwise with fusermount3. With
- * `lazy`, even a mount that is in use is unmounted. */
+ * `lazy`, even a mount that is in use is unmounted. Returns 0, -EBUSY or another -errno. */
 int mount_take_down(const char *at, bool lazy, struct err *e);
 
 /*
- * Append a line for each mount, "MODEL on MOUNTPOINT, read-write, process 12", or with `json` an
- * array of objects. The mounts come first. Daemons without a mount here follow; they are still
- * writing, or their mount is in another mount namespace.
+ * Append a line for each mount, "MODEL on MOUNTPOINT, read-write", or with `json` an array of
+ * objects:
  *
  *     mountpoint, model   paths
  *     mode                "rw" or "ro"
  *     reason              why the mount is read-only; null if read-write or unknown
- *     pid                 the daemon's process; null if it is not visible
- *     user                numeric id of the mount's owner; null if unknown
- *     state               "alive"; "dead": the daemon was killed; "ending": unmounted but still
- *                         writing; "hidden": mounted elsewhere; "stopped": the daemon is stopped;
- *                         "unknown": no answer in time, or the mount is another user's
- *
- * A mount is probed only if its daemon cannot be seen.
+ *     user                numeric id of the user that made the mount; null if unknown
+ *     state               "alive"; "dead": the daemon was killed; "unknown": another user's mount,
+ *                         which is not asked
  */
 int mnt_list(bool json, struct buf *out, struct err *e);
 
-/* Write pending edits, unmount, and wait until the daemon has ended. `lost` receives lines about
- * edits that are not in the file. Returns 0, or -errno with either the daemon's error or the reason
- * why the mount still exists. */
-int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
+/* Write pending edits, unmount, and wait until the daemon has ended. `said` gets lines about edits
+ * that are not in the file and about a backup. Returns 0, 1 (unmounted, but some edits are not in
+ * the file), or -errno with the reason; then the mount still exists or is still being written. */
+int mnt_unmount(const char *mountpoint, struct buf *said, struct err *e);
+
+/*
+ * Restore the keys of a mounted model to a state of the history (0: before the last edits).
+ * `operand` is the model's file, a mount point, or the model's directory in a mount. Appends what
+ * was done to `said`. Returns 0, 1 (no mount here edits the model), or -errno with the reason.
+ */
+int mnt_undo(const char *operand, uint64_t number, struct buf *said, struct err *e);
+/* Return the real path of the file of a model that is given by a mount point or its directory in a
+ * mount, or of any other operand a copy. The caller frees it. Returns NULL with errno. */
+char *mnt_model(const char *operand);
 
 #endif

@@ -163,18 +163,6 @@ int shelf_finish(struct shelf *s)
     return s->one ? tree_finish(s->one) : slots_finish(&s->slots);
 }
 
-struct each {
-    int (*call)(struct tree *t);
-    int first; /* the first error; 0: none so far */
-};
-
-static void call_one(const struct use *u, void *arg)
-{
-    struct each *x = arg;
-    int r = x->call(u->tree);
-    x->first = x->first ? x->first : r;
-}
-
 /* Call a function for each open tree. Returns 0 or -ENOMEM. */
 static int each_use(struct shelf *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
@@ -185,125 +173,100 @@ static int each_use(struct shelf *s, void (*call)(const struct use *u, void *arg
     return 0;
 }
 
-static int each_model(struct shelf *s, int (*call)(struct tree *t))
+/* ---- the pending edits of all models ---- */
+
+/* A call that writes the edits of several models, and ends with the last of them. */
+struct sync_all {
+    struct live_wait *then;
+    atomic_uint left; /* models that have not answered, and one more until all were asked */
+    atomic_int first; /* the first error; 0: none so far */
+};
+
+struct sync_one {
+    struct live_wait wait; /* must come first */
+    struct sync_all *all;
+};
+
+static void sync_answer(struct sync_all *all, int result)
 {
-    struct each x = {.call = call};
-    int r = each_use(s, call_one, &x);
-    return x.first ? x.first : r;
+    int none = 0;
+    if (result < 0)
+        (void)atomic_compare_exchange_strong(&all->first, &none, result);
+    if (atomic_fetch_sub(&all->left, 1) != 1)
+        return;
+    struct live_wait *w = all->then;
+    result = atomic_load(&all->first);
+    free(all);
+    w->done(w, result);
 }
 
-/* ---- requests ---- */
+static void sync_done(struct live_wait *w, int result)
+{
+    struct sync_all *all = ((struct sync_one *)w)->all;
+    free(w);
+    sync_answer(all, result);
+}
 
-struct wanted {
-    const char *path;
-    int (*fn)(struct tree *t, void *arg);
-    void *arg;
+static void sync_begin(const struct use *u, void *arg)
+{
+    struct sync_all *all = arg;
+    struct sync_one *one = malloc(sizeof(*one));
+    (void)atomic_fetch_add(&all->left, 1);
+    if (!one) {
+        sync_answer(all, -ENOMEM);
+        return;
+    }
+    *one =
+        (struct sync_one){.wait = {.done = sync_done, .request = all->then->request}, .all = all};
+    int r = tree_fsyncdir(u->tree, &one->wait);
+    if (r != LIVE_PARKED)
+        sync_done(&one->wait, r);
+}
+
+static int sync_all(struct shelf *s, struct live_wait *w)
+{
+    struct sync_all *all = malloc(sizeof(*all));
+    if (!all)
+        return -ENOMEM;
+    all->then = w;
+    atomic_init(&all->left, 1);
+    atomic_init(&all->first, 0);
+    sync_answer(all, each_use(s, sync_begin, all));
+    return LIVE_PARKED;
+}
+
+int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
+{
+    CLEANUP(shelf_leave) struct at at = at_node(s, node);
+    if (at.own && node == INO_ROOT)
+        return sync_all(s, w);
+    if (!at.in_tree && !at.model)
+        return 0;
+    int r = at_enter(s, &at);
+    return r < 0 ? r : tree_fsyncdir(at.use.tree, w);
+}
+
+struct waiting {
+    struct live_wait wait; /* must come first */
+    atomic_bool answered;
     int result;
 };
 
-static void ask_use(const struct use *u, void *arg)
+static void wake(struct live_wait *w, int result)
 {
-    struct wanted *w = arg;
-    if (w->result == -ENOENT && tree_edited(u->tree) && tree_writable(u->tree) &&
-        strcmp(tree_path(u->tree), w->path) == 0)
-        w->result = w->fn(u->tree, w->arg);
-}
-
-/* Find the node at a path in the mount. On success, the caller drops the reference to it with
- * shelf_forget(), unless it is the root. References to the nodes above it are dropped here. */
-static int node_at(struct shelf *s, const char *path, uint64_t *ret)
-{
-    char name[TREE_NAME_MAX + 1];
-    struct tree_entry e = {.node = INO_ROOT};
-    int r = 0;
-    for (const char *p = path + strspn(path, "/"); r == 0 && *p; p += strspn(p, "/")) {
-        uint64_t above = e.node;
-        size_t n = strcspn(p, "/");
-        if (n > TREE_NAME_MAX)
-            return -ENAMETOOLONG;
-        (void)snprintf(name, sizeof(name), "%.*s", (int)n, p);
-        r = shelf_lookup(s, above, name, &e);
-        if (above != INO_ROOT)
-            shelf_forget(s, above, 1);
-        p += n;
-    }
-    *ret = e.node;
-    return r;
-}
-
-static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err *e)
-{
-    CLEANUP(shelf_leave) struct at at = at_node(s, node);
-    if (s->one ? node != INO_ROOT : !at.model)
-        return err_set(e, -EINVAL, "it is a directory, not a mount of a model");
-    int r = s->one ? 0 : slot_use(&s->slots, at.node, &at.use, e);
-    return r < 0 ? r : w->fn(at.use.tree, w->arg);
-}
-
-int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
-              struct err *e)
-{
-    struct wanted w = {place + 1, fn, arg, -ENOENT};
-    uint64_t node;
-    if (place[0] == ':') {
-        int r = each_use(s, ask_use, &w);
-        return r < 0 ? r : w.result;
-    }
-    int r = node_at(s, place, &node);
-    if (r < 0)
-        return r;
-    r = ask_node(s, node, &w, e);
-    if (node != INO_ROOT)
-        shelf_forget(s, node, 1);
-    return r;
-}
-
-struct one_sync {
-    struct tree_waiting wait;
-    struct one_sync *next;
-};
-
-struct syncs {
-    struct one_sync *first;
-    int failed;
-};
-
-static void begin_sync(const struct use *u, void *arg)
-{
-    struct syncs *all = arg;
-    struct one_sync *one = malloc(sizeof(*one));
-    if (!one) {
-        all->failed = -ENOMEM;
-        return;
-    }
-    tree_sync_begin(u->tree, &one->wait);
-    one->next = all->first;
-    all->first = one;
+    struct waiting *x = (struct waiting *)w;
+    x->result = result;
+    pool_tell(&x->answered);
 }
 
 int shelf_sync(struct shelf *s)
 {
-    struct syncs all = {0};
-    int r = each_use(s, begin_sync, &all);
-    r = r ? r : all.failed;
-    for (struct one_sync *one; (one = all.first); free(one)) {
-        all.first = one->next;
-        int failed = tree_sync_end(&one->wait);
-        r = r ? r : failed;
-    }
-    return r;
-}
-
-static void hurry(const struct use *u, void *arg)
-{
-    (void)arg;
-    tree_hurry(u->tree);
-}
-
-int shelf_retire(struct shelf *s)
-{
-    (void)each_use(s, hurry, NULL); /* a model on a hung disk does not delay the others */
-    return each_model(s, tree_retire);
+    struct waiting w = {.wait = {.done = wake}};
+    int r = sync_all(s, &w.wait);
+    if (r != LIVE_PARKED)
+        return r;
+    (void)pool_wait(&w.answered, NULL);
+    return w.result;
 }
 
 static void unsaved(const struct use *u, void *out)
@@ -332,12 +295,6 @@ void shelf_stop(struct shelf *s, bool abandon)
 void shelf_unsaved(struct shelf *s, struct buf *out)
 {
     (void)each_use(s, unsaved, out);
-}
-
-void shelf_backups(const struct shelf *s, struct buf *out)
-{
-    if (s->one)
-        tree_backups(s->one, out);
 }
 
 void shelf_close(struct shelf *s)
@@ -394,22 +351,6 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
         return -errno;
     ret->f_namemax = TREE_NAME_MAX;
     return 0;
-}
-
-/* ---- rights ---- */
-
-bool shelf_look(struct shelf *s, uint64_t node)
-{
-    (void)s;
-    (void)node;
-    return false;
-}
-
-void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg)
-{
-    (void)s;
-    (void)call;
-    (void)arg;
 }
 
 /* ---- nodes ---- */
@@ -846,6 +787,10 @@ static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at = at_node(s, node);
+    if (at.own && node == INO_ROOT && strcmp(name, "user.gguf.error") == 0) {
+        shelf_unsaved(s, out);
+        return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
+    }
     if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
     if (!at.in_tree && !(at.model && strncmp(name, "user.gguf.", 10) == 0))

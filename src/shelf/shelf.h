@@ -58,24 +58,17 @@ struct shelf_options {
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
 /* Write pending edits. Returns 0, or -errno if an edit was lost; the loss is logged. */
 int shelf_finish(struct shelf *s);
-/*
- * Call fn() with a model's tree, opening the tree if necessary. `place` is the path of the model's
- * directory in the mount, beginning with "/", or ":" and the real path of the model's first file;
- * in the second case, editing of the model must have begun. Returns the result of fn(), -ENOENT,
- * -EINVAL (not a model), or another -errno with the reason.
- */
-int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
-              struct err *e);
-/* Write the accepted edits of all models at the same time, so that a hung disk does not delay the
- * other models, and wait until all are written. Returns 0, or -errno if an edit was lost. */
+/* Write the accepted edits of all models at the same time, and wait until all are written. Returns
+ * 0, or -errno if an edit could not be written. */
 int shelf_sync(struct shelf *s);
-/* Write pending edits, then let other processes write the models. Call after the last edit. */
-int shelf_retire(struct shelf *s);
+/* Sync a directory: write the accepted edits of its model or, for the root of a directory of models,
+ * of all models. May return LIVE_PARKED. */
+int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
 /* Call tree_stop() and, with `abandon`, tree_abandon() for each open tree. This must come before
  * shelf_finish(). */
 void shelf_stop(struct shelf *s, bool abandon);
+/* Append a line for each edit that is not in its file: refused, or not written (yet). */
 void shelf_unsaved(struct shelf *s, struct buf *out);
-void shelf_backups(const struct shelf *s, struct buf *out);
 void shelf_close(struct shelf *s);
 
 /* Set the device of the shelf's own mount, on which nothing may be accessed. */
@@ -91,10 +84,6 @@ const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
-/* Like tree_look(), call this before any other call about a node. Returns true if the rights of the
- * node's model have changed. shelf_nodes() then lists the nodes that the kernel may know. */
-bool shelf_look(struct shelf *s, uint64_t node);
-void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
 /* Get the attributes of a node. `file` is an open file of the node, or NULL. */
 int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *file,
                   struct tree_entry *ret);

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "model/facts.h"
+#include "tree/history.h"
 #include "tree/nodes.h"
 #include "tree/tensors.h"
 
@@ -239,6 +240,12 @@ void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *r
 /* The shelf handles this attribute of the root. */
 #define READ_ONLY "user.gguf.readonly"
 
+/* Setting this attribute of metadata/ restores a state of the keys; reading it tells what the last
+ * undo did. It is in no list, because cp -a would set it. */
+#define UNDO "user.gguf.undo"
+/* Length of the longest number of a state. */
+#define STATE_MAX 18
+
 /* The kinds of nodes that have extended attributes: files in metadata/, directories of tensors and
  * of new tensors, and the root, whose error is why accepted edits could not be written. */
 enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4, OF_ROOT = 8 };
@@ -251,7 +258,7 @@ struct subject {
     struct live_facts key;            /* for a tensor: only the error is set */
 };
 
-enum xattr_value { X_NAME, X_TYPE, X_SHAPE, X_OFFSET, X_ERROR };
+enum xattr_value { X_NAME, X_TYPE, X_SHAPE, X_OFFSET, X_ERROR, X_BACKUP };
 
 static const struct xattr {
     const char *name;
@@ -263,6 +270,7 @@ static const struct xattr {
     {"user.gguf.shape", X_SHAPE, OF_TENSOR},
     {"user.gguf.offset", X_OFFSET, OF_TENSOR},
     {"user.gguf.error", X_ERROR, OF_KEY | OF_TENSOR | OF_NEW_TENSOR | OF_ROOT},
+    {"user.gguf.backup", X_BACKUP, OF_ROOT},
 };
 
 static const struct xattr *find_xattr(const struct subject *s, const char *name)
@@ -308,6 +316,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
         live_trouble(t->meta, &notes);
         unsaved_lines(&notes, &s->key.error);
         s->key.error.len -= s->key.error.len > 0; /* without the last newline */
+        tree_backup(t, &s->key.type);
         return buf_error(&notes);
     }
     const bool tensor = s->n.kind == NODE_TENSOR;
@@ -331,9 +340,9 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
 {
     const struct snapshot *g = s->v.snap;
-    const struct buf *text = x->value == X_NAME   ? &s->key.key
-                             : x->value == X_TYPE ? &s->key.type
-                                                  : &s->key.error;
+    const struct buf *text = x->value == X_NAME    ? &s->key.key
+                             : x->value == X_ERROR ? &s->key.error
+                                                   : &s->key.type;
     if (!s->tensor || x->value == X_ERROR)
         buf_add(out, text->data, text->len);
     else if (x->value == X_NAME)
@@ -357,6 +366,13 @@ int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *o
         buf_str(out, t->merge_first ? MERGE_FIRST : TENSORS_FIXED);
         return buf_error(out);
     }
+    if (node_is_folder(&at, ROOT_METADATA) && strcmp(name, UNDO) == 0) {
+        int r = live_undo_said(t->meta, out);
+        LOCKED(&t->newest.lock);
+        if (!out->len) /* editing could not begin */
+            buf_str(out, t->refusal);
+        return r < 0 || out->len ? r : -ENODATA;
+    }
     int r = subject_of(t, node, &s);
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     return r < 0 ? r : x ? value_of(&s, x, out) : -ENODATA;
@@ -376,6 +392,18 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
     return r < 0 ? r : buf_error(out);
 }
 
+/* Restore the state whose number is `text`. */
+static int undo(struct tree *t, const char *text, size_t n, struct live_wait *w)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9' || i == STATE_MAX)
+            return -EINVAL;
+        number = number * 10 + (uint64_t)(text[i] - '0');
+    }
+    return tree_begin_undo(t, number, w);
+}
+
 /* Set an attribute. Setting one to its current value always succeeds, because cp -a and rsync -X do
  * that. For tensors that can be edited, these programs set the source's attributes, which are
  * ignored. */
@@ -387,6 +415,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     struct node at = ino_node(node);
     if (t->opt.tensors && tensors_in(&at))
         return strncmp(name, "user.gguf.", 10) == 0 ? 0 : -EOPNOTSUPP;
+    if (node_is_folder(&at, ROOT_METADATA) && strcmp(name, UNDO) == 0)
+        return undo(t, value, n, w);
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (!x)

@@ -85,52 +85,30 @@ void errors_text(const struct buf *notes, const struct buf *trouble, struct buf 
 
 /* ---- waiting calls ---- */
 
+/* A call that another thread completes. */
+struct waiting {
+    struct live_wait wait; /* must come first */
+    atomic_bool answered;
+    int result;
+};
+
 /* Maximum number of attempts to undo while other programs are making edits. */
 #define UNDO_TRIES 20
 
 static void on_done(struct live_wait *w, int result)
 {
-    struct tree_waiting *x = (struct tree_waiting *)w;
+    struct waiting *x = (struct waiting *)w;
     x->result = result;
     pool_tell(&x->answered);
 }
 
 /* Return the final result of a call that returned r. */
-static int wait_end(struct tree_waiting *x, int r)
+static int wait_end(struct waiting *x, int r)
 {
     if (r != LIVE_PARKED)
         return r;
     (void)pool_wait(&x->answered, NULL);
     return x->result;
-}
-
-void tree_sync_begin(struct tree *t, struct tree_waiting *w)
-{
-    *w = (struct tree_waiting){.wait = {.done = on_done}};
-    int r = tree_fsyncdir(t, &w->wait);
-    if (r != LIVE_PARKED)
-        on_done(&w->wait, r);
-}
-
-int tree_sync_end(struct tree_waiting *w)
-{
-    return wait_end(w, LIVE_PARKED);
-}
-
-int tree_sync(struct tree *t)
-{
-    struct tree_waiting w;
-    tree_sync_begin(t, &w);
-    return tree_sync_end(&w);
-}
-
-int tree_retire(struct tree *t)
-{
-    int r = tree_finish(t);
-    begin_alone(t);
-    edit_file_unlock(&t->model.file);
-    pool_tell(&t->rests);
-    return r;
 }
 
 /* ---- the history ---- */
@@ -157,10 +135,11 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
     r = -EBUSY;
     /* Other programs may be making edits. */
     for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
-        struct tree_waiting x = {.wait = {.done = on_done}};
-        r = tree_sync(t);
+        struct waiting x = {.wait = {.done = on_done}};
+        r = wait_end(&x, tree_fsyncdir(t, &x.wait));
         if (r < 0)
             return err_sys(e, r, "edits before it could not be written");
+        x = (struct waiting){.wait = {.done = on_done}};
         r = wait_end(&x, tree_begin_undo(t, number, &x.wait));
     }
     (void)tree_undo_said(t, &line);
@@ -168,28 +147,6 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
         return err_set(e, r, "%.*s", (int)line.len, buf_text(&line));
     buf_add(said, line.data, line.len);
     return buf_error(said);
-}
-
-int tree_states(struct tree *t, struct buf *out, struct err *e)
-{
-    struct live *l = atomic_load(&t->live);
-    /* Count first: an edit written in the meantime is then shown twice instead of being omitted. */
-    size_t waiting = l ? live_accepted(l) : 0;
-    if (!t->writable)
-        return err_set(e, -EROFS, "it is mounted read-only");
-    int r = l ? live_history(l, out, e) : tree_history(t, out, e);
-    if (r == 0 && waiting) { /* accepted edits that are not written yet belong to no state */
-        buf_str(out, "-\tnot written yet\t");
-        put_count(waiting, "edit", "edits", out);
-        buf_char(out, '\n');
-    }
-    return r < 0 ? r : buf_error(out);
-}
-
-int tree_forget_states(struct tree *t)
-{
-    int r = begin_editing(t);
-    return r < 0 ? r : live_history_clear(t->meta);
 }
 
 /* ---- without a daemon ---- */

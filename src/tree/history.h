@@ -12,25 +12,6 @@
 #include "live/live.h"
 #include "tree/tree.h"
 
-/* A call that another thread completes. */
-struct tree_waiting {
-    struct live_wait wait; /* must come first */
-    atomic_bool answered;
-    int result;
-};
-
-/* Write accepted edits. Returns 0, or -errno if an edit was lost. */
-int tree_sync(struct tree *t);
-/* Begin to write accepted edits without waiting. tree_sync_end() waits and returns the result. *w
- * must exist until then; the tree may be closed earlier. */
-void tree_sync_begin(struct tree *t, struct tree_waiting *w);
-int tree_sync_end(struct tree_waiting *w);
-/*
- * Write pending edits, then let another process write the model. No edit may be made during or
- * after this call; tree_finish() has nothing left to do. Returns 0, or -errno if an edit was lost.
- */
-int tree_retire(struct tree *t);
-
 /*
  * Restore all keys to a state in the history; number 0 is the state before the last edits. Accepted
  * edits are written first. Appends a line about the result to `said`. Returns 0, -EROFS, or -errno
@@ -41,11 +22,6 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e);
  * last undo, if there was one. */
 int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w);
 int tree_undo_said(struct tree *t, struct buf *out);
-/* Append a list of the states as text, and the number of edits that have not been written yet.
- * Returns 0, -EROFS, or -errno with the reason in *e. */
-int tree_states(struct tree *t, struct buf *out, struct err *e);
-int tree_forget_states(struct tree *t);
-
 /* Append a list of the states that this process's user has kept for a model, which may be open only
  * for reading. Returns 0 or -errno. */
 int tree_history(struct tree *t, struct buf *out, struct err *e);

@@ -61,10 +61,9 @@ static void not_writable(struct tree *t, const char *why)
 }
 
 /* Wait for a process that holds the lock and is about to end. */
-static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool busy,
-                          struct err *why)
+static bool wait_for_lock(const struct tree *t, const struct model_file *m, struct err *why)
 {
-    return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
+    return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, why);
 }
 
 /* Before the file is opened for writing, test the features that all edits except in-place ones
@@ -106,7 +105,7 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         r = try_attributes(t, m, e);
     if (r == 0)
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
-    while (r == -EWOULDBLOCK && !of && wait_for_lock(t, m, true, e))
+    while (r == -EWOULDBLOCK && !of && wait_for_lock(t, m, e))
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
     if (r < 0)
         return r;
@@ -137,8 +136,6 @@ static int open_first(struct tree *t, struct err *e)
         r = open_for_editing(t, m, NULL, &m->file, &why);
     else if (!no && (r = faccessat(m->dir, m->name, W_OK, AT_EACCESS)) < 0)
         (void)err_set(&why, -errno, "%s", strerror(errno));
-    else if (no && !t->opt.late)
-        (void)wait_for_lock(t, m, false, &why);
     t->writable = r == 0;
     t->locked = r == 0 && !t->opt.late;
     if (!t->writable)
@@ -489,7 +486,7 @@ int tree_statfs(struct tree *t, struct statvfs *ret)
     return 0;
 }
 
-void tree_backups(const struct tree *t, struct buf *out)
+void tree_backup(const struct tree *t, struct buf *out)
 {
     const struct edit_file *f = &t->model.file;
     char name[NAME_MAX + 1], shown[SHOW_MAX];
@@ -502,7 +499,6 @@ void tree_backups(const struct tree *t, struct buf *out)
     buf_printf(out, "%s: the model as it was before the first edit, ",
                show(shown, name, strlen(name)));
     summary_size(out, (uint64_t)st.st_size);
-    buf_char(out, '\n');
 }
 
 /* ---- unused trees ---- */

@@ -32,10 +32,9 @@ struct tree_options {
     bool tensors;                  /* also edit tensors */
     const struct imatrix *imatrix; /* as in struct live_options */
     bool late; /* take the writer's lock and apply a journal only at the first edit */
-    /* Called before the model (`name` in the directory `dir`) is opened, and again if locking the
-     * model failed (busy), to wait for a process that is about to release the lock. Returns false,
-     * naming the process in *why, if the process keeps the lock. May be NULL. */
-    bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
+    /* Called if another process has locked the model, `name` in the directory `dir`. Returns true to
+     * try again, perhaps after waiting; otherwise *why names the process. May be NULL. */
+    bool (*wait)(void *arg, int dir, const char *name, struct err *why);
     void *wait_arg;
     /* Finds a file of the model by its path, in place of model_find() (edit/open.h). May be NULL. */
     int (*find)(void *arg, const char *path, struct model_file *m, struct err *e);
@@ -75,8 +74,8 @@ void tree_abandon(struct tree *t);
 /* Append a line for each edit that did not reach the file, and for each file that was dropped
  * because it is not a key. Call after tree_finish(). */
 void tree_unsaved(struct tree *t, struct buf *out);
-/* Append a line for each backup that was made. Call after tree_finish(). */
-void tree_backups(const struct tree *t, struct buf *out);
+/* Append what backup there is of the model as it was before the first edit, if any. */
+void tree_backup(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /* Return true if nothing is open and closing the tree would lose nothing (with `helpers`: nothing

@@ -366,7 +366,7 @@ static int op_states(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     (void)w;
-    int got = tree_states(r->t, &text, NULL);
+    int got = tree_history(r->t, &text, NULL);
     buf_char(&text, '\0');
     if (got == 0 && (arg[0] ? !strstr((char *)text.data, arg[0]) : text.len > 1))
         script_fail(r, "they are '%s'", (char *)text.data);

@@ -293,7 +293,7 @@ static int op_clear(struct run *r, char **arg, struct waiter *w)
 {
     (void)arg;
     (void)w;
-    return tree_forget_states(r->t);
+    return tree_history_clear(r->t, NULL);
 }
 
 const struct script_op script_edits[] = {

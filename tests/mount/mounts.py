@@ -1,47 +1,26 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Mounts beside each other: one writer, waiting for a daemon that still writes, unmounting, and
-directories that are mount points."""
-import contextlib
+directories that are mount points; --list."""
+import ctypes
 import fcntl
 import json
-import mmap
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import unittest
-from unittest import mock
 
 import editlib
-import freeze
 import mountlib
+import samples
 import shelflib
 from editlib import Gate, needs_gate, read, write
 from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, needs_namespaces, why
 from mountlib import GGUFS, Mount, run
-
-# A process that poses as a daemon until its standard input ends.
-CLAIM = """
-import os, socket, sys, threading
-clients, door = [], socket.socket(socket.AF_UNIX)
-door.bind(f"\\0ggufs-0123456789abcdef-{os.getpid():016x}")
-door.listen()
-print(flush=True)
-def answer():
-    while True:
-        clients.append(door.accept()[0])
-        clients[-1].send(f"at {sys.argv[1]}\\nserving\\nleaving\\nnow\\n".encode())
-threading.Thread(target=answer, daemon=True).start()
-sys.stdin.read()
-for client in clients:
-    try:
-        client.send(b"ended\\n", socket.MSG_NOSIGNAL)
-    except OSError:
-        pass
-"""
 
 
 class ReadOnly(Case):
@@ -59,34 +38,33 @@ class ReadOnly(Case):
             self.assertNotIn(READ_ONLY, os.listxattr(first))
             with self.assertRaises(OSError):
                 why(first)
-            reason = rf'another ggufs has it open for writing \(mounted on {first}, process {daemon(first)}\)'
+            reason = f'another ggufs has it mounted on {first}'
             for options in ([], ['-o', 'rw']):
                 at = self.folder()
                 self.check(at, self.mounted(*options, self.model, at), reason)
 
     def test_another_program(self):
+        """A lock that no mount explains is waited for; -o ro does not need it."""
         at = self.folder()
         with open(self.model, 'rb') as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            self.check(at, self.mounted(self.model, at),
-                       rf'another program has it locked \(process {os.getpid()}, [^)]+\)')
+            self.assertEqual(self.mounted('-o', 'ro', self.model, at), '')
+            mountlib.unmount(at)
+            done = run(GGUFS, self.model, at)
+        self.assertEqual((done.returncode, done.err), (
+            1, f'ggufs: {self.model}: waiting: another process is still writing it\n'
+               f'ggufs: {self.model}: is still being written; -o ro shows it as it is now\n'))
+        self.assertIsNone(mountlib.mount_of(at))
 
-    @needs_namespaces
-    def test_another_user(self):
-        """A process that cannot be inspected is named by its user, from the list of mounts."""
-        os.chmod(mountlib.folder, 0o755)
-        at, model = self.folder('by-nobody'), os.path.join(self.folder('of-nobody'), 'model.gguf')
-        shutil.copy(self.model, model)
-        for name in (at, model, os.path.dirname(model)):
-            os.chown(name, 65534, 65534)
-        with Mount(model) as first:
-            # Sanitizers report to standard error, because that user may not write into the test's
-            # directory.
-            done = as_nobody(f'env -u ASAN_OPTIONS -u TSAN_OPTIONS -u UBSAN_OPTIONS "$@"; status=$?; '
-                             f'umount {at}; exit $status', GGUFS, model, at)
-            self.assertEqual((done.returncode, done.err),
-                             (0, f'ggufs: {model}: mounted read-only: another ggufs has it open for writing '
-                              f'(mounted on {first} by root)\n'))
+    def test_folder_of_the_model(self):
+        """A mount of a directory that edits the model is named, too."""
+        top, at = self.folder(), self.folder()
+        model = shutil.copy(self.model, top)
+        with Mount(top) as first:
+            write(first + '/model.gguf', 'general.name', 'x')
+            said = self.mounted(model, at)
+            self.assertEqual(said, f'ggufs: {model}: mounted read-only: another ggufs has it mounted on {first}\n')
+            mountlib.unmount(at)
 
     @needs_namespaces
     def test_apparmor(self):
@@ -106,18 +84,6 @@ class ReadOnly(Case):
             self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
             self.assertIn(f'{at}: cannot mount: mount failed: Permission denied', done.err)
             self.assertEqual('/etc/apparmor.d/local/fusermount3' in done.err, kind == 'apparmor', done.err)
-
-    @needs_namespaces
-    def test_in_a_container(self):
-        """Processes outside a container cannot be seen."""
-        with Mount(self.model) as first:
-            at = self.folder()
-            done = run('unshare', '--pid', '--fork', '--mount-proc', 'sh', '-c',
-                       '"$1" "$2" "$3"; status=$?; umount "$3"; exit $status', 'sh', GGUFS,
-                       self.model, at)
-            self.assertEqual((done.returncode, done.err),
-                             (0, f'ggufs: {self.model}: mounted read-only: another ggufs has it open for writing '
-                              f'(mounted on {first} by root)\n'))
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_model_bound_by_itself(self):
@@ -167,12 +133,6 @@ class ReadOnly(Case):
         self.check(at, self.mounted(self.model, at),
                    r'cannot open the model for writing: Permission denied \(chmod u\+w\)')
 
-    def test_in_the_foreground(self):
-        mount = mountlib.Foreground(self.model)
-        with Mount(self.model), mount as (at, _):
-            os.stat(at)
-            self.assertEqual(mount.log().count('another ggufs has it open for writing'), 1)
-
 
 class Again(Case):
     def test_at_once(self):
@@ -194,98 +154,25 @@ class Again(Case):
         """While the daemon of an ended mount still writes, the next mount waits, and says so."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
-        for value, options in (('late', []), ('later', ['-o', 'ro'])):
-            with self.subTest(options=options):
-                at, there = self.folder(), self.folder()
-                with gate.before('GATE'):
-                    self.mounted('-o', 'relayout=copy,commit=sync', self.model, at)
-                process = daemon(at)
-                write(at, 'general.name', value)
-                gate.shut()
-                mountlib.unmount(at)
-                gate.wait()
-                with tempfile.TemporaryFile() as said:
-                    again = subprocess.Popen([GGUFS, *options, self.model, there], stderr=said,
-                                             stdin=subprocess.DEVNULL)
-                    editlib.until(lambda: os.fstat(said.fileno()).st_size)
-                    self.assertIsNone(mountlib.mount_of(there))
-                    gate.open()
-                    self.assertEqual(again.wait(mountlib.LIMIT), 0)
-                    said.seek(0)
-                    self.assertEqual(said.read().decode(),
-                                     f'ggufs: {self.model}: waiting: process {process} is still '
-                                     f'writing edits of {at}\n')
-                self.assertEqual(read(there, 'general.name'), value.encode() + b'\n')
-                self.assertEqual(READ_ONLY in os.listxattr(there), bool(options))
-                mountlib.unmount(there)
-
-    @needs_gate
-    def test_unmount_says_that_it_waits(self):
-        """--unmount says so if a daemon writes for long; two commands at the same time both
-        succeed."""
-        gate = Gate(mountlib.path('gate'))
-        self.addCleanup(gate.remove)
-        at = self.folder()
+        at, there = self.folder(), self.folder()
         with gate.before('GATE'):
             self.mounted('-o', 'relayout=copy,commit=sync', self.model, at)
-        process = daemon(at)
-        write(at, 'general.name', 'slow')
+        write(at, 'general.name', 'late')
         gate.shut()
+        mountlib.unmount(at)
+        gate.wait()
         with tempfile.TemporaryFile() as said:
-            ends = [subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
-                                     stdin=subprocess.DEVNULL) for _ in range(2)]
-            gate.wait()
-            line = f'ggufs: {at}: waiting: process {process} is still writing edits\n'
-            editlib.until(lambda: os.fstat(said.fileno()).st_size >= 2 * len(line))
+            again = subprocess.Popen([GGUFS, self.model, there], stderr=said, stdin=subprocess.DEVNULL)
+            editlib.until(lambda: os.fstat(said.fileno()).st_size)
+            self.assertIsNone(mountlib.mount_of(there))
             gate.open()
-            codes = [end.wait(mountlib.LIMIT) for end in ends]
+            self.assertEqual(again.wait(mountlib.LIMIT), 0)
             said.seek(0)
-            self.assertEqual((codes, said.read().decode()), ([0, 0], 2 * line))
-
-    @needs_gate
-    def test_unmount_of_a_folder_says_that_it_waits(self):
-        """The models of a directory are written after the session has ended, and --unmount
-        waits."""
-        gate = Gate(mountlib.path('gate'))
-        self.addCleanup(gate.remove)
-        at, top = self.folder(), self.folder()
-        shutil.copy(self.model, top + '/m.gguf')
-        with gate.before('GATE'):
-            self.mounted('-o', 'relayout=copy,commit=sync', top, at)
-        process = daemon(at)
-        write(at + '/m.gguf', 'general.name', 'slow')
-        gate.shut()
-        self.assertEqual(self.said(at, lambda: (gate.wait(), gate.open())),
-                         f'ggufs: {at}: waiting: process {process} is still writing edits\n')
-        self.assertEqual(shelflib.value(top + '/m.gguf'), b'slow')
-
-    def test_stopped(self):
-        """A stopped daemon is named, and its mount stays, even if it serves a directory of
-        models."""
-        top = self.folder()
-        shutil.copy(self.model, top + '/m.gguf')
-        for arguments in (['-o', 'ro', self.model], [top]):
-            with self.subTest(arguments=arguments):
-                at = self.folder()
-                self.mounted(*arguments, at)
-                process = daemon(at)
-                with freeze.stopped(process):
-                    done = run(GGUFS, '--unmount', at)
-                    self.assertEqual((done.returncode, done.err), (
-                        1, f'ggufs: {at}: its daemon (process {process}) does not answer: it is stopped\n'))
-                    self.assertTrue(mountlib.mount_of(at))
-                done = run(GGUFS, '--unmount', at)
-                self.assertEqual((done.returncode, done.err), (0, ''))
-
-    def said(self, at, go_on):
-        """Return the output of --unmount from before the daemon continues. The command succeeds."""
-        with tempfile.TemporaryFile() as said, \
-                subprocess.Popen([GGUFS, '--unmount', at], stderr=said, stdin=subprocess.DEVNULL) as end:
-            editlib.until(lambda: os.fstat(said.fileno()).st_size > 0)
-            go_on()
-            self.assertEqual(end.wait(mountlib.LIMIT), 0)
-            said.seek(0)
-            return said.read().decode()
+            self.assertEqual(said.read().decode(),
+                             f'ggufs: {self.model}: waiting: another process is still writing it\n')
+        self.assertEqual(read(there, 'general.name'), b'late\n')
+        self.assertNotIn(READ_ONLY, os.listxattr(there))
+        mountlib.unmount(there)
 
     def test_side_by_side(self):
         """If several mounts begin at the same time, one writes, and the others name it."""
@@ -294,11 +181,10 @@ class Again(Case):
                    for at in places]
         for process in started:
             self.assertEqual(process.wait(mountlib.LIMIT), 0)
-        writers = [at for at in places if READ_ONLY not in os.listxattr(at)]
-        self.assertEqual(len(writers), 1)
+        writer, = [at for at in places if READ_ONLY not in os.listxattr(at)]
         for at in places:
-            if at not in writers:
-                self.assertIn(f'(mounted on {writers[0]}, process {daemon(writers[0])})', why(at))
+            if at != writer:
+                self.assertEqual(why(at), f'another ggufs has it mounted on {writer}')
         for at in places:
             mountlib.unmount(at)
 
@@ -319,7 +205,7 @@ class Places(Case):
             os.symlink(at, link)
             self.addCleanup(os.unlink, link)
             for name in (at, at + '/', link, at + '/.', at + '/../' + os.path.basename(at)):
-                self.refused(name, name, self.model, f'process {daemon(at)}', '--unmount')
+                self.refused(name, name, self.model, '--unmount')
             for name in ('metadata', 'tensors', 'metadata/..', 'metadata/general.name'):
                 self.refused(os.path.join(at, name), name, at)
             self.assertEqual(len([row for row in mountlib.mounts()
@@ -337,10 +223,6 @@ class Places(Case):
             mountlib.unmount(at)
             self.assertIsNone(mountlib.mount_of(at))
 
-    def test_other_subtype(self):
-        with Mount(self.model, '-o', 'subtype=other,ro') as at:
-            self.refused(at, ': ggufs is already mounted there')
-
     def killed(self, at, hold=False):
         """Return a mount whose daemon is dead; hold: its directory stays open."""
         mount = Mount(self.model, at=at)
@@ -355,30 +237,12 @@ class Places(Case):
         """A dead mount is removed before the new one is made, even if it is in use."""
         at = self.folder()
         self.killed(at, hold=True)
-        self.refused(os.path.join(at, 'metadata'), 'inside the dead mount on ' + at)
+        self.refused(os.path.join(at, 'metadata'), 'inside the ggufs mount on ' + at)
         self.assertEqual(self.mounted(self.model, at), f'ggufs: {at}: a dead mount was removed '
                          '(its daemon had been killed)\n')
         self.assertEqual(len([row for row in mountlib.mounts() if row[0] == os.fsencode(at)]), 1)
         self.assertEqual(read(at, 'general.architecture'), b'llama\n')
         mountlib.unmount(at)
-
-    @needs_gate
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_a_dead_mount_that_another_process_removes(self):
-        """If another process removes a dead mount, neither the new mount nor its end fails."""
-        gate, at = Gate(mountlib.path('gate')), self.folder()
-        self.addCleanup(gate.remove)
-        self.killed(at)
-        gate.shut()
-        with gate.before('GATE_UNMOUNT'):
-            mounting = subprocess.Popen([GGUFS, self.model, at], stdin=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL, env=mountlib.environment())
-        gate.wait()
-        mountlib.unmount(at)
-        gate.open()
-        self.assertEqual(mounting.wait(mountlib.LIMIT), 0)
-        done = run(GGUFS, '--unmount', at)
-        self.assertEqual((done.returncode, done.err), (0, ''))
 
     def test_empty(self):
         for model, at, name in (('', self.folder(), 'MODEL'), (self.model, '', 'MOUNTPOINT')):
@@ -395,47 +259,74 @@ class Places(Case):
 
 
 class Unmount(Case):
-    def busy(self, at, *names):
+    def failed(self, at, *names):
         done = run(GGUFS, '--unmount', at)
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.err.count('\n'), 1, done.err)
-        self.assertTrue(done.err.startswith(f'ggufs: {at}: is in use: '), done.err)
         for name in names:
             self.assertIn(name, done.err)
         self.assertTrue(mountlib.mount_of(at))
 
-    @contextlib.contextmanager
-    def sleeping(self, **how):
-        with subprocess.Popen(['sleep', '1000'], **how) as process:
-            try:
-                yield process.pid
-            finally:
-                process.kill()
-
     def test_busy(self):
-        """Processes that keep a mount busy are named: an open file, a working directory, a
-        mapping."""
+        """A mount in use stays, and the line says how to find by whom."""
         with Mount(self.model) as at:
             with open(os.path.join(at, 'info'), 'rb') as file:
-                self.busy(at, f'process {os.getpid()} (')
+                self.failed(at, f'ggufs: {at}: is in use; to see by whom: fuser -vm {at}\n')
                 file.read(1)
-            with self.sleeping(cwd=os.path.join(at, 'metadata')) as first, \
-                    self.sleeping(cwd=at) as second:
-                self.busy(at, f'process {first} (sleep)', f'process {second} (sleep)')
-            with open(os.path.join(at, 'tensors.json'), 'rb') as file:
-                mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-            self.busy(at, f'process {os.getpid()} (')
-            mapped.close()
             done = run(GGUFS, '--unmount', at)
             self.assertEqual((done.returncode, done.err), (0, ''))
 
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_busy_with_a_mount(self):
+    def test_written_and_ended(self):
+        """Pending edits are in the file when --unmount returns, and the daemon has ended."""
+        top = self.folder()
+        models = [shutil.copy(self.model, f'{top}/{name}.gguf') for name in 'abc']
+        for what, places in ((self.model, {'': self.model}),
+                             (top, {f'/{os.path.basename(model)}': model for model in models})):
+            mount = Mount(what, '-o', 'commit=sync')
+            with mount as at:
+                for place in places:
+                    write(at + place, 'general.name', 'pending' + place)
+                done = run(GGUFS, '--unmount', at)
+                self.assertEqual((done.returncode, done.err), (0, ''))
+                self.assertEqual(select.select([mount.life], [], [], 0)[0], [mount.life])
+                for place, model in places.items():
+                    self.assertEqual(shelflib.value(model), b'pending' + place.encode())
+
+    def test_not_written(self):
+        """If an edit cannot be written, the mount stays and names it; later it is written."""
+        aside, top = self.model + '.aside', self.folder()
+        for what, inside, model in ((self.model, '', self.model),
+                                    (top, '/m.gguf', shutil.copy(self.model, top + '/m.gguf'))):
+            with Mount(what, '-o', 'commit=sync') as at:
+                write(at + inside, 'general.name', 'pending')
+                os.rename(model, aside)
+                shutil.copy(aside, model)
+                self.failed(at, f'ggufs: {at}: not saved: ', 'general.name',
+                            f'ggufs: {at}: not unmounted: an edit could not be written: ')
+                os.rename(aside, model)
+                done = run(GGUFS, '--unmount', at)
+                if mountlib.keeps_pending():
+                    self.assertEqual((done.returncode, done.err), (0, ''))
+            if mountlib.keeps_pending():
+                self.assertEqual(shelflib.value(model), b'pending')
+
+    def test_refused(self):
+        """A write that was refused, which a shell does not tell, is named."""
         with Mount(self.model) as at:
-            inside = os.path.join(at, 'tensors')
-            self.assertEqual(run('mount', '-t', 'tmpfs', 'tmpfs', inside).returncode, 0)
-            self.busy(at, 'the mount on ' + inside)
-            self.assertEqual(run('umount', inside).returncode, 0)
+            with self.assertRaises(OSError):
+                write(at, 'llama.context_length', 'no number')
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.err, f'^ggufs: {at}: not saved: metadata/llama.context_length: .*\n$')
+            self.assertIsNone(mountlib.mount_of(at))
+
+    def test_backup(self):
+        """A backup is named, with its size."""
+        with Mount(self.model, '-o', 'backup=.orig') as at:
+            write(at, 'general.name', 'x')
+            done = run(GGUFS, '--unmount', at)
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.err, f'^ggufs: {at}: backup: model.gguf.orig: .*, [0-9.]+ .*B\n$')
+        os.unlink(self.model + '.orig')
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_bind_mount(self):
@@ -461,8 +352,7 @@ class Unmount(Case):
         with Mount(self.model) as at:
             done = run(*mountlib.as_other(GGUFS, '--unmount', at))
             self.assertEqual((done.returncode, done.err),
-                             (1, f'ggufs: {at}: it is in a mount of user root, whose daemon only that '
-                              'user and root can query\n'))
+                             (1, f'ggufs: {at}: it is a mount of user 0: only that user and root can do that\n'))
 
     @needs_namespaces
     def test_by_root(self):
@@ -479,61 +369,73 @@ class Unmount(Case):
         with Mount(model, '-o', 'ro') as at:
             self.assertEqual(read(at, 'general.name'), b'anew\n')
 
-    @unittest.skipIf(ROOT, 'root needs no fusermount3')
-    def test_standard_error_stays(self):
-        """Errors of fusermount3 are shown, without affecting the process's standard error. If it
-        prints none, its exit status or signal is shown."""
-        programs = self.folder()
-        with Mount(self.model) as at:
-            for does, reason in (('readlink /proc/$PPID/fd/2 >&2; exit 1', '/.*'), ('exit 3', 'exit status 3'),
-                                 ('kill $$', 'signal 15')):
-                mountlib.put(os.path.join(programs, 'fusermount3'), f'#!/bin/sh\n{does}\n'.encode())
-                os.chmod(os.path.join(programs, 'fusermount3'), 0o755)
-                with mock.patch.dict(os.environ, {'PATH': programs + ':' + os.environ['PATH']}):
-                    done = run(GGUFS, '--unmount', at)
-                self.assertRegex(done.err, rf'^ggufs: {at}: fusermount3 -u failed: {reason}\n$')
-                self.assertNotIn('memfd', done.err)
+
+class List(Case):
+    def list(self):
+        """Return the objects and the lines of this test's mounts."""
+        done, lines = run(GGUFS, '--list', '--json'), run(GGUFS, '--list')
+        self.assertEqual((done.returncode, done.err, lines.returncode, lines.err), (0, '', 0, ''))
+        ours = [x for x in json.loads(done.out) if x['mountpoint'].startswith(mountlib.folder)]
+        self.assert_plain(lines.out)
+        return ours, [line for line in lines.out.splitlines() if mountlib.folder in line]
+
+    def test_list(self):
+        odd = mountlib.put('a b\n\x1b[31mc.gguf', samples.editable())
+        self.addCleanup(os.unlink, odd)
+        with Mount(self.model) as first, Mount(self.model) as second, \
+                Mount(odd, '-o', 'ro', at=self.folder('new\nline')) as third:
+            reason = f'another ggufs has it mounted on {first}'
+            objects, lines = self.list()
+            same = {'user': os.getuid(), 'state': 'alive'}
+            self.assertEqual(objects, [
+                {'mountpoint': first, 'model': self.model, 'mode': 'rw', 'reason': None, **same},
+                {'mountpoint': second, 'model': self.model, 'mode': 'ro', 'reason': reason, **same},
+                {'mountpoint': third, 'model': odd, 'mode': 'ro', 'reason': 'requested by -o ro', **same}])
+            self.assertEqual(lines[:2], [f'{self.model} on {first}, read-write',
+                                         f'{self.model} on {second}, read-only ({reason})'])
+            self.assertIn('a b\\x0a\\x1b[31mc.gguf on ', lines[2])
+        self.assertEqual(self.list(), ([], []))
+
+    def test_wrong_arguments(self):
+        for arguments in (['--jso'], ['--json', 'more'], [self.model]):
+            done = run(GGUFS, '--list', *arguments)
+            self.assertEqual((done.returncode, done.out), (2, ''))
+            self.assertIn('--help', done.err)
+
+    def test_dead(self):
+        dead = Mount(self.model, at=self.folder('dead'))
+        dead.__enter__()
+        self.addCleanup(mountlib.unmount, dead.at, lazy=True)
+        os.kill(daemon(dead.at), signal.SIGKILL)
+        dead.wait()
+        os.close(dead.life)
+        objects, lines = self.list()
+        self.assertEqual([(x['mountpoint'], x['state']) for x in objects], [(dead.at, 'dead')])
+        self.assertEqual(lines, [f'{self.model} on {dead.at}, read-write, dead'])
 
     @unittest.skipUnless(ROOT, 'for root only')
-    def test_claimed_by_another_user(self):
-        """A process that merely claims to write edits of a mount is trusted only in a directory of
-        its user."""
-        at = self.folder()
-        with subprocess.Popen(mountlib.as_other('/usr/bin/python3', '-c', CLAIM, at), stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE) as other, tempfile.TemporaryFile() as said:
-            self.addCleanup(other.kill)
-            self.assertEqual(other.stdout.readline(), b'\n')
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual((done.returncode, done.err), (
-                1, f'ggufs: {at}: is not a ggufs mount: nothing is mounted there\n'))
-            os.chown(at, mountlib.OTHER, mountlib.OTHER)
-            waiting = subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
-                                       stdin=subprocess.DEVNULL)
-            editlib.until(lambda: os.fstat(said.fileno()).st_size)
-            other.stdin.close()
-            self.assertEqual(waiting.wait(mountlib.LIMIT), 0)
+    def test_of_another_user(self):
+        os.chmod(mountlib.folder, 0o755)
+        with Mount(self.model) as at:
+            done = run(*mountlib.as_other(GGUFS, '--list', '--json'))
+            found = [x for x in json.loads(done.out) if x['mountpoint'] == at]
+            self.assertEqual(found, [{'mountpoint': at, 'model': self.model, 'mode': 'rw',
+                                      'reason': None, 'user': 0, 'state': 'unknown'}])
 
-    @needs_gate
-    def test_waits_for_one_that_is_gone(self):
-        """After fusermount3 -u, --unmount still waits for the daemon."""
-        gate, at = Gate(mountlib.path('gate')), self.folder()
-        self.addCleanup(gate.remove)
-        with gate.before('GATE'):
-            self.mounted('-o', 'relayout=copy,commit=sync', self.model, at)
-        write(at, 'general.name', 'late')
-        gate.shut()
-        mountlib.unmount(at)
-        gate.wait()
-        editlib.until(lambda: [x['state'] for x in json.loads(run(GGUFS, '--list', '--json').out)
-                               if x['mountpoint'] == at] == ['ending'])
-        with tempfile.TemporaryFile() as said:
-            waiting = subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
-                                       stdin=subprocess.DEVNULL)
-            editlib.until(lambda: os.fstat(said.fileno()).st_size)
-            self.assertIsNone(waiting.poll())
-            gate.open()
-            self.assertEqual(waiting.wait(mountlib.LIMIT), 0)
-        self.assertIn(b'late', mountlib.get(self.model))
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_no_answer(self):
+        """Nothing waits for a server of another user that does not answer."""
+        at = self.folder('deaf')
+        device = os.open('/dev/fuse', os.O_RDWR)
+        options = f'fd={device},rootmode=40000,user_id={mountlib.OTHER},group_id=0,allow_other'
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.assertEqual(libc.mount(b'fake', os.fsencode(at), b'fuse.ggufs', 0, options.encode()), 0)
+        try:
+            objects, _ = self.list()
+            self.assertEqual([(x['state'], x['model']) for x in objects], [('unknown', 'fake')])
+        finally:
+            run('umount', '--lazy', at)
+            os.close(device)
 
 
 if __name__ == '__main__':

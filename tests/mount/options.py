@@ -268,8 +268,7 @@ class Options(unittest.TestCase):
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse3'), 'for root with mount.fuse3 only')
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it needs rights')
     def test_mounted_by_another_program(self):
-        """Another program passes an open /dev/fuse. If the kernel reveals which mount belongs to
-        it, later commands treat the mount like any other."""
+        """Another program passes an open /dev/fuse. Commands treat the mount like any other."""
         at, programs = mountlib.path('handed'), mountlib.path('programs')
         os.mkdir(at)
         os.mkdir(programs)
@@ -278,14 +277,8 @@ class Options(unittest.TestCase):
             done = run('mount.fuse3', 'ggufs#' + self.model, at, '-o', 'drop_privileges')
         self.assertEqual(done.returncode, 0, done.err)
         self.addCleanup(lambda: mountlib.mount_of(at) and mountlib.unmount(at, lazy=True))
-        pid = str(mountlib.daemon(at))
-        connections = [mountlib.get(f'/proc/{pid}/fdinfo/{fd}') for fd in os.listdir(f'/proc/{pid}/fd')
-                       if os.readlink(f'/proc/{pid}/fd/{fd}') == '/dev/fuse']
-        if not any(b'fuse_connection:' in info for info in connections):
-            self.skipTest('the kernel does not say')
         state = json.loads(run(GGUFS, '--list', '--json').out)
-        self.assertEqual([(x['mountpoint'], x['state']) for x in state if x['pid'] == int(pid)],
-                         [(at, 'alive')])
+        self.assertEqual([x['state'] for x in state if x['mountpoint'] == at], ['alive'])
         done = run(GGUFS, '--unmount', at)
         self.assertEqual((done.returncode, done.err), (0, ''))
 

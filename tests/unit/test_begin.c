@@ -203,13 +203,13 @@ static bool give_up(struct err *why)
     return true;
 }
 
-static bool on_wait(void *arg, int dir, const char *name, bool busy, struct err *why)
+static bool on_wait(void *arg, int dir, const char *name, struct err *why)
 {
     CU_ASSERT_PTR_EQUAL(arg, &asked);
     CU_ASSERT_TRUE(dir >= 0 && strcmp(name, NAME) == 0);
     asked++;
-    asked_busy += busy;
-    return busy && give_up(why);
+    asked_busy++;
+    return give_up(why);
 }
 
 static struct tree *hold(const struct place *p)
@@ -235,11 +235,10 @@ static void test_waits(void)
         CU_ASSERT_EQUAL(asked, gives ? gives : 1);
         drop_holder();
     }
-    /* A read-only tree announces itself, but does not wait. */
-    asked = asked_busy = 0;
-    o.read_only = true;
+    o.read_only = true; /* needs no lock */
+    asked = 0;
     opens(&p, &o, "requested by");
-    CU_ASSERT_TRUE(asked == 1 && asked_busy == 0);
+    CU_ASSERT_EQUAL(asked, 0);
     drop_place(&p);
 }
 
@@ -271,7 +270,7 @@ static void states_are(struct tree *t, int want, const char *words)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
     struct err e = {0};
-    CU_ASSERT_EQUAL(tree_states(t, &out, &e), want);
+    CU_ASSERT_EQUAL(tree_history(t, &out, &e), want);
     buf_char(&out, '\0');
     const char *text = want < 0 ? e.msg : buf_text(&out);
     if (!strstr(text, words))
@@ -292,28 +291,24 @@ static void test_history(void)
     said_is(t, "");
     states_are(t, 0, "");
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
-    CU_ASSERT_EQUAL(tree_sync(t), 0);
     states_are(t, 0, "a.b");
     undoes(t, 0, 0, "a.b");
     said_is(t, "a.b");
     undoes(t, 77, -ENOENT, "77");
     CU_ASSERT_EQUAL(do_write(t, "a.b", "3", 1), 0);
-    CU_ASSERT_EQUAL(tree_forget_states(t), 0);
+    CU_ASSERT_EQUAL(tree_history_clear(t, &e), 0);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "4", 1), 0);
-    CU_ASSERT_EQUAL(tree_retire(t), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     o.read_only = true;
     t = image_tree(p.model, &o);
     undoes(t, 0, -EROFS, "read-only");
     CU_ASSERT_EQUAL(tree_begin_undo(t, 0, NULL), -EROFS);
-    states_are(t, -EROFS, "read-only");
-    CU_ASSERT_EQUAL(tree_forget_states(t), -EROFS);
-    CU_ASSERT_EQUAL(tree_sync(t), 0);
     CU_ASSERT_EQUAL(tree_history_clear(t, &e), 0);
     CU_ASSERT_EQUAL(unlink(p.model), 0);
     CU_ASSERT_EQUAL(tree_history_clear(t, &e), -ENOENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot be written"));
-    CU_ASSERT_EQUAL(tree_retire(t), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
     home_teardown(&x);
@@ -378,27 +373,9 @@ static void test_no_history(void)
     undoes(t, 0, -EBUSY, "another process");
     drop_holder();
     undoes(t, 0, -EOPNOTSUPP, "");
-    states_are(t, -EOPNOTSUPP, "");
-    CU_ASSERT_EQUAL(tree_forget_states(t), -EOPNOTSUPP);
-    CU_ASSERT_EQUAL(tree_retire(t), 0);
-    tree_close(t);
-    drop_place(&p);
-}
-
-/* Accepted edits do not belong to a state until they are written. */
-static void test_waiting(void)
-{
-    struct home x;
-    struct place p = new_place();
-    struct tree *t = edited(&x, &p);
-    states_are(t, 0, "-\tnot written yet\t1 edit\n");
-    CU_ASSERT_EQUAL(do_write(t, "b.c", "2", 1), 0);
-    states_are(t, 0, "-\tnot written yet\t2 edits\n");
-    undoes(t, 0, 0, "b.c"); /* an undo first writes pending edits */
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
-    home_teardown(&x);
 }
 
 /* ---- leftovers ---- */
@@ -406,7 +383,7 @@ static void test_waiting(void)
 static void backups_are(struct tree *t, const char *words)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
-    tree_backups(t, &out);
+    tree_backup(t, &out);
     buf_char(&out, '\0');
     CU_ASSERT_TRUE(words ? strstr(buf_text(&out), words) != NULL : out.len == 1);
 }
@@ -551,7 +528,6 @@ static CU_TestInfo tests[] = {
     {"without a state directory there is no history", test_no_state_home},
     {"nothing is undone after edits that cannot be written", test_undo_unsaved},
     {"an undo reports why there is no history", test_no_history},
-    {"accepted edits that are not written belong to no state", test_waiting},
     {"a backup is listed", test_backups},
     {"every file of a split model counts for its identity", test_split},
     {"an incomplete split model is refused", test_split_refused},

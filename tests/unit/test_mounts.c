@@ -4,13 +4,12 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "shelf/mountinfo.h"
-#include "mount/daemon.h"
+#include "mount/proc.h"
 
 static void test_escape(void)
 {
@@ -124,60 +123,13 @@ static void test_load(void)
     mounts_free(&ms);
 }
 
-/* The mount's number alone does not identify a daemon, because the number may be reused once a
- * mount has ended. */
-static void test_daemon_of(void)
+static void test_at(void)
 {
-    static char a[] = "/a", b[] = "/b", c[] = "/c", model[] = "/m", other[] = "/n";
-    struct daemon d[] = {
-        {.pid = 1, .status = {.state = DAEMON_LEAVING, .dev = 7, .at = a, .model = model}},
-        {.pid = 2, .status = {.state = DAEMON_SERVING, .dev = 7, .at = b, .model = other}},
-        {.pid = 3, .status = {.state = DAEMON_SERVING, .dev = 8, .at = a, .model = model}},
-        {.pid = 4, .fd = -1, .status = {.state = DAEMON_STARTING, .at = c}},
-        {.pid = 5, .uid = 9, .status = {.state = DAEMON_SERVING, .dev = 7, .at = a}},
-    };
-    static const struct {
-        struct mount m;
-        long pid;
-    } rows[] = {
-        {{.dev = 7, .at = "/a", .source = "other"}, 1},
-        {{.dev = 7, .at = "/b", .source = "/n"}, 2},
-        {{.dev = 8, .at = "/a", .source = "/m"}, 3},
-        {{.dev = 7, .at = "/bind", .source = "/n"}, 2},
-        {{.dev = 7, .at = "/d", .source = "/o"}, 0},
-        {{.dev = 9, .at = "/a", .source = "/m"}, 0},
-    };
-    struct daemons ds = {.daemon = d, .n = sizeof(d) / sizeof(d[0])};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct mount m = rows[i].m;
-        m.super = "rw,user_id=0";
-        const struct mounts ms = {.mount = &m, .n = 1};
-        const struct daemon *found = daemons_of(&ds, &m);
-        CU_ASSERT_EQUAL(found ? found->pid : 0, rows[i].pid);
-        for (size_t k = 0; k < ds.n && d[k].uid == 0; k++)
-            CU_ASSERT_EQUAL(daemon_mount(&ms, &d[k]) != NULL, d[k].pid == rows[i].pid);
-    }
-}
-
-/* A mount exists before its daemon registers. */
-static void test_daemon_starts(void)
-{
-    static char at[] = "/a";
-    static const char says[] = "device 0:7\nserving\n";
-    int end[2];
-    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, end), 0);
-    struct daemon d = {
-        .pid = getpid(), .fd = end[0], .status = {.state = DAEMON_STARTING, .at = at}};
-    struct daemons ds = {.daemon = &d, .n = 1};
-    const struct mount m = {.dev = makedev(0, 7), .at = at, .source = at, .super = "rw,user_id=0"};
-    CU_ASSERT_EQUAL(write(end[1], says, sizeof(says) - 1), sizeof(says) - 1);
-    CU_ASSERT_PTR_EQUAL(daemons_of(&ds, &m), &d);
-    CU_ASSERT_EQUAL(d.status.state, DAEMON_SERVING);
-    (void)close(end[0]);
-    (void)close(end[1]);
-    d.status = (struct daemon_status){.state = DAEMON_SERVING, .at = at};
-    CU_ASSERT_PTR_NULL(daemons_of(&ds, &m));
-    buf_free(&d.part);
+    struct mount m[] = {{.id = 1, .at = "/"}, {.id = 2, .at = "/a"}, {.id = 3, .at = "/a"}};
+    const struct mounts ms = {.mount = m, .n = sizeof(m) / sizeof(m[0])};
+    CU_ASSERT_EQUAL(mounts_at(&ms, "/a")->id, 3);
+    CU_ASSERT_EQUAL(mounts_at(&ms, "/")->id, 1);
+    CU_ASSERT_PTR_NULL(mounts_at(&ms, "/a/b"));
 }
 
 static CU_TestInfo tests[] = {
@@ -186,8 +138,7 @@ static CU_TestInfo tests[] = {
     {"a line of the mount table is parsed", test_parse},
     {"malformed lines of the mount table are refused", test_parse_nonsense},
     {"the mount table of this process is read", test_load},
-    {"a mount's daemon is found by more than its number", test_daemon_of},
-    {"the daemon of a mount is found before it registers", test_daemon_starts},
+    {"of several mounts on a directory, the last one counts", test_at},
     CU_TEST_INFO_NULL,
 };
 

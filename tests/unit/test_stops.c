@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "mount/daemon.h"
+#include "mount/proc.h"
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 

@@ -82,7 +82,6 @@ static void test_busy(void)
     CU_ASSERT_EQUAL(tree_rename(t, top, "t", top, "s", 0, tree_wait(&w)), -EBUSY);
     CU_ASSERT_EQUAL(tree_mkdir(t, top, "new", &e), -EBUSY);
     CU_ASSERT_EQUAL(tree_rmdir(t, top, "t"), -EBUSY);
-    CU_ASSERT_EQUAL(tree_forget_states(t), -EBUSY);
     CU_ASSERT_EQUAL(tree_undo(t, 0, &said, &why), -EBUSY);
     CU_ASSERT_PTR_NOT_NULL(strstr(why.msg, "another process"));
     CU_ASSERT_PTR_NULL(f);

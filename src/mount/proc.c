@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads /proc: see proc.h. */
+#include "mount/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/lock.h"
+#include "base/sys.h"
+#include "mount/log.h"
+
+/* ---- mounts ---- */
+
+const struct mount *mounts_at(const struct mounts *ms, const char *path)
+{
+    for (size_t i = ms->n; i-- > 0;)
+        if (strcmp(ms->mount[i].at, path) == 0)
+            return &ms->mount[i];
+    return NULL;
+}
+
+long mount_user(const struct mount *m)
+{
+    return mount_number(m->super, "user_id");
+}
+
+/* ---- pending signals ---- */
+
+#define BIT(signal) ((uint64_t)1 << ((signal)-1))
+
+/* Signals that should stop a program even if it has a handler for them. */
+#define ASKS (BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM))
+/* Signals that do not end a program. Any other signal ends a program that has no handler for it. */
+#define HARMLESS                                                                               \
+    (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
+     BIT(SIGTTIN) | BIT(SIGTTOU))
+
+/* Read the set of signals in the line that begins with `name`. Returns false if there is no such
+ * line. */
+static bool find(const char *status, const char *name, uint64_t *ret)
+{
+    const char *at = strstr(status, name);
+    if (at)
+        *ret = strtoull(at + strlen(name), NULL, 16);
+    return at;
+}
+
+bool stops_by_status(const char *status)
+{
+    uint64_t own, shared, blocked, ignored, caught;
+    if (!find(status, "\nSigPnd:", &own) || !find(status, "\nShdPnd:", &shared) ||
+        !find(status, "\nSigBlk:", &blocked) || !find(status, "\nSigIgn:", &ignored) ||
+        !find(status, "\nSigCgt:", &caught))
+        return true;
+    uint64_t pending = (own | shared) & ~blocked & ~ignored;
+    return pending & (ASKS | ~(caught | HARMLESS));
+}
+
+bool stops_thread(pid_t thread)
+{
+    char path[64], status[8192];
+    size_t n = 0;
+    if (thread <= 0) /* the thread is in another container */
+        return true;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
+    FILE *f = fopen(path, "re");
+    if (f) {
+        n = fread(status, 1, sizeof(status) - 1, f);
+        (void)fclose(f);
+    }
+    status[n] = '\0';
+    return stops_by_status(status);
+}
+
+/* ---- the holder of a lock ---- */
+
+/* Seconds to wait for a lock, and seconds after which the wait is logged. */
+#define PATIENCE 10
+#define LINE_AFTER 1
+/* Milliseconds between attempts. */
+#define TRY_AGAIN 20
+
+/* Find the mount of ggufs that edits the model at this real path: its source is the model, or a
+ * directory above it. */
+static const struct mount *editor_of(const struct mounts *ms, const char *path)
+{
+    for (size_t i = ms->n; i-- > 0;) {
+        const struct mount *m = &ms->mount[i];
+        if (mount_is_ggufs(m) && mount_has(m->super, "rw") &&
+            (strcmp(m->source, path) == 0 || path_below(path, m->source)))
+            return m;
+    }
+    return NULL;
+}
+
+bool holder_wait(void *arg, int dir, const char *name, struct err *why)
+{
+    CLEANUP(mounts_free) struct mounts ms = {0};
+    struct holder *h = arg;
+    char path[PATH_MAX], shown[SHOW_MAX];
+    const bool known = mounts_load(&ms, 0) == 0 && path_of_fd(dir, path) &&
+                       strlen(path) + strlen(name) + 2 <= sizeof(path);
+    const struct mount *m =
+        known ? editor_of(&ms, strcat(strcat(path, path[1] ? "/" : ""), name)) : NULL;
+    if (m) {
+        (void)err_set(why, -EBUSY, "another ggufs has it mounted on %s",
+                      show(shown, m->at, strlen(m->at)));
+        return false;
+    }
+    if (!h->since.tv_sec)
+        h->since = when_now();
+    h->late = when_past(&h->since, PATIENCE);
+    if (h->late) {
+        (void)err_set(why, -EBUSY, "is still being written; -o ro shows it as it is now");
+        return false;
+    }
+    if (!h->said && when_past(&h->since, LINE_AFTER)) {
+        log_line(LOG_NOTICE, "%s: waiting: another process is still writing it",
+                 show(shown, h->model, strlen(h->model)));
+        h->said = true;
+    }
+    when_sleep(TRY_AGAIN);
+    return true;
+}
