@@ -413,6 +413,32 @@ class Unused(Shelf):
             self.assertEqual([os.stat(f'{at}/m{i:02}.gguf/info').st_ino for i in range(2, 30)], numbers[2:])
             held.close()
 
+    def test_replaced_while_closed(self):
+        """A program stays in a model's directory: its names mean the same again when the model is opened
+        again, and are stale once the file was replaced."""
+        self.clock = mountlib.path('clock-stale')
+        path = self.put('m.gguf')
+        self.addCleanup(os.chdir, os.getcwd())
+        self.at(0)
+        with Gate(self.clock).before('GATE_CLOCK'), Mount(self.top) as at:
+            before = descriptors(at)
+            for minute, same in ((2, True), (4, False)):
+                os.chdir(f'{at}/m.gguf/tensors/{llama.tensors()[0].name.decode()}')
+                raw = mountlib.get('raw')
+                if not same:
+                    os.rename(self.put('new', llama.image()), path)
+                self.at(60 * minute)
+                mountlib.get(f'{at}/{os.path.basename(self.put(f"{minute}.gguf"))}/info')
+                self.at(60 * minute + 70)
+                mountlib.get(f'{at}/{os.path.basename(self.put(f"{minute}x.gguf"))}/info')
+                editlib.until(lambda: descriptors(at) < before + 10)
+                if same:
+                    self.assertEqual(mountlib.get('raw'), raw)
+                else:
+                    self.refused(errno.ESTALE, os.listdir, '.')
+                os.chdir('/')
+            editlib.until(lambda: mountlib.get(at + '/m.gguf/tensors/token_embd.weight/raw') == raw)
+
     def test_edited_stays_open(self):
         """An edited model stays open, and locked, until the unmount."""
         self.clock = mountlib.path('clock-edits')
