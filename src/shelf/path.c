@@ -16,6 +16,8 @@
 
 /* How often to try again while names on the way are being renamed. */
 #define TRIES 3
+/* Maximum number of links followed one after another. */
+#define LINKS_MAX 8
 
 /* ---- one path without links ---- */
 
@@ -114,7 +116,8 @@ static char *join(const char *dir, const char *name)
     return all;
 }
 
-static int follow(const struct paths *p, const struct found *link, struct found *ret)
+/* Find the target of a link, which may be another link. */
+static int follow_once(const struct paths *p, const struct found *link, struct found *ret)
 {
     char target[PATH_MAX], *slash = strrchr(link->path, '/');
     const ssize_t n = readlinkat(link->fd, "", target, sizeof(target) - 1);
@@ -128,13 +131,20 @@ static int follow(const struct paths *p, const struct found *link, struct found 
         free(path);
         return -EACCES;
     }
-    int e = find(p, path, ret);
-    if (e == 0 && S_ISLNK(ret->st.st_mode)) {
-        found_close(ret);
-        e = -ELOOP;
+    return find(p, path, ret);
+}
+
+/* Replace a link that was found by what it leads to. */
+static int follow(const struct paths *p, struct found *f)
+{
+    int e = 0;
+    for (int i = 0; e == 0 && S_ISLNK(f->st.st_mode); i++) {
+        struct found next = FOUND_NONE;
+        e = i < LINKS_MAX ? follow_once(p, f, &next) : -ELOOP;
+        found_close(f);
+        *f = next;
     }
-    if (e == 0)
-        ret->linked = true;
+    f->linked = true;
     return e;
 }
 
@@ -160,12 +170,12 @@ int path_in(const struct paths *p, const struct found *dir, const char *name, bo
     int e = make_found(fd, path, &f);
     if (e < 0)
         return e;
-    if (!S_ISLNK(f.st.st_mode)) {
+    if (S_ISLNK(f.st.st_mode))
+        e = links ? follow(p, &f) : -ELOOP;
+    if (e == 0)
         *ret = f;
-        return 0;
-    }
-    e = links ? follow(p, &f, ret) : -ELOOP;
-    found_close(&f);
+    else
+        found_close(&f);
     return e;
 }
 

@@ -833,7 +833,7 @@ static int file_item(const struct paths *p, bool store, const struct found *dir,
         (void)err_set(&i.error, e, "%s",
                       e == -EINVAL  ? "is not a regular file"
                       : e == -EXDEV ? "is in a ggufs mount"
-                      : e == -ELOOP ? "leads over more than one link: link to the real path"
+                      : e == -ELOOP ? "a link on the way: link to the real path"
                                     : strerror(-e));
     }
     *ret = i;
