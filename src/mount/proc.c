@@ -107,7 +107,7 @@ bool holder_wait(void *arg, int dir, const char *name, struct err *why)
     CLEANUP(mounts_free) struct mounts ms = {0};
     struct holder *h = arg;
     char path[PATH_MAX], shown[SHOW_MAX];
-    const bool known = mounts_load(&ms, 0) == 0 && path_of_fd(dir, path) &&
+    const bool known = mounts_load(&ms) == 0 && path_of_fd(dir, path) &&
                        strlen(path) + strlen(name) + 2 <= sizeof(path);
     const struct mount *m =
         known ? editor_of(&ms, strcat(strcat(path, path[1] ? "/" : ""), name)) : NULL;

@@ -51,7 +51,7 @@ static int check_spot(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
     char model[SHOW_MAX];
-    int r = mounts_load(&ms, 0);
+    int r = mounts_load(&ms);
     if (r < 0)
         return err_set(e, r, "cannot list mounts: %s", strerror(-r));
     const struct mount *m = mounts_around(&ms, path);
@@ -74,7 +74,7 @@ static int real_spot(const char *given, const char *shown, char **ret, struct er
     if (*ret)
         return 0;
     const int why = -errno;
-    const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_typed(&ms, given) : NULL;
+    const struct mount *m = mounts_load(&ms) == 0 ? mounts_typed(&ms, given) : NULL;
     if (why == -ENOTCONN && m && mount_is_ggufs(m))
         return inside(m, shown, e);
     if (why == -ENOENT)
@@ -172,7 +172,7 @@ struct session {
 static bool is_covered(const struct session *s)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
-    const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_at(&ms, s->o->mountpoint) : NULL;
+    const struct mount *m = mounts_load(&ms) == 0 ? mounts_at(&ms, s->o->mountpoint) : NULL;
     return m && s->dev && m->dev != s->dev;
 }
 
@@ -187,7 +187,7 @@ static bool is_cut_off(const struct session *s)
     if (s->dev && (syscall(SYS_ustat, (unsigned)s->dev, stats) == 0 || errno != EINVAL))
         return true;
 #endif
-    return s->dev && mounts_load(&ms, 0) == 0 &&
+    return s->dev && mounts_load(&ms) == 0 &&
            mounts_of(&ms, s->dev, s->o->mountpoint, shelf_path(s->m.shelf));
 }
 

@@ -229,7 +229,7 @@ int mnt_list(bool json, struct buf *out, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
     struct json j = {.out = out};
-    int r = mounts_load(&ms, 0);
+    int r = mounts_load(&ms);
     if (json)
         json_begin(&j, NULL, "[\n");
     for (size_t i = 0; i < ms.n && r == 0; i++)
@@ -302,7 +302,7 @@ static int wait_for_end(const char *path, struct err *e)
 static bool lives_on(const struct mount *m, struct buf *said)
 {
     CLEANUP(mounts_free) struct mounts ms;
-    if (mounts_load(&ms, 0) < 0)
+    if (mounts_load(&ms) < 0)
         return false;
     for (size_t i = 0; i < ms.n; i++)
         if (mount_is_of(&ms.mount[i], m->dev, NULL, m->source)) {
@@ -335,7 +335,7 @@ int mnt_unmount(const char *mountpoint, struct buf *said, struct err *e)
     char shown[SHOW_MAX], type[SHOW_MAX];
     (void)show(shown, mountpoint, strlen(mountpoint));
     char *path = mounts_path(mountpoint);
-    int r = path ? mounts_load(&ms, 0) : -errno;
+    int r = path ? mounts_load(&ms) : -errno;
     const struct mount *m = r == 0 ? mounts_at(&ms, path) : NULL;
     if (r < 0)
         r = err_set(e, r, "%s", strerror(-r));
@@ -431,7 +431,7 @@ int mnt_undo(const char *operand, uint64_t number, struct buf *said, struct err 
 {
     CLEANUP(mounts_free) struct mounts ms;
     CLEANUP(buf_free) struct buf line = BUF_INIT, at = BUF_INIT;
-    int r = mounts_load(&ms, 0);
+    int r = mounts_load(&ms);
     const struct mount *m = r == 0 ? find_place(&ms, operand, &at) : NULL;
     buf_add(&at, "/metadata", sizeof("/metadata"));
     if (r == 0)
@@ -474,7 +474,7 @@ char *mnt_model(const char *operand)
     CLEANUP(mounts_free) struct mounts ms = {0};
     struct stat st;
     char *path = mounts_path(operand), *model = NULL;
-    const struct mount *m = path && mounts_load(&ms, 0) == 0 ? mounts_around(&ms, path) : NULL;
+    const struct mount *m = path && mounts_load(&ms) == 0 ? mounts_around(&ms, path) : NULL;
     if (!m || !mount_is_ggufs(m))
         model = strdup(operand);
     else if (strcmp(path, m->at) == 0 && stat(m->source, &st) == 0 && S_ISREG(st.st_mode))

@@ -59,14 +59,11 @@ bool mount_parse(char *line, struct mount *ret)
             tag = NULL;
     if (!tag || sscanf(one[DEV], "%u:%u", &major_no, &minor_no) != 2)
         return false;
-    path_unescape(one[ROOT]);
     path_unescape(one[AT]);
     path_unescape(two[TYPE]);
     path_unescape(two[SOURCE]);
     *ret = (struct mount){.id = strtol(one[ID], NULL, 10),
-                          .parent = strtol(one[PARENT], NULL, 10),
                           .dev = makedev(major_no, minor_no),
-                          .root = one[ROOT],
                           .at = one[AT],
                           .type = two[TYPE],
                           .source = two[SOURCE],
@@ -95,24 +92,17 @@ long mount_number(const char *options, const char *name)
     return p && p[0] == '=' && p[1] >= '0' && p[1] <= '9' ? strtol(p + 1, NULL, 10) : -1;
 }
 
-bool mount_is_fuse(const struct mount *m)
-{
-    return strcmp(m->type, "fuse") == 0 || strncmp(m->type, "fuse.", 5) == 0;
-}
-
 bool mount_is_ggufs(const struct mount *m)
 {
     return strcmp(m->type, "fuse.ggufs") == 0;
 }
 
-int mounts_load(struct mounts *ms, long pid)
+int mounts_load(struct mounts *ms)
 {
-    char path[64] = "/proc/self/mountinfo", *line, *end;
+    char *line, *end;
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     *ms = (struct mounts){0};
-    if (pid)
-        (void)snprintf(path, sizeof(path), "/proc/%ld/mountinfo", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     int r = fd < 0 ? -errno : read_all(fd, LIST_MAX, &text);
     buf_char(&text, '\0');
     if (r == 0)
@@ -201,20 +191,6 @@ const struct mount *mounts_typed(const struct mounts *ms, const char *path)
     free(all);
     free(here);
     return found;
-}
-
-bool mount_is_top(const struct mounts *ms, const struct mount *m)
-{
-    return mounts_around(ms, m->at) == m;
-}
-
-void path_escape(struct buf *out, const char *path)
-{
-    for (const char *p = path; *p; p++)
-        if (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\\')
-            buf_printf(out, "\\%03o", (unsigned)(unsigned char)*p);
-        else
-            buf_char(out, *p);
 }
 
 static bool is_octal(const char *p)

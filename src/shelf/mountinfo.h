@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads the kernel's list of mounts (/proc/PID/mountinfo), without accessing any of the mounts.
+ * Reads the kernel's list of mounts (/proc/self/mountinfo), without accessing any of the mounts.
  *
  * Any thread may call these functions; they keep no state.
  */
@@ -15,10 +15,8 @@
 
 /* A mount. The strings point into the parsed line and are not trusted. */
 struct mount {
-    long id, parent;
-    dev_t dev; /* device of the file system */
-    /* the mounted part of the file system: "/", or the directory of a bind mount */
-    const char *root;
+    long id;
+    dev_t dev;          /* device of the file system */
     const char *at;     /* the mount point */
     const char *type;   /* type of the file system: fuse.ggufs ... */
     const char *source; /* for ggufs: the model, unless fsname= was given */
@@ -38,13 +36,12 @@ bool mount_parse(char *line, struct mount *ret);
 bool mount_has(const char *options, const char *name);
 /* Return the number after NAME= in a list of options, or -1 if the list lacks that option. */
 long mount_number(const char *options, const char *name);
-bool mount_is_fuse(const struct mount *m);
 /* Returns true if the mount's type is that of ggufs. A mount made with -o subtype= has a different
  * type. */
 bool mount_is_ggufs(const struct mount *m);
 
-/* Load the mounts visible to a process; pid 0 is this process. Free ms even on failure. */
-int mounts_load(struct mounts *ms, long pid);
+/* Load the mounts that this process sees. Free ms even on failure. */
+int mounts_load(struct mounts *ms);
 void mounts_free(struct mounts *ms);
 /* Returns true if a mount belongs to the file system `dev` and is on `at` or has this source
  * (either may be NULL). `dev` alone is not enough, because a device number may be reused. The
@@ -63,12 +60,7 @@ const struct mount *mounts_around(const struct mounts *ms, const char *path);
 /* Return the innermost mount above a path, taken as typed, or NULL if there is only the root mount.
  * No directory on the way is accessed, because its daemon may be hung. */
 const struct mount *mounts_typed(const struct mounts *ms, const char *path);
-/* Returns true if no other mount covers this one. */
-bool mount_is_top(const struct mounts *ms, const struct mount *m);
-
-/* Append a path with octal escapes (\ooo) for white space and backslashes. The second function
- * decodes such escapes in place. */
-void path_escape(struct buf *out, const char *path);
+/* Decode the octal escapes (\ooo) of white space and backslashes, in place. */
 void path_unescape(char *text);
 
 /* Read a file to its end, or until there are more than `most` bytes. Closes the descriptor. Returns

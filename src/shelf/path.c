@@ -35,7 +35,7 @@ bool path_barred(const struct paths *p, const struct mounts *ms, const char *pat
 static bool is_barred(const struct paths *p, const char *path)
 {
     struct mounts ms;
-    const bool barred = mounts_load(&ms, 0) < 0 || path_barred(p, &ms, path);
+    const bool barred = mounts_load(&ms) < 0 || path_barred(p, &ms, path);
     mounts_free(&ms);
     return barred;
 }

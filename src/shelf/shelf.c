@@ -18,8 +18,6 @@
 #include "tree/attr.h"
 #include "tree/history.h"
 
-struct lock mount_lock = LOCK_INIT;
-
 /* ---- the location of a node ---- */
 
 /* Numbers of the files in a model's directory that do not belong to its tree. No tree uses these
@@ -609,7 +607,7 @@ static int load(struct shelf_dir *d)
 {
     struct listing *l;
     struct mounts ms;
-    int r = mounts_load(&ms, 0);
+    int r = mounts_load(&ms);
     if (r == 0)
         r = place_list(&d->shelf->listings, &d->at.use.slot->place, &l);
     if (r < 0) {

@@ -17,12 +17,7 @@
 #ifndef SHELF_SHELF_H
 #define SHELF_SHELF_H
 
-#include "base/lock.h"
 #include "tree/folder.h"
-
-/* Protects the state of this process's mount: lists of names, the opening and closing of models,
- * handles, and clients. The lock is not held while a disk is accessed. */
-extern struct lock mount_lock;
 
 struct shelf;
 struct shelf_dir;

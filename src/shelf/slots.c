@@ -116,10 +116,10 @@ static bool close_slot(struct slots *s, struct slot *slot)
     slot->tree = NULL;
     slot->busy = true;
     unlist(s, slot);
-    lock_drop(&mount_lock);
+    lock_drop(&s->lock);
     const int e = edited ? tree_finish(t) : 0;
     tree_close(t);
-    lock_take(&mount_lock);
+    lock_take(&s->lock);
     s->failed = s->failed ? s->failed : e;
     slot->busy = false;
     cond_broadcast(&s->done);
@@ -165,7 +165,7 @@ static void close_idle(struct slots *s)
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
-    LOCKED(&mount_lock);
+    LOCKED(&s->lock);
     close_idle(s);
     *again = when_after(SLOT_SWEEP * 1000);
     return s->first != NULL;
@@ -182,7 +182,7 @@ static void begin_use(struct slot *slot, struct use *ret)
 
 int slot_hold(struct slots *s, uint64_t node, struct use *ret)
 {
-    LOCKED(&mount_lock);
+    LOCKED(&s->lock);
     struct slot *slot = slot_at(s, node);
     if (!slot)
         return -ESTALE;
@@ -198,7 +198,7 @@ void slot_leave(struct use *u)
     if (!slot)
         return;
     struct slots *s = slot->slots;
-    LOCKED(&mount_lock);
+    LOCKED(&s->lock);
     if (slot->tree && slot != s->end) {
         unlist(s, slot);
         enlist(s, slot);
@@ -212,13 +212,13 @@ void slot_leave(struct use *u)
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 {
     struct use u = {0};
-    lock_take(&mount_lock);
+    lock_take(&s->lock);
     struct slot *slot = slot_at(s, node);
     if (slot && local == INO_ROOT)
         slot->lookups -= n < slot->lookups ? n : slot->lookups;
     if (slot)
         begin_use(slot, &u);
-    lock_drop(&mount_lock);
+    lock_drop(&s->lock);
     if (u.tree && local != INO_ROOT)
         tree_forget(u.tree, local, n);
     slot_leave(&u);
@@ -231,13 +231,13 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 static bool is_own_edit(struct slots *s, uint64_t key)
 {
     struct use u = {0};
-    lock_take(&mount_lock);
+    lock_take(&s->lock);
     for (struct link *l = table_first(&s->by_key, key); l && !u.slot; l = table_next(l)) {
         struct slot *slot = SLOT_OF(l, by_key);
         if (!slot->spent && slot->tree && tree_edited(slot->tree))
             begin_use(slot, &u);
     }
-    lock_drop(&mount_lock);
+    lock_drop(&s->lock);
     const bool own = u.tree && !tree_changed(u.tree);
     slot_leave(&u);
     return own;
@@ -269,7 +269,7 @@ int slot_of(struct slots *s, struct item *i, uint64_t *ret)
         return e < 0 ? e : -ENOMEM;
     }
     const bool own = i->kind == ITEM_MODEL && is_own_edit(s, key);
-    LOCKED(&mount_lock);
+    LOCKED(&s->lock);
     struct slot *slot = find(s, key, stamp, own);
     if (!slot && !(slot = new_slot(s, i, key, stamp))) {
         free(why);
@@ -290,22 +290,23 @@ int slot_of(struct slots *s, struct item *i, uint64_t *ret)
 
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
+    struct slots *s = slot->slots;
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    lock_take(&mount_lock);
+    lock_take(&s->lock);
     const bool due = slot->real && when_past(&slot->looked, SLOT_FRESH);
     if (due)
         slot->looked = when_now();
     *st = slot->st;
     *g = slot->grant;
-    lock_drop(&mount_lock);
+    lock_drop(&s->lock);
     /* if the file was replaced, the name leads elsewhere within a second */
-    if (!due || path_open(slot->slots->paths, slot->real, &f) < 0 || f.st.st_dev != st->st_dev ||
+    if (!due || path_open(s->paths, slot->real, &f) < 0 || f.st.st_dev != st->st_dev ||
         f.st.st_ino != st->st_ino)
         return;
     *g = grant_of(f.fd, &f.st);
     if (slot->kind != ITEM_FOLDER || slot->place.kind != PLACE_OLLAMA) /* a tag has other times */
         *st = f.st;
-    LOCKED(&mount_lock);
+    LOCKED(&s->lock);
     slot->st = *st;
     slot->grant = *g;
 }
@@ -401,18 +402,18 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     slot->busy = true;
     close_idle(s);
     do {
-        lock_drop(&mount_lock);
+        lock_drop(&s->lock);
         why = (struct err){0};
         r = open_tree(s, slot, &t, &why);
-        lock_take(&mount_lock);
+        lock_take(&s->lock);
     } while ((r == -EMFILE || r == -ENFILE) && close_oldest(s, when_now().tv_sec));
     r = opened(s, slot, t, r, &why);
     slot->busy = false;
     cond_broadcast(&s->done);
     if (r == -ESTALE && t) {
-        lock_drop(&mount_lock);
+        lock_drop(&s->lock);
         tree_close(t);
-        lock_take(&mount_lock);
+        lock_take(&s->lock);
     }
     if (e)
         *e = why;
@@ -423,7 +424,7 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 static int open_if_closed(struct slots *s, struct slot *slot, struct err *e)
 {
     while (slot->busy)
-        (void)lock_wait(&mount_lock, &s->done, NULL);
+        (void)lock_wait(&s->lock, &s->done, NULL);
     if (slot->tree)
         return 0;
     if (slot->spent)
@@ -435,7 +436,7 @@ static int open_if_closed(struct slots *s, struct slot *slot, struct err *e)
 
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 {
-    lock_take(&mount_lock);
+    lock_take(&s->lock);
     struct slot *slot = slot_at(s, node);
     int r = -ESTALE;
     if (slot) {
@@ -443,7 +444,7 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
         r = open_if_closed(s, slot, e);
         ret->tree = slot->tree;
     }
-    lock_drop(&mount_lock);
+    lock_drop(&s->lock);
     if (r < 0)
         slot_leave(ret);
     return r;
@@ -454,12 +455,13 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 void slots_init(struct slots *s, const struct paths *p, const struct shelf_options *o)
 {
     *s = (struct slots){.paths = p, .opt = o, .last_other = INO_ROOT - 1};
+    lock_init(&s->lock);
     cond_init(&s->done);
 }
 
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
-    lock_take(&mount_lock);
+    lock_take(&s->lock);
     size_t n = 0, all = 0;
     for (struct slot *slot = s->first; slot; slot = slot->next)
         all++;
@@ -469,7 +471,7 @@ int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), vo
         begin_use(slot, &u[n++]);
         slot->used = used;
     }
-    lock_drop(&mount_lock);
+    lock_drop(&s->lock);
     for (size_t i = 0; i < n; i++) {
         call(&u[i], arg);
         slot_leave(&u[i]);
@@ -512,4 +514,5 @@ void slots_free(struct slots *s)
     table_free(&s->by_node);
     table_free(&s->by_key);
     cond_destroy(&s->done);
+    lock_destroy(&s->lock);
 }

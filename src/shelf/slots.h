@@ -12,7 +12,7 @@
  * same; else the numbers are stale. A tree that is being edited stays open until its file is
  * replaced, or until the end.
  *
- * Members marked as protected are protected by mount_lock; all other members are constant.
+ * Members marked as protected are protected by the lock of struct slots; all other members are constant.
  */
 #ifndef SHELF_SLOTS_H
 #define SHELF_SLOTS_H
@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/pool.h"
 #include "shelf/place.h"
 #include "shelf/shelf.h"
@@ -64,6 +65,7 @@ struct slot {
 struct slots {
     const struct paths *paths;
     const struct shelf_options *opt;
+    struct lock lock; /* not held while a disk is accessed */
     /* Protected: */
     struct cond done; /* signalled when a slot is no longer busy */
     struct table by_node, by_key;

@@ -28,7 +28,9 @@ struct grant grant_of(int fd, const struct stat *st)
     return (struct grant){st->st_uid, st->st_gid, st->st_mode & (acl ? 0700 : 0777)};
 }
 
-struct grant grant_both(const struct grant *a, const struct grant *b)
+/* Return the rights that two files grant together: if the groups differ, those of the owner alone;
+ * if the owners differ, the daemon's user may read. */
+static struct grant grant_both(const struct grant *a, const struct grant *b)
 {
     const mode_t bits = a->bits & b->bits;
     if (a->uid != b->uid)
