@@ -709,7 +709,7 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
         if (r == 0 && here)
             r = item_entry(d->shelf, &item, ret);
         (void)strcpy(name, e->name);
-        if (r != -ENOENT)
+        if (r >= 0 || is_shortage(r)) /* else it is gone or may not be shown */
             return r < 0 ? r : 1;
     }
     return 0;
