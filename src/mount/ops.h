@@ -41,11 +41,10 @@ bool handles_idle(struct handles *l, unsigned long *seen);
  * last release requests. Call after the last request. */
 void handles_end(struct handles *l);
 
-/* Maximum number of requests that a mount of a directory handles at a time. It limits both the
- * threads and the kernel's background requests. A request that waits for a disk keeps its slot but
- * must not block other requests. (libfuse's default of 10 threads and the kernel's default of 12
- * requests would soon be used up.) */
-#define MNT_FOLDER_REQUESTS 1000
+/* Number of threads of a mount of a directory, and of the kernel's background requests there: a model
+ * on a slow disk is not to hold up the others, as with libfuse's 10 threads and the kernel's 12
+ * requests. */
+#define MNT_FOLDER_REQUESTS 64
 
 struct mnt {
     struct shelf *shelf;
