@@ -7,6 +7,7 @@ file system that clones."""
 import contextlib
 import os
 import shutil
+import subprocess
 import unittest
 
 import disks
@@ -103,6 +104,16 @@ class Kills(unittest.TestCase):
             return True
         return False
 
+    def collect(self, at):
+        """Make edits that only the fsync acknowledges."""
+        with contextlib.suppress(OSError):
+            write(at, 'x.new', '7\n')
+            os.unlink(os.path.join(at, 'metadata', 'odd.nul'))
+            write(at, 'x.new', '8\n')
+            editlib.sync(at)
+            return True
+        return False
+
     def undo(self, at):
         return run(GGUFS, '--undo=1', at).returncode == 0
 
@@ -120,7 +131,7 @@ class Kills(unittest.TestCase):
         return done, killlib.end(mount, at, process, done)
 
     def kills(self, folder, way, change):
-        self.options = ('-o', f'relayout={way},commit=close')
+        self.options = ('-o', f'relayout={way},commit=' + ('sync' if change == self.collect else 'close'))
         self.prepare(folder)
         self.put_back()
         with mountlib.Mount(self.model, *self.options) as at:
@@ -151,7 +162,7 @@ class Kills(unittest.TestCase):
         self.fail('it was killed each time')
 
     def both(self, folder, way):
-        for change in (self.edit, self.undo):
+        for change in (self.edit, self.collect, self.undo):
             with self.subTest(change=change.__name__):
                 self.kills(os.path.join(folder, change.__name__), way, change)
 
@@ -197,6 +208,102 @@ class Clones(unittest.TestCase):
 
     def test_xfs_with_tensors(self):
         self.play('xfs', True)
+
+
+# How a program replaces a value. Killed, it leaves the old or the new one; in place also what it had written by then;
+# one that makes way for a new file may also leave no key.
+WHOLE, IN_PLACE, MAKES_WAY = range(3)
+REPLACE = ('import os, sys\nwith open(sys.argv[1] + ".tmp", "w") as f:\n f.write(sys.argv[2] + "\\n")\n f.flush()\n'
+           ' os.fsync(f.fileno())\n os.replace(sys.argv[1] + ".tmp", sys.argv[1])\n')
+VIM = ['vim', '-es', '-u', 'NONE', '-i', 'NONE', '-S', '{script}', '{key}']
+PROGRAMS = {
+    'cp': (IN_PLACE, ['cp', '{source}', '{key}']),
+    'cp_force': (MAKES_WAY, ['cp', '--remove-destination', '{source}', '{key}']),
+    'ed': (IN_PLACE, ['ed', '-s', '{key}']),
+    'emacs': (MAKES_WAY, ['emacs', '--batch', '-Q', '{key}', '--eval',
+                          '(progn (erase-buffer) (insert "{line}\\n") (save-buffer))']),
+    'install': (MAKES_WAY, ['install', '{source}', '{key}']),
+    'mv': (MAKES_WAY, ['mv', '{source}', '{key}']),
+    'perl': (MAKES_WAY, ['perl', '-i', '-pe', 's/.*/{line}/', '{key}']),
+    'python': (WHOLE, ['/usr/bin/python3', '-Sc', REPLACE, '{key}', '{line}']),
+    'rsync': (WHOLE, ['rsync', '-I', '{source}', '{key}']),
+    'rsync_inplace': (IN_PLACE, ['rsync', '-I', '--inplace', '{source}', '{key}']),
+    'sed': (WHOLE, ['sed', '-i', '1s/.*/{line}/', '{key}']),
+    'sponge': (IN_PLACE, ['sponge', '{key}']),
+    'vim': (MAKES_WAY, VIM + ['-c', 'set backupcopy=no']),
+    'vim_copy': (IN_PLACE, VIM + ['-c', 'set backupcopy=yes']),
+    'vim_no_backup': (IN_PLACE, VIM + ['-n', '-c', 'set nowritebackup']),
+}
+
+
+CHANGES = {'open', 'openat', 'creat', 'write', 'pwrite64', 'ftruncate', 'copy_file_range', 'close', 'fsync', 'fdatasync',
+           'rename', 'renameat', 'renameat2', 'unlink', 'unlinkat', 'fchmod', 'chmod', 'utimensat', 'linkat', 'symlink'}
+
+
+class Programs(unittest.TestCase):
+    """Programs that save a key are killed before each of their system calls on files of the mount."""
+
+    KEY, LINE = 'general.name', 'a new name'
+
+    def save(self, at, command, *inject):
+        """Run the program under strace. Returns its log of system calls."""
+        log = mountlib.path('calls')
+        names = {'key': os.path.join(at, 'metadata', self.KEY), 'line': self.LINE,
+                 'source': mountlib.put('source', self.LINE.encode() + b'\n'),
+                 'script': mountlib.put('script', f'%s/.*/{self.LINE}/\nwq\n'.encode())}
+        typed = {'ed': f'1c\n{self.LINE}\n.\nw\nq\n', 'sponge': self.LINE + '\n'}.get(command[0], '')
+        subprocess.run(['strace', '-f', '-y', '-o', log, *inject, *(word.format(**names) for word in command)],
+                       input=typed.encode(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       timeout=mountlib.LIMIT, check=False)
+        return get(log).decode(errors='replace').splitlines()
+
+    def mounted(self, command, *inject):
+        """Save on a new model. Returns the log, and the keys afterwards, which an undo takes back."""
+        shutil.rmtree(mountlib.path('state'), ignore_errors=True)
+        model = mountlib.put('model.gguf', gguf.encode(ALL, samples.small()))
+        old = editlib.entries(get(model))[0]
+        calls, counts = [], {}
+        with mountlib.Mount(model, '-o', 'commit=close') as at:
+            lines = self.save(at, command, *inject)
+            self.assertEqual(any('killed by SIGKILL' in line for line in lines), bool(inject))
+            for line in lines:
+                process, name, *_ = line.split('(')[0].split()
+                counts[process, name] = counts.get((process, name), 0) + 1
+                if at in line and name in CHANGES:
+                    calls.append((name, counts[process, name]))
+        found = editlib.strict(get(model))
+        now = editlib.entries(get(model))[0]
+        others = [entry for entry in now if entry.key != self.KEY.encode()]
+        self.assertEqual(others, [entry for entry in old if entry.key != self.KEY.encode()])
+        if now != old:
+            done = run(GGUFS, '--undo', model)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertEqual(editlib.entries(get(model))[0], old)
+        return calls, dict(found.kv).get(self.KEY.encode())
+
+    def kills(self, how, command):
+        key = self.KEY.encode()
+        old, new = dict(ALL)[key], Value('string', self.LINE.encode())
+        calls, value = self.mounted(command)
+        self.assertEqual(value, new)
+        left = [self.LINE.encode()[:n] for n in range(len(self.LINE))] if how != WHOLE else []
+        allowed = [old, new] + [Value('string', text) for text in left] + ([None] if how == MAKES_WAY else [])
+        for number, (name, count) in enumerate(calls):
+            if (number + len(command)) % STEP == 0 or STEP == 1:
+                _, value = self.mounted(command, '-e', f'inject={name}:signal=KILL:when={count}')
+                self.assertIn(value, allowed, f'{command[0]}, {name} {count}')
+                figure('kills at a system call of a program that saves a key')
+
+
+def make_program(name, how, command):
+    @unittest.skipUnless(shutil.which('strace') and shutil.which(command[0]), f'{name} or strace: not installed')
+    def test(self):
+        self.kills(how, command)
+    setattr(Programs, 'test_' + name, test)
+
+
+for NAME, ROW in PROGRAMS.items():
+    make_program(NAME, *ROW)
 
 
 def tearDownModule():
