@@ -548,6 +548,16 @@ static int check_write(fuse_req_t req, uint64_t node)
     return bits & 2 ? 0 : -EACCES;
 }
 
+/* Reply to an open: with the handle in `fi`, or with the error -r. */
+static void reply_open(fuse_req_t req, int r, struct fuse_file_info *fi)
+{
+    struct mnt *m = mnt_of(req); /* the reply frees req, even if it fails */
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else if (fuse_reply_open(req, fi) < 0) /* the open was interrupted: no release will follow */
+        handle_close(&m->handles, handle_of(fi));
+}
+
 /* ---- files ---- */
 
 static void op_init(void *m, struct fuse_conn_info *conn)
@@ -601,10 +611,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         r = shelf_open_file(m->shelf, ino, fi->flags, &f);
     if (r == 0)
         r = fill_open(m, fi, f);
-    if (r < 0)
-        (void)fuse_reply_err(req, -r);
-    else if (fuse_reply_open(req, fi) < 0) /* the open was interrupted: no release will follow */
-        handle_close(&m->handles, handle_of(fi));
+    reply_open(req, r, fi);
 }
 
 /* Release a file or a directory. */
@@ -636,10 +643,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         order_before(handle_of(fi));
         r = fi->fh ? 0 : -ENOMEM;
     }
-    if (r < 0)
-        (void)fuse_reply_err(req, -r);
-    else if (fuse_reply_open(req, fi) < 0)
-        handle_close(&m->handles, handle_of(fi));
+    reply_open(req, r, fi);
 }
 
 /* Fill the buffer with entries, beginning at `cookie`. Returns the number of bytes used, or
@@ -750,13 +754,16 @@ static bool refused(fuse_req_t req)
 
 static bool enter(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
 {
+    *ret = (struct at){0};
+    if (refused(req))
+        return false;
     int r = shelf_enter(shelf_of(req), ino, otherwise, ret);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     return r == 0;
 }
 
-/* Use the tree of a node until the block ends. If no tree can be used, answers the request and
+/* Edit in the tree of a node until the block ends. If that cannot be, answers the request and
  * returns. */
 #define ENTER(req, node, otherwise, name)      \
     CLEANUP(shelf_leave) struct at name;       \
@@ -804,22 +811,11 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n
 {
     struct tree_file *f = file_of(fi);
     (void)ino;
-    if (refused(req))
+    struct parked *p = refused(req) ? NULL : park(req, f);
+    if (!p)
         return;
-    if (f->converts) {
-        struct parked *p = park(req, f);
-        if (!p)
-            return;
-        p->written = n;
-        finish(p, tree_write(f, (uint64_t)off, bytes, n, &p->wait));
-        return;
-    }
-    int r = tree_write(f, (uint64_t)off, bytes, n, NULL);
-    order_before(f);
-    if (r < 0)
-        (void)fuse_reply_err(req, -r);
-    else
-        (void)fuse_reply_write(req, n);
+    p->written = n;
+    finish(p, tree_write(f, (uint64_t)off, bytes, n, f->converts ? &p->wait : NULL));
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t n,
@@ -861,8 +857,6 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    if (refused(req))
-        return;
     ENTER(req, parent, -EPERM, at);
     (void)fuse_reply_err(req, -tree_unlink(at.use.tree, at.local, name));
 }
@@ -877,8 +871,6 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-    if (refused(req))
-        return;
     struct tree_entry e;
     ENTER(req, parent, -EPERM, at);
     int r = tree_symlink(at.use.tree, at.local, name, target, &e);
@@ -921,8 +913,6 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                         size_t n, int flags)
 {
-    if (refused(req))
-        return;
     (void)flags;
     ENTER(req, ino, -EOPNOTSUPP, at);
     struct parked *p = park(req, NULL);
@@ -932,8 +922,6 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    if (refused(req))
-        return;
     ENTER(req, ino, -ENODATA, at);
     (void)fuse_reply_err(req, -tree_removexattr(at.use.tree, at.local, name));
 }
@@ -942,8 +930,6 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-    if (refused(req))
-        return;
     struct tree_entry e;
     (void)mode;
     ENTER(req, parent, -EPERM, at);
@@ -953,8 +939,6 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 /* tar calls mknod(2) to set attributes before it writes the content. */
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
-    if (refused(req))
-        return;
     struct tree_entry e;
     (void)dev;
     ENTER(req, parent, -EPERM, at);
@@ -972,8 +956,6 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    if (refused(req))
-        return;
     ENTER(req, parent, -EPERM, at);
     (void)fuse_reply_err(req, -tree_rmdir(at.use.tree, at.local, name));
 }

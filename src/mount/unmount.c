@@ -29,6 +29,10 @@
 #include "text/json.h"
 #include "text/name.h"
 
+/* Attempts to unmount a mount in use, which programs that are just ending may hold, and the
+ * milliseconds between them. */
+#define BUSY_TRIES 10
+#define BUSY_MS 50
 /* Seconds to wait for a daemon to end, and milliseconds between looks. */
 #define PATIENCE 10
 #define LOOK_AGAIN 5
@@ -324,6 +328,10 @@ static int unmount(const struct mount *m, const char *shown, struct buf *said, s
     if (r < 0)
         return err_set(e, r, "not unmounted: an edit could not be written: %s", strerror(-r));
     r = mount_take_down(m->at, false, e);
+    for (int i = 0; i < BUSY_TRIES && r == -EBUSY; i++) {
+        when_sleep(BUSY_MS);
+        r = mount_take_down(m->at, false, e);
+    }
     if (r == -EBUSY)
         return err_set(e, r, "is in use; to see by whom: fuser -vm %s", shown);
     return r < 0 || lives_on(m, said) ? r : wait_for_end(m->at, e);

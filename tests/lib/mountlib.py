@@ -214,15 +214,18 @@ class Mount:
 
 
 def daemon(at):
-    """Return the process that serves a mount: its /dev/fuse has the connection of the mount's device."""
+    """Return the process that serves a mount: its /dev/fuse has the connection of the mount's device.
+    A daemon that is ending may have had a device of the same number, so the youngest one counts."""
     with open('/proc/self/mountinfo', encoding='latin-1') as lines:
         rows = [line.split() for line in lines]
     minor = [row[2].split(':')[1] for row in rows if unescape(row[4]) == os.fsencode(at)][-1]
+    found = []
     for name in glob.glob('/proc/[0-9]*/fdinfo/*'):
         with contextlib.suppress(OSError):
             if f'\nfuse_connection:\t{minor}\n' in get(name).decode():
-                return int(name.split('/')[2])
-    raise AssertionError(f'nobody serves {at}')
+                pid = name.split('/')[2]
+                found.append((int(get(f'/proc/{pid}/stat').rpartition(b') ')[2].split()[19]), int(pid)))
+    return max(found)[1]
 
 
 def anonymous(at):
