@@ -314,27 +314,6 @@ static void test_history(void)
     home_teardown(&x);
 }
 
-/* Without a state directory, a command has no states to show or forget. */
-static void test_no_state_home(void)
-{
-    struct err e = {0};
-    CLEANUP(buf_free) struct buf out = BUF_INIT;
-    struct place p = new_place();
-    const bool root = geteuid() == 0;
-    struct tree *t = image_tree(p.model, &plain);
-    CU_ASSERT_EQUAL(fchmod(p.dir, 0711), 0);
-    CU_ASSERT_EQUAL(chmod(p.model, 0666), 0);
-    (void)unsetenv("XDG_STATE_HOME");
-    (void)unsetenv("HOME");
-    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root always has a state directory */
-    CU_ASSERT_EQUAL(tree_history(t, &out, &e), -ENXIO);
-    CU_ASSERT_STRING_EQUAL(e.msg, "neither XDG_STATE_HOME nor HOME is set");
-    CU_ASSERT_EQUAL(tree_history_clear(t, &e), -ENXIO);
-    CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
-    tree_close(t);
-    drop_place(&p);
-}
-
 /* Return a tree that keeps its history in x, with an edit that is waiting for a sync. */
 static struct tree *edited(struct home *x, const struct place *p)
 {
@@ -436,20 +415,6 @@ static void test_split(void)
     drop_place(&p);
 }
 
-static void test_split_refused(void)
-{
-    char path[128];
-    struct place p;
-    struct tree *t = NULL;
-    struct err e = {0};
-    make_split(&p, path);
-    CU_ASSERT_EQUAL(unlinkat(p.dir, "m-00001-of-00002.gguf", 0), 0);
-    (void)snprintf(path, sizeof(path), "%s/m-00002-of-00002.gguf", p.folder);
-    CU_ASSERT_EQUAL(tree_open(path, &plain, &t, &e), -ENOENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "shard m-00001-of-00002.gguf"));
-    drop_place(&p);
-}
-
 /* ---- rights that change while a tree is open ---- */
 
 /* They are looked at again after a second, as long as the file exists. */
@@ -525,12 +490,10 @@ static CU_TestInfo tests[] = {
     {"leftovers of a crash are removed", test_leftovers},
     {"a process that ends releases its lock", test_waits},
     {"the history is shown, cleared and used by undo", test_history},
-    {"without a state directory there is no history", test_no_state_home},
     {"nothing is undone after edits that cannot be written", test_undo_unsaved},
     {"an undo reports why there is no history", test_no_history},
     {"a backup is listed", test_backups},
     {"every file of a split model counts for its identity", test_split},
-    {"an incomplete split model is refused", test_split_refused},
     {"rights are at most a second old", test_rights},
     {"the node of a replaced view can still be used", test_replaced},
     {"a tree that is ending computes nothing", test_stop},

@@ -194,30 +194,6 @@ static void test_rows(void)
     free(image);
 }
 
-/* The key that last had a name is found among any number of other keys. */
-static void test_many(void)
-{
-    uint8_t *image;
-    struct gguf *g = model(&image);
-    for (int removed = 0; removed < 2; removed++) {
-        CLEANUP(edit_change_free) struct edit_change c;
-        CLEANUP(buf_free) struct buf now = BUF_INIT;
-        char op[16];
-        edit_change_init(&c, &(struct edit_base){.g = g});
-        CU_ASSERT_EQUAL(add_ops(&c, removed ? "- a;> c a;- a" : "- a;> c a", NULL), 0);
-        for (int i = 0; i < 100; i++) {
-            (void)snprintf(op, sizeof(op), "= more.%d", i);
-            CU_ASSERT_EQUAL(add_op(&c, op, NULL), 0);
-        }
-        CU_ASSERT_EQUAL(add_op(&c, removed ? "= a" : "> a x", NULL), 0);
-        spell_change(&c, &now);
-        const char *want = removed ? "b a=9 " REST " more" : "b x* " REST " more";
-        CU_ASSERT_EQUAL(strncmp((const char *)now.data, want, strlen(want)), 0);
-    }
-    gguf_free(g);
-    free(image);
-}
-
 static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t width,
                          uint64_t *ret)
 {
@@ -346,97 +322,11 @@ static void test_numbers(void)
     free(image);
 }
 
-/* Replaced values are freed, so pending edits hold only one value per key. */
-static void test_replaced(void)
-{
-    uint8_t *image;
-    struct gguf *g = model(&image);
-    struct edit_change c;
-    struct buf b = BUF_INIT;
-    edit_change_init(&c, &(struct edit_base){.g = g});
-    buf_uint(&b, 7, 4, false);
-    struct edit_value *first = edit_value_make(GGUF_U32, &b);
-    CU_ASSERT_EQUAL(edit_set(&c, "a", 1, first, EDIT_LAST, NULL), 0);
-    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2);
-    CU_ASSERT_EQUAL(add_op(&c, "= a", NULL), 0);
-    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept for an undo */
-    edit_keep(&c, edit_mark(&c));
-    CU_ASSERT_EQUAL(atomic_load(&first->refs), 1);
-    CU_ASSERT_EQUAL(c.n, 1);
-    edit_value_unref(first);
-    edit_change_free(&c);
-    gguf_free(g);
-    free(image);
-}
-
-/* The values that were set are freed, but the keys are remembered. */
-static void test_drop_values(void)
-{
-    uint8_t *image;
-    struct gguf *g = model(&image);
-    struct edit_change c;
-    struct err e = {0};
-    edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(add_op(&c, "= a", &e), 0);
-    CU_ASSERT_EQUAL(add_op(&c, "= new", &e), 0);
-    CU_ASSERT_EQUAL_FATAL(c.n, 2);
-    CU_ASSERT_TRUE(c.slot[0]->value && c.slot[1]->value);
-    edit_change_drop_values(&c);
-    CU_ASSERT_EQUAL(c.n, 2);
-    CU_ASSERT_TRUE(!c.slot[0]->value && !c.slot[1]->value);
-    edit_change_free(&c);
-    gguf_free(g);
-    free(image);
-}
-
-/* A change that would make the header too large is undone. */
-static void test_too_large(void)
-{
-    uint8_t *image;
-    struct gguf *g = model(&image);
-    struct edit_change c;
-    struct err e = {0};
-    struct buf b = {.data = malloc(1), .len = GGUF_MAX_HEADER};
-    edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(add_op(&c, "= new", &e), 0);
-    const uint64_t before = c.bytes;
-    struct edit_value *v = edit_value_make(GGUF_STRING, &b);
-    CU_ASSERT_EQUAL(edit_set(&c, "a", 1, v, EDIT_LAST, &e), -EFBIG);
-    CU_ASSERT_STRING_EQUAL(e.msg, "the header would be over 4294967296 bytes");
-    CU_ASSERT_EQUAL(atomic_load(&v->refs), 1);
-    CU_ASSERT_TRUE(c.n == 1 && c.bytes == before);
-    edit_value_unref(v);
-    edit_change_free(&c);
-    gguf_free(g);
-    free(image);
-}
-
-/* Differences from the model are counted, but only up to a limit. */
-static void test_count(void)
-{
-    uint8_t *image;
-    struct gguf *g = model(&image);
-    struct edit_change c;
-    edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(add_ops(&c, "= a;- b;= new;= gone;- gone;> c d", NULL), 0);
-    CU_ASSERT_EQUAL(c.n, 5);
-    CU_ASSERT_EQUAL(edit_change_count(&c, 9), 4);
-    CU_ASSERT_EQUAL(edit_change_count(&c, 2), 2);
-    edit_change_free(&c);
-    gguf_free(g);
-    free(image);
-}
-
 static CU_TestInfo tests[] = {
-    {"dropping the values of a change keeps its keys", test_drop_values},
-    {"a change that would make the header too large is undone", test_too_large},
-    {"differences from the model are counted up to a limit", test_count},
     {"operations keep places; invalid ones are refused", test_rows},
-    {"the last key that had a name is found among many keys", test_many},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},
     {"operations can be undone", test_undo},
-    {"a replaced value is freed", test_replaced},
     {"a key keeps its number", test_numbers},
     CU_TEST_INFO_NULL,
 };

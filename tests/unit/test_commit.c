@@ -14,8 +14,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "build_gguf.h"
-#include "changes.h"
 #include "faultsys.h"
 #include "model_dir.h"
 
@@ -258,33 +256,6 @@ static void test_backup_refused(void)
     }
 }
 
-static void test_backup_same(void)
-{
-    struct fixture x;
-    struct edit d;
-    struct edit_result res;
-    struct edit_change c;
-    struct edit_plan p = EDIT_PLAN_INIT;
-    setup(&x);
-    CU_ASSERT_EQUAL(mkdirat(x.dir, NAME ".d", 0700), 0);
-    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
-    struct edit_file f = open_model(&x, calm());
-    CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
-    d.o.backup = ".d";
-    edit_change_init(&c, &(struct edit_base){.g = d.p.next});
-    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d.o, &p, NULL), 0);
-    CU_ASSERT_TRUE(p.same);
-    CU_ASSERT_EQUAL(edit_commit(&f, &p, &d.o, NULL, &res, NULL), 0);
-    CU_ASSERT_EQUAL(res.strategy, EDIT_AUTO);
-    CU_ASSERT_EQUAL(files(&x), 2);
-    edit_plan_free(&p);
-    edit_change_free(&c);
-    edit_file_close(&f);
-    edit_done(&d);
-    CU_ASSERT_EQUAL(unlinkat(x.dir, NAME ".d", AT_REMOVEDIR), 0);
-    teardown(&x);
-}
-
 /* C6. What a hook sees just before the new file takes the model's name. */
 struct guard {
     const struct fixture *x;
@@ -414,73 +385,6 @@ static void test_full(void)
 
 /* ---- owner, mode and attributes ---- */
 
-static ssize_t copies_nothing(const struct sys *s, int from, uint64_t src, int to, uint64_t at,
-                              size_t n)
-{
-    (void)s;
-    (void)from;
-    (void)src;
-    (void)to;
-    (void)at;
-    (void)n;
-    return 0;
-}
-
-/* If the kernel cannot copy between files, the bytes are read and written. */
-static void test_no_range(void)
-{
-    static const int errors[] = {-EXDEV, -ENOSYS, -EOPNOTSUPP, -EINVAL, -EPERM, 0};
-    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-        struct fixture x;
-        struct edit d;
-        struct edit_result res;
-        struct faultsys fs;
-        setup_with(&x, 0);
-        faultsys_init(&fs, FAULT_NONE, 0, 0);
-        fs.no_range = errors[i];
-        if (errors[i] == 0)
-            fs.sys.copy_range = copies_nothing;
-        make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 10);
-        struct edit_file f = open_model(&x, &fs.sys);
-        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
-        CU_ASSERT_TRUE(is_new(&x, &d));
-        edit_file_close(&f);
-        edit_done(&d);
-        teardown(&x);
-    }
-}
-
-static int vast(const struct sys *s, int fd, struct statvfs *ret)
-{
-    (void)s;
-    (void)fd;
-    *ret = (struct statvfs){.f_bfree = UINT64_MAX, .f_bavail = UINT64_MAX, .f_frsize = 4096};
-    return 0;
-}
-
-/* Free space too large for a byte count is sufficient; unknown free space is an error. */
-static void test_room(void)
-{
-    struct fixture x;
-    struct faultsys fs;
-    struct err e = {0};
-    setup(&x);
-    struct edit_file f = open_model(&x, &fs.sys);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.sys.fstatvfs = vast;
-    CU_ASSERT_EQUAL(edit_room_for(&f, UINT64_MAX, "it", &e), 0);
-    faultsys_init(&fs, FAULT_FAIL, 1, -EIO);
-    CU_ASSERT_EQUAL(edit_room_for(&f, 0, "it", &e), -EIO);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot find the free space"));
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.full = true;
-    CU_ASSERT_EQUAL(edit_room_for(&f, 0, "it", &e), 0);
-    CU_ASSERT_EQUAL(edit_room_for(&f, 1, "it", &e), -ENOSPC);
-    CU_ASSERT_STRING_EQUAL(e.msg, "it: 1048577 bytes are needed, but only 0 are free");
-    edit_file_close(&f);
-    teardown(&x);
-}
-
 static void test_attributes(void)
 {
     struct fixture x;
@@ -550,13 +454,10 @@ static CU_TestInfo tests[] = {
     {"a file that appears after a failed edit stays", test_replaced_between},
     {"a backup is complete or absent", test_backup},
     {"a backup that cannot be made is refused before any change", test_backup_refused},
-    {"an edit that changes nothing needs no backup", test_backup_same},
     {"the new file is locked before it gets the name", test_lock},
     {"a model with other hard links is not edited", test_links},
     {"a strategy that does not apply changes nothing", test_refused},
     {"a full disk does not prevent an edit in place", test_full},
-    {"data is read and written if the kernel cannot copy it", test_no_range},
-    {"free space that is unknown does not count as enough", test_room},
     {"owner, mode and attributes are kept, or the edit is refused", test_attributes},
     {"the new file does not inherit an ACL of the directory", test_inherited_acl},
     CU_TEST_INFO_NULL,

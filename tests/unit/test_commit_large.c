@@ -184,31 +184,6 @@ static void test_no_data(void)
     }
 }
 
-/* Without clones, EDIT_AUTO edits a large model in place if possible, and otherwise copies the
- * model. */
-static void test_large(void)
-{
-    struct fixture x;
-    struct edit_result res;
-    struct stat before, after;
-    struct faultsys fs;
-    setup_large(&x);
-    faultsys_init(&fs, FAULT_FAIL, 0, 0);
-    struct edit_file f = open_model(&x, &fs.sys);
-    f.clone = EDIT_CLONE_NO;
-    CU_ASSERT_EQUAL(fstat(f.fd, &before), 0);
-    CU_ASSERT_EQUAL(commit_large(&x, &f, 10, EDIT_AUTO, NULL, &res), 0);
-    CU_ASSERT_EQUAL(res.strategy, EDIT_INPLACE);
-    CU_ASSERT_EQUAL(fstat(f.fd, &after), 0);
-    CU_ASSERT_EQUAL(before.st_ino, after.st_ino);
-    CU_ASSERT_EQUAL(before.st_blocks, after.st_blocks);
-    CU_ASSERT_EQUAL(files(&x), 1);
-    CU_ASSERT_EQUAL(commit_large(&x, &f, 10000, EDIT_AUTO, NULL, &res), 0);
-    CU_ASSERT_EQUAL(res.strategy, EDIT_COPY);
-    edit_file_close(&f);
-    teardown(&x);
-}
-
 /* Number of bytes to write, starting at byte 5 of the tensor; all processors write in parallel. */
 #define WRITTEN ((uint64_t)9 << 20)
 
@@ -281,7 +256,6 @@ static CU_TestInfo tests[] = {
     {"holes are kept, and a copy reports its progress", test_holes},
     {"a hole at the end of a tensor is kept", test_hole_at_end},
     {"a file system that cannot search for data is copied whole", test_no_data},
-    {"a large model is edited in place", test_large},
     {"many bytes of a tensor are replaced in place", test_much_in_place},
     CU_TEST_INFO_NULL,
 };

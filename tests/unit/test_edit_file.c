@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -57,65 +56,6 @@ static void test_open(void)
     edit_file_close(&f);
     CU_ASSERT_EQUAL(unlinkat(x.dir, "fifo", 0), 0);
     CU_ASSERT_EQUAL(unlinkat(x.dir, "link", 0), 0);
-    teardown(&x);
-}
-
-/* Each system call made while opening a file fails once. */
-static void test_open_faults(void)
-{
-    struct fixture x;
-    struct faultsys fs;
-    struct edit_file f = {.fd = -7};
-    unsigned n = 1;
-    setup(&x);
-    for (;; n++) {
-        struct err e = {0};
-        faultsys_init(&fs, FAULT_FAIL, n, -EIO);
-        int r = edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e);
-        if (!fs.hit)
-            break;
-        const char *what = fs.what;
-        CU_ASSERT_EQUAL(e.code, r);
-        if (r == 0)
-            edit_file_close(&f); /* the failure did not prevent opening the current file */
-        else
-            CU_ASSERT_EQUAL(r, -EIO);
-        CU_ASSERT_TRUE(r < 0 || strcmp(what, "fstatat") == 0);
-        CU_ASSERT_FALSE(is_locked(&x));
-    }
-    CU_ASSERT_EQUAL(n, 6); /* fstatat, openat, fstat, flock, fstatat */
-    edit_file_close(&f);
-    teardown(&x);
-}
-
-/* If users may not write their own file, the message suggests chmod u+w. */
-static void test_own_copy(void)
-{
-    static const struct {
-        mode_t mode;
-        bool write;
-        int error;
-        bool said;
-        uid_t other; /* 0: this user owns the file */
-    } rows[] = {{0444, true, -EACCES, true, 0},
-                {0644, true, -EACCES, false, 0},
-                {0444, true, -EROFS, false, 0},
-                {0444, false, -EACCES, false, 0},
-                {0444, true, -EACCES, false, 12345}};
-    struct fixture x;
-    struct faultsys fs;
-    struct edit_file f;
-    setup(&x);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct err e = {0};
-        if (rows[i].other && fchownat(x.dir, NAME, rows[i].other, (gid_t)-1, 0) < 0)
-            continue; /* only root may change a file's owner */
-        CU_ASSERT_EQUAL(fchmodat(x.dir, NAME, rows[i].mode, 0), 0);
-        faultsys_init(&fs, FAULT_FAIL, 2, rows[i].error);
-        CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, rows[i].write, &e), rows[i].error);
-        CU_ASSERT_STRING_EQUAL(fs.what, "openat");
-        CU_ASSERT_EQUAL(strstr(e.msg, "(chmod u+w)") != NULL, rows[i].said);
-    }
     teardown(&x);
 }
 
@@ -180,27 +120,6 @@ static void stale(const struct edit_file *f, const char *line)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
 }
 
-/* During an unfinished edit in place, the file may be in any state, but must not be replaced. */
-static void test_unfinished(void)
-{
-    struct fixture x;
-    setup(&x);
-    struct edit_file f = open_model(&x, calm());
-    f.unfinished = true;
-    CU_ASSERT_EQUAL(ftruncate(f.fd, 1), 0);
-    CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), 0);
-    f.id.dev++;
-    CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), -ESTALE);
-    f.id.dev--;
-    replace(&x);
-    stale(&f, "is now another file");
-    edit_file_unlock(&f);
-    CU_ASSERT_FALSE(is_locked(&x));
-    edit_file_close(&f);
-    edit_file_unlock(&f); /* a second call has no effect */
-    teardown(&x);
-}
-
 static void test_fresh(void)
 {
     struct fixture x;
@@ -231,21 +150,6 @@ static void test_fresh(void)
     CU_ASSERT_EQUAL(f.id.size, x.old_n + 1);
     edit_file_close(&f);
     teardown(&x);
-}
-
-/* Files that differ in any field are different files. */
-static void test_id(void)
-{
-    const struct edit_id a = {.dev = 1, .ino = 2, .size = 3, .mtime = {4, 5}};
-    struct edit_id b[] = {a, a, a, a, a};
-    CU_ASSERT_TRUE(edit_id_equal(&a, &b[0]));
-    b[0].dev++;
-    b[1].ino++;
-    b[2].size++;
-    b[3].mtime.tv_sec++;
-    b[4].mtime.tv_nsec++;
-    for (size_t i = 0; i < sizeof(b) / sizeof(b[0]); i++)
-        CU_ASSERT_FALSE(edit_id_equal(&a, &b[i]));
 }
 
 static void test_side_name(void)
@@ -302,44 +206,12 @@ static void test_ours(void)
     CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
 }
 
-/* If names are taken, the call tries a hundred before it fails. */
-static void test_names_taken(void)
-{
-    struct fixture x;
-    struct faultsys fs;
-    struct err e = {0};
-    setup(&x);
-    struct edit_file f = open_model(&x, calm());
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    f.sys = &fs.sys;
-    fs.no_tmpfile = -EOPNOTSUPP;
-    fs.no_create = -EEXIST;
-    CU_ASSERT_EQUAL(edit_unnamed(&f, &e), -EEXIST);
-    CU_ASSERT_EQUAL(fs.calls, 101);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot create a file beside the model"));
-    fs.no_create = -EACCES;
-    CU_ASSERT_EQUAL(edit_unnamed(&f, &e), -EACCES);
-    CU_ASSERT_EQUAL(fs.calls, 103);
-    fs.no_create = 0;
-    int fd = edit_unnamed(&f, &e);
-    CU_ASSERT_TRUE(fd >= 0);
-    (void)close(fd);
-    CU_ASSERT_EQUAL(files(&x), 1);
-    edit_file_close(&f);
-    teardown(&x);
-}
-
 static CU_TestInfo tests[] = {
     {"regular files are opened, and others are refused", test_open},
-    {"opening fails cleanly at any call", test_open_faults},
     {"a model is replaced while it is opened", test_replaced},
     {"a model changed by another program is noticed", test_fresh},
-    {"the error for a read-only copy says what to do", test_own_copy},
-    {"during an edit in place, the file is accepted in any state", test_unfinished},
-    {"files that differ in any field are different", test_id},
     {"names beside the model are built from its name", test_side_name},
     {"only files that ggufs made count as its own", test_ours},
-    {"a hundred names are tried before the call fails", test_names_taken},
     CU_TEST_INFO_NULL,
 };
 

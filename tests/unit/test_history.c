@@ -16,7 +16,6 @@
 #include "changes.h"
 #include "edit/change.h"
 #include "edit/plan.h"
-#include "faultsys.h"
 #include "history_dir.h"
 #include "model_dir.h"
 #include "soak.h"
@@ -402,27 +401,6 @@ static void test_keep(void)
     three_free(&t);
 }
 
-/* A thousand edits are kept, or nearly. */
-static void test_many(void)
-{
-    struct three t;
-    struct history *h = three_setup(&t);
-    struct gguf *g[2] = {t.a, t.b};
-    char all[8000], last[20];
-    for (unsigned i = 0; i < 1950; i++) {
-        edit(h, g[i % 2], g[(i + 1) % 2], 1000 + 100 * i, 0);
-        CU_ASSERT_TRUE(i % 100 || i > 1000 || size_of(&t) / (i + 1) < 200);
-    }
-    states_of(h, t.a, all, sizeof(all));
-    const unsigned first = (unsigned)strtoul(all, NULL, 10);
-    CU_ASSERT_TRUE(first > 950 && first <= 1050);
-    CU_ASSERT_STRING_EQUAL(strrchr(all, ' '), " 1950");
-    (void)snprintf(last, sizeof(last), " state %u", first);
-    undoes(h, first, t.a, 0, g[(first + 1) % 2], last);
-    undoes(h, first - 1, t.a, -ENOENT, NULL, "it was dropped");
-    three_free(&t);
-}
-
 static struct gguf *long_text(char letter, size_t n)
 {
     char *text = malloc(n + 1);
@@ -560,36 +538,6 @@ static void test_other_file(void)
     }
     free(bytes);
     history_close(&other);
-    three_free(&t);
-}
-
-/* Records with valid sums whose content is nonsense. */
-static void test_untrue(void)
-{
-    struct three t;
-    struct history *h = three_setup(&t);
-    size_t n, head;
-    edit(h, t.a, t.b, 1000, 0);
-    uint8_t *good = get_file(t.x.dir, t.path, &n);
-    head = 40 + strlen("/models/m.gguf");
-    for (size_t i = head + 16; i < n; i++)
-        for (unsigned bit = 0; bit < 8; bit += 3) {
-            uint8_t *bytes = malloc(n);
-            memcpy(bytes, good, n);
-            bytes[i] ^= (uint8_t)(1u << bit);
-            put_u64(bytes + head, xxh64(0, bytes + head + 8, n - head - 8), false);
-            put(&t, bytes, n);
-            struct history_pick p;
-            int r = history_pick(h, 0, t.b, &p, NULL);
-            CU_ASSERT_TRUE(r == 0 ? same_keys(p.keys, t.a)
-                                  : r == -ENOENT || r == -ESTALE || r == -EBADMSG);
-            history_pick_free(&p);
-            struct buf text = BUF_INIT;
-            CU_ASSERT_EQUAL(history_text(h, edit_keys_id(t.b), &text, NULL), 0);
-            buf_free(&text);
-            free(bytes);
-        }
-    free(good);
     three_free(&t);
 }
 
@@ -750,12 +698,10 @@ static CU_TestInfo tests[] = {
     {"after random edits, the keys of each state come back in their order", test_random},
     {"an edit of tensors is shown, and an undo says what it did not restore", test_tensors},
     {"the last edits are kept, and numbers are not used again", test_keep},
-    {"a thousand edits are kept", test_many},
     {"old values up to a limit are kept, and always those of the last edit", test_bytes},
     {"a history can be forgotten", test_clear},
     {"a damaged file restores nothing wrong", test_damaged},
     {"a file with another head is replaced", test_other_file},
-    {"records that are not true restore nothing wrong", test_untrue},
     {"links, and what belongs to others, are not used", test_planted},
     {"the state directory depends on the environment and the user", test_home},
     {"the directory is made when it is needed", test_folder},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits and undos with a history, while each system call and allocation fails in turn, or the
+/* Edits and undos with a history, while each system call fails in turn, or the
  * process dies or the power fails at each call. Afterwards, an undo reverts the last edit in the
  * file or is refused, and what was recorded before comes back. */
 #include "cu_main.h"
@@ -7,11 +7,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "alloc.h"
 #include "edit/history.h"
 #include "edit/journal.h"
 #include "edit/change.h"
@@ -66,10 +64,6 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);
 }
 
-/* Number of the allocation that must fail (0: none), and whether it has failed. */
-static unsigned alloc_fails;
-static bool alloc_failed;
-
 /* Make an edit with its history, and return the commit's result. If it cannot be recorded, it is
  * made all the same, as in the daemon. */
 static int record(struct history *h, struct edit_file *f, struct edit *d, const struct gguf *g,
@@ -80,11 +74,9 @@ static int record(struct history *h, struct edit_file *f, struct edit *d, const 
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL_FATAL(edit_restore(&c, d->p.next, NULL), 0);
     const struct history_edit edit = {&c, d->p.next, undo, now};
-    alloc_arm(alloc_fails, false);
     (void)history_append(h, &edit, NULL);
     int done = commit(f, d, &res, NULL);
     history_end(h, done == 0 || res.unfinished, now);
-    alloc_failed = alloc_disarm();
     return done;
 }
 
@@ -182,24 +174,6 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool f
     gguf_free(now);
 }
 
-static void test_calm(void)
-{
-    for (size_t i = 0; i < WAYS * KINDS; i++) {
-        struct world w;
-        struct faultsys fs;
-        world_make(&w, &ways[i / KINDS], i % KINDS);
-        faultsys_init(&fs, FAULT_NONE, 0, 0);
-        fs.clone = ways[i / KINDS].clone;
-        CU_ASSERT_EQUAL(run(&w, &ways[i / KINDS], i % KINDS, &fs.sys), 0);
-        CU_ASSERT_FALSE(fs.loose);
-        char states[40];
-        states_of(&w.home.h, w.keys[2], states, sizeof(states));
-        CU_ASSERT_STRING_EQUAL(states, i % KINDS == JOINED ? "1" : "1 2");
-        check(&w, &ways[i / KINDS], i % KINDS, false, "calm");
-        world_free(&w);
-    }
-}
-
 static bool fail_at(const struct way *way, enum kind kind, enum fault_mode mode, unsigned n,
                     int error)
 {
@@ -216,7 +190,7 @@ static bool fail_at(const struct way *way, enum kind kind, enum fault_mode mode,
 
 static void test_fail(void)
 {
-    static const int errors[] = {-EIO, -ENOSPC, -EROFS, -EINTR};
+    static const int errors[] = {-EIO, -EINTR};
     for (size_t i = 0; i < WAYS * KINDS; i++)
         for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
             unsigned n = 1;
@@ -225,31 +199,6 @@ static void test_fail(void)
             CU_ASSERT_TRUE(n > 20);
             soak_count("faults injected", n - 1);
         }
-}
-
-static bool no_memory_at(const struct way *way, enum kind kind, unsigned n)
-{
-    struct world w;
-    struct faultsys fs;
-    world_make(&w, way, kind);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.clone = way->clone;
-    alloc_fails = n;
-    (void)run(&w, way, kind, &fs.sys);
-    alloc_fails = 0;
-    check(&w, way, kind, alloc_failed, "no memory");
-    world_free(&w);
-    return alloc_failed;
-}
-
-static void test_memory(void)
-{
-    for (size_t i = 0; i < WAYS * KINDS; i++) {
-        unsigned n = 1;
-        while (no_memory_at(&ways[i / KINDS], i % KINDS, n))
-            n++;
-        CU_ASSERT_TRUE(n > 3);
-    }
 }
 
 static bool die_at(const struct way *way, enum kind kind, enum fault_mode mode, unsigned n,
@@ -301,9 +250,7 @@ static void test_power(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"an edit, a joined edit and an undo are recorded", test_calm},
     {"if any call fails, the keys are right or refused", test_fail},
-    {"if any allocation fails, the keys are right or refused", test_memory},
     {"a kill at any call leaves the right keys", test_kill},
     {"a power cut at any call leaves the right keys", test_power},
     CU_TEST_INFO_NULL,

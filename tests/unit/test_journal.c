@@ -77,76 +77,6 @@ static uint32_t draw(void)
     return (uint32_t)(state >> 33);
 }
 
-/* ---- journals that fit ---- */
-
-/* Make each sector old or new at random. Appended bytes may also be zero or missing. */
-static void tear(const struct work *w)
-{
-    size_t new_n = (size_t)w->d.p.image->size, n = w->x.old_n + draw() % (new_n - w->x.old_n + 1);
-    uint8_t *torn = malloc(n + 1);
-    for (size_t at = 0; at < n; at += 512) {
-        size_t len = (size_t)min_u64(512, n - at), old = at < w->x.old_n ? w->x.old_n - at : 0;
-        bool new = draw() & 1;
-        memset(torn + at, 0, len);
-        memcpy(torn + at, new ? w->d.image + at : w->x.old + at,
-               (size_t)min_u64(len, new ? len : old));
-    }
-    put_file(w->x.dir, NAME, torn, n);
-    free(torn);
-}
-
-static void test_torn(void)
-{
-    static const unsigned edits[] = {EDIT_BYTES, EDIT_BYTES | EDIT_RENAMED,
-                                     EDIT_ADDED | EDIT_RENAMED, EDIT_APART};
-    for (size_t i = 0; i < 20 * COUNT(edits); i++) {
-        struct work w;
-        struct edit_recovered found;
-        begin(&w, edits[i % COUNT(edits)]);
-        if (i >= COUNT(edits))
-            tear(&w);
-        check_readers(&w.x, &w.d);
-        CU_ASSERT_EQUAL(recover(&w, &found), 0);
-        CU_ASSERT_TRUE(found.finished);
-        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
-        CU_ASSERT_EQUAL(files(&w.x), 1);
-        /* If the edit has already been written, recovery only drops the journal. */
-        put_file(w.x.dir, JOURNAL, w.journal, w.n);
-        CU_ASSERT_EQUAL(recover(&w, &found), 0);
-        CU_ASSERT_FALSE(found.finished);
-        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
-        CU_ASSERT_EQUAL(files(&w.x), 1);
-        end(&w);
-    }
-}
-
-static void test_done_is_synced(void)
-{
-    struct work w;
-    struct edit_recovered found;
-    struct faultsys fs;
-    int failed = 0;
-    begin(&w, EDIT_BYTES);
-    CU_ASSERT_EQUAL(recover(&w, &found), 0);
-    for (unsigned n = 1, hit = 1; hit; n++) {
-        enum journal_state state;
-        put_file(w.x.dir, JOURNAL, w.journal, w.n);
-        faultsys_init(&fs, FAULT_NONE, 0, 0);
-        struct edit_file f = open_model(&w.x, &fs.sys);
-        faultsys_init(&fs, FAULT_FAIL, n, -EIO);
-        int r = journal_settle(&f, false, &state, NULL);
-        hit = fs.hit;
-        failed += hit && r == -EIO && strcmp(fs.what, "fsync") == 0;
-        CU_ASSERT_EQUAL(files(&w.x), r == 0 || failed == 3 ? 1 : 2);
-        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
-        edit_file_close(&f);
-    }
-    /* If a sync of the journal fails, or one of the directory before or after the journal is
-     * removed, that is an error; a failed sync of the model is repeated. */
-    CU_ASSERT_EQUAL(failed, 3);
-    end(&w);
-}
-
 /* ---- incomplete journals ---- */
 
 static void test_void(void)
@@ -250,140 +180,6 @@ static void test_remains(void)
         edit_done(&first);
         teardown(&x);
     }
-}
-
-/* If the journal of a refused edit keeps its name, either the edit is never made, or the message
- * warns that the edit may still be made. */
-static void test_refused(void)
-{
-    unsigned said = 0, synced = 0;
-    for (unsigned n = 1, hit = 1; hit; n++) {
-        struct fixture x;
-        struct edit d;
-        struct faultsys fs;
-        struct edit_result res;
-        struct edit_recovered found;
-        struct err e = {0};
-        setup(&x);
-        make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
-        faultsys_init(&fs, n % 2 ? FAULT_FAIL : FAULT_BROKEN, n / 2 + 1, -EIO);
-        fs.sys.unlinkat = no_unlink;
-        struct edit_file f = open_model(&x, &fs.sys);
-        int r = commit(&f, &d, &res, &e);
-        hit = fs.hit;
-        bool may = strstr(e.msg, "may yet be applied when the model is next opened");
-        said += may;
-        synced += r < 0 && !may && strcmp(fs.what, "fsync") == 0;
-        f.sys = calm();
-        CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-        CU_ASSERT_TRUE(r == 0 || res.unfinished ? is_new(&x, &d) : may || is_old(&x));
-        CU_ASSERT_EQUAL(files(&x), 1);
-        edit_file_close(&f);
-        edit_done(&d);
-        teardown(&x);
-    }
-    CU_ASSERT_TRUE(said >= 2);
-    CU_ASSERT_TRUE(synced >= 2); /* syncs of the journal and its directory */
-}
-
-static unsigned writes_left;
-
-static ssize_t few_writes(const struct sys *s, int fd, const void *p, size_t n, uint64_t off)
-{
-    (void)s;
-    if (writes_left == 0)
-        return -EIO;
-    writes_left--;
-    return sys_libc.pwrite(&sys_libc, fd, p, n, off);
-}
-
-/* A partly written model counts as the same file, even though its size and time have changed. */
-static void test_unfinished(void)
-{
-    static const struct timespec old[2] = {{1000, 0}, {1000, 0}};
-    struct fixture x;
-    struct edit d;
-    struct edit_result res = {0};
-    struct stat st;
-    struct faultsys fs;
-    setup_tensors(&x, EDIT_APART, 0);
-    make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_APART);
-    CU_ASSERT_EQUAL(utimensat(x.dir, NAME, old, 0), 0);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.sys.pwrite = few_writes;
-    for (unsigned n = 1; !res.unfinished; n++) {
-        struct edit_file f = open_model(&x, &fs.sys);
-        writes_left = n;
-        int r = commit(&f, &d, &res, NULL);
-        CU_ASSERT_EQUAL_FATAL(r, -EIO);
-        CU_ASSERT_EQUAL(fstat(f.fd, &st), 0);
-        const struct edit_id now = edit_id_of(&st);
-        CU_ASSERT_TRUE(edit_id_equal(&f.id, &now));
-        edit_file_close(&f);
-    }
-    CU_ASSERT_NOT_EQUAL(st.st_mtim.tv_sec, 1000);
-    edit_done(&d);
-    teardown(&x);
-}
-
-static struct {
-    int model, dir; /* descriptors */
-    unsigned writes;
-} damaging;
-
-/* Invert a byte of the first row in the journal. */
-static void invert(int dir)
-{
-    uint8_t number[8] = {0}, byte = 0;
-    int fd = openat(dir, JOURNAL, O_RDWR | O_CLOEXEC);
-    CU_ASSERT_EQUAL(pread(fd, number, 8, 40), 8);
-    CU_ASSERT_EQUAL(pread(fd, number, 8, (off_t)get_u64(number, false) + 16), 8);
-    const off_t at = (off_t)get_u64(number, false);
-    CU_ASSERT_EQUAL(pread(fd, &byte, 1, at), 1);
-    byte ^= 0xff;
-    CU_ASSERT_EQUAL(pwrite(fd, &byte, 1, at), 1);
-    (void)close(fd);
-}
-
-/* Fails every second write to the model, and damages the journal at the fourth. */
-static ssize_t damaging_pwrite(const struct sys *s, int fd, const void *p, size_t n, uint64_t off)
-{
-    (void)s;
-    if (fd == damaging.model && ++damaging.writes % 2 == 0) {
-        if (damaging.writes == 4)
-            invert(damaging.dir);
-        return -EIO;
-    }
-    return sys_libc.pwrite(&sys_libc, fd, p, n, off);
-}
-
-/* If the journal is damaged while the model is being written, the edit counts as unfinished. */
-static void test_damaged_midway(void)
-{
-    struct fixture x;
-    struct edit d;
-    struct edit_result res;
-    struct edit_recovered found;
-    struct faultsys fs;
-    setup_tensors(&x, EDIT_APART, 0);
-    make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_APART);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.sys.pwrite = damaging_pwrite;
-    struct edit_file f = open_model(&x, &fs.sys);
-    damaging.model = f.fd;
-    damaging.dir = x.dir;
-    CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), -EIO);
-    CU_ASSERT_EQUAL(damaging.writes, 4);
-    CU_ASSERT_TRUE(res.unfinished);
-    CU_ASSERT_EQUAL_FATAL(files(&x), 2);
-    invert(x.dir);
-    f.sys = calm();
-    CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-    CU_ASSERT_TRUE(found.finished);
-    CU_ASSERT_TRUE(is_new(&x, &d));
-    edit_file_close(&f);
-    edit_done(&d);
-    teardown(&x);
 }
 
 /* ---- journals that do not fit ---- */
@@ -596,35 +392,6 @@ static void test_heads(void)
         loads(&x, h->line && *h->line ? -ESTALE : 0, h->line ? JOURNAL_REDO : JOURNAL_VOID,
               h->line ? h->line : "");
     }
-    teardown(&x);
-}
-
-/* Check that a file is not a journal, or is of a kind that is not accepted. The file begins with n
- * bytes of `head`, followed by a hole up to `size`. */
-static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
-                     const char *line)
-{
-    put_file(x->dir, JOURNAL, head, n);
-    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC);
-    CU_ASSERT_EQUAL(ftruncate(fd, size), 0);
-    (void)close(fd);
-    loads(x, line ? -ESTALE : 0, JOURNAL_VOID, line ? line : "");
-}
-
-static void test_others(void)
-{
-    struct fixture x;
-    setup(&x);
-    is_other(&x, "", 0, 0, NULL);
-    is_other(&x, "GGU", 3, 3, NULL);
-    is_other(&x, "", 0, 1000, NULL);
-    is_other(&x, "\0\0\0\0\0\0\0x", 8, 1000, NULL);
-    for (off_t n = 8; n <= FIXED; n++)
-        is_other(&x, "GGUFSJN3", 8, n, NULL);
-    is_other(&x, "GGUFSJN3", 8, (off_t)1 << 40, NULL);
-    is_other(&x, "GGUFSJN1", 8, 8, "that predates its first release");
-    is_other(&x, "GGUFSJN2", 8, (off_t)1 << 40, "that predates its first release");
-    is_other(&x, "GGUFSJN4", 8, 1000, "by a later version");
     teardown(&x);
 }
 
@@ -867,44 +634,14 @@ static void test_commit(void)
     teardown(&x);
 }
 
-static int late_unlink(const struct sys *s, int dir, const char *name)
-{
-    (void)s;
-    const int r = sys_libc.unlinkat(&sys_libc, dir, name);
-    return r < 0 ? r : -EIO;
-}
-
-/* The call that removes a journal fails after it has removed the name. */
-static void test_removed_late(void)
-{
-    struct fixture x;
-    struct faultsys fs;
-    setup(&x);
-    put_file(x.dir, JOURNAL, "x", 1);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.sys.unlinkat = late_unlink;
-    struct edit_file f = open_model(&x, &fs.sys);
-    CU_ASSERT_EQUAL(journal_end(&f, &JOURNAL_INIT), 0);
-    CU_ASSERT_EQUAL(files(&x), 1);
-    edit_file_close(&f);
-    teardown(&x);
-}
-
 static CU_TestInfo tests[] = {
-    {"a refused edit reports that its journal may still be applied", test_refused},
     {"a journal that cannot be removed is not applied after a later edit", test_remains},
-    {"a partly written model is still the same file", test_unfinished},
-    {"an edit is not cancelled if its journal is damaged", test_damaged_midway},
-    {"a partly written model is finished, and not read before", test_torn},
-    {"an edit is on the disk before its journal is removed", test_done_is_synced},
     {"a truncated or damaged journal is not applied", test_void},
     {"journals with invalid contents are refused", test_fields},
     {"valid rows are accepted, and others are refused", test_heads},
-    {"files that are not journals are recognised", test_others},
     {"the cheaper way is taken, and one for which there is room", test_ways},
     {"only the owner of the model can read a journal", test_mode},
     {"a model that has a journal is not edited", test_commit},
-    {"a call that fails after it removed a journal counts as success", test_removed_late},
     CU_TEST_INFO_NULL,
 };
 

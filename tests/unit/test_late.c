@@ -7,11 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "build_gguf.h"
@@ -253,19 +251,6 @@ static void test_journal(void)
     free(new.bytes);
 }
 
-static void test_read_only(void)
-{
-    struct place p = new_place("one");
-    struct tree_options o = late;
-    o.read_only = true;
-    struct tree *t = image_tree(p.model, &o);
-    CU_ASSERT_FALSE(tree_writable(t));
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EROFS);
-    CU_ASSERT_FALSE(locked(&p));
-    tree_close(t);
-    drop_place(&p);
-}
-
 /* A tree is not idle while a file is open or an edit is pending. A helper, or a NumPy header whose
  * values are still missing, keeps the tree busy only for a while. */
 static void test_idle(void)
@@ -352,99 +337,6 @@ static void test_again(void)
     drop_place(&p);
 }
 
-static void test_many(void)
-{
-    enum { MANY = 20 };
-    struct place p[MANY];
-    struct tree *t[MANY];
-    char text[16];
-    for (int i = 0; i < MANY; i++) {
-        p[i] = new_place("one");
-        t[i] = image_tree(p[i].model, &late);
-    }
-    for (int i = 0; i < MANY; i += 2) {
-        (void)snprintf(text, sizeof(text), "%d\n", i + 100);
-        CU_ASSERT_EQUAL(do_write(t[i], "a.b", text, strlen(text)), 0);
-    }
-    for (int i = 0; i < MANY; i++) {
-        (void)snprintf(text, sizeof(text), "%d\n", i % 2 ? 1 : i + 100);
-        content_is(t[i], "metadata/a.b", text);
-        CU_ASSERT_EQUAL(tree_finish(t[i]), 0);
-        tree_close(t[i]);
-        drop_place(&p[i]);
-    }
-}
-
-/* ---- several threads ---- */
-
-struct worker {
-    pthread_t thread;
-    pthread_barrier_t *line;
-    struct tree *t;
-    const char *key; /* the key that this thread writes; NULL: read all keys */
-    int wrong;
-};
-
-/* Check that every key exists, and has its value from either before or after a write. */
-static int look(struct tree *t)
-{
-    static const char *const keys[] = {"general.architecture", "general.name", "a.b"};
-    struct tree_entry e;
-    struct tree_dir *d = NULL;
-    char name[TREE_NAME_MAX + 1];
-    uint64_t cookie = 2;
-    int wrong = tree_opendir(t, ino_row(0), &d) < 0, listed = 0;
-    while (!wrong && tree_readdir(t, d, &cookie, true, name, &e) > 0)
-        listed++;
-    if (d)
-        tree_closedir(d);
-    for (int i = 0; i < 3; i++) {
-        wrong += tree_lookup(t, ino_row(0), keys[i], &e) < 0 || e.node != ino_key((uint32_t)i);
-        wrong += tree_getattr(t, ino_key((uint32_t)i), NULL, &e) < 0;
-    }
-    wrong += tree_lookup(t, INO_ROOT, "info", &e) < 0;
-    return wrong + (listed != 3);
-}
-
-static void *work(void *arg)
-{
-    struct worker *w = arg;
-    (void)pthread_barrier_wait(w->line);
-    if (w->key)
-        w->wrong = do_write(w->t, w->key, "77\n", 3) != 0;
-    for (int i = 0; !w->key && i < 50; i++)
-        w->wrong += look(w->t);
-    return NULL;
-}
-
-/* Two threads make the first edits while other threads read. */
-static void test_threads(void)
-{
-    enum { WORKERS = 4, ROUNDS = 10 };
-    static const char *const keys[WORKERS] = {"a.b", "general.name"};
-    for (int round = 0; round < ROUNDS; round++) {
-        pthread_barrier_t line;
-        struct worker w[WORKERS];
-        struct place p = new_place("one");
-        struct tree *t = image_tree(p.model, &late);
-        CU_ASSERT_EQUAL_FATAL(pthread_barrier_init(&line, NULL, WORKERS), 0);
-        for (int i = 0; i < WORKERS; i++) {
-            w[i] = (struct worker){.line = &line, .t = t, .key = keys[i]};
-            CU_ASSERT_EQUAL_FATAL(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
-        }
-        for (int i = 0; i < WORKERS; i++) {
-            (void)pthread_join(w[i].thread, NULL);
-            CU_ASSERT_EQUAL(w[i].wrong, 0);
-        }
-        content_is(t, "metadata/a.b", "77\n");
-        content_is(t, "metadata/general.name", "77\n");
-        (void)pthread_barrier_destroy(&line);
-        CU_ASSERT_EQUAL(tree_finish(t), 0);
-        tree_close(t);
-        drop_place(&p);
-    }
-}
-
 static CU_TestInfo tests[] = {
     {"the first edit takes the lock", test_first_edit},
     {"only calls that edit begin editing", test_what_begins},
@@ -452,11 +344,8 @@ static CU_TestInfo tests[] = {
     {"a model that was replaced is not edited", test_changed},
     {"files that are open stay readable after the first edit", test_meanwhile},
     {"a model that an interrupted edit left half written is not opened", test_journal},
-    {"a read-only tree never takes the lock", test_read_only},
     {"a tree is not idle while a file is open or an edit is pending", test_idle},
     {"a reopened tree has the numbers of its predecessor", test_again},
-    {"many trees are edited at once", test_many},
-    {"two threads make the first edits while others read", test_threads},
     CU_TEST_INFO_NULL,
 };
 

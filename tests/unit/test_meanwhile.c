@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -168,46 +166,8 @@ static void test_all(void)
                 check_one(does, where);
 }
 
-static void test_again_and_again(void)
-{
-    struct scene s;
-    struct edit_result res;
-    struct err e = {0};
-    begin(&s, MODE, "fsync");
-    s.v.again = "fsync";
-    CU_ASSERT_EQUAL(commit(&s.f, &s.d, &res, &e), -EBUSY);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "keep changing"));
-    CU_ASSERT_TRUE(s.v.visits > 1);
-    CU_ASSERT_TRUE(is_old(&s.x));
-    CU_ASSERT_EQUAL(files(&s.x), 1);
-    check_attributes(&s.v);
-    end(&s);
-}
-
-/* The attributes can no longer be set on the new file. */
-static void test_cannot_be_given(void)
-{
-    struct scene s;
-    struct edit_result res;
-    struct err e = {0};
-    begin(&s, ADD, "fsync");
-    if (no_attributes) {
-        (void)printf("(no extended attributes here) ");
-    } else {
-        CU_ASSERT_EQUAL(fremovexattr(s.f.fd, KEPT), 0);
-        s.fs.no_xattr = -EPERM;
-        CU_ASSERT_EQUAL(commit(&s.f, &s.d, &res, &e), -EPERM);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, ADDED));
-    }
-    CU_ASSERT_TRUE(is_old(&s.x));
-    CU_ASSERT_EQUAL(files(&s.x), 1);
-    end(&s);
-}
-
 static CU_TestInfo tests[] = {
     {"changes made during a copy are not undone", test_all},
-    {"a model whose mode keeps changing is left alone", test_again_and_again},
-    {"an edit is refused if an attribute cannot be set", test_cannot_be_given},
     CU_TEST_INFO_NULL,
 };
 

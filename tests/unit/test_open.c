@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "edit/open.h"
-#include "faultsys.h"
 #include "model_dir.h"
 #include "put_journal.h"
 
@@ -153,60 +152,6 @@ static void test_shard_missing(void)
     teardown(&x);
 }
 
-/* A file that appears to change each time it is examined. */
-static int fickle(const struct sys *s, int fd, struct stat *ret)
-{
-    static long times;
-    (void)s;
-    const int r = sys_libc.fstat(&sys_libc, fd, ret);
-    ret->st_mtim.tv_nsec = times++;
-    return r;
-}
-
-static void touch(void *arg)
-{
-    CU_ASSERT_EQUAL(utimensat(((const struct fixture *)arg)->dir, NAME,
-                              (struct timespec[2]){{5, 6}, {7, 8}}, 0),
-                    0);
-}
-
-/* A model that changes while it is being parsed is parsed again, but not forever. A journal
- * prevents parsing. */
-static void test_parsed(void)
-{
-    struct fixture x;
-    struct faultsys fs;
-    struct model_file m;
-    struct err e = {0};
-    char path[128];
-    setup(&x);
-    (void)snprintf(path, sizeof(path), "%s/%s", x.path, NAME);
-    for (int i = 0; i < 4; i++) {
-        struct gguf *g = NULL;
-        CU_ASSERT_EQUAL_FATAL(model_find(path, &m, &e), 0);
-        faultsys_init(&fs, FAULT_NONE, 0, 0);
-        CU_ASSERT_EQUAL_FATAL(edit_file_open(&m.file, &fs.sys, m.dir, m.name, false, &e), 0);
-        if (i == 1) {
-            fs.at = fs.calls + 5; /* after the calls that look for a journal */
-            fs.hook = touch;
-            fs.arg = &x;
-        }
-        if (i == 2)
-            fs.sys.fstat = fickle;
-        if (i == 3)
-            put_file(x.dir, JOURNAL, "GGUFSJN9", 8);
-        CU_ASSERT_EQUAL(model_parse(&m, 0, &g, i < 3 ? &e : NULL), i < 3 ? 0 : -EUCLEAN);
-        CU_ASSERT_EQUAL(g != NULL, i < 3);
-        if (i == 3) {
-            CU_ASSERT_EQUAL(model_parse(&m, 0, &g, &e), -EUCLEAN);
-            CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "--recover"));
-        }
-        gguf_free(g);
-        model_free(&m);
-    }
-    teardown(&x);
-}
-
 /* The directory can be searched but not listed. */
 static void test_folder(void)
 {
@@ -241,7 +186,6 @@ static CU_TestInfo tests[] = {
     {"all files of a split model are recovered", test_shards},
     {"files after one that cannot be recovered are recovered", test_shard_fails},
     {"no file after a missing one is recovered", test_shard_missing},
-    {"a model changes while it is parsed", test_parsed},
     {"a model in a directory that cannot be listed is opened", test_folder},
     CU_TEST_INFO_NULL,
 };

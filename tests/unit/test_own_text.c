@@ -138,108 +138,6 @@ static void test_equal_up_to_nul(void)
     free(odd.bytes);
 }
 
-static int undo(struct tree *t)
-{
-    struct tree_wait w;
-    return tree_waited(&w, tree_begin_undo(t, 0, tree_wait(&w)));
-}
-
-/* The same holds if the key with the NUL did not exist when the mount began but was restored by an
- * undo. */
-static void test_nul_comes_back(void)
-{
-    struct content odd;
-    struct place p;
-    struct home x;
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC, .history = 20};
-    struct tree *t = NULL;
-    make_nul_model(&p, &odd);
-    home_setup(&x);
-    (void)setenv("XDG_STATE_HOME", x.path, 1);
-    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
-    CU_ASSERT_EQUAL(do_unlink(t, "some.key%00x"), 0);
-    CU_ASSERT_EQUAL(do_sync(t), 0);
-    CU_ASSERT_EQUAL(tree_finish(t), 0);
-    tree_close(t);
-    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
-    lists(t, "general.architecture\nother.key\n");
-    CU_ASSERT_EQUAL(undo(t), 0);
-    lists(t, "general.architecture\nsome.key%00x\nother.key\n");
-    CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
-    CU_ASSERT_EQUAL(do_write(t, "some.key:u32", "3\n", 2), -EINVAL);
-    CU_ASSERT_EQUAL(do_sync(t), 0);
-    CU_ASSERT_EQUAL(tree_finish(t), 0);
-    tree_close(t);
-    home_teardown(&x);
-    drop_place(&p);
-    free(odd.bytes);
-}
-
-/* If every key's strings end in a NUL but a tensor's name does not, an undo restores the keys. */
-static void test_counted_nul(void)
-{
-    struct content odd;
-    struct build b;
-    struct place p;
-    struct home x;
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE, .history = 20};
-    struct tree *t = NULL;
-    build_init(&b, 2, false);
-    build_raw(&b, "some.key\0", 9, GGUF_U32, "abcd", 4);
-    build_raw(&b, "some.text\0", 10, GGUF_STRING, "\2\0\0\0\0\0\0\0x\0", 10);
-    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
-    odd.bytes = build_finish(&b, &odd.n);
-    make_place(&p, &odd);
-    home_setup(&x);
-    (void)setenv("XDG_STATE_HOME", x.path, 1);
-    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
-    lists(t, "some.key%00\nsome.text%00\n");
-    CU_ASSERT_EQUAL(do_write(t, "some.key%00", "3\n", 2), 0);
-    CU_ASSERT_EQUAL(do_unlink(t, "some.text%00"), 0);
-    CU_ASSERT_EQUAL(do_sync(t), 0);
-    lists(t, "some.key%00\n");
-    CU_ASSERT_EQUAL(undo(t), 0);
-    CU_ASSERT_EQUAL(tree_finish(t), 0);
-    tree_close(t);
-    CU_ASSERT_TRUE(file_is(&p, &odd));
-    home_teardown(&x);
-    drop_place(&p);
-    free(odd.bytes);
-}
-
-/* A tensor cannot get a name that equals another name up to a NUL, and no other edit fails as a
- * result. */
-static void test_tensor_up_to_nul(void)
-{
-    struct content odd;
-    struct build b;
-    struct place p;
-    struct tree_wait w;
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC, .tensors = true};
-    struct tree *t = NULL;
-    build_init(&b, 3, false);
-    build_u32(&b, "other.key", 1);
-    build_tensor(&b, "u", F32, SHAPE(5), NULL, 20);
-    build_tensor(&b, "tXx", F32, SHAPE(5), NULL, 20);
-    *(uint8_t *)memchr(b.infos.data, 'X', b.infos.len) = 0;
-    odd.bytes = build_finish(&b, &odd.n);
-    make_place(&p, &odd);
-    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
-    CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
-    const struct tree_image m = {.t = t};
-    const uint64_t dir = image_node(&m, "tensors");
-    CU_ASSERT_EQUAL(tree_waited(&w, tree_rename(t, dir, "u", dir, "t", 0, tree_wait(&w))), -EINVAL);
-    CU_ASSERT_EQUAL(tree_waited(&w, tree_rename(t, dir, "u", dir, "v", 0, tree_wait(&w))), 0);
-    CU_ASSERT_EQUAL(do_sync(t), 0);
-    char *names = image_list(&m, "tensors");
-    CU_ASSERT_STRING_EQUAL(names, "v\nt%00x\n");
-    free(names);
-    CU_ASSERT_EQUAL(tree_finish(t), 0);
-    tree_close(t);
-    drop_place(&p);
-    free(odd.bytes);
-}
-
 /* While the alignment exceeds 1 MiB, every other edit is refused at once. */
 static void test_alignment_first(void)
 {
@@ -260,52 +158,10 @@ static void test_alignment_first(void)
     free(odd.bytes);
 }
 
-static void said(struct tree *t, const char *want)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CU_ASSERT_EQUAL(tree_undo_said(t, &text), 0);
-    buf_char(&text, '\0');
-    CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
-}
-
-/* An undo cannot restore an alignment that no edit can set. The undo reports this and changes
- * nothing. */
-static void test_alignment_stays(void)
-{
-    struct content odd = odd_model(1U << 21, false);
-    struct place p;
-    struct home x;
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE, .history = 20};
-    struct tree *t = NULL;
-    make_place(&p, &odd);
-    home_setup(&x);
-    (void)setenv("XDG_STATE_HOME", x.path, 1);
-    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
-    CU_ASSERT_EQUAL(do_write(t, "general.alignment", "64\n", 3), 0);
-    CU_ASSERT_EQUAL(undo(t), -EFBIG);
-    said(t, "general.alignment is 2097152: files aligned to more than 1 MiB are read-only");
-    CU_ASSERT_EQUAL(do_write(t, "odd.texts", "[\"x\"]\n", 6), 0);
-    CU_ASSERT_EQUAL(undo(t), -EFBIG);
-    const struct tree_image m = {.t = t};
-    size_t n;
-    char *text = image_text(&m, "metadata/general.alignment", &n);
-    CU_ASSERT_STRING_EQUAL(text, "64\n");
-    free(text);
-    CU_ASSERT_EQUAL(tree_finish(t), 0);
-    tree_close(t);
-    drop_place(&p);
-    home_teardown(&x);
-    free(odd.bytes);
-}
-
 static CU_TestInfo tests[] = {
     {"each file accepts its own text", test_own_text},
     {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
-    {"an undo restores a key that equals another up to a NUL", test_nul_comes_back},
-    {"an undo restores keys whose strings all end in a NUL", test_counted_nul},
-    {"a tensor's name that equals another up to a NUL is refused alone", test_tensor_up_to_nul},
     {"an alignment over 1 MiB must be lowered before other edits", test_alignment_first},
-    {"an undo restores an alignment that no edit can set", test_alignment_stays},
     CU_TEST_INFO_NULL,
 };
 

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bytes.h"
 #include "build_gguf.h"
@@ -109,47 +108,6 @@ static void test_refused_values(void)
         }
 }
 
-/* If an alignment would require too much padding in memory, edits are refused, except an edit that
- * sets a smaller alignment. */
-static void test_large_alignment(void)
-{
-    static const struct {
-        uint32_t old, new; /* `new` 0: another key is set */
-        int code;
-        uint64_t reserve;
-    } cases[] = {{1 << 20, 0, 0, EDIT_RESERVE_AUTO},
-                 {1 << 21, 0, -EFBIG, EDIT_RESERVE_AUTO},
-                 {1 << 21, 64, 0, EDIT_RESERVE_AUTO},
-                 {1 << 21, 64, 0, 100},
-                 {1 << 21, 1 << 21, -EINVAL, EDIT_RESERVE_AUTO}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct build b;
-        size_t n;
-        uint8_t value[4];
-        struct gguf *g = NULL;
-        struct edit_options o = EDIT_OPTIONS_INIT;
-        CLEANUP(edit_change_free) struct edit_change c;
-        CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-        o.reserve = cases[i].reserve;
-        build_init(&b, 3, false);
-        b.alignment = cases[i].old;
-        build_u32(&b, "general.alignment", cases[i].old);
-        put_regular(&b);
-        uint8_t *bytes = build_finish(&b, &n);
-        struct source s = source_mem(bytes, n);
-        CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-        const char *key = cases[i].new ? "general.alignment" : "other";
-        put_u32(value, cases[i].new, false);
-        edit_change_init(&c, &(struct edit_base){.g = g});
-        int r = set_bytes(&c, key, strlen(key), GGUF_U32, value, 4, EDIT_LAST, NULL);
-        CU_ASSERT_EQUAL(r < 0 ? r : edit_plan_make(&c, &o, &p, NULL), cases[i].code);
-        if (cases[i].new == 64) /* the 2 MiB of padding are gone, and did not become a reserve */
-            CU_ASSERT_TRUE(p.next->data_off < 65536);
-        gguf_free(g);
-        free(bytes);
-    }
-}
-
 static void test_large_header(void)
 {
     struct build b;
@@ -175,22 +133,10 @@ static void test_large_header(void)
     free(bytes);
 }
 
-/* Data moves by whole blocks of the file system if their size is a power of two from 4 to 64 KiB,
- * and otherwise by 4 KiB. */
-static void test_block(void)
-{
-    static const uint32_t rows[][2] = {{0, 4096},      {2048, 4096},   {4096, 4096},  {5000, 4096},
-                                       {16384, 16384}, {65536, 65536}, {131072, 4096}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        CU_ASSERT_EQUAL(edit_block(&(struct edit_options){.block = rows[i][0]}), rows[i][1]);
-}
-
 static CU_TestInfo tests[] = {
     {"a header that becomes too large with its reserve is refused", test_large_header},
-    {"data moves by whole blocks of the file system", test_block},
     {"files that cannot be edited are refused", test_refused_files},
     {"bytes that are not a value are refused", test_refused_values},
-    {"an alignment over 1 MiB must be lowered first", test_large_alignment},
     CU_TEST_INFO_NULL,
 };
 

@@ -257,47 +257,6 @@ static void test_other_format(void)
     version_free(&now);
 }
 
-static void test_count(void)
-{
-    CLEANUP(edit_change_free) struct edit_change c, d;
-    struct version was = first(false, 0), now;
-    edit_change_init(&c, &(struct edit_base){.g = was.g});
-    CU_ASSERT_EQUAL(edit_remove(&c, "a.bool", 6, NULL), 0);
-    CU_ASSERT_EQUAL(set_bytes(&c, "a.last", 6, GGUF_U8, "x", 1, EDIT_LAST, NULL), 0);
-    CU_ASSERT_EQUAL(carry_out(&was, &c, &now, NULL), 0);
-    edit_change_init(&d, &(struct edit_base){.g = now.g, .rank = now.rank});
-    CU_ASSERT_EQUAL(edit_restore(&d, was.g, NULL), 0);
-    CU_ASSERT_EQUAL(edit_change_count(&d, SIZE_MAX), 2);
-    edit_undo(&d, 0);
-    CU_ASSERT_EQUAL(edit_change_count(&d, SIZE_MAX), 0);
-    CU_ASSERT_EQUAL(d.n, 0);
-    version_free(&was);
-    version_free(&now);
-}
-
-/* Ranks never run out, however often a key is restored to the end, because the reserve does not use
- * up a rank. */
-static void test_before_the_reserve(void)
-{
-    CLEANUP(edit_change_free) struct edit_change c;
-    struct build b, more;
-    uint64_t rank[] = {edit_first_rank(0), EDIT_LAST};
-    const struct edit_slot *slot = NULL;
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "test");
-    build_str(&b, "ggufs.reserve", "     ");
-    build_init(&more, 3, false);
-    build_str(&more, "general.architecture", "test");
-    build_str(&more, "a.more", "x");
-    struct version now = built(&b), was = built(&more);
-    edit_change_init(&c, &(struct edit_base){.g = now.g, .rank = rank});
-    CU_ASSERT_EQUAL(edit_restore(&c, was.g, NULL), 0);
-    CU_ASSERT_TRUE_FATAL(edit_find(&c, "a.more", 6, &slot));
-    CU_ASSERT_EQUAL(slot->rank, edit_first_rank(1) | 1);
-    version_free(&was);
-    version_free(&now);
-}
-
 static CU_TestInfo tests[] = {
     {"random edits are undone back to each state", test_random},
     {"a state without an architecture can be restored", test_without_architecture},
@@ -305,8 +264,6 @@ static CU_TestInfo tests[] = {
     {"the order of all keys can be restored", test_order},
     {"a state without keys can be restored", test_nothing},
     {"keys of a different byte order are refused", test_other_format},
-    {"only differences are changed", test_count},
-    {"restored keys always fit before the reserve", test_before_the_reserve},
     CU_TEST_INFO_NULL,
 };
 

@@ -233,40 +233,6 @@ static void test_split(void)
     split_by("split.tensors.count");
 }
 
-/* A key and a tensor with the same name are found independently. A tensor is found by number while
- * it exists. */
-static void test_found(void)
-{
-    struct build b;
-    struct gguf *g;
-    struct edit_change c;
-    struct edit_tensor t;
-    const struct edit_slot *s;
-    size_t n;
-    build_init(&b, 3, false);
-    build_u32(&b, "a", 1);
-    uint8_t *image = build_finish(&b, &n);
-    struct source src = source_mem(image, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, 0, &g, NULL), 0);
-    struct log *d = memory_draft("abcd", 4);
-    const struct tensor_piece p = {0, 4, 0, d};
-    const struct tensor_shape one = {F32, 1, {1}};
-    edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_FALSE(edit_tensor_numbered(&c, 7, &t));
-    CU_ASSERT_EQUAL(edit_tensor_add(&c, "a", 1, &one, &p, 1, EDIT_RANK_STEP, 7, NULL), 0);
-    CU_ASSERT_TRUE(edit_find(&c, "a", 1, &s) && !s);
-    CU_ASSERT_EQUAL(edit_remove(&c, "a", 1, NULL), 0);
-    CU_ASSERT_FALSE(edit_find(&c, "a", 1, &s));
-    CU_ASSERT_TRUE(edit_tensor_find(&c, "a", 1, &t) && t.id.number == 7 && t.nbytes == 4);
-    CU_ASSERT_TRUE(edit_tensor_numbered(&c, 7, &t) && t.rank == EDIT_RANK_STEP);
-    CU_ASSERT_EQUAL(edit_tensor_remove(&c, "a", 1, NULL), 0);
-    CU_ASSERT_FALSE(edit_tensor_find(&c, "a", 1, &t) || edit_tensor_numbered(&c, 7, &t));
-    edit_change_free(&c);
-    log_unref(d);
-    gguf_free(g);
-    free(image);
-}
-
 /* A tensor added again under its old name gets its old position, but is a different tensor. */
 static void test_again(void)
 {
@@ -309,7 +275,6 @@ static CU_TestInfo tests[] = {
     {"a refused edit changes nothing", test_refused},
     {"files of a split model keep their numbers of tensors", test_split},
     {"a tensor added again gets its place back", test_again},
-    {"keys and tensors are found by name and by number", test_found},
     {"random operations are undone and committed", test_random},
     CU_TEST_INFO_NULL,
 };

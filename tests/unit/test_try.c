@@ -4,7 +4,6 @@
 #include "cu_main.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -158,36 +157,11 @@ static void test_gone(void)
     teardown(&x);
 }
 
-/* Inode numbers found by name never match those of open files. Even so, an open must return. */
-static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
-{
-    (void)s;
-    int r = sys_libc.fstatat(&sys_libc, dir, name, ret);
-    ret->st_ino++;
-    return r;
-}
-
-static void test_numbers(void)
-{
-    struct fixture x;
-    struct edit_file f;
-    struct err e = {0};
-    struct sys sys = sys_libc;
-    sys.fstatat = other_number;
-    setup(&x);
-    CU_ASSERT_EQUAL(edit_file_open(&f, &sys, x.dir, NAME, true, &e), -ESTALE);
-    CU_ASSERT_STRING_NOT_EQUAL(e.msg, "");
-    CU_ASSERT_EQUAL(edit_file_open(&f, &sys, x.dir, NAME, false, NULL), 0);
-    edit_file_close(&f);
-    teardown(&x);
-}
-
 static CU_TestInfo tests[] = {
     {"missing features of a store are found, and no file is left", test_stores},
     {"every call fails in turn, and no file is left", test_faults},
     {"an abandoned edit leaves no file", test_sticky_edit},
     {"a failed rename that removed the model leaves the new file", test_gone},
-    {"a file whose inode number changes cannot be edited", test_numbers},
     CU_TEST_INFO_NULL,
 };
 

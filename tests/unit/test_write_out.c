@@ -62,15 +62,6 @@ static void wait_released(unsigned n)
     (void)pthread_mutex_unlock(&lock);
 }
 
-static void test_begun(void)
-{
-    const struct sys s = {.begin_sync = begin_sync};
-    hold(false);
-    write_out(&s, 7, 4096, 100, &lock, release);
-    wait_released(1);
-    CU_ASSERT_TRUE(begun == 1 && fd_seen == 7 && off_seen == 4096 && n_seen == 100);
-}
-
 /* While the disk hangs, no more writes begin, and callers do not wait. */
 static void test_many(void)
 {
@@ -90,18 +81,8 @@ static void test_many(void)
     CU_ASSERT_NOT_EQUAL(off_seen, 99);
 }
 
-static void test_none(void)
-{
-    const struct sys s = {.begin_sync = NULL};
-    hold(false);
-    write_out(&s, 7, 0, 1, &lock, release);
-    CU_ASSERT_EQUAL(releases(), 1);
-}
-
 static CU_TestInfo tests[] = {
-    {"another thread sends the bytes to the disk", test_begun},
     {"only a few writes wait while the disk hangs", test_many},
-    {"without the system call, a write is released at once", test_none},
     CU_TEST_INFO_NULL,
 };
 
