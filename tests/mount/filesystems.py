@@ -4,11 +4,9 @@
 read-only ones; with the daemon killed, and with the file system shut down as in a power cut."""
 import contextlib
 import errno
-import fcntl
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -18,14 +16,9 @@ import disks
 import editlib
 import ggufmodel as gguf
 import mountlib
-from disks import CLONES, KINDS, MIB, TIMES, Disk, call, figure, log_of, put_model
+from disks import CLONES, KINDS, MIB, TIMES, Disk, figure, log_of, put_model
 from editlib import Want, write
 from ggufmodel import Value
-
-# ioctl(2) of ext4 and XFS, from linux/fs.h of later kernels: no more writes reach the disk, not
-# even the journal's.
-SHUTDOWN, NO_LOG_FLUSH = 0x8004587d, 2
-
 
 def has_room(folder):
     free = os.statvfs(folder)
@@ -126,23 +119,6 @@ class Filesystems(unittest.TestCase):
         """An edit in place needs space only for the journal, so it is made on a full disk."""
         self.each(self.full_in_place, 'ext4', 'xfs')
 
-    def read_only(self, _, folder):
-        source = put_model(folder)
-        old = mountlib.get(source)
-        call('mount', '-o', 'remount,ro', folder)
-        mount = mountlib.Foreground(source)
-        with mount as (at, _):
-            self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
-            with self.assertRaises(OSError) as caught:
-                write(at, 'general.name', 'x')
-            self.assertEqual(caught.exception.errno, errno.EROFS)
-            self.assertRegex(mount.log(), 'read-only: ')
-        call('mount', '-o', 'remount,rw', folder)
-        self.assertEqual(mountlib.get(source), old)
-
-    def test_read_only(self):
-        self.each(self.read_only)
-
     # ---- kills and power cuts ----
 
     def edit_until_it_fails(self, at, begun):
@@ -212,27 +188,6 @@ class Filesystems(unittest.TestCase):
 
     def test_kill(self):
         self.each(self.kill)
-
-    def shut_down(self, folder):
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.ioctl(fd, SHUTDOWN, struct.pack('I', NO_LOG_FLUSH))
-        finally:
-            os.close(fd)
-
-    def test_power_cut(self):
-        for kind in ('ext4', 'xfs'):
-            disk = Disk(kind)
-            with self.subTest(filesystem=kind), disk as folder:
-                for number, way in enumerate(self.rounds()):
-                    source, want = self.begin(folder)
-                    options = ('-o', f'relayout={way},reserve=65536,commit=close')
-                    count = self.interrupt(source, options, lambda _: self.shut_down(folder))
-                    disk.umount()
-                    disk.mount()  # replays the file system's journal
-                    self.check_recovered(source, want, count, number % 2)
-                    figure('file systems shut down')
-
 
 def tearDownModule():
     disks.print_figures()

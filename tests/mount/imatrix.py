@@ -5,14 +5,12 @@ import errno
 import os
 import random
 import struct
-import subprocess
-import unittest
 
 import ggufmodel as gguf
 import mountlib
 import numpy as np
 import samples
-from editlib import strict, sync
+from editlib import sync
 from ggufmodel import Tensor
 from mountlib import GGUFS, run
 from tensorcase import Case
@@ -176,18 +174,6 @@ class Imatrix(Case):
         self.assertEqual(self.convert('wrong', 'Q8_0'), 0)  # this type ignores importances
         self.assertEqual(self.convert('without', 'IQ1_S'), errno.EOPNOTSUPP)
         self.assertEqual(self.convert('without', 'IQ3_S'), 0)
-
-    def test_many(self):
-        """Several programs convert at the same time, which causes one rewrite."""
-        self.begin('-o', 'imatrix=' + self.good)
-        kinds = {'a.weight': 'IQ2_XXS', 'experts': 'Q4_K', 'without': 'Q6_K', 'wrong': 'F16'}
-        running = [subprocess.Popen(['sh', '-c', 'echo "$1" > "$2"', 'sh', kind, self.tensor(name, 'type')])
-                   for name, kind in kinds.items()]
-        self.assertEqual([process.wait() for process in running], [0] * len(kinds))
-        sync(self.at, 'tensors')
-        self.end()
-        found = {t.name.decode(): gguf.GEOMETRY[t.type_id][0] for t in strict(mountlib.get(self.model)).tensors}
-        self.assertEqual(found, kinds)
 
     def test_refused(self):
         """A file that cannot be used is refused by name before the mount, and the model stays

@@ -39,10 +39,6 @@ class State(unittest.TestCase):
             if sync:
                 os.fsync(file.fileno())
 
-    def test_read_write(self):
-        with Mount(self.model()) as at:
-            self.assertEqual(mount_line(at), 'read-write')
-
     def test_read_only(self):
         with Mount(self.model(), '-o', 'ro') as at:
             self.assertEqual(mount_line(at), 'read-only: requested by -o ro')
@@ -60,19 +56,6 @@ class State(unittest.TestCase):
                 text = before.read()
                 self.assertIn(b'mount:           read-write\n', text)
                 self.assertEqual(os.fstat(before.fileno()).st_size, len(text))
-
-    def test_pending_keys(self):
-        """Edits of one key replace each other, so `info` counts keys."""
-        with Mount(self.model(), '-o', 'commit=sync') as at:
-            for text in ('66\n', '67\n', '68\n'):
-                self.write(at, text)
-            self.assertEqual(mount_line(at), 'read-write; 1 edit is not written yet')
-            os.rename(os.path.join(at, 'metadata/general.file_type'),
-                      os.path.join(at, 'metadata/my.file_type'))
-            self.assertEqual(mount_line(at), 'read-write; 2 edits are not written yet')
-            os.rename(os.path.join(at, 'metadata/my.file_type'),
-                      os.path.join(at, 'metadata/general.file_type'))
-            self.assertEqual(mount_line(at), 'read-write; 1 edit is not written yet')
 
     def test_refused(self):
         with Mount(self.model()) as at:
@@ -194,14 +177,6 @@ class Command(unittest.TestCase):
         self.assertTrue(lines[-1].startswith('mount:'))
         self.assertEqual((done.returncode, done.out, done.err), (0, ''.join(lines[:-1]), ''))
 
-    def test_several(self):
-        top = self.models(a=image(), b=image())
-        alone = info(top + '/a.gguf').out
-        done = info(top + '/a.gguf', top + '/b.gguf')
-        self.assertEqual(done.returncode, 0)
-        self.assertEqual(done.out, f'{top}/a.gguf:\n{alone}\n{top}/b.gguf:\n'
-                         + alone.replace('a.gguf', 'b.gguf'))
-
     def test_failures(self):
         """All other models are shown, with one line for each that cannot be."""
         top = self.models(a=image(), bad=b'<html>')
@@ -261,21 +236,6 @@ class Command(unittest.TestCase):
         self.assertEqual(set(bad), {'file', 'error'})
         one = info('--json', top + '/a.gguf')
         self.assertEqual((one.returncode, json.loads(one.out)), (0, [a]))
-
-    def test_split(self):
-        """Any file of a split model may be given; in a directory it is shown once."""
-        shared = os.path.join(mountlib.SHARED, 'models/small-0000%d-of-00003.gguf')
-        if not os.path.exists(shared % 1):
-            self.skipTest('no shared data')
-        top = self.models()
-        os.makedirs(top)
-        for i in 1, 2, 3:
-            os.symlink(shared % i, f'{top}/m-0000{i}-of-00003.gguf')
-        done = info(f'{top}/m-00002-of-00003.gguf')
-        self.assertEqual(done.returncode, 0)
-        self.assertIn('shards:          3\n', done.out)
-        self.assertIn('file:            m-00001-of-00003.gguf\n', done.out)
-        self.assertEqual(len(info(top).out.splitlines()), 2)
 
     def test_shards_missing(self):
         """Of a split model, what is there is shown, also of the beginning of its first file alone; what
@@ -357,17 +317,6 @@ class Command(unittest.TestCase):
             self.assertEqual([line.split()[0] for line in info(folder).out.splitlines()],
                              ['MODEL', 'a.gguf', 'sub/' + LONG + '.gguf'])
             self.assertEqual(info(folder + '/sub', at).out.splitlines()[2].split()[0], at)
-
-    def test_usage(self):
-        top = self.models(a=image())
-        os.mkdir(top + '/none')
-        for arguments in ([], ['--jsn', top], ['--strict', top], ['--json=1', top]):
-            done = info(*arguments)
-            self.assertEqual((done.returncode, done.out, done.err.count('\n')), (2, '', 1))
-        done = info(top + '/none')
-        self.assertEqual(done.returncode, 1)
-        self.assertIn('/none  error: this directory contains no models', done.out)
-
 
 if __name__ == '__main__':
     mountlib.main()

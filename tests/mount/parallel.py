@@ -242,14 +242,8 @@ class Random(unittest.TestCase):
     def test_auto(self):
         self.run_them()
 
-    def test_copy_close(self):
-        self.run_them('-o', 'relayout=copy,commit=close')
-
     def test_sync(self):
         self.run_them('-o', 'commit=sync', count=100)
-
-    def test_one_thread(self):
-        self.run_them('-s', writers=2, readers=3)
 
     def test_same_keys(self):
         """Several programs write the same key: in the end it has one of their values, or all

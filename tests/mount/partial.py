@@ -140,15 +140,5 @@ class Partial(unittest.TestCase):
             os.close(fd)
             self.assertEqual(mountlib.get(at + '/tensors/z/raw'), parts[2][0].data)
 
-    def test_whole(self):
-        """The option does not affect a complete model: it is mapped as before."""
-        data = gguf.encode(KEYS, tensors(100))
-        with mountlib.Mount(mountlib.put('model.gguf', data), '-o', 'partial') as at:
-            with open(at + '/model.gguf', 'rb') as file:
-                held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                self.assertEqual(held[:], data)
-                held.close()
-
-
 if __name__ == '__main__':
     mountlib.main()

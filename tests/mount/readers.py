@@ -83,13 +83,6 @@ class Readers(unittest.TestCase):
     def test_parallel(self):
         self.race()
 
-    def test_small_requests(self):
-        """A sequential read consists of many requests, most of them decoded ahead."""
-        self.race('-o', 'readahead=16')
-
-    def test_one_thread(self):
-        self.race('-s')
-
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'),
                      'sanitizers keep what was freed')
     def test_read_to_the_end(self):

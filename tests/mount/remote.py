@@ -283,23 +283,6 @@ class Remote(unittest.TestCase):
                 self.assertLessEqual(sent[0], begin + SMALL_SIZE + more)
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
-    def test_rclone_folder(self):
-        """Requests for the directory are counted in each cache mode. Without
-        --vfs-fast-fingerprint, the mode `full` reads the whole model, for its hash."""
-        begin, data = large(self.model)
-        near, cache = mountlib.path('near'), mountlib.path('cache')
-        for mode in ('off', 'minimal', 'writes', 'full'):
-            for options, more in (((), 128 << 20),
-                                  (('--buffer-size', '0', '--vfs-read-chunk-size', '1M'), 2 * MORE)):
-                with self.subTest(mode=mode, options=options), self.counted() as sizes, \
-                        served(['rclone', 'mount', f':local:{self.at}', near, '--config', '/dev/null',
-                                '--read-only', '--vfs-cache-mode', mode, '--vfs-fast-fingerprint',
-                                '--cache-dir', cache, *options], near):
-                    self.look(data, os.path.join(near, 'model.gguf'))
-                    self.assertLessEqual(sum(sizes()), begin + SMALL_SIZE + more)
-                shutil.rmtree(cache, ignore_errors=True)
-
-    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_read_only(self):
         """Every byte is right. Edits are impossible, and the mount says so."""
         data = samples.editable()
@@ -316,23 +299,6 @@ class Remote(unittest.TestCase):
                 self.assertIn(caught.exception.errno, (errno.EROFS, errno.EACCES))
             self.assertEqual(os.listdir(self.store), ['model.gguf'])
             self.assertEqual(mountlib.get(self.model), data)
-
-    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
-    def test_rclone_http_gone(self):
-        """As with sshfs, data that was read stays, other reads fail, and the mount ends."""
-        large(self.model)
-        with self.http() as (port, _, end), self.rclone(port), Foreground(self.far) as (at, process):
-            end()
-            self.assertEqual(mountlib.get(at + '/metadata/general.name'), b'far\n')
-            self.assertEqual(len(os.listdir(at + '/tensors')), TENSORS)
-            with self.assertRaises(OSError) as caught:
-                mountlib.get(at + '/tensors/blk.3.ffn_up.weight/raw')
-            self.assertEqual(caught.exception.errno, errno.EIO)
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual((done.returncode, done.err), (0, ''))
-            process.wait(mountlib.LIMIT)
-        self.assertEqual(os.listdir(self.store), ['model.gguf'])
-
 
 if __name__ == '__main__':
     mountlib.main()

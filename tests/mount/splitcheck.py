@@ -4,15 +4,12 @@
 the mount. Sets that do not belong together are refused by both."""
 import json
 import os
-import re
-import resource
-import struct
 import unittest
 
 import ggufmodel as gguf
 import llama
 import mountlib
-from ggufmodel import Tensor, Value
+from ggufmodel import Value
 from mountlib import GGUFS, Mount, Refused, run
 
 STEM = 'Tiny-3.5K-v1.0-Q8_0'
@@ -37,10 +34,6 @@ def second(how=None, q8=llama.TINY, keys=None, tensors=None):
     """Return the model's block."""
     keys = split_keys(1) if keys is None else keys
     return gguf.encode(keys, llama.tensors(q8)[1:] if tensors is None else tensors, **(how or {}))
-
-
-def few_files():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 class Set(unittest.TestCase):
@@ -108,16 +101,6 @@ class Whole(Set):
         self.tells(0, option='--check=full')
         self.assertEqual(self.mounted(), '')
 
-    def test_many(self):
-        """There are more shards than the soft limit on open files."""
-        count = 40
-        self.make(gguf.encode(llama.keys() + split_keys(0, count), llama.tensors()),
-                  *(gguf.encode(split_keys(no, count), []) for no in range(1, count)))
-        done = run(GGUFS, '--check', *self.names, cwd=self.folder, preexec_fn=few_files)
-        self.assertEqual((done.returncode, done.out), (0, ''))
-        with Mount(self.at(self.names[7]), preexec_fn=few_files) as at:
-            self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
-
     def test_model(self):
         """A fault of the model is reported once, for its first file."""
         a, _ = names()
@@ -140,63 +123,6 @@ class Whole(Set):
                    f"{b}: warning: is not lower_snake_case (key 'My.key')")
         self.mounted()
 
-    def test_no_total(self):
-        a, _ = names()
-        keys = [pair for pair in llama.keys() + split_keys(0) if pair[0] != b'split.tensors.count']
-        self.make(gguf.encode(keys, llama.tensors()[:1]), second())
-        self.tells(1, f'{a}: error: the key split.tensors.count is missing: llama.cpp refuses')
-        self.mounted()
-
-    def test_padding(self):
-        """Padding before the data of the first file is also checked."""
-        a, b = names()
-        data = [bytearray(first()), bytearray(second())]
-        for file in data:
-            file[gguf.read(bytes(file)).data_offset - 1] = 7
-        self.make(*map(bytes, data))
-        self.tells(0, f'{a}: warning: the padding is not all zero, first at byte ',
-                   f'{b}: warning: the padding is not all zero, first at byte ')
-        self.mounted()
-
-    def test_name(self):
-        """The name is checked without the number, and suggested with it."""
-        self.make(first(), second(), stem='model')
-        a, _ = self.names
-        self.tells(0, f'{a}: note: by convention it should be Tiny-3.5K-v1.0-Q8_0-00001-of-00002.gguf (file ')
-        self.mounted()
-        self.make(first(), second(), stem='Tiny-7B-v1.0-Q8_0')
-        line, _ = self.tells(0, f"{self.names[0]}: warning: its SizeLabel says '7B', but the model "
-                             "says '3.5K'", f'{self.names[0]}: note: by convention it should be')
-        self.mounted()
-
-    def test_values(self):
-        _, b = names()
-        q8 = bytearray(34 * 32)
-        struct.pack_into('<e', q8, 34 * 7, float('inf'))
-        self.make(first(), second(q8=bytes(q8)))
-        self.tells(0)
-        self.tells(1, f'{b}: error: 32 values are NaN, 0 are infinite, 1 blocks have a NaN or infinite scale; '
-                   "the first is at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
-
-    def test_progress(self):
-        """One progress bar covers all files, and never goes backwards."""
-        size, keys = 100 << 20, [split_keys(no, total=2) for no in range(2)]
-        self.make(*(gguf.header(keys[no], [Tensor(b't.%d' % no, llama.F32, (size // 4,))], [0])
-                    for no in range(2)))
-        for name in self.names:
-            os.truncate(self.at(name), gguf.pad(os.path.getsize(self.at(name)), 32)
-                        + os.path.getsize(self.at(name)) + size)
-        status, out, drawn = mountlib.drawn(GGUFS, '--check=full', self.names[0], cwd=self.folder)
-        self.assertEqual(status, 1)
-        self.assertIn('the required key general.architecture is missing', out)
-        shown = re.findall(r'(\d+)% of ([0-9.]+) GB', drawn)
-        self.assertTrue(shown)
-        self.assertEqual({total for _, total in shown}, {'0.2'})
-        parts = [int(part) for part, _ in shown]
-        self.assertEqual(parts, sorted(parts))
-        self.assertLessEqual(parts[-1], 100)
-        self.assertTrue(drawn.endswith('\r\x1b[K'), drawn[-20:])
-
     def test_edit(self):
         """After an edit of the first file, --check and the mount still agree."""
         self.make(first(), second())
@@ -206,20 +132,6 @@ class Whole(Set):
             said = mountlib.get(at + '/check').decode()
         self.assertEqual(said, f"{self.names[0]}: error: is 4, but a head has 8 dimensions (key 'llama.rope.dimension_count')\n")
         self.assertEqual(self.mounted(), said)
-
-    def test_json(self):
-        self.make(first(llama__context_length=None), second({'trailing': b'\1' * 8}))
-        alone = llama.image()
-        mountlib.put(self.at(llama.NAME), alone)
-        a, b = self.names
-        models = json.loads(self.check('--json', b, llama.NAME, a).out)
-        self.assertEqual([(m['file'], m['shards'], m['result']) for m in models],
-                         [(a, 2, 'findings'), (llama.NAME, 0, 'clean')])
-        self.assertEqual(models[0]['name'], {
-            'BaseName': 'Tiny', 'SizeLabel': '3.5K', 'Version': 'v1.0', 'Encoding': 'Q8_0',
-            'Shard': '00001-of-00002'})
-        self.assertEqual([(f['file'], f['rule']) for f in models[0]['findings']],
-                         [(b, 'trailing'), (a, 'required')])
 
     def test_escaped(self):
         """Names of files and keys are escaped in lines, in JSON and in the mount."""
@@ -298,18 +210,6 @@ mount:           read-write
                                 reserve=reserve).replace('format: ', shards + 'format: ')
         self.assertEqual(text.decode(), want)
 
-    def test_one(self):
-        self.make()
-        path = mountlib.put(self.at(llama.NAME), llama.image(**self.KEYS))
-        self.is_info(path, llama.NAME)
-        with Mount(path, '-o', 'reserve=65536,relayout=copy,commit=close') as at:
-            with open(at + '/metadata/general.name', 'w') as file:
-                file.write('Tina')
-            with open(at + '/metadata/general.name', 'w') as file:
-                file.write('Tiny')
-        reserve = dict(gguf.read(mountlib.get(path)).kv)[b'ggufs.reserve'].data
-        self.is_info(path, llama.NAME, reserve=f'{len(reserve) / 1024:.1f} KiB')
-
     def test_split(self):
         self.make(first(**self.KEYS), second())
         self.is_info(self.at(self.names[1]), self.names[0], shard=', Shard 00001-of-00002',
@@ -351,21 +251,6 @@ class Refusals(Set):
                 self.assertEqual([(f['file'], f['what']) for f in model['findings']
                                   if f['rule'] != 'key-type'], [(b, what)])
                 self.refused(b, what)
-
-    def test_types(self):
-        """Texts, floats and arrays are not accepted as numbers."""
-        _, b = names()
-        for value in (llama.text('1'), Value('f32', 1.0), gguf.array('u16', [1]),
-                      Value('bool', 1)):
-            for key in (b'split.no', b'split.count', b'split.tensors.count'):
-                with self.subTest(key=key, value=value):
-                    keys = [(k, value if k == key else v) for k, v in split_keys(1)]
-                    self.make(first(), second(keys=keys))
-                    done = self.check(b)
-                    self.assertIn(f'{b}: error: {key.decode()}: ', done.out)
-                    self.assertIn('not a number', done.out)
-                    self.assertEqual(done.returncode, 2)
-                    self.refused(b, key.decode())
 
     def test_extra(self):
         extra = 'Tiny-3.5K-v1.0-Q8_0-00003-of-00002.gguf'
@@ -464,19 +349,6 @@ class Refusals(Set):
         self.refused(name, 'split.count: is 3', file=name)
         mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
         self.refused('x-00002-of-65535.gguf', 'No such file', file=name)
-
-    def test_not_split(self):
-        """Names only resemble those of shards: the file is complete."""
-        self.make()
-        for name in ('x-00001-of-00001.gguf', 'x-00001-of-1000000.gguf', 'x-00000-of-00002.gguf',
-                     'x-00003-of-00002.gguf', './-00001-of-00002.gguf', 'x-0000a-of-00002.gguf'):
-            mountlib.put(self.at(name), llama.image())
-            done = self.check(name)
-            self.assertNotIn('error', done.out)
-            with Mount(self.at(name)) as at:
-                self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
-                said = mountlib.get(at + '/check').decode()
-                self.assertEqual(name[:-len(os.path.basename(name))] + said, done.out)
 
     def test_single(self):
         """A shard under another name is refused, because its other shards cannot be found."""

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import stat
-import subprocess
 import unittest
 
 import numpy as np
@@ -254,9 +253,6 @@ class Tree(unittest.TestCase):
             for entry in os.listdir(self.path(b'tensors')):
                 self.check_narrow((b'tensors', entry))
 
-    def test_version_2(self):
-        self.check(gguf.encode(list(keys()), small(), version=2))
-
     def test_version_1(self):
         self.check(gguf.encode(list(keys(v1=True)), tensors(v1=True), version=1))
 
@@ -297,12 +293,6 @@ class Tree(unittest.TestCase):
         for kv, made in (([], []), (ARCH, []), ([], small())):
             with self.subTest(kv=len(kv), tensors=len(made)):
                 self.check(gguf.encode(kv, made))
-
-    def test_sample(self):
-        subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'),
-                        mountlib.path('sample.gguf')], check=True)
-        self.check(mountlib.get(mountlib.path('sample.gguf')),
-                   source=mountlib.path('sample.gguf'))
 
     def test_absent_names(self):
         """A needless escape, another case, and missing views are not found."""
