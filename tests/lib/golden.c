@@ -3,7 +3,6 @@
 #include "golden.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,46 +73,4 @@ bool golden_check(const struct golden *g, const struct quant_type *t)
         return false;
     t->decode(raw, g->blocks, f);
     return golden_canon(f, values) == g->n_nan && golden_hash(f, 4 * values) == g->f32_hash;
-}
-
-static void close_file(FILE **f)
-{
-    if (*f)
-        (void)fclose(*f);
-}
-
-/* Read a whole file of at most 1 MiB. The result is empty if the file does not exist. */
-static struct buf load(const char *name, const char *kind, const char *suffix)
-{
-    const char *shared = getenv("GGUFS_SHARED");
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    struct buf ret = BUF_INIT;
-    buf_printf(&path, "%s/vectors/%s.%s.%s", shared ? shared : SOURCE_ROOT "/../shared", name, kind,
-               suffix);
-    buf_char(&path, '\0');
-    CLEANUP(close_file) FILE *f = buf_error(&path) ? NULL : fopen((const char *)path.data, "rb");
-    uint8_t *room = f ? buf_extend(&ret, 1 << 20) : NULL;
-    ret.len = room ? fread(room, 1, 1 << 20, f) : 0;
-    return ret;
-}
-
-int golden_file_check(const struct quant_type *t, const char *kind)
-{
-    CLEANUP(buf_free) struct buf raw = load(t->name, kind, "raw");
-    CLEANUP(buf_free) struct buf want = load(t->name, kind, "f32");
-    if (raw.len == 0)
-        return 0;
-    const size_t blocks = raw.len / t->block_bytes, values = blocks * t->block_len;
-    if (raw.len % t->block_bytes || want.len != values * sizeof(float))
-        return -1;
-    CLEANUP(free_ptr) float *f = malloc(want.len);
-    if (!f)
-        return -1;
-    t->decode(raw.data, blocks, f);
-    (void)golden_canon(f, values);
-    float *w = (float *)(void *)want.data;
-    for (size_t i = 0; HOST_BIG && i < values; i++) /* golden_canon() takes floats in host order */
-        put_u32(w + i, get_u32(w + i, false), true);
-    (void)golden_canon(w, values);
-    return memcmp(f, want.data, want.len) == 0 ? 1 : -1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Golden results for the decoders: committed hashes, and files if available. */
+/* Golden results for the decoders: committed hashes. */
 #ifndef TESTS_LIB_GOLDEN_H
 #define TESTS_LIB_GOLDEN_H
 
@@ -34,11 +34,5 @@ uint64_t golden_hash(const void *bytes, size_t n);
 
 /* True if t, a row of any kernel set's table, decodes to this hash. */
 bool golden_check(const struct golden *g, const struct quant_type *t);
-
-/*
- * Compare with vectors/NAME.KIND.{raw,f32} in $GGUFS_SHARED, or in ../shared beside the sources.
- * Returns 1 if equal bit for bit (any NaN equals any NaN), -1 if not, 0 if there is no such file.
- */
-int golden_file_check(const struct quant_type *t, const char *kind);
 
 #endif

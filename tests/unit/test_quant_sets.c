@@ -3,9 +3,7 @@
  * its blocks. */
 #include "cu_main.h"
 
-#include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -86,33 +84,6 @@ static bool encoders_agree(uint32_t id, size_t n)
     return encoders_agree_with(id, n, weight);
 }
 
-static void test_same_rows(void)
-{
-    const struct quant_type *plain = set_at(0)->types;
-    for (size_t i = 1; set_at(i); i++)
-        for (uint32_t id = 0; id < N_IDS; id++) {
-            struct quant_type row = set_at(i)->types[id];
-            CU_ASSERT_EQUAL(row.decode == NULL, plain[id].decode == NULL);
-            CU_ASSERT_TRUE(row.decode == NULL || row.decode != plain[id].decode);
-            CU_ASSERT_EQUAL(row.encode == NULL, plain[id].encode == NULL);
-            CU_ASSERT_TRUE(row.encode == NULL || row.encode != plain[id].encode);
-            CU_ASSERT_STRING_EQUAL(row.name, plain[id].name);
-            CU_ASSERT_EQUAL(row.block_len, plain[id].block_len);
-            CU_ASSERT_EQUAL(row.block_bytes, plain[id].block_bytes);
-        }
-}
-
-static void test_init(void)
-{
-    size_t last = 0;
-    quant_use(set_at(0));
-    CU_ASSERT_PTR_EQUAL(quant_find(2), &set_at(0)->types[2]);
-    quant_init();
-    while (set_at(last + 1))
-        last++;
-    CU_ASSERT_PTR_EQUAL(quant_find(2), &set_at(last)->types[2]);
-}
-
 static void test_random_blocks(void)
 {
     for (uint32_t id = 0; id < N_IDS; id++) {
@@ -149,28 +120,6 @@ static void test_special_scales(void)
     for (uint32_t id = 0; id < N_IDS; id++)
         for (size_t i = 0; quant_find(id)->decode && i < sizeof(values) / sizeof(values[0]); i++)
             CU_ASSERT_TRUE(sets_agree(id, place_everywhere(quant_find(id), values[i])));
-}
-
-static void test_equal_bytes(void)
-{
-    for (uint32_t id = 0; id < N_IDS; id++)
-        for (int byte = 0; quant_find(id)->decode && byte < 256; byte++) {
-            memset(raw, byte, 9u * quant_find(id)->block_bytes);
-            CU_ASSERT_TRUE(sets_agree(id, 9));
-        }
-}
-
-static void test_encode_values(void)
-{
-    for (uint32_t id = 0; id < N_IDS; id++)
-        for (enum golden_kind kind = UNIFORM; quant_find(id)->encode && kind < N_KINDS; kind++) {
-            for (size_t n = 0; n < 20; n++) {
-                golden_values(want, n * quant_find(id)->block_len, id, kind, id * 100 + n);
-                CU_ASSERT_TRUE(encoders_agree(id, n));
-            }
-            golden_values(want, 300u * quant_find(id)->block_len, id, kind, 5);
-            CU_ASSERT_TRUE(encoders_agree(id, 300));
-        }
 }
 
 /* Kernel sets agree on random bits, on values between 2^-64 and 2^63 that are similar within each
@@ -375,12 +324,8 @@ static void test_only_the_blocks(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"the sets have the same types, each with its own decoders", test_same_rows},
-    {"the last set is chosen", test_init},
     {"random blocks decode alike, however many there are", test_random_blocks},
     {"zero, subnormal, infinite and NaN scales decode alike", test_special_scales},
-    {"blocks of equal bytes decode alike", test_equal_bytes},
-    {"values of all kinds are encoded alike", test_encode_values},
     {"any values are encoded or refused alike", test_encode_any},
     {"all 16-bit floats are converted alike", test_all_halves},
     {"non-finite floats are found alike", test_all_finite},

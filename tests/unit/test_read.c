@@ -4,7 +4,6 @@
 #include "cu_main.h"
 #include "parsed.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,68 +173,6 @@ static void test_tensors(void)
     }
 }
 
-static void test_offset(void)
-{
-    static const char *const tensors[] = {"w", "q", "s", "new"};
-    struct tree_image m = model(false);
-    for (int i = 0; i < 4; i++) {
-        char path[64];
-        size_t n, size;
-        (void)snprintf(path, sizeof(path), "tensors/%s/offset", tensors[i]);
-        char *text = image_text(&m, path, &n);
-        size_t off = strtoul(text, NULL, 10);
-        (void)snprintf(path, sizeof(path), "tensors/%s/raw", tensors[i]);
-        char *raw = image_text(&m, path, &size);
-        CU_ASSERT_TRUE(off % 32 == 0 && off + size <= m.size);
-        CU_ASSERT_EQUAL(memcmp(m.image + off, raw, size), 0);
-        free(raw);
-        free(text);
-    }
-    image_close(&m);
-}
-
-static void test_model(void)
-{
-    for (int big = 0; big < 2; big++) {
-        struct tree_image m = model(big);
-        contains(&m, "model.gguf", m.image, m.size);
-        image_close(&m);
-    }
-}
-
-static void test_metadata(void)
-{
-    struct tree_image m = model(false);
-    content_is(&m, "metadata/general.architecture", "test\n");
-    content_is(&m, "metadata/general.name", "two\nlines\n\n");
-    content_is(&m, "metadata/a.f", "0.1\n");
-    content_is(&m, "metadata/a.list", "\"x\\\"\"\n\"\"\n");
-    content_is(&m, "metadata/a.empty", "");
-    content_is(&m, "metadata.json",
-               "{\n\"general.architecture\": {\"type\": \"string\", \"value\": \"test\"},\n"
-               "\"general.name\": {\"type\": \"string\", \"value\": \"two\\nlines\\n\"},\n"
-               "\"a.f\": {\"type\": \"f32\", \"value\": 0.1},\n"
-               "\"a.list\": {\"type\": \"array[string]\", \"value\": [\"x\\\"\", \"\"]},\n"
-               "\"a.empty\": {\"type\": \"array[u8]\", \"value\": []}\n}\n");
-    image_close(&m);
-}
-
-static void test_tensors_json(void)
-{
-    struct build b;
-    build_init(&b, 3, false);
-    build_tensor(&b, "a\"", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
-    build_tensor(&b, "\xff", NO_SUCH, NULL, 0, NULL, 8);
-    struct tree_image m = image_open(&b, &plain);
-    content_is(
-        &m, "tensors.json",
-        "[\n{\"name\": \"a\\\"\", \"type\": \"F32\", \"shape\": [1, 3], \"offset\": 96, "
-        "\"nbytes\": 12},\n"
-        "{\"name\": \"\\udcff\", \"type\": \"unknown:9999\", \"shape\": [], \"offset\": 128, "
-        "\"nbytes\": 32}\n]\n");
-    image_close(&m);
-}
-
 /* A long name shifts only its own line. Bytes of names are escaped unless they are printable
  * UTF-8. */
 static void test_tensors_txt(void)
@@ -370,50 +307,6 @@ static void test_info_all(void)
     image_close(&m);
 }
 
-/* Check the line "base model" with names of n[i] letters each. `between` has a space before each
- * name on the same line, and '|' before each name on a new one. */
-static void wraps(const char *letter, const unsigned *n, const char *between)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT, want = BUF_INIT;
-    struct build b;
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "x");
-    buf_printf(&want, "base model:      ");
-    for (unsigned i = 0; n[i]; i++) {
-        CLEANUP(buf_free) struct buf name = BUF_INIT;
-        char key[64];
-        (void)snprintf(key, sizeof(key), "general.base_model.%u.name", i);
-        for (unsigned k = 0; k < n[i]; k++)
-            buf_str(&name, letter);
-        build_str_n(&b, key, name.data, name.len);
-        if (i)
-            buf_printf(&want, between[i - 1] == ' ' ? ", " : ",\n%17s", "");
-        buf_add(&want, name.data, name.len);
-    }
-    buf_str(&want, "\n");
-    buf_char(&want, '\0');
-    struct parsed p = parse_build(&b, 0);
-    summary_text(&(struct summary){.g = p.g, .file = "x.gguf"}, &text);
-    buf_char(&text, '\0');
-    CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, (char *)want.data));
-    parsed_free(&p);
-}
-
-/* A line of up to 100 columns is left as it is; a longer one continues on the next line after a
- * comma. */
-static void test_info_wide(void)
-{
-    wraps("a", (unsigned[]){40, 41, 0}, " ");
-    wraps("a", (unsigned[]){40, 42, 0}, "|");
-    wraps("a", (unsigned[]){40, 40, 40, 0}, " |");
-    wraps("a", (unsigned[]){20, 20, 20, 20, 20, 20, 20, 20, 0}, "  |  | ");
-    wraps("a", (unsigned[]){90, 1, 0}, "|");
-    wraps("a", (unsigned[]){1, 90, 1, 0}, "||");
-    wraps("a", (unsigned[]){120, 0}, "");
-    wraps("é", (unsigned[]){40, 41, 0}, " ");
-    wraps("é", (unsigned[]){40, 42, 0}, "|");
-}
-
 /* The findings are rendered just once, for stat and all readers. */
 static void test_check(void)
 {
@@ -442,55 +335,12 @@ static void test_check(void)
     image_close(&m);
 }
 
-/* A reply too large to copy refers to the file's own bytes. If the file is truncated, the read
- * fails with EIO. */
-static void test_large(void)
-{
-    enum { LARGE = 600 << 10 };
-    struct build b;
-    struct tree_file *f = NULL, *g = NULL;
-    struct reply r = {0};
-    uint8_t *scratch = malloc(LARGE);
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "test");
-    build_tensor(&b, "t", 24, (uint64_t[]){LARGE}, 1, NULL, LARGE);
-    struct tree_image m = image_open(&b, &(struct tree_options){.read_only = true});
-    CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, image_node(&m, "tensors/t/raw"), O_RDONLY, &f), 0);
-    CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, image_node(&m, "tensors/t/f32"), O_RDONLY, &g), 0);
-    CU_ASSERT_TRUE(f->cacheable && tree_cached_right(f));
-    CU_ASSERT_TRUE(!tree_ahead(f) && tree_ahead(g));
-    r.scratch = scratch;
-    CU_ASSERT_EQUAL(tree_read(f, 0, LARGE, &r), 0);
-    CU_ASSERT_TRUE(r.mapped && r.len == LARGE && r.bytes != scratch);
-    CU_ASSERT_EQUAL(memcmp(r.bytes, m.image + m.size - LARGE, LARGE), 0);
-    tree_reply_done(&r);
-    CU_ASSERT_EQUAL(tree_allocate(f, 1 << 5, 0, 1), -EOPNOTSUPP);
-    CU_ASSERT_EQUAL(ftruncate(m.fd, (off_t)(m.size - LARGE)), 0);
-    r = (struct reply){.scratch = scratch};
-    CU_ASSERT_EQUAL(tree_read(f, 0, LARGE, &r), -EIO);
-    tree_reply_done(&r);
-    CU_ASSERT_EQUAL(tree_release(f), 0);
-    CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/t/raw"), O_RDONLY, &f), 0);
-    CU_ASSERT_FALSE(tree_cached_right(f));
-    CU_ASSERT_EQUAL(tree_release(f), 0);
-    CU_ASSERT_EQUAL(tree_release(g), 0);
-    CU_ASSERT_EQUAL(tree_release(NULL), 0);
-    image_close(&m);
-    free(scratch);
-}
-
 static CU_TestInfo tests[] = {
     {"tensor files can be read from every offset in both byte orders", test_tensors},
-    {"offset is the position of raw", test_offset},
-    {"model.gguf has the bytes of the file", test_model},
-    {"long lines of info are wrapped", test_info_wide},
-    {"metadata/ and metadata.json show the keys", test_metadata},
-    {"tensors.json shows the tensors", test_tensors_json},
     {"tensors.txt shows the tensors", test_tensors_txt},
     {"info is safe for a terminal", test_info},
     {"info describes the model", test_info_all},
     {"check reports faults", test_check},
-    {"a large reply is not copied", test_large},
     CU_TEST_INFO_NULL,
 };
 

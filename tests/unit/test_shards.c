@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "build_gguf.h"
@@ -383,22 +382,6 @@ static void test_open(void)
     drop_folder();
 }
 
-/* Opening a pipe would block; a directory is refused with a reason. */
-static void test_not_a_file(void)
-{
-    static const struct shard first = {0, 2, 1, 3, false, "t", false};
-    char line[512];
-    make_folder();
-    CU_ASSERT_EQUAL(mkfifo(in("x-00002-of-00002.gguf"), 0600), 0);
-    CU_ASSERT_EQUAL(open_all(2, first, line), -EINVAL);
-    CU_ASSERT_STRING_EQUAL(line, "shard x-00002-of-00002.gguf: is not a regular file");
-    CU_ASSERT_EQUAL(unlink(in("x-00002-of-00002.gguf")), 0);
-    CU_ASSERT_EQUAL(mkdir(in("x-00002-of-00002.gguf"), 0700), 0);
-    CU_ASSERT_EQUAL(open_all(2, first, line), -EISDIR);
-    CU_ASSERT_EQUAL(strncmp(line, "shard x-00002-of-00002.gguf: ", 29), 0);
-    drop_folder();
-}
-
 /* A model is not read while an edit of any of its files is interrupted; --recover finishes it. */
 static void test_journal(void)
 {
@@ -441,7 +424,6 @@ static CU_TestInfo tests[] = {
     {"shards with equal tensor names cannot be merged", test_merge_refused},
     {"shards that are too large together cannot be merged", test_merge_large},
     {"all shards are opened, or the bad one is named", test_open},
-    {"shards that are not regular files are refused", test_not_a_file},
     {"a shard with a journal is not read", test_journal},
     CU_TEST_INFO_NULL,
 };

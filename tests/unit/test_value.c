@@ -136,29 +136,6 @@ static void test_strings(void)
     }
 }
 
-static void test_walk_fixed(void)
-{
-    for (int f = 0; f < FORMATS; f++) {
-        struct buf b = BUF_INIT;
-        put_array(&b, formats[f], GGUF_I16, 3);
-        for (int i = -1; i < 2; i++)
-            buf_uint(&b, (uint64_t)(uint16_t)i, 2, formats[f]->big);
-        struct gguf_value v = gguf_value_at(formats[f], GGUF_ARRAY, b.data), item;
-        CU_ASSERT_EQUAL(v.count, 3);
-        CU_ASSERT_EQUAL(v.elem, GGUF_I16);
-        struct gguf_walk w = gguf_walk(&v);
-        for (int i = -1; i < 2; i++) {
-            CU_ASSERT_TRUE_FATAL(gguf_next(&w, &item));
-            CU_ASSERT_EQUAL(gguf_int(&item), i);
-        }
-        CU_ASSERT_FALSE(gguf_next(&w, &item));
-        CU_ASSERT_FALSE(gguf_next(&w, &item));
-        CU_ASSERT_PTR_EQUAL(w.at, b.data + b.len);
-        CU_ASSERT_PTR_EQUAL(gguf_value_end(&v), b.data + b.len);
-        buf_free(&b);
-    }
-}
-
 /* Put [["x", ""], [], [7]] and another byte. */
 static void put_nested(struct buf *b, const struct gguf_format *fmt)
 {
@@ -196,28 +173,12 @@ static void test_walk_nested(void)
     }
 }
 
-static void test_type_names(void)
-{
-    char name[GGUF_TYPE_NAME_MAX];
-    for (int i = 0; i < GGUF_VALUE_TYPES; i++) {
-        char want[GGUF_TYPE_NAME_MAX] = "array[";
-        struct gguf_value v = {.type = (uint8_t)i, .elem = GGUF_STRING};
-        if (i != GGUF_ARRAY)
-            CU_ASSERT_STRING_EQUAL(gguf_type_name(&v, name), gguf_types[i].name);
-        v = (struct gguf_value){.type = GGUF_ARRAY, .elem = (uint8_t)i};
-        strcat(strcat(want, gguf_types[i].name), "]");
-        CU_ASSERT_STRING_EQUAL(gguf_type_name(&v, name), want);
-    }
-}
-
 static CU_TestInfo tests[] = {
     {"the table of value types agrees with the specification", test_table},
     {"integers have their limits in every format", test_integers},
     {"floats are read exactly", test_floats},
     {"strings are read, also with a counted NUL", test_strings},
-    {"an array of fixed width is walked to its end", test_walk_fixed},
     {"nested arrays are walked and skipped", test_walk_nested},
-    {"type names fit in their buffer", test_type_names},
     CU_TEST_INFO_NULL,
 };
 
