@@ -362,12 +362,42 @@ static void test_sweep(void)
     teardown(&x);
 }
 
+static void link_too(void *arg)
+{
+    link_journal(arg, NULL);
+}
+
+/* A journal that gets another name just before it is opened is not applied. */
+static void test_linked_meanwhile(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_recovered found;
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    struct edit_file f = open_model(&x, &fs.sys);
+    CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
+    fs.before = "openat";
+    fs.hook = link_too;
+    fs.arg = &x;
+    CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), -ESTALE);
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(files(&x), 3);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"a recovery that fails can be repeated", test_recover_again},
     {"only a journal that fits is applied", test_tampered},
     {"a model is read while another process edits it in place", test_read_beside_editor},
     {"a half edited model is not read: its editor is waited for, or --recover is named",
      test_held_by_editor},
+    {"a journal that gets another name just before it is opened is not applied",
+     test_linked_meanwhile},
     {"only files that ggufs made are swept", test_sweep},
     CU_TEST_INFO_NULL,
 };
