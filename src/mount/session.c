@@ -39,18 +39,11 @@ static bool is_opened_already(const char *mountpoint)
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-static int inside(const struct mount *m, const char *shown, struct err *e)
-{
-    char at[SHOW_MAX];
-    return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
-                   show(at, m->at, strlen(m->at)));
-}
-
 /* Check that no ggufs is mounted at or above this real path. A dead mount there is removed. */
 static int check_spot(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
-    char model[SHOW_MAX];
+    char of[SHOW_MAX];
     int r = mounts_load(&ms);
     if (r < 0)
         return err_set(e, r, "cannot list mounts: %s", strerror(-r));
@@ -58,29 +51,13 @@ static int check_spot(const char *path, const char *shown, struct err *e)
     if (!m || !mount_is_ggufs(m))
         return 0;
     if (strcmp(m->at, path) != 0)
-        return inside(m, shown, e);
+        return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
+                       show(of, m->at, strlen(m->at)));
     if (mount_is_dead(m))
         return mount_remove_dead(m, shown, e);
     return err_set(e, -EBUSY,
                    "%s: ggufs is already mounted there (%s); unmount it first: ggufs --unmount %s",
-                   shown, show(model, m->source, strlen(m->source)), shown);
-}
-
-/* Return the real path of a mount point. */
-static int real_spot(const char *given, const char *shown, char **ret, struct err *e)
-{
-    CLEANUP(mounts_free) struct mounts ms = {0};
-    *ret = mounts_path(given);
-    if (*ret)
-        return 0;
-    const int why = -errno;
-    const struct mount *m = mounts_load(&ms) == 0 ? mounts_typed(&ms, given) : NULL;
-    if (why == -ENOTCONN && m && mount_is_ggufs(m))
-        return inside(m, shown, e);
-    if (why == -ENOENT)
-        return err_set(e, why, "%s: there is no such directory; make it first: mkdir -p %s", shown,
-                       shown);
-    return err_set(e, why, "%s: %s", shown, strerror(-why));
+                   shown, show(of, m->source, strlen(m->source)), shown);
 }
 
 /* Replace *mountpoint (owned) with its real path, check it, and lock its directory in *lock. If two
@@ -90,12 +67,16 @@ static int take_spot(char **mountpoint, int *lock, struct err *e)
     char shown[SHOW_MAX], *path;
     if (is_opened_already(*mountpoint))
         return 0;
-    int r = real_spot(*mountpoint, show(shown, *mountpoint, strlen(*mountpoint)), &path, e);
-    if (r < 0)
-        return r;
+    (void)show(shown, *mountpoint, strlen(*mountpoint));
+    path = mounts_path(*mountpoint);
+    if (!path && errno == ENOENT)
+        return err_set(e, -ENOENT, "%s: there is no such directory; make it first: mkdir -p %s",
+                       shown, shown);
+    if (!path)
+        return err_set(e, -errno, "%s: %s", shown, strerror(errno));
     free(*mountpoint);
     *mountpoint = path;
-    r = check_spot(path, shown, e);
+    int r = check_spot(path, shown, e);
     if (r < 0)
         return r;
     *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -172,27 +172,6 @@ const struct mount *mounts_around(const struct mounts *ms, const char *path)
     return NULL;
 }
 
-const struct mount *mounts_typed(const struct mounts *ms, const char *path)
-{
-    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL;
-    const struct mount *found = NULL;
-    size_t longest = 0;
-    if (asprintf(&all, "%s/%s", here ? here : "", path) < 0)
-        all = NULL;
-    const char *p = here || !all ? all : path;
-    for (size_t i = 0; p && i < ms->n; i++) {
-        size_t n = strlen(ms->mount[i].at);
-        if (n >= longest && strncmp(p, ms->mount[i].at, n) == 0 && p[n] == '/' &&
-            p[n + strspn(p + n, "/.")]) {
-            longest = n;
-            found = &ms->mount[i];
-        }
-    }
-    free(all);
-    free(here);
-    return found;
-}
-
 static bool is_octal(const char *p)
 {
     for (int i = 0; i < 3; i++)

@@ -57,9 +57,6 @@ char *mounts_path(const char *given);
 bool path_of_fd(int fd, char ret[PATH_MAX]);
 /* Return the mount that contains this real path, or NULL with errno. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
-/* Return the innermost mount above a path, taken as typed, or NULL if there is only the root mount.
- * No directory on the way is accessed, because its daemon may be hung. */
-const struct mount *mounts_typed(const struct mounts *ms, const char *path);
 /* Decode the octal escapes (\ooo) of white space and backslashes, in place. */
 void path_unescape(char *text);
 

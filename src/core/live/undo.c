@@ -125,20 +125,3 @@ int live_undo_said(struct live *l, struct buf *out)
     buf_str(out, l->undo);
     return buf_error(out);
 }
-
-int live_history(struct live *l, struct buf *out, struct err *e)
-{
-    if (!l->history)
-        return no_history(e);
-    lock_take(&l->lock);
-    struct snapshot *disk = snapshot_ref(l->disk.snap);
-    lock_drop(&l->lock);
-    int r = history_text(l->history, edit_keys_id(snapshot_own(disk)), out, e);
-    snapshot_unref(disk);
-    return r;
-}
-
-int live_history_clear(struct live *l)
-{
-    return l->history ? of_folder(history_clear(l->history, NULL)) : -EOPNOTSUPP;
-}

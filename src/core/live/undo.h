@@ -17,9 +17,5 @@ struct live_wait;
 int live_undo(struct live *l, uint64_t number, struct live_wait *w);
 /* Write a line about the last live_undo(), if any. Returns 0 or -ENOMEM. */
 int live_undo_said(struct live *l, struct buf *out);
-/* Write the states as text (history_text()). Returns 0, -EOPNOTSUPP or -errno. */
-int live_history(struct live *l, struct buf *out, struct err *e);
-/* Forget all states. Returns 0, -EOPNOTSUPP or -errno. */
-int live_history_clear(struct live *l);
 
 #endif
