@@ -210,8 +210,8 @@ def start(run):
 
 BENCHES = {f.__name__: f for f in (
     programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk, reading.cached, reading.random,
-    reading.parallel, start, edits.edit, copies.copy, copies.during, waiting.latency, before.before, folders.folders,
-    tensors.tensors, tensors.gathered)}
+    reading.parallel, start, edits.edit, copies.copy, copies.during, waiting.latency, waiting.beside, waiting.signals,
+    before.before, folders.folders, tensors.tensors, tensors.gathered)}
 
 
 def machine():
