@@ -281,8 +281,7 @@ class Gate:
 
     @contextlib.contextmanager
     def before(self, what):
-        """Make programs started while this lasts wait before that call: GATE, GATE_FREE, GATE_UNMOUNT
-        and so on."""
+        """Make programs started while this lasts wait before that call: GATE, GATE_FREE and so on."""
         os.environ[what], os.environ['LD_PRELOAD'] = self.name, GATE
         try:
             yield

@@ -4,9 +4,7 @@
  * control how long a copy takes. GATE names a FIFO: copy_file_range() waits until a process has
  * opened the FIFO for writing and closed it again, and does not wait if there is no FIFO. GATE_FREE
  * does the same for munmap() of LARGE bytes or more, which releases a replaced model file;
- * GATE_UNMOUNT for umount2(); GATE_ANNOUNCE for the write() of a zero by which a daemon reports
- * that it is ready; GATE_REPLY for writev(), which sends all replies of a file server; GATE_READ
- * for pread64().
+ * GATE_READ for pread64().
  *
  * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that time, counted
  * from a base that no machine ever reaches, so no timed wait ends by itself.
@@ -15,9 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,25 +42,6 @@ ssize_t pread64(int fd, void *dst, size_t n, off64_t off)
 {
     pass(getenv("GATE_READ"));
     return syscall(SYS_pread64, fd, dst, n, off);
-}
-
-int umount2(const char *at, int flags)
-{
-    pass(getenv("GATE_UNMOUNT"));
-    return (int)syscall(SYS_umount2, at, flags);
-}
-
-ssize_t write(int fd, const void *from, size_t n)
-{
-    if (n == 1 && !*(const char *)from)
-        pass(getenv("GATE_ANNOUNCE"));
-    return syscall(SYS_write, fd, from, n);
-}
-
-ssize_t writev(int fd, const struct iovec *from, int n)
-{
-    pass(getenv("GATE_REPLY"));
-    return syscall(SYS_writev, fd, from, n);
 }
 
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
