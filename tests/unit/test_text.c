@@ -2,12 +2,15 @@
 /* text/text and text/json: metadata values as text. */
 #include "cu_main.h"
 
+#include <cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/json.h"
 #include "text/text.h"
+#include "gguf/value.h"
+#include "base/err.h"
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};
 static const struct gguf_format v2_big = {.version = 2, .len_width = 8, .big = true};
@@ -202,12 +205,176 @@ static void test_arrays(void)
              "[[1, 2], [], [[\"x\", \"y\"], [true]]]");
 }
 
+enum { NONE = GGUF_VALUE_TYPES }; /* element type of anything but an array */
+
+static void is(uint32_t type, uint32_t elem, uint32_t want, uint32_t want_elem, const char *text)
+{
+    CU_ASSERT_EQUAL(type, want);
+    if (want == GGUF_ARRAY)
+        CU_ASSERT_EQUAL(elem, want_elem);
+    if (type != want || (want == GGUF_ARRAY && elem != want_elem))
+        (void)fprintf(stderr, "'%s': type %u, elem %u\n", text, type, elem);
+}
+
+static void infers(const char *text, uint32_t want, uint32_t want_elem)
+{
+    uint32_t type = NONE, elem = NONE;
+    text_new_type(NULL, (const uint8_t *)text, strlen(text), &type, &elem);
+    is(type, elem, want, want_elem, text);
+}
+
+static void key_gives(const char *key, const char *text, uint32_t want, uint32_t want_elem)
+{
+    uint32_t type = NONE, elem = NONE;
+    const struct key_row *row = key_find(key, strlen(key));
+    text_new_type(row, (const uint8_t *)text, strlen(text), &type, &elem);
+    is(type, elem, want, want_elem, text);
+}
+
+static void test_infer_scalars(void)
+{
+    infers("true\n", GGUF_BOOL, NONE);
+    infers("false", GGUF_BOOL, NONE);
+    infers(" 5 \r\n", GGUF_U32, NONE);
+    infers("-0", GGUF_F32, NONE); /* no integer type has this value */
+    infers("0", GGUF_U32, NONE);
+    infers("4294967295\n", GGUF_U32, NONE);
+    infers("-1\n", GGUF_I32, NONE);
+    infers("-2147483648\n", GGUF_I32, NONE);
+    infers("4294967296\n", GGUF_U64, NONE);
+    infers("18446744073709551615\n", GGUF_U64, NONE);
+    infers("-2147483649\n", GGUF_I64, NONE);
+    infers("18446744073709551616\n", GGUF_STRING, NONE);
+    infers("-9223372036854775809\n", GGUF_STRING, NONE);
+    infers("1.5\n", GGUF_F32, NONE);
+    infers("1e3\n", GGUF_F32, NONE);
+    infers("-inf\n", GGUF_F32, NONE);
+    infers("NaN\n", GGUF_F32, NONE);
+    infers("3.4028235e38\n", GGUF_F32, NONE);
+    infers("1e39\n", GGUF_F64, NONE);
+}
+
+static void test_infer_strings(void)
+{
+    infers("", GGUF_STRING, NONE);
+    infers("\n", GGUF_STRING, NONE);
+    infers("hello\n", GGUF_STRING, NONE);
+    infers("True\n", GGUF_STRING, NONE);
+    infers("1.0.0\n", GGUF_STRING, NONE);
+    infers("0x10\n", GGUF_STRING, NONE);
+    infers("1\n2\n", GGUF_STRING, NONE);
+    infers("\"quoted\"\n", GGUF_STRING, NONE);
+    infers("[not json\n", GGUF_STRING, NONE);
+    infers("[1, 2] and more\n", GGUF_STRING, NONE);
+    infers("[1, \"x\"]\n", GGUF_STRING, NONE);
+    infers("[true, 1]\n", GGUF_STRING, NONE);
+    infers("[null]\n", GGUF_STRING, NONE);
+    infers("[18446744073709551615, -1]\n", GGUF_STRING, NONE);
+    infers("[18446744073709551616]\n", GGUF_STRING, NONE);
+    infers("[1,]\n", GGUF_STRING, NONE);
+    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* with the array itself, 9 levels */
+    infers("[[[[[[[[[1]]]]]]]]]\n", GGUF_STRING, NONE);
+    infers("[[1, \"x\"]]\n", GGUF_STRING, NONE);
+    infers("[[1], [[2], [3, true]]]\n", GGUF_STRING, NONE);
+    infers("[[1], [18446744073709551616]]\n", GGUF_STRING, NONE);
+    infers("[-0, 18446744073709551616]\n", GGUF_STRING, NONE);
+}
+
+static void test_infer_arrays(void)
+{
+    infers("[1, 2]\n", GGUF_ARRAY, GGUF_U32);
+    infers("[1, -2]\n", GGUF_ARRAY, GGUF_I32);
+    infers("[4294967295, 4294967296]", GGUF_ARRAY, GGUF_U64);
+    infers("[4294967295, -1]", GGUF_ARRAY, GGUF_I64);
+    infers("[1.5]\n", GGUF_ARRAY, GGUF_F32);
+    infers("[1, 2.5, NaN]\n", GGUF_ARRAY, GGUF_F32);
+    infers("[1, 2.5, 1e39]\n", GGUF_ARRAY, GGUF_F64);
+    infers("[\n  \"en\",\n  \"fr\"\n]\n", GGUF_ARRAY, GGUF_STRING);
+    infers("[true]\n", GGUF_ARRAY, GGUF_BOOL);
+    infers("[[1], [2]]\n", GGUF_STRING, NONE);
+    infers("[]\n", GGUF_ARRAY, GGUF_STRING);
+    infers("[-0, 1]\n", GGUF_ARRAY, GGUF_F32);
+    infers("[-0, -1e39]\n", GGUF_ARRAY, GGUF_F64);
+}
+
+static void test_infer_keys(void)
+{
+    key_gives("my.key", "5\n", GGUF_U32, NONE);
+    key_gives("general.name", "5\n", GGUF_STRING, NONE);
+    key_gives("llama.rope.freq_base", "10000\n", GGUF_F32, NONE);
+    key_gives("llama.context_length", "8192\n", GGUF_U32, NONE);
+    key_gives("llama.context_length", "4294967296\n", GGUF_U64, NONE);
+    key_gives("llama.context_length", "-1\n", GGUF_U32, NONE);  /* refused later: ERANGE */
+    key_gives("llama.context_length", "abc\n", GGUF_U32, NONE); /* refused later: EINVAL */
+    key_gives("llama.context_length", "[1]\n", GGUF_U32, NONE);
+    key_gives("llama.attention.key_length", "4294967296\n", GGUF_U32, NONE);
+    key_gives("llama.attention.head_count_kv", "8\n", GGUF_U32, NONE);
+    key_gives("llama.attention.head_count_kv", "[8, 8]\n", GGUF_ARRAY, GGUF_I32);
+    key_gives("llama.attention.head_count_kv", "8\n4\n", GGUF_ARRAY, GGUF_I32);
+    key_gives("gemma3.attention.sliding_window_pattern", "[true, false]\n", GGUF_ARRAY, GGUF_BOOL);
+    key_gives("tokenizer.ggml.tokens", "\"a\"\n", GGUF_ARRAY, GGUF_STRING);
+}
+
+
+/* Render the value whose bytes are in `payload`, parse the JSON, and free the payload. Never
+ * returns NULL. */
+static cJSON *read_back(uint32_t type, struct buf *payload)
+{
+    struct buf out = BUF_INIT;
+    struct gguf_value v = gguf_value_at(&v3, type, payload->data);
+    json_value(&out, &v);
+    CU_ASSERT_EQUAL_FATAL(buf_error(&out), 0);
+    for (size_t i = 0; i < out.len; i++) /* the text has no control or hidden characters */
+        CU_ASSERT_TRUE_FATAL(out.data[i] >= 0x20 && utf8_hidden(out.data + i, out.len - i) == 0);
+    const char *end = NULL;
+    cJSON *json = cJSON_ParseWithLengthOpts((const char *)out.data, out.len, &end, 0);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(json);
+    CU_ASSERT_PTR_EQUAL(end, (const char *)out.data + out.len);
+    buf_free(&out);
+    buf_free(payload);
+    return json;
+}
+
+static void put_counted(struct buf *b, const char *s, size_t n)
+{
+    buf_uint(b, n, 8, false);
+    buf_add(b, s, n);
+}
+
+/* One string holds every character of Unicode's first plane, except NUL and surrogates, and some
+ * beyond it. */
+static void test_every_character(void)
+{
+    struct buf text = BUF_INIT, payload = BUF_INIT;
+    for (uint32_t c = 1; c < 0x11000; c++) {
+        if (c >= 0xd800 && c <= 0xdfff)
+            continue;
+        uint8_t s[4] = {(uint8_t)(0xf0 | c >> 18), (uint8_t)(0x80 | (c >> 12 & 0x3f)),
+                        (uint8_t)(0x80 | (c >> 6 & 0x3f)), (uint8_t)(0x80 | (c & 0x3f))};
+        size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+        s[4 - n] = (uint8_t)(n == 1 ? c : lead[n] | c >> 6 * (n - 1));
+        buf_add(&text, s + 4 - n, n);
+    }
+    put_counted(&payload, (const char *)text.data, text.len);
+    buf_char(&text, '\0');
+    cJSON *json = read_back(GGUF_STRING, &payload);
+    CU_ASSERT_STRING_EQUAL(cJSON_GetStringValue(json), (const char *)text.data);
+    cJSON_Delete(json);
+    buf_free(&text);
+}
+
 static CU_TestInfo tests[] = {
     {"numbers and bools are printed in both byte orders", test_numbers},
     {"strings are verbatim in texts and escaped in JSON", test_strings},
     {"a NUL byte is escaped", test_nul_byte},
     {"a byte that needs an escape is found at any position", test_escape_anywhere},
     {"arrays are printed as lines, and whole in JSON", test_arrays},
+    {"bools and numbers are recognised", test_infer_scalars},
+    {"any other text is a string", test_infer_strings},
+    {"arrays of values of one kind are recognised", test_infer_arrays},
+    {"standardized keys get their standard types", test_infer_keys},
+    {"every character survives a round trip", test_every_character},
     CU_TEST_INFO_NULL,
 };
 
