@@ -315,7 +315,6 @@ static void test_infer_keys(void)
     key_gives("tokenizer.ggml.tokens", "\"a\"\n", GGUF_ARRAY, GGUF_STRING);
 }
 
-
 /* Render the value whose bytes are in `payload`, parse the JSON, and free the payload. Never
  * returns NULL. */
 static cJSON *read_back(uint32_t type, struct buf *payload)
