@@ -52,22 +52,26 @@ static int text_accepted(struct live *l, struct request *q, int r, const struct 
     return r;
 }
 
-/* Judge this text as the value of a key. d: the draft that it is from, or NULL. */
-static int judge(struct live *l, struct file *f, const struct draft *d, const struct buf *text,
-                 enum when when, struct live_wait *w)
+/* Judge the draft of a key. */
+static int judge(struct live *l, struct file *f, enum when when, struct live_wait *w)
 {
+    struct draft *d = f->draft;
+    struct err e = {0};
+    int r = -ENOMEM;
     struct request *q = request_new(l, f, NULL, NULL);
-    if (!q)
-        return -ENOMEM;
-    buf_add(&q->text, text->data, text->len);
-    if (d) {
+    if (q) {
+        buf_add(&q->text, d->text.data, d->text.len);
         q->typed = d->typed;
         q->number = d->version;
+        q->when = when;
+        q->apply = accept_text;
+        q->end = text_accepted;
+        r = queue_add(l, q, w);
     }
-    q->when = when;
-    q->apply = accept_text;
-    q->end = text_accepted;
-    return queue_add(l, q, w);
+    if (err_sys(&e, r, "cannot be judged") >= 0)
+        return r;
+    draft_refused(d, &e);
+    return name_refused(l, f->name, &e);
 }
 
 /* ---- drafts ---- */
@@ -405,20 +409,14 @@ static bool has_empty_value(const struct live *l, const struct file *f)
 
 int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
 {
-    struct draft *d = f->draft;
-    struct err e = {0};
+    const struct draft *d = f->draft;
     if (!key_of(f))
         return 0;
     if (!l->ending &&
-        (d->state == DRAFT_WRITTEN || (d->state == DRAFT_EMPTIED && has_empty_value(l, f)))) {
-        const int r = judge(l, f, d, &d->text, WHEN_MODE, w);
-        if (r >= 0)
-            return r;
-        (void)err_sys(&e, r, "cannot be judged");
-        (void)name_refused(l, f->name, &e);
-    }
-    draft_restart(d);
-    return e.code;
+        (d->state == DRAFT_WRITTEN || (d->state == DRAFT_EMPTIED && has_empty_value(l, f))))
+        return judge(l, f, WHEN_MODE, w);
+    draft_restart(f->draft);
+    return 0;
 }
 
 static int resize(struct live *l, struct file *f, uint64_t size)
@@ -477,18 +475,19 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
 
 /* ---- close ---- */
 
-/* Judge what a handle and others wrote. */
-static int judge_written(struct live *l, struct live_file *h, enum when when, struct live_wait *w)
+/* Judge what a handle and others wrote, if that was not refused already. Returns true with the
+ * result, or false if there is nothing to judge. */
+static bool flush(struct live *l, struct live_file *h, enum when when, struct live_wait *w, int *r)
 {
-    struct draft *d = h->file->draft;
-    struct err e = {0};
+    const struct draft *d = h->file->draft;
+    const int refusal = key_of(h->file) ? draft_refusal(d, h->version) : 0;
+    const bool judges = key_of(h->file) && d->state == DRAFT_WRITTEN &&
+                        (when == WHEN_NOW || h->dirty || !d->dirty); /* else they may not be done */
     mark_flushed(h);
-    const int r = judge(l, h->file, d, &d->text, when, w);
-    if (r >= 0)
-        return r;
-    (void)err_sys(&e, r, "cannot be judged");
-    draft_refused(d, &e);
-    return name_refused(l, h->file->name, &e);
+    *r = refusal;
+    if (!refusal && judges)
+        *r = judge(l, h->file, when, w);
+    return refusal || judges;
 }
 
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
@@ -496,17 +495,9 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
     if (!h->writes)
         return 0;
     LOCKED(&l->lock);
-    struct file *f = h->file;
-    const struct draft *d = f->draft;
-    const bool judges = key_of(f) && d->state == DRAFT_WRITTEN;
-    if (key_of(f) && draft_refusal(d, h->version)) {
-        mark_flushed(h);
-        return draft_refusal(d, h->version);
-    }
-    if (judges && (h->dirty || !d->dirty)) /* else those who write it may not be done */
-        return judge_written(l, h, WHEN_MODE, w);
-    mark_flushed(h);
-    return 0;
+    int r = 0;
+    (void)flush(l, h, WHEN_MODE, w, &r);
+    return r;
 }
 
 int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
@@ -514,12 +505,8 @@ int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
     LOCKED(&l->lock);
     if (!h)
         live_end_made(l);
-    const struct draft *d = h && h->writes && key_of(h->file) ? h->file->draft : NULL;
-    if (d && !draft_refusal(d, h->version) && d->state == DRAFT_WRITTEN)
-        return judge_written(l, h, WHEN_NOW, w);
-    if (d)
-        mark_flushed(h);
-    return d && draft_refusal(d, h->version) ? draft_refusal(d, h->version) : queue_sync(l, w);
+    int r;
+    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, w);
 }
 
 static void release_locked(struct live *l, struct live_file *h)
