@@ -435,9 +435,11 @@ class Disks(unittest.TestCase):
             first = Call(sync, at)
             gate.wait()
             self.assertIsNone(first.wait())
-            write(at, 'my.second', '2')
-            self.assertEqual(editlib.read(at, 'my.second'), b'2\n')
+            second = Call(write, at, 'my.second', '2')
+            editlib.until(lambda: b'my.second' in editlib.keys(at))
             gate.open()
+            self.assertIsNone(second.wait())
+            self.assertEqual(editlib.read(at, 'my.second'), b'2\n')
             sync(at)
             mount.__exit__(None, None, None)
             for key, value in ((b'my.first', 1), (b'my.second', 2)):

@@ -66,6 +66,7 @@ class Kept(unittest.TestCase):
         os.unlink(self.key('type.u8~'))
         self.done()
 
+    @unittest.skipIf(mountlib.NEW_CORE, 'the next edit writes all removals')
     def test_removed_and_back(self):
         """Keys that are removed and made again in a different order, immediately and after the
         removal was written, keep their places and types."""
@@ -104,13 +105,15 @@ class Kept(unittest.TestCase):
         return part
 
     def test_refused_after_a_part(self):
-        """The value from before the draft comes back: in the mount, in model.gguf and in the
-        file."""
+        """What was accepted last stays: in the mount, in model.gguf and in the file."""
         before = editlib.read(self.at, 'list.i32')
         for rest in (b'x\n', b'7', b'99999999999\n', b'[\n'):
             with self.subTest(rest=rest):
                 part = self.refused_after_a_part(b'5\n6\n', rest if rest != b'7' else b'7 7')
                 self.assertEqual(part, b'5\n6\n')
+                if mountlib.NEW_CORE:
+                    before = part
+                    self.want.set(b'list.i32', array('i32', [5, 6]))
                 self.assertEqual(editlib.read(self.at, 'list.i32'), before)
                 self.assertTrue(editlib.error_of(self.at, 'list.i32'))
                 self.check()
@@ -118,11 +121,14 @@ class Kept(unittest.TestCase):
 
     def test_refused_after_a_part_of_a_new_key(self):
         self.refused_after_a_part(b'5\n', b'x\n', 'my.new:array[u8]')
-        editlib.until(lambda: b'my.new' not in editlib.keys(self.at))  # the last handle is released after close(2)
+        if mountlib.NEW_CORE:
+            self.want.set(b'my.new', array('u8', [5]))
+        else:
+            editlib.until(lambda: b'my.new' not in editlib.keys(self.at))  # released after close(2)
         self.done()
 
     def test_refused_after_a_part_was_written(self):
-        """The part is already on the disk, and is undone as well."""
+        """The part is already on the disk, and stays what was accepted last."""
         fd = os.open(self.key('list.i32'), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b'5\n6\n')
         os.fsync(fd)
@@ -131,6 +137,8 @@ class Kept(unittest.TestCase):
             os.fsync(fd)
         with self.assertRaises(OSError):
             os.close(fd)
+        if mountlib.NEW_CORE:
+            self.want.set(b'list.i32', array('i32', [5, 6]))
         self.done()
 
     # ---- the output of --unmount ----
@@ -154,7 +162,10 @@ class Kept(unittest.TestCase):
         os.rename(self.key('type.u8'), self.key('type.u8.bak'))
         write(self.at, 'type.u8.tmp', 'a helper')
         os.symlink('nowhere', self.key('.#link'))
-        self.unmounted(0)
+        if mountlib.NEW_CORE:
+            self.unmounted(1, 'type.u8.bak', 'type.u8.tmp')
+        else:
+            self.unmounted(0)
 
     def test_helper_renamed(self):
         write(self.at, '4913', 'renamed to a key')
@@ -180,7 +191,7 @@ class Kept(unittest.TestCase):
         self.fails('type.u8', '300')
         os.rename(self.key('type.u8'), self.key('my.u8'))
         self.want.rename(b'type.u8', b'my.u8')
-        self.unmounted(1, 'type.u8|my.u8')
+        self.unmounted(*((0,) if mountlib.NEW_CORE else (1, 'type.u8|my.u8')))
 
 
 @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it has memory of its own')
@@ -213,7 +224,7 @@ class Latest(unittest.TestCase):
         os.rename(self.clock + '.new', self.clock)
 
     def test_edits_that_never_rest(self):
-        """An edit every 0.9 s is written at most 10 s after the first."""
+        """A removal every 0.9 s is written at most 10 s after the first, or a second after the last."""
         source, self.clock = mountlib.put('model.gguf', samples.editable()), mountlib.path('clock')
         want = Want(mountlib.get(source))
         before = os.stat(source).st_ino
@@ -232,6 +243,8 @@ class Latest(unittest.TestCase):
         self.at(10000)
         os.unlink(place(at, 'last.key'))
         want.remove(b'last.key')
+        if mountlib.NEW_CORE:
+            self.at(11001)
         editlib.until(lambda: os.stat(source).st_ino != before)
         mount.__exit__(None, None, None)
         want.check(mountlib.get(source))

@@ -156,6 +156,11 @@ static const struct script scripts[] = {
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "write A ' 5]'; close A; text a.list '4\n5\n'; good a.list",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=4,5 "},
+    {"a line that is appended is refused by the write", "new",
+     "open A a.count w append; write A '5\n' =EINVAL; close A =EINVAL; text a.count '7\n';"
+     "refused a.count; open A a.list w append; write A '4\n'; write A 'x\n' =EINVAL;"
+     "close A =EINVAL",
+     UNCHANGED},
     {"a standardized key is refused by the write", "new",
      "open A llama.context_length w creat; write A 'x\n' =EINVAL; close A =EINVAL;"
      "gone llama.context_length",

@@ -377,7 +377,7 @@ int name_refuse(const struct live *l, const char *text)
 {
     char shown[SHOW_MAX];
     live_log(l, LOG_WARNING,
-             key_valid(text, strlen(text))
+             strchr(text, '.') && key_valid(text, strlen(text))
                  ? "%s: refused: a backup beside a key would not outlast the mount"
                  : "%s: refused: a key's name is letters, digits, _ and - with dots between, as in "
                    "my.flag",

@@ -385,7 +385,7 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     if (r < 0)
         (void)err_sys(&e, r, "cannot be written");
     else if (d->whole || h->append) /* an append keeps the existing text */
-        r = value_check_write(l, x, &d->typed, &d->text, d->text.len == n, &e);
+        r = value_check_write(l, x, &d->typed, &d->text, h->append || d->text.len == n, &e);
     if (r == 0)
         return 0;
     draft_refused(d, &e);

@@ -249,7 +249,7 @@ void queue_later(struct live *l, unsigned seconds, bool removes)
         return;
     struct timespec due = when_after(seconds * 1000);
     s->removes = removes;
-    if (!removes && !s->first_at.tv_sec)
+    if (!s->first_at.tv_sec)
         s->first_at = when_now();
     const struct timespec latest = when_later(&s->first_at, QUEUE_LATEST * 1000);
     if (s->first_at.tv_sec && when_before(&latest, &due))

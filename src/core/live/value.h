@@ -29,8 +29,8 @@ int value_parse(const struct name *x, const struct gguf_format *fmt, const struc
 int value_accept(struct live *l, struct request *q, const struct name *x, struct err *e);
 /*
  * Refuse a text while it is written, if nothing that follows could make it a value: a shell's echo
- * hears of an error in write(2), but not in close(2). at_once: the text came in one write. Returns
- * 0 or -errno with the reason.
+ * hears of an error in write(2), but not in close(2). at_once: the text, or what was appended to it,
+ * came in one write. Returns 0 or -errno with the reason.
  */
 int value_check_write(struct live *l, const struct name *x, const struct typed *typed,
                       const struct buf *text, bool at_once, struct err *e);
