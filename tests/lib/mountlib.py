@@ -31,7 +31,6 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 # nohup(1) ignores SIGHUP, and programs would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-NEW_CORE = os.environ.get('GGUFS_CORE') == 'new'  # src/core/live, which edits keys only
 SHARED = os.environ.get('GGUFS_SHARED', os.path.join(os.path.dirname(SOURCE), 'shared'))
 folder = None  # directory of this run
 

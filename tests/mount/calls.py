@@ -213,7 +213,7 @@ class Edits(Calls):
         self.write(LENGTH, b'2\n')
         new = (LENGTH.encode(), Value('u32', 2))
         self.assert_model(*(({}, [row for row in KV if row[0] != new[0]] + [new])
-                            if mountlib.NEW_CORE else ({LENGTH: Value('u64', 2)},)))
+                            if mountlib.keeps_pending() else ({LENGTH: Value('u64', 2)},)))
 
     def test_remove_and_back_refused(self):
         os.unlink(self.key(LENGTH))

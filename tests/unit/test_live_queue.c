@@ -488,6 +488,11 @@ static const struct script scripts[] = {
      "refused a.count; fail; open T .t w creat; mv .t a.count; write T 9; fsync T; close T",
      A_NAME NINE A_OTHER A_LIST},
 
+    {"a helper is written and synced while it is renamed over a key", "new close",
+     BUSY "open T .t w creat; write T 1; & mv .t a.count; write T 2; & fsync T;" DONE
+          "wait; wait; file " A_NAME "a.count:u32=12 " A_BUSY A_LIST "; close T; close X",
+     A_NAME "a.count:u32=12 " A_BUSY A_LIST},
+
     /* ---- types ---- */
     {"a type is set while a close waits: the text comes first", "new close",
      BUSY "open A a.count w trunc; write A 9; & flush A; & type a.count u64;" DONE "wait; wait;"

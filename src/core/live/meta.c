@@ -33,6 +33,12 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
     return value_accept(l, q, x, e);
 }
 
+/* The same for a helper that a request is about to make a key. */
+static int accept_renamed(struct live *l, struct request *q, struct err *e)
+{
+    return key_of(q->file) ? accept_text(l, q, e) : 0;
+}
+
 static int text_accepted(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct file *f = q->file;
@@ -64,7 +70,7 @@ static int judge(struct live *l, struct file *f, enum when when, struct live_wai
         q->typed = d->typed;
         q->number = d->version;
         q->when = when;
-        q->apply = accept_text;
+        q->apply = key_of(f) ? accept_text : accept_renamed;
         q->end = text_accepted;
         r = queue_add(l, q, w);
     }
@@ -479,9 +485,11 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
  * result, or false if there is nothing to judge. */
 static bool flush(struct live *l, struct live_file *h, enum when when, struct live_wait *w, int *r)
 {
-    const struct draft *d = h->file->draft;
-    const int refusal = key_of(h->file) ? draft_refusal(d, h->version) : 0;
-    const bool judges = key_of(h->file) && d->state == DRAFT_WRITTEN &&
+    const struct file *f = h->file;
+    const struct draft *d = f->draft;
+    const bool key = key_of(f) || (when == WHEN_NOW && f->name && f->pins);
+    const int refusal = key ? draft_refusal(d, h->version) : 0;
+    const bool judges = key && d->state == DRAFT_WRITTEN &&
                         (when == WHEN_NOW || h->dirty || !d->dirty); /* else they may not be done */
     mark_flushed(h);
     *r = refusal;

@@ -451,7 +451,8 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
         a->tried = true;
         lock_drop(&l->lock);
         r = write_plan(&job, &a->p, g, &s, e);
-        const bool astray = r < 0 && edit_file_fresh(l->file, NULL) == -ESTALE;
+        /* -ESTALE itself: another program's file is there */
+        const bool astray = r < 0 && r != -ESTALE && edit_file_fresh(l->file, NULL) == -ESTALE;
         lock_take(&l->lock);
         l->astray = astray;
         l->unfinished = job.result.unfinished;
