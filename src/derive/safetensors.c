@@ -53,7 +53,7 @@ static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
         json_string(out, shown, n);
 }
 
-static const char *shown_name(const struct gguf *g, bool tensor, uint32_t i, size_t *n)
+static const char *item_name(const struct gguf *g, bool tensor, uint32_t i, size_t *n)
 {
     *n = tensor ? g->tensor[i].name_len : g->kv[i].key_len;
     return tensor ? gguf_name(g, &g->tensor[i]) : gguf_key(g, &g->kv[i]);
@@ -66,13 +66,13 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
     CLEANUP(buf_free) struct buf room = BUF_INIT, other = BUF_INIT;
     size_t n, m;
     uint32_t k;
-    const char *name = shown_name(g, tensor, i, &n), *same;
+    const char *name = item_name(g, tensor, i, &n), *same;
     name = as_utf8(name, &n, &room, tensor);
     if (buf_error(&room))
         return buf_error(&room);
     uint64_t hash = hash_name(name, n);
     for (struct probe at = index_probe(seen, hash); index_next(seen, &at, &k);) {
-        same = shown_name(g, tensor, k, &m);
+        same = item_name(g, tensor, k, &m);
         same = as_utf8(same, &m, &other, tensor);
         if (buf_error(&other))
             return buf_error(&other);
@@ -92,7 +92,7 @@ static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
     bool may = false;
     for (uint32_t i = 0; i < all && !may; i++) {
         size_t n;
-        const char *name = shown_name(g, tensor, i, &n);
+        const char *name = item_name(g, tensor, i, &n);
         may = utf8_run(name, n) < n;
     }
     int r = may ? index_init(&seen, all) : 0;

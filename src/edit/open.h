@@ -8,7 +8,7 @@
  *     r = model_parse(&m, 0, &g, &e);
  *     model_free(&m);
  *
- * For a split model, shards_find() (model/snapshot.h) finds the path of the first file, and
+ * For a split model, shards_find() (model/shards.h) finds the path of the first file, and
  * model_open_shards() opens the others.
  *
  * Threads: one thread at a time may use a model_file.

@@ -102,7 +102,7 @@ static uint64_t cursor_left(const struct cursor *c)
     return c->src->size - c->pos;
 }
 
-static int grow_head(struct cursor *c, uint64_t need)
+static int cursor_grow(struct cursor *c, uint64_t need)
 {
     uint64_t cap = min_u64(max_u64(max_u64(c->cap * 2, LOAD_STEP), need), c->src->size);
     uint8_t *bytes = cap > SIZE_MAX ? NULL : realloc(c->bytes, (size_t)cap);
@@ -128,7 +128,7 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
     if (end > GGUF_MAX_HEADER)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
                            GGUF_MAX_HEADER);
-    int r = end > c->cap ? grow_head(c, end) : 0;
+    int r = end > c->cap ? cursor_grow(c, end) : 0;
     /* Read ahead as many bytes as are already loaded, within limits, so that the work stays
      * proportional to the header's size. */
     uint64_t ahead = min_u64(max_u64(c->have, LOAD_STEP), AHEAD_MOST);
@@ -401,7 +401,7 @@ static int parse_info(struct cursor *c, void *entry)
 }
 
 /* Parse `count` entries. The list grows as entries are parsed, because the count is not trusted. */
-static int parse_infos(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
+static int parse_each(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
                        size_t size, int (*parse)(struct cursor *c, void *entry))
 {
     uint8_t *entries;
@@ -495,7 +495,7 @@ static int tensors_by_offset(const void *a, const void *b)
 
 /* Collect the tensors with data, sorted by offset. *in_order: whether the infos are in that
  * order. */
-static size_t collect_fault(const struct gguf *g, struct data_place *places, bool *in_order)
+static size_t collect_places(const struct gguf *g, struct data_place *places, bool *in_order)
 {
     size_t n = 0;
     *in_order = true;
@@ -624,7 +624,7 @@ static int check_old_q2(struct cursor *c, const struct gguf *g, const struct dat
 static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct data_place *places)
 {
     bool in_order;
-    size_t n = collect_fault(g, places, &in_order);
+    size_t n = collect_places(g, places, &in_order);
     int r = check_old_q2(c, g, places, n);
     if (r == 0)
         r = check_overlap(c, g, places, n);
@@ -745,7 +745,7 @@ static int parse_items(struct cursor *c, struct gguf *g)
     if (r == 0)
         r = parse_count(c, "number of keys", LEAST_KEY, &n_kv);
     if (r == 0)
-        r = parse_infos(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
+        r = parse_each(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
     if (r < 0)
         return r;
     if (c->fmt.draft && n_tensors > 0)
@@ -753,7 +753,7 @@ static int parse_items(struct cursor *c, struct gguf *g)
     if (r < 0)
         return r;
     g->info_off = c->pos;
-    r = parse_infos(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor),
+    r = parse_each(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor),
                     parse_info);
     g->head_len = c->pos;
     return r;
@@ -820,7 +820,7 @@ static uint32_t find_name(const struct gguf *g, bool keys, struct text n, bool w
  * readers compare C strings: for them, `general.alignment` followed by a NUL would move the data;
  * for others, it would not.
  */
-static int enter_array(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
+static int enter_name(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
     char shown[SHOW_MAX];
     struct text n = gguf_name_of(g, keys, i), t = before_nul(n);
@@ -847,9 +847,9 @@ static int build_indexes(struct cursor *c, struct gguf *g)
     if (r < 0)
         return cursor_fail(c, r, "names", c->pos, "no memory");
     for (uint32_t i = 0; i < g->n_kv && r == 0; i++)
-        r = enter_array(c, g, true, i);
+        r = enter_name(c, g, true, i);
     for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
-        r = enter_array(c, g, false, i);
+        r = enter_name(c, g, false, i);
     return r;
 }
 

@@ -57,7 +57,7 @@ static bool starts(struct head h, const char *word)
 }
 
 /* Skip a byte order mark and blanks, which may precede text. */
-static struct head first_line(struct head h)
+static struct head skip_blanks(struct head h)
 {
     size_t skip = starts(h, "\xef\xbb\xbf") ? 3 : 0;
     while (skip < h.n && strchr(" \t\r\n", h.at[skip]) && h.at[skip])
@@ -73,7 +73,7 @@ static bool is_empty(struct head h)
 /* Also matches XML, in which object stores report errors. */
 static bool is_html(struct head h)
 {
-    struct head t = first_line(h);
+    struct head t = skip_blanks(h);
     return t.n >= 2 && t.at[0] == '<' && (isalpha(t.at[1]) || t.at[1] == '!' || t.at[1] == '?');
 }
 
@@ -87,10 +87,10 @@ static bool is_safetensors(struct head h)
 
 static bool is_json(struct head h)
 {
-    struct head t = first_line(h);
+    struct head t = skip_blanks(h);
     if (t.n == 0 || (t.at[0] != '{' && t.at[0] != '['))
         return false;
-    t = first_line((struct head){t.at + 1, t.n - 1, t.size - 1});
+    t = skip_blanks((struct head){t.at + 1, t.n - 1, t.size - 1});
     return t.n == 0 || (t.at[0] && strchr("\"{}[]", t.at[0]));
 }
 

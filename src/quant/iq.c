@@ -803,7 +803,7 @@ static_assert(IQ3S_SCALES + 4 == IQ3_S_BYTES, "IQ3_S");
 
 /* Join the eight codes of two entries. With AVX2, they are joined in a vector register, where
  * they will be used. */
-static inline uint64_t join_ways(uint32_t first, uint32_t second)
+static inline uint64_t join_words(uint32_t first, uint32_t second)
 {
 #ifdef __AVX2__
     const __m128i low = _mm_cvtsi32_si128((int)first);
@@ -822,7 +822,7 @@ FIXED void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
         for (size_t l = 0; l < 4; l++) {
             const uint8_t *qs = b + IQ3XXS_QS + 8 * g + 2 * l;
             const unsigned minus = even_signs(a >> 7 * l & 127);
-            uint64_t q = join_ways(iq3xxs_grid[qs[0]], iq3xxs_grid[qs[1]]);
+            uint64_t q = join_words(iq3xxs_grid[qs[0]], iq3xxs_grid[qs[1]]);
             put8_signed(y + 32 * g + 8 * l, q, minus, scale);
         }
     }
@@ -867,7 +867,7 @@ FIXED void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
         const float scale = d * (float)(int)(1 + 2 * s);
         for (size_t l = 0; l < 4; l++) {
             const uint32_t *two = index + 8 * g + 2 * l;
-            const uint64_t q = join_ways(iq3s_grid[two[0]], iq3s_grid[two[1]]);
+            const uint64_t q = join_words(iq3s_grid[two[0]], iq3s_grid[two[1]]);
             put8_signed(y + 32 * g + 8 * l, q, b[IQ3S_SIGNS + 4 * g + l], scale);
         }
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* check/summary: cache sizes of published models, computed by hand. */
+/* check/cache: cache sizes of published models, computed by hand. */
 #include "cu_main.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "check/summary.h"
+#include "check/cache.h"
 #include "parsed.h"
 
 /* A key without its architecture prefix. If `every` > 0, the value is an array with one item per

@@ -115,6 +115,7 @@ static void test_spread(void)
     for (int i = 0; i < N; i++) {
         int row = i / COLUMNS, column = i % COLUMNS;
         x[i] = row == 3 || row >= 48 || column == 0 || column == 70 ? 0 : (float)(i % 7 - 3);
+        x[i] = column == 11 && x[i] > 0 ? 0 : x[i]; /* negative values only */
     }
     x[7 * COLUMNS + 9] = x[9 * COLUMNS + 1] = -40;
     x[5] = NAN; /* a NaN is not zero */

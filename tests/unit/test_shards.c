@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/snapshot, edit/open: finding, opening, checking and merging the files of a
+/* model/shards, edit/open: finding, opening, checking and merging the files of a
  * split model. */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "build_gguf.h"
 #include "cu_main.h"
 #include "edit/open.h"
-#include "model/snapshot.h"
+#include "model/shards.h"
 #include "parsed.h"
 #include "put_journal.h"
 

@@ -242,7 +242,7 @@ static void test_over(void)
     CU_ASSERT_EQUAL_FATAL(tensor_content_make(NULL, 7, NULL, &whole, 1, &all), 0);
     log_unref(d);
     const struct place_in_store place[] = {
-        t.s->place[0], {t.s->place[1].off, 0, 0, part}, {0, 0, 0, all}};
+        t.s->place[0], {t.s->place[1].off, 0, 0, part}, {(uint64_t)1 << 40, 0, 0, all}};
     CU_ASSERT_EQUAL_FATAL(store_of(t.s->file, 2, place, 3, &s), 0);
     tensor_content_unref(part);
     tensor_content_unref(all);
