@@ -38,13 +38,6 @@ void thread_load_cancel(void)
         thread_join(&t);
 }
 
-bool thread_may_cancel(bool may)
-{
-    int before;
-    (void)pthread_setcancelstate(may ? PTHREAD_CANCEL_ENABLE : PTHREAD_CANCEL_DISABLE, &before);
-    return before == PTHREAD_CANCEL_ENABLE;
-}
-
 void thread_name(const char *name)
 {
     (void)pthread_setname_np(pthread_self(), name);

@@ -163,9 +163,6 @@ void thread_join(const struct thread *t);
 /* While files can still be opened, load the library that pthread_cancel() needs; if it cannot load
  * the library, pthread_cancel() aborts the process. */
 void thread_load_cancel(void);
-/* Set whether pthread_cancel() may end the calling thread now; if not, the thread is cancelled
- * later. A thread that may be cancelled takes no lock. Returns the previous setting. */
-bool thread_may_cancel(bool may);
 /* Name the calling thread, in at most 15 bytes. By default, a thread has its creator's name. */
 void thread_name(const char *name);
 
