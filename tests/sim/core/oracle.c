@@ -597,6 +597,8 @@ static void start_flush(struct state *s, unsigned c, bool sync)
     const bool written = key && s->file[f].draft == WRITTEN;
     const bool judges = written && (sync || h->dirty || !writers(s, f, true));
     h->dirty &= sync && !key; /* fsync of a helper judges nothing */
+    if (key && h->bad && (s->file[f].version != h->version || is_waiting(s, f)))
+        emit_done(s, (int)c, 0); /* the refused draft is gone: somebody has begun anew */
     if (key && h->bad)
         emit_done(s, (int)c, h->bad);
     else if (judges)
@@ -1440,6 +1442,9 @@ static bool fits_disk(struct state *s, unsigned c, const void *arg)
 {
     const value_t *disk = arg;
     (void)c;
+    for (unsigned i = 0; i < s->queued; i++)
+        if (s->queue[i].kind == UNDO) /* it may have been written */
+            return true;
     for (uint32_t i = s->floor; i < s->moments; i++) {
         const struct moment *m = &s->moment[i];
         int k = 0;
