@@ -141,12 +141,26 @@ static void test_round_trip(void)
     }
 }
 
+/* A file name with a needless escape, or that cannot be a file's, is not the name of anything. */
+static void test_needless(void)
+{
+    static const char *const files[] = {"%41", "%2e", "%2Ea", ".%2E", "..",  "a/b", "\x7f",
+                                        "%FF", "",    "%%",   "a%",   "%G0", "%~"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char back[TREE_NAME_MAX + 1];
+        size_t len = 12345;
+        CU_ASSERT_EQUAL(name_decode(files[i], back, &len), -ENOENT);
+        CU_ASSERT_EQUAL(len, 12345);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"examples are encoded and decoded", test_table},
     {"a name over 255 bytes is truncated and hashed", test_long},
     {"an escape is never split", test_cut_escape},
     {"the hash covers the whole name and is fixed", test_hash},
     {"all bytes survive a round trip", test_round_trip},
+    {"a name with a needless escape is not found", test_needless},
     CU_TEST_INFO_NULL,
 };
 

@@ -340,6 +340,23 @@ static void test_read_same(void)
     CU_ASSERT_EQUAL(memcmp(raw, got, sizeof(raw)), 0);
 }
 
+/* Beyond 4 GiB, a read differs only in the addresses of its blocks. */
+static void test_extent(void)
+{
+    const struct quant_type *q4k = quant_find(12), *i8 = quant_find(24);
+    uint64_t first, last;
+    quant_extent(q4k, 4, 1024, 1, &first, &last);
+    CU_ASSERT_TRUE(first == 144 && last == 288);
+    quant_extent(q4k, 4, 1023, 2, &first, &last);
+    CU_ASSERT_TRUE(first == 0 && last == 288);
+    quant_extent(q4k, 4, 1023, 0, &first, &last);
+    CU_ASSERT_TRUE(first == 0 && last == 0);
+    quant_extent(q4k, 2, 1ull << 40, 512, &first, &last);
+    CU_ASSERT_TRUE(first == (1ull << 31) * 144 && last == first + 144);
+    quant_extent(i8, 4, 7, 2, &first, &last);
+    CU_ASSERT_TRUE(first == 1 && last == 3);
+}
+
 static CU_TestInfo tests[] = {
     {"all ids are in the table; removed types have no geometry", test_table},
     {"types have values in either byte order or only in one", test_has_values},
@@ -351,6 +368,7 @@ static CU_TestInfo tests[] = {
     {"float32 rounds to the nearest bfloat16, ties to even", test_bf16_narrowing},
     {"any type can be read as 16-bit values", test_read_narrow},
     {"stored 16-bit values are read unchanged", test_read_same},
+    {"the blocks of a range are found", test_extent},
     CU_TEST_INFO_NULL,
 };
 

@@ -452,6 +452,18 @@ static void test_random_round_trip(void)
     }
 }
 
+static void test_retype(void)
+{
+    CLEANUP(buf_free) struct buf a = BUF_INIT;
+    CLEANUP(buf_free) struct buf got = BUF_INIT;
+    CLEANUP(buf_free) struct buf want = BUF_INIT;
+    put(&a, &v3, "a11", GGUF_U8, 2u, 1u, 2u);
+    put(&want, &v3, "a88", GGUF_U64, 2u, (uint64_t)1, (uint64_t)2);
+    struct gguf_value old = gguf_value_at(&v3, GGUF_ARRAY, a.data);
+    CU_ASSERT_EQUAL(parse(&v3, GGUF_ARRAY, GGUF_U64, "1\n2\n", &old, &got, NULL), 0);
+    same(&got, &want, "1 2");
+}
+
 static CU_TestInfo tests[] = {
     {"numbers and bools are parsed in both byte orders", test_scalars},
     {"text that is not a number or is too large is refused", test_scalar_errors},
@@ -465,6 +477,7 @@ static CU_TestInfo tests[] = {
     {"unchanged elements keep their bytes", test_array_unchanged},
     {"an array of arrays takes no other text than its own", test_nested},
     {"random values survive a round trip", test_random_round_trip},
+    {"an old value of a different type is ignored", test_retype},
     CU_TEST_INFO_NULL,
 };
 
