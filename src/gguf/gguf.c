@@ -402,7 +402,7 @@ static int parse_info(struct cursor *c, void *entry)
 
 /* Parse `count` entries. The list grows as entries are parsed, because the count is not trusted. */
 static int parse_each(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
-                       size_t size, int (*parse)(struct cursor *c, void *entry))
+                      size_t size, int (*parse)(struct cursor *c, void *entry))
 {
     uint8_t *entries;
     size_t cap = 0;
@@ -754,7 +754,7 @@ static int parse_items(struct cursor *c, struct gguf *g)
         return r;
     g->info_off = c->pos;
     r = parse_each(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor),
-                    parse_info);
+                   parse_info);
     g->head_len = c->pos;
     return r;
 }
