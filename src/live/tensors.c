@@ -1,568 +1,95 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates, renames and removes tensors (tensors.h). */
+/* Tensors by name: finds, makes, renames and removes them (tensors.h, objects.h). */
 #include "live/tensors.h"
 
-#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
 
-#include "base/lock.h"
-#include "edit/change.h"
-#include "live/batch.h"
-#include "live/draft.h"
-#include "live/tensor_judge.h"
-#include "live/views.h"
-#include "live/writer.h"
+#include "base/bytes.h"
+#include "live/objects.h"
+#include "live/overlay.h"
 
-/* ---- finding tensors ---- */
-
-/* Find a tensor by its directory's name. A name too long to decode is looked up in the base. */
-int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
+static struct view_draft *draft_of_row(const struct object *o, uint32_t row)
 {
-    const struct snapshot *base = base_snapshot(l);
-    const struct gguf *g = base->gguf;
-    char name[TREE_NAME_MAX + 1];
-    const char *p = name;
-    size_t n;
-    assert(lock_held(&l->lock));
-    int r = name_decode(file, name, &n);
-    if (r == -ENAMETOOLONG) {
-        const uint32_t i = snapshot_find(base, false, file);
-        if (i == UINT32_MAX)
-            return -ENOENT;
-        p = gguf_name(g, &g->tensor[i]);
-        n = g->tensor[i].name_len;
-        r = 0;
-    }
-    return r == 0 && edit_tensor_find(&l->next.change, p, n, ret) ? 0 : -ENOENT;
-}
-
-struct object *tensor_object(struct live *l, uint32_t number)
-{
-    assert(lock_held(&l->lock));
-    struct object *o = object_get(&l->objects, number);
-    if (o)
-        atomic_store(&l->objects.touched, true);
-    return o;
-}
-
-/* Remove a tensor that has an object, remembering its place if memory allows. */
-static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
-{
-    struct object *o = object_find(&l->objects, t->id.number);
-    if (object_set_name(&l->objects, o, t->name, t->name_len) == 0)
-        o->rank = t->rank;
-    return edit_tensor_remove(&l->next.change, t->name, t->name_len, e);
-}
-
-/* Record that a tensor has taken this name: lost tensors with this name are no longer reported, and
- * the places of removed ones are forgotten. replaced: the tensor that it replaces, or NULL. */
-static void name_taken(struct live *l, const char *name, size_t n,
-                       const struct edit_tensor *replaced)
-{
-    struct objects *s = &l->objects;
-    struct object *other;
-    if (replaced)
-        object_event(s, object_find(s, replaced->id.number), OBJECT_REMOVE);
-    while ((other = object_named(s, name, n, OBJECT_LOST))) {
-        object_event(s, other, OBJECT_REGAIN);
-        new_tensor_reap(l, other);
-    }
-    while ((other = object_named(s, name, n, OBJECT_ABSENT)))
-        object_clear_name(s, other);
-}
-
-int tensor_refused(struct live *l, struct object *o, const struct err *e)
-{
-    struct edit_tensor t = {.name = o->name, .name_len = o->name_len};
-    char shown[SHOW_MAX];
-    assert(lock_held(&l->lock));
-    if (o->state != OBJECT_NEW && !edit_tensor_numbered(&l->next.change, o->number, &t))
-        return e->code;
-    live_log(l, LOG_WARNING, "tensors/%s: refused: %s", show(shown, t.name, t.name_len), e->msg);
-    object_set_error(&l->objects, o, e->msg);
-    return e->code;
-}
-
-int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
-{
-    assert(lock_held(&l->lock));
-    batch_note(l);
-    promise_make(&o->promise, l->edits);
-    o->mtime = when_date();
-    object_set_error(&l->objects, o, NULL);
-    return writer_accepted(l, w);
-}
-
-/* ---- due removals ---- */
-
-/* True unless the change leaves the model without tensors. */
-static bool tensors_left(const struct live *l)
-{
-    struct edit_tensor *all = NULL;
-    size_t n = 1; /* assumed if the call fails, most likely for lack of memory */
-    if (edit_change_tensors(&l->next.change, &all, &n) == 0)
-        free(all);
-    return n > 0;
-}
-
-bool tensors_remove_doomed(struct live *l)
-{
-    struct edit_change *c = &l->next.change;
-    const size_t mark = edit_mark(c);
-    struct edit_tensor t;
-    for (const struct object *o = l->objects.doomed.first; o; o = o->next)
-        if (edit_tensor_numbered(c, o->number, &t))
-            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
-    if (edit_mark(c) > mark && !tensors_left(l))
-        edit_undo(c, mark);
-    return edit_mark(c) > mark;
-}
-
-int tensors_remove_due(struct live *l)
-{
-    struct objects *s = &l->objects;
-    struct edit_change *c = &l->next.change;
-    struct edit_tensor t;
-    struct err e = {0};
-    struct object *o;
-    assert(lock_held(&l->lock));
-    if (!s->doomed.n || !(l->writer.stop || objects_due(s)))
-        return 0;
-    const size_t mark = edit_mark(c);
-    int r = 0;
-    for (o = s->doomed.first; o && r == 0; o = o->next)
-        if (edit_tensor_numbered(c, o->number, &t))
-            r = drop(l, &t, &e);
-    if (r == 0 && !tensors_left(l))
-        r = err_set(&e, -EPERM, "nothing was removed: the model would have no tensor left");
-    if (r == 0)
-        r = batch_check(l, &e);
-    if (r == 0)
-        batch_note(l);
-    else
-        edit_undo(c, mark);
-    while ((o = s->doomed.first)) {
-        object_event(s, o, r == 0 ? OBJECT_REMOVE : OBJECT_BACK);
-        if (r == 0) {
-            promise_make(&o->promise, l->edits);
-        } else { /* the tensor stays, and shows the reason */
-            atomic_store(&l->names.other_doomed, true);
-            (void)tensor_refused(l, o, &e);
-        }
-    }
-    return r;
-}
-
-/* ---- after a failure ---- */
-
-void tensors_follow(struct live *l)
-{
-    const struct edit_change *c = &l->next.change;
-    struct edit_tensor t;
-    assert(lock_held(&l->lock));
-    for (struct object *o = object_from(&l->objects, 0); o;
-         o = object_from(&l->objects, o->number + 1ull))
-        if (o->state == OBJECT_ABSENT &&
-            ids_find(c->on.ids, c->on.g->n_tensors, o->number) != IDS_NONE &&
-            edit_tensor_numbered(c, o->number, &t))
-            object_event(&l->objects, o, OBJECT_BACK);
-}
-
-/* Return the object of a slot, or NULL. */
-static struct object *object_of(const struct live *l, const struct edit_slot *s)
-{
-    return s->kind == EDIT_TENSOR ? object_find(&l->objects, s->id.number) : NULL;
-}
-
-void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
-{
-    const struct edit_change *c = &b->change;
-    assert(lock_held(&l->lock));
-    for (size_t i = 0; i < c->n; i++) {
-        const struct edit_slot *s = c->slot[i];
-        struct object *o = object_of(l, s);
-        if (!o)
-            continue;
-        o->losses++;
-        if (s->old == EDIT_NONE && !s->gone) {
-            (void)object_set_name(&l->objects, o, s->name, s->name_len);
-            object_event(&l->objects, o, OBJECT_LOSE);
-            o->lost = e->code;
-        }
-        object_set_error(&l->objects, o, e->msg);
-    }
-}
-
-void tensors_landed(struct live *l, const struct batch *b)
-{
-    const struct edit_change *c = &b->change;
-    assert(lock_held(&l->lock));
-    for (size_t i = 0; i < c->n; i++) {
-        const struct edit_slot *s = c->slot[i];
-        const struct object *o = s->gone && s->old != EDIT_NONE ? object_of(l, s) : NULL;
-        if (o)
-            view_helpers_drop(l, o);
-    }
-}
-
-/* ---- tensors to be judged ---- */
-
-/* True if a new tensor was written and can be judged: it has no writable handle, or the mount is
- * ending. */
-static bool is_due(const struct live *l, const struct object *o)
-{
-    return o->dirty && (!o->open || l->writer.stop);
-}
-
-/* Return the time at which a new tensor is due to be judged, rounded up so that all writes of the
- * same second are judged together. */
-static struct timespec due_at(const struct object *o)
-{
-    return (struct timespec){.tv_sec = o->due.tv_sec + 1};
-}
-
-bool new_tensors_closing(const struct live *l)
-{
-    const struct object *o = l->objects.fresh.first;
-    assert(lock_held(&l->lock));
-    while (o && !(o->dirty && o->open && !o->unclosed))
-        o = o->next;
-    return o;
-}
-
-/* Have the writer check the new tensors when this one is due, and immediately if a sync is waiting
- * for handles that have now all been released. */
-static void call_writer(struct live *l, const struct object *o)
-{
-    const struct timespec due = due_at(o);
-    pool_call_at(&l->writer.job, &due);
-    if (waits_released_at(l) && !new_tensors_closing(l))
-        pool_call(&l->writer.job);
-}
-
-/* ---- finding and making ---- */
-
-static struct object *new_tensor(const struct live *l, uint32_t number)
-{
-    struct object *o = object_find(&l->objects, number);
-    return o && o->state == OBJECT_NEW ? o : NULL;
-}
-
-static struct object *new_tensor_named(const struct live *l, const char *file)
-{
-    char name[TREE_NAME_MAX + 1];
-    size_t n;
-    return name_decode(file, name, &n) < 0 ? NULL : object_named(&l->objects, name, n, OBJECT_NEW);
-}
-
-void new_tensor_reap(struct live *l, struct object *o)
-{
-    assert(lock_held(&l->lock));
-    if (o->state == OBJECT_GONE && o != l->objects.judging && !o->drafts)
-        object_drop(&l->objects, o);
-}
-
-/* Return the new tensor's draft of the file in this row, or NULL. */
-static struct draft *new_tensor_draft(const struct object *o, uint32_t row)
-{
-    struct draft *d = o->drafts;
-    while (d && (!d->made || d->unlinked || d->row != row))
-        d = d->inside;
+    struct view_draft *d = o->drafts;
+    while (d && d->row != row)
+        d = d->next;
     return d;
 }
 
-/* Return the new tensor's draft of this view, or NULL. */
-static struct draft *draft_of(const struct object *o, enum tensor_view view)
+/* ---- tensors of the model ---- */
+
+/* Find a tensor of the accepted state, even if it is gone. Returns false if there is none. */
+static bool find_stored(const struct live *l, const char *file, uint32_t *number)
 {
-    struct draft *d = o->drafts;
-    while (d && (!d->made || d->unlinked || d->view != view))
-        d = d->inside;
-    return d;
+    const uint32_t i = snapshot_find(l->state, false, file);
+    if (i != UINT32_MAX)
+        *number = ids_of(l->state->ids, i).number;
+    return i != UINT32_MAX;
 }
 
-static bool new_tensor_leaves(const struct object *o, enum tensor_view view)
+static struct object *fresh_named(const struct live *l, const char *name, size_t n)
 {
-    bool values = view > TENSOR_RAW && view < TENSOR_VIEWS;
-    return view == TENSOR_ASIDE || (values && draft_of(o, TENSOR_RAW));
-}
-
-static int check_name(const char *name, size_t n)
-{
-    if (n == 0 || memchr(name, 0, n))
-        return -EINVAL;
-    return n > EDIT_MAX_TENSOR_NAME ? -ENAMETOOLONG : 0;
-}
-
-static int new_tensor_rename(struct live *l, struct object *o, const char *name, size_t n)
-{
-    int r = check_name(name, n);
-    if (r == 0)
-        r = object_set_name(&l->objects, o, name, n);
-    if (r == 0 && o->error) /* the error may have been about the old name */
-        new_tensor_touch(l, o);
-    return r;
-}
-
-static void new_tensor_remove(struct live *l, struct object *o)
-{
-    object_event(&l->objects, o, OBJECT_REMOVE);
-    call_writer(l, o);
-    view_drafts_reap(l, o);
-    view_helpers_drop(l, o);
-    new_tensor_reap(l, o);
-    newest_touch(l->newest);
-}
-
-void new_tensor_touch(struct live *l, struct object *o)
-{
-    assert(lock_held(&l->lock));
-    o->dirty = true;
-    if (o->state == OBJECT_NEW) {
-        o->due = when_after(1000 * NEW_QUIET);
-        object_move_last(o);
+    struct link *k = table_first(&l->tensors.by_name, hash_name(name, n));
+    for (; k; k = table_next(k)) {
+        struct object *o = (struct object *)((char *)k - offsetof(struct object, by_name));
+        if (o->name_len == n && memcmp(o->name, name, n) == 0)
+            return o;
     }
-    call_writer(l, o);
-}
-
-void new_tensor_closed(struct live *l, struct object *o, bool closed)
-{
-    o->unclosed += closed ? -1U : 1U;
-    if (closed)
-        new_tensor_touch(l, o);
-}
-
-/* Count a closed file as last written at its close, so that tensors are added in the order in which
- * the program wrote them. */
-void new_tensor_released(struct live *l, struct object *o, bool closed)
-{
-    o->open--;
-    o->unclosed -= !closed;
-    if (closed && o->dirty)
-        call_writer(l, o);
-    else
-        new_tensor_touch(l, o);
-}
-
-int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
-                    struct err *e)
-{
-    struct object *o = d->object;
-    const bool is_type = d->view == TENSOR_TYPE;
-    assert(lock_held(&l->lock));
-    int r = is_type ? tensor_type_parse(text, n, &o->type, e)
-                    : tensor_shape_parse(text, n, &o->shape, e);
-    if (r == 0 || !d->unlinked) /* not for a refused helper, which becomes a helper again */
-        *(is_type ? &o->has_type : &o->has_shape) = r == 0;
-    new_tensor_touch(l, o);
-    return r;
-}
-
-/* ---- judging ---- */
-
-struct object *new_tensors_due(const struct live *l)
-{
-    struct object *o = l->objects.fresh.first;
-    while (o && (o == l->objects.judging || !is_due(l, o)))
-        o = o->next;
-    return o && (l->writer.stop || l->objects.now || when_past(&o->due, 0)) ? o : NULL;
-}
-
-const struct timespec *new_tensors_due_at(const struct live *l)
-{
-    static _Thread_local struct timespec at;
-    const struct object *o = l->objects.fresh.first;
-    while (o && !is_due(l, o))
-        o = o->next;
-    if (o)
-        at = due_at(o);
-    return o ? &at : NULL;
-}
-
-/* Add the tensor in the place of a removed tensor with the same name, or at the end if there was no
- * such tensor. */
-static int add(struct live *l, struct object *o, const struct tensor_edit *edit, struct err *e)
-{
-    struct objects *s = &l->objects;
-    struct edit_change *c = &l->next.change;
-    struct edit_tensor t;
-    const size_t mark = edit_mark(c);
-    /* a tensor that is doomed, or that came back because its removal failed */
-    const bool replaces = edit_tensor_find(c, o->name, o->name_len, &t);
-    const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
-    const uint64_t rank = replaces ? t.rank : placed ? placed->rank : s->ranks;
-    int r = replaces ? edit_tensor_remove(c, t.name, t.name_len, e) : 0;
-    if (r == 0)
-        r = edit_tensor_add(c, o->name, o->name_len, &edit->shape, edit->piece, edit->n, rank,
-                            o->number, e);
-    if (r == 0)
-        r = batch_check(l, e);
-    if (r < 0) {
-        edit_undo(c, mark);
-        return r;
-    }
-    if (rank == s->ranks)
-        s->ranks += EDIT_RANK_STEP;
-    name_taken(l, o->name, o->name_len, replaces ? &t : NULL);
-    object_event(s, o, OBJECT_ADD);
-    o->mtime = when_date();
-    batch_note(l);
-    promise_make(&o->promise, l->edits);
-    return 0;
-}
-
-/* Check that no view that counts still has a refused write. Returns 0, or that write's error; the
- * view must then be rewritten from the start. */
-static int check_views(const struct object *o, struct err *e)
-{
-    const struct draft *d = o->drafts;
-    while (d && (!d->made || d->unlinked || !d->why.code || new_tensor_leaves(o, d->view)))
-        d = d->inside;
-    if (d)
-        *e = d->why;
-    return e->code;
-}
-
-/* Judge the views of a new tensor in their current state. Drops and retakes the lock. */
-static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret, struct err *e)
-{
-    struct tensor_new t = {.has_type = o->has_type,
-                           .has_shape = o->has_shape,
-                           .type = o->type,
-                           .shape = o->shape,
-                           .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
-    for (int k = TENSOR_RAW; k < TENSOR_VIEWS; k++)
-        t.draft[k] = draft_of(o, (enum tensor_view)k);
-    l->objects.judging = o;
-    lock_drop(&l->lock);
-    int r = tensor_new_judge(&t, NULL, ret, e);
-    lock_take(&l->lock);
-    l->objects.judging = NULL;
-    return r;
-}
-
-static int judge(struct live *l, struct object *o)
-{
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct err e = {0};
-    o->dirty = false;
-    int r = check_views(o, &e);
-    /* already reported to the program that wrote the view */
-    const bool reported = r < 0 && !l->objects.now;
-    if (r == 0)
-        r = judge_views(l, o, &edit, &e);
-    const bool again = !l->writer.stop && (o->open || o->dirty); /* a program is still writing it */
-    if (o->state != OBJECT_NEW || again) { /* it was removed, or will be judged again once quiet */
-        o->dirty |= again;
-        r = 0;
-    } else {
-        /* a write may have been refused in the meantime */
-        if (r == TENSOR_CHANGED && (r = check_views(o, &e)) == 0)
-            r = add(l, o, &edit, &e);
-        object_set_error(&l->objects, o, e.code ? e.msg : NULL);
-        if (r < 0 && !reported)
-            (void)tensor_refused(l, o, &e);
-    }
-    tensor_edit_free(&edit);
-    if (o->state != OBJECT_NEW || again)
-        view_drafts_reap(l, o);
-    new_tensor_reap(l, o);
-    return r < 0 && !reported ? r : 0;
-}
-
-int new_tensors_judge(struct live *l)
-{
-    int result = 0;
-    struct object *o;
-    assert(lock_held(&l->lock));
-    const struct timespec latest = when_after(1000 * NEW_QUIET);
-    while ((o = new_tensors_due(l)) &&
-           !when_before(&latest, &o->due)) { /* judge each object once */
-        int r = judge(l, o);
-        if (r < 0)
-            result = r;
-    }
-    return result;
-}
-
-/* ---- queries ---- */
-
-int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
-{
-    lock_take(&l->lock);
-    const struct tensor_id *id = &l->objects.given[version % OBJECTS_KNOWN];
-    bool first = version < l->objects.first_numbers, known = id->version == version && id->number;
-    *number = known ? id->number - 1 : version;
-    lock_drop(&l->lock);
-    return known || first ? 0 : -ENOENT;
-}
-
-/* True if a tensor of the model is not visible. This includes a tensor that came back because its
- * removal failed, if a new tensor has its name. */
-static bool is_hidden(const struct live *l, const struct object *o)
-{
-    struct edit_tensor t;
-    if (o->state != OBJECT_STORED)
-        return o->state == OBJECT_DOOMED || o->state == OBJECT_ABSENT;
-    return l->objects.fresh.n && edit_tensor_numbered(&l->next.change, o->number, &t) &&
-           object_named(&l->objects, t.name, t.name_len, OBJECT_NEW);
+    return NULL;
 }
 
 /* Find a visible tensor. */
-static int find_shown(struct live *l, const char *file, struct edit_tensor *ret)
+static int find_shown(const struct live *l, const char *file, uint32_t *number)
 {
-    const struct object *o = new_tensor_named(l, file);
+    char name[TREE_NAME_MAX + 1];
+    size_t n;
+    const struct object *o =
+        l->tensors.n_fresh && name_decode(file, name, &n) == 0 ? fresh_named(l, name, n) : NULL;
     if (o) {
-        *ret = (struct edit_tensor){.id = {o->number, o->number},
-                                    .old = EDIT_NONE,
-                                    .name = o->name,
-                                    .name_len = o->name_len};
+        *number = o->number;
         return 0;
     }
-    int r = tensor_find(l, file, ret);
-    o = r == 0 ? object_find(&l->objects, ret->id.number) : NULL;
-    return o && o->state == OBJECT_DOOMED ? -ENOENT : r;
+    if (!find_stored(l, file, number))
+        return -ENOENT;
+    o = object_find(l, *number);
+    return o && o->gone ? -ENOENT : 0;
 }
 
 int live_tensor_find(struct live *l, const char *file, uint32_t *number)
 {
-    struct edit_tensor t;
-    struct err e = {0};
     LOCKED(&l->lock);
-    int r = find_shown(l, file, &t);
-    if (r == 0 && t.old == EDIT_NONE && !new_tensor(l, t.id.number))
-        r = batch_freshen(l, &e); /* the tensor may not be in a snapshot yet */
-    if (r == 0)
-        *number = t.id.number;
-    return r;
+    return find_shown(l, file, number);
 }
 
-int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_folder *ret)
+static uint32_t hidden_rows(struct object *o)
 {
-    struct err e = {0};
-    int r = 0;
+    if (o->hidden && when_past(&o->hidden_until, 0))
+        o->hidden = 0;
+    return o->hidden;
+}
+
+void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret)
+{
     *ret = (struct live_folder){0};
-    if (objects_untouched(&l->objects))
-        return 0;
+    if (!atomic_load(&l->tensors.any))
+        return;
     LOCKED(&l->lock);
-    struct object *o = object_find(&l->objects, number);
-    if (o && fresh && atomic_load(&l->shown.stale))
-        r = batch_freshen(l, &e);
+    struct object *o = object_find(l, number);
     if (o)
-        *ret = (struct live_folder){o->generation, object_hidden(o), is_hidden(l, o), o->mtime};
-    return r;
+        *ret = (struct live_folder){o->generation, hidden_rows(o), o->gone, o->mtime};
 }
 
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
 {
     LOCKED(&l->lock);
-    const struct object *o = object_find(&l->objects, number);
+    const struct object *o = object_find(l, number);
     if (o && o->error)
         buf_str(out, o->error);
-    else if (o && o->state == OBJECT_NEW)
+    else if (o && o->fresh)
         buf_str(out, "a new tensor: it is not complete yet");
     return buf_error(out);
 }
@@ -570,219 +97,264 @@ int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
 void live_tensor_forgive(struct live *l, uint32_t number)
 {
     LOCKED(&l->lock);
-    struct object *o = object_find(&l->objects, number);
-    if (o && o->state != OBJECT_NEW)
-        object_set_error(&l->objects, o, NULL);
-}
-
-/* ---- edits ---- */
-
-/* Decode the name of a created or renamed directory. Returns 0, -EINVAL or -ENAMETOOLONG. */
-static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n)
-{
-    int r = name_decode(file, name, n);
-    return r == -ENOENT ? -EINVAL : r;
-}
-
-static int rename_locked(struct live *l, const char *from, const char *to, unsigned flags,
-                         struct live_wait *w)
-{
-    struct edit_change *c = &l->next.change;
-    struct edit_tensor t, now;
-    char text[TREE_NAME_MAX + 1];
-    struct object *o = NULL;
-    struct err e = {0};
-    if (flags & ~(unsigned)RENAME_NOREPLACE)
-        return -EINVAL;
-    int r = find_shown(l, from, &t);
-    if (r < 0 || (strcmp(from, to) == 0 && !(flags & RENAME_NOREPLACE)))
-        return r;
-    if (find_shown(l, to, &now) == 0)
-        return flags & RENAME_NOREPLACE ? -EEXIST : -ENOTEMPTY;
-    const bool replaces = tensor_find(l, to, &now) == 0; /* a doomed tensor has the name */
-    if (!replaces) {
-        r = decode_name(to, text, &now.name_len);
-        now.name = text;
-    }
-    if (r == 0)
-        r = (o = tensor_object(l, t.id.number)) ? 0 : -ENOMEM;
-    if (r < 0)
-        return r;
-    if (o->state == OBJECT_NEW)
-        return new_tensor_rename(l, o, now.name, now.name_len);
-    size_t mark = edit_mark(c);
-    if (replaces) /* the doomed tensor is removed immediately */
-        r = edit_tensor_remove(c, now.name, now.name_len, &e);
-    if (r == 0)
-        r = edit_tensor_rename(c, t.name, t.name_len, now.name, now.name_len, &e);
-    if (r == 0)
-        r = batch_check(l, &e);
-    if (r < 0) {
-        edit_undo(c, mark);
-        return tensor_refused(l, o, &e);
-    }
-    name_taken(l, now.name, now.name_len, replaces ? &now : NULL);
-    return tensor_accepted(l, o, w);
-}
-
-int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
-                       struct live_wait *w)
-{
-    struct err unready; /* reported by a later write */
-    writer_ready(l, &unready);
-    LOCKED(&l->lock);
-    return rename_locked(l, from, to, flags, w);
-}
-
-int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
-{
-    LOCKED(&l->lock);
-    const struct object *o = object_find(&l->objects, number);
-    return o ? writer_sync(l, &o->promise, o->promise.edit, w) : 0;
+    struct object *o = object_find(l, number);
+    if (o && !o->fresh)
+        object_set_error(l, o, NULL);
 }
 
 /* ---- removal ---- */
 
-/* Try a removal, to find out immediately whether it is possible. If a strategy is requested, the
- * removal may be possible only together with the removal of the doomed tensors. */
-static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e)
+static void spare(struct live *l, struct object *o)
 {
-    struct edit_change *c = &l->next.change;
-    size_t mark = edit_mark(c);
-    int r = edit_tensor_remove(c, t->name, t->name_len, e);
-    if (r < 0)
-        return r;
-    if (l->opt.edit.strategy != EDIT_AUTO)
-        (void)tensors_remove_doomed(l);
-    r = batch_check(l, e);
-    edit_undo(c, mark);
-    return r;
+    o->gone = false;
+    o->hidden = 0;
+    o->generation++; /* who is in the directory sees it as removed */
+    l->tensors.n_gone--;
+    atomic_store(&l->stale, true);
 }
 
-static int remove_locked(struct live *l, const char *file)
+/* Bring all tensors back whose removal is not written yet. */
+static void spare_all(struct live *l)
+{
+    for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));)
+        if (((struct object *)k)->gone)
+            spare(l, (struct object *)k);
+}
+
+void tensors_remove(const struct live *l, struct edit_change *c)
 {
     struct edit_tensor t;
-    struct object *o = NULL;
-    struct err e = {0};
-    int r = find_shown(l, file, &t);
-    if (r == 0)
-        r = (o = tensor_object(l, t.id.number)) ? 0 : -ENOMEM;
-    if (r < 0)
-        return r;
-    if (o->state == OBJECT_NEW) {
-        new_tensor_remove(l, o);
+    if (!l->tensors.n_gone)
+        return;
+    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
+        const struct object *o = (const struct object *)k;
+        if (o->gone && edit_tensor_numbered(c, o->number, &t))
+            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
+    }
+}
+
+void tensors_removed(struct live *l)
+{
+    const struct snapshot *g = l->state;
+    for (struct link *k = table_each(&l->tensors.by_number, NULL), *next; k && l->tensors.n_gone;
+         k = next) {
+        struct object *o = (struct object *)k;
+        next = table_each(&l->tensors.by_number, k);
+        if (!o->gone || ids_find(g->ids, g->gguf->n_tensors, o->number) != IDS_NONE)
+            continue;
+        o->gone = false;
+        l->tensors.n_gone--;
+        object_set_error(l, o, NULL);
+        o->mtime.tv_sec = 0;
+        o->generation = o->cold = o->hidden = 0;
+        object_reap(l, o);
+    }
+}
+
+static void fresh_remove(struct live *l, struct object *o);
+
+static int remove_locked(struct live *l, const char *file, const struct err *unready)
+{
+    const struct err last = {.code = -EPERM,
+                             .msg = "nothing was removed: the model would have no tensor left"};
+    const struct err place = {.code = -EOPNOTSUPP, .msg = "a tensor cannot be removed in place"};
+    uint32_t number;
+    int r = find_shown(l, file, &number);
+    struct object *o = r == 0 ? object_get(l, number) : NULL;
+    if (!o)
+        return r < 0 ? r : -ENOMEM;
+    if (o->fresh) {
+        fresh_remove(l, o);
         return 0;
     }
-    r = try_remove(l, &t, &e);
-    if (r < 0)
-        return tensor_refused(l, o, &e);
-    object_event(&l->objects, o, OBJECT_DOOM);
-    atomic_store(&l->names.other_doomed, true);
-    object_set_error(&l->objects, o, NULL);
+    if (l->stop)
+        return -EROFS;
+    if (unready->code || l->opt.edit.strategy == EDIT_INPLACE)
+        return object_refused(l, o, unready->code ? unready : &place);
+    if (l->state->gguf->n_tensors - l->tensors.n_gone <= 1) {
+        spare_all(l);
+        return object_refused(l, o, &last);
+    }
+    o->gone = true;
+    l->tensors.n_gone++;
+    object_set_error(l, o, NULL);
+    atomic_store(&l->stale, true);
     newest_touch(l->newest);
-    pool_call_at(&l->writer.job, &o->due);
+    queue_later(l, QUEUE_TENSORS, true);
     return 0;
 }
 
 int live_tensor_remove(struct live *l, const char *file)
 {
-    struct err unready; /* reported by a later write */
-    writer_ready(l, &unready);
-    lock_take(&l->lock);
-    int r = remove_locked(l, file);
-    lock_drop(&l->lock);
-    views_bury(l);
-    return r;
+    struct err unready;
+    overlay_ready(l, &unready);
+    LOCKED(&l->lock);
+    return remove_locked(l, file, &unready);
 }
 
 int live_view_unlink(struct live *l, uint32_t number, uint32_t row)
 {
+    const uint32_t bit = (uint32_t)1 << row;
     LOCKED(&l->lock);
-    struct object *o = tensor_object(l, number);
-    int r = !o ? -ENOMEM : o->state == OBJECT_DOOMED || object_hidden(o) >> row & 1 ? -ENOENT : 0;
-    if (r == 0)
-        object_hide(o, row);
-    return r;
+    struct object *o = object_get(l, number);
+    if (!o)
+        return -ENOMEM;
+    if (o->gone || hidden_rows(o) & bit)
+        return -ENOENT;
+    o->hidden |= bit;
+    o->hidden_until = when_after(1000);
+    return 0;
 }
 
 void live_view_show(struct live *l, uint32_t number, uint32_t row)
 {
     LOCKED(&l->lock);
-    struct object *o = object_find(&l->objects, number);
+    struct object *o = object_find(l, number);
     if (o)
-        object_unhide(o, row);
+        o->hidden &= ~((uint32_t)1 << row);
 }
 
 /* ---- new tensors ---- */
 
+#define A_NAME "a tensor's name has 1 to 63 bytes, and no NUL"
+
+/* Decode the name of a created or renamed directory. Returns 0, -EINVAL or -ENAMETOOLONG. */
+static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n)
+{
+    int r = name_decode(file, name, n);
+    if (r < 0)
+        return r == -ENOENT ? -EINVAL : r;
+    if (*n == 0 || memchr(name, 0, *n))
+        return -EINVAL;
+    return *n > EDIT_MAX_TENSOR_NAME ? -ENAMETOOLONG : 0;
+}
+
+/* Give a fresh tensor a name. */
+static int set_name(struct live *l, struct object *o, const char *name, size_t n)
+{
+    char *copy = malloc(n + 1);
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, name, n);
+    if (o->name)
+        table_remove(&l->tensors.by_name, &o->by_name);
+    free(o->name);
+    o->name = copy;
+    o->name_len = n;
+    const int r = table_add(&l->tensors.by_name, &o->by_name, hash_name(name, n));
+    if (r < 0) { /* there was room for the old name, so this is a new tensor */
+        free(o->name);
+        o->name = NULL;
+    }
+    return r;
+}
+
+/* Return the index of the first fresh tensor with at least this number. */
+static size_t fresh_from(const struct live *l, uint64_t number)
+{
+    size_t lo = 0, hi = l->tensors.n_fresh;
+    while (lo < hi) {
+        const size_t mid = (lo + hi) / 2;
+        if (l->tensors.fresh[mid]->number < number)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
 int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 {
     char name[TREE_NAME_MAX + 1];
-    struct edit_tensor t;
+    uint32_t other;
     size_t n;
     LOCKED(&l->lock);
-    int r = find_shown(l, file, &t) == 0 ? -EEXIST : decode_name(file, name, &n);
+    int r = find_shown(l, file, &other) == 0 ? -EEXIST : decode_name(file, name, &n);
     if (r == 0)
-        r = check_name(name, n);
-    if (r < 0)
-        return r;
-    struct object *o = tensor_object(l, atomic_fetch_add(&l->newest->numbers, 1));
+        r = l->stop ? -EROFS
+                    : array_grow(&l->tensors.fresh, &l->tensors.cap, l->tensors.n_fresh,
+                                 sizeof(*l->tensors.fresh));
+    struct object *o = r == 0 ? object_get(l, atomic_fetch_add(&l->newest->numbers, 1)) : NULL;
     if (!o)
-        return -ENOMEM;
-    r = object_set_name(&l->objects, o, name, n);
+        return r < 0 ? r : -ENOMEM;
+    r = set_name(l, o, name, n);
     if (r < 0) {
-        object_drop(&l->objects, o);
+        object_reap(l, o);
         return r;
     }
-    object_event(&l->objects, o, OBJECT_MAKE);
+    o->fresh = true;
     o->mtime = when_date();
+    l->tensors.fresh[l->tensors.n_fresh++] = o;
     newest_touch(l->newest);
     *number = o->number;
     return 0;
 }
 
+/* It is fresh no longer: it has become a tensor, or was removed. */
+static void fresh_end(struct live *l, struct object *o)
+{
+    const size_t i = fresh_from(l, o->number);
+    struct object **at = &l->tensors.fresh[i];
+    memmove(at, at + 1, (--l->tensors.n_fresh - i) * sizeof(*at));
+    table_remove(&l->tensors.by_name, &o->by_name);
+    free(o->name);
+    o->name = NULL;
+    o->fresh = false;
+}
+
+static void fresh_remove(struct live *l, struct object *o)
+{
+    object_set_error(l, o, NULL);
+    fresh_end(l, o);
+    o->mtime.tv_sec = 0;
+    for (struct view_draft *d = o->drafts, *next; d; d = next) {
+        next = d->next;
+        draft_reset(d);
+        draft_reap(l, d);
+    }
+    o->cold = 0;
+    newest_touch(l->newest);
+    object_reap(l, o);
+}
+
 bool live_making(struct live *l, uint32_t number, uint32_t *views)
 {
-    if (objects_untouched(&l->objects))
+    if (!atomic_load(&l->tensors.any))
         return false;
     LOCKED(&l->lock);
-    const struct object *o = new_tensor(l, number);
-    *views = o ? o->aside : 0;
-    for (const struct draft *d = o ? o->drafts : NULL; d; d = d->inside)
-        if (d->made && !d->unlinked)
-            *views |= (uint32_t)1 << d->row;
-    return o;
+    const struct object *o = object_find(l, number);
+    if (!o || !o->fresh)
+        return false;
+    *views = o->aside;
+    for (const struct view_draft *d = o->drafts; d; d = d->next)
+        *views |= (uint32_t)1 << d->row;
+    return true;
 }
 
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number)
 {
     LOCKED(&l->lock);
-    const struct object *o = object_from(&l->objects, *i);
-    while (o && o->state != OBJECT_NEW)
-        o = object_from(&l->objects, o->number + 1ull);
-    if (!o)
+    const size_t at = fresh_from(l, *i);
+    if (at == l->tensors.n_fresh)
         return false;
+    const struct object *o = l->tensors.fresh[at];
     (void)name_encode(o->name, o->name_len, name);
     *i = *number = o->number;
     return true;
 }
 
-int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node)
+/* True if this view does not count. */
+static bool leaves(const struct object *o, enum tensor_view view)
 {
-    LOCKED(&l->lock);
-    const struct object *o = new_tensor(l, number);
-    const struct draft *d = o ? new_tensor_draft(o, row) : NULL;
-    if (!o || !(d || o->aside >> row & 1))
-        return -ENOENT;
-    *node = d ? d->node : number;
-    return 0;
+    const bool values = view > TENSOR_RAW && view < TENSOR_VIEWS;
+    return view == TENSOR_ASIDE || (values && object_draft(o, TENSOR_RAW));
 }
 
 bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view)
 {
     LOCKED(&l->lock);
-    struct object *o = new_tensor(l, number);
-    const bool left = o && new_tensor_leaves(o, view);
+    struct object *o = object_find(l, number);
+    const bool left = o && o->fresh && leaves(o, view);
     if (left)
         o->aside |= (uint32_t)1 << row;
     return left;
@@ -792,17 +364,303 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
 {
     const uint32_t bit = (uint32_t)1 << row;
     LOCKED(&l->lock);
-    struct object *o = new_tensor(l, number);
-    struct draft *d = o ? new_tensor_draft(o, row) : NULL;
+    struct object *o = object_find(l, number);
+    struct view_draft *d = o && o->fresh ? draft_of_row(o, row) : NULL;
     if (!d && !(o && o->aside & bit))
         return -ENOENT;
     o->aside &= ~bit;
     if (!d)
         return 0;
-    d->unlinked = true;
     o->has_type &= d->view != TENSOR_TYPE;
     o->has_shape &= d->view != TENSOR_SHAPE;
-    view_drafts_reap(l, o);
-    new_tensor_touch(l, o); /* this view may have prevented the tensor from being added */
+    draft_reset(d);
+    draft_reap(l, d);
+    object_touch(l, o); /* this view may have prevented the tensor from being added */
     return 0;
+}
+
+/* ---- judging new tensors ---- */
+
+/* What a request about a tensor by name needs. */
+struct about {
+    struct object *o; /* pinned */
+    bool hurried;     /* judge it even if a program still writes it */
+    int verdict;
+    uint64_t epoch[TENSOR_VIEWS]; /* of what was judged */
+    char name[TREE_NAME_MAX + 1]; /* for a rename: the new name */
+    size_t n;
+};
+
+static void about_free(struct live *l, struct request *q)
+{
+    struct about *a = q->own;
+    a->o->pins--;
+    object_reap(l, a->o);
+    free(a);
+}
+
+/* Make a request about an object. Returns NULL if out of memory. */
+static struct request *about(struct live *l, struct object *o)
+{
+    struct about *a = calloc(1, sizeof(*a));
+    struct request *q = a ? request_new(l, NULL, NULL, NULL) : NULL;
+    if (!q) {
+        free(a);
+        return NULL;
+    }
+    a->o = o;
+    o->pins++;
+    q->own = a;
+    q->drop = about_free;
+    return q;
+}
+
+/* Check that no view that counts has a refused write. */
+static int check_views(const struct object *o, struct err *e)
+{
+    const struct view_draft *d = o->drafts;
+    while (d && (!d->why.code || leaves(o, d->view)))
+        d = d->next;
+    if (d)
+        *e = d->why;
+    return d ? d->why.code : 0;
+}
+
+/* Copy what was written. Drops and retakes the lock. */
+static int take_views(struct live *l, struct about *a, struct tensor_new *t)
+{
+    int r = 0;
+    for (int k = 0; k < TENSOR_VIEWS && r == 0; k++) {
+        struct view_draft *d = object_draft(a->o, (enum tensor_view)k);
+        if (!d)
+            continue;
+        d->pins++;
+        lock_drop(&l->lock);
+        r = draft_take(l, d, &t->round[k]);
+        lock_take(&l->lock);
+        a->epoch[k] = t->round[k].epoch;
+        d->pins--;
+        draft_reap(l, d);
+    }
+    return r;
+}
+
+/* Remove a tensor that is gone and has this name, so that the name can be taken. */
+static int take_name(struct live *l, const char *name, size_t n, struct err *e)
+{
+    struct edit_tensor t;
+    if (!edit_tensor_find(&l->pending, name, n, &t))
+        return 0;
+    const struct object *o = object_find(l, t.id.number);
+    return o && o->gone ? edit_tensor_remove(&l->pending, name, n, e)
+                        : err_set(e, -EEXIST, "a tensor has this name");
+}
+
+static int accept_new(struct live *l, struct request *q, struct err *e)
+{
+    struct about *a = q->own;
+    struct object *o = a->o;
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    const size_t mark = edit_mark(&l->pending);
+    if (!o->fresh || !(o->touched || (a->hurried && o->failed)) || (!a->hurried && o->owing))
+        return 0;
+    o->touched = o->failed = false;
+    struct tensor_new t = {.has_type = o->has_type,
+                           .has_shape = o->has_shape,
+                           .big = l->state->gguf->fmt.big,
+                           .type = o->type,
+                           .shape = o->shape,
+                           .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
+    int r = check_views(o, e);
+    if (r == 0 && (r = take_views(l, a, &t)) < 0)
+        (void)err_sys(e, r, "cannot judge it");
+    const struct units_watch watch = {.cancel = &l->queue.cancel};
+    lock_drop(&l->lock);
+    if (r == 0)
+        r = tensor_judge_new(&t, &l->logs, &watch, &edit, e);
+    tensor_new_free(&t);
+    lock_take(&l->lock);
+    a->verdict = r;
+    if (!o->fresh || (o->touched && !a->hurried))
+        r = 0; /* it was removed, or is judged again once it rests */
+    if (r == TENSOR_CHANGED) {
+        r = take_name(l, o->name, o->name_len, e);
+        if (r == 0)
+            r = edit_tensor_add(&l->pending, o->name, o->name_len, &edit.shape, edit.piece, edit.n,
+                                EDIT_LAST, o->number, e);
+        if (r < 0)
+            edit_undo(&l->pending, mark);
+        else
+            r = 1;
+    } else if (r == TENSOR_SHORT) {
+        object_set_error(l, o, e->msg);
+        r = 0;
+    }
+    lock_drop(&l->lock);
+    tensor_edit_free(&edit);
+    lock_take(&l->lock);
+    return r;
+}
+
+static int new_accepted(struct live *l, struct request *q, int r, const struct err *e)
+{
+    struct about *a = q->own;
+    struct object *o = a->o;
+    if (r < 0 && !q->done) {
+        if (a->hurried)
+            l->tensors.failure = r;
+        o->failed = a->verdict == TENSOR_CHANGED;
+        return o->error && strcmp(o->error, e->msg) == 0 ? r : object_refused(l, o, e);
+    }
+    if (!q->changed || !o->fresh)
+        return r;
+    fresh_end(l, o);
+    object_set_error(l, o, NULL);
+    object_changed(l, o);
+    for (struct view_draft *d = o->drafts, *next; d; d = next) {
+        next = d->next;
+        if (d->view < TENSOR_VIEWS && a->epoch[d->view])
+            draft_settle(d, a->epoch[d->view]);
+        else if (!d->dirty)
+            draft_reset(d);
+        draft_reap(l, d);
+    }
+    return r;
+}
+
+static void judge_fresh(struct live *l, struct object *o, bool hurried)
+{
+    struct request *q = about(l, o);
+    if (!q)
+        return;
+    ((struct about *)q->own)->hurried = hurried;
+    q->apply = accept_new;
+    q->end = new_accepted;
+    (void)queue_add(l, q, NULL);
+}
+
+void tensors_hurry(struct live *l)
+{
+    for (size_t i = 0; i < l->tensors.n_fresh; i++)
+        if (l->tensors.fresh[i]->touched || l->tensors.fresh[i]->failed)
+            judge_fresh(l, l->tensors.fresh[i], true);
+}
+
+int tensors_failure(struct live *l)
+{
+    const int r = l->tensors.failure;
+    l->tensors.failure = 0;
+    return r;
+}
+
+static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
+{
+    return !a || when_before(b, a) ? b : a;
+}
+
+const struct timespec *tensors_due(const struct live *l)
+{
+    const struct timespec *due = NULL;
+    for (size_t i = 0; i < l->tensors.n_fresh; i++)
+        if (l->tensors.fresh[i]->touched && !l->tensors.fresh[i]->owing)
+            due = sooner(due, &l->tensors.fresh[i]->due);
+    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));)
+        for (const struct view_draft *d = ((struct object *)k)->drafts; d; d = d->next)
+            if (d->begun.tv_sec)
+                due = sooner(due, &d->begun);
+    return due;
+}
+
+void tensors_tick(struct live *l)
+{
+    for (size_t i = 0; i < l->tensors.n_fresh; i++) {
+        struct object *o = l->tensors.fresh[i];
+        if (!o->touched || o->owing || !when_past(&o->due, 0))
+            continue;
+        judge_fresh(l, o, false);
+        o->due = when_after(NEW_QUIET * 1000); /* not before it has been judged */
+    }
+    for (struct link *k = table_each(&l->tensors.by_number, NULL), *next; k; k = next) {
+        struct object *o = (struct object *)k;
+        next = table_each(&l->tensors.by_number, k);
+        for (struct view_draft *d = o->drafts, *after; d; d = after) {
+            after = d->next;
+            if (d->begun.tv_sec && when_past(&d->begun, 0))
+                draft_expire(l, d);
+        }
+    }
+}
+
+/* ---- rename ---- */
+
+static int accept_rename(struct live *l, struct request *q, struct err *e)
+{
+    struct about *a = q->own;
+    struct edit_tensor t;
+    const size_t mark = edit_mark(&l->pending);
+    if (!edit_tensor_numbered(&l->pending, a->o->number, &t) || a->o->gone)
+        return err_set(e, -ENOENT, "the tensor was removed");
+    int r = take_name(l, a->name, a->n, e);
+    if (r == 0)
+        r = edit_tensor_rename(&l->pending, t.name, t.name_len, a->name, a->n, e);
+    if (r < 0)
+        edit_undo(&l->pending, mark);
+    return r < 0 ? r : 1;
+}
+
+static int renamed(struct live *l, struct request *q, int r, const struct err *e)
+{
+    struct about *a = q->own;
+    if (r < 0 && !q->done)
+        return object_refused(l, a->o, e);
+    a->o->mtime = when_date();
+    object_set_error(l, a->o, NULL);
+    return r;
+}
+
+static int rename_fresh(struct live *l, struct object *o, const char *name, size_t n)
+{
+    const int r = set_name(l, o, name, n);
+    if (r == 0 && o->error) /* the error may have been about the old name */
+        object_touch(l, o);
+    return r;
+}
+
+static int rename_locked(struct live *l, const char *from, const char *to, unsigned flags,
+                         struct live_wait *w)
+{
+    char name[TREE_NAME_MAX + 1];
+    uint32_t number, other;
+    size_t n;
+    if (flags & ~(unsigned)RENAME_NOREPLACE)
+        return -EINVAL;
+    int r = find_shown(l, from, &number);
+    if (r < 0 || (strcmp(from, to) == 0 && !(flags & RENAME_NOREPLACE)))
+        return r;
+    if (find_shown(l, to, &other) == 0)
+        return flags & RENAME_NOREPLACE ? -EEXIST : -ENOTEMPTY;
+    r = decode_name(to, name, &n);
+    struct object *o = object_get(l, number);
+    if (!o)
+        return -ENOMEM;
+    if (r < 0)
+        return object_refused(l, o, &(const struct err){.code = r, .msg = A_NAME});
+    if (o->fresh)
+        return rename_fresh(l, o, name, n);
+    struct request *q = about(l, o);
+    if (!q)
+        return -ENOMEM;
+    struct about *a = q->own;
+    memcpy(a->name, name, n);
+    a->n = n;
+    q->apply = accept_rename;
+    q->end = renamed;
+    return queue_add(l, q, w);
+}
+
+int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
+                       struct live_wait *w)
+{
+    LOCKED(&l->lock);
+    return rename_locked(l, from, to, flags, w);
 }

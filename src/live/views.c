@@ -1,1148 +1,873 @@
 /* SPDX-License-Identifier: MIT */
-/* Manages views of tensors and helpers, with their drafts, handles and judgements (views.h). */
+/* Views of tensors, with their drafts and handles (views.h, objects.h). */
 #include "live/views.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
-#include <time.h>
 
 #include "base/bytes.h"
-#include "base/lock.h"
-#include "live/batch.h"
-#include "live/draft.h"
-#include "live/tensor_judge.h"
-#include "live/writer.h"
+#include "base/sys.h"
+#include "live/objects.h"
+#include "live/overlay.h"
 
-#define VIEW_NO_ROW UINT32_MAX /* the row of helpers */
-/* Seconds that a draft with only a NumPy header waits for a program to continue it. */
-#define VIEW_BEGUN 10
+/* Seconds that a NumPy header alone waits for the rest: open_memmap() closes it, and opens the view
+ * again. */
+#define BEGUN_SECONDS 10
+/* A sequential run is sent to the disk once it has this many bytes. */
+#define RUN_LEAST ((uint64_t)4 << 20)
 
-static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
-{
-    const struct edit_change *c = &l->next.change;
-    struct edit_tensor t;
-    assert(lock_held(&l->lock));
-    if (!edit_tensor_numbered(c, tensor, &t))
-        return -ENOENT;
-    bool new = t.old == EDIT_NONE;
-    int r = tensor_base_make(c->on.g, t.old, new ? NULL : base_store(l), t.content, ret);
-    if (r == 0)
-        (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.name_len);
-    return r;
-}
-
-static time_t seconds(void)
-{
-    struct timespec now = when_now();
-    return now.tv_sec;
-}
+struct live_view {
+    struct object *o;     /* pinned */
+    struct view_draft *d; /* NULL: writes are ignored, or the handle cannot write */
+    bool append;
+    bool owes; /* opened or written since its last flush */
+};
 
 /* ---- drafts ---- */
 
-static struct draft *draft_of(struct link *k)
+static struct view_draft *draft_at(const struct object *o, uint32_t row)
 {
-    return k ? (struct draft *)((char *)k - offsetof(struct draft, link)) : NULL;
-}
-
-struct draft *views_each(const struct live *l, const struct draft *d)
-{
-    return draft_of(table_each(&l->objects.nodes, d ? &d->link : NULL));
-}
-
-void view_reap(struct live *l, struct draft *d)
-{
-    struct draft **at = &d->object->drafts;
-    bool kept = !d->unlinked &&
-                (draft_is_helper(d) || d->begun || (d->made && d->object->state == OBJECT_NEW));
-    bool judged = d->made && d->object == l->objects.judging;
-    assert(lock_held(&l->lock));
-    if (d->handles || d->asked || judged || kept)
-        return;
-    table_remove(&l->objects.nodes, &d->link);
-    while (*at != d)
-        at = &(*at)->inside;
-    *at = d->inside;
-    d->inside = l->objects.dead;
-    l->objects.dead = d;
-}
-
-void views_bury(struct live *l)
-{
-    lock_take(&l->lock);
-    struct draft *dead = l->objects.dead;
-    l->objects.dead = NULL;
-    lock_drop(&l->lock);
-    for (struct draft *next; dead; dead = next) {
-        next = dead->inside;
-        draft_free(dead);
-    }
-    logs_rest(&l->logs);
-}
-
-/* Remove the draft's name. */
-static void forget(struct live *l, struct draft *d)
-{
-    d->unlinked = true;
-    d->begun = 0;
-    view_reap(l, d);
-}
-
-void view_helpers_drop(struct live *l, const struct object *o)
-{
-    for (struct draft *d = o->drafts, *next; d; d = next) {
-        next = d->inside;
-        if (draft_is_helper(d))
-            forget(l, d);
-    }
-}
-
-void view_drafts_reap(struct live *l, const struct object *o)
-{
-    for (struct draft *d = o->drafts, *next; d; d = next) {
-        next = d->inside;
-        if (d->made)
-            view_reap(l, d);
-    }
-}
-
-void views_close(struct live *l)
-{
-    for (struct draft *d = views_each(l, NULL), *next; d; d = next) {
-        next = views_each(l, d);
-        d->inside = l->objects.dead;
-        l->objects.dead = d;
-    }
-    views_bury(l);
-}
-
-static int add_draft(struct live *l, struct draft *d, struct object *o)
-{
-    int r = table_add(&l->objects.nodes, &d->link, hash_number(d->node));
-    if (r < 0)
-        return r;
-    d->object = o;
-    d->inside = o->drafts;
-    o->drafts = d;
-    return 0;
-}
-
-/* Return the drafts of a tensor, linked by `inside`. */
-static struct draft *drafts_of(const struct live *l, uint32_t tensor)
-{
-    const struct object *o = object_find(&l->objects, tensor);
-    return o ? o->drafts : NULL;
-}
-
-static struct live_view *handle_of(struct link *k)
-{
-    return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
-}
-
-/* True if the draft has waited long enough for a program to continue it. */
-static bool is_left(const struct draft *d)
-{
-    return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
-}
-
-/* Return a node's draft: its own draft, else the draft that a handle of the node shares, else a
- * dropped draft. Returns NULL if there is no draft, or if it has waited long enough (is_left()). */
-static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
-{
-    const uint64_t hash = hash_number(node);
-    struct draft *dropped = NULL, *d = draft_of(table_first(&l->objects.nodes, hash));
-    for (; d; d = draft_of(table_next(&d->link))) {
-        if (d->node != node || (d->row != row && !d->helper) || is_left(d))
-            continue;
-        if (d->state != DRAFT_DROPPED)
-            return d;
-        dropped = d;
-    }
-    struct live_view *h = handle_of(table_first(&l->objects.shared, hash));
-    while (h && (h->node != node || h->d->row != row))
-        h = handle_of(table_next(&h->link));
-    return h ? h->d : dropped;
-}
-
-/* ---- writes ---- */
-
-/* Record a refused write or judgement. stays: the error stays with the draft. Call with the lock
- * held. */
-static int refuse(struct live *l, struct draft *d, bool stays, int r, struct err *e)
-{
-    if (!e->code)
-        (void)err_set(e, r, "%s", strerror(-r));
-    e->code = r;
-    if (stays)
-        d->why = *e;
-    return tensor_refused(l, d->object, e);
-}
-
-/* Record a refused write, unless the draft is a helper, which is not judged. The same error is
- * recorded only once, because a full disk refuses each page of a mapping. */
-static int refused(struct live *l, struct draft *d, int r, struct err *e)
-{
-    LOCKED(&l->lock);
-    const bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
-    return again || draft_is_helper(d) ? r : refuse(l, d, true, r, e);
-}
-
-/* Forget the error of a draft that is being rewritten. */
-static void forget_why(struct live *l, struct draft *d)
-{
-    LOCKED(&l->lock);
-    d->why = (struct err){0};
-}
-
-/* ---- judging ---- */
-
-/* A judgement in progress. */
-struct round {
-    struct live *l;
-    struct draft *d;
-    bool end;                 /* no more writes will come */
-    time_t told;              /* when progress was last reported; 0: never */
-    struct tensor_base *base; /* for a text: a reference to the tensor's current state */
-    struct tensor_edit edit;
-    struct err e;
-};
-
-static void on_progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct round *o = arg;
-    const time_t now = seconds();
-    struct edit_tensor t;
-    char name[SHOW_MAX] = "?";
-    if (now == o->told)
-        return;
-    if (o->told) {
-        lock_take(&o->l->lock);
-        if (edit_tensor_numbered(&o->l->next.change, o->d->object->number, &t))
-            (void)show(name, t.name, t.name_len);
-        lock_drop(&o->l->lock);
-        live_log(o->l, LOG_INFO, "encoding '%s': %llu %%", name,
-                 (unsigned long long)(done * 100 / all));
-    }
-    o->told = now;
-}
-
-/* True if the text is the one that the tensor shows, even if that type or shape cannot be set. */
-static bool is_what_it_has(const struct round *o, const char *text, size_t n)
-{
-    CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    tensor_text(o->base, o->d->view, &shown);
-    return shown.len == n && memcmp(shown.data, text, n) == 0;
-}
-
-static int judge_type(struct round *o, const char *text, size_t n, const struct units_watch *watch)
-{
-    uint32_t type;
-    int r = tensor_type_parse(text, n, &type, &o->e);
-    if (r < 0)
-        return r;
-    return tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
-}
-
-static int judge_shape(struct round *o, const char *text, size_t n)
-{
-    struct tensor_shape shape;
-    int r = tensor_shape_parse(text, n, &shape, &o->e);
-    if (r == 0)
-        r = tensor_reshape(o->base, &shape, &o->e);
-    if (r == TENSOR_CHANGED)
-        o->edit = (struct tensor_edit){.shaped = true, .shape = shape};
-    return r;
-}
-
-/* Judge a text, as tensor_draft_judge() does for values. A new tensor's text is judged on its own
- * and immediately. */
-static int judge_text(struct round *o, const struct units_watch *watch)
-{
-    struct draft *d = o->d;
-    char text[TENSOR_TEXT_MAX];
-    struct tensor_round round;
-    int r = tensor_draft_begin(d, &round);
-    if (r <= 0)
-        return r == 0 ? TENSOR_SAME : err_sys(&o->e, r, "cannot read the draft");
-    const size_t n = (size_t)round.size;
-    r = tensor_round_read(d, &round, 0, text, n);
-    if (r < 0) {
-        (void)err_sys(&o->e, r, "cannot read the draft");
-    } else if (!o->end && !memchr(text, '\n', n)) { /* a truncation has removed the newline */
-        r = TENSOR_SHORT;
-    } else if (d->made) {
-        lock_take(&o->l->lock);
-        r = new_tensor_text(o->l, d, text, n, &o->e);
-        if (r < 0) /* while this text is refused, the tensor is not added */
-            d->why = o->e;
-        lock_drop(&o->l->lock);
-    } else if (!is_what_it_has(o, text, n)) {
-        r = d->view == TENSOR_TYPE ? judge_type(o, text, n, watch) : judge_shape(o, text, n);
-    }
-    r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
-    if (r == TENSOR_SAME)
-        tensor_draft_passed(d, d->base);
-    return r;
-}
-
-/* Check that the draft's base is still the tensor's current state. */
-static int check_base(const struct draft *d, struct err *e)
-{
-    if (d->replaced)
-        return err_set(e, -ESTALE, "another file has taken its place: open it again");
-    if (d->losses != d->object->losses)
-        return err_set(e, -EIO, "the edit before it failed: open it again");
-    if (d->edits != d->object->edits)
-        return err_set(e, -ESTALE, "the tensor was edited by another file: open it again");
-    return 0;
-}
-
-static int apply(const struct tensor_edit *edit, struct edit_change *c, const struct edit_tensor *t,
-                 struct err *e)
-{
-    int r = 0;
-    if (edit->shaped)
-        r = edit_tensor_set(c, t->name, t->name_len, &edit->shape, edit->whole ? edit->piece : NULL,
-                            edit->whole ? edit->n : 0, e);
-    if (r == 0 && edit->n > 0 && !edit->whole)
-        r = edit_tensor_write(c, t->name, t->name_len, edit->piece, edit->n, e);
-    return r;
-}
-
-/* Make the edit part of the change. Returns 0 or -errno. Call with the lock held. */
-static int accept(struct round *o)
-{
-    struct live *l = o->l;
-    struct draft *d = o->d;
-    struct edit_tensor t;
-    struct tensor_base *now = NULL;
-    size_t mark = edit_mark(&l->next.change);
-    int r = check_base(d, &o->e);
-    if (r == 0 && !edit_tensor_numbered(&l->next.change, d->object->number, &t))
-        r = err_set(&o->e, -ENOENT, "the tensor was removed");
-    if (r == 0)
-        r = apply(&o->edit, &l->next.change, &t, &o->e);
-    if (r == 0)
-        r = batch_check(l, &o->e);
-    if (r == 0 && (r = view_base(l, d->object->number, &now)) < 0)
-        (void)err_set(&o->e, r, "no memory for the edit");
-    if (r < 0) {
-        edit_undo(&l->next.change, mark);
-        return r;
-    }
-    tensor_draft_passed(d, draft_is_text(d) ? d->base : now);
-    tensor_base_unref(now);
-    d->edits = ++d->object->edits;
-    d->object->spent = 0;
-    d->accepted = true;
-    (void)tensor_accepted(l, d->object, NULL);
-    promise_make(&d->promise, l->edits);
-    return 0;
-}
-
-/* Record an error from a judgement. A text keeps its error until it is rewritten; an error in data
- * is found again until the data changes. Call with the lock held. */
-static int report(struct round *o, int r)
-{
-    return refuse(o->l, o->d, r != -EINTR && draft_is_text(o->d), r, &o->e);
-}
-
-/* Handle content that the tensor already has, perhaps because of a pending edit, or had when the
- * draft was started. */
-static int same(struct round *o)
-{
-    struct draft *d = o->d;
-    int r = check_base(d, &o->e);
-    if (r < 0) /* the error is permanent, whatever is written to the draft */
-        return refuse(o->l, d, true, r, &o->e);
-    promise_make(&d->promise, d->object->promise.edit);
-    return 0;
-}
-
-/* Act on a verdict. Call with the lock held. */
-static int settle(struct round *o, int r)
-{
-    struct draft *d = o->d;
-    if (r == TENSOR_CHANGED) {
-        r = accept(o);
-        if (r == 0)
-            return 1;
-        tensor_draft_failed(d);
-    }
-    if (r < 0)
-        return report(o, r);
-    if (d->made || (r == TENSOR_BEGUN && !o->end))
-        return 0;
-    if (r == TENSOR_SAME) {
-        if (draft_is_text(d))
-            object_set_error(&o->l->objects, d->object, NULL);
-        return same(o);
-    }
-    /* the program will open the view again (numpy's open_memmap) */
-    if (r == TENSOR_BEGUN && !d->accepted) {
-        d->begun = seconds();
-        object_set_error(&o->l->objects, d->object, "only the header of a NumPy array was written");
-        return 0;
-    }
-    if (!o->e.code)
-        (void)err_set(&o->e, -EINVAL, "it is too short");
-    return o->end ? report(o, -EINVAL) : -EINVAL;
-}
-
-/* Prepare a judgement. Returns 1 if there is something to judge, 0 if not, or -errno if the draft
- * was refused. A text will be compared with the tensor's current state. */
-static int prepare(struct round *o)
-{
-    struct draft *d = o->d;
-    LOCKED(&o->l->lock);
-    if (draft_is_helper(d))
-        return 0;
-    /* The error with which a write was refused or the new tensor was lost. */
-    int r = d->made && d->object->lost ? d->object->lost : d->why.code;
-    const bool wrote = draft_is_due(d->state);
-    if (d->replaced)
-        return wrote ? report(o, check_base(d, &o->e)) : 0;
-    if (!draft_is_text(d)) /* a new tensor's data is judged together with its other views */
-        return r < 0 ? r : wrote && !d->made;
-    d->losses = d->object->losses;
-    d->edits = d->object->edits;
-    if (r == 0 && wrote && !d->made && (r = view_base(o->l, d->object->number, &o->base)) < 0) {
-        (void)err_set(&o->e, r, "%s",
-                      r == -ENOENT ? "the tensor was removed" : "no memory for the edit");
-        return report(o, r);
-    }
-    if (o->base && d->view == TENSOR_TYPE)
-        writer_converts(o->l, true);
-    return r < 0 ? r : wrote;
-}
-
-int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
-{
-    struct round o = {.l = l, .d = d, .end = end, .edit = TENSOR_EDIT_INIT};
-    const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &o};
-    int r = prepare(&o);
-    if (r <= 0)
-        return r;
-    do
-        r = draft_is_text(d) ? judge_text(&o, &watch)
-                             : tensor_draft_judge(d, &watch, &o.edit, &o.e);
-    while (r == -EAGAIN);
-    lock_take(&l->lock);
-    if (o.base && d->view == TENSOR_TYPE)
-        writer_converts(l, false);
-    r = settle(&o, r);
-    lock_drop(&l->lock);
-    tensor_edit_free(&o.edit);
-    tensor_base_unref(o.base);
-    return r;
-}
-
-/* ---- drafts for a view ---- */
-
-/* True if the draft will never be accepted, because the tensor has changed since it was started. */
-static bool is_outdated(const struct draft *d)
-{
-    if (d->made || d->replaced)
-        return d->replaced || d->object->state != OBJECT_NEW;
-    if (d->state == DRAFT_DROPPED || is_left(d))
-        return true;
-    return d->view < TENSOR_VIEWS &&
-           (d->edits != d->object->edits || d->losses != d->object->losses);
-}
-
-/* Return the newest draft of a view that is not outdated. in_work: find only a draft that is being
- * written, and is thus shared by programs that open the view. */
-static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row, bool in_work)
-{
-    struct draft *d = drafts_of(l, tensor);
-    while (d && (d->unlinked || d->row != row || is_outdated(d) ||
-                 (in_work && !d->unsettled && !draft_is_unaccepted(d->state))))
-        d = d->inside;
+    struct view_draft *d = o ? o->drafts : NULL;
+    while (d && d->row != row)
+        d = d->next;
     return d;
 }
 
-/* True if another view of the tensor has bytes that have not been accepted. */
-static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
+static struct view_draft *draft_make(struct object *o, uint32_t row, enum tensor_view view)
 {
-    if (row == VIEW_NO_ROW)
-        return false;
-    for (const struct draft *d = drafts_of(l, tensor); d; d = d->inside)
-        if (!d->made && !draft_is_helper(d) && d->handles && d->row != row &&
-            draft_is_unaccepted(d->state) && !is_outdated(d))
-            return true;
-    return false;
+    struct view_draft *d = calloc(1, sizeof(*d));
+    if (!d)
+        return NULL;
+    lock_init(&d->io);
+    *d = (struct view_draft){
+        .io = d->io, .object = o, .view = view, .row = row, .epoch = 1, .next = o->drafts};
+    o->drafts = d;
+    return d;
 }
 
-/* Get the base for a new draft. */
-static int base_of(struct live *l, const struct object *o, enum tensor_view view,
-                   struct tensor_base **ret)
+/* True if a header alone has waited long enough. */
+static bool has_expired(const struct view_draft *d)
 {
-    if (o->state == OBJECT_NEW || view == TENSOR_HELPER)
-        return tensor_base_none(l->newest->view.snap->gguf->fmt.big, ret);
-    return view_base(l, o->number, ret);
+    return d->begun.tv_sec && when_past(&d->begun, 0);
 }
 
-/* Make a draft with the view's content, for a node without one. If node is IDS_NONE, the draft gets
- * a new node. */
-static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, enum tensor_view view,
-                struct draft **ret)
+/* Return the view's largest size. A NumPy array may have any shape. */
+static uint64_t limit_of(const struct tensor_base *b, enum tensor_view view)
 {
-    struct err e = {0};
-    struct tensor_base *base = NULL;
-    struct draft *d = NULL;
-    struct object *o = tensor_object(l, tensor);
-    int r = o ? base_of(l, o, view, &base) : -ENOMEM;
-    if (r == 0)
-        r = tensor_draft_make(&l->logs, base, view, &d, &e);
-    if (r == 0) {
-        d->node = node != IDS_NONE ? node : atomic_fetch_add(&l->newest->numbers, 1);
-        d->n_elem = base->n_elem;
-        r = add_draft(l, d, o);
+    if (view_is_text(view))
+        return DRAFT_TEXT_MAX;
+    return !b->t || tensor_views[view].npy ? DRAFT_MAX : tensor_view_size(b, view);
+}
+
+/* Find the header of the values as they are; npy->header stays 0 if no array can have it. */
+static void stored_header(const struct tensor_base *b, enum tensor_view view, struct npy *ret)
+{
+    uint8_t head[1024];
+    const uint64_t values = b->t ? b->t->n_elem * tensor_views[view].form->width : 0;
+    const uint64_t n = tensor_view_size(b, view) - values;
+    *ret = (struct npy){0};
+    if (b->t && n > 0 && n <= sizeof(head) && tensor_view_read(b, view, 0, head, (size_t)n) == 0)
+        (void)npy_parse(head, (size_t)n, ret, NULL);
+}
+
+/* Begin a draft over the tensor as it is, unless it has begun. */
+static int begin(const struct live *l, struct view_draft *d)
+{
+    struct tensor_base b;
+    if (d->changed)
+        return 0;
+    tensor_base_get(l, d->object->number, &b);
+    d->size = tensor_view_size(&b, d->view);
+    d->cut = TENSOR_UNCUT;
+    d->text.len = 0;
+    if (view_is_text(d->view) && b.t)
+        tensor_text(&b, d->view, &d->text);
+    if (tensor_views[d->view].npy)
+        stored_header(&b, d->view, &d->npy);
+    tensor_base_free(&b);
+    d->changed = buf_error(&d->text) == 0;
+    return buf_error(&d->text);
+}
+
+/* Note a write or a truncation. */
+static void touch(struct live *l, struct live_view *h)
+{
+    struct view_draft *d = h->d;
+    d->dirty = true;
+    d->touched = d->epoch;
+    d->begun.tv_sec = 0;
+    h->o->owing += !h->owes;
+    h->owes = true;
+    if (h->o->fresh)
+        object_touch(l, h->o);
+}
+
+static void flushed(struct live *l, struct live_view *h)
+{
+    h->d->dirty = false;
+    h->o->owing -= h->owes;
+    if (h->owes && h->o->fresh)
+        object_touch(l, h->o);
+    h->owes = false;
+}
+
+/* True if what was written was judged, and nobody is writing on: a release may come late. */
+static bool is_over(const struct view_draft *d)
+{
+    return !d->dirty && !d->judging;
+}
+
+/* True if another view of the tensor has bytes that are not accepted. Drops those that are over. */
+static bool is_busy(struct live *l, struct object *o, uint32_t row)
+{
+    bool busy = false;
+    for (struct view_draft *d = o->drafts, *next; d && !o->fresh; d = next) {
+        next = d->next;
+        if (d->row == row || !(d->changed || d->dirty))
+            continue;
+        busy |= !is_over(d);
+        if (!is_over(d))
+            continue;
+        draft_reset(d);
+        o->cold |= (uint32_t)1 << d->row;
+        draft_reap(l, d);
     }
-    tensor_base_unref(base);
-    if (r < 0) {
-        draft_free(d);
-        return r;
-    }
-    d->live = l;
-    d->row = row;
-    d->made = o->state == OBJECT_NEW && view != TENSOR_HELPER;
-    d->edits = o->edits;
-    d->losses = o->losses;
-    *ret = d;
-    return 0;
+    return busy;
 }
 
-/* ---- open ---- */
+/* ---- refused writes ---- */
 
-/* Make a handle; O_TRUNC implies writing. Returns NULL if out of memory. */
-static struct live_view *new_handle(struct draft *d, uint32_t node, int flags)
+/* Record a refused write. The same error is recorded only once, because a full disk refuses each
+ * page of a mapping. */
+static int refuse(struct live *l, struct view_draft *d, int r, struct err *e)
 {
-    struct live_view *h = calloc(1, sizeof(*h));
-    if (h)
-        *h = (struct live_view){.d = d,
-                                .node = node,
-                                .writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC,
-                                .append = flags & O_APPEND};
-    return h;
+    LOCKED(&l->lock);
+    if (!e->code)
+        (void)err_sys(e, r, "cannot be written");
+    e->code = r;
+    const bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
+    d->why = *e;
+    return again ? r : object_refused(l, d->object, e);
 }
 
-/* Add a handle to a draft. */
-static int join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret)
-{
-    struct live_view *h = new_handle(d, node, flags);
-    if (!h || (node != d->node && table_add(&l->objects.shared, &h->link, hash_number(node)) < 0)) {
-        free(h);
-        return -ENOMEM;
-    }
-    d->handles++;
-    d->writers += h->writes;
-    d->unsettled += h->writes;
-    if (h->writes)
-        d->begun = 0;
-    if (d->made) {
-        d->object->open += h->writes;
-        d->object->unclosed += h->writes;
-    }
-    *ret = h;
-    return 0;
-}
-
-/* Record, once per change, that the handle was closed or is being written. */
-static void note_closed(struct live *l, struct live_view *h, bool closed)
-{
-    struct draft *d = h->d;
-    if (atomic_exchange(&h->closed, closed) == closed || !h->writes)
-        return;
-    lock_take(&l->lock);
-    d->unsettled += closed ? -1U : 1U;
-    if (d->made)
-        new_tensor_closed(l, d->object, closed);
-    lock_drop(&l->lock);
-}
-
-/* Return 1 if the node shows the tensor's current state, 0 for an earlier one, or -ESTALE. */
-static int is_current(const struct live *l, uint32_t tensor, uint32_t node)
-{
-    struct edit_tensor t;
-    return edit_tensor_numbered(&l->next.change, tensor, &t) ? t.id.version == node : -ESTALE;
-}
-
-/* Start a draft for a node that is about to be written. The kernel's cache may hold earlier writes
- * to the node. */
-static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
-                       enum tensor_view view, struct draft **ret, bool *cold)
-{
-    const int current = is_busy(l, tensor, row) ? -EBUSY : is_current(l, tensor, node);
-    int r = current < 0 ? current : make(l, node, tensor, row, view, ret);
-    if (r < 0)
-        return r;
-    struct object *o = (*ret)->object;
-    *cold = (*ret)->cold = !current || o->spent >> row & 1;
-    if (current)
-        o->spent |= (uint32_t)1 << row;
-    return 0;
-}
+/* ---- write ---- */
 
 /*
- * Find the draft for a view being opened for writing. If another program has begun to write the
- * view through a newer node since this program found its node, both share the newer node's draft.
+ * Reserve space for bytes [off, off + n). If the view's length is limited, reserve space for the
+ * whole view, so that contiguous bytes of the view are contiguous in the log, aligned as in the
+ * model; otherwise only for these bytes, because the next write usually continues after them.
  */
-static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
-                         uint32_t node, struct draft **ret, bool *cold)
+static int make_room(struct live *l, struct view_draft *d, uint64_t off, uint64_t n, uint64_t limit,
+                     uint64_t phase, struct err *e)
 {
-    struct draft *d = *ret = view_at(l, node, row);
-    struct draft *other = d && (d->helper || d->made) ? NULL : find(l, tensor, row, true);
-    if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node) > 0)
-        d = *ret = NULL; /* start a new draft */
-    if (d && (is_outdated(d) || (other && other != d)))
-        return -ESTALE; /* writes to that draft will never be accepted */
-    *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
-    if (d)
+    const bool known = limit < DRAFT_MAX;
+    if (d->room.log && off >= d->room.at && off + n <= d->room.at + d->room.len)
         return 0;
-    if (!other)
-        return begin_draft(l, tensor, node, row, view, ret, cold);
-    const int current = is_current(l, tensor, node);
-    if (current > 0)
-        other->object->spent |= (uint32_t)1 << row;
-    *ret = other;
-    return current < 0 ? current : 0;
-}
-
-static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
-                       int flags, uint32_t *node, struct live_view **ret, bool *cold)
-{
-    struct draft *d = NULL;
-    int r = 0;
-    if (*node != IDS_NONE)
-        r = draft_to_open(l, tensor, row, view, *node, &d, cold);
-    else if (!(d = find(l, tensor, row, false)))
-        r = make(l, IDS_NONE, tensor, row, view, &d);
-    if (r == 0 && is_busy(l, d->object->number, d->row))
-        r = -EBUSY;
-    if (r == 0) {
-        *node = *node == IDS_NONE ? d->node : *node;
-        r = join(l, d, *node, flags, ret);
-    }
+    draft_drop_room(d);
+    struct extent room = {.at = known ? 0 : off, .len = known ? limit : n};
+    int r = logs_take(&l->logs, room.len, phase + room.at, &room.log, &room.src, e);
+    if (r == 0)
+        d->room = room;
     return r;
 }
 
-int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
-                   uint32_t *node, struct live_view **ret, bool *cold)
+static void release_log(void *log)
 {
-    struct err unready = {0};
-    *cold = false;
-    if (view == TENSOR_ASIDE)
-        return (*ret = new_handle(NULL, IDS_NONE, flags)) ? 0 : -ENOMEM;
-    writer_ready(l, &unready);
-    if (unready.code)
-        return unready.code;
-    lock_take(&l->lock);
-    int r = open_locked(l, tensor, row, view, flags, node, ret, cold);
-    lock_drop(&l->lock);
-    if (r == 0 && flags & O_TRUNC)
-        (void)live_view_truncate(l, *ret, 0); /* a view can always be emptied */
-    return r;
+    log_unref(log);
 }
 
-/* True if the draft's node shows this draft. */
-static bool is_shown(const struct draft *d)
+/* Send long sequential runs to the disk early, so that a commit does not have to wait for them. */
+static void note_run(struct live *l, struct view_draft *d, uint64_t off, uint64_t end)
 {
-    return d && d->state != DRAFT_DROPPED;
-}
-
-int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret)
-{
-    LOCKED(&l->lock);
-    struct draft *d = view_at(l, node, row);
-    return is_shown(d) ? join(l, d, node, O_RDONLY, ret) : -ESTALE;
-}
-
-bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold)
-{
-    *cold = false;
-    if (objects_untouched(&l->objects))
-        return false;
-    LOCKED(&l->lock);
-    const struct object *o = object_find(&l->objects, tensor);
-    const struct draft *d = view_at(l, node, row);
-    const bool shown = is_shown(d);
-    *cold = shown ? d->cold : o && o->spent >> row & 1;
-    return shown;
-}
-
-void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node)
-{
-    if (objects_untouched(&l->objects))
+    if (off != d->run)
+        d->sent = off;
+    d->run = end;
+    if (end - d->sent < RUN_LEAST)
         return;
-    LOCKED(&l->lock);
-    const struct draft *d = find(l, tensor, row, true);
-    if (d)
-        *node = d->node;
+    write_out(l->file->sys, d->room.log->src.fd, d->sent, end - d->sent, log_ref(d->room.log),
+              release_log);
+    d->sent = end;
 }
 
-int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view_attr *ret)
+/* Extend the draft with zeros as if they had been written, because cp(1) skips the zeros of a
+ * sparse file. */
+static int grow(struct view_draft *d, uint64_t end)
 {
-    if (objects_untouched(&l->objects))
-        return -ESTALE;
-    LOCKED(&l->lock);
-    const struct draft *d = view_at(l, node, row);
-    if (!is_shown(d))
-        return -ESTALE;
-    *ret = (struct live_view_attr){d->object->number, d->row, d->size, draft_is_helper(d)};
-    return 0;
+    const struct extent zeros = {.at = d->size, .len = end - d->size, .epoch = d->epoch};
+    const int r = end > d->size ? extents_put(&d->written, &zeros) : 0;
+    d->size = r == 0 ? max_u64(d->size, end) : d->size;
+    return r;
 }
 
-/* ---- read and write ---- */
-
-int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
-                   size_t *got)
+static int too_long(const struct view_draft *d, uint64_t limit, struct err *e)
 {
-    (void)l;
+    if (limit == DRAFT_MAX)
+        return err_set(e, -EFBIG, "longer than any tensor");
+    if (view_is_text(d->view))
+        return err_set(e, -EINVAL, "%s is longer than %d bytes", tensor_views[d->view].name,
+                       DRAFT_TEXT_MAX);
+    return err_set(e, -EFBIG, "%s of this tensor holds at most %llu bytes",
+                   tensor_views[d->view].name, (unsigned long long)limit);
+}
+
+/* Read bytes of a draft, over a tensor. *got < n only at its end. */
+static int read_draft(struct live *l, struct view_draft *d, const struct tensor_base *b,
+                      uint64_t off, void *dst, size_t n, size_t *got)
+{
+    struct tensor_round round = {.view = d->view};
+    int r = 0;
     *got = 0;
-    return h->d ? tensor_draft_read(h->d, off, dst, n, got) : 0;
+    while (r == 0 && *got < n) {
+        const struct extent *x;
+        lock_take(&l->lock);
+        const uint64_t at = off + *got, size = d->changed ? d->size : tensor_view_size(b, d->view);
+        uint64_t len = at < size ? min_u64(size - at, n - *got) : 0;
+        if (len)
+            len = extents_stretch(&d->written, at, len, &x);
+        round.cut = d->changed ? d->cut : TENSOR_UNCUT;
+        if (len && x)
+            r = extents_put(&round.written,
+                            &(struct extent){at, len, x->src + (at - x->at), x->log, x->epoch});
+        lock_drop(&l->lock);
+        if (len == 0)
+            break;
+        if (r == 0)
+            r = tensor_round_read(&round, b, at, (uint8_t *)dst + *got, (size_t)len);
+        tensor_round_free(&round);
+        *got += (size_t)len;
+    }
+    tensor_round_free(&round);
+    return r;
 }
 
-/* Judge a complete line. */
-static int line_asked(struct live *l, struct live_wait *w, bool stopped)
+/* Check the NumPy header after a write at `off`, if the write may have changed it. Call with `io`
+ * held. */
+static int check_header(struct live *l, struct view_draft *d, const struct tensor_base *b,
+                        uint64_t off, struct err *e)
 {
-    struct draft *d = w->view->d;
-    int r = stopped ? -EINTR : view_judge(l, d, false, w);
-    if (r == -EINTR) { /* the line then counts as not written */
-        lock_take(&l->lock);
-        const bool all = stopped && !waits_judged_by(l, d, line_asked);
-        lock_drop(&l->lock);
-        tensor_draft_take_back(d, !stopped, all);
+    struct npy npy = {0};
+    size_t n = 0;
+    int r = 0;
+    if (off < (d->npy.header ? d->npy.header : NPY_MAX_HEADER)) {
+        uint8_t *head = malloc(NPY_MAX_HEADER);
+        r = head ? read_draft(l, d, b, 0, head, NPY_MAX_HEADER, &n) : -ENOMEM;
+        r = r < 0 ? err_sys(e, r, "cannot read what was written") : npy_parse(head, n, &npy, e);
+        free(head);
+        LOCKED(&l->lock);
+        d->npy = npy;
     }
+    const uint64_t end = d->npy.header + d->npy.n_elem * d->npy.width;
+    if (r >= 0 && d->npy.header && d->size > end)
+        return err_set(e, -EFBIG, "longer than its header says: %llu bytes",
+                       (unsigned long long)end);
     return r < 0 ? r : 0;
+}
+
+/* Write bytes to the log, and lay them over the tensor. Call with `io` held. */
+static int write_bytes(struct live *l, struct live_view *h, const struct tensor_base *b,
+                       uint64_t off, const void *bytes, size_t n, struct err *e)
+{
+    struct view_draft *d = h->d;
+    const uint64_t limit = limit_of(b, d->view);
+    uint64_t end;
+    if (!add_u64(off, n, &end) || end > limit)
+        return too_long(d, limit, e);
+    if (n == 0)
+        return 0;
+    const uint64_t phase = b->t && d->view == TENSOR_RAW
+                               ? b->v.store->place[snapshot_tensor_no(b->v.snap, b->t)].off
+                               : 0;
+    int r = make_room(l, d, off, n, limit, phase, e);
+    if (r < 0)
+        return r;
+    struct extent x = {off, n, d->room.src + (off - d->room.at), d->room.log, 0};
+    r = logs_put(&l->logs, x.log, x.src, bytes, n);
+    if (r < 0)
+        return logs_failed(r, e);
+    note_run(l, d, x.src, x.src + n);
+    lock_take(&l->lock);
+    r = begin(l, d);
+    x.epoch = d->epoch;
+    if (r == 0)
+        r = grow(d, off);
+    if (r == 0)
+        r = extents_put(&d->written, &x);
+    d->size = r == 0 ? max_u64(d->size, end) : d->size;
+    lock_drop(&l->lock);
+    if (r < 0)
+        return err_set(e, r, "no memory for a draft");
+    return tensor_views[d->view].npy ? check_header(l, d, b, off, e) : 0;
+}
+
+/* Write to a text. Call with the lock held. Returns 1 if the bytes complete its line. */
+static int write_text(const struct live *l, struct live_view *h, uint64_t off, const void *bytes,
+                      size_t n, struct err *e)
+{
+    struct view_draft *d = h->d;
+    int r = begin(l, d);
+    if (h->append)
+        off = d->text.len;
+    if (n > DRAFT_TEXT_MAX || off > DRAFT_TEXT_MAX - n)
+        return too_long(d, DRAFT_TEXT_MAX, e);
+    if (r == 0 && off > d->text.len)
+        return err_set(e, -EINVAL, "%s has a hole", tensor_views[d->view].name);
+    if (r == 0 && off + n > d->text.len)
+        buf_zero(&d->text, (size_t)(off + n) - d->text.len);
+    if (r == 0 && (r = buf_error(&d->text)) == 0 && n)
+        memcpy(d->text.data + off, bytes, n);
+    if (r < 0)
+        return err_set(e, r, "no memory for a draft");
+    /* A line with text after it is not yet the whole value: the program may truncate it next. */
+    return off + n >= d->text.len && n > 0 && memchr(bytes, '\n', n);
+}
+
+static int ask(struct live *l, struct view_draft *d, enum when when, bool last,
+               struct live_wait *w);
+
+/* Check that the view can be written now, and note that it is. *b: the tensor as it is. Returns 0, 1
+ * (it was removed) or -errno. */
+static int begin_write(struct live *l, struct live_view *h, bool anew, struct tensor_base *b)
+{
+    LOCKED(&l->lock);
+    struct view_draft *d = h->d;
+    tensor_base_get(l, h->o->number, b);
+    if (l->stop)
+        return -EROFS;
+    if (is_busy(l, h->o, d->row))
+        return -EBUSY;
+    if (!b->t && !h->o->fresh)
+        return 1; /* what is written to a removed file is gone with it */
+    if (anew)
+        d->why = (struct err){0};
+    touch(l, h); /* before the write: nobody may take the draft for over meanwhile */
+    return 0;
 }
 
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w)
 {
-    struct draft *d = h->d;
+    struct view_draft *d = h->d;
+    CLEANUP(tensor_base_free) struct tensor_base b = {0};
     struct err e = {0};
     if (!d)
         return 0;
-    note_closed(l, h, false);
-    if (draft_is_text(d) && (h->append ? d->size == 0 : off == 0))
-        forget_why(l, d);
-    int r = tensor_draft_write(d, h->append, off, bytes, n, &e);
+    lock_take(&d->io);
+    const bool text = view_is_text(d->view);
+    int r = begin_write(l, h, text && (h->append ? d->text.len == 0 : off == 0), &b);
+    if (r) {
+        lock_drop(&d->io);
+        return r < 0 ? r : 0;
+    }
+    if (text) {
+        LOCKED(&l->lock);
+        r = write_text(l, h, off, bytes, n, &e);
+    } else {
+        off = h->append ? (d->changed ? d->size : tensor_view_size(&b, d->view)) : off;
+        r = write_bytes(l, h, &b, off, bytes, n, &e);
+    }
+    lock_take(&l->lock);
+    if (d->changed)
+        d->touched = d->epoch;
+    lock_drop(&l->lock);
+    lock_drop(&d->io);
     if (r < 0)
-        return refused(l, d, r, &e);
-    return r > 0 && w ? waits_judge(l, h, line_asked, w) : 0;
+        return refuse(l, d, r, &e);
+    return r > 0 && w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
+}
+
+/* Cut the draft off, or extend it. Call with both locks held. */
+static int resize(const struct live *l, struct live_view *h, const struct tensor_base *b,
+                  uint64_t size, struct err *e)
+{
+    struct view_draft *d = h->d;
+    const uint64_t limit = limit_of(b, d->view);
+    int r = begin(l, d);
+    if (r == 0 && size > limit)
+        return too_long(d, limit, e);
+    if (r < 0)
+        return r;
+    if (view_is_text(d->view)) {
+        if (size > d->text.len)
+            return -EINVAL;
+        d->text.len = (size_t)size;
+        return 0;
+    }
+    if (size < d->size) {
+        extents_cut(&d->written, size);
+        d->cut = min_u64(d->cut, size);
+        d->cut_epoch = d->epoch;
+        d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
+        d->size = size;
+    }
+    return grow(d, size);
 }
 
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
 {
-    struct draft *d = h->d;
+    CLEANUP(tensor_base_free) struct tensor_base b = {0};
     struct err e = {0};
-    if (!d)
+    if (!h->d)
         return 0;
-    note_closed(l, h, false);
-    if (size == 0)
-        forget_why(l, d);
-    if (draft_is_text(d) && size > d->size)
-        return -EINVAL;
-    int r = tensor_draft_truncate(d, size, &e);
-    return r < 0 ? refused(l, d, r, &e) : 0;
+    lock_take(&h->d->io);
+    int r = begin_write(l, h, size == 0, &b);
+    const bool begun = r == 0;
+    lock_take(&l->lock);
+    if (r == 0)
+        r = resize(l, h, &b, size, &e);
+    if (r == 0)
+        h->d->touched = h->d->epoch;
+    lock_drop(&l->lock);
+    lock_drop(&h->d->io);
+    return !begun && r > 0 ? 0 : r < 0 && begun && e.code ? refuse(l, h->d, r, &e) : r;
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
                        bool keep_size)
 {
-    struct err e = {0};
-    (void)l;
-    return h->d && !draft_is_text(h->d) ? tensor_draft_allocate(h->d, off, n, keep_size, &e) : 0;
+    CLEANUP(tensor_base_free) struct tensor_base b = {0};
+    uint64_t end;
+    if (!h->d || view_is_text(h->d->view))
+        return 0;
+    lock_take(&h->d->io);
+    int r = begin_write(l, h, false, &b);
+    lock_take(&l->lock);
+    if (r == 0)
+        r = begin(l, h->d);
+    if (r == 0 && (!add_u64(off, n, &end) || end > limit_of(&b, h->d->view)))
+        r = -EFBIG;
+    if (r == 0 && !keep_size)
+        r = grow(h->d, end);
+    lock_drop(&l->lock);
+    lock_drop(&h->d->io);
+    return r < 0 ? r : 0;
 }
 
-/* ---- closes ---- */
+/* ---- judging ---- */
 
-/* After a draft is judged, wait as the commit mode requires. */
-static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
+/* What a request judges. */
+struct judged {
+    struct view_draft *d; /* counted in d->judging */
+    struct tensor_round round;
+    bool last;  /* no more writes will come */
+    bool begun; /* the judgement has begun */
+    int verdict;
+    const struct live *l;
+    time_t told; /* when progress was last reported; 0: never */
+};
+
+static void on_progress(void *arg, uint64_t done, uint64_t all)
 {
-    note_closed(l, h, true);
-    LOCKED(&l->lock);
-    return writer_flush(l, &h->d->promise, h->d->promise.edit, w);
+    struct judged *j = arg;
+    const time_t now = when_now().tv_sec;
+    if (j->told && now != j->told)
+        live_log(j->l, LOG_INFO, "encoding a tensor: %llu %%",
+                 (unsigned long long)(done * 100 / all));
+    j->told = now;
 }
 
-static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
+static int judge_text(const struct judged *j, const struct buf *text, const struct tensor_base *b,
+                      struct live *l, const struct units_watch *watch, struct tensor_edit *edit,
+                      struct err *e)
 {
-    struct live_view *h = w->view;
-    if (stopped)
-        return -EINTR;
-    /* Any close may be the end of a text, which may lack its newline. */
-    int r = view_judge(l, h->d, draft_is_text(h->d), w);
-    if (r >= 0)
-        return flushed(l, h, w);
-    note_closed(l, h, true);
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    const char *s = buf_text(text);
+    uint32_t type = 0;
+    tensor_text(b, j->round.view, &shown);
+    if (shown.len == text->len && memcmp(shown.data, text->data, text->len) == 0)
+        return TENSOR_SAME;
+    if (j->round.view == TENSOR_TYPE) {
+        const int r = tensor_type_parse(s, text->len, &type, e);
+        return r < 0 ? r : tensor_convert(b, type, &l->logs, watch, edit, e);
+    }
+    int r = tensor_shape_parse(s, text->len, &edit->shape, e);
+    if (r == 0)
+        r = tensor_reshape(b, &edit->shape, e);
+    edit->shaped = r == TENSOR_CHANGED;
     return r;
 }
 
-/* Record the close of a helper, which is not judged. Returns false if it is not a helper. */
-static bool helper_closed(struct live *l, struct live_view *h)
+/* Add the edit to `pending`. */
+static int apply(struct live *l, uint32_t number, const struct tensor_edit *edit, struct err *e)
 {
+    struct edit_change *c = &l->pending;
+    struct edit_tensor t;
+    int r = 0;
+    if (!edit_tensor_numbered(c, number, &t))
+        return err_set(e, -ENOENT, "the tensor was removed");
+    if (edit->shaped)
+        r = edit_tensor_set(c, t.name, t.name_len, &edit->shape, edit->whole ? edit->piece : NULL,
+                            edit->whole ? edit->n : 0, e);
+    if (r == 0 && edit->n > 0 && !edit->whole && edit->shaped) /* its slot has another name now */
+        (void)edit_tensor_numbered(c, number, &t);
+    if (r == 0 && edit->n > 0 && !edit->whole)
+        r = edit_tensor_write(c, t.name, t.name_len, edit->piece, edit->n, e);
+    return r;
+}
+
+static int accept_view(struct live *l, struct request *q, struct err *e)
+{
+    struct judged *j = q->own;
+    struct object *o = j->d->object;
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct tensor_base b;
+    const size_t mark = edit_mark(&l->pending);
+    tensor_base_get(l, o->number, &b);
+    j->begun = true;
+    if (!b.t || o->gone) { /* what is written to a removed file is gone with it */
+        tensor_base_free(&b);
+        j->verdict = TENSOR_SAME;
+        return 0;
+    }
+    q->converts = j->round.view == TENSOR_TYPE;
+    j->l = l;
+    const struct units_watch watch = {&l->queue.cancel, on_progress, j};
+    lock_drop(&l->lock);
+    int r = view_is_text(j->round.view) ? judge_text(j, &q->text, &b, l, &watch, &edit, e)
+                                        : tensor_judge(&j->round, &b, &l->logs, &watch, &edit, e);
+    lock_take(&l->lock);
+    q->converts = false;
+    j->verdict = r;
+    if (r == TENSOR_CHANGED) {
+        r = apply(l, o->number, &edit, e);
+        if (r < 0)
+            edit_undo(&l->pending, mark);
+        else
+            r = 1;
+    } else if (r == TENSOR_SHORT) {
+        r = -EINVAL;
+    } else if (r == TENSOR_BEGUN) {
+        r = 0;
+    }
+    lock_drop(&l->lock);
+    tensor_edit_free(&edit);
+    tensor_base_free(&b);
+    lock_take(&l->lock);
+    return r;
+}
+
+static int view_refused(struct live *l, const struct judged *j, int r, const struct err *e)
+{
+    struct view_draft *d = j->d;
+    const bool text = view_is_text(d->view);
+    if (j->verdict == -EINTR) { /* a signal ended the judgement */
+        if (text)
+            draft_settle(d, j->round.epoch);
+        return r;
+    }
+    if (j->verdict == TENSOR_SHORT && !j->last)
+        return r;
+    d->refused = max_u64(d->refused, j->round.epoch);
+    if (text && d->touched <= j->round.epoch)
+        d->why = *e;
+    return object_refused(l, d->object, e);
+}
+
+static int view_accepted(struct live *l, struct request *q, int r, const struct err *e)
+{
+    struct judged *j = q->own;
+    struct view_draft *d = j->d;
+    struct object *o = d->object;
+    if (r < 0 && !q->done)
+        return view_refused(l, j, r, e);
+    if (j->verdict == TENSOR_BEGUN) {
+        if (j->last && d->touched <= j->round.epoch) {
+            d->begun = when_after(BEGUN_SECONDS * 1000);
+            queue_tick(l, &d->begun);
+        }
+        return r;
+    }
+    draft_settle(d, j->round.epoch);
+    if (q->changed || view_is_text(d->view))
+        object_set_error(l, o, NULL);
+    if (q->changed)
+        object_changed(l, o);
+    o->cold |= (uint32_t)1 << d->row;
+    return r;
+}
+
+/* The request ends. */
+static void judged_free(struct live *l, struct request *q)
+{
+    struct judged *j = q->own;
+    struct view_draft *d = j->d;
+    struct object *o = d->object;
+    d->judging--;
+    /* A line whose judgement did not begin was not written. */
+    if (!j->begun && view_is_text(d->view))
+        draft_settle(d, j->round.epoch);
+    draft_reap(l, d);
+    o->pins--;
+    object_reap(l, o);
+    tensor_round_free(&j->round);
+    free(j);
+}
+
+/* Have a draft judged as it is now. last: no more writes will come. Call without the lock. */
+static int ask(struct live *l, struct view_draft *d, enum when when, bool last, struct live_wait *w)
+{
+    struct judged *j = calloc(1, sizeof(*j));
+    if (!j)
+        return -ENOMEM;
+    j->d = d;
+    j->last = last;
+    int r = draft_take(l, d, &j->round);
     LOCKED(&l->lock);
-    if (draft_is_helper(h->d) && !atomic_exchange(&h->closed, true))
-        h->d->unsettled -= h->writes;
-    return draft_is_helper(h->d);
+    struct request *q = r == 0 ? request_new(l, NULL, NULL, NULL) : NULL;
+    if (!q) {
+        tensor_round_free(&j->round);
+        free(j);
+        return -ENOMEM;
+    }
+    buf_add(&q->text, d->text.data, d->text.len);
+    d->judging++;
+    d->object->pins++;
+    q->own = j;
+    q->drop = judged_free;
+    q->when = when;
+    q->apply = accept_view;
+    q->end = view_accepted;
+    return queue_add(l, q, w);
+}
+
+/* Take the text of a new tensor's `type` or `shape`. */
+static int take_text(struct live *l, struct view_draft *d, struct err *e)
+{
+    struct object *o = d->object;
+    const bool is_type = d->view == TENSOR_TYPE;
+    int r = is_type ? tensor_type_parse(buf_text(&d->text), d->text.len, &o->type, e)
+                    : tensor_shape_parse(buf_text(&d->text), d->text.len, &o->shape, e);
+    *(is_type ? &o->has_type : &o->has_shape) = r == 0;
+    if (r < 0)
+        d->why = *e;
+    return r < 0 ? object_refused(l, o, e) : 0;
+}
+
+/* ---- open ---- */
+
+static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
+                       bool writes, struct live_view *h)
+{
+    struct tensor_base b;
+    struct object *o = h->o = object_get(l, tensor);
+    if (!o)
+        return -ENOMEM;
+    tensor_base_get(l, tensor, &b);
+    const bool there = o->fresh || (b.t && !o->gone);
+    tensor_base_free(&b);
+    int r = !there ? -ESTALE : writes && l->stop ? -EROFS : 0;
+    if (r == 0 && writes && view != TENSOR_ASIDE) {
+        r = is_busy(l, o, row) ? -EBUSY : 0;
+        h->d = draft_at(o, row);
+        if (r == 0 && !h->d && !(h->d = draft_make(o, row, view)))
+            r = -ENOMEM;
+    }
+    if (r < 0) {
+        object_reap(l, o);
+        return r;
+    }
+    o->opens++;
+    if (!h->d)
+        return 0;
+    struct view_draft *d = h->d;
+    if (!o->fresh && d->refused && d->touched <= d->refused && is_over(d))
+        draft_reset(d); /* it was refused: begin with what is stored */
+    if (has_expired(d))
+        draft_reset(d);
+    d->begun.tv_sec = 0;
+    d->writers++;
+    h->owes = true;
+    o->owing++;
+    return 0;
+}
+
+int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
+                   struct live_view **ret)
+{
+    struct err unready = {0};
+    const bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    struct live_view *h = calloc(1, sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    h->append = flags & O_APPEND;
+    if (writes && view != TENSOR_ASIDE)
+        overlay_ready(l, &unready);
+    lock_take(&l->lock);
+    int r = open_locked(l, tensor, row, view, writes, h);
+    if (r == 0 && unready.code)
+        (void)object_refused(l, h->o, &unready);
+    lock_drop(&l->lock);
+    if (r < 0) {
+        free(h);
+        return r;
+    }
+    if (unready.code || (flags & O_TRUNC && (r = live_view_truncate(l, h, 0)) < 0)) {
+        live_view_release(l, h);
+        return unready.code ? unready.code : r;
+    }
+    *ret = h;
+    return 0;
+}
+
+bool live_view_cold(struct live *l, uint32_t tensor, uint32_t row)
+{
+    if (!atomic_load(&l->tensors.any))
+        return false;
+    LOCKED(&l->lock);
+    struct object *o = object_find(l, tensor);
+    const bool cold = o && o->cold >> row & 1;
+    if (o)
+        o->cold &= ~((uint32_t)1 << row);
+    return cold;
+}
+
+bool live_view_size(struct live *l, uint32_t tensor, uint32_t row, uint64_t *ret)
+{
+    if (!atomic_load(&l->tensors.any))
+        return false;
+    LOCKED(&l->lock);
+    const struct object *o = object_find(l, tensor);
+    const struct view_draft *d = draft_at(o, row);
+    if (!d || !(d->changed || o->fresh) || has_expired(d))
+        return false;
+    *ret = !d->changed ? 0 : view_is_text(d->view) ? d->text.len : d->size;
+    return true;
+}
+
+/* ---- read ---- */
+
+int live_view_read(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
+                   const struct view *v, uint64_t off, void *dst, size_t n, size_t *got)
+{
+    struct tensor_base b = {.v = *v, .big = v->snap->gguf->fmt.big};
+    const uint32_t i = ids_find(v->snap->ids, v->snap->gguf->n_tensors, tensor);
+    (void)view;
+    if (i != IDS_NONE)
+        b.t = &v->snap->gguf->tensor[i];
+    lock_take(&l->lock);
+    struct object *o = object_find(l, tensor);
+    struct view_draft *d = draft_at(o, row);
+    if (!d || !d->changed) {
+        lock_drop(&l->lock);
+        return -ESTALE;
+    }
+    if (view_is_text(d->view)) {
+        *got = (size_t)within_u64(off, n, d->text.len);
+        memcpy(dst, d->text.data + off, *got);
+        lock_drop(&l->lock);
+        return 0;
+    }
+    d->pins++;
+    o->pins++;
+    lock_drop(&l->lock);
+    int r = read_draft(l, d, &b, off, dst, n, got);
+    LOCKED(&l->lock);
+    d->pins--;
+    draft_reap(l, d);
+    o->pins--;
+    object_reap(l, o);
+    return r;
+}
+
+/* ---- close ---- */
+
+/* What a flush or fsync does to what was written to a view. Returns LIVE_PARKED, 0 if nothing is to
+ * be judged, or -errno. */
+static int judge_now(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
+{
+    struct view_draft *d = h->d;
+    struct err e = {0};
+    lock_take(&l->lock);
+    flushed(l, h);
+    int r = d->why.code;
+    const bool written = draft_is_written(d);
+    if (r == 0 && h->o->fresh && written && view_is_text(d->view))
+        r = take_text(l, d, &e);
+    const bool asks = r == 0 && !h->o->fresh && written;
+    lock_drop(&l->lock);
+    return asks ? ask(l, d, when, false, w) : r;
 }
 
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    if (!h->d || !h->writes || helper_closed(l, h))
-        return 0;
-    return waits_judge(l, h, flush_asked, w);
-}
-
-/* Judge and sync a draft. If the draft has no accepted edit, sync the edits to the tensor,
- * whichever file they were written to. For a new tensor, there is nothing to wait for. */
-static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
-{
-    struct live_view *h = w->view;
-    struct draft *d = h->d;
-    if (stopped)
-        return -EINTR;
-    lock_take(&l->lock);
-    const bool judged = d->writers || d->made;
-    lock_drop(&l->lock);
-    int r = judged ? view_judge(l, d, draft_is_text(d) || d->made, w) : 0;
-    if (r < 0 || d->made)
-        return r;
-    note_closed(l, h, true); /* must precede the answer, after which the program may write */
-    lock_take(&l->lock);
-    const struct promise *p = d->promise.edit ? &d->promise : &d->object->promise;
-    r = writer_sync(l, p, p->edit, w);
-    lock_drop(&l->lock);
-    return r;
+    return h->d ? judge_now(l, h, WHEN_MODE, w) : 0;
 }
 
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    return h->d && !helper_closed(l, h) ? waits_judge(l, h, sync_asked, w) : 0;
-}
-
-/* Judge the draft for the last time, unless a close has reported a refusal. Accepted edits stay. */
-static void end_writing(struct live *l, struct draft *d)
-{
-    const bool refuses = d->state == DRAFT_REFUSED || view_judge(l, d, true, NULL) < 0;
+    const int r = h->d ? judge_now(l, h, WHEN_NOW, w) : 0;
+    if (r)
+        return r;
     LOCKED(&l->lock);
-    if (d->writers > 0)
-        return;
-    d->accepted = false;
-    if (refuses && !d->made) {
-        lock_take(&d->lock);
-        draft_event(d, DRAFT_DROP);
-        lock_drop(&d->lock);
-    }
+    return queue_sync(l, w);
 }
 
-/* Drop drafts that have waited long enough (is_left()). Call with the lock held. */
-static void reap_begun(struct live *l)
+int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 {
-    for (struct draft *d = views_each(l, NULL), *next; d; d = next) {
-        next = views_each(l, d);
-        if (is_left(d))
-            forget(l, d);
+    lock_take(&l->lock);
+    const struct object *o = object_find(l, number);
+    struct view_draft *d = o && !o->fresh ? o->drafts : NULL;
+    while (d && !(draft_is_written(d) && d->dirty))
+        d = d->next;
+    if (!d) {
+        const int r = queue_sync(l, w);
+        lock_drop(&l->lock);
+        return r;
     }
+    d->pins++;
+    lock_drop(&l->lock);
+    const int r = ask(l, d, WHEN_NOW, false, w);
+    LOCKED(&l->lock);
+    d->pins--;
+    draft_reap(l, d);
+    return r;
 }
 
-/* Remove a handle from its draft. Call with the lock held. */
-static void drop_handle(struct live *l, struct live_view *h)
+/* The last writer is gone: judge what no flush has judged. Call with the lock held. */
+static void end_writing(struct live *l, struct view_draft *d)
 {
-    struct draft *d = h->d;
+    const struct err never = {.code = -ECANCELED, .msg = "the file was written but never closed"};
     struct object *o = d->object;
-    if (h->node != d->node)
-        table_remove(&l->objects.shared, &h->link);
-    d->handles--;
-    const bool begun = d->begun;
-    view_reap(l, d);
-    if (begun) /* the draft may have waited long enough */
-        reap_begun(l);
-    new_tensor_reap(l, o);
-}
-
-/* Release a handle that may write. When the last one is released, the draft is judged, unless a
- * program still had it open when the mount ended. */
-static void release(struct live *l, struct live_view *h)
-{
-    struct draft *d = h->d;
-    lock_take(&l->lock);
-    d->unclosed |= !h->closed;
-    d->writers--;
-    d->unsettled -= !h->closed;
-    const bool last = d->writers == 0 && !draft_is_helper(d);
-    const bool judged = last && !(h->late && d->unclosed);
-    if (last && !judged && !d->made && draft_is_unaccepted(d->state))
-        (void)tensor_refused(
-            l, d->object,
-            &(struct err){.code = -ECANCELED, .msg = "the file was written but never closed"});
-    lock_drop(&l->lock);
-    if (judged)
-        end_writing(l, d);
-    lock_take(&l->lock);
-    if (d->made)
-        new_tensor_released(l, d->object, h->closed);
-    drop_handle(l, h);
-    lock_drop(&l->lock);
-    free(h);
-}
-
-static int release_asked(struct live *l, struct live_wait *w, bool stopped)
-{
-    (void)stopped;
-    release(l, w->view);
-    return 0;
+    struct err e = {0};
+    const bool due = draft_is_written(d) && d->touched > d->refused && !d->why.code;
+    if (o->fresh) {
+        if (draft_is_written(d) && view_is_text(d->view) && d->dirty)
+            (void)take_text(l, d, &e);
+        return;
+    }
+    if (due && l->ending && d->dirty)
+        (void)object_refused(l, o, &never);
+    if (due && !(l->ending && d->dirty)) {
+        d->pins++;
+        lock_drop(&l->lock);
+        const int r = ask(l, d, WHEN_MODE, true, NULL);
+        lock_take(&l->lock);
+        d->pins--;
+        if (err_sys(&e, r, "cannot be judged") < 0)
+            (void)object_refused(l, o, &e);
+    } else if (!d->judging) {
+        o->cold |= d->changed ? (uint32_t)1 << d->row : 0;
+        draft_reset(d);
+    }
 }
 
 void live_view_release(struct live *l, struct live_view *h)
 {
-    if (h->d && h->writes) {
-        lock_take(&l->lock);
-        h->late = l->ending;
-        lock_drop(&l->lock);
-        (void)waits_judge(l, h, release_asked, &h->end);
-        return;
-    }
-    if (h->d) {
-        lock_take(&l->lock);
-        drop_handle(l, h);
-        lock_drop(&l->lock);
-        views_bury(l);
-    }
-    free(h);
-}
-
-/* ---- helpers ---- */
-
-static struct draft *helper_named(const struct live *l, uint32_t tensor, const char *name)
-{
-    struct draft *d = drafts_of(l, tensor);
-    while (d && (!draft_is_helper(d) || d->unlinked || strcmp(d->helper, name) != 0))
-        d = d->inside;
-    return d;
-}
-
-static int create_locked(struct live *l, uint32_t tensor, const char *name, int flags,
-                         struct live_view **ret, uint32_t *node)
-{
-    int r = 0;
-    LOCKED(&l->lock);
-    struct draft *d = helper_named(l, tensor, name);
-    if (d && flags & O_EXCL)
-        return -EEXIST;
-    if (!d && (r = make(l, IDS_NONE, tensor, VIEW_NO_ROW, TENSOR_HELPER, &d)) == 0 &&
-        !(d->helper = strdup(name))) {
-        forget(l, d);
-        r = -ENOMEM;
-    }
-    if (r == 0)
-        r = join(l, d, d->node, O_RDWR | flags, ret);
-    if (r == 0)
-        *node = d->node;
-    return r;
-}
-
-int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
-                       struct live_view **ret, uint32_t *node)
-{
-    int r = create_locked(l, tensor, name, flags, ret, node);
-    if (r == 0 && flags & O_TRUNC) { /* another program may have made it since the lookup */
-        r = live_view_truncate(l, *ret, 0);
-        if (r < 0)
-            live_view_release(l, *ret);
-    }
-    return r;
-}
-
-int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t *node)
-{
-    LOCKED(&l->lock);
-    const struct draft *d = helper_named(l, tensor, name);
-    if (d)
-        *node = d->node;
-    return d ? 0 : -ENOENT;
-}
-
-bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
-                    uint32_t *node)
-{
-    if (objects_untouched(&l->objects))
-        return false;
-    LOCKED(&l->lock);
-    const struct draft *d = drafts_of(l, tensor);
-    while (d && (!draft_is_helper(d) || d->unlinked || i-- > 0))
-        d = d->inside;
+    struct object *o = h->o;
+    struct view_draft *d = h->d;
+    lock_take(&l->lock);
     if (d) {
-        (void)strcpy(name, d->helper);
-        *node = d->node;
+        o->owing -= h->owes;
+        if (o->fresh)
+            object_touch(l, o);
+        if (--d->writers == 0)
+            end_writing(l, d);
+        draft_reap(l, d);
     }
-    return d;
-}
-
-int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
-{
-    lock_take(&l->lock);
-    struct draft *d = helper_named(l, tensor, name);
-    if (d)
-        forget(l, d);
+    o->opens--;
+    object_reap(l, o);
     lock_drop(&l->lock);
-    views_bury(l);
-    return d ? 0 : -ENOENT;
-}
-
-static int rename_helper(struct live *l, struct draft *d, const char *to)
-{
-    struct draft *over = helper_named(l, d->object->number, to);
-    char *name = strdup(to);
-    if (!name)
-        return -ENOMEM;
-    free(d->helper);
-    d->helper = name;
-    if (over && over != d)
-        forget(l, over);
-    return 0;
-}
-
-/* Turn a helper into the draft of this view, or back into a helper. Call with `io` and the lock
- * held. */
-static void become(struct live *l, struct draft *d, enum tensor_view view, uint32_t row,
-                   struct tensor_base *base)
-{
-    struct object *o = d->object;
-    const bool made = view != TENSOR_HELPER && o->state == OBJECT_NEW;
-    tensor_draft_become(d, view, base);
-    if (made || d->made) {
-        o->open += made ? d->writers : -d->writers;
-        o->unclosed += made ? d->unsettled : -d->unsettled;
-        new_tensor_touch(l, o);
-    }
-    d->row = row;
-    d->made = made;
-    d->n_elem = base->n_elem;
-    d->why = (struct err){0};
-    d->promise = (struct promise){0};
-    d->accepted = false;
-    d->edits = o->edits;
-    d->losses = o->losses;
-}
-
-/* Mark the other drafts of the view as replaced, and unlink them. */
-static void replace_others(struct live *l, const struct draft *by)
-{
-    for (struct draft *d = by->object->drafts, *next; d; d = next) {
-        next = d->inside;
-        if (d == by || d->row != by->row)
-            continue;
-        d->replaced = true;
-        forget(l, d);
-    }
-}
-
-/* Turn a helper into the draft of a view, and judge it unless a program still has to close it.
- * Returns 1 if it was judged, 0 if not, or -errno. */
-static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
-{
-    struct draft *d = h->d;
-    struct tensor_base *base = NULL;
-    struct err e = {0};
-    lock_take(&d->io);
-    lock_take(&l->lock);
-    const bool whole = d->unsettled == 0;
-    int r = d->unlinked                                                                  ? -ENOENT
-            : d->object->state != OBJECT_NEW && is_busy(l, d->object->number, h->to_row) ? -EBUSY
-                                                                                         : 0;
-    if (r == 0)
-        r = base_of(l, d->object, h->to, &base);
-    if (r == 0) { /* the draft may become a helper again, so hide it for now */
-        become(l, d, h->to, h->to_row, base);
-        d->unlinked = true;
-    }
-    lock_drop(&l->lock);
-    if (r == 0 && (r = tensor_draft_check(d, &e)) < 0)
-        (void)refused(l, d, r, &e);
-    lock_drop(&d->io);
-    tensor_base_unref(base);
-    if (r == 0 && whole)
-        r = view_judge(l, d, true, w);
-    return r < 0 ? r : whole;
-}
-
-/* Turn a refused draft back into a helper, with its old name unless that has been taken. */
-static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
-{
-    lock_take(&d->io);
-    lock_take(&l->lock);
-    if (!draft_is_helper(d)) {
-        d->unlinked = helper_named(l, d->object->number, d->helper) != NULL;
-        become(l, d, TENSOR_HELPER, VIEW_NO_ROW, own);
-    }
-    lock_drop(&l->lock);
-    lock_drop(&d->io);
-}
-
-static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
-{
-    struct live_view *h = w->view;
-    if (stopped) { /* a signal arrived before this request's turn */
-        live_view_release(l, h);
-        return -EINTR;
-    }
-    struct tensor_base *own = tensor_base_ref(h->d->base);
-    int r = take_place(l, h, w);
-    if (r < 0) {
-        give_back(l, h->d, own);
-    } else {
-        lock_take(&l->lock);
-        h->d->unlinked = false;
-        replace_others(l, h->d);
-        lock_drop(&l->lock);
-    }
-    if (r > 0)
-        r = flushed(l, h, w);
-    tensor_base_unref(own);
-    release(l, h);
-    return r;
-}
-
-/* Rename a helper over a view. The rename holds a writable handle, so that a new tensor is not
- * judged before the rename is complete. */
-static int rename_over(struct live *l, struct draft *d, uint32_t row, enum tensor_view view,
-                       struct live_view **ret)
-{
-    int r = join(l, d, d->node, O_RDWR, ret);
-    if (r < 0)
-        return r;
-    object_unhide(d->object, row);
-    d->unsettled--;
-    (*ret)->closed = true;
-    (*ret)->to = view;
-    (*ret)->to_row = row;
-    return 0;
-}
-
-int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
-                       uint32_t row, enum tensor_view view, struct live_wait *w)
-{
-    struct live_view *h = NULL;
-    const bool aside =
-        view == TENSOR_ASIDE || (view != TENSOR_HELPER && live_making_leaves(l, tensor, row, view));
-    int r = 0;
-    lock_take(&l->lock);
-    struct draft *d = helper_named(l, tensor, name);
-    if (!d)
-        r = -ENOENT;
-    else if (view == TENSOR_HELPER)
-        r = rename_helper(l, d, to);
-    else if (aside) {
-        object_unhide(d->object, row);
-        forget(l, d);
-    } else
-        r = rename_over(l, d, row, view, &h);
-    lock_drop(&l->lock);
-    views_bury(l);
-    return h ? waits_judge(l, h, rename_asked, w) : r;
+    logs_rest(&l->logs);
+    free(h);
 }

@@ -94,11 +94,11 @@ static int read_descr(struct scan *t, struct npy *ret)
     struct text type;
     if (!take_string(t, &type))
         return npy_refuse(t->e, "the array has fields, or no type");
-    ret->width = text_is(type, "<f4") ? 4 : text_is(type, "<f2") ? 2 : 0;
+    ret->width = text_is(type, "<f4") ? 4 : text_is(type, "<f2") ? 2 : text_is(type, "<f8") ? 8 : 0;
     if (ret->width)
         return 0;
     return err_set(t->e, -EINVAL,
-                   "the array has the type '%s': save it as float32 ('<f4') or float16 ('<f2')",
+                   "the array has the type '%s': save a.astype('f4') or a.astype('f2')",
                    show(shown, type.at, type.len));
 }
 
@@ -200,9 +200,7 @@ static int read_dict(struct scan *t, struct npy *ret)
     skip_spaces(t);
     if (t->p != t->end || seen != ALL)
         return npy_refuse(t->e, "an entry is missing from the dict, or something follows it");
-    if (fortran && ret->n_dims > 1)
-        return err_set(t->e, -EINVAL,
-                       "the array is in Fortran order: save numpy.ascontiguousarray(it)");
+    ret->fortran = fortran && ret->n_dims > 1;
     return 0;
 }
 

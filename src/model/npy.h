@@ -17,7 +17,8 @@ enum {
 
 struct npy {
     uint32_t header;             /* size of the header in bytes; the data starts there */
-    uint32_t width;              /* bytes per value: 4 (`<f4`) or 2 (`<f2`) */
+    uint32_t width;              /* bytes per value: 4 (`<f4`), 2 (`<f2`) or 8 (`<f8`) */
+    bool fortran;                /* the values are in Fortran order */
     uint32_t n_dims;             /* 1 to NPY_MAX_DIMS */
     uint64_t dims[NPY_MAX_DIMS]; /* the first varies fastest, the reverse of NumPy's order */
     uint64_t n_elem;

@@ -223,11 +223,6 @@ static int check_words(struct mnt_options *o)
     o->tree.views = (enum files_views)word(o, MOUNT_VIEWS);
     o->tree.tensors = word(o, MOUNT_TENSORS) == 1;
     o->tree.backup = backup;
-#ifdef GGUFS_NEW_CORE
-    if (o->tree.tensors)
-        return err_set(&o->err, -EINVAL,
-                       "tensors=edit: this editing core does not edit tensors yet");
-#endif
     if (!parse_size(reserve, &o->tree.reserve))
         return bad_word(o, "reserve", reserve, "auto or bytes (K, M, G), at most 64M");
     if (strpbrk(subtype, ",\\")) /* libfuse passes it to fusermount3 unescaped */

@@ -48,8 +48,15 @@ static int read_computed(struct tree *t, const struct about *a, uint64_t off, si
 static int read_row(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, f->image);
-    const struct about a = {&v, f->row, node_tensor(v.snap, &f->node), f->decodes};
-    n = (size_t)within_u64(off, n, f->size);
+    struct about a = {&v, f->row, node_tensor(v.snap, &f->node), f->decodes};
+    uint64_t size = f->size;
+    if (f->tree->opt.tensors && f->node.kind == NODE_TENSOR_FILE) { /* it may have been edited */
+        if (!a.t)
+            return -EIO;
+        size = min_u64(size, a.row->size(&a));
+        a.decodes = files_decodes(&a);
+    }
+    n = (size_t)within_u64(off, n, size);
     if (off < f->text.len) {
         const size_t head = (size_t)min_u64(n, f->text.len - off);
         reply_copy(r, f->text.data + off, head);
@@ -76,7 +83,7 @@ static int read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply 
 {
     r->bytes = r->scratch;
     if (f->view)
-        return live_view_read(f->tree->meta, f->view, off, r->scratch, n, &r->len);
+        return tensors_read_own(f, off, n, r);
     r->len = live_read(f->tree->meta, f->live, off, n, r->scratch);
     return 0;
 }
@@ -157,10 +164,12 @@ static int row_open(struct tree_file *f, int flags)
     if (sys_open_changes(flags))
         return t->writable && !tensors_fixed(t, &f->node) ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
-    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
+    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES) &&
+                   !(t->opt.tensors && f->node.kind == NODE_TENSOR_FILE && !f->row->read);
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks the name up again */
+    tensors_opened(f);
     const struct about a = node_about(&v, &f->node);
     if (f->row->read)
         r = open_pieces(f, &a);
@@ -201,19 +210,6 @@ static int open_key(struct tree_file *f, int flags)
     return r;
 }
 
-/* Open the stored file, or the draft that replaces it. */
-static int open_stored(struct tree_file *f, int flags)
-{
-    int r = row_open(f, flags);
-    r = r == 0 ? tensors_opened(f) : r == -ESTALE ? tensors_join(f) : r;
-    if (r > 0) { /* the kernel's cached pages hold other content */
-        buf_free(&f->text);
-        r = row_open(f, flags);
-        f->cacheable = false;
-    }
-    return r;
-}
-
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
 {
     struct tree_file *f = tree_file_new(t, node);
@@ -222,7 +218,7 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     f->cacheable = !t->writable;
     int r = f->node.kind == NODE_KEY            ? open_key(f, flags)
             : tensors_opens(t, &f->node, flags) ? tensors_open(f, flags)
-                                                : open_stored(f, flags);
+                                                : row_open(f, flags);
     if (r == 0)
         r = buf_error(&f->text);
     if (r < 0)

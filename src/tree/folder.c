@@ -30,7 +30,7 @@ static uint64_t root_ino(const struct snapshot *g, uint32_t i)
 static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *tensor,
                             uint32_t row)
 {
-    return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, tensor)).version, row);
+    return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, tensor)).number, row);
 }
 
 /* Return the node number of `name` in a directory other than metadata/, or 0 if it does not
@@ -96,7 +96,7 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     if (r != 0)
         return r < 0 ? r : 0;
     if (l && dir->kind == NODE_TENSOR)
-        r = live_tensor_folder(l, dir->number, true, &folder);
+        live_tensor_folder(l, dir->number, &folder);
     if (r == 0)
         r = view_for(t, dir, name, &v);
     if (r == 0)
@@ -107,7 +107,7 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     struct node n = ino_node(ino);
     if (!ino || folder.removed || (folder.hidden && folder.hidden >> n.row & 1))
         return -ENOENT;
-    if (tensors_look(t, dir, &n, ret))
+    if (tensors_pending(t, &n, ret))
         return 0;
     r = node_known(t, &v, &n);
     if (r < 0)
@@ -145,7 +145,9 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
         r = tree_view_of(t, &n, &v);
     if (r == 0)
         r = node_entry(t, &v, &n, ret);
-    return r == -ESTALE ? tensors_replaced(t, &n, ret) : r;
+    if (r == 0 && tensors_is_gone(t, &n))
+        ret->attr.st_nlink = 0;
+    return r;
 }
 
 void tree_forget(struct tree *t, uint64_t node, uint64_t n)
@@ -311,7 +313,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     return 1;
 }
 
-/* Get the next written view or helper of a new tensor. */
+/* Get the next written view of a new tensor. */
 static int next_written(struct tree *t, const struct node *dir, uint32_t views, uint64_t *cookie,
                         bool attrs, char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -320,7 +322,7 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
         i++;
     *cookie = i + 3;
     if (i >= files_count(FILES_TENSOR))
-        return tensors_helper_at(t, dir, i - files_count(FILES_TENSOR), attrs, name, ret);
+        return 0;
     uint32_t row = (uint32_t)row_at(FILES_TENSOR, i);
     uint64_t ino = ino_tensor_file(dir->number, row);
     (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
@@ -350,10 +352,6 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
         v = newest_view(&t->newest);
     }
     const uint64_t ino = child_at(t, d->snap ? d->snap : v.snap, &n, &i, name);
-    if (!ino && n.kind == NODE_TENSOR) {
-        *cookie = i + 3;
-        return tensors_helper_at(t, &n, i - files_count(FILES_TENSOR), attrs, name, ret);
-    }
     if (!ino)
         return 0;
     int r = 0;

@@ -22,9 +22,8 @@
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n)
 {
     const uint32_t tensors = g->gguf->n_tensors;
-    uint32_t i = n->kind == NODE_TENSOR        ? ids_find(g->ids, tensors, n->number)
-                 : n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number)
-                                               : IDS_NONE;
+    const bool is = n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE;
+    const uint32_t i = is ? ids_find(g->ids, tensors, n->number) : IDS_NONE;
     return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
 }
 
@@ -160,8 +159,8 @@ static bool is_lost(const struct held *h, const struct snapshot *next)
 {
     if (!h->opens || h->kept.snap)
         return false;
-    uint32_t version = ino_node(h->key).number;
-    return h->snap || ids_find_version(next->ids, next->gguf->n_tensors, version) == IDS_NONE;
+    return h->snap ||
+           ids_find(next->ids, next->gguf->n_tensors, ino_node(h->key).number) == IDS_NONE;
 }
 
 void tree_keep_views(void *tree, const struct snapshot *next)
@@ -242,22 +241,6 @@ void node_written(struct tree *t, const struct node *n)
     struct held *h = find_held(t, n);
     if (h)
         atomic_fetch_or(&h->written, (uint32_t)1 << n->row);
-}
-
-void node_looked(struct tree *t, const struct node *n)
-{
-    LOCKED(&t->newest.lock);
-    struct held *h = find_held(t, n);
-    if (h)
-        h->looked |= (uint32_t)1 << n->row;
-}
-
-bool node_was_looked(struct tree *t, struct held *h, uint32_t row)
-{
-    LOCKED(&t->newest.lock);
-    const bool was = h->looked >> row & 1;
-    h->looked &= ~((uint32_t)1 << row);
-    return was;
 }
 
 /* Return the one of the two texts that a node shows. */

@@ -32,10 +32,8 @@ struct held {
      * the kernel's references. */
     struct snapshot *snap;
     uint64_t lookups;
-    /* For a tensor, two sets of rows, as bits: the views opened for writing, so that files may show
-     * a draft; and the views that a lookup has shown with this older node during a write. */
+    /* For a tensor: rows of the views opened for writing, as bits: files may show a draft. */
     _Atomic uint32_t written;
-    uint32_t looked;
 };
 
 struct tree {
@@ -116,10 +114,6 @@ int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held **h);
-/* Record that a lookup has shown a draft with this node, which is not the newest. The second
- * function returns whether that happened since its last call. */
-void node_looked(struct tree *t, const struct node *n);
-bool node_was_looked(struct tree *t, struct held *h, uint32_t row);
 /* Record that a view was opened for writing: open files of this node now show the bytes written. */
 void node_written(struct tree *t, const struct node *n);
 /* Implements leaving() of struct newest: lets open files keep the views that they need. */

@@ -43,33 +43,21 @@ bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *re
 /* Get the entry for any node in tensors/. */
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
-/*
- * Get the entry for a node that was replaced after the kernel looked it up. The attributes are the
- * file's current ones, because a program that opens the node can be made to look it up again only
- * once. May return -ESTALE.
- */
-int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
+/* Return true for a file of a tensor that was removed while a program has the file open. */
+bool tensors_is_gone(struct tree *t, const struct node *n);
 /* In a tensor's directory, look up a file that is in no snapshot. Returns 1 if found, 0 if the name
  * is a view of a tensor in the model, or -errno. */
 int tensors_lookup(struct tree *t, const struct node *dir, const char *name,
                    struct tree_entry *ret);
-/* In a tensor's directory, look up a file that has a draft; *file may become another node. Returns
- * false if the file has no draft. */
-bool tensors_look(struct tree *t, const struct node *dir, struct node *file,
-                  struct tree_entry *ret);
-/* Get helper i of a directory. Returns 1, or 0 if there are no more. */
-int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
-                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
 /* Return true if opening the node with these flags opens a view for writing; if so, call
  * tensors_open(). */
 bool tensors_opens(struct tree *t, const struct node *n, int flags);
 int tensors_open(struct tree_file *f, int flags);
-/* Open the draft of a node that no longer shows any other content. May return -ESTALE. */
-int tensors_join(struct tree_file *f);
-/* Handle a file opened for reading that may be written while it is open. Returns 0, 1 (the new
- * f->node must be opened instead) or -ESTALE (the name must be looked up again). */
-int tensors_opened(struct tree_file *f);
+/* Handle a file opened for reading that may be written while it is open. */
+void tensors_opened(struct tree_file *f);
+/* Read from a file that was opened by tensors_open(). */
+int tensors_read_own(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Read from the draft of the file's node. Returns false if the stored bytes must be read. */
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
 /* Handle fsync of a file opened for reading; for files that belong to no tensor, there is nothing

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "live/tensor_judge.h"
+#include "live/judge.h"
 
 /* Longer inputs are only checked as headers. */
 enum { LONG = 512 };
@@ -43,9 +43,13 @@ static void check_npy(const uint8_t *bytes, size_t n)
     FUZZ_CHECK(r == 0 || r == NPY_MORE || (r == -EINVAL && e.code == r));
     if (r != 0)
         return;
-    FUZZ_CHECK(npy.header <= n && (npy.width == 2 || npy.width == 4));
+    FUZZ_CHECK(npy.header <= n && (npy.width == 2 || npy.width == 4 || npy.width == 8));
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    (void)npy_header(&b, npy.width == 4 ? "<f4" : "<f2", npy.n_dims, npy.dims);
+    (void)npy_header(&b,
+                     npy.width == 8   ? "<f8"
+                     : npy.width == 4 ? "<f4"
+                                      : "<f2",
+                     npy.n_dims, npy.dims);
     FUZZ_CHECK(buf_error(&b) == 0 && npy_parse(b.data, b.len, &again, NULL) == 0);
     FUZZ_CHECK(again.n_dims == npy.n_dims && again.n_elem == npy.n_elem);
     FUZZ_CHECK(memcmp(again.dims, npy.dims, npy.n_dims * sizeof(npy.dims[0])) == 0);

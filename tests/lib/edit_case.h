@@ -22,6 +22,7 @@ struct edit_kind {
     const char *name;
     /* returns 0 if the file contains the edit, or -errno if it contains no part of the edit */
     int (*run)(struct tree *t);
+    bool waits; /* an edit that cannot be written stays shown, and the next sync writes it */
 };
 
 struct edit_suite {

@@ -329,20 +329,10 @@ static void run_in(const struct script *s, const char *mode)
         CU_ASSERT_EQUAL(nftw(state, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* Return whether this core behaves as the script says. */
-static bool is_for_core(const struct script *s)
-{
-#ifdef GGUFS_NEW_CORE
-    return !s->how || !(strstr(s->how, "old") || strstr(s->how, "tensors"));
-#else
-    return !s->how || !strstr(s->how, "new");
-#endif
-}
-
 static void run_script(const struct script *s)
 {
     static const char *const modes[] = {"auto", "close", "sync"};
-    bool some = !is_for_core(s);
+    bool some = false;
     for (int only = 1; only >= 0 && !some; only--)
         for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
             if (!only || (s->how && strstr(s->how, modes[i]))) {

@@ -104,7 +104,7 @@
 struct script {
     const char *name; /* the expected behaviour */
     /*
-     * Words, or NULL. old, new: only for this core. auto, close, sync: run only in these commit
+     * Words, or NULL. auto, close, sync: run only in these commit
      * modes (default: all); split: the model has two shards, and with tensors the second has
      * `other`, 9001 dashes; history: states are kept; tensors: tensors can be edited; inplace:
      * edits are in place; large: the model is over 64 MiB; deep: it has A_DEEP, too.

@@ -12,12 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef GGUFS_NEW_CORE
 #include "live/state.h"
-#else
-#include "live/batch.h"
-#include "live/writer.h"
-#endif
 #include "alloc.h"
 #include "tree/nodes.h"
 #include "script_run.h"
@@ -57,23 +52,7 @@ static int op_later(struct run *r, char **arg, struct waiter *w)
 /* Give timed waits, except those for conversions, time to end. */
 static int op_converts(struct run *r, char **arg, struct waiter *w)
 {
-#ifdef GGUFS_NEW_CORE
     return op_later(r, arg, w); /* nothing is converted yet */
-#else
-    struct live *l = atomic_load(&r->t->live);
-    lock_take(&l->lock);
-    writer_converts(l, true);
-    lock_drop(&l->lock);
-    (void)op_later(r, arg, w);
-    for (unsigned i = 0; i < 100; i++) {
-        pool_call(&l->writer.job);
-        (void)usleep(1000);
-    }
-    lock_take(&l->lock);
-    writer_converts(l, false);
-    lock_drop(&l->lock);
-    return 0;
-#endif
 }
 
 /* Timed waits then wake at once, and end when `later` advances the clock. */
@@ -291,11 +270,7 @@ static int op_helpers(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
     struct live *l = atomic_load(&r->t->live);
-#ifdef GGUFS_NEW_CORE
     uint64_t n = l->helper_bytes;
-#else
-    uint64_t n = l->names.helper_bytes;
-#endif
     if (n != strtoull(arg[0], NULL, 10))
         script_fail(r, "helpers hold %" PRIu64 " bytes, not %s", n, arg[0]);
     return 0;

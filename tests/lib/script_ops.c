@@ -12,9 +12,7 @@
 #include "tree_image.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
-#ifdef GGUFS_NEW_CORE
 #include "live/queue.h"
-#endif
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -121,16 +119,12 @@ static int op_flush(struct run *r, char **arg, struct waiter *w)
 /* A release is answered before what it leaves behind is judged: wait for that. */
 static void settle(const struct run *r)
 {
-#ifdef GGUFS_NEW_CORE
     struct live *l = atomic_load(&r->t->live);
     for (bool idle = !l; !idle && !script_copies_are_held(); (void)usleep(100)) {
         lock_take(&l->lock);
         idle = queue_is_idle(l);
         lock_drop(&l->lock);
     }
-#else
-    (void)r;
-#endif
 }
 
 void script_release(struct run *r, struct handle *h)

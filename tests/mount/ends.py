@@ -75,7 +75,7 @@ class Ends(unittest.TestCase):
         self.want.set(key.encode(), Value('string', text.encode()))
 
     def ask(self, key, text):
-        """Make an edit that waits for its turn if this core writes one at a time. Returns the call."""
+        """Make an edit that waits for its turn if another one is being written. Returns the call."""
         self.want.set(key.encode(), Value('string', text.encode()))
         call = Call(lambda: write(self.at, key, text))
         editlib.until(lambda: not call.thread.is_alive() or waits(call))
@@ -387,9 +387,7 @@ class Draining(unittest.TestCase):
         before = os.stat(source)
         for name, path, how in (('type', 'tensors/w/type', lambda at: write_type(at, 'Q4_K')),
                                 ('stats', 'tensors/w/stats', mountlib.get)):
-            if name == 'type' and mountlib.keeps_pending():
-                continue  # this core does not edit tensors yet
-            mount = mountlib.Foreground(source, *(() if mountlib.keeps_pending() else ('-o', 'tensors=edit')))
+            mount = mountlib.Foreground(source, '-o', 'tensors=edit')
             at, process = mount.__enter__()
             call = Call(how, os.path.join(at, path))
             editlib.until(lambda pid=process.pid, call=call: busy(pid) or not call.thread.is_alive())

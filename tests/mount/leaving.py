@@ -70,7 +70,6 @@ class Idle(Case):
             editlib.until(lambda: not mountlib.mount_of(at))
         self.assertIn(b'written', mountlib.get(self.model))
 
-    @unittest.skipUnless(mountlib.keeps_pending(), 'this core gives up what cannot be written')
     def test_stays(self):
         """A mount with an edit that cannot be written stays."""
         aside = self.model + '.aside'

@@ -321,8 +321,17 @@ class Floats(Values):
         np.save(self.tensor('a.weight', 'f16.npy'), np.float16([1, 2, 3, 4]))
         self.set(b'a.weight', dims=(4,), data=f16(1, 2, 3, 4))
         self.check()
-        self.raises(errno.EINVAL, np.save, self.tensor('a.weight', 'f32.npy'),
-                    np.float64([1, 2, 3]))
+        np.save(self.tensor('a.weight', 'f32.npy'), np.float64([0.5, 2, -3]))
+        self.set(b'a.weight', dims=(3,), data=f16(0.5, 2, -3))
+        self.check()
+        for dtype in ('<f4', '<f8', '<f2'):
+            want = np.arange(-60, 60, dtype=dtype).reshape(2, 3, 20)
+            np.save(self.tensor('f.weight', 'f32.npy'), np.asfortranarray(want))
+            self.set(b'f.weight', dims=(20, 3, 2), data=want.astype('<f4').tobytes())
+            self.check()
+        self.raises(errno.EINVAL, np.save, self.tensor('a.weight', 'f32.npy'), np.int64([1, 2, 3]))
+        self.assertIn("a.astype('f4')", self.error('a.weight'))
+        self.raises(errno.ERANGE, np.save, self.tensor('f.weight', 'f32.npy'), np.float64([1e300]))
         self.end()
         self.check()
 

@@ -4,11 +4,7 @@
 #include <string.h>
 
 #include "disk.h"
-#ifdef GGUFS_NEW_CORE
-#include "core/oracle.h"
-#else
 #include "oracle.h"
-#endif
 #include "story.h"
 
 static struct story *to;
@@ -455,9 +451,7 @@ struct story story_draw(uint64_t seed, bool also_new)
     token = TOKEN_FIRST + KEYS_THERE + TENSORS_THERE - 1;
     s.tensors = draw(2);
     s.history = draw(5) == 0;
-#ifdef GGUFS_NEW_CORE
     s.tensors = false; /* not yet */
-#endif
     s.commit = (uint8_t)draw(3);
     s.features = draw(3) == 0 ? CLONES : 0;
     static const uint8_t strategies[] = {0, 0, 0, 0, 1, 1, 2, 2};

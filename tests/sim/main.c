@@ -29,11 +29,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#ifdef GGUFS_NEW_CORE
-#include "core/run.h"
-#else
 #include "run.h"
-#endif
 #include "soak.h"
 
 static struct world *world;
@@ -101,9 +97,7 @@ static bool run(const struct story *s, uint64_t seed)
     runs++;
     steps += world->out.steps;
     calls_made += world->out.calls;
-#ifdef GGUFS_NEW_CORE
     lost += world->oracle.lost;
-#endif
     return world->out.failed;
 }
 
@@ -245,10 +239,8 @@ static int all_found(const char *folder)
             bad++;
             continue;
         }
-#ifdef GGUFS_NEW_CORE
         if (s.tensors) /* not yet */
             continue;
-#endif
         for (uint64_t seed = s.seed ? s.seed : 1, n = 0; n < soak_size(100); n++, seed++)
             if (run(&s, seed)) {
                 (void)printf("%s: ", e->d_name);
@@ -309,9 +301,7 @@ static void prepare(void)
     alloc_spoil();
     disk_prepare();
     world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-#ifdef GGUFS_NEW_CORE
     oracle_prepare(&world->oracle);
-#endif
     (void)snprintf(world->folder, sizeof(world->folder), "%s/ggufs-sim-XXXXXX",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(world->folder)) {

@@ -1,131 +1,1540 @@
 /* SPDX-License-Identifier: MIT */
-/* Registers and their assignments: see oracle.h. */
+/* The contract, and the states that answers allow: see oracle.h. */
 #include "oracle.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
+#include "base/hash.h"
 #include "scheduler.h"
 
-void oracle_reset(struct oracle *o, const unsigned *faults)
+enum { FILES = 40, MOMENTS = 48, WAITING = 16, NONE = -1 };
+enum { ALL_KEYS = (1 << KEYS) - 1 };
+/* Answers besides -errno. */
+enum { FAULT = 1, GONE, NO_UNDO, TAKEN_OUT };
+
+/* What may be seen at one moment. */
+struct moment {
+    value_t val[KEYS];
+    uint16_t draft[KEYS]; /* code_of() a text that may be shown though it is not accepted, or 0 */
+    int8_t file[NAMES];   /* the file of each name, or NONE */
+    uint8_t gone;         /* keys whose removal is accepted, but may not be written yet */
+    uint8_t written;      /* of these, those whose removal may be on the disk */
+    uint8_t hidden;       /* keys renamed to a helper */
+};
+
+enum draft { CLEAN, EMPTIED, WRITTEN, REFUSED };
+
+/* A file of metadata/, with its draft while some handle writes it. */
+struct file {
+    uint64_t node; /* 0: not known yet */
+    int8_t name;   /* NONE: removed */
+    bool used, helper;
+    int8_t backs; /* a helper's: the hidden key whose text it has, or NONE */
+    uint8_t type; /* a helper's: that of the key that it was, or 0 */
+    uint8_t draft, typed;
+    struct chars text;                /* of the draft, or of a helper */
+    uint16_t version, accepted, upto; /* of its text: now, accepted last, refused last */
+};
+
+struct handle_of {
+    int8_t file;
+    bool writes, dirty;
+    int16_t bad; /* the error that is repeated, or 0 */
+    uint16_t version;
+};
+
+enum edit { EDIT_TEXT, EDIT_NAME, EDIT_MOVE, EDIT_TYPE, WRITE_ALL, UNDO };
+
+/* An edit that waits for its turn. */
+struct waiting {
+    uint8_t kind, typed;
+    bool now;     /* what was accepted before it is written before its answer */
+    uint8_t gone; /* keys that were removed before it */
+    int8_t caller, file, from, to;
+    struct chars text;
+    uint16_t version;
+};
+
+struct state {
+    struct moment now;
+    struct file file[FILES];
+    struct handle_of handle[HANDLES];
+    struct waiting queue[WAITING];
+    unsigned queued;
+    struct {
+        uint8_t phase; /* enum phase */
+        bool waits;    /* its edit has waited for its turn */
+        int16_t result;
+        uint32_t since; /* the first moment that a look may see */
+    } call[CALLERS];
+    uint32_t floor; /* the first moment that may be on the disk */
+    uint32_t moments;
+    struct moment moment[MOMENTS];
+};
+
+enum phase { IDLE, BEGUN, QUEUED, DONE };
+
+static struct oracle *o; /* of the call in progress */
+
+/* ---- values and texts ---- */
+
+value_t value_make(unsigned type, unsigned number)
 {
-    o->n = 0;
-    o->time = 0;
-    o->faults = faults;
+    return (value_t)(type << 12 | number);
 }
 
-uint64_t oracle_time(struct oracle *o)
+static unsigned type_of(value_t v)
 {
-    return ++o->time;
+    return v >> 12;
 }
 
-unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask)
+static int number_in(const char *b, unsigned n)
 {
-    if (o->n == ASSIGNS)
-        sched_fail("the oracle is full");
-    o->a[o->n] = (struct assign){
-        reg, mask, oracle_time(o), UINT64_MAX, {UINT64_MAX, UINT64_MAX}, UINT64_MAX, false, false};
-    return o->n++;
+    int v = 0;
+    for (unsigned i = 0; i < n; i++)
+        v = v < 0 || b[i] < '0' || b[i] > '9' ? -1 : v * 10 + b[i] - '0';
+    return n ? v : EMPTY;
 }
 
-unsigned oracle_begin_undo(struct oracle *o, unsigned reg)
+/* Returns what the text is as a value of the type (0: a new key's), or -errno. */
+static int judge(unsigned type, const struct chars *t)
 {
-    const unsigned i = oracle_begin(o, reg, 0);
-    o->a[i].undoes = true;
-    return i;
+    const int v = number_in(t->b, t->n && t->b[t->n - 1] == '\n' ? t->n - 1u : t->n);
+    if (v < 0)
+        return type == TYPE_U32 || type == TYPE_U64 ? -EINVAL : -EILSEQ;
+    if (v == EMPTY)
+        return type && type != TYPE_STRING ? -EINVAL : value_make(TYPE_STRING, EMPTY);
+    return value_make(type ? type : TYPE_U32, (unsigned)v);
 }
 
-void oracle_widen(struct oracle *o, unsigned i, uint64_t mask)
+static struct chars text_of(value_t v)
 {
-    o->a[i].mask |= mask;
+    struct chars t = {"", 0};
+    char s[16] = "";
+    if (v)
+        t.n = (uint8_t)((v & EMPTY) == EMPTY ? snprintf(s, sizeof(s), "\n")
+                                             : snprintf(s, sizeof(s), "%u\n", v & EMPTY));
+    memcpy(t.b, s, sizeof(t.b));
+    return t;
 }
 
-void oracle_end(struct oracle *o, unsigned i, enum outcome how)
+/* Returns a number for each text. */
+static uint16_t code_of(const char *b, unsigned n)
 {
-    struct assign *a = &o->a[i];
-    if (a->undoes)
-        a->mask = oracle_ever(o, a->reg);
-    a->undoes = false;
-    a->end = oracle_time(o);
-    if (how == FAILED)
-        a->dead = a->end;
-    a->hidden = how == HIDDEN;
-    if (how >= HIDDEN)
-        a->sure[0] = a->end;
-    if (how == DURABLE)
-        a->sure[1] = a->end;
+    uint16_t code = 1;
+    for (unsigned i = 0; i < n; i++)
+        code = (uint16_t)(code * 257 + (uint8_t)b[i] + 1);
+    return code ? code : 1;
 }
 
-void oracle_durable(struct oracle *o, unsigned i)
+static uint16_t code_of_value(value_t v)
 {
-    if (o->a[i].sure[1] == UINT64_MAX)
-        o->a[i].sure[1] = oracle_time(o);
-    if (o->a[i].sure[0] == UINT64_MAX)
-        o->a[i].sure[0] = o->a[i].sure[1];
+    const struct chars t = text_of(v);
+    return code_of(t.b, t.n);
 }
 
-void oracle_all_durable(struct oracle *o, uint64_t since)
+static bool same_text(const struct chars *a, const struct chars *b)
 {
-    for (unsigned i = 0; i < o->n; i++)
-        if (o->a[i].sure[0] <= since && !o->a[i].hidden)
-            oracle_durable(o, i);
+    return a->n == b->n && memcmp(a->b, b->b, a->n) == 0;
 }
 
-static bool is_over(const struct oracle *o, const struct assign *x, uint64_t a, bool disk)
+/* ---- files of a state ---- */
+
+static unsigned writers(const struct state *s, int f, bool dirty)
 {
+    unsigned n = 0;
+    for (unsigned i = 0; i < HANDLES; i++)
+        n += s->handle[i].file == f && s->handle[i].writes && (!dirty || s->handle[i].dirty);
+    return n;
+}
+
+static bool is_waiting(const struct state *s, int f)
+{
+    bool is = false;
+    for (unsigned i = 0; i < s->queued; i++)
+        is |= s->queue[i].file == f;
+    return is;
+}
+
+/* Returns the key whose file this is, or NONE. */
+static int key_of(const struct state *s, int f)
+{
+    return f >= 0 && !s->file[f].helper ? s->file[f].name : NONE;
+}
+
+static int by_node(const struct state *s, uint64_t node)
+{
+    for (int f = 0; f < FILES; f++)
+        if (s->file[f].used && s->file[f].node == node)
+            return f;
+    return NONE;
+}
+
+static int make_file(struct state *s, int name, bool helper)
+{
+    int f = 0;
+    while (f < FILES && s->file[f].used)
+        f++;
+    if (f == FILES)
+        sched_fail("the oracle has too few files");
+    s->file[f] = (struct file){.used = true, .name = (int8_t)name, .helper = helper, .backs = NONE};
+    s->now.file[name] = (int8_t)f;
+    return f;
+}
+
+static void drop(struct state *s, int name)
+{
+    if (s->now.file[name] >= 0)
+        s->file[s->now.file[name]].name = s->file[s->now.file[name]].backs = NONE;
+    s->now.file[name] = NONE;
+}
+
+static void move_file(struct state *s, int f, int to)
+{
+    drop(s, to);
+    if (s->file[f].name >= 0)
+        s->now.file[s->file[f].name] = NONE;
+    s->file[f].name = (int8_t)to;
+    s->now.file[to] = (int8_t)f;
+}
+
+static bool is_shown(const struct state *s, int f)
+{
+    const unsigned d = s->file[f].draft;
+    return (d == EMPTIED || d == WRITTEN) && writers(s, f, false);
+}
+
+/* Returns whether its writers have flushed, and it was judged. */
+static bool is_over(const struct state *s, int f)
+{
+    const unsigned d = s->file[f].draft;
+    return (d == CLEAN || d == REFUSED) && !writers(s, f, true);
+}
+
+static void rewrite(struct state *s, int f, enum draft d)
+{
+    s->file[f].draft = d;
+    s->file[f].version++;
+}
+
+static void wrote(struct state *s, unsigned h)
+{
+    struct handle_of *q = &s->handle[h];
+    q->dirty = true;
+    q->bad = 0;
+    q->version = s->file[q->file].version;
+}
+
+static void refuse(struct state *s, int f, uint16_t version, int why)
+{
+    struct file *x = &s->file[f];
+    if (!writers(s, f, false) || x->version != version)
+        return;
+    x->draft = REFUSED;
+    x->upto = version;
+    for (unsigned i = 0; i < HANDLES; i++)
+        if (s->handle[i].file == f && s->handle[i].version > x->accepted)
+            s->handle[i].bad = (int16_t)why;
+}
+
+static void accept(struct state *s, int f, uint16_t version)
+{
+    struct file *x = &s->file[f];
+    for (unsigned i = 0; i < HANDLES; i++)
+        if (s->handle[i].file == f && s->handle[i].version <= version && version <= x->upto)
+            s->handle[i].bad = 0;
+    if (version > x->accepted)
+        x->accepted = version;
+    if (x->version != version)
+        return;
+    x->draft = CLEAN;
+    x->typed = 0;
+}
+
+/* Gives each visible key a file, and drops those that show nothing. */
+static void tidy(struct state *s)
+{
+    for (int k = 0; k < KEYS; k++) {
+        const int f = s->now.file[k];
+        const bool visible = s->now.val[k] && !((s->now.gone | s->now.hidden) & 1u << k);
+        if (visible && f < 0)
+            (void)make_file(s, k, false);
+        else if (!visible && f >= 0 && !writers(s, f, false) && !is_waiting(s, f))
+            drop(s, k);
+    }
+    uint64_t used = 0;
+    for (unsigned i = 0; i < HANDLES; i++)
+        used |= s->handle[i].file >= 0 ? UINT64_C(1) << s->handle[i].file : 0;
+    for (int f = 0; f < FILES; f++)
+        if (s->file[f].used && s->file[f].name < 0 && !(used & UINT64_C(1) << f) &&
+            !is_waiting(s, f))
+            s->file[f] = (struct file){0};
+}
+
+/* ---- moments ---- */
+
+/* Returns the first moment that a look may still see. */
+static uint32_t looked_at(const struct state *s)
+{
+    uint32_t from = s->moments - 1;
+    for (unsigned c = 0; c < CALLERS; c++)
+        if (s->call[c].phase == BEGUN && o->op[c].kind <= OP_VIEW && s->call[c].since < from)
+            from = s->call[c].since;
+    return from;
+}
+
+static bool same_disk(const struct moment *a, const struct moment *b)
+{
+    return a->written == b->written && a->gone == b->gone &&
+           memcmp(a->val, b->val, sizeof(a->val)) == 0;
+}
+
+/* Forgets what nobody can see any more: whole moments, or what is not on the disk. */
+static void forget_moments(struct state *s)
+{
+    const uint32_t looks = looked_at(s);
+    uint32_t n = 0, j;
+    for (uint32_t i = 0; i < s->moments; i++) {
+        struct moment m = s->moment[i];
+        if (i < looks && i < s->floor)
+            continue;
+        for (j = 0; i < looks && j < n && !same_disk(&s->moment[j], &m); j++)
+            ;
+        if (i < looks && j < n)
+            continue;
+        if (i < looks) {
+            memset(m.draft, 0, sizeof(m.draft));
+            memset(m.file, 0, sizeof(m.file));
+            m.hidden = 0;
+        }
+        s->moment[n++] = m;
+    }
+    const uint32_t less = s->moments - n;
+    memset(&s->moment[n], 0, less * sizeof(struct moment));
+    s->moments = n;
+    s->floor = s->floor <= looks ? 0 : s->floor - less;
+    for (unsigned c = 0; c < CALLERS; c++)
+        s->call[c].since -= s->call[c].since ? less : 0;
+}
+
+static void add_moment(struct state *s, const struct moment *m)
+{
+    if (s->moments && memcmp(&s->moment[s->moments - 1], m, sizeof(*m)) == 0)
+        return;
+    if (s->moments == MOMENTS)
+        forget_moments(s);
+    if (s->moments == MOMENTS)
+        sched_fail("the oracle has too few moments");
+    s->moment[s->moments++] = *m;
+}
+
+static void note_moment(struct state *s)
+{
+    tidy(s);
+    for (int k = 0; k < KEYS; k++) {
+        const int f = s->now.file[k];
+        const struct chars *text = f >= 0 && is_shown(s, f) ? &s->file[f].text : NULL;
+        for (unsigned i = 0; i < s->queued && !text; i++)
+            if (f >= 0 && s->queue[i].file == f && s->queue[i].kind == EDIT_TEXT)
+                text = &s->queue[i].text;
+        s->now.draft[k] = text ? code_of(text->b, text->n) : 0;
+    }
+    add_moment(s, &s->now);
+}
+
+/* Everything up to now is on the disk, and so are these removals. */
+static void on_disk(struct state *s, unsigned removals)
+{
+    for (int k = 0; k < KEYS; k++)
+        if (removals & s->now.gone & 1u << k)
+            s->now.val[k] = 0;
+    s->now.gone &= (uint8_t)~removals;
+    s->now.written &= (uint8_t)~removals;
+    note_moment(s);
+    s->floor = s->moments - 1;
+}
+
+/* ---- the states to come ---- */
+
+static struct {
+    struct state *at;
+    unsigned n, room;
+} todo;
+
+static void emit(const struct state *s)
+{
+    if (todo.n == todo.room) {
+        o->lost = true;
+        return;
+    }
+    todo.at[todo.n] = *s;
+    note_moment(&todo.at[todo.n++]);
+}
+
+static void done(struct state *s, int caller, int result)
+{
+    if (caller < 0)
+        return;
+    s->call[caller].phase = DONE;
+    s->call[caller].result = (int16_t)result;
+}
+
+static void emit_done(const struct state *s, int caller, int result)
+{
+    struct state t = *s;
+    done(&t, caller, result);
+    emit(&t);
+}
+
+static void wait_turn(struct state *s, int caller, struct waiting q)
+{
+    if (s->queued == WAITING)
+        sched_fail("the oracle has too short a queue");
+    q.caller = (int8_t)caller;
+    q.gone = s->now.gone;
+    s->queue[s->queued++] = q;
+    if (caller >= 0) {
+        s->call[caller].phase = QUEUED;
+        s->call[caller].waits = true;
+    }
+    emit(s);
+}
+
+/* ---- a removal that is taken back, or not ---- */
+
+/* A key that was removed or hidden is created. way 0: it is the same key; 1 and 2: its removal had
+ * been written, and it is a new key (2: of the same type). Returns the type that a new key keeps. */
+static unsigned spare(struct state *s, int k, unsigned way)
+{
+    const uint8_t bit = (uint8_t)(1u << k);
+    const unsigned type = type_of(s->now.val[k]);
+    for (int f = 0; f < FILES; f++)
+        if (s->file[f].used && s->file[f].backs == k)
+            s->file[f].backs = NONE;
+    s->now.hidden &= (uint8_t)~bit;
+    if (!(s->now.gone & bit))
+        return 0;
+    s->now.gone &= (uint8_t)~bit;
+    for (uint32_t i = s->floor; i < s->moments; i++) {
+        struct moment *m = &s->moment[i];
+        if (way && !(m->gone & bit))
+            s->floor = i + 1;
+        else if (way)
+            m->val[k] = 0;
+        m->written &= (uint8_t)~bit;
+    }
+    s->now.written &= (uint8_t)~bit;
+    if (way)
+        s->now.val[k] = 0;
+    return way == 2 ? type : 0;
+}
+
+static unsigned ways_to_spare(const struct state *s, int k)
+{
+    return s->now.gone & 1u << k ? 3 : 1;
+}
+
+static void removed(struct state *s, int k)
+{
+    if (!s->now.val[k])
+        return;
+    s->now.gone |= (uint8_t)(1u << k);
+    s->now.written |= (uint8_t)(1u << k);
+}
+
+/* The helper with the only text of a hidden key is gone: the key was meant. */
+static void lost_backup(struct state *s, int k)
+{
+    if (k < 0)
+        return;
+    s->now.hidden &= (uint8_t) ~(1u << k);
+    removed(s, k);
+}
+
+/* ---- calls ---- */
+
+static void fails(const struct state *s, int c)
+{
+    if (o->fails)
+        emit_done(s, c, FAULT);
+}
+
+/* A new handle on a file. */
+static void opened(struct state *s, unsigned c, int f, bool emptied)
+{
+    const struct op *q = &o->op[c];
+    struct file *x = &s->file[f];
+    const int k = key_of(s, f);
+    const bool writes = q->flags & F_WRITE, first = !writers(s, f, false);
+    if (writes && (first || (k >= 0 && is_over(s, f)))) {
+        if (k >= 0)
+            x->text = text_of(s->now.val[k]);
+        if (first)
+            x->accepted = x->upto = 0;
+        x->typed = 0;
+        rewrite(s, f, CLEAN);
+    }
+    s->handle[q->handle] = (struct handle_of){.file = (int8_t)f, .writes = writes};
+    if (writes && emptied) {
+        x->text = (struct chars){"", 0};
+        rewrite(s, f, EMPTIED);
+        wrote(s, q->handle);
+    }
+}
+
+static void start_open(struct state *s, unsigned c)
+{
+    const struct op *q = &o->op[c];
+    const int f = by_node(s, q->node);
+    fails(s, (int)c);
+    if (f < 0 || s->file[f].name < 0)
+        emit_done(s, (int)c, GONE);
+    if (f < 0 || (s->file[f].name < 0 && q->flags & F_WRITE))
+        return;
+    opened(s, c, f, q->flags & F_TRUNC);
+    emit_done(s, (int)c, 0);
+}
+
+static void start_create(struct state *s, unsigned c)
+{
+    const struct op *q = &o->op[c];
+    fails(s, (int)c);
+    if (q->name < KEYS && s->now.hidden & 1u << q->name) { /* even so, it may be there again */
+        struct state t = *s;
+        (void)spare(&t, q->name, 0);
+        fails(&t, (int)c);
+    }
+    if (s->now.file[q->name] >= 0) {
+        if (!(q->flags & F_EXCL))
+            opened(s, c, s->now.file[q->name], q->flags & F_TRUNC);
+        emit_done(s, (int)c, q->flags & F_EXCL ? -EEXIST : 0);
+        return;
+    }
+    const bool helper = q->name >= KEYS;
+    for (unsigned way = 0; way < (helper ? 1 : ways_to_spare(s, q->name)); way++) {
+        struct state t = *s;
+        const unsigned type = helper ? 0 : spare(&t, q->name, way);
+        const int f = make_file(&t, q->name, helper);
+        opened(&t, c, f, true);
+        t.file[f].typed = (uint8_t)type;
+        emit_done(&t, (int)c, 0);
+    }
+}
+
+static void overwrite(struct chars *t, const struct chars *with)
+{
+    memcpy(t->b, with->b, with->n);
+    t->n = with->n > t->n ? with->n : t->n;
+}
+
+static unsigned type_for(const struct state *s, int k, unsigned typed)
+{
+    return typed ? typed : type_of(s->now.val[k]);
+}
+
+static void write_on(struct state t, unsigned c, const struct chars *base)
+{
+    const unsigned h = o->op[c].handle;
+    const int f = t.handle[h].file, k = key_of(&t, f);
+    struct file *x = &t.file[f];
+    if (base)
+        x->text = *base;
+    overwrite(&x->text, &o->op[c].text);
+    rewrite(&t, f, WRITTEN);
+    wrote(&t, h);
+    emit_done(&t, (int)c, 0);
+    const struct chars *now = &x->text;
+    if (k < 0 ||
+        number_in(now->b, now->n && now->b[now->n - 1] == '\n' ? now->n - 1u : now->n) >= 0)
+        return;
+    const int why = judge(type_for(&t, k, x->typed), now); /* no continuation can make it valid */
+    refuse(&t, f, x->version, why);
+    emit_done(&t, (int)c, why);
+}
+
+static void start_write(struct state *s, unsigned c)
+{
+    const int f = s->handle[o->op[c].handle].file, k = key_of(s, f);
+    write_on(*s, c, NULL);
+    /* an accepted draft may go as soon as its writers have flushed */
+    if (k < 0 || s->file[f].draft != CLEAN)
+        return;
+    const struct chars stored = text_of(s->now.val[k]);
+    if (!same_text(&stored, &s->file[f].text))
+        write_on(*s, c, &stored);
+}
+
+static void start_cut(struct state *s, unsigned c)
+{
+    const unsigned h = o->op[c].handle;
+    s->file[s->handle[h].file].text = (struct chars){"", 0};
+    rewrite(s, s->handle[h].file, EMPTIED);
+    wrote(s, h);
+    emit_done(s, (int)c, 0);
+}
+
+static struct waiting judged(const struct state *s, int f, bool now)
+{
+    const struct file *x = &s->file[f];
+    return (struct waiting){.kind = EDIT_TEXT,
+                            .now = now,
+                            .file = (int8_t)f,
+                            .from = (int8_t)x->name,
+                            .text = x->text,
+                            .typed = x->typed,
+                            .version = x->version};
+}
+
+static void start_flush(struct state *s, unsigned c, bool sync)
+{
+    struct handle_of *h = &s->handle[o->op[c].handle];
+    const int f = h->file;
+    const bool key = h->writes && key_of(s, f) >= 0;
+    const bool written = key && s->file[f].draft == WRITTEN;
+    const bool judges = written && (sync || h->dirty || !writers(s, f, true));
+    h->dirty &= sync && !key; /* fsync of a helper judges nothing */
+    if (key && h->bad && (s->file[f].version != h->version || is_waiting(s, f)))
+        emit_done(s, (int)c, 0); /* the refused draft is gone: somebody has begun anew */
+    if (key && h->bad)
+        emit_done(s, (int)c, h->bad);
+    else if (judges)
+        wait_turn(s, (int)c, judged(s, f, sync));
+    else if (sync)
+        wait_turn(s, (int)c, (struct waiting){.kind = WRITE_ALL, .now = true, .file = NONE});
+    else
+        emit_done(s, (int)c, 0);
+}
+
+static bool has_empty_value(const struct state *s, int f)
+{
+    const unsigned type = type_for(s, s->file[f].name, s->file[f].typed);
+    return !type || type == TYPE_STRING;
+}
+
+static void start_release(struct state *s, unsigned c)
+{
+    struct handle_of *h = &s->handle[o->op[c].handle];
+    const int f = h->file;
+    const bool writes = h->writes;
+    *h = (struct handle_of){.file = NONE};
+    done(s, (int)c, 0);
+    if (!writes || writers(s, f, false))
+        emit(s);
+    else if (key_of(s, f) >= 0 && (s->file[f].draft == WRITTEN ||
+                                   (s->file[f].draft == EMPTIED && has_empty_value(s, f))))
+        wait_turn(s, NONE, judged(s, f, false));
+    else
+        emit(s);
+}
+
+static void start_unlink(struct state *s, unsigned c)
+{
+    const int name = o->op[c].name, f = s->now.file[name];
+    if (f < 0) {
+        emit_done(s, (int)c, -ENOENT);
+        return;
+    }
+    fails(s, (int)c);
+    const int backs = s->file[f].backs;
+    drop(s, name);
+    if (name >= KEYS)
+        lost_backup(s, backs);
+    else
+        removed(s, name);
+    emit_done(s, (int)c, 0);
+}
+
+static void rename_to_helper(struct state *s, unsigned c, int f)
+{
+    const int from = o->op[c].name, to = o->op[c].to, target = s->now.file[to];
+    const int backs = target >= 0 ? s->file[target].backs : NONE;
+    struct file *x = &s->file[f];
+    const bool key = !x->helper;
+    if (key) {
+        const value_t v = s->now.val[from];
+        if (!is_shown(s, f) && !(writers(s, f, false) && !v))
+            x->text = text_of(v);
+        if (x->draft != EMPTIED)
+            rewrite(s, f, CLEAN);
+        x->type = (uint8_t)type_of(v);
+        x->helper = true;
+        if (v || is_waiting(s, f)) {
+            x->backs = (int8_t)from;
+            s->now.hidden |= (uint8_t)(1u << from);
+        }
+    }
+    move_file(s, f, to);
+    lost_backup(s, backs);
+    emit_done(s, (int)c, 0);
+}
+
+/* A file has become a key's. */
+static void become(struct state *s, int f, int to)
+{
+    const int backs = s->file[f].backs;
+    s->file[f].backs = NONE;
+    s->file[f].helper = false;
+    move_file(s, f, to);
+    if (backs != to)
+        lost_backup(s, backs);
+}
+
+static void rename_to_key(const struct state *s, unsigned c, int f)
+{
+    const int from = o->op[c].name, to = o->op[c].to;
+    const struct file *x = &s->file[f];
+    const bool unwritten = x->helper && x->draft == EMPTIED && !x->text.n && writers(s, f, false);
+    const struct waiting q = {.kind = x->helper ? EDIT_NAME : EDIT_MOVE,
+                              .file = (int8_t)f,
+                              .from = (int8_t)from,
+                              .to = (int8_t)to,
+                              .text = x->text,
+                              .version = x->version};
+    if (!(unwritten && writers(s, f, true))) {
+        struct state t = *s;
+        wait_turn(&t, (int)c, q);
+        for (unsigned way = 0; s->now.gone & 1u << to && way < 3; way++) {
+            struct waiting back = q;
+            t = *s;
+            back.typed = (uint8_t)spare(&t, to, way); /* as a create does */
+            wait_turn(&t, (int)c, back);
+        }
+    }
+    if (!unwritten && (x->helper || s->now.val[from]))
+        return;
+    for (unsigned way = 0; way < ways_to_spare(s, to); way++) {
+        struct state t = *s;
+        const unsigned type = spare(&t, to, way);
+        if (x->helper || type)
+            t.file[f].typed = (uint8_t)type;
+        become(&t, f, to);
+        emit_done(&t, (int)c, 0);
+    }
+}
+
+static void start_rename(struct state *s, unsigned c)
+{
+    const struct op *q = &o->op[c];
+    const int f = s->now.file[q->name];
+    if (f < 0 || q->name == q->to)
+        emit_done(s, (int)c, f < 0 ? -ENOENT : 0);
+    else if (q->to >= KEYS)
+        rename_to_helper(s, c, f);
+    else
+        rename_to_key(s, c, f);
+}
+
+static void start_retype(struct state *s, unsigned c)
+{
+    const int f = by_node(s, o->op[c].node);
+    const unsigned type = o->op[c].type;
+    if (f < 0 || s->file[f].name < 0) {
+        emit_done(s, (int)c, GONE);
+        return;
+    }
+    struct file *x = &s->file[f];
+    const int k = key_of(s, f);
+    if (k < 0) {
+        x->type = (uint8_t)type;
+        emit_done(s, (int)c, 0);
+        return;
+    }
+    const bool coming =
+        writers(s, f, false) &&
+        (is_shown(s, f) || (x->draft == REFUSED && !is_over(s, f)) || !s->now.val[k]);
+    if (coming) {
+        struct state t = *s;
+        t.file[f].typed = (uint8_t)type;
+        emit_done(&t, (int)c, 0);
+    }
+    if (type == type_of(s->now.val[k]))
+        emit_done(s, (int)c, 0);
+    if (coming && !is_waiting(s, f))
+        return;
+    x->typed = 0;
+    wait_turn(s, (int)c,
+              (struct waiting){
+                  .kind = EDIT_TYPE, .typed = (uint8_t)type, .file = (int8_t)f, .from = (int8_t)k});
+}
+
+static void start_truncate(struct state *s, unsigned c)
+{
+    const int f = by_node(s, o->op[c].node);
+    if (f < 0 || s->file[f].name < 0) {
+        emit_done(s, (int)c, GONE);
+        return;
+    }
+    fails(s, (int)c);
+    const int k = key_of(s, f);
+    const struct chars none = {"", 0};
+    if (k < 0 || (writers(s, f, false) && !is_over(s, f))) {
+        struct state t = *s;
+        t.file[f].text = none;
+        rewrite(&t, f, EMPTIED);
+        emit_done(&t, (int)c, 0);
+        if (k < 0 || writers(s, f, true))
+            return;
+    } /* else its writers are done, and it may follow what they wrote */
+    if (s->now.val[k] && type_of(s->now.val[k]) != TYPE_STRING) {
+        emit_done(s, (int)c, 0);
+    } else {
+        wait_turn(s, (int)c,
+                  (struct waiting){
+                      .kind = EDIT_TEXT, .file = (int8_t)f, .from = (int8_t)k, .text = none});
+    }
+}
+
+static void start(const struct state *from, unsigned c)
+{
+    struct state s = *from;
+    switch (o->op[c].kind) {
+    case OP_OPEN:
+        start_open(&s, c);
+        break;
+    case OP_CREATE:
+        start_create(&s, c);
+        break;
+    case OP_WRITE:
+        start_write(&s, c);
+        break;
+    case OP_CUT:
+        start_cut(&s, c);
+        break;
+    case OP_FLUSH:
+    case OP_FSYNC:
+        start_flush(&s, c, o->op[c].kind == OP_FSYNC);
+        break;
+    case OP_RELEASE:
+        start_release(&s, c);
+        break;
+    case OP_UNLINK:
+        start_unlink(&s, c);
+        break;
+    case OP_RENAME:
+        start_rename(&s, c);
+        break;
+    case OP_RETYPE:
+        start_retype(&s, c);
+        break;
+    case OP_TRUNCATE:
+        start_truncate(&s, c);
+        break;
+    case OP_SYNC:
+    case OP_UNDO:
+        wait_turn(&s, (int)c,
+                  (struct waiting){.kind = o->op[c].kind == OP_SYNC ? WRITE_ALL : UNDO,
+                                   .now = true,
+                                   .file = NONE});
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- an edit whose turn has come ---- */
+
+/* Returns the key that an edit is of, or NONE. *either: or of none, because the key was created anew
+ * while the edit had its turn. */
+static int key_meant(const struct state *s, const struct waiting *q, bool *either)
+{
+    *either = false;
+    if (q->kind == EDIT_NAME || q->kind == EDIT_MOVE)
+        return q->to;
+    if (q->file < 0 || key_of(s, q->file) >= 0)
+        return key_of(s, q->file);
+    const struct file *x = &s->file[q->file];
+    if (x->helper && x->backs >= 0) /* it was renamed meanwhile */
+        return x->backs;
+    *either = q->kind == EDIT_TEXT && s->now.file[q->from] >= 0;
+    return *either ? q->from : NONE;
+}
+
+/* Makes the edit of key k in s. Returns the answer, or 0. *edits: it changes a value. */
+static int make_edit(struct state *s, const struct waiting *q, bool *edits, int k)
+{
+    value_t *v = k >= 0 ? &s->now.val[k] : NULL;
+    *edits = false;
+    if (q->kind == WRITE_ALL || q->kind == UNDO || (q->kind == EDIT_TEXT && !v))
+        return 0;
+    if (q->kind == EDIT_TYPE && !(v && *v))
+        return -ENOENT;
+    if (q->kind == EDIT_MOVE && !s->now.val[q->from]) /* a new key: its draft moves */
+        return key_of(s, q->file) == q->from && writers(s, q->file, false) ? 0 : -ENOENT;
+    int is;
+    unsigned typed = q->typed;
+    struct chars text = q->text;
+    if (q->kind == EDIT_NAME && s->file[q->file].type && !*v)
+        typed = s->file[q->file].type;
+    if (q->kind == EDIT_MOVE)
+        text = text_of(s->now.val[q->from]);
+    if (q->kind == EDIT_TYPE)
+        text = text_of(*v);
+    if (q->kind == EDIT_MOVE && !*v)
+        is = s->now.val[q->from];
+    else
+        is = judge(type_for(s, k, typed), &text);
+    if (is < 0)
+        return is;
+    *edits = is != *v || q->kind == EDIT_MOVE;
+    *v = (value_t)is;
+    if (q->kind == EDIT_MOVE)
+        s->now.val[q->from] = 0;
+    return 0;
+}
+
+/* Follows an edit that was made, or that was not (why < 0, or FAULT). */
+static void end_edit(struct state *s, const struct waiting *q, int why, bool other)
+{
+    const bool is_name = q->kind == EDIT_NAME || q->kind == EDIT_MOVE;
+    if (why && q->kind == EDIT_TEXT)
+        refuse(s, q->file, q->version, why);
+    if (why && is_name && !other)
+        (void)spare(s, q->to, 0);
+    if (why)
+        return;
+    if (q->kind == EDIT_TEXT || q->kind == EDIT_NAME)
+        accept(s, q->file, q->version);
+    const bool still =
+        q->kind == EDIT_NAME ? s->file[q->file].helper : s->file[q->file].name == q->from;
+    if (!is_name || !still)
+        return;
+    const int target = s->now.file[q->to];
+    if (q->caller < 0 && target >= 0 && (other || writers(s, target, false))) {
+        if (s->file[q->file].name >= 0)
+            drop(s, s->file[q->file].name);
+        return;
+    }
+    (void)spare(s, q->to, 0);
+    become(s, q->file, q->to);
+}
+
+/* other: in the other of two ways that are both right. way: as in spare(). */
+static void take_turn_as(const struct state *from, int k, bool other, unsigned way)
+{
+    struct state before = *from, s;
+    struct waiting q = from->queue[0];
+    bool edits;
+    before.queued--;
+    memmove(before.queue, before.queue + 1, before.queued * sizeof(q));
+    memset(before.queue + before.queued, 0, sizeof(q));
+    s = before;
+    if (q.kind == EDIT_NAME || q.kind == EDIT_MOVE)
+        q.typed = (uint8_t)(s.now.gone & 1u << q.to ? spare(&s, q.to, way) : q.typed);
+    const int why = make_edit(&s, &q, &edits, k);
+    const bool writes = (edits && o->durable) || q.now;
+    if (why) { /* refused: everything stays as it was */
+        s = before;
+    } else if (o->fails && (edits || q.now)) {
+        struct state t = before;
+        end_edit(&t, &q, edits ? FAULT : 0, other); /* an equal text is accepted */
+        if (o->astray) {
+            struct moment there = t.now;
+            memcpy(there.val, s.now.val, sizeof(there.val));
+            add_moment(&t, &there);
+        }
+        done(&t, q.caller, FAULT);
+        emit(&t);
+    }
+    if (q.kind == UNDO)
+        emit_done(&before, q.caller, NO_UNDO);
+    end_edit(&s, &q, why, other);
+    if (!why && writes)
+        on_disk(&s, q.now ? q.gone : 0);
+    if (!why && writes && o->finishes)
+        emit_done(&s, q.caller, FAULT); /* in place, after the journal: it is finished later */
+    done(&s, q.caller, why);
+    emit(&s);
+}
+
+/* A signal ends the wait of an edit, which does not happen. */
+static void take_out(const struct state *from, unsigned i)
+{
+    struct state s = *from;
+    done(&s, s.queue[i].caller, TAKEN_OUT);
+    s.queued--;
+    memmove(&s.queue[i], &s.queue[i + 1], (s.queued - i) * sizeof(s.queue[0]));
+    memset(&s.queue[s.queued], 0, sizeof(s.queue[0]));
+    emit(&s);
+}
+
+static void take_turn(const struct state *s)
+{
+    const struct waiting *q = &s->queue[0];
+    bool either;
+    if (q->caller >= 0 && o->stopped & 1u << q->caller)
+        take_out(s, 0);
+    const int k = key_meant(s, q, &either);
+    const bool is_name = q->kind == EDIT_NAME || q->kind == EDIT_MOVE;
+    for (unsigned way = 0; way < (is_name ? ways_to_spare(s, q->to) : 1); way++)
+        take_turn_as(s, k, false, way);
+    if (either) /* the text is no longer the key's */
+        take_turn_as(s, NONE, false, 0);
+    /* a refused text's key may still be moved aside; a signal ended the wait of a rename, and its
+     * file may have gone */
+    if (is_name && (q->caller < 0 || s->now.hidden & 1u << q->to))
+        take_turn_as(s, k, true, 0);
+}
+
+/* ---- what need not be followed yet ---- */
+
+enum {
+    ALL_NAMES = (1 << NAMES) - 1,
+    NAMELESS = 1 << NAMES,
+    ORDER = NAMELESS << 1,
+    REMOVALS = ORDER << 1
+};
+
+static uint32_t names_of(const struct state *s, int f)
+{
+    const struct file *x = &s->file[f];
+    return f < 0 ? NAMELESS
+                 : (x->name < 0 ? (uint32_t)NAMELESS : 1u << x->name) |
+                       (x->backs < 0 ? 0 : 1u << x->backs);
+}
+
+/* Returns the names that a call in progress concerns. */
+static uint32_t concerns(const struct state *s, unsigned c)
+{
+    const struct op *q = &o->op[c];
+    const uint32_t order = s->call[c].phase == BEGUN ? ORDER : 0; /* in the queue */
+    switch (q->kind) {
+    case OP_LOOKUP:
+    case OP_CREATE:
+    case OP_UNLINK:
+    case OP_RENAME: {
+        uint32_t mask = 1u << q->name | (q->kind == OP_LOOKUP ? 0 : REMOVALS) |
+                        (q->kind == OP_RENAME ? 1u << q->to | order : 0);
+        for (int i = 0; i < NAMES; i++)
+            if (s->now.file[i] >= 0 && (mask & 1u << i || names_of(s, s->now.file[i]) & mask))
+                mask |= names_of(s, s->now.file[i]);
+        return mask;
+    }
+    case OP_READ:
+    case OP_OPEN:
+        return names_of(s, by_node(s, q->node));
+    case OP_RETYPE:
+    case OP_TRUNCATE:
+        return names_of(s, by_node(s, q->node)) | order;
+    case OP_WRITE:
+    case OP_CUT:
+        return names_of(s, s->handle[q->handle].file);
+    case OP_FLUSH:
+    case OP_FSYNC:
+    case OP_RELEASE:
+        return names_of(s, s->handle[q->handle].file) | order |
+               (q->kind == OP_FSYNC ? REMOVALS : 0);
+    case OP_SYNC:
+        return order | REMOVALS;
+    default:
+        return ALL_NAMES | NAMELESS | order | REMOVALS;
+    }
+}
+
+static uint32_t edit_concerns(const struct state *s, const struct waiting *q)
+{
+    if (q->kind == UNDO)
+        return ALL_NAMES | NAMELESS | REMOVALS;
+    return (q->now ? q->gone : 0u) |
+           (q->kind == EDIT_NAME || q->kind == EDIT_MOVE ? 1u << q->to : 0) |
+           (q->file >= 0 ? 1u << q->from : 0) | (q->kind == WRITE_ALL ? 0 : names_of(s, q->file));
+}
+
+/* Returns the names that must be followed for the answer to a call: whatever else goes on commutes
+ * with it. */
+static uint32_t needed(const struct state *s, unsigned caller)
+{
+    uint32_t mask = caller < CALLERS ? concerns(s, caller) : ALL_NAMES | NAMELESS, before = 0;
+    for (unsigned c = 0; c < CALLERS; c++)
+        if (s->call[c].phase == BEGUN && (o->op[c].kind == OP_LIST || o->op[c].kind == OP_VIEW))
+            mask = ALL_NAMES | NAMELESS;
+    while (mask != before) {
+        before = mask;
+        for (unsigned c = 0; c < CALLERS; c++)
+            if (s->call[c].phase == BEGUN && o->op[c].kind > OP_VIEW && concerns(s, c) & mask)
+                mask |= concerns(s, c);
+        bool before_it = false;
+        for (unsigned i = s->queued; i-- > 0;) {
+            const struct waiting *q = &s->queue[i];
+            before_it |= q->caller == (int)caller || edit_concerns(s, q) & mask;
+            mask |= before_it ? edit_concerns(s, q) : 0;
+        }
+    }
+    return mask;
+}
+
+/* Returns whether an edit must have its turn before the call can be answered. */
+static bool turns(const struct state *s, unsigned caller, uint32_t mask)
+{
+    bool is = caller == CALLERS;
+    for (unsigned i = 0; i < s->queued && !is; i++) {
+        const struct waiting *q = &s->queue[i];
+        is = q->caller == (int)caller || edit_concerns(s, q) & mask;
+    }
+    return is;
+}
+
+/* ---- all states ---- */
+
+static unsigned visited_n;
+static struct state *visited_at; /* of the search in progress, then its results */
+static uint32_t slots[4 * STATES];
+
+static void begin_search(void)
+{
+    memset(slots, 0, sizeof(slots));
+    visited_n = todo.n = 0;
+}
+
+/* Returns whether the state is new. */
+static bool visit(const struct state *s)
+{
+    const size_t n = offsetof(struct state, moment) + s->moments * sizeof(struct moment);
+    uint64_t h = 14695981039346656037u;
+    const uint64_t *p = (const uint64_t *)s;
+    for (size_t i = 0; i < n / 8; i++)
+        h = (h ^ p[i]) * 1099511628211u + (h >> 29);
+    uint32_t i = (uint32_t)(h >> 20) % (4 * STATES);
+    for (; slots[i]; i = (i + 1) % (4 * STATES)) {
+        const struct state *t = &visited_at[slots[i] - 1];
+        if (t->moments == s->moments && memcmp(t, s, n) == 0)
+            return false;
+    }
+    if (visited_n == STATES) {
+        o->lost = true;
+        return false;
+    }
+    visited_at[visited_n] = *s;
+    slots[i] = ++visited_n;
+    return true;
+}
+
+typedef bool fits_fn(struct state *s, unsigned caller, const void *arg);
+
+/* Returns the number of states in which the answer fits, each reached by as few steps as possible.
+ * PROBE: only whether there is one. Otherwise they are in o->state; ANSWER: the call has ended. */
+enum search { PROBE, PARK, ANSWER };
+static unsigned search(unsigned caller, fits_fn *fits, const void *arg, enum search how)
+{
+    unsigned n = 0;
+    static struct state s;
+    begin_search();
     for (unsigned i = 0; i < o->n; i++) {
-        const struct assign *y = &o->a[i];
-        if (y->reg == x->reg && y->sure[disk || *o->faults] <= a && x->end <= y->start)
+        todo.at[todo.n++] = o->state[i];
+    }
+    struct state *found = o->state + STATES; /* the second half */
+    while (todo.n && !o->lost) {
+        s = todo.at[--todo.n];
+        if (!visit(&s))
+            continue;
+        if (fits(&s, caller, arg)) {
+            found[n++] = s;
+            if (how == PROBE)
+                return n;
+            continue;
+        }
+        const uint32_t mask = needed(&s, caller);
+        for (unsigned c = 0; c < CALLERS; c++)
+            if (s.call[c].phase == BEGUN && o->op[c].kind > OP_VIEW &&
+                (c == caller || concerns(&s, c) & mask))
+                start(&s, c);
+        if (s.queued && turns(&s, caller, mask))
+            take_turn(&s);
+    }
+    if (o->lost) { /* there are too many: from here on, only the form of the file is checked */
+        o->off = true;
+        return 1;
+    }
+    if (how == PROBE)
+        return n;
+    begin_search();
+    unsigned left = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (how == ANSWER && caller < CALLERS) {
+            memset(&found[i].call[caller], 0, sizeof(found[i].call[caller]));
+        }
+        forget_moments(&found[i]);
+        if (visit(&found[i]))
+            left++;
+    }
+    if (left)
+        memcpy(o->state, visited_at, left * sizeof(struct state));
+    if (left)
+        o->n = left;
+    o->most = o->n > o->most ? o->n : o->most;
+    sched_note("%u states, visited %u, %u calls %s", o->n, n, caller, "");
+    return left;
+}
+
+static const char *const kinds[] = {"lookup", "read",   "list",     "view",  "open",    "create",
+                                    "write",  "cut",    "flush",    "fsync", "release", "unlink",
+                                    "rename", "retype", "truncate", "sync",  "undo"};
+
+/* ---- what a finding says ---- */
+
+static unsigned tell_state(const struct state *s, char *dst, unsigned room)
+{
+    static const char *const drafts[] = {"clean", "emptied", "written", "refused"};
+    unsigned n = 0;
+#define TELL(...) n += n < room ? (unsigned)snprintf(dst + n, room - n, __VA_ARGS__) : 0
+    for (int k = 0; k < KEYS; k++) {
+        const int f = s->now.file[k];
+        TELL(" %s%s%s%s=%u:%d", names[k], s->now.gone & 1u << k ? "(gone)" : "",
+             s->now.hidden & 1u << k ? "(hidden)" : "", f >= 0 ? "" : "(none)",
+             type_of(s->now.val[k]), s->now.val[k] & EMPTY);
+        if (f >= 0)
+            TELL("@%llx", (unsigned long long)s->file[f].node);
+        if (f >= 0 && writers(s, f, false))
+            TELL("/%s \"%.*s\"", drafts[s->file[f].draft],
+                 (int)(s->file[f].text.n ? s->file[f].text.n - 1 : 0), s->file[f].text.b);
+    }
+    for (int i = KEYS; i < NAMES; i++)
+        if (s->now.file[i] >= 0)
+            TELL(" %s", names[i]);
+    TELL("; waiting");
+    for (unsigned i = 0; i < s->queued; i++)
+        TELL(" %u(%d)", s->queue[i].kind, s->queue[i].caller);
+    TELL("; calls");
+    for (unsigned c = 0; c < CALLERS; c++)
+        if (s->call[c].phase)
+            TELL(" %u:%s %u", c, kinds[o->op[c].kind], s->call[c].phase);
+#undef TELL
+    return n;
+}
+
+static _Noreturn void wrong(unsigned caller, const char *what)
+{
+    char text[900] = "";
+    for (unsigned i = 0; i < o->n && i < 8; i++) {
+        (void)tell_state(&o->state[i], text, sizeof(text));
+        sched_note("state %u of %u:%s", i, o->n, text);
+    }
+    (void)tell_state(&o->state[0], text, sizeof(text));
+    const struct op *q = caller < CALLERS ? &o->op[caller] : NULL;
+    sched_fail("%s %s: %s; of %u states the first is%s", q ? kinds[q->kind] : "a look at the disk",
+               q && (q->kind == OP_LOOKUP || q->kind == OP_CREATE || q->kind == OP_UNLINK ||
+                     q->kind == OP_RENAME)
+                   ? names[q->name]
+                   : "",
+               what, o->n, text);
+}
+
+/* ---- calls ---- */
+
+void oracle_call(struct oracle *of, unsigned caller, const struct op *op)
+{
+    o = of;
+    o->op[caller] = *op;
+    o->stopped &= ~(1u << caller);
+    for (unsigned i = 0; i < o->n; i++) {
+        struct state *s = &o->state[i];
+        s->call[caller].phase = BEGUN;
+        if (op->kind <= OP_VIEW)
+            s->call[caller].since = s->moments - 1;
+    }
+}
+
+void oracle_signal(struct oracle *of, unsigned caller)
+{
+    of->stopped |= 1u << caller;
+}
+
+static bool fits_parked(struct state *s, unsigned c, const void *arg)
+{
+    (void)arg;
+    return s->call[c].waits;
+}
+
+void oracle_parked(struct oracle *of, unsigned caller)
+{
+    o = of;
+    if (!o->off && !search(caller, fits_parked, NULL, PARK))
+        wrong(caller, "waits, which it should not");
+}
+
+static bool fits_result(struct state *s, unsigned c, const void *arg)
+{
+    const int r = *(const int *)arg, is = s->call[c].result;
+    if (s->call[c].phase != DONE)
+        return false;
+    if (is == FAULT)
+        return *o->faults && r < 0 && r != -EINVAL && r != -EILSEQ;
+    if (is == NO_UNDO)
+        return r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE;
+    return is == GONE ? r == -ESTALE || r == -ENOENT : r == is;
+}
+
+/* Returns whether the states fit. Binds the file to its node. */
+static bool bind(struct state *s, int f, uint64_t node)
+{
+    const int g = by_node(s, node);
+    if (f < 0)
+        return false;
+    if (g == f)
+        return true;
+    for (unsigned i = 0; i < HANDLES; i++)
+        if (s->handle[i].file >= 0 &&
+            (s->handle[i].file == g || (s->handle[i].file == f && s->file[f].node)))
+            return false;
+    if (g >= 0)
+        s->file[g].node = 0;
+    s->file[f].node = node;
+    return true;
+}
+
+/* A signal ended the wait: the edit did not happen, or it goes on. */
+static bool fits_interrupted(struct state *s, unsigned c, const void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < s->queued; i++)
+        if (s->queue[i].caller == (int)c) {
+            take_out(s, i);
+            s->queue[i].caller = NONE;
+        }
+    return s->call[c].phase >= QUEUED;
+}
+
+struct answer {
+    int r;
+    uint64_t node;
+};
+
+static bool fits_created(struct state *s, unsigned c, const void *arg)
+{
+    const struct answer *a = arg;
+    return fits_result(s, c, &a->r) &&
+           (a->r < 0 || bind(s, s->handle[o->op[c].handle].file, a->node));
+}
+
+static bool fits_lookup(struct state *s, unsigned c, const void *arg)
+{
+    const struct answer *a = arg;
+    for (uint32_t i = s->moments; i > s->call[c].since; i--) {
+        const int f = s->moment[i - 1].file[o->op[c].name];
+        if (a->r < 0 ? f < 0 && a->r == -ENOENT
+                     : f >= 0 && (!s->file[f].used || bind(s, f, a->node)))
             return true;
     }
     return false;
 }
 
-uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk)
+void oracle_answer(struct oracle *of, unsigned caller, int r, uint64_t node)
 {
-    uint64_t may = 0;
-    for (unsigned i = 0; i < o->n; i++) {
-        const struct assign *x = &o->a[i];
-        if (x->reg == reg && x->start <= b && x->dead > a && !is_over(o, x, a, disk))
-            may |= x->undoes ? oracle_ever(o, reg) : x->mask;
-    }
-    return may;
+    const struct answer a = {r, node};
+    char what[64];
+    fits_fn *fits = of->op[caller].kind == OP_LOOKUP   ? fits_lookup
+                    : of->op[caller].kind == OP_CREATE ? fits_created
+                                                       : fits_result;
+    o = of;
+    if (o->off)
+        return;
+    (void)snprintf(what, sizeof(what), "%s @%llx", r < 0 ? strerror(-r) : "success",
+                   (unsigned long long)node);
+    if (r == -EINTR)
+        fits = fits_interrupted;
+    if (!search(caller, fits, fits == fits_result ? (const void *)&r : &a, ANSWER))
+        wrong(caller, what);
 }
 
-uint64_t oracle_ever(const struct oracle *o, unsigned reg)
+/* Whatever a file that has lost its name shows. */
+static bool fits_read(struct state *s, unsigned c, const void *arg)
 {
-    uint64_t ever = 0;
-    for (unsigned i = 0; i < o->n; i++)
-        ever |= o->a[i].reg == reg ? o->a[i].mask : 0;
-    return ever;
-}
-
-bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since)
-{
-    for (unsigned i = 0; i < o->n; i++)
-        if (o->a[i].reg == reg && o->a[i].end >= since)
+    const uint16_t code = *(const uint16_t *)arg;
+    const int f = by_node(s, o->op[c].node);
+    if (f < 0 || s->file[f].helper || s->file[f].name < 0)
+        return true;
+    for (uint32_t i = s->call[c].since; i < s->moments; i++) {
+        const struct moment *m = &s->moment[i];
+        int k = 0;
+        while (k < KEYS && m->file[k] != f)
+            k++;
+        if (k == KEYS || (code && (m->draft[k] == code || code_of_value(m->val[k]) == code)))
             return true;
+    }
     return false;
 }
 
-bool oracle_alone(const struct oracle *o, unsigned i)
+void oracle_answer_read(struct oracle *of, unsigned caller, const char *text, int n)
 {
-    bool other = false;
-    for (unsigned j = 0; j < o->n; j++)
-        other |= j != i && o->a[j].reg == o->a[i].reg &&
-                 (o->a[j].end >= o->a[i].start || o->a[j].hidden);
-    return !other;
+    char what[64];
+    const uint16_t code = n < 0 ? 0 : code_of(text, (unsigned)n);
+    o = of;
+    if (n < 0)
+        (void)snprintf(what, sizeof(what), "%s", strerror(-n));
+    else
+        (void)snprintf(what, sizeof(what), "\"%.*s\"", n < 20 ? n : 20, text);
+    if (!o->off && !search(caller, fits_read, &code, ANSWER))
+        wrong(caller, what);
 }
 
-void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n)
+static bool fits_list(struct state *s, unsigned c, const void *arg)
 {
-    unsigned at = 0;
-    dst[0] = '\0';
-    for (unsigned i = 0; i < o->n && at < n; i++) {
-        const struct assign *x = &o->a[i];
-        if (x->reg == reg)
-            at += (unsigned)snprintf(dst + at, n - at, " [%llx %lld-%lld sure %lld,%lld dead %lld]",
-                                     (unsigned long long)x->mask, (long long)x->start,
-                                     (long long)x->end, (long long)x->sure[0],
-                                     (long long)x->sure[1], (long long)x->dead);
+    unsigned seen = 0, not = 0;
+    for (uint32_t i = s->call[c].since; i < s->moments; i++)
+        for (int k = 0; k < KEYS; k++)
+            *(s->moment[i].file[k] >= 0 ? &seen : &not ) |= 1u << k;
+    const unsigned listed = *(const unsigned *)arg;
+    return !(listed & ~seen) && !(~listed & ~not &((1u << KEYS) - 1));
+}
+
+void oracle_answer_list(struct oracle *of, unsigned caller, unsigned listed)
+{
+    char what[32];
+    o = of;
+    (void)snprintf(what, sizeof(what), "keys %x are listed", listed);
+    if (!o->off && !search(caller, fits_list, &listed, ANSWER))
+        wrong(caller, what);
+}
+
+static bool fits_view(struct state *s, unsigned c, const void *arg)
+{
+    const value_t *seen = arg;
+    for (uint32_t i = s->call[c].since; i < s->moments; i++) {
+        const struct moment *m = &s->moment[i];
+        int k = 0;
+        for (; k < KEYS; k++) {
+            const bool hidden = m->hidden & 1u << k, gone = m->gone & 1u << k;
+            if (seen[k] ? gone || seen[k] != m->val[k] : m->val[k] && !gone && !hidden)
+                break;
+        }
+        if (k == KEYS)
+            return true;
     }
+    return false;
+}
+
+static bool fits_all(struct state *s, unsigned c, const void *arg)
+{
+    (void)s;
+    (void)c;
+    (void)arg;
+    return true;
+}
+
+void oracle_no_answer(struct oracle *of, unsigned caller)
+{
+    o = of;
+    if (!o->off)
+        (void)search(caller, fits_all, NULL, ANSWER);
+}
+
+static void tell_values(const value_t v[KEYS], char *dst, unsigned room)
+{
+    unsigned n = 0;
+    for (int k = 0; k < KEYS; k++)
+        n += (unsigned)snprintf(dst + n, room - n, " %s=%u:%d", names[k], type_of(v[k]),
+                                v[k] & EMPTY);
+}
+
+void oracle_answer_view(struct oracle *of, unsigned caller, const value_t seen[KEYS])
+{
+    char what[128];
+    o = of;
+    tell_values(seen, what, sizeof(what));
+    if (!o->off && !search(caller, fits_view, seen, ANSWER))
+        wrong(caller, what);
+}
+
+static bool fits_disk(struct state *s, unsigned c, const void *arg)
+{
+    const value_t *disk = arg;
+    (void)c;
+    for (unsigned i = 0; i < s->queued; i++)
+        if (s->queue[i].kind == UNDO) /* it may have been written */
+            return true;
+    for (uint32_t i = s->floor; i < s->moments; i++) {
+        const struct moment *m = &s->moment[i];
+        int k = 0;
+        while (k < KEYS && (disk[k] == m->val[k] || (!disk[k] && m->written & 1u << k)))
+            k++;
+        if (k == KEYS)
+            return true;
+    }
+    return false;
+}
+
+void oracle_look(struct oracle *of, const char *when, const value_t disk[KEYS])
+{
+    char what[160];
+    o = of;
+    const int n = snprintf(what, sizeof(what), "%s", when);
+    tell_values(disk, what + n, (unsigned)(sizeof(what) - (size_t)n));
+    if (!o->off && !search(CALLERS, fits_disk, disk, PROBE))
+        wrong(CALLERS, what);
+}
+
+static bool fits_rest(struct state *s, unsigned c, const void *arg)
+{
+    (void)c;
+    (void)arg;
+    return !s->queued;
+}
+
+void oracle_finished(struct oracle *of)
+{
+    o = of;
+    if (o->off)
+        return;
+    (void)search(CALLERS, fits_rest, NULL, ANSWER);
+    for (unsigned i = 0; i < o->n && !o->astray; i++)
+        on_disk(&o->state[i], ALL_KEYS);
+}
+
+void oracle_undone(struct oracle *of, const value_t now[KEYS])
+{
+    o = of;
+    for (unsigned i = 0; i < o->n && !o->off; i++) {
+        struct state *s = &o->state[i];
+        for (int k = 0; k < KEYS; k++) {
+            const value_t was = s->now.gone & 1u << k ? 0 : s->now.val[k];
+            if (was != now[k])
+                (void)spare(s, k, 0);
+            s->now.val[k] = now[k];
+        }
+        s->now.gone = s->now.written = 0;
+        on_disk(s, ALL_KEYS);
+    }
+}
+
+/* ---- the beginning ---- */
+
+void oracle_prepare(struct oracle *of)
+{
+    const int prot = PROT_READ | PROT_WRITE;
+    of->state = mmap(NULL, 2 * STATES * sizeof(struct state), prot,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    todo.room = 2 * STATES;
+    todo.at = mmap(NULL, todo.room * sizeof(struct state), prot,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    visited_at = mmap(NULL, STATES * sizeof(struct state), prot,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (of->state == MAP_FAILED || todo.at == MAP_FAILED || visited_at == MAP_FAILED) {
+        perror("oracle");
+        exit(2);
+    }
+}
+
+void oracle_reset(struct oracle *of, const unsigned *faults)
+{
+    of->n = 0;
+    of->off = of->lost = false;
+    of->faults = faults;
+}
+
+void oracle_begin(struct oracle *of, const value_t first[KEYS], bool durable)
+{
+    o = of;
+    o->durable = durable;
+    o->n = 1;
+    struct state *s = &o->state[0];
+    memset(s, 0, sizeof(*s));
+    for (int i = 0; i < NAMES; i++)
+        s->now.file[i] = NONE;
+    for (int i = 0; i < HANDLES; i++)
+        s->handle[i].file = NONE;
+    memcpy(s->now.val, first, sizeof(s->now.val));
+    note_moment(s);
 }

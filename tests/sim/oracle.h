@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The oracle says what may be seen. It knows registers (such as a key's value) and their
- * assignments, each with the time from its call to its answer, but nothing about how the program
- * works.
+ * The oracle says what may be seen: it is the contract, played one call after another. A state has
+ * the keys' values, the drafts, the helpers, the edits that wait for their turn, and what may be on
+ * the disk.
  *
- * Values are tokens: each write of a run has its own. A mask is a set of tokens; the mask of an
- * assignment whose value is uncertain has several.
+ * Calls overlap, so the oracle keeps all states that the answers so far allow. A call takes effect
+ * at one moment between its beginning and its answer; an edit does so when its turn comes. At each
+ * answer, states that cannot explain it go; the run fails when none is left.
  *
- * A look from time a to time b may see every assignment that began before b, except those that
- * failed before a, and those that were replaced: a later one began after their end and was certain
- * before a.
+ * The keys' texts are empty or a number; a spoilt one has a byte that no value has.
  */
 #ifndef TESTS_SIM_ORACLE_H
 #define TESTS_SIM_ORACLE_H
@@ -17,63 +16,90 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TOKEN_ABSENT, TOKEN_EMPTY, TOKEN_OTHER, TOKEN_FIRST, TOKENS = 64 };
-#define BIT(token) (UINT64_C(1) << (token))
+#include "story.h"
 
-enum { ASSIGNS = 1500 };
+enum { TOKEN_FIRST = 3, TOKENS = 64 };
+enum { CALLERS = ACTORS + 1, LATE_CALLER = ACTORS, HANDLES = 64 };
 
-/* How an assignment ended. */
-enum outcome {
-    FAILED,   /* it was not made */
-    PERHAPS,  /* it may or may not have been made */
-    HIDDEN,   /* it is shown, but may never be written: the key may come back */
-    ACCEPTED, /* it is shown, and may be on the disk */
-    DURABLE,  /* it is on the disk */
+struct chars {
+    char b[7];
+    uint8_t n;
 };
 
-struct assign {
-    unsigned reg;
-    uint64_t mask;
-    uint64_t start, end; /* `end` is UINT64_MAX while it is in progress */
-    /* times since which it is certainly shown, and certainly on the disk; or UINT64_MAX */
-    uint64_t sure[2];
-    uint64_t dead; /* when it failed */
-    bool hidden;
-    bool undoes; /* until it ends, it may have any value that the register ever had */
+enum kind {
+    /* A look: its answer must fit one moment. */
+    OP_LOOKUP, /* name; node */
+    OP_READ,   /* node: the text of its file */
+    OP_LIST,   /* the keys that are listed */
+    OP_VIEW,   /* a view of the whole */
+    /* A call that changes something. */
+    OP_OPEN,   /* node, handle, flags */
+    OP_CREATE, /* name, handle, flags */
+    OP_WRITE,  /* handle, text: at the beginning */
+    OP_CUT,    /* handle: ftruncate to 0 */
+    OP_FLUSH,
+    OP_FSYNC,
+    OP_RELEASE,
+    OP_UNLINK,   /* name */
+    OP_RENAME,   /* name, to */
+    OP_RETYPE,   /* node, type */
+    OP_TRUNCATE, /* node: truncate(2) to 0 */
+    OP_SYNC,     /* fsync of the directory */
+    OP_UNDO,
 };
+
+struct op {
+    enum kind kind;
+    uint8_t name, to, flags, type;
+    uint8_t handle;
+    uint64_t node;
+    struct chars text;
+};
+
+/* A key's value: its type and its number, or 0 if there is no such key. */
+typedef uint16_t value_t;
+enum { TYPE_STRING = 1, TYPE_U32, TYPE_U64, EMPTY = 0xfff };
+value_t value_make(unsigned type, unsigned number);
+
+struct state;
+enum { STATES = 1024 };
 
 struct oracle {
-    struct assign a[ASSIGNS];
-    unsigned n;
-    uint64_t time;
-    const unsigned *faults; /* number of faults; after one, accepted assignments may be lost */
+    const unsigned *faults; /* number of faults so far */
+    bool fails;             /* there may be some: then an edit may fail */
+    bool finishes;          /* ... or be finished later, in place (contract 7) */
+    bool astray;            /* ... or leave its file in the place, after two of the medium */
+    bool off;               /* anything may be seen: another program wrote the model */
+    bool lost;              /* there were too many states to follow */
+    bool durable;           /* closes write before they return */
+    unsigned stopped;       /* callers that got a signal */
+    struct op op[CALLERS];
+    unsigned n, most;
+    struct state *state; /* shared by all processes of a story */
 };
 
+/* Allocates the states. Call it before the first process starts. */
+void oracle_prepare(struct oracle *o);
 void oracle_reset(struct oracle *o, const unsigned *faults);
-/* Returns the time, which advances with each call. */
-uint64_t oracle_time(struct oracle *o);
-/* Begins an assignment of one of these values, and returns its number. */
-unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask);
-/* Begins an assignment of any value that the register has had, or will have until the assignment
- * ends. */
-unsigned oracle_begin_undo(struct oracle *o, unsigned reg);
-/* Adds possible values to an assignment. */
-void oracle_widen(struct oracle *o, unsigned i, uint64_t mask);
-void oracle_end(struct oracle *o, unsigned i, enum outcome how);
-/* Records that an assignment, which has ended, is now durable. */
-void oracle_durable(struct oracle *o, unsigned i);
-/* Records that all accepted assignments that ended before `since` are durable. */
-void oracle_all_durable(struct oracle *o, uint64_t since);
-/* Returns the values that a look from a to b may see; disk: a look at the file. */
-uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk);
-/* Returns all values that the register may ever have had. */
-uint64_t oracle_ever(const struct oracle *o, unsigned reg);
-/* Returns whether the register has been assigned since that time, or is being assigned. */
-bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since);
-/* Returns whether nothing else has been assigned to the assignment's register since it began, and
- * no removal may follow. */
-bool oracle_alone(const struct oracle *o, unsigned i);
-/* Writes the assignments of a register, for a report. */
-void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n);
+void oracle_begin(struct oracle *o, const value_t first[KEYS], bool durable);
+
+void oracle_call(struct oracle *o, unsigned caller, const struct op *op);
+/* The call's text, or its edit, has been taken: it waits for its turn. */
+void oracle_parked(struct oracle *o, unsigned caller);
+/* A signal may end the wait of the call in progress. */
+void oracle_signal(struct oracle *o, unsigned caller);
+/* The call is answered. node: the result of a lookup or create. */
+void oracle_answer(struct oracle *o, unsigned caller, int r, uint64_t node);
+void oracle_answer_read(struct oracle *o, unsigned caller, const char *text, int n);
+void oracle_answer_list(struct oracle *o, unsigned caller, unsigned listed);
+void oracle_answer_view(struct oracle *o, unsigned caller, const value_t seen[KEYS]);
+/* A look has failed. */
+void oracle_no_answer(struct oracle *o, unsigned caller);
+/* An undo has left these values in the file. Nothing else is in progress. */
+void oracle_undone(struct oracle *o, const value_t now[KEYS]);
+/* The mount has ended, and everything is on the disk. */
+void oracle_finished(struct oracle *o);
+/* The file has these values. */
+void oracle_look(struct oracle *o, const char *when, const value_t disk[KEYS]);
 
 #endif

@@ -7,9 +7,9 @@
 #define TESTS_SIM_RUN_H
 
 #include "disk.h"
-#include "oracle.h"
 #include "scheduler.h"
 #include "story.h"
+#include "oracle.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 
@@ -42,6 +42,11 @@ void run_path(const struct world *w, char dst[128]);
 void run_journal(const struct world *w, char dst[128]);
 /* Plays w->story, then ends the run's process. */
 _Noreturn void run_story(struct world *w);
+/* Checks everything in the model that no program edits. *ret: the keys' values. disk: this is the
+ * file itself. */
+void check_model(struct world *w, const uint8_t *bytes, size_t n, bool disk, value_t ret[KEYS]);
+/* Returns the values in metadata.json. */
+void check_json(const char *text, value_t ret[KEYS]);
 /* Opens the model after a crash, in a new process, and checks it. */
 _Noreturn void run_recovered(struct world *w);
 

@@ -335,7 +335,7 @@ static void test_undo_unsaved(void)
     struct tree *t = edited(&x, &p);
     CU_ASSERT_EQUAL(utimensat(p.dir, NAME, (struct timespec[2]){{5, 6}, {7, 8}}, 0), 0);
     undoes(t, 0, -ESTALE, "edits before it could not be written");
-    CU_ASSERT_EQUAL(tree_finish(t), 0); /* the edit has already been dropped and reported */
+    CU_ASSERT_EQUAL(tree_finish(t), -ESTALE); /* it still waits, and is dropped now */
     tree_close(t);
     drop_place(&p);
     home_teardown(&x);
@@ -438,10 +438,9 @@ static void test_rights(void)
     drop_place(&p);
 }
 
-/* ---- nodes of replaced views ---- */
+/* ---- nodes of views ---- */
 
-/* A program that has just looked up a view can still use the view's old node, and gets current
- * attributes. */
+/* A view keeps its node when the tensor is edited, and moves its times. */
 static void test_replaced(void)
 {
     struct tree_entry e;
@@ -451,11 +450,14 @@ static void test_replaced(void)
     struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};
     const uint64_t raw = image_node(&m, "tensors/t/raw");
+    const struct timespec before = image_stat(&m, "tensors/t/raw").st_mtim;
     CU_ASSERT_EQUAL(viewfile_put(t, "t", "raw", "01234567890123456789", 20), 0);
     CU_ASSERT_EQUAL(do_sync(t), 0);
-    CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/t/raw"), raw);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/t/raw"), raw);
     CU_ASSERT_EQUAL(tree_getattr(t, raw, NULL, &e), 0);
-    CU_ASSERT_TRUE(e.node == raw && !e.lasting && e.attr.st_size == 20);
+    CU_ASSERT_TRUE(e.node == raw && e.attr.st_size == 20);
+    CU_ASSERT_TRUE(e.attr.st_mtim.tv_sec != before.tv_sec ||
+                   e.attr.st_mtim.tv_nsec != before.tv_nsec);
     CU_ASSERT_EQUAL(tree_getattr(t, ino_tensor_file(99, 0), NULL, &e), -ENOENT);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
@@ -495,7 +497,7 @@ static CU_TestInfo tests[] = {
     {"a backup is listed", test_backups},
     {"every file of a split model counts for its identity", test_split},
     {"rights are at most a second old", test_rights},
-    {"the node of a replaced view can still be used", test_replaced},
+    {"a view keeps its node", test_replaced},
     {"a tree that is ending computes nothing", test_stop},
     CU_TEST_INFO_NULL,
 };

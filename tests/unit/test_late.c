@@ -251,8 +251,17 @@ static void test_journal(void)
     free(new.bytes);
 }
 
+/* Return true once the tree is idle: an edit is answered before its thread rests. */
+static bool gets_idle(struct tree *t, bool helpers)
+{
+    unsigned tries = 10000;
+    while (!tree_idle(t, helpers) && --tries)
+        (void)usleep(1000);
+    return tries;
+}
+
 /* A tree is not idle while a file is open or an edit is pending. A helper, or a NumPy header whose
- * values are still missing, keeps the tree busy only for a while. */
+ * values are still missing, keeps it busy as well. */
 static void test_idle(void)
 {
     struct place p = new_place("one");
@@ -263,53 +272,40 @@ static void test_idle(void)
     struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};
     struct tree_file *f = NULL;
-    CU_ASSERT_TRUE(tree_idle(t, false));
+    CU_ASSERT_TRUE(gets_idle(t, false));
     CU_ASSERT_EQUAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_RDONLY, &f), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
     (void)tree_release(f);
     CU_ASSERT_EQUAL(tree_opendir(t, INO_ROOT, &d), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
     tree_closedir(d);
-    CU_ASSERT_TRUE(tree_idle(t, false));
+    CU_ASSERT_TRUE(gets_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_sync(t), 0);
-    CU_ASSERT_TRUE(tree_idle(t, false));
+    CU_ASSERT_TRUE(gets_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "x\n", 2), -EINVAL);
-    CU_ASSERT_TRUE(tree_idle(t, false));
+    CU_ASSERT_TRUE(gets_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "3\n", 2), 0);
     CU_ASSERT_EQUAL(do_sync(t), 0);
-    CU_ASSERT_TRUE(tree_idle(t, false));
+    CU_ASSERT_TRUE(gets_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "4913", "text\n", 5), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
-    CU_ASSERT_TRUE(tree_idle(t, true));
+    CU_ASSERT_TRUE(gets_idle(t, true));
     CU_ASSERT_EQUAL(do_unlink(t, "4913"), 0);
-    CU_ASSERT_TRUE(tree_idle(t, false));
+    CU_ASSERT_TRUE(gets_idle(t, false));
     struct viewfile v;
-    CU_ASSERT_EQUAL(viewfile_open(t, "t", ".raw.abcdef", O_CREAT | O_WRONLY, &v), 0);
-    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    CU_ASSERT_FALSE(tree_idle(t, false));
-    CU_ASSERT_TRUE(tree_idle(t, true));
-    CU_ASSERT_EQUAL(viewfile_open(t, "t", ".raw.ghijkl", O_CREAT | O_WRONLY, &v), 0);
-    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    CU_ASSERT_FALSE(tree_idle(t, false));
-    CU_ASSERT_TRUE(tree_idle(t, true));
-    CU_ASSERT_EQUAL(viewfile_unlink(t, "t", ".raw.ghijkl"), 0);
-    CU_ASSERT_EQUAL(viewfile_open(t, "t", ".raw.abcdef", O_CREAT | O_WRONLY, &v), 0);
-    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    CU_ASSERT_EQUAL(viewfile_unlink(t, "t", ".raw.abcdef"), 0);
-    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, "made"), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_rmdir_tensor(t, "made"), 0);
-    CU_ASSERT_TRUE(tree_idle(t, false));
+    CU_ASSERT_TRUE(gets_idle(t, false));
     CLEANUP(buf_free) struct buf head = BUF_INIT;
     size_t n = npy_header(&head, "<f4", 1, (const uint64_t[]){2});
     CU_ASSERT_EQUAL(viewfile_open(t, "t", "f32.npy", O_WRONLY | O_TRUNC, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, head.data, n), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
-    CU_ASSERT_TRUE(tree_idle(t, true));
+    CU_ASSERT_TRUE(gets_idle(t, true));
     CU_ASSERT_FALSE(tree_changed(t));
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);

@@ -15,7 +15,7 @@ static const struct script scripts[] = {
     {"what a killed process wrote is written", "auto close",
      "behind 100; hold; open A a.name w trunc; write A two; release A; later 1; held; go; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a file made by mknod is closed after a while, and written", "new auto close",
+    {"a file made by mknod is closed after a while, and written", "auto close",
      "behind 100; hold; mknod a.new; stat a.new 0; later 9; shown " UNCHANGED "; later 1; held; go;"
      "fsync; text a.new '\n'",
      UNCHANGED "a.new:string= "},
@@ -23,11 +23,6 @@ static const struct script scripts[] = {
      "behind 100; hold; rm a.count; later 1; held; go; fsync; mv a.name a.name~; hold; rm a.name~;"
      "later 1; held; go; fsync",
      A_OTHER A_LIST},
-    {"the old value is written again after the rest of a text was refused", "old auto",
-     "behind 100; open A a.name w trunc; write A two; flush A; file a.name:string=two " A_COUNT
-         A_OTHER A_LIST
-     "; hold; write A '\xff'; flush A =EILSEQ; later 1; held; go; close A =EILSEQ; fsync",
-     UNCHANGED},
     {"an edited tensor and a removed tensor are written", "tensors auto",
      "hold; topen A a/raw w; write A X; release A; held; go; fsync; hold; trmdir c; held; go; "
      "fsync",

@@ -60,10 +60,6 @@ static const struct script scripts[] = {
      "text a.count '5000000000\n'; typed a.count u64; fsync;"
      "open A a.other w trunc; write A 5; type a.other u64; write A 5000000000 0; close A; fsync",
      A_NAME "a.count:u64=5000000000 a.other:u64=5000000000 " A_LIST},
-    {"a type restored by a failure applies to the next write", "old sync",
-     "open A a.count w trunc; write A 5; flush A; type a.count u8; write A 6 0; flush A; fail EIO;"
-     "fsync =EIO; fail; write A 300 0; close A; typed a.count u32; fsync",
-     A_NAME "a.count:u32=300 " A_OTHER A_LIST},
     {"a bool is judged as it is written", "auto",
      "put a.new:bool 'true'; open A a.new w trunc; write A 'f'; write A 'alse\n'; close A;"
      "open A a.new w trunc; write A 'f\n' =EINVAL; close A =EINVAL;"
@@ -98,15 +94,6 @@ static const struct script scripts[] = {
            "trunc C 5; close C",
      UNCHANGED},
     /* ---- a refused write after an accepted one ---- */
-    {"a draft that is refused after a part of it was accepted restores the value from before",
-     "old",
-     "open A a.count w trunc; write A '9'; flush A; write A '8'; flush A; text a.count '98\n';"
-     "write A 'junk\n'; close A =EINVAL; text a.count '7\n'",
-     UNCHANGED},
-    {"a key over which an open new file was renamed is restored", "old",
-     "open A b.x creat w; mv b.x a.count; write A '9\n'; flush A; text a.count '9\n';"
-     "write A 'junk\n'; close A =EINVAL; text a.count '7\n'; gone b.x",
-     UNCHANGED},
     {"a key that was renamed over another while open does not change the other one's type", NULL,
      "open A a.name w trunc; write A '5\n'; flush A; mv a.name a.count; text a.count '5\n';"
      "write A 'x\n'; close A =EINVAL; text a.count '5\n'; typed a.count u32",

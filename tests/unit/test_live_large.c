@@ -7,16 +7,15 @@
 
 static const struct script scripts[] = {
     {"an edit of a large model is written later", "tensors large auto",
-     "still; put a.name two; file " UNCHANGED
-     "; text a.name 'two\n'; put a.count 9; hold; & fsync; held;"
-     "put a.other 10; tput c/raw WXYZ; tmv a d; text a.other '10\n'; ttext c/raw WXYZ; go; wait; "
-     "file "
-     "a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST "; fsync; put a.count x =EINVAL",
+     "still; put a.name two; file " UNCHANGED "; text a.name 'two\n'; put a.count 9; tput c/raw "
+     "WXYZ; tmv a d; ttext c/raw WXYZ; file " UNCHANGED
+     "; fsync; file a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST
+     "; put a.count x =EINVAL",
      "d:I8:8=abcdefgh " B "c:I8:4=WXYZ " BIG},
-    {"an edit of a large model is written automatically after a while", "tensors large auto",
-     "put a.name two; later 20; hold; put a.count 9; put a.other 10; held; text a.other '10\n'; go;"
-     "fsync; file a.name:string=two a.count:u32=9 a.other:u32=10 " A_LIST,
-     "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},
+    {"conversions of a large model are collected", "tensors large auto",
+     "tput a/type 'F32\n'; tput b/type 'F16\n'; tput big/type 'F16\n'; tfile a:I8:8=abcdefgh " B
+     "c:I8:4=wxyz " BIG "; tvalues b/f32 '1 2 3 4 5 6'; fsync",
+     "a:F32:8=97,98,99,100,101,102,103,104 b:F16:2x3=12 c:I8:4=wxyz big:F16:69206016=138412032 "},
     {"a large model of many parts is written", "tensors large sync",
      "topen A big/raw rw; tdots A 264 262144; close A; tdotted big/raw 264 262144; fsync; topen A "
      "big/raw w;"
@@ -27,8 +26,8 @@ static const struct script scripts[] = {
      "c/raw WXYZ =ESTALE; restore;"
      "text a.name 'two\n'; ttext c/raw wxyz; put a.name four; tput c/raw 1234; fail EIO; fsync "
      "=EIO;"
-     "text a.name 'two\n'; ttext c/raw wxyz; fail",
-     "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},
+     "text a.name 'four\n'; ttext c/raw 1234; fail; fsync",
+     "a:I8:8=abcdefgh " B "c:I8:4=1234 " BIG},
     {"a close waits for an edit in place of a large model", "tensors large inplace auto",
      "put a.name two; file a.name:string=two " A_COUNT A_OTHER A_LIST
      "; tput a/raw 12345678; tfile "

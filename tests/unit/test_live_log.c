@@ -35,11 +35,6 @@ static const struct script scripts[] = {
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
     {"a refused text is logged", NULL, "put a.count 'x' =EINVAL; logged 'a.count: refused: '",
      UNCHANGED},
-    {"a failed edit is logged", "old sync",
-     "put a.name 'new'; fail EIO; fsync =EIO; fail; logged 'a.name: string, 3 -> 3 bytes: not "
-     "written: '",
-     UNCHANGED},
-
     {"changed bytes of a tensor are logged", "tensors",
      "tput c/raw WXyz; fsync; logged 'tensors/c: 4 bytes; '; quiet", A B "c:I8:4=WXyz " Z},
     {"a new tensor is logged", "tensors",

@@ -30,24 +30,10 @@ static const struct script scripts[] = {
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; & fsync;"
      "& fsync; release A; wait; wait; tfile " MODEL "n:I8:1=x ",
      MODEL "n:I8:1=x "},
-    {"fsync does not wait long for a release, which a mapping can delay", "tensors",
-     "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; still; "
-     "& fsync;"
-     "later 6; put a.name two; wait; tfile " MODEL "; release A; fsync",
-     MODEL "n:I8:1=x "},
     {"fsync does not wait for a release at the end of the mount", "tensors",
      "still; tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A;"
      "& fsync; hurry; wait; tfile " MODEL "n:I8:1=x ; release A",
      MODEL "n:I8:1=x "},
-    {"a view that is removed while a program reads it does not count", "tensors",
-     "tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw xy; topen R n/raw r; trm n/raw;"
-     "tfloats n/f32 '65 66'; fsync; ttext n/raw AB; read R xy; close R",
-     MODEL "n:I8:2=AB "},
-    {"fsync reports to a reader that its new tensor was lost", "tensors sync",
-     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; topen R n/raw r; fail EIO; fsync "
-     "=EIO;"
-     "fsync R =EIO; fail; fsync R =EIO; close R; tgone n",
-     MODEL},
     {"what a new tensor lacks is reported at the end of the mount", "tensors",
      "tmkdir n; tput n/type I8; fsync; unsaved 'tensors/n: a new tensor: still needs shape, and "
      "raw or "
@@ -55,11 +41,6 @@ static const struct script scripts[] = {
      "NUM'; close A; fsync;"
      "terror n 'its NumPy header is incomplete'",
      MODEL},
-    {"fsync does not wait for a view that is still being written; a signal ends a wait", "tensors",
-     "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; write A "
-     "y 0;"
-     "fsync; flush A; & fsync; interrupt; wait =EINTR; release A; fsync",
-     MODEL "n:I8:1=y "},
     {"a new tensor keeps its place when it is edited and renamed", "tensors",
      "tmkdir m; tput m/type I8; tput m/shape 1; tput m/raw x; tmkdir n; tput n/type I8; tput "
      "n/shape 1;"
@@ -78,28 +59,6 @@ static const struct script scripts[] = {
      "write A x " FAR " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
      "terror n 'long'; finish",
      MODEL},
-    {"a new tensor lost in a failed write is reported at the end, unless it is made again",
-     "tensors sync",
-     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; tmkdir m; tput m/type I8; tput "
-     "m/shape 1; tput m/raw 1; unsaved 'tensors/n: a new tensor: nothing was written;tensors/m: a "
-     "new tensor: nothing was written;'; fail EIO; fsync =EIO; tlist . 'a b c z'; unsaved "
-     "'tensors/n: cannot write the new file: Input/output error;tensors/m: cannot write the new "
-     "file: "
-     "Input/output error;'; fail; tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 2; fsync;"
-     "unsaved 'tensors/m: cannot write the new file: Input/output error;'; trmdir n; tput n/raw 3 "
-     "=ENOENT; fsync; unsaved 'tensors/m: cannot write the new file: Input/output error;'",
-     MODEL},
-    {"edits lost because another program changed the model are reported", "tensors sync",
-     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; alter; fsync =ESTALE; tlist . 'a b c "
-     "z'; unsaved 'tensors/n: the model was changed outside the mount: it was written by another "
-     "program;'; restore",
-     MODEL},
-    {"a helper stays until the removal of its tensor is written", "tensors sync",
-     "tput a/.h 12; trmdir a; fail EIO; fsync =EIO; fail; ttext a/.h 12; topen A a/.h r; trmdir a; "
-     "fsync; read A 12; close A; tmkdir a; tlist a ''; tput a/type I8; tput a/shape 1; tput a/raw "
-     "1; fsync; tgone a/.h",
-     "a:I8:1=1 " REST},
-
     /* ---- a new tensor that replaces a removed one ---- */
     {"a tensor that replaces a removed one, refused once on a full disk, is the only one of its "
      "name",
@@ -108,24 +67,20 @@ static const struct script scripts[] = {
      "put a.count '10' =ENOSPC; fsync =ENOSPC; tlist . 'a b z c'; ttext c/raw 'ABCD'; full no;"
      "later 2; put a.count '9'; tput c/raw 'ABCD'; fsync; tlist . 'a b c z'",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=ABCD z:I8:20000=.{20000} "},
-    {"a tensor that replaces one whose removal was lost is the only one of its name",
-     "sync tensors",
-     "trmdir c; hold; & fsync; held; tmkdir c; go EIO; wait =EIO; fsync; tlist . 'a b z c';"
-     "tput c/type 'I8\n'; tput c/shape '4\n'; tput c/raw 'ABCD'; fsync; tlist . 'a b c z'",
-     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=ABCD z:I8:20000=.{20000} "},
-    {"a tensor whose removal was lost is back if the one that was to replace it is removed",
-     "sync tensors",
-     "trmdir c; hold; & fsync; held; tmkdir c; go EIO; wait =EIO; fsync; trmdir c;"
-     "ttext c/raw 'wxyz'; tlist . 'a b c z'",
-     MODEL},
     {"a tensor that was removed stays removed if a rename to its name is refused", "tensors close",
      "trmdir c; tgone c/raw; full; later 1; tmv a c =ENOSPC; full no; tgone c/raw; later 3;"
      "fsync",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
-    {"a tensor renamed to the name of a lost one mends it", "tensors close",
-     "tmkdir n; tput n/type 'I8\n'; tput n/shape '4\n'; tput n/raw 'abcd'; fail EIO; fsync =EIO;"
-     "fail; tmv a n; ttext n/type 'I8\n'; unsaved ''",
-     "n:I8:8=abcdefgh " REST},
+    {"a new tensor that cannot be written stays, and fsync tries again", "tensors auto close",
+     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; fail EIO; fsync =EIO; terror n "
+     "'cannot'; "
+     "tlist . 'a b c z n'; ttext n/raw x; fail; fsync",
+     MODEL "n:I8:1=x "},
+    {"a collected new tensor that cannot be written stays, and is named", "tensors sync",
+     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; trmdir c; fail EIO; fsync =EIO; owes "
+     "tensors/n tensors/c; fail; fsync; tmkdir c; tput c/type I8; tput c/shape 4; tput c/raw wxyz; "
+     "trmdir n",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} c:I8:4=wxyz "},
 };
 
 SCRIPTS_MAIN("live_makings", scripts)

@@ -5,23 +5,6 @@
 
 static const struct script scripts[] = {
     /* ---- types and places of removed keys ---- */
-    {"a key removed and then made again by a rename keeps its type and place", "old",
-     "rm a.count; mv a.other a.count; fsync; typed a.count u32; list a.name a.count a.list; type "
-     "a.count u64;"
-     "fsync; put a.other 5; rm a.count; fsync; mv a.other a.count; fsync; typed a.count u64;"
-     "list a.name a.count a.list",
-     A_NAME "a.count:u64=5 " A_LIST},
-    {"a rename to a removed key whose type the value does not fit is refused", "old",
-     "rm a.count; fsync; mv a.name a.count =EINVAL; text a.name 'one\n'; gone a.count",
-     A_NAME A_OTHER A_LIST},
-    {"a removal that fails is repeated, and the key comes back with its type", "old",
-     "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; rm a.count; fsync; put "
-     "a.count 5; fsync",
-     A_NAME "a.count:u64=5 " A_OTHER A_LIST},
-    {"a removal fails, and the key is created again with a different type", "old sync",
-     "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; type a.count u8; fsync; put "
-     "a.count 5; fsync",
-     A_NAME "a.count:u8=5 " A_OTHER A_LIST},
     {"a key created under another key's old name does not take its place", NULL,
      "mv a.count a.number; put a.count 5; fsync; put a.number 6; fsync; list a.name a.number "
      "a.other a.list a.count;"
@@ -36,11 +19,6 @@ static const struct script scripts[] = {
      "; rm a.name; mv a.other a.number; shown a.count:u32=9 a.number:u32=8 " A_LIST
      "; fsync; shown a.count:u32=9 a.number:u32=8 " A_LIST,
      "a.count:u32=9 a.number:u32=8 " A_LIST},
-    {"a removed key stays hidden from all views while another write runs and fails", "old sync",
-     "still; put a.name two; hold; & fsync; held; rm a.count; shown a.name:string=two " A_OTHER
-         A_LIST "; go EIO;"
-     "wait =EIO; shown " A_NAME A_OTHER A_LIST "; gone a.count; fsync",
-     A_NAME A_OTHER A_LIST},
     {"a removed key is hidden immediately, and removed from the file at the next fsync", NULL,
      "rm a.count; gone a.count; list a.name a.other a.list; rm a.count =ENOENT; fsync; file " A_NAME
          A_OTHER A_LIST "; shown " A_NAME A_OTHER A_LIST,
@@ -53,24 +31,9 @@ static const struct script scripts[] = {
     {"a key created again immediately keeps its type and place", NULL,
      "rm a.count; put a.count '5'; typed a.count u32; list a.name a.count a.other a.list; fsync",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
-    {"a key created again later in the mount keeps its type and place", "old",
-     "type a.count u64; rm a.count; fsync; put a.count '5'; typed a.count u64; fsync;"
-     "list a.name a.count a.other a.list",
-     A_NAME "a.count:u64=5 " A_OTHER A_LIST},
     {"a key created again in a later mount is a new key", NULL,
      "rm a.count; reopen; put a.count '-5'; typed a.count i32",
      A_NAME A_OTHER A_LIST "a.count:i32=-5 "},
-    {"the first and the last key are removed and created again", "old",
-     "rm a.name; rm a.list; fsync; put a.list '9'; put a.name 'new'; fsync",
-     "a.name:string=new " A_COUNT A_OTHER "a.list:array[i32]=9 "},
-    {"all keys are removed and created again in a different order, one by one", "old",
-     "rm a.list; fsync; rm a.name; fsync; rm a.other; fsync; rm a.count; fsync; put a.count '7';"
-     "fsync; put a.list '[1,2,3]'; fsync; put a.name 'one'; fsync; put a.other '8'; fsync",
-     UNCHANGED},
-    {"keys created again before their removal is written precede a new key", "old",
-     "rm a.count; rm a.name; put a.new '5'; put a.other '18'; put a.name 'new';"
-     "put a.count '17'; fsync",
-     "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST "a.new:u32=5 "},
     {"a key is removed, created again and removed", NULL,
      "rm a.count; put a.count '5'; rm a.count; fsync", A_NAME A_OTHER A_LIST},
     {"a new key that is removed before it has a value never existed", NULL,
@@ -83,11 +46,6 @@ static const struct script scripts[] = {
      "open A .x rw creat; write A 'one'; rm .x; gone .x; write A 'two'; read A 'onetwo';"
      "close A; put .x 'other'; text .x 'other'",
      UNCHANGED},
-    {"a key whose removal is pending comes back if its new text is refused", "old",
-     "rm a.count; put a.count 'x' =EINVAL; text a.count '7\n'; fsync; rm a.count; fsync;"
-     "put a.count 'x' =EINVAL; gone a.count; fsync",
-     A_NAME A_OTHER A_LIST},
-
     /* ---- renames between keys ---- */
     {"a renamed key keeps its place, type and value", NULL,
      "mv a.count a.amount; gone a.count; text a.amount '7\n'; typed a.amount u32;"
@@ -108,10 +66,6 @@ static const struct script scripts[] = {
     {"a hundred keys are created and removed", NULL,
      "fill 100; files 105; reopen; rm a.count; empty 100; files 4; fsync; fill 20; empty 20",
      A_NAME A_OTHER A_LIST},
-    {"a name that a key gave up keeps its type for the next key", "old",
-     "mv a.count a.amount; put a.count 'x' =EINVAL; gone a.count; put a.count '5';"
-     "typed a.count u32; fsync; rm a.amount; fsync",
-     A_NAME A_OTHER A_LIST "a.count:u32=5 "},
     {"a key that is often renamed and then removed uses no memory", "sync",
      "many a.name 1 100000; back a.name a.title 100; heap 4000; rm a.name; fsync",
      A_COUNT A_OTHER A_LIST},
@@ -177,10 +131,6 @@ static const struct script scripts[] = {
      "put .x 'x'; put .y 'y'; mv .x .y; gone .x; text .y 'x'; mv a.name .y; text .y 'one\n';"
      "mv .y a.name; fsync",
      UNCHANGED},
-    {"a helper renamed over a removed key becomes that key", "old",
-     "rm a.count; put .c '9'; mv .c a.count; typed a.count u32; fsync; rm a.count; fsync;"
-     "put .c '10'; mv .c a.count; typed a.count u32; fsync",
-     A_NAME "a.count:u32=10 " A_OTHER A_LIST},
     {"a helper with a type is renamed before its first write", NULL,
      "open T .t w creat; type .t u64; mv .t a.new; write T '5'; close T; typed a.new u64;"
      "open U .u w creat; type .u array[u8]; mv .u a.tags; write U '[1, 2]'; close U;"
@@ -204,10 +154,6 @@ static const struct script scripts[] = {
      UNCHANGED},
 
     /* A key counts as removed if it was renamed to a backup that was then lost. */
-    {"removing a backup made of two keys removes both", "old",
-     "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; list a.other a.list; fsync;"
-     "shown " A_OTHER A_LIST "; put a.count '9'; fsync",
-     "a.count:u32=9 " A_OTHER A_LIST},
     {"replacing a key's backup with a helper removes the key", NULL,
      "put .x 'x'; mv a.count a.count~; mv .x a.count~; fsync; gone a.count; rm a.count~; reopen;"
      "gone a.count",
@@ -218,11 +164,6 @@ static const struct script scripts[] = {
      A_NAME A_OTHER A_LIST},
 
     /* Removed keys return to their old positions, whatever the order. */
-    {"three removed keys are created again in a different order", "old",
-     "rm a.name; rm a.count; rm a.other; fsync; put a.other '18'; put a.count '17';"
-     "put a.name 'new'; list a.name a.count a.other a.list; fsync",
-     "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
-
     {"a key renamed through a helper keeps its type", NULL,
      "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
      A_NAME A_OTHER A_LIST "a.amount:u64=7 "},
@@ -233,21 +174,10 @@ static const struct script scripts[] = {
      "mv a.count .x; mv .x a.name; typed a.name string; gone a.count; fsync",
      "a.name:string=7 " A_OTHER A_LIST},
 
-    {"a helper whose rename is lost in a later fsync is back", "old sync",
-     "put .c '12'; mv .c a.count; gone .c; fail EIO; fsync =EIO; fail; text .c '12';"
-     "text a.count '7\n'; mv .c a.count; fsync",
-     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
     {"a removed helper that is still open does not prevent a key from taking its name", NULL,
      "open N a.new w creat; open H a.new.tmp w creat; rm a.new.tmp; rm a.new; close N;"
      "mv a.count a.new.tmp; write H x; close H; typed a.new.tmp u32; text a.new.tmp '7\n'; fsync",
      A_NAME "a.new.tmp:u32=7 " A_OTHER A_LIST},
-    {"names that are not saved are reported at the end of the mount", "old",
-     "put a.count x =EINVAL; put a.count.tmp x; put .hidden x; put a.name~ x;"
-     "link .l somewhere; rm a.list; unsaved 'a.count: \"x\" is not an integer;';"
-     "forgive a.count; unsaved; readlink .l somewhere; readlink a.name x =EINVAL;"
-     "readlink a.count x =EINVAL; readlink none x =ENOENT; link a.name x =EEXIST; type .l u8 "
-     "=EPERM",
-     A_NAME A_COUNT A_OTHER},
     {"a new file gets its type before its text", NULL,
      "open A b.new w creat; type b.new u32; write A 5; close A; typed b.new u32; open A c.new w "
      "creat;"

@@ -44,7 +44,7 @@
 /* The disk is full: the edit is refused, and what was accepted before stays. */
 #define NO_ROOM_(what, begin, call, again, after, name)                           \
     {                                                                             \
-        what " without room on the disk changes nothing", "new",                  \
+        what " without room on the disk changes nothing", NULL,                   \
             "put a.list '[9]';" begin "full;" call                                \
             " =ENOSPC; shown " A_NAME A_COUNT A_OTHER NEW_LIST "; full no;" again \
             "fsync; file " after NEW_LIST "; owes",                               \
@@ -54,7 +54,7 @@
 /* Collected, and fails with the others: it stays, and is written when that is possible. */
 #define COLLECTED_(what, error, begin, call, again, after, name)                       \
     {                                                                                  \
-        what " that was collected outlasts " error, "new sync",                        \
+        what " that was collected outlasts " error, "sync",                            \
             begin call "; shown " after A_LIST "; fail " error "; fsync =" error       \
                        "; shown " after A_LIST "; file " UNCHANGED "; owes " name      \
                        "; fsync =" error "; put .x y; fail; fsync; file " after A_LIST \
@@ -67,23 +67,23 @@
         row("a rename of a key over another", __VA_ARGS__, REPLACE),                       \
         row("a type", __VA_ARGS__, TYPE), row("a truncation", __VA_ARGS__, TRUNCATE)
 /* At the end it is lost, and named in the log. */
-#define LOST(what, edit, line)                                                     \
-    {                                                                              \
-        what " that cannot be written at the end is named in the log", "new sync", \
-            edit "; fail EIO; finish =EIO; logged '" line "'", UNCHANGED           \
+#define LOST(what, edit, line)                                                 \
+    {                                                                          \
+        what " that cannot be written at the end is named in the log", "sync", \
+            edit "; fail EIO; finish =EIO; logged '" line "'", UNCHANGED       \
     }
 
 static const struct script scripts[] = {
     /* ---- success is a promise ---- */
-    COPY_FAILS("a close", "new auto close", "EIO", FLUSH),
-    COPY_FAILS("a close", "new auto close", "ENOSPC", FLUSH),
-    COPY_FAILS("a close", "new auto close", "EDQUOT", FLUSH),
-    COPY_FAILS("an fsync", "new", "EIO", FSYNC),
-    COPY_FAILS("an fsync", "new", "ENOSPC", FSYNC),
-    COPY_FAILS("an fsync", "new", "EDQUOT", FSYNC),
-    ALL(COPY_FAILS, "new auto close", "EIO"),
-    ALL(COPY_FAILS, "new auto close", "ENOSPC"),
-    ALL(COPY_FAILS, "new auto close", "EDQUOT"),
+    COPY_FAILS("a close", "auto close", "EIO", FLUSH),
+    COPY_FAILS("a close", "auto close", "ENOSPC", FLUSH),
+    COPY_FAILS("a close", "auto close", "EDQUOT", FLUSH),
+    COPY_FAILS("an fsync", NULL, "EIO", FSYNC),
+    COPY_FAILS("an fsync", NULL, "ENOSPC", FSYNC),
+    COPY_FAILS("an fsync", NULL, "EDQUOT", FSYNC),
+    ALL(COPY_FAILS, "auto close", "EIO"),
+    ALL(COPY_FAILS, "auto close", "ENOSPC"),
+    ALL(COPY_FAILS, "auto close", "EDQUOT"),
     NO_ROOM("a close", FLUSH),
     NO_ROOM("an fsync", FSYNC),
     NO_ROOM("a rename over a key", HELPER),
@@ -101,112 +101,112 @@ static const struct script scripts[] = {
     LOST("a new key", "put a.new two", "a.new"),
     LOST("a removal", "rm a.count", "a.count"),
     LOST("a rename", "mv a.count a.amount", "a.count"),
-    {"collected edits of all kinds wait together, and are written together", "new sync",
+    {"collected edits of all kinds wait together, and are written together", "sync",
      "put a.name two; rm a.count; mv a.other a.moved; put a.new 5; fail ENOSPC; fsync =ENOSPC;"
      "list a.name a.moved a.list a.new; shown " TWO "a.moved:u32=8 " A_LIST "a.new:u32=5 ;"
      "file " UNCHANGED "; owes a.name a.count a.other a.new; put a.new 6; fsync =ENOSPC; fail;"
      "fsync; file " TWO "a.moved:u32=8 " A_LIST "a.new:u32=6 ; owes",
      TWO "a.moved:u32=8 " A_LIST "a.new:u32=6 "},
-    {"a refused fsync takes back its own text only", "new sync",
+    {"a refused fsync takes back its own text only", "sync",
      "put a.name two; open A a.count w trunc; write A 9; fail EIO; fsync A =EIO; fsync A =EIO;"
      "shown " TWO A_COUNT A_OTHER A_LIST "; owes a.name a.count; fail; close A =EIO; fsync;"
      "refused a.count; put a.count 10; good a.count; fsync; owes",
      TWO "a.count:u32=10 " A_OTHER A_LIST},
-    {"an edit that is written at once brings what waits", "new sync",
+    {"an edit that is written at once brings what waits", "sync",
      "put a.name two; rm a.count; fail EIO; fsync =EIO; fail; open A a.other w trunc; write A 9;"
      "fsync A; file " TWO A_BUSY A_LIST "; close A",
      TWO A_BUSY A_LIST},
-    {"a removal that cannot be written is still there for the next edit", "new auto close",
+    {"a removal that cannot be written is still there for the next edit", "auto close",
      "rm a.count; fail EIO; fsync =EIO; gone a.count; list a.name a.other a.list; file " UNCHANGED
      "; owes a.count; put a.name two =EIO; shown " A_NAME A_OTHER A_LIST "; fail; put a.name two;"
      "file " TWO A_OTHER A_LIST "; owes",
      TWO A_OTHER A_LIST},
-    {"an fsync of a text that is collected already fails, and refuses nothing", "new sync",
+    {"an fsync of a text that is collected already fails, and refuses nothing", "sync",
      "put a.name two; open A a.name w trunc; write A two; fail EIO; fsync A =EIO; good a.name;"
      "text a.name 'two\n'; fail; fsync A; file " TWO A_COUNT A_OTHER A_LIST "; close A",
      TWO A_COUNT A_OTHER A_LIST},
-    {"any fsync writes everything, and fails while that fails", "new sync",
+    {"any fsync writes everything, and fails while that fails", "sync",
      "put a.name two; open R a.count r; open W a.count w; fail EIO; fsync R =EIO; fsync W =EIO;"
      "close W; fsync =EIO; fail; fsync R; file " TWO A_COUNT A_OTHER A_LIST "; close R",
      TWO A_COUNT A_OTHER A_LIST},
-    {"edits that were accepted before another program changed the file wait", "new sync",
+    {"edits that were accepted before another program changed the file wait", "sync",
      "put a.name two; alter; fsync =ESTALE; text a.name 'two\n'; owes a.name; restore; fsync; owes",
      TWO A_COUNT A_OTHER A_LIST},
-    {"a helper that became a key is one, however its write ends", "new sync",
+    {"a helper that became a key is one, however its write ends", "sync",
      "put .c 9; mv .c a.count; helpers 0; fail EIO; fsync =EIO; fail; gone .c; text a.count '9\n';"
      "put .c 10; fsync; file " A_NAME NINE A_OTHER A_LIST "; rm .c; helpers 0",
      A_NAME NINE A_OTHER A_LIST},
-    {"a refused close is heard until its handle writes again, and by no other", "new close",
+    {"a refused close is heard until its handle writes again, and by no other", "close",
      "open A a.name w trunc; write A two; fail EIO; flush A =EIO; fail; open B a.name rw; flush B;"
      "write B x; flush B; flush A =EIO; fsync A =EIO; write A y 1; close A; close B",
      "a.name:string=xye " A_COUNT A_OTHER A_LIST},
-    {"what was accepted stays when the rest is refused", "new",
+    {"what was accepted stays when the rest is refused", NULL,
      "open A a.count w trunc; write A '12'; flush A; write A 'x\n'; flush A =EINVAL;"
      "text a.count '12\n'; refused a.count; release A; open A a.list w trunc; write A '5\n';"
      "flush A; write A '6 6'; flush A =EINVAL; text a.list '5\n'; close A =EINVAL;"
      "open A a.new:u8 w creat; write A '25'; flush A; write A '6\n'; close A =ERANGE;"
      "text a.new '25\n'",
      A_NAME "a.count:u32=12 " A_OTHER "a.list:array[i32]=5 a.new:u8=25 "},
-    {"a refused text can be written over, by its handle and by another", "new",
+    {"a refused text can be written over, by its handle and by another", NULL,
      "open A a.count w trunc; write A 'x\n' =EINVAL; write A '5' 0; close A; text a.count '5\n';"
      "open A a.count w trunc; flush A; write A 'x\n' =EINVAL; open B a.count w; write B '6' 0;"
      "close B; close A =EINVAL; text a.count '6\n'; good a.count",
      A_NAME "a.count:u32=6 " A_OTHER A_LIST},
-    {"a text that is incomplete at a close can go on", "new",
+    {"a text that is incomplete at a close can go on", NULL,
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "write A ' 5]'; close A; text a.list '4\n5\n'; good a.list",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=4,5 "},
-    {"a line that is appended is refused by the write", "new",
+    {"a line that is appended is refused by the write", NULL,
      "open A a.count w append; write A '5\n' =EINVAL; close A =EINVAL; text a.count '7\n';"
      "refused a.count; open A a.list w append; write A '4\n'; write A 'x\n' =EINVAL;"
      "close A =EINVAL",
      UNCHANGED},
-    {"a standardized key is refused by the write", "new",
+    {"a standardized key is refused by the write", NULL,
      "open A llama.context_length w creat; write A 'x\n' =EINVAL; close A =EINVAL;"
      "gone llama.context_length",
      UNCHANGED},
 
     /* ---- the order of the queue ---- */
-    {"reads do not wait for a copy, and see it when it is done", "new close",
+    {"reads do not wait for a copy, and see it when it is done", "close",
      BUSY "text a.count '7\n'; list a.name a.count a.other a.list; text a.other 9; stat a.name 4;"
           "shown " UNCHANGED "; put .x 'helper'; rm .x; " DONE
           "text a.other '9\n'; shown " A_NAME A_COUNT A_BUSY A_LIST "; close X",
      A_NAME A_COUNT A_BUSY A_LIST},
-    {"what a close brings is the text at that moment", "new close",
+    {"what a close brings is the text at that moment", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; write A three; read A twothree;" DONE
           "wait; shown " TWO A_COUNT A_BUSY A_LIST "; file " TWO A_COUNT A_BUSY A_LIST
           "; text a.name twothree; close A; close X",
      "a.name:string=twothree " A_COUNT A_BUSY A_LIST},
-    {"what a close brings goes with its key that is renamed before it", "new close",
+    {"what a close brings goes with its key that is renamed before it", "close",
      BUSY "open A a.name w trunc; write A two; & mv a.name a.title; & flush A;" DONE
           "wait; wait; file a.title:string=two " A_COUNT A_BUSY A_LIST "; close A; close X",
      "a.title:string=two " A_COUNT A_BUSY A_LIST},
-    {"what a close brings goes with its key that is renamed after it", "new close",
+    {"what a close brings goes with its key that is renamed after it", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; & mv a.name a.title;" DONE
           "wait; wait; file a.title:string=two " A_COUNT A_BUSY A_LIST "; close A; close X",
      "a.title:string=two " A_COUNT A_BUSY A_LIST},
-    {"what a close brings goes with its key that is removed", "new close",
+    {"what a close brings goes with its key that is removed", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; rm a.name; gone a.name;" DONE
           "wait; gone a.name; close A; close X; fsync",
      A_COUNT A_BUSY A_LIST},
-    {"a key is removed and created while its close waits", "new close",
+    {"a key is removed and created while its close waits", "close",
      BUSY "open A a.count w trunc; write A 9; & flush A; rm a.count; open B a.count w creat;"
           "write B 10; & flush B;" DONE
           "wait; wait; close A; close B; text a.count '10\n'; close X",
      A_NAME "a.count:u32=10 " A_BUSY A_LIST},
-    {"a key is moved aside while its close waits, and back", "new close",
+    {"a key is moved aside while its close waits, and back", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; mv a.name a.name~; gone a.name;" DONE
           "wait; text a.name~ two; mv a.name~ a.name; text a.name 'two\n'; close A; close X",
      TWO A_COUNT A_BUSY A_LIST},
-    {"a key is moved aside while its close waits: the key has the text", "new close",
+    {"a key is moved aside while its close waits: the key has the text", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; mv a.name a.name~;" DONE
           "wait; text a.name~ two; file " TWO A_COUNT A_BUSY A_LIST "; close A; close X",
      TWO A_COUNT A_BUSY A_LIST},
-    {"a new key is moved aside while its close is written: it is hidden, too", "new close",
+    {"a new key is moved aside while its close is written: it is hidden, too", "close",
      "hold; open A a.new w creat; write A 5; & flush A; held; mv a.new a.new~;" DONE
      "gone a.new; text a.new~ 5; close A; rm a.new~; fsync",
      UNCHANGED},
-    {"a new key is renamed while its close waits, is written, or fails", "new close",
+    {"a new key is renamed while its close waits, is written, or fails", "close",
      BUSY "open A a.new w creat; write A 5; & flush A; & mv a.new a.newer;" DONE
           "wait; wait; close A; list a.name a.count a.other a.list a.newer; rm a.newer; close X;"
           "hold; open A a.new w creat; write A 6; & flush A; held; & mv a.new a.newer;" DONE
@@ -214,315 +214,314 @@ static const struct script scripts[] = {
           "write A 7; & flush A; held; & mv a.x a.y; go EIO; wait =EIO; wait; gone a.x; write A 8 "
           "0; close A",
      A_NAME A_COUNT A_BUSY A_LIST "a.newer:u32=6 a.y:u32=8 "},
-    {"a new key is renamed while its close fails, and its release tries again", "new close",
+    {"a new key is renamed while its close fails, and its release tries again", "close",
      "hold; open A a.z w creat; write A 6; & flush A; held; & mv a.z a.count; release A; go EIO;"
      "wait =EIO; wait; fsync; gone a.z",
      A_NAME "a.count:u32=6 " A_OTHER A_LIST},
-    {"a shell's truncation is still written when another program appends", "new close",
+    {"a shell's truncation is still written when another program appends", "close",
      BUSY "open A a.name w trunc; release A; text a.name ''; open B a.name w append; write B two;"
           "release B; open C a.count w trunc; write C 9; release C; open D a.count w append;"
           "write D 1; release D; & truncate a.count 1; & truncate a.name 2;" DONE
           "wait; wait; fsync; text a.count '9\n'; text a.name 'tw\n'; release X",
      "a.name:string=tw " NINE A_BUSY A_LIST},
-    {"what was written is refused, and another program appended meanwhile", "new close",
+    {"what was written is refused, and another program appended meanwhile", "close",
      "hold; open A a.list w trunc; write A '5\n'; release A; held; open B a.list w append;"
      "write B '6\n'; & flush B; go EIO; wait; close B; text a.list '5\n6\n'; good a.list",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=5,6 "},
-    {"a key is truncated by name while another program has it open", "new",
+    {"a key is truncated by name while another program has it open", NULL,
      "open A a.name rw; truncate a.name 0; write A x; flush A; text a.name 'x\n'; truncate a.name "
      "0;"
      "write A yz 0; close A; open A a.list rw; truncate a.list 4; write A '5\n'; close A;"
      "text a.list '5\n2\n'",
      "a.name:string=yz " A_COUNT A_OTHER "a.list:array[i32]=5,2 "},
-    {"a truncation of a number while its text waits is no edit", "new close",
+    {"a truncation of a number while its text waits is no edit", "close",
      BUSY "open A a.count w trunc; write A 9; release A; & truncate a.count 0; open B a.count w "
           "trunc;"
           "release B;" DONE "wait; fsync; text a.count '9\n'; release X",
      A_NAME NINE A_BUSY A_LIST},
-    {"a key is moved aside while its close is written: both have the text", "new close",
+    {"a key is moved aside while its close is written: both have the text", "close",
      "hold; open A a.name w trunc; write A two; & flush A; held; mv a.name a.name~; " DONE
      "gone a.name; text a.name~ two; close A; reopen; text a.name 'two\n'",
      TWO A_COUNT A_OTHER A_LIST},
-    {"a key is moved aside while its close fails: the helper has the text", "new close",
+    {"a key is moved aside while its close fails: the helper has the text", "close",
      "hold; open A a.name w trunc; write A two; & flush A; held; mv a.name a.name~; go EIO;"
      "wait =EIO; gone a.name; text a.name~ two; close A; reopen; text a.name 'one\n'",
      UNCHANGED},
-    {"two programs write one key one after the other", "new close",
+    {"two programs write one key one after the other", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; open B a.name w trunc; write B three;"
           "& flush B; text a.name three;" DONE "wait; wait; text a.name 'three\n'; close A;"
           "close B; close X",
      "a.name:string=three " A_COUNT A_BUSY A_LIST},
-    {"three programs write three keys while a copy is made", "new close",
+    {"three programs write three keys while a copy is made", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; open B a.count w trunc; write B 9;"
           "& flush B; & type a.list array[u8]; & fsync; shown " UNCHANGED ";" DONE
           "wait; wait; wait; wait; file " TWO NINE A_BUSY "a.list:array[u8]=1,2,3 ; close A;"
           "close B; close X",
      TWO NINE A_BUSY "a.list:array[u8]=1,2,3 "},
-    {"edits that wait behind one that fails are made", "new close",
+    {"edits that wait behind one that fails are made", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; & mv a.count a.amount; go EIO; wait =EIO;"
           "wait; wait; refused a.other; file " TWO "a.amount:u32=7 " A_OTHER A_LIST
           "; close X =EIO; close A",
      TWO "a.amount:u32=7 " A_OTHER A_LIST},
-    {"edits that wait behind an fsync that fails are collected with what it left", "new sync",
+    {"edits that wait behind an fsync that fails are collected with what it left", "sync",
      "put a.name two; hold; & fsync; held; open A a.count w trunc; write A 9; & flush A;"
      "& mv a.other a.moved; go EIO; wait =EIO; wait; wait; shown " TWO NINE "a.moved:u32=8 " A_LIST
      "; file " UNCHANGED "; fsync; close A",
      TWO NINE "a.moved:u32=8 " A_LIST},
-    {"an fsync behind one that fails tries again", "new sync",
+    {"an fsync behind one that fails tries again", "sync",
      "put a.name two; hold; & fsync; held; & fsync; go EIO; wait =EIO; wait; file " TWO A_COUNT
          A_OTHER A_LIST,
      TWO A_COUNT A_OTHER A_LIST},
-    {"a second close behind one that fails tries again", "new close",
+    {"a second close behind one that fails tries again", "close",
      "open A a.name w trunc; write A two; hold; & flush A; held; & flush A; go EIO; wait =EIO;"
      "wait; good a.name; file " TWO A_COUNT A_OTHER A_LIST "; flush A; fsync A; close A",
      TWO A_COUNT A_OTHER A_LIST},
-    {"a close hears nothing of what another handle wrote after it", "new close",
+    {"a close hears nothing of what another handle wrote after it", "close",
      BUSY "open A a.count w trunc; open B a.count w; write A 9; & flush A; write B 'x\n' 1;" DONE
           "wait; flush A; close A; close B =EINVAL; text a.count '9\n'; close X",
      A_NAME NINE A_BUSY A_LIST},
-    {"nor does one whose text was accepted while others wrote on", "new close",
+    {"nor does one whose text was accepted while others wrote on", "close",
      BUSY "open A a.count w trunc; open B a.count w; write A 1; write B 2 1; & flush B; write A 3 "
           "2;" DONE
           "wait; write A 'x\n'; flush B; close A =EINVAL; close B; text a.count '12\n'; close X",
      A_NAME "a.count:u32=12 " A_BUSY A_LIST},
-    {"names are swapped while copies are made and fail", "new close",
+    {"names are swapped while copies are made and fail", "close",
      "hold; & mv a.name a.x; held; & mv a.count a.y; go EIO; wait =EIO; wait; mv a.other a.count;"
      "mv a.y a.other; fsync",
      A_NAME "a.other:u32=7 a.count:u32=8 " A_LIST},
-    {"two helpers are renamed over one key", "new close",
+    {"two helpers are renamed over one key", "close",
      "put .c two; put .d three; hold; & mv .c a.name; held; & mv .d a.name; text a.name 'one\n';"
      "go; wait; wait; gone .c .d; text a.name 'three\n'",
      "a.name:string=three " A_COUNT A_OTHER A_LIST},
-    {"the rename of a helper fails, and the one behind it is made", "new close",
+    {"the rename of a helper fails, and the one behind it is made", "close",
      "put .c two; put .d three; hold; & mv .c a.name; held; & mv .d a.name; go EIO; wait =EIO;"
      "wait; text .c two; gone .d; text a.name 'three\n'; rm .c",
      "a.name:string=three " A_COUNT A_OTHER A_LIST},
-    {"who opens a key while a helper is renamed over it has the old file", "new close",
+    {"who opens a key while a helper is renamed over it has the old file", "close",
      "put .c 12; hold; & mv .c a.count; held; open A a.count rw; read A '7\n'; go EIO; wait =EIO;"
      "write A 3; close A; text .c 12; text a.count '3\n'; rm .c; put .c 12; hold; & mv .c a.count;"
      "held; open A a.count rw; write A 5; & flush A; go; wait; wait; text a.count '12\n'; close A;"
      "text a.count '12\n'",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"a key is moved aside and back while a helper is renamed over it", "new close",
+    {"a key is moved aside and back while a helper is renamed over it", "close",
      "put .c two; hold; & mv .c a.name; held; mv a.name a.name~; & mv a.name~ a.name; go; wait;"
      "wait; text a.name 'one\n'; gone .c a.name~",
      UNCHANGED},
-    {"what a killed program wrote waits for nobody, and is written", "new",
+    {"what a killed program wrote waits for nobody, and is written", NULL,
      "hold; open X a.other w trunc; write X 9; & fsync X; held; open A a.name w trunc; write A two;"
      "release A; open B a.list w trunc; release B;" DONE "fsync; text a.name 'two\n'; close X",
      TWO A_COUNT A_BUSY "a.list:array[i32]= "},
 
     /* ---- signals ---- */
-    {"a close that was interrupted in the queue is judged at the release", "new close",
+    {"a close that was interrupted in the queue is judged at the release", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; interrupt;" DONE
           "wait =EINTR; shown " A_NAME A_COUNT A_BUSY A_LIST
           "; text a.name two; release A; text a.name 'two\n'; close X",
      TWO A_COUNT A_BUSY A_LIST},
-    {"a close that was interrupted in the queue, and whose text is bad", "new close",
+    {"a close that was interrupted in the queue, and whose text is bad", "close",
      BUSY "open A a.list w trunc; write A '[4,'; & flush A; interrupt;" DONE "wait =EINTR;"
           "good a.list; release A; refused a.list; text a.list '1\n2\n3\n'; close X",
      A_NAME A_COUNT A_BUSY A_LIST},
-    {"other edits that were interrupted in the queue did not happen", "new close",
+    {"other edits that were interrupted in the queue did not happen", "close",
      "put .c 9;" BUSY "& mv a.name a.title; interrupt; & mv .c a.count; interrupt;"
      "& type a.count u64; interrupt; & truncate a.name 0; interrupt; & fsync; interrupt;" DONE
      "wait =EINTR; wait =EINTR; wait =EINTR; wait =EINTR; wait =EINTR; shown " A_NAME A_COUNT A_BUSY
          A_LIST "; text .c 9; rm .c; close X",
      A_NAME A_COUNT A_BUSY A_LIST},
-    {"edits that were interrupted after they began are made", "new close",
+    {"edits that were interrupted after they began are made", "close",
      "hold; & type a.count u64; held; interrupt; wait =EINTR; go; fsync; typed a.count u64; hold;"
      "& mv a.count a.amount; held; interrupt; wait =EINTR; go; fsync; gone a.count; hold;"
      "& truncate a.name 0; held; interrupt; wait =EINTR; go; fsync; text a.name '\n'",
      "a.name:string= a.amount:u64=7 " A_OTHER A_LIST},
-    {"a close was interrupted, and its text is written on", "new close",
+    {"a close was interrupted, and its text is written on", "close",
      "hold; open A a.name w trunc; write A two; & flush A; held; interrupt; wait =EINTR;"
      "write A three; go; fsync; shown " TWO A_COUNT A_OTHER A_LIST "; close A",
      "a.name:string=twothree " A_COUNT A_OTHER A_LIST},
-    {"a close was interrupted and then fails: its release tries again if it comes before",
-     "new close",
+    {"a close was interrupted and then fails: its release tries again if it comes before", "close",
      "hold; open A a.name w trunc; write A two; & flush A; held; interrupt; wait =EINTR; release A;"
      "go EIO; fsync; text a.name 'two\n'; good a.name; hold; open A a.count w trunc; write A 9;"
      "& flush A; held; interrupt; wait =EINTR; go EIO; fsync; refused a.count; release A;"
      "text a.count '7\n'",
      TWO A_COUNT A_OTHER A_LIST},
-    {"the first of two is interrupted: both are made", "new close",
+    {"the first of two is interrupted: both are made", "close",
      BUSY "open A a.name w trunc; write A two; & flush A; interrupt first; wait =EINTR; go; wait;"
           "file " TWO A_COUNT A_BUSY A_LIST "; release X; close A",
      TWO A_COUNT A_BUSY A_LIST},
-    {"a helper is removed after a signal ended its rename: the key has its text", "new close",
+    {"a helper is removed after a signal ended its rename: the key has its text", "close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; rm .c; go; fsync;"
      "text a.count '9\n'; typed a.count u32; gone .c; helpers 0",
      A_NAME NINE A_OTHER A_LIST},
-    {"a helper is removed after a signal ended its rename, which fails", "new close",
+    {"a helper is removed after a signal ended its rename, which fails", "close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; rm .c; go EIO; fsync;"
      "text a.count '7\n'; refused a.count; gone .c; helpers 0",
      UNCHANGED},
-    {"a key is removed after a signal ended a rename over it: it stays removed", "new close",
+    {"a key is removed after a signal ended a rename over it: it stays removed", "close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; rm a.count; go; fsync;"
      "gone .c a.count; helpers 0; hold; & mv a.other a.name; held; interrupt; wait =EINTR;"
      "rm a.name; go; fsync; gone a.name a.other; put .c 9; hold; & mv .c a.list; held; interrupt;"
      "wait =EINTR; rm a.list; go EIO; fsync; gone a.list; text .c 9; rm .c",
      ""},
-    {"a helper is renamed after a signal ended its rename over a key", "new close",
+    {"a helper is renamed after a signal ended its rename over a key", "close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; mv .c .d; go; fsync;"
      "text a.count '9\n'; text .d 9; rm .d; helpers 0",
      A_NAME NINE A_OTHER A_LIST},
-    {"a key is moved aside after a signal ended a rename over it", "new close",
+    {"a key is moved aside after a signal ended a rename over it", "close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; mv a.count a.count~; go;"
      "fsync; gone a.count .c; text a.count~ '7\n'",
      A_NAME NINE A_OTHER A_LIST},
-    {"a rename is repeated after a signal", "new close",
+    {"a rename is repeated after a signal", "close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; & mv .c a.count; go; wait;"
      "text a.count '9\n'; put .c 10; hold; & mv .c a.count; held; interrupt; wait =EINTR;"
      "& mv .c a.count; go EIO; wait; text a.count '10\n'; gone .c; helpers 0",
      A_NAME "a.count:u32=10 " A_OTHER A_LIST},
-    {"a key that was opened by its old name after a signal ended a rename over it", "new close",
+    {"a key that was opened by its old name after a signal ended a rename over it", "close",
      "put .x 9; hold; & mv .x a.count; held; interrupt; wait =EINTR; open B a.count w trunc;"
      "write B '11\n'; go EIO; fsync; text .x 9; close B; text a.count '11\n'; rm .x",
      A_NAME "a.count:u32=11 " A_OTHER A_LIST},
 
     /* ---- removals ---- */
-    {"a helper takes a removal back", "new",
+    {"a helper takes a removal back", NULL,
      "rm a.count; put .c x; mv .c a.count =EINVAL; text a.count '7\n'; refused a.count; rm a.count;"
      "put .c 9; mv .c a.count; typed a.count u32; list a.name a.count a.other a.list",
      A_NAME NINE A_OTHER A_LIST},
-    {"a key takes a removal back", "new",
+    {"a key takes a removal back", NULL,
      "rm a.count; mv a.name a.count =EINVAL; text a.count '7\n'; rm a.count; mv a.other a.count;"
      "list a.name a.count a.list; typed a.count u32",
      A_NAME "a.count:u32=8 " A_LIST},
-    {"a rename that did not happen does not take a removal back", "new close",
+    {"a rename that did not happen does not take a removal back", "close",
      BUSY "rm a.count; put .c 9; & mv .c a.count; interrupt; & mv a.name a.count; interrupt;" DONE
           "wait =EINTR; wait =EINTR; gone a.count; fsync; gone a.count; text .c 9; rm .c; close X",
      A_NAME A_BUSY A_LIST},
-    {"a removal that was written is final: a new key, for a create, a helper and a key", "new",
+    {"a removal that was written is final: a new key, for a create, a helper and a key", NULL,
      "type a.count u64; rm a.count; fsync; put a.count -5; typed a.count i32; rm a.count; fsync;"
      "put .c true; mv .c a.count; list a.name a.other a.list a.count; rm a.count; fsync;"
      "mv a.name a.count; list a.count a.other a.list",
      "a.count:string=one " A_OTHER A_LIST},
-    {"a removal is written with an edit of another key, and final", "new auto close",
+    {"a removal is written with an edit of another key, and final", "auto close",
      "rm a.count; put a.other 9; put a.count -5", A_NAME A_BUSY A_LIST "a.count:i32=-5 "},
-    {"a removal is not final while other edits are collected", "new sync",
+    {"a removal is not final while other edits are collected", "sync",
      "rm a.count; put a.other 9; put a.new 5; put a.count -5 =ERANGE; text a.count '7\n';"
      "rm a.count; put a.count 9; fsync",
      A_NAME NINE A_BUSY A_LIST "a.new:u32=5 "},
-    {"keys that are removed and created one by one are in their new order", "new",
+    {"keys that are removed and created one by one are in their new order", NULL,
      "rm a.list; fsync; rm a.name; fsync; rm a.other; fsync; rm a.count; fsync; put a.count 7;"
      "fsync; put a.list '[1,2,3]'; fsync; put a.name one; fsync; put a.other 8; fsync;"
      "list a.count a.list a.name a.other",
      A_COUNT "a.list:array[u32]=1,2,3 " A_NAME A_OTHER},
-    {"a key is created while its removal is written: it is a new one", "new sync",
+    {"a key is created while its removal is written: it is a new one", "sync",
      "rm a.count; hold; & fsync; held; gone a.count; open A a.count w creat; write A 9; & flush A;"
      "go; wait; wait; list a.name a.other a.list a.count; close A; fsync; text a.count '9\n'",
      A_NAME A_OTHER A_LIST NINE},
-    {"a key is created while its removal fails: it is the old one", "new sync",
+    {"a key is created while its removal fails: it is the old one", "sync",
      "rm a.count; hold; & fsync; held; open A a.count w creat; write A 9; & flush A; go EIO;"
      "wait =EIO; wait; list a.name a.count a.other a.list; close A; fsync",
      A_NAME NINE A_OTHER A_LIST},
-    {"a key is removed while its own edit is written, or fails", "new close",
+    {"a key is removed while its own edit is written, or fails", "close",
      "hold; open A a.count w trunc; write A 9; & flush A; held; rm a.count; gone a.count; go; wait;"
      "gone a.count; close A; file " A_NAME NINE A_OTHER A_LIST "; fsync; gone a.count; hold;"
      "open A a.other w trunc; write A 9; & flush A; held; rm a.other; go EIO; wait =EIO;"
      "gone a.other; close A; fsync",
      A_NAME A_LIST},
-    {"a new key is removed while its edit waits, or is written", "new close",
+    {"a new key is removed while its edit waits, or is written", "close",
      BUSY "open A a.new w creat; write A 5; & flush A; rm a.new; gone a.new;" DONE "wait;"
           "gone a.new; close A; fsync; close X; hold; open A a.new w creat; write A 5; & flush A;"
           "held; rm a.new; gone a.new; go; wait; gone a.new; close A; fsync; gone a.new",
      A_NAME A_COUNT A_BUSY A_LIST},
-    {"a key is removed while another one is written: the removal follows", "new close",
+    {"a key is removed while another one is written: the removal follows", "close",
      BUSY "rm a.count; gone a.count;" DONE "gone a.count; shown " A_NAME A_BUSY A_LIST
           "; file " A_NAME A_COUNT A_BUSY A_LIST "; owes a.count; close X; fsync; owes",
      A_NAME A_BUSY A_LIST},
 
     /* ---- keys that step aside ---- */
-    {"a key's backup is written over and removed: the key is removed", "new",
+    {"a key's backup is written over and removed: the key is removed", NULL,
      "mv a.count a.count~; put a.count~ other; fsync; file " UNCHANGED
      "; rm a.count~; gone a.count;"
      "fsync",
      A_NAME A_OTHER A_LIST},
-    {"a key's backup is written over, and the key created again", "new",
+    {"a key's backup is written over, and the key created again", NULL,
      "mv a.count a.count~; put a.count~ other; put a.count 9; text a.count~ other; rm a.count~;"
      "text a.count '9\n'; fsync",
      A_NAME NINE A_OTHER A_LIST},
-    {"a key's backup is removed, and the key created again", "new",
+    {"a key's backup is removed, and the key created again", NULL,
      "mv a.count a.count~; rm a.count~; put a.count x =EINVAL; text a.count '7\n';"
      "mv a.count a.count~; rm a.count~; put a.count 9; list a.name a.count a.other a.list",
      A_NAME NINE A_OTHER A_LIST},
-    {"a key that steps aside while others are written stays in the file", "new",
+    {"a key that steps aside while others are written stays in the file", NULL,
      "mv a.count a.count~; put a.name two; fsync; gone a.count; file " TWO A_COUNT A_OTHER A_LIST
      "; shown " TWO A_COUNT A_OTHER A_LIST "; reopen; text a.count '7\n'",
      TWO A_COUNT A_OTHER A_LIST},
-    {"a key steps aside, and another one takes its name", "new",
+    {"a key steps aside, and another one takes its name", NULL,
      "mv a.count a.count~; mv a.name a.count =EINVAL; text a.count '7\n'; mv a.count a.count~;"
      "mv a.other a.count; list a.name a.count a.list a.count~; rm a.count~; text a.count '8\n'",
      A_NAME "a.count:u32=8 " A_LIST},
-    {"two backups of two keys in one helper remove both, and a new key is the last", "new",
+    {"two backups of two keys in one helper remove both, and a new key is the last", NULL,
      "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; fsync; put a.count 9; fsync",
      A_OTHER A_LIST NINE},
 
     /* ---- helpers over keys ---- */
-    {"a helper is renamed over a key, and written on meanwhile and later", "new close",
+    {"a helper is renamed over a key, and written on meanwhile and later", "close",
      "open T .t w creat; write T 1; hold; & mv .t a.count; held; write T 2; go; wait; gone .t;"
      "text a.count 12; file " A_NAME "a.count:u32=1 " A_OTHER A_LIST "; flush T; file " A_NAME
      "a.count:u32=12 " A_OTHER A_LIST "; write T 'x\n'; close T =EINVAL; text a.count '12\n';"
      "typed a.count u32; helpers 0",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"a helper with two handles is renamed over a key that is being written", "new",
+    {"a helper with two handles is renamed over a key that is being written", NULL,
      "open A a.count w; write A 5; open T .t w creat; write T 1; open U .t rw; mv .t a.count;"
      "write A 6; close A; text a.count '1\n'; write U 2; text a.count 2; read U 2; close T; close "
      "U",
      A_NAME "a.count:u32=2 " A_OTHER A_LIST},
-    {"an unwritten helper is renamed over a key, and its text is refused", "new",
+    {"an unwritten helper is renamed over a key, and its text is refused", NULL,
      "open T .t w creat; mv .t a.count; text a.count ''; shown " UNCHANGED
      "; write T 'x\n' =EINVAL; close T =EINVAL; text a.count '7\n'; refused a.count;"
      "mv a.count a.count~; open T .t w creat; mv .t a.count; write T 'x\n' =EINVAL; close T "
      "=EINVAL;"
      "text a.count '7\n'; text a.count~ '7\n'",
      UNCHANGED},
-    {"an unwritten helper is renamed over a key and stays empty: a truncation", "new",
+    {"an unwritten helper is renamed over a key and stays empty: a truncation", NULL,
      "open T .t w creat; mv .t a.count; close T; text a.count '7\n'; open T .t w creat;"
      "mv .t a.list; close T; text a.list ''; open T .t w creat; mv .t a.new; close T;"
      "text a.new '\n'",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]= a.new:string= "},
-    {"an unwritten helper is renamed over a key, and its write fails", "new auto close",
+    {"an unwritten helper is renamed over a key, and its write fails", "auto close",
      "open T .t w creat; mv .t a.count; write T 9; fail EIO; close T =EIO; text a.count '7\n';"
      "refused a.count; fail; open T .t w creat; mv .t a.count; write T 9; fsync T; close T",
      A_NAME NINE A_OTHER A_LIST},
 
-    {"a helper is written and synced while it is renamed over a key", "new close",
+    {"a helper is written and synced while it is renamed over a key", "close",
      BUSY "open T .t w creat; write T 1; & mv .t a.count; write T 2; & fsync T;" DONE
           "wait; wait; file " A_NAME "a.count:u32=12 " A_BUSY A_LIST "; close T; close X",
      A_NAME "a.count:u32=12 " A_BUSY A_LIST},
 
     /* ---- types ---- */
-    {"a type is set while a close waits: the text comes first", "new close",
+    {"a type is set while a close waits: the text comes first", "close",
      BUSY "open A a.count w trunc; write A 9; & flush A; & type a.count u64;" DONE "wait; wait;"
           "typed a.count u64; text a.count '9\n'; close A; close X",
      A_NAME "a.count:u64=9 " A_BUSY A_LIST},
-    {"a type is set while a close is written", "new close",
+    {"a type is set while a close is written", "close",
      "hold; open A a.count w trunc; write A 300; & flush A; held; & type a.count u64;"
      "& type a.count u8; go; wait; wait; wait =ERANGE; typed a.count u64; refused a.count; close A",
      A_NAME "a.count:u64=300 " A_OTHER A_LIST},
-    {"a type is set while a close fails", "new close",
+    {"a type is set while a close fails", "close",
      "hold; open A a.count w trunc; write A 9; & flush A; held; & type a.count u64; go EIO;"
      "wait =EIO; wait; text a.count '7\n'; typed a.count u64; release A",
      A_NAME "a.count:u64=7 " A_OTHER A_LIST},
-    {"KEY:TYPE is written while another copy is made", "new close",
+    {"KEY:TYPE is written while another copy is made", "close",
      BUSY "open A a.count:u64 w creat trunc; write A 9; & flush A; open B a.new:u8 w creat;"
           "write B 5; & flush B; typed a.new u8;" DONE "wait; wait; close A; close B;"
           "typed a.count u64; typed a.new u8; close X",
      A_NAME "a.count:u64=9 " A_BUSY A_LIST "a.new:u8=5 "},
-    {"KEY:TYPE is appended to while its last text is written", "new close",
+    {"KEY:TYPE is appended to while its last text is written", "close",
      "put a.new 9; hold; open A a.new w trunc; write A 8; & flush A; held; open B a.new:u64 w "
      "creat "
      "append;"
      "go; wait; write B 1; close B; typed a.new u64; close A",
      UNCHANGED "a.new:u64=81 "},
-    {"tar creates a key while another copy is made", "new close",
+    {"tar creates a key while another copy is made", "close",
      BUSY
      "rm a.count; mknod a.count; type a.count u32; open A a.count w; write A 9; & flush A;" DONE
      "wait; close A; list a.name a.count a.other a.list; close X",
      A_NAME NINE A_BUSY A_LIST},
-    {"arrays of arrays are kept and moved, and never changed", "new deep",
+    {"arrays of arrays are kept and moved, and never changed", "deep",
      "text a.deep '[1, 2]\n[3]\n'; put a.deep '[1, 2]\n[3]\n'; put a.deep '[4]\n' =EOPNOTSUPP;"
      "refused a.deep; add a.deep '[4]\n' =EOPNOTSUPP; truncate a.deep 0 =EOPNOTSUPP;"
      "open A a.deep w trunc; close A; text a.deep '[1, 2]\n[3]\n';"
@@ -533,7 +532,7 @@ static const struct script scripts[] = {
      TWO A_COUNT A_OTHER A_LIST A_DEEP},
 
     /* ---- errors, and what they are told of ---- */
-    {"an error stays until a good write, and goes with its key", "new",
+    {"an error stays until a good write, and goes with its key", NULL,
      "put a.count x =EINVAL; owes a.count; mv a.count a.amount; good a.amount; fsync; owes;"
      "put a.count 5;"
      "open A a.amount r; tnote A; close A; tnode B r; read B '7\n'; close B; open A a.count r;"
@@ -543,37 +542,36 @@ static const struct script scripts[] = {
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
 
     /* ---- the end ---- */
-    {"a signal ends the daemon: what was asked for is made, and nothing more", "new close",
+    {"a signal ends the daemon: what was asked for is made, and nothing more", "close",
      "open B a.list w trunc; write B '[9]'; rm a.count;" BUSY
      "open A a.name w trunc; write A two; & flush A; hurry; flush B =EROFS; fsync B =EROFS;"
      "open C a.name w =EROFS; put a.new 5 =EROFS; rm a.name =EROFS; mv a.name a.title =EROFS;"
      "type a.other u64 =EROFS; truncate a.name 0 =EROFS; put .x 5; mv .x a.name =EROFS;" DONE
      "wait; read B '[9]'; finish; file " TWO A_BUSY A_LIST,
      TWO A_BUSY A_LIST},
-    {"a signal ends the daemon while a write fails: the next attempt writes it", "new sync",
+    {"a signal ends the daemon while a write fails: the next attempt writes it", "sync",
      "put a.name two; hold; & fsync; held; open A a.count w trunc; write A 9; & flush A; hurry;"
      "go EIO; wait =EIO; wait; finish; file " TWO NINE A_OTHER A_LIST,
      TWO NINE A_OTHER A_LIST},
-    {"there is no memory when a signal ends the daemon: the end of the mount writes", "new sync",
+    {"there is no memory when a signal ends the daemon: the end of the mount writes", "sync",
      "put a.name two; rm a.count; hurry starved; finish; file " TWO A_OTHER A_LIST,
      TWO A_OTHER A_LIST},
 
     /* ---- time ---- */
-    {"edits of a large model are collected, and written ten seconds after the last",
-     "new large auto",
+    {"edits of a large model are collected, and written ten seconds after the last", "large auto",
      "behind 100; hold; put a.name two; text a.name 'two\n'; later 9; put a.count 9; later 9;"
      "rm a.other; file " UNCHANGED "; shown " TWO NINE A_LIST "; later 1; held; go; fsync",
      TWO NINE A_LIST},
-    {"edits of a large model are written after a minute at the latest", "new large auto",
+    {"edits of a large model are written after a minute at the latest", "large auto",
      "behind 1000; hold; put a.name a; later 9; put a.name b; later 9; put a.name c; later 9;"
      "put a.name d; later 9; put a.name e; later 9; put a.name f; later 9; put a.name two; "
      "file " UNCHANGED "; later 6; held; go; fsync",
      TWO A_COUNT A_OTHER A_LIST},
-    {"a refused edit does not keep collected ones from being written", "new large auto",
+    {"a refused edit does not keep collected ones from being written", "large auto",
      "behind 100; put a.name two; full; put a.count 9 =ENOSPC; full no; hold; later 10; held; go;"
      "fsync",
      TWO A_COUNT A_OTHER A_LIST},
-    {"after a write that failed, only who asks for it writes", "new large auto",
+    {"after a write that failed, only who asks for it writes", "large auto",
      "behind 1000; hold; put a.name two; later 10; held; go EIO; put a.count 9; put a.other 9;"
      "later 100; put a.count 10; file " UNCHANGED
      "; owes a.name a.count a.other; fsync; owes; hold;"

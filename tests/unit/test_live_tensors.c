@@ -22,18 +22,6 @@ static const struct script scripts[] = {
      "tgone a; trmdir a =ENOENT; trm a =EISDIR; trmdir b/raw =ENOTDIR; fsync; tfile " B C
      "; reopen; tlist . 'b c z'",
      B C},
-    {"the last tensor cannot be removed", "tensors",
-     "trmdir a; trmdir b; trmdir c; trmdir z; tlist . ''; fsync =EPERM; tlist . 'a b c z';"
-     "terror a 'the model would have no tensor left'; tforgive a; terror a x =ENODATA",
-     A B C},
-    {"fsync of the directory does not hurry a removal that comes after it", "tensors close",
-     "open H a.name w trunc; write H two; hold; & flush H; held; tmkdir n; & fsync; go; wait; wait;"
-     "release H; trmdir b; put a.count 9; tfile " A B C "; trmdir n; fsync; tfile " A C,
-     A C},
-    {"a removed tensor that is made again gets its place back", "tensors",
-     "trmdir b; fsync; tfile " A C "; tmkdir b; tput b/type F32; tput b/shape '2 3';"
-     "tfloats b/f32 '1 2 3 4 5 6'; fsync; tfile " A B C,
-     A B C},
     {"raw bytes of the same length can be written", "tensors",
      "tput a/raw ABCDEFGH; ttext a/raw ABCDEFGH; fsync; tfile a:I8:8=ABCDEFGH " B C
      "; tput a/raw abcdefgh; tput a/raw abc =EINVAL; terror a 'it has 3 of 8 bytes'; ttext a/raw "
@@ -83,61 +71,6 @@ static const struct script scripts[] = {
      "topen A a/raw rw; write A X; topen B a/f32 w =EBUSY; topen B a/raw w; write B Y 1; close B;"
      "close A; topen B a/f32 w; close B",
      "a:I8:8=XYcdefgh " B C},
-    {"rsync renames a helper over the view", "tensors",
-     "topen A a/.raw.x1 creat excl w; write A 12345678; tlist a "
-     "'type shape raw f32 f32.npy offset .raw.x1'; close A; ttext a/.raw.x1 12345678;"
-     "tmv a/.raw.x1 a/raw; ttext a/raw 12345678; tgone a/.raw.x1; tput a/.h x; tmv a/.h a/.k; trm "
-     "a/.k;"
-     "tmv a/.k a/raw =ENOENT; tput a/.h 1; tmv a/.h a/raw =EINVAL; ttext a/.h 1; trm a/.h",
-     "a:I8:8=12345678 " B C},
-    {"a helper is renamed over a view before its bytes are written", "tensors",
-     "topen A a/.raw.t creat excl w; write A 1234; tmv a/.raw.t a/raw; tgone a/.raw.t;"
-     "ttext a/raw 1234; size A 4; write A 5678; ttext a/raw 12345678; close A;"
-     "ttext a/raw 12345678; fsync; tfile a:I8:8=12345678 " B C "; "
-     "topen A b/.t creat w; tmv b/.t b/type; write A 'F16\n'; ttext b/type 'F16\n'; close A; fsync",
-     "a:I8:8=12345678 b:F16:2x3=12 " C},
-    {"a helper renamed over a view can still be written by all its handles", "tensors",
-     "topen A a/.h creat rw; write A 12345678; topen B a/.h w append; flush A; flush B;"
-     "tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h xy; write A X 0; read A X2345678;"
-     "ttext a/raw X2345678; tvalues a/f32 '49 50 51 52 53 54 55 56'; flush A; ttext a/raw "
-     "X2345678; trunc A 7; write B Y;"
-     "size A 8; fsync B; ttext a/raw X234567Y; write A W 1; release A; ttext a/raw XW34567Y;"
-     "release B; ttext a/raw XW34567Y; ttext a/.h xy",
-     "a:I8:8=XW34567Y " B C},
-    {"a helper that cannot become the view stays a helper, and can still be written", "tensors",
-     "topen A a/.h creat w; write A 12; flush A; tmv a/.h a/raw =EINVAL; ttext a/.h 12;"
-     "ttext a/raw abcdefgh; write A 345678; close A; ttext a/.h 12345678; tmv a/.h a/raw",
-     "a:I8:8=12345678 " B C},
-    {"a helper renamed over a view is refused by its close", "tensors",
-     "topen A a/.h creat w; write A 12; tmv a/.h a/raw; flush A =EINVAL; fsync A =EINVAL;"
-     "close A =EINVAL; ttext a/raw abcdefgh; tput a/raw ABCDEFGH",
-     "a:I8:8=ABCDEFGH " B C},
-    {"a program that writes a view still reads its own bytes once a helper replaces it", "tensors",
-     "topen B a/raw rw; write B X; topen A a/.h creat w; write A 1234; tmv a/.h a/raw; read B "
-     "Xbcdefgh;"
-     "write A 5678; close A; write B Y; close B =ESTALE",
-     "a:I8:8=12345678 " B C},
-    {"writes to a view that a helper replaced are discarded", "tensors",
-     "topen B a/raw rw; write B X; topen A a/.h creat w; write A 1234; tmv a/.h a/raw;"
-     "close B =ESTALE; write A 5678; close A",
-     "a:I8:8=12345678 " B C},
-    {"a helper that is too short for the view is refused, and stays a helper", "tensors",
-     "tput a/.h 1; tmv a/.h a/raw =EINVAL; terror a 'it has 1 of 8 bytes'; ttext a/.h 1", A B C},
-    {"a refused rename over the type of a new tensor leaves its type", "tensors",
-     "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw 1234; tput n/.t bogus;"
-     "tmv n/.t n/type =EINVAL; fsync",
-     A B C "n:I8:4=1234 "},
-    {"a helper renamed over a view of a new tensor gets its bytes later", "tensors",
-     "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw abcd; topen A n/.h creat w;"
-     "tmv n/.h n/raw; write A 12; fsync; tgone n/.h; write A 34; close A; fsync",
-     A B C "n:I8:4=1234 "},
-    {"a helper renamed over a view before any close is not an edit yet", "tensors",
-     "topen A a/.h creat w; write A 12345678; tmv a/.h a/raw; finish", A B C},
-    {"RENAME_NOREPLACE does not replace a helper", "tensors",
-     "tput a/.h 1; tput a/.k 2; tmvnew a/.h a/.k =EEXIST; ttext a/.k 2; ttext a/.h 1;"
-     "tmvnew a/.h a/.l; ttext a/.l 1; tmvnew a/.l a/.l =EEXIST; tmkdir n; tput n/.h 1;"
-     "tput n/.k 2; tmvnew n/.h n/.k =EEXIST; trmdir n",
-     A B C},
     {"two programs write one view, each at its own offset", "tensors",
      "topen A a/raw rw; topen B a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
@@ -183,17 +116,6 @@ static const struct script scripts[] = {
      "tput b/type F16 =EOPNOTSUPP; ttext b/type 'F32\n'; put a.name two; fsync; tmkdir n;"
      "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z n'",
      A B C},
-    {"in place: an edit that moves data is refused without affecting other edits",
-     "tensors inplace",
-     "put a.count 9; put a.name 'much longer than what it was before all of this' =EOPNOTSUPP; "
-     "refused a.name; good "
-     "a.count;"
-     "tput c/raw WXYZ; trmdir a =EOPNOTSUPP; mv a.name a.longer_name_than_before_this_was_done "
-     "=EOPNOTSUPP; tmv a "
-     "longer_name_of_it_than_it_had_before_this_was "
-     "=EOPNOTSUPP; fsync; tput a/raw 12345678; rm a.list; put a.other 10; fsync =EOPNOTSUPP; fsync;"
-     "list a.name a.count a.other a.list; refused a.list; text a.other '10\n'",
-     "a:I8:8=12345678 " B "c:I8:4=WXYZ " Z},
     {"a tensor with more parts than can be mapped one by one", "tensors sync",
      "topen A z/raw w; tdots A 255 70; close A; tdotted z/raw 255 70; topen A z/raw w; tdots A 285 "
      "70;"
@@ -282,14 +204,6 @@ static const struct script scripts[] = {
      "tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw xy; later 3; ttext n/raw xy; trmdir n;"
      "tmv c n; tlist . 'a b n z'; fsync",
      A B "n:I8:4=wxyz " Z},
-    {"ignored views of a new tensor do not count, and errors are named", "tensors",
-     "tmkdir n; tput n/offset 5; tput n/raw 12; tfloats n/f32 '1 2'; tput n/none x; tput n/type "
-     "none =EINVAL;"
-     "terror n none; tput n/type I8; tput n/shape 'a =EINVAL' =EINVAL; tput n/shape 3; fsync; "
-     "terror n 'raw'; tput n/shape 2; topen A n/raw r; read A 12; close A; fsync; tmkdir % =EINVAL;"
-     "tmkdir x%zz =EINVAL; tmkdir 'x%00y' =EINVAL; tmkdir "
-     "'0123456789012345678901234567890123456789012345678901234567890123456789' =ENAMETOOLONG",
-     A B C "n:I8:2=12 "},
     {"names of new tensors have at most 63 bytes and no NUL", "tensors",
      "tmkdir n; tmkdir m; tmv n % =EINVAL; tmv n 'x%00y' =EINVAL; tmv n x%zz =EINVAL;"
      "tmv n " BYTES_60 "0123 =ENAMETOOLONG; tmv n " BYTES_60 BYTES_60 BYTES_60 BYTES_60
@@ -299,19 +213,6 @@ static const struct script scripts[] = {
      "tmkdir " BYTES_60 "012; tmv n " BYTES_60 "210; tlist . 'a b c z " BYTES_60 "210 m " BYTES_60
      "012'; tgone n; tmv m n; tgone m; trmdir " BYTES_60 "210; trmdir " BYTES_60 "012; trmdir n;"
      "tlist . 'a b c z'; fsync",
-     A B C},
-    {"a reader of a new tensor can go on once the tensor is in the model", "tensors",
-     "tmkdir n; tput n/type I8; tput n/shape 3; tput n/raw 123; topen A n/raw r; tnote A; fsync;"
-     "read A 123; size A 3; tnode B w =ESTALE; tnode B r; read B 123; close B; tput n/raw 456;"
-     "read A 123; ttext n/raw 456; close A",
-     A B C "n:I8:3=456 "},
-    {"a new tensor replaces one that is back because not all can be removed", "tensors",
-     "trmdir a; trmdir b; trmdir c; trmdir z; tmkdir a; tput a/type I8; tput a/shape 3;"
-     "topen A a/raw creat w; write A 123; fsync =EPERM; tlist . 'b c z a'; topen B a/raw r;"
-     "close A; fsync; read B 123; ttext a/raw 123; tlist . 'a b c z'; close B",
-     "a:I8:3=123 " B C},
-    {"an unfinished new tensor is dropped", "tensors",
-     "tmkdir n; tput n/type I8; unsaved 'tensors/n: a new tensor: nothing was written;'; fsync",
      A B C},
     {"two new tensors are edited before they are written", "tensors",
      "tmkdir n; tput n/type I8; tput n/raw 12; tput n/shape 2; tmkdir m; tput m/shape 1; tfloats "
@@ -328,24 +229,6 @@ static const struct script scripts[] = {
      "tput c/raw x =EINVAL; unsaved 'tensors/c: it has 1 of 4 bytes;'; tforgive c; unsaved; tput "
      "c/raw x =EINVAL",
      A B C},
-    {"a tensor is removed while it is written", "tensors",
-     "topen A a/raw w; write A X; trmdir a; fsync; close A =ENOENT; topen A b/raw w; write A XXXX; "
-     "trmdir b;"
-     "close A; fsync",
-     C},
-    {"a helper is written, appended to, truncated and left", "tensors",
-     "topen A a/.h creat rw; write A one 5; size A 8; trunc A 6; write A xy 0; close A; tadd a/.h "
-     "!;"
-     "tstat a/.h 7; tput a/.i 12345678; tmvnew a/.h a/.k; tmv a/.k a/.i; tmvnew a/.i a/raw =EEXIST;"
-     "tmv a/raw a/.k =EPERM; tmv a/.i b/.i =EPERM; topen B a/.i creat excl w =EEXIST; tstat a/.i 7",
-     A B C},
-    {"a helper is renamed over a hidden view, and refused over a busy one", "tensors",
-     "tput a/.h 12345678; trm a/raw; tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h 1; trm a/raw;"
-     "tmv a/.h a/raw =EINVAL; ttext a/raw 12345678; tput a/raw 87654321; topen A a/f32 w; tpoke A "
-     "0 '65';"
-     "tmv a/.h a/raw =EBUSY; tmv a/.h a/offset; close A; tlist a 'type shape raw f32 f32.npy "
-     "offset'",
-     "a:I8:8=A7654321 " B C},
     {"views that cannot be written are ignored", "tensors",
      "tput a/offset 5; tput a/stats x; trm a/offset; tput a/offset 7; ttruncate a/offset 0;"
      "topen A a/offset w; write A x; allocate A 0 5; fsync A; close A",
@@ -362,124 +245,17 @@ static const struct script scripts[] = {
      "topen A a/raw w =EROFS; terror a 'merge it first'; put a.name two; fsync; ttext a/raw "
      "abcdefgh",
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz " Z "other:I8:9001=-{9001} "},
-    {"an edit of one tensor fails while another tensor is written", "tensors sync",
-     "tput a/raw 12345678; topen D b/raw rw; tpoke D 0 '9'; fail EIO; fsync =EIO; fail;"
-     "ttext a/raw abcdefgh; close D; tvalues b/raw '9 2 3 4 5 6'; fsync",
-     "a:I8:8=abcdefgh b:F32:2x3=9,2,3,4,5,6 c:I8:4=wxyz " Z},
     /* ---- access by nodes ---- */
-    {"a view is opened again through its descriptor", "tensors",
-     "topen A a/raw r; tnote A; tnode B rw; write B X; read A Xbcdefgh; close B;"
-     "ttext a/raw Xbcdefgh; size A 8; read A abcdefgh; tnode B w; write B Y 1; read A XYcdefgh;"
-     "ttext a/raw XYcdefgh; tvalues a/f32 '88 98 99 100 101 102 103 104'; close B;"
-     "close A; ttext a/raw XYcdefgh; tnode A r =ESTALE",
-     "a:I8:8=XYcdefgh " B C},
-    {"a view is opened by the node of a draft that has ended", "tensors",
-     "topen A a/raw w; tnote A; tnode B w; write B X; write A Y 1; close A; close B; tnode A w; "
-     "write A Z 2;"
-     "topen B c/raw w; write B 1; close B; close A; trmdir a; tnode A w; write A 1; close A",
-     B "c:I8:4=1xyz " Z},
-    {"nodes of a helper that has ended and of a replaced draft are refused", "tensors",
-     "tput a/.h 12; topen A a/.h r; tnote A; trm a/.h; read A 12; close A; tnode B r =ESTALE;"
-     "topen A a/raw w; write A X; tnote A; close A; topen B a/raw w; tnode C r =ESTALE;"
-     "tnode C w; write C Y 1; tnode D r; read D XYcdefgh; close D; close C; close B; tnode C r "
-     "=ESTALE",
-     "a:I8:8=XYcdefgh " B C},
-    {"a node that a lookup found before its draft ended can be opened", "tensors",
-     "topen R a/raw r; topen A a/raw rw; write A X; flush A; write A Y 1; tstat a/raw 8; tnote A; "
-     "close A;"
-     "tnode B r =ESTALE; topen B a/raw r; read B XYcdefgh; close B; tnode B r; read B XYcdefgh; "
-     "close B; close R",
-     "a:I8:8=XYcdefgh " B C},
     {"a node is opened for writing while another view is being written", "tensors",
      "topen A a/raw rw; tnote A; topen B a/raw r; tnode C r;"
      "close C; close B; close A; topen A a/f32 rw; tpoke A 0 '65';"
      "tnode C w =EBUSY; tnode C r; close C; close A; tnode C w; write C B; close C",
      "a:I8:8=Bbcdefgh " B C},
-    {"helpers become views of a new tensor", "tensors",
-     "tmkdir n; tput n/.t I8; tmv n/.t n/type; tput n/.s 3; tmv n/.s n/shape; tput n/.r 123;"
-     "tmv n/.r n/raw; tput n/.f xxxx; tmv n/.f n/f32; tgone n/.f; tput n/.o 1; tmv n/.o n/offset;"
-     "fsync; ttext n/raw 123; tmkdir m; tput m/.t I9; tmv m/.t m/type =EINVAL; ttext m/.t I9;"
-     "terror m 'not a type'; trmdir m",
-     "a:I8:8=abcdefgh " B C "n:I8:3=123 "},
-    {"a write to a tensor that another file edited since the open is refused", "tensors",
-     "topen A a/raw w; tput a/shape '2 4'; write A X; close A =ESTALE; terror a 'edited by another "
-     "file';"
-     "topen A a/f32 w; topen B a/raw w; write B Y; close B; tpoke A 4 '65'; close A =ESTALE;"
-     "ttext a/raw Ybcdefgh",
-     "a:I8:2x4=Ybcdefgh " B C},
-    {"a new tensor is removed while it is written", "tensors",
-     "tmkdir n; topen A n/raw creat w; write A 1; fsync A; topen B n/type creat w; write B I; "
-     "trmdir n;"
-     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 2; write A 3 1; close A; close B "
-     "=EINVAL; fsync;"
-     "ttext n/raw 2; topen A n/raw r; read A 2; close A",
-     A B C "n:I8:1=2 "},
     /* ---- failures ---- */
-    {"a file that is open while an earlier write fails gets the error", "tensors sync",
-     "tput a/raw 12345678; hold; & fsync; held; topen A a/f32 rw; tpoke A 0 '65'; go EIO; wait "
-     "=EIO;"
-     "close A =EIO; terror a 'failed'; ttext a/raw abcdefgh",
-     A B C},
-    {"edits that follow a failed edit are lost", "tensors sync",
-     "tput a/raw 12345678; hold; & fsync; held; tput c/raw WXYZ; tmv a d; tput b/shape 6; go EIO; "
-     "wait =EIO;"
-     "tlist . 'a b c z'; ttext a/raw abcdefgh; ttext c/raw wxyz; terror a 'cannot write the "
-     "new file'; terror c 'the edit before it failed'; fsync",
-     A B C},
-    {"a part written over one that was lost is a new version", "tensors sync",
-     "topen A z/raw w; write A one 0; close A; hold; & fsync; held; topen A z/raw w;"
-     "write A two 10000; close A; ttext z/raw 'one.{9997}two.{9997}'; topen A z/raw r; tnote A; "
-     "close A;"
-     "go EIO; wait =EIO; tmoved z/raw; ttext z/raw '.{20000}'; fsync",
-     A B C},
-    {"names swapped after an edit that fails: no tensor is lost", "tensors sync",
-     "tmv a x; hold; & fsync; held; tmv b y; tmv c a; tmv y c; go EIO; wait =EIO;"
-     "tlist . 'a b c z'; ttext c/raw wxyz; fsync",
-     A B C},
-    {"bytes written over bytes whose write fails are lost", "tensors sync",
-     "topen A a/raw w; write A 1; flush A; hold; & fsync; held; write A 2 1; flush A; go EIO; wait "
-     "=EIO;"
-     "ttext a/raw abcdefgh; terror a 'cannot write'; flush A =EIO; fsync A =EIO; write A 3 2; "
-     "flush "
-     "A =EIO;"
-     "close A =EIO; ttext a/raw abcdefgh; topen A a/raw w; write A 4; close A; fsync",
-     "a:I8:8=4bcdefgh " B C},
-    {"a failure is reported again: NumPy closes a duplicate first, and flush() is repeated",
-     "tensors",
-     "topen A a/raw rw; write A 1; fail EIO; fsync A =EIO; fail; fsync A =EIO; flush A =EIO; flush "
-     "A =EIO;"
-     "close A =EIO; ttext a/raw abcdefgh; fsync",
-     A B C},
-    {"the failure of a lost text is reported again until it is written again", "tensors",
-     "topen A a/shape rw trunc; write A '2 4\n'; fail EIO; fsync A =EIO; fail; flush A =EIO; trunc "
-     "A 0;"
-     "write A '4 2\n' 0; fsync A; close A; fsync",
-     "a:I8:4x2=abcdefgh " B C},
-    {"a program does not see the failure of another program's tensor", "tensors sync",
-     "topen A a/raw w; write A 1; fsync A; topen C c/raw w; write C 2; flush C; fail EIO; fsync C "
-     "=EIO;"
-     "fail; fsync A; close A; close C =EIO; fsync",
-     "a:I8:8=1bcdefgh " B C},
-    {"fsync of a file that is only read (sync FILE) writes its tensor", "tensors sync",
-     "tput c/raw WXYZ; topen A a/raw r; fsync A; tfile " A B C
-     "; close A; topen A c/raw r; fsync A;"
-     "tfile " A B "c:I8:4=WXYZ " Z
-     "; close A; tput c/raw 1234; topen A c/type r; fail EIO; fsync A =EIO; fsync A =EIO;"
-     "fail; close A; fsync",
-     A B "c:I8:4=WXYZ " Z},
     {"a tensor that cannot be added fails no other program", "tensors",
      "tmkdir n; tput n/type Q8_0; tput n/shape 1; later 4; put a.name 'new'; open A a.name rw; "
      "fsync A;"
      "close A; tlist . 'a b c z n'",
-     A B C},
-    {"a removal and a new tensor fail, and are undone", "tensors close",
-     "fail EIO; trmdir a; fsync =EIO; tlist . 'a b c z'; tmkdir n; tput n/shape 1; tfloats n/f32 1;"
-     "fsync =EIO; tlist . 'a b c z'; fail; fsync",
-     A B C},
-    {"edits of a key and a tensor that were new in a failed write are lost", "tensors sync",
-     "put b.new 5; tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; hold; & fsync; held;"
-     "mv b.new b.other; tmv n m; tput c/raw WXYZ; go EIO; wait =EIO; gone b.new; gone b.other;"
-     "tlist . 'a b c z'; ttext c/raw wxyz; logged 'not written: the edit before it failed'; fsync",
      A B C},
     /* ---- rare cases ---- */
     {"views that are ignored can be written, read and synced", "tensors",
@@ -487,16 +263,6 @@ static const struct script scripts[] = {
      "close "
      "A; trm a/offset; topen A a/offset creat rw; write A 5; close A",
      A B C},
-    {"a helper is closed twice, synced, and renamed to itself and over another", "tensors",
-     "topen A a/.h creat w; write A 12; flush A; flush A; fsync A; write A 3; close A; ttext a/.h "
-     "123; tmv a/.h a/.h; ttext a/.h 123; tput a/.k x; tmv a/.h a/.k; ttext a/.k 123; tgone a/.h; "
-     "tput a/.l y; trm a/.k; tgone a/.k; trm a/.l",
-     A B C},
-    {"helpers longer than the view are refused, and NumPy arrays are accepted", "tensors",
-     "tput a/.h 123456789; tmv a/.h a/raw =EFBIG; ttext a/.h 123456789; topen A b/.n creat w; tnpy "
-     "A '3, 2' '6 5 4 3 2 1'; close A; tmv b/.n b/f32.npy; tput b/.n x; tmv b/.n b/f32.npy =EINVAL;"
-     "ttext b/.n x",
-     A "b:F32:3x2=6,5,4,3,2,1 " C},
     {"writes are refused one after another", "tensors",
      "topen A a/raw w; write A x 8 =EFBIG; write A x 8 =EFBIG; close A =EFBIG; topen A b/shape w "
      "trunc; write A 2 5 =EINVAL; write A 2 5 =EINVAL; write A 2 5000 =EINVAL; terror b 'longer'; "
@@ -511,13 +277,6 @@ static const struct script scripts[] = {
      "trmdir b; fsync; tmv c b; tmv b d; tmkdir b; tput b/type I8; tput b/shape 1; tput b/raw x;"
      "fsync; tlist . 'a d z b'; tgone 'x%~0123456789abcdef'",
      A "d:I8:4=wxyz " Z "b:I8:1=x "},
-    {"a tensor is removed before its new type is closed", "tensors",
-     "topen A b/type rw trunc; write A F16; trmdir b; fsync; flush A =ENOENT; close A =ENOENT",
-     A C},
-    {"an array cut to its header alone is refused, and the last values stay", "tensors",
-     "topen A b/f32.npy rw trunc; tnpy A '2, 3' '7 8 9 1 2 3'; flush A; trunc A 128; "
-     "tnpy A '2, 3' ''; close A; terror b 'it is too short'; tvalues b/f32 '7 8 9 1 2 3'",
-     A BA "7,8,9,1,2,3 " C},
     {"values are refused if their header is missing", "tensors",
      "topen A z/f32.npy w trunc; write A xxxx 70000; flush A =EINVAL; close A =EINVAL;"
      "terror z 'its NumPy header is incomplete'; ttext z/raw '.{20000}'",
@@ -527,26 +286,87 @@ static const struct script scripts[] = {
      "topen A a/raw rw; write A X; flush A; tnote A; tnode R r; write A Y 1; close A; fsync R;"
      "read R XYcdefgh; close R; fsync",
      "a:I8:8=XYcdefgh " B C},
-    {"a dropped draft cannot be written through a node of an earlier state", "tensors auto close",
-     "topen A a/raw rw; write A X; flush A; tnote A; tnode R r; trunc A 2; write A Y 1;"
-     "close A =EINVAL; tnode B w =ESTALE; close R; ttext a/raw Xbcdefgh",
-     "a:I8:8=Xbcdefgh " B C},
-    {"a header alone waits as long as a program reads it", "tensors",
-     "topen A b/f32.npy rw; tpoke A 128 '9'; flush A; tnote A; tnode R r; close A; tnode A rw;"
-     "trunc A 0; tnpy A '2, 3' ''; close A; terror b 'only the header'; later 11; tnode A rw;"
-     "tpoke A 128 '6 5 4 3 2 1'; close A; close R",
-     A BA "6,5,4,3,2,1 " C},
-    {"a header alone waits for ten seconds", "tensors",
-     "topen A b/f32.npy rw trunc; tnpy A '3, 2' ''; close A; terror b 'only the header'; ttext "
-     "b/shape '2 3\n'; later 9; topen A b/f32.npy rw; close A; terror b 'only the header'; later "
-     "11; tvalues b/f32 '1 2 3 4 5 6'; topen A b/f32.npy rw; tpoke A 128 '9'; close A",
-     A BA "9,2,3,4,5,6 " C},
     {"a draft is dropped, and the next one at the same node is accepted", "tensors",
      "topen A a/raw r; topen B a/raw w trunc; write B 12; close B =EINVAL; ttext a/raw abcdefgh; "
      "topen B a/raw w; write B X; close B; close A",
      "a:I8:8=Xbcdefgh " B C},
     {"pending edits are written as soon as the end is announced", "tensors",
      "tput a/raw 12345678; hurry; finish", "a:I8:8=12345678 " B C},
+    /* ---- one edit at a time ---- */
+    {"the last tensor cannot be removed, and the attempt brings back what is not written",
+     "tensors",
+     "trmdir a; trmdir b; trmdir c; tlist . z; trmdir z =EPERM; tlist . 'a b c z'; ttext a/raw "
+     "abcdefgh; terror z 'no tensor left'; fsync; tforgive z; terror z x =ENODATA",
+     A B C},
+    {"a tensor that is removed and made again before that is written gets its place back",
+     "tensors",
+     "trmdir b; tmkdir b; tput b/type F32; tput b/shape '2 3'; tfloats b/f32 '6 5 4 3 2 1'; fsync;"
+     "tfile " A BA "6,5,4,3,2,1 " C "; trmdir a; fsync; tmkdir a; tput a/type I8; tput a/shape 2;"
+     "tput a/raw xy; fsync",
+     BA "6,5,4,3,2,1 " C "a:I8:2=xy "},
+    {"a tensor takes the name of one whose removal is not written", "tensors",
+     "trmdir b; tmv c b; ttext b/raw wxyz; fsync", A "b:I8:4=wxyz " Z},
+    {"a tensor's folder holds its views and nothing else", "tensors",
+     "topen A a/.raw.x1 creat excl w =EPERM; tput a/none x =EPERM; tmv a/raw a/x =EPERM; trm a/.h "
+     "=ENOENT; tmkdir n; tput n/.t I8 =EPERM; tlist n ''; trmdir n",
+     A B C},
+    {"who has a view open sees what is written to it, everybody else what was accepted", "tensors",
+     "topen A a/raw r; topen B a/raw rw; write B X; read A Xbcdefgh; tvalues a/f32 '97 98 99 100 "
+     "101 102 103 104'; write B 1 99 =EFBIG; flush B =EFBIG; close B =EFBIG; read A abcdefgh;"
+     "topen B a/raw w; write B Y 1; close B; read A aYcdefgh; close A",
+     "a:I8:8=aYcdefgh " B C},
+    {"a program writes on after another view was edited", "tensors",
+     "topen A z/raw rw; write A one; flush A; topen B z/f32 rw; tpoke B 40000 '66'; write A X 5 "
+     "=EBUSY; close B; write A two 100; close A; ttext z/raw 'one.{97}two.{9897}B.{9999}'",
+     A B "c:I8:4=wxyz z:I8:20000=one.{97}two.{9897}B.{9999} "},
+    {"a refused view whose program has closed it keeps nobody from another one", "tensors",
+     "topen A c/f32 w trunc; tpoke A 0 '1 2 3 0.5'; flush A =ERANGE; tput c/raw WXYZ; release A;"
+     "ttext c/raw WXYZ",
+     A B "c:I8:4=WXYZ " Z},
+    {"a view that is too short stays with the program that writes it", "tensors",
+     "topen A a/raw w trunc; write A 1234; flush A =EINVAL; ttext a/type 'I8\n'; write A 5678; "
+     "close A",
+     "a:I8:8=12345678 " B C},
+    {"a new tensor waits for the files that are being written, and is judged two seconds later",
+     "tensors auto",
+     "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; write A 12; fsync; terror n "
+     "'has 2 of 4 bytes'; write A 34; close A; tput n/f32 xx; ttext n/f32 ''; fsync; tlist . 'a b "
+     "c "
+     "z n'",
+     A B C "n:I8:4=1234 "},
+    {"what is written to a new tensor after it was judged is an edit of it", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat rw; write A 1234; fsync; write "
+     "A X 1; read A 1X34; close A; ttext n/raw 1X34",
+     A B C "n:I8:4=1X34 "},
+    {"what is written to a removed tensor is gone with it", "tensors",
+     "topen A a/raw w; write A X; trmdir a; write A Y; close A; fsync; tmkdir n; topen A n/raw "
+     "creat "
+     "w; write A 1; trmdir n; write A 2; close A",
+     B C},
+    {"collected edits of tensors stay when they cannot be written", "tensors sync",
+     "tput a/raw 12345678; tmv c k; trmdir b; fail EIO; fsync =EIO; tlist . 'a k z'; ttext a/raw "
+     "12345678; ttext k/raw wxyz; fail; fsync",
+     "a:I8:8=12345678 k:I8:4=wxyz " Z},
+    {"an edit waits for the one before it", "tensors close",
+     "topen A a/raw w; topen B c/raw w; write A 12345678; write B WXYZ; hold; & flush A; held; & "
+     "flush B; & tmv z y; tvalues a/f32 '97 98 99 100 101 102 103 104'; go; wait; wait; wait; "
+     "close A; close B; tlist . 'a "
+     "b c y'",
+     "a:I8:8=12345678 " B "c:I8:4=WXYZ y:I8:20000=.{20000} "},
+    {"an edit whose write fails is taken back, and the view is judged again", "tensors close",
+     "topen A a/raw rw; write A 12345678; fail EIO; flush A =EIO; tvalues a/f32 '97 98 99 100 101 "
+     "102 103 104'; fail; flush A; close A",
+     "a:I8:8=12345678 " B C},
+    {"the header of an .npy alone is no error for ten seconds", "tensors",
+     "topen A b/f32.npy rw trunc; tnpy A '3, 2' ''; close A; terror b x =ENODATA; tstat b/f32.npy "
+     "128; later 9; topen A b/f32.npy rw; tpoke A 128 '6 5 4 3 2 1'; close A; ttext b/shape '3 "
+     "2\n'; topen A b/f32.npy rw trunc; tnpy A '6' ''; close A; later 11; tstat b/f32.npy 152;"
+     "ttext b/shape '3 2\n'; topen A b/f32.npy rw; tpoke A 128 '9'; close A",
+     A "b:F32:3x2=9,5,4,3,2,1 " C},
+    {"an unfinished new tensor is dropped with what it lacks", "tensors",
+     "tmkdir n; tmkdir m; tput m/type I8; fsync; unsaved 'tensors/m: a new tensor: still needs "
+     "shape, and raw or values;tensors/n: a new tensor: it is not complete yet;'",
+     A B C},
 };
 
 SCRIPTS_MAIN("live_tensors", scripts)

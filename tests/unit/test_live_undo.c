@@ -17,12 +17,6 @@ static const struct script scripts[] = {
      "typed a.other u32; typed a.count u32; gone a.amount; gone b.new; put a.count '10'; fsync;"
      "typed a.count u32",
      A_NAME "a.count:u32=10 " A_OTHER A_LIST},
-    {"restored keys return to their places, and later keys follow them", "old history close",
-     "put b.one '1'; put b.two '2'; undo; put b.x '3'; undo 2;"
-     "list a.name a.count a.other a.list b.one b.two; put b.four '4';"
-     "list a.name a.count a.other a.list b.one b.two b.four; rm b.one; fsync; put b.one '5';"
-     "list a.name a.count a.other a.list b.one b.two b.four; undo; undo",
-     UNCHANGED "b.one:u32=5 b.two:u32=2 b.four:u32=4 "},
     {"restored keys keep their places when they are edited", "history close",
      "put b.one '1'; rm a.name; rm a.count; fsync; reopen; undo; list a.name a.count a.other "
      "a.list; put a.name 'two';"
@@ -54,30 +48,12 @@ static const struct script scripts[] = {
      "states; put a.name 'two'; states 'a.name'; clear; states; undo =ENOENT; put a.name 'three';"
      "states 'a.name'; undo; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"an undo is refused while edits are pending or being written", "old history sync",
-     "put a.name 'two'; undo =EBUSY; said 'still being written'; fsync; put a.name 'three';"
-     "hold; & fsync; held; undo =EBUSY; go; wait; rm a.count; undo =EBUSY; fsync; undo",
-     UNCHANGED},
     {"an undo is refused if a helper has the name of a key", "history close",
      "put b.key.tmp '1'; undo; reopen; put b.key '2'; put b.key.tmp 'x'; undo 2 =EBUSY;"
      "said 'b.key.tmp: a helper file has the name of this key'; text b.key '2\n';"
      "text b.key.tmp 'x'; list a.name a.count a.other a.list b.key b.key.tmp; put b.key '3';"
      "rm b.key.tmp; undo 2; gone b.key; text b.key.tmp '1\n'",
      UNCHANGED "b.key.tmp:u32=1 "},
-    {"a signal ends the wait for an undo, which continues", "old history close",
-     "put a.name 'two'; put b.new '5'; hold; & undo; held; text a.name 'one\n'; gone b.new;"
-     "said 'it is not written yet'; interrupt; wait =EINTR; go; fsync; said 'back to state 1';"
-     "text a.name 'one\n'; gone b.new; list a.name a.count a.other a.list",
-     UNCHANGED},
-    {"an undo that cannot be written changes nothing", "old history auto close sync",
-     "put a.name 'two'; rm a.count; fsync; fail EIO; undo =EIO;"
-     "said 'Input/output error'; text a.name 'two\n'; gone a.count; refused a.name; fail; list "
-     "a.name a.other a.list; fsync; undo; good a.name",
-     UNCHANGED},
-    {"edits made while an undo is written build on it", "old history sync",
-     "put a.name 'two'; put a.count '9'; fsync; hold; & undo; held; put a.count '11'; go; wait;"
-     "text a.name 'one\n'; text a.count '11\n'; fsync",
-     A_NAME "a.count:u32=11 " A_OTHER A_LIST},
     {"an undo that only moves keys does not change them", "history close",
      "rm a.name; reopen; put a.name 'one'; list a.count a.other a.list a.name;"
      "put a.count x =EINVAL; time noted a.count; undo 1; said 'back to state 1';"
@@ -87,10 +63,6 @@ static const struct script scripts[] = {
      "type a.count u64; later 11; rm a.count; fsync; undo 1; typed a.count u32; put a.count 9; "
      "typed a.count u32",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a restored last key keeps its place from then on", "old history close",
-     "rm a.list; reopen; undo; put b.new '5'; rm a.list; rm b.new; fsync; put b.new '6'; fsync;"
-     "put a.list '[4]'; list a.name a.count a.other a.list b.new",
-     A_NAME A_COUNT A_OTHER "a.list:array[i32]=4 b.new:u32=6 "},
     {"a draft whose accepted part was undone is dropped when it is refused", "history close",
      "open A general.file_type w creat; write A 5; flush A; open B a.count rw; write B 9; flush B;"
      "undo; write A x; flush A =EINVAL; write B x; flush B =EINVAL; close A =EINVAL; close B "
@@ -121,19 +93,19 @@ static const struct script scripts[] = {
      "put a.count 'junk' =EINVAL; undo 2 =EBUSY; refused a.count; rm b.key.tmp",
      UNCHANGED "b.key:u32=2 "},
     /* ---- one edit at a time ---- */
-    {"an undo first writes what is pending", "new history",
+    {"an undo first writes what is pending", "history",
      "put a.name 'two'; fsync; undo; text a.name 'one\n'; put a.count '9'; rm a.other; undo;"
      "list a.name a.count a.other a.list; text a.count '7\n'",
      UNCHANGED},
-    {"an undo that cannot be written changes nothing, and is done when it can", "new history close",
+    {"an undo that cannot be written changes nothing, and is done when it can", "history close",
      "put a.name 'two'; fail EIO; undo =EIO; said 'Input/output error'; text a.name 'two\n'; fail;"
      "undo; text a.name 'one\n'",
      UNCHANGED},
-    {"a signal ends the wait for an undo, which continues", "new history close",
+    {"a signal ends the wait for an undo, which continues", "history close",
      "put a.name 'two'; put b.new '5'; hold; & undo; held; text a.name 'two\n'; interrupt;"
      "wait =EINTR; go; fsync; said 'back to state 1'; text a.name 'one\n'; gone b.new",
      UNCHANGED},
-    {"a key that was removed and written returns to its place", "new history close",
+    {"a key that was removed and written returns to its place", "history close",
      "rm a.name; fsync; undo; list a.name a.count a.other a.list; rm a.list; fsync; put b.new '5';"
      "undo; list a.name a.count a.other a.list",
      UNCHANGED},

@@ -10,18 +10,9 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first;"
      "wait =EINTR; go; wait; release A; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a signal interrupts a request that waits for the next write", "old sync",
-     "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
-     "wait =EINTR; text a.count '9\n'; fsync",
-     "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
     {"a rename over a key that is about to get the same value waits for it", "close",
      "put .c two; put .d two; hold; & mv .c a.name; held; & mv .d a.name; interrupt; go; wait;"
      "wait =EINTR",
-     "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a key is moved aside and back while the rename that replaced it is written", "old close",
-     "put .c two; hold; & mv .c a.name; held; mv a.name a.name~; & mv a.name~ a.name; go; wait; "
-     "wait;"
-     "text a.name 'two\n'; gone .c a.name~",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"no room for an edit: every later fsync and close reports it, and other edits stay", "sync",
      "put a.name two; full; open A a.count w trunc; open B a.count w; write A 9; flush A =ENOSPC; "
@@ -37,10 +28,6 @@ static const struct script scripts[] = {
     {"an edit succeeds if there is room by the time it is written", "sync",
      "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"no room for a removal: the key comes back", "old close",
-     "full; open A a.name w; rm a.list; fsync =ENOSPC; refused a.list; close A; full no; put "
-     "a.name two",
-     "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"nothing is written automatically with commit=sync", "sync",
      "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
      "put a.count 10; put a.other 11; file " UNCHANGED,
@@ -52,10 +39,6 @@ static const struct script scripts[] = {
     {"no room for a rename: a helper renamed over a key stays a helper", "sync",
      "put .c 12; full; mv .c a.count =ENOSPC; text .c 12; text a.count '7\n'; refused a.count;"
      "full no; mv .c a.count; good a.count; fsync",
-     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"a helper renamed during a write that fails stays a helper", "old sync",
-     "put a.name two; put .c 12; hold; & fsync; held; mv .c a.count; go EIO; wait =EIO;"
-     "text a.name 'one\n'; text .c 12; text a.count '7\n'; fsync; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
     {"no room for a rename: a tensor removed earlier stays removed", "tensors sync",
      "trmdir b; tmv a b; full; tmv c x =ENOSPC; full no; tlist . 'b c z'; fsync; tlist . 'b c z'",

@@ -87,8 +87,6 @@ static void test_refused(void)
     static const struct {
         const char *dict, *line;
     } rows[] = {
-        {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", "ascontiguousarray"},
-        {"{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }", "'<f8'"},
         {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", "'>f4'"},
         {"{'descr': '|i1', 'fortran_order': False, 'shape': (2, 3), }", "'|i1'"},
         {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "fields"},

@@ -17,11 +17,7 @@
 #include "soak.h"
 
 enum { PROGRAMS = 3, OPS = 40 };
-#ifdef GGUFS_NEW_CORE
 enum { TENSORS = false };
-#else
-enum { TENSORS = true }; /* and an edit whose write failed is lost */
-#endif
 
 /* The files that programs edit. */
 static const struct {

@@ -88,14 +88,6 @@ static int add(struct tree *t)
     return r < 0 ? r : do_sync(t);
 }
 
-/* Write through a helper as rsync does. */
-static int by_helper(struct tree *t)
-{
-    memset(bytes, 9, sizeof(bytes));
-    int r = viewfile_put_with(t, "b", ".raw.x1y2z3", O_CREAT, bytes, sizeof(bytes));
-    return r < 0 ? r : viewfile_rename(t, "b", ".raw.x1y2z3", "raw");
-}
-
 /* Unlink first, as tar and install do. */
 static int unlinked_first(struct tree *t)
 {
@@ -125,18 +117,12 @@ static int next(struct tree *t)
 }
 
 static const struct edit_kind kinds[] = {
-    {"rename", rename_tensor},
-    {"remove", remove_tensor},
-    {"raw", replace_raw},
-    {"part of raw", change_raw},
-    {"values", replace_values},
-    {"NumPy array", save},
-    {"shape", reshape},
-    {"type", convert},
-    {"new tensor", add},
-    {"helper", by_helper},
-    {"unlink and create", unlinked_first},
-    {"mapping", released},
+    {"rename", rename_tensor, false},  {"remove", remove_tensor, true},
+    {"raw", replace_raw, false},       {"part of raw", change_raw, false},
+    {"values", replace_values, false}, {"NumPy array", save, false},
+    {"shape", reshape, false},         {"type", convert, false},
+    {"new tensor", add, false},        {"unlink and create", unlinked_first, false},
+    {"mapping", released, false},
 };
 const struct edit_suite edit_suite = {kinds, COUNT(kinds), true, next};
 

@@ -74,10 +74,12 @@ static int by_helper(struct tree *t)
 }
 
 static const struct edit_kind kinds[] = {
-    {"longer", longer},     {"same length", same_length}, {"shorter", shorter},
-    {"new key", new_key},   {"array", more_elements},     {"remove", remove_key},
-    {"rename", rename_key}, {"rename over", rename_over}, {"retype", retype_key},
-    {"alignment", align},   {"helper", by_helper},
+    {"longer", longer, false},       {"same length", same_length, false},
+    {"shorter", shorter, false},     {"new key", new_key, false},
+    {"array", more_elements, false}, {"remove", remove_key, true},
+    {"rename", rename_key, false},   {"rename over", rename_over, false},
+    {"retype", retype_key, false},   {"alignment", align, false},
+    {"helper", by_helper, false},
 };
 const struct edit_suite edit_suite = {kinds, COUNT(kinds), false, NULL};
 

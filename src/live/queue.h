@@ -30,14 +30,17 @@ struct request {
      * for the program. NULL: r.
      */
     int (*end)(struct live *l, struct request *q, int r, const struct err *e);
-    bool done;    /* the edit was made, or there was nothing to do, whatever the result */
-    bool changed; /* apply() returned 1 */
+    bool done;     /* the edit was made, or there was nothing to do, whatever the result */
+    bool changed;  /* apply() returned 1 */
+    bool converts; /* apply() converts a tensor: the end of the mount breaks that off */
     /* For apply() and end(): */
     struct file *file; /* pinned, as are the names; may be NULL */
     struct name *from, *to;
     struct buf text; /* owned */
     struct typed typed;
     uint64_t number; /* the draft's version; for an undo the number of the state */
+    void *own;       /* freed by drop(), which may be NULL */
+    void (*drop)(struct live *l, struct request *q);
 };
 
 /* Make a request, which pins these. Returns NULL if out of memory. */
@@ -60,6 +63,7 @@ int queue_sync(struct live *l, struct live_wait *w);
 /* Have pending edits written in this many seconds: removals, or collected edits. */
 void queue_later(struct live *l, unsigned seconds, bool removes);
 #define QUEUE_REMOVALS 1 /* seconds after the last removal */
+#define QUEUE_TENSORS 2  /* the same of a tensor */
 #define QUEUE_EDITS 10   /* seconds after the last collected edit */
 #define QUEUE_LATEST 60  /* seconds after the first */
 /* Call at `made.due`. */

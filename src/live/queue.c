@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "live/dir.h"
 #include "live/meta.h"
+#include "live/tensors.h"
 #include "live/overlay.h"
 
 /* Interval between two checks for signals to waiting programs, in milliseconds. */
@@ -49,6 +50,8 @@ static void request_free(struct live *l, struct request *q)
         q->to->pins--;
         name_reap(l, q->to);
     }
+    if (q->drop)
+        q->drop(l, q);
     buf_free(&q->text);
     free(q);
 }
@@ -60,6 +63,7 @@ static void serve(struct live *l, struct request *q)
 {
     struct err e = {0};
     const size_t mark = edit_mark(&l->pending);
+    atomic_store(&l->queue.cancel, false);
     int r = q->apply ? q->apply(l, q, &e) : 0;
     const bool equal = r == 0;
     q->changed = r > 0;
@@ -72,6 +76,8 @@ static void serve(struct live *l, struct request *q)
     l->queue.running = NULL;
     request_free(l, q);
     lock_drop(&l->lock);
+    if (l->disk.snap->gguf->file_size <= EDIT_CHEAP) /* else freeing the old file takes a while */
+        overlay_retire(l);
     if (w)
         w->done(w, r);
     overlay_retire(l);
@@ -127,6 +133,15 @@ int queue_add(struct live *l, struct request *q, struct live_wait *w)
     return LIVE_PARKED;
 }
 
+/* A tensor that was judged before this request could not be added. */
+static int synced(struct live *l, struct request *q, int r, const struct err *e)
+{
+    (void)q;
+    (void)e;
+    const int failed = tensors_failure(l);
+    return r < 0 ? r : failed;
+}
+
 int queue_sync(struct live *l, struct live_wait *w)
 {
     if (queue_is_idle(l) && !overlay_is_pending(l))
@@ -135,6 +150,7 @@ int queue_sync(struct live *l, struct live_wait *w)
     if (!q)
         return -ENOMEM;
     q->when = WHEN_NOW;
+    q->end = synced;
     return queue_add(l, q, w);
 }
 
@@ -183,6 +199,8 @@ static void stop(struct live *l, bool (*pick)(struct live_wait *, const void *),
         struct request *q = pick_out(&l->queue, pick, arg, &w);
         if (q)
             request_free(l, q);
+        else if (w)
+            atomic_store(&l->queue.cancel, true);
         lock_drop(&l->lock);
         if (w)
             w->done(w, -EINTR);
@@ -209,8 +227,11 @@ static bool watch(struct pool_job *j, struct timespec *again)
 static const struct timespec *next_tick(const struct live *l)
 {
     const struct timespec *due = l->queue.due.tv_sec ? &l->queue.due : NULL;
-    const struct timespec *made = l->made.file ? &l->made.due : NULL;
-    return !made || (due && when_before(due, made)) ? due : made;
+    const struct timespec *other[] = {l->made.file ? &l->made.due : NULL, tensors_due(l)};
+    for (size_t i = 0; i < COUNT(other); i++)
+        if (other[i] && (!due || when_before(other[i], due)))
+            due = other[i];
+    return due;
 }
 
 static bool tick(struct pool_job *j, struct timespec *again)
@@ -220,6 +241,7 @@ static bool tick(struct pool_job *j, struct timespec *again)
     LOCKED(&l->lock);
     if (l->made.file && when_past(&l->made.due, 0))
         live_end_made(l);
+    tensors_tick(l);
     if (s->due.tv_sec && when_past(&s->due, 0)) {
         s->due.tv_sec = 0;
         struct request *q = request_new(l, NULL, NULL, NULL);

@@ -29,6 +29,7 @@
 #include "base/lock.h"
 #include "base/pool.h"
 #include "edit/change.h"
+#include "live/extents.h"
 #include "live/live.h"
 
 /* Limit on the text of one value, and on the total size of all helpers; no tokenizer's array needs
@@ -132,6 +133,7 @@ struct queue {
     struct timespec first_at; /* the first edit that waits for `due`; tv_sec is 0 if none waits */
     struct timespec due;      /* CLOCK_MONOTONIC; tv_sec is 0 if nothing is due */
     bool removes;             /* only removals are due */
+    atomic_bool cancel;       /* a signal ended the wait for the running request */
 };
 
 struct live {
@@ -146,6 +148,7 @@ struct live {
 
     struct view disk;           /* references: the state of the model file */
     struct snapshot *state;     /* a reference: all accepted edits except removals */
+    struct store *over;         /* a reference: the store of `state` */
     struct edit_change pending; /* from `disk` to `state` */
     bool busy;                  /* the worker uses `pending` or the file without the lock */
     atomic_bool stale;          /* the newest view does not fit the names that are gone */
@@ -167,6 +170,17 @@ struct live {
         struct live_file *file; /* owned; the last file made by mknod, or NULL */
         struct timespec due;    /* when it counts as closed */
     } made;
+
+    /* Tensors that a call has touched (objects.h). */
+    struct {
+        struct table by_number, by_name; /* by_name: fresh ones */
+        struct object **fresh;           /* owned; by number */
+        size_t n_fresh, cap;
+        size_t n_gone;
+        atomic_bool any; /* there are objects */
+        int failure;     /* the last error of a fresh tensor that was judged in a hurry */
+    } tensors;
+    struct logs logs; /* of drafts of views */
 
     struct queue queue;
     char undo[512]; /* about the last undo; the same size as in struct err */

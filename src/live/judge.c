@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads tensors as they are before an edit, and judges drafts (tensor_judge.h).
+ * Reads tensors as they are, and judges what was written (judge.h).
  *
  * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
- * tensor would have (for `raw`, the draft's bytes), which are compared with the current ones. Runs
- * of blocks that differ become pieces: of the written bytes for `raw`, of bytes encoded into the
- * log for values. If a tensor is new, or its type or number of elements changes, the pieces cover
- * all its bytes.
+ * tensor would have (for `raw`, the bytes written), which are compared with the current ones. Runs
+ * of blocks that differ become pieces. If a tensor is new, or its type or number of elements
+ * changes, the pieces cover all its bytes.
  */
-#include "live/tensor_judge.h"
+#include "live/judge.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -20,11 +20,10 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "edit/commit.h"
-#include "live/draft.h"
 #include "quant/encode.h"
 #include "text/number.h"
 
-/* ---- making bases ---- */
+/* ---- bases ---- */
 
 /* Return the number of elements of a shape, which must be valid for tensor_shape_bytes(). */
 static uint64_t elements_of(const struct tensor_shape *s)
@@ -35,64 +34,34 @@ static uint64_t elements_of(const struct tensor_shape *s)
     return n;
 }
 
-int tensor_base_none(bool big, struct tensor_base **ret)
+void tensor_base_free(struct tensor_base *b)
 {
-    struct tensor_base *b = calloc(1, sizeof(*b));
-    if (!b)
-        return -ENOMEM;
-    atomic_init(&b->refs, 1);
-    b->big = big;
-    *ret = b;
-    return 0;
+    view_free(&b->v);
+    b->t = NULL;
 }
 
-int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store,
-                     struct tensor_content *content, struct tensor_base **ret)
+static uint32_t place_of(const struct tensor_base *b)
 {
-    struct tensor_base *b;
-    if (tensor_base_none(g->fmt.big, &b) < 0)
-        return -ENOMEM;
-    b->exists = true;
-    if (content && content->shape.n_dims > 0) {
-        b->type = content->shape.type;
-        b->n_dims = content->shape.n_dims;
-        b->n_elem = elements_of(&content->shape);
-        b->nbytes = content->nbytes;
-        memcpy(b->dims, content->shape.dims, b->n_dims * sizeof(b->dims[0]));
-    } else {
-        const struct gguf_tensor *t = &g->tensor[i];
-        b->type = t->type_id;
-        b->n_dims = t->n_dims;
-        b->n_elem = t->n_elem;
-        b->nbytes = t->nbytes;
-        for (uint32_t k = 0; k < t->n_dims; k++)
-            b->dims[k] = gguf_dim(g, t, k);
-    }
-    b->store = store ? store_ref(store) : NULL;
-    b->place = i;
-    b->content = tensor_content_ref(content);
-    *ret = b;
-    return 0;
+    return snapshot_tensor_no(b->v.snap, b->t);
 }
 
-struct tensor_base *tensor_base_ref(struct tensor_base *b)
+/* Get the dimensions of a tensor as they are stored. */
+static uint32_t dims_of(const struct tensor_base *b, uint64_t dims[GGUF_MAX_DIMS])
 {
-    atomic_fetch_add(&b->refs, 1);
-    return b;
+    for (uint32_t k = 0; k < b->t->n_dims; k++)
+        dims[k] = gguf_dim(b->v.snap->gguf, b->t, k);
+    return b->t->n_dims;
 }
 
-void tensor_base_unref(struct tensor_base *b)
+/* Return the offset of the tensor's bytes in its file, or 0. */
+static uint64_t offset_of(const struct tensor_base *b)
 {
-    if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
-        return;
-    store_unref(b->store);
-    tensor_content_unref(b->content);
-    free(b);
+    return b->t ? b->v.store->place[place_of(b)].off : 0;
 }
 
-uint64_t tensor_base_offset(const struct tensor_base *b)
+static uint64_t elements(const struct tensor_base *b)
 {
-    return b->store ? b->store->place[b->place].off : 0;
+    return b->t ? b->t->n_elem : 0;
 }
 
 /* ---- views ---- */
@@ -106,25 +75,20 @@ const struct tensor_view_kind tensor_views[TENSOR_ASIDE] = {
     [TENSOR_F16_NPY] = {"f16.npy", &form_f16, true, QUANT_F16},
     [TENSOR_TYPE] = {"type", NULL, false, QUANT_F32},
     [TENSOR_SHAPE] = {"shape", NULL, false, QUANT_F32},
-    [TENSOR_HELPER] = {"the file", NULL, false, QUANT_F32},
 };
 
 /* False if the tensor does not exist or its values cannot be shown. */
 static bool view_exists(const struct tensor_base *b, enum tensor_view view)
 {
-    return b->exists && (!tensor_views[view].form || quant_has_values(quant_find(b->type), b->big));
-}
-
-static bool is_text(enum tensor_view view)
-{
-    return view == TENSOR_TYPE || view == TENSOR_SHAPE;
+    return b->t &&
+           (!tensor_views[view].form || quant_has_values(quant_find(b->t->type_id), b->big));
 }
 
 static size_t header(const struct tensor_base *b, enum tensor_view view, struct buf *out)
 {
-    return tensor_views[view].npy
-               ? npy_header(out, tensor_views[view].form->descr, b->n_dims, b->dims)
-               : 0;
+    uint64_t dims[GGUF_MAX_DIMS];
+    const uint32_t n = tensor_views[view].npy ? dims_of(b, dims) : 0;
+    return tensor_views[view].npy ? npy_header(out, tensor_views[view].form->descr, n, dims) : 0;
 }
 
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
@@ -132,85 +96,78 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
     struct buf measure = BUF_MEASURE;
     if (!view_exists(b, view))
         return 0;
-    if (is_text(view))
+    if (view_is_text(view))
         tensor_text(b, view, &measure);
     if (!tensor_views[view].form)
-        return is_text(view) ? measure.len : b->nbytes;
-    return header(b, view, &measure) + b->n_elem * tensor_views[view].form->width;
+        return view_is_text(view) ? measure.len : b->t->nbytes;
+    return header(b, view, &measure) + b->t->n_elem * tensor_views[view].form->width;
 }
-
-/* ---- bytes ---- */
 
 /* From this size on, copying with a system call is faster than accessing the mapped pages. */
 #define MUCH ((size_t)32 << 10)
 
-static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
+static int read_raw(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
 {
     uint64_t at;
-    assert(b->store && b->place < b->store->n);
-    struct mapped *m = n < MUCH ? NULL : store_mapped(b->store, b->place, off, n, &at);
+    const uint32_t i = place_of(b);
+    struct mapped *m = n < MUCH ? NULL : store_mapped(b->v.store, i, off, n, &at);
     const struct source file = m ? mapped_source(m) : (struct source){0};
     int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
     /* store_read() also records that the file was truncated. */
-    return r == -EIO ? store_read(b->store, b->place, off, dst, n, b->nbytes) : r;
-}
-
-static int read_raw(const struct tensor_base *b, uint64_t off, uint8_t *dst, size_t n)
-{
-    const struct tensor_piece *p;
-    for (uint64_t len; n > 0; off += len, dst += len, n -= (size_t)len) {
-        len = tensor_content_stretch(b->content, off, n, &p);
-        int r =
-            p ? tensor_piece_read(p, off, dst, (size_t)len) : read_store(b, off, dst, (size_t)len);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
-/* Maximum number of stored bytes decoded at a time. */
-enum { ROOM = 64 * 1024 };
-
-static int read_values(const struct tensor_base *b, const struct form *form, uint64_t off,
-                       uint8_t *dst, size_t n)
-{
-    const struct quant_type *t = quant_find(b->type);
-    const uint64_t blocks = ROOM / t->block_bytes, step = blocks * t->block_len * form->width;
-    uint8_t *raw = malloc(ROOM);
-    int r = raw ? 0 : -ENOMEM;
-    for (size_t done = 0; r == 0 && done < n;) {
-        uint64_t at = off + done, first, last, skip = at / step * step;
-        size_t len = (size_t)min_u64(n - done, step - (at - skip));
-        quant_extent(t, form->width, at, len, &first, &last);
-        r = read_raw(b, first, raw, (size_t)(last - first));
-        /* Offset of the first block's values, not counting the header of the view. */
-        uint64_t start = first / t->block_bytes * t->block_len * form->width;
-        if (r == 0)
-            form->read(t, b->big, raw, at - start, len, dst + done);
-        done += len;
-    }
-    free(raw);
-    return r;
+    return r == -EIO ? store_read(b->v.store, i, off, dst, n, b->t->nbytes) : r;
 }
 
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n)
 {
     CLEANUP(buf_free) struct buf head = BUF_INIT; /* the header, or the whole text */
-    if (is_text(view))
+    if (view_is_text(view))
         tensor_text(b, view, &head);
     else if (!tensor_views[view].form)
         return read_raw(b, off, dst, n);
-    size_t len = is_text(view) ? head.len : header(b, view, &head), done = 0;
+    size_t len = view_is_text(view) ? head.len : header(b, view, &head), done = 0;
     if (buf_error(&head))
         return buf_error(&head);
     if (off < len) {
         done = (size_t)min_u64(n, len - off);
         memcpy(dst, head.data + off, done);
     }
-    return is_text(view) ? 0
-                         : read_values(b, tensor_views[view].form, off + done - len,
-                                       (uint8_t *)dst + done, n - done);
+    return view_is_text(view) || done == n
+               ? 0
+               : form_read(tensor_views[view].form, b->v.snap->gguf, b->v.store, place_of(b),
+                           off + done - len, (uint8_t *)dst + done, n - done);
+}
+
+/* ---- rounds ---- */
+
+void tensor_round_free(struct tensor_round *round)
+{
+    extents_free(&round->written);
+}
+
+/* Read bytes of one stretch from x or, if x is NULL, from the tensor. */
+static int read_stretch(const struct tensor_round *round, const struct tensor_base *b,
+                        const struct extent *x, uint64_t off, uint8_t *dst, size_t n)
+{
+    if (x)
+        return extent_read(x, off, dst, n);
+    const uint64_t end = min_u64(round->cut, tensor_view_size(b, round->view));
+    const size_t there = (size_t)within_u64(off, n, end);
+    memset(dst + there, 0, n - there);
+    return there ? tensor_view_read(b, round->view, off, dst, there) : 0;
+}
+
+int tensor_round_read(const struct tensor_round *round, const struct tensor_base *b, uint64_t off,
+                      void *dst, size_t n)
+{
+    const struct extent *x;
+    uint8_t *to = dst;
+    int r = 0;
+    for (uint64_t len; r == 0 && n > 0; off += len, to += len, n -= (size_t)len) {
+        len = extents_stretch(&round->written, off, n, &x);
+        r = read_stretch(round, b, x, off, to, (size_t)len);
+    }
+    return r;
 }
 
 /* ---- the result of a judgement ---- */
@@ -334,33 +291,39 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
 
 /* ---- the content of texts ---- */
 
-void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out)
+void tensor_text(const struct tensor_base *b, enum tensor_view view, struct buf *out)
 {
-    const struct quant_type *type = quant_find(base->type);
+    uint64_t dims[GGUF_MAX_DIMS];
+    const struct quant_type *type = quant_find(b->t->type_id);
     if (view == TENSOR_TYPE && type && type->block_len)
         buf_str(out, type->name);
     else if (view == TENSOR_TYPE)
-        buf_printf(out, "unknown:%" PRIu32, base->type);
-    for (uint32_t i = base->n_dims; view == TENSOR_SHAPE && i-- > 0;)
-        buf_printf(out, "%" PRIu64 "%s", base->dims[i], i ? " " : "");
+        buf_printf(out, "unknown:%" PRIu32, b->t->type_id);
+    for (uint32_t i = dims_of(b, dims); view == TENSOR_SHAPE && i-- > 0;)
+        buf_printf(out, "%" PRIu64 "%s", dims[i], i ? " " : "");
     buf_char(out, '\n');
 }
 
-int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e)
+/* True if the tensor has this shape. One without dimensions counts as one dimension of 1. */
+static bool has_shape(const struct tensor_base *b, uint32_t n_dims, const uint64_t *shape)
+{
+    uint64_t dims[GGUF_MAX_DIMS];
+    const uint32_t n = dims_of(b, dims);
+    return n == 0 ? n_dims == 1 && shape[0] == 1
+                  : n == n_dims && memcmp(dims, shape, n * sizeof(*dims)) == 0;
+}
+
+int tensor_reshape(const struct tensor_base *b, struct tensor_shape *shape, struct err *e)
 {
     uint64_t nbytes;
-    shape->type = base->type;
+    shape->type = b->t->type_id;
     int r = tensor_shape_bytes(shape, &nbytes, e);
     if (r < 0)
         return r;
-    const uint64_t elements = elements_of(shape);
-    if (elements != base->n_elem)
+    if (elements_of(shape) != b->t->n_elem)
         return err_set(e, -EINVAL, "the shape has %llu elements, the tensor has %llu",
-                       (unsigned long long)elements, (unsigned long long)base->n_elem);
-    bool same = shape->n_dims == base->n_dims &&
-                memcmp(shape->dims, base->dims, shape->n_dims * sizeof(shape->dims[0])) == 0;
-    bool scalar = base->n_dims == 0 && shape->n_dims == 1;
-    return same || scalar ? TENSOR_SAME : TENSOR_CHANGED;
+                       (unsigned long long)elements_of(shape), (unsigned long long)b->t->n_elem);
+    return has_shape(b, shape->n_dims, shape->dims) ? TENSOR_SAME : TENSOR_CHANGED;
 }
 
 /* ---- faults ---- */
@@ -410,18 +373,18 @@ enum {
 /* Sizes and offsets of values are counted in the view, after its header; a conversion uses those of
  * `f32`. */
 struct job {
-    struct draft *d;                  /* holds the values or bytes; NULL for a conversion */
-    const struct tensor_round *round; /* the data of `d` to judge */
+    const struct tensor_round *round; /* the data to judge; NULL for a conversion */
     const struct tensor_base *base;   /* the tensor before the edit */
     struct logs *logs;
     bool whole;                    /* the pieces must cover the whole tensor, not only changes */
+    bool all;                      /* values have moved: judge all, not only what was written */
     const struct quant_type *type; /* type of the result; NULL if bytes are judged, not values */
     uint32_t n_dims;               /* the shape of the result */
-    const uint64_t *dims;
+    uint64_t dims[GGUF_MAX_DIMS];
     enum quant_view view;
     struct quant_importances imp;
     const struct quant_importances *weigh; /* points to `imp`, or NULL */
-    uint64_t head;                         /* bytes of the draft before the first value */
+    uint64_t head;                         /* bytes of the view before the first value */
     uint64_t size, unit, block;            /* numbers of bytes: in total, per unit and per block */
     uint64_t old;       /* bytes below this are compared with current blocks of the same type */
     unsigned width;     /* bytes per value */
@@ -488,15 +451,23 @@ static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct l
     return r;
 }
 
-/* Add pieces of `raw` for the written bytes. Bytes that come from the base need no piece. */
+/* Add pieces of `raw` for the written bytes. Bytes that come from the tensor need no piece. */
 static int add_written(struct job *j, uint64_t at, uint64_t n)
 {
-    struct tensor_piece p;
+    const struct extent *x;
     int r = 0;
-    for (uint64_t end = at + n; r == 0 && at < end; at += p.len) {
-        r = tensor_round_piece(j->d, j->round, at, end - at, &p, NULL);
-        if (r == 0 && p.log)
-            r = add_at(j, at, p.len, p.src, p.log);
+    for (uint64_t len, end = at + n; r == 0 && at < end; at += len) {
+        struct log *log = NULL;
+        uint64_t src = 0;
+        len = extents_stretch(&j->round->written, at, end - at, &x);
+        if (x && x->log) {
+            log = log_ref(x->log);
+            src = x->src + (at - x->at);
+        } else if (x) {
+            r = logs_take_zeros(j->logs, len, &log, &src, NULL);
+        }
+        if (r == 0 && log)
+            r = add_at(j, at, len, src, log);
     }
     return r;
 }
@@ -539,23 +510,6 @@ static bool next_run(const struct compare *c, size_t *first, size_t *end)
     return true;
 }
 
-/* Copy all values of the blocks that differ to the log, so that judging them again gives the same
- * result. */
-static int hold_changed(struct job *j, uint64_t from, const struct compare *c, size_t first,
-                        size_t end)
-{
-    int r = 0;
-    for (size_t i = first, upto; r == 0 && i < end; i = upto + 1) {
-        for (upto = i; upto < end && differs(c, upto);)
-            upto++;
-        if (upto > i) {
-            const uint64_t lo = j->head + (from + i) * j->block, n = (upto - i) * j->block;
-            r = tensor_draft_hold(j->d, lo, min_u64(lo + n, j->head + j->size));
-        }
-    }
-    return r;
-}
-
 /* Add pieces for the blocks that differ; the first block compared is block `from`. */
 static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 {
@@ -563,8 +517,6 @@ static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
     for (size_t first = 0, end; r == 0 && next_run(c, &first, &end); first = end) {
         size_t at = first * c->block, upto = (size_t)min_u64(end * c->block, c->n);
         r = add_piece(j, from * c->block + at, c->raw + at, upto - at);
-        if (r == 0 && j->type)
-            r = hold_changed(j, from, c, first, end);
     }
     return r;
 }
@@ -573,7 +525,7 @@ static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 
 static int cannot_read(int r, struct err *e)
 {
-    return err_sys(e, r, "cannot read the draft or the tensor");
+    return err_sys(e, r, "cannot read what was written, or the tensor");
 }
 
 static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
@@ -582,7 +534,7 @@ static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *roo
     int r = 0;
     if (lo >= j->old)
         return logs_failed(add_written(j, lo, hi - lo), e);
-    r = tensor_round_read(j->d, j->round, lo, room->in, c.n);
+    r = tensor_round_read(j->round, j->base, lo, room->in, c.n);
     if (r == 0)
         r = tensor_view_read(j->base, TENSOR_RAW, lo, room->old, c.n);
     if (r < 0)
@@ -594,9 +546,9 @@ static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *roo
 /* Read the values, or the stored blocks to convert. */
 static int read_in(const struct job *j, uint64_t lo, uint64_t hi, void *dst)
 {
-    if (j->d)
-        return tensor_round_read(j->d, j->round, j->head + lo, dst, (size_t)(hi - lo));
-    const struct quant_type *t = quant_find(j->base->type);
+    if (j->round)
+        return tensor_round_read(j->round, j->base, j->head + lo, dst, (size_t)(hi - lo));
+    const struct quant_type *t = quant_find(j->base->t->type_id);
     lo = lo / j->width / t->block_len * t->block_bytes;
     hi = hi / j->width / t->block_len * t->block_bytes;
     return tensor_view_read(j->base, TENSOR_RAW, lo, dst, (size_t)(hi - lo));
@@ -617,11 +569,11 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
         r = tensor_view_read(j->base, TENSOR_RAW, at, room->old, c.n);
     if (r < 0)
         return cannot_read(r, e);
-    if (j->d)
+    if (j->round)
         r = quant_write(j->type, j->base->big, j->view, over ? room->old : NULL, room->in, blocks,
                         room->raw, weigh, &fault);
     else
-        r = quant_convert(quant_find(j->base->type), j->type, j->base->big, room->in,
+        r = quant_convert(quant_find(j->base->t->type_id), j->type, j->base->big, room->in,
                           blocks * j->type->block_len, room->raw, weigh, &fault);
     fault.element += imp.first;
     if (r < 0)
@@ -631,26 +583,28 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     return logs_failed(r, e);
 }
 
-/* Return the index of the first range to judge that ends after byte `off` of the view, or the
- * number of ranges. */
-static size_t find_fresh(const struct job *j, uint64_t off)
+/* Return the index of the first extent that ends after byte `off` of the view, or their number. */
+static size_t find_written(const struct job *j, uint64_t off)
 {
-    const struct tensor_ranges *f = &j->round->fresh;
-    return UPTO(f->of, hi, f->n, off);
+    const struct extents *w = &j->round->written;
+    const size_t i = UPTO(w->of, at, w->n, off);
+    return i && w->of[i - 1].at + w->of[i - 1].len > off ? i - 1 : i;
 }
 
 /* Find the part of [lo, hi) that was written, in bytes of the view after its header, and extend it
  * to whole blocks. Returns false if nothing was written. */
 static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
 {
-    const struct tensor_ranges *f = &j->round->fresh;
+    const struct extents *w = &j->round->written;
     const uint64_t from = j->head + *lo, upto = j->head + *hi;
-    size_t first = find_fresh(j, from), end = find_fresh(j, upto);
-    if (first == f->n || f->of[first].lo >= upto)
+    const size_t first = find_written(j, from), end = find_written(j, upto);
+    if (j->all)
+        return true;
+    if (first == w->n || w->of[first].at >= upto)
         return false;
-    const uint64_t begin = max_u64(f->of[first].lo, from) - j->head;
-    bool more = end < f->n && f->of[end].lo < upto;
-    const uint64_t last = (more ? upto : f->of[end - 1].hi) - j->head;
+    const uint64_t begin = max_u64(w->of[first].at, from) - j->head;
+    const bool more = end < w->n && w->of[end].at < upto;
+    const uint64_t last = (more ? upto : w->of[end - 1].at + w->of[end - 1].len) - j->head;
     *lo = begin / j->block * j->block;
     *hi = min_u64((last + j->block - 1) / j->block * j->block, *hi);
     return true;
@@ -681,10 +635,10 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
 static uint64_t next_unit(void *arg, uint64_t unit)
 {
     const struct job *j = arg;
-    const size_t i = find_fresh(j, j->head + unit * j->unit);
-    if (i == j->round->fresh.n)
+    const size_t i = find_written(j, j->head + unit * j->unit);
+    if (i == j->round->written.n)
         return UINT64_MAX;
-    const uint64_t lo = j->round->fresh.of[i].lo;
+    const uint64_t lo = j->round->written.of[i].at;
     return lo <= j->head ? unit : max_u64(unit, (lo - j->head) / j->unit);
 }
 
@@ -705,7 +659,7 @@ static int reserve(struct job *j, struct err *e)
     lo = lo / j->block * j->raw_block;
     hi = hi / j->block * j->raw_block;
     j->low = lo;
-    int r = logs_take(j->logs, hi - lo, tensor_base_offset(j->base) + lo, &j->log, &j->room, e);
+    int r = logs_take(j->logs, hi - lo, offset_of(j->base) + lo, &j->log, &j->room, e);
     if (r < 0 || !j->whole)
         return r;
     r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
@@ -723,7 +677,7 @@ static int run(struct job *j, const struct imatrix_row *imp, const struct units_
     int r = 0;
     j->units = (struct units){.n = (j->size + j->unit - 1) / j->unit,
                               .unit = judge_unit,
-                              .next = j->whole ? NULL : next_unit,
+                              .next = j->whole || j->all ? NULL : next_unit,
                               .arg = j,
                               .room = sizeof(struct room)};
     if (imp && j->type && j->type->weighs != QUANT_IGNORES) {
@@ -758,28 +712,32 @@ static void take_values(struct job *j, const struct quant_type *type, unsigned w
     j->raw_block = type->block_bytes;
 }
 
-/* Make the job for a round. npy: the draft's header, or NULL if there is none. shape: the shape of
- * a tensor that is new or whose number of elements changes; else NULL. */
-static struct job make_job(struct draft *d, const struct tensor_round *round, const struct npy *npy,
-                           const struct tensor_shape *shape)
+/* Make the job for a round. shape: the shape of a tensor that is new or whose number of elements
+ * changes; else NULL. */
+static struct job make_job(const struct tensor_round *round, const struct tensor_base *b,
+                           struct logs *logs, const struct tensor_shape *shape)
 {
-    const struct tensor_base *base = round->base;
-    const struct tensor_view_kind *kind = &tensor_views[d->view];
-    struct job j = {.d = d, .round = round, .base = base, .logs = d->logs, .whole = shape};
-    j.n_dims = shape ? shape->n_dims : base->n_dims;
-    j.dims = shape ? shape->dims : base->dims;
+    const struct tensor_view_kind *kind = &tensor_views[round->view];
+    const struct npy *npy = round->npy.header || round->npy.width ? &round->npy : NULL;
+    struct job j = {.round = round, .base = b, .logs = logs, .whole = shape};
+    if (shape) {
+        j.n_dims = shape->n_dims;
+        memcpy(j.dims, shape->dims, sizeof(shape->dims));
+    } else {
+        j.n_dims = dims_of(b, j.dims);
+    }
     j.head = npy ? npy->header : 0;
     j.size = round->size - j.head;
-    if (d->view == TENSOR_RAW) {
+    if (round->view == TENSOR_RAW) {
         j.unit = RAW_UNIT;
         j.block = RAW_BLOCK;
-        j.old = base->nbytes;
+        j.old = b->t ? b->t->nbytes : 0;
         return j;
     }
-    take_values(&j, quant_find(shape ? shape->type : base->type),
+    take_values(&j, quant_find(shape ? shape->type : b->t->type_id),
                 npy ? npy->width : kind->form->width);
     j.view = !npy ? kind->values : npy->width == 2 ? QUANT_F16 : QUANT_F32;
-    j.old = min_u64(j.size, base->n_elem * j.width);
+    j.old = min_u64(j.size, elements(b) * j.width);
     return j;
 }
 
@@ -789,49 +747,179 @@ static struct job make_job(struct draft *d, const struct tensor_round *round, co
  * while. */
 #define ROOM_ASKED ((uint64_t)1 << 20)
 
-static int check_convert(const struct tensor_base *base, const struct quant_type *to,
+static int check_convert(const struct tensor_base *b, const struct quant_type *to,
                          struct tensor_shape *shape, const struct logs *logs, struct err *e)
 {
-    uint64_t nbytes;
-    if (!view_exists(base, TENSOR_F32))
+    uint64_t nbytes, dims[GGUF_MAX_DIMS];
+    const uint32_t n = dims_of(b, dims);
+    if (!view_exists(b, TENSOR_F32))
         return err_set(e, -EOPNOTSUPP, "the values of this tensor cannot be read");
-    if (!quant_can_encode(to, base->big))
+    if (!quant_can_encode(to, b->big))
         return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here", to->name);
-    if (to->weighs == QUANT_NEEDS && !base->imp)
+    if (to->weighs == QUANT_NEEDS && !b->imp)
         return needs_importances(to, e);
-    *shape = (struct tensor_shape){.type = to->id, .n_dims = base->n_dims};
-    for (uint32_t i = 0; i < base->n_dims && i < TENSOR_MAX_DIMS; i++)
-        shape->dims[i] = base->dims[i];
-    if (base->n_dims == 0)
-        shape->dims[shape->n_dims++] = 1;
+    *shape = (struct tensor_shape){.type = to->id, .n_dims = n ? n : 1, .dims = {1}};
+    for (uint32_t i = 0; i < n && i < TENSOR_MAX_DIMS; i++)
+        shape->dims[i] = dims[i];
     const int r = tensor_shape_bytes(shape, &nbytes, e);
     return r == 0 && nbytes >= ROOM_ASKED ? edit_room_for(logs->f, nbytes, "conversion", e) : r;
 }
 
-int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
+int tensor_convert(const struct tensor_base *b, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_shape shape;
-    if (base->type == type)
+    if (b->t->type_id == type)
         return TENSOR_SAME;
-    int r = check_convert(base, quant_find(type), &shape, logs, e);
+    int r = check_convert(b, quant_find(type), &shape, logs, e);
     if (r < 0)
         return r;
-    struct job j = {.base = base,
-                    .logs = logs,
-                    .whole = true,
-                    .n_dims = shape.n_dims,
-                    .dims = shape.dims,
-                    .size = base->n_elem * 4};
+    struct job j = {
+        .base = b, .logs = logs, .whole = true, .n_dims = shape.n_dims, .size = b->t->n_elem * 4};
+    memcpy(j.dims, shape.dims, sizeof(shape.dims));
     take_values(&j, quant_find(type), 4);
-    r = run(&j, base->imp, watch, ret, e);
+    r = run(&j, b->imp, watch, ret, e);
     if (r < 0)
         return r;
     ret->shape = shape;
     return TENSOR_CHANGED;
 }
 
-/* ---- the result for a draft ---- */
+/* ---- arrays of doubles, and in Fortran order ---- */
+
+/* An array whose values are brought into C order and, if they are doubles, rounded to float32, in
+ * the log. */
+struct rewrite {
+    const struct tensor_round *from;
+    const struct tensor_base *base;
+    uint64_t first, n; /* elements of the slowest dimension (in NumPy's order, the first) */
+    uint64_t strip;    /* as many of these at a time */
+    unsigned width;    /* bytes of a value as it is in the file */
+    uint8_t *in, *out; /* owned: one run of values; a strip in C order */
+    uint64_t dims[NPY_MAX_DIMS];
+    uint32_t n_dims;
+};
+
+enum { STRIP = 16 << 20 /* bytes of a strip */ };
+
+/* Store a value as float32, or as the float16 that it is. Returns false if it is finite, but too
+ * large. */
+static bool put_rounded(uint8_t *dst, const uint8_t *src, unsigned width)
+{
+    if (width < 8) {
+        memcpy(dst, src, width);
+        return true;
+    }
+    const uint64_t bits = get_u64(src, false);
+    double d;
+    memcpy(&d, &bits, sizeof(d));
+    const float f = (float)d;
+    uint32_t now;
+    memcpy(&now, &f, sizeof(f));
+    put_u32(dst, now, false);
+    return isfinite(f) || !isfinite(d);
+}
+
+/* Return where column `c` of the other dimensions, counted in C order, lies in Fortran order. */
+static uint64_t column_of(const struct rewrite *w, uint64_t c)
+{
+    uint64_t at = 0, step = w->n;
+    uint64_t index[NPY_MAX_DIMS] = {0};
+    for (uint32_t k = 0; k + 1 < w->n_dims; k++) { /* dims[0] varies fastest in C order */
+        index[k] = c % w->dims[k];
+        c /= w->dims[k];
+    }
+    for (uint32_t k = w->n_dims - 1; k-- > 0;) {
+        at += index[k] * step;
+        step *= w->dims[k];
+    }
+    return at;
+}
+
+/* Bring elements [w->first, w->first + n) of the slowest dimension into C order. */
+static int rewrite_strip(const struct rewrite *w, uint64_t n)
+{
+    const struct npy *npy = &w->from->npy;
+    const uint64_t columns = npy->n_elem / w->n;
+    const unsigned to = w->width == 2 ? 2 : 4;
+    int r = 0;
+    for (uint64_t c = 0; r == 0 && c < columns; c++) {
+        const uint64_t at = npy->fortran ? column_of(w, c) + w->first : 0;
+        if (!npy->fortran && c > 0)
+            break;
+        const uint64_t count = npy->fortran ? n : n * columns;
+        const uint64_t off = npy->fortran ? at : w->first * columns;
+        r = tensor_round_read(w->from, w->base, npy->header + off * w->width, w->in,
+                              (size_t)(count * w->width));
+        for (uint64_t i = 0; r == 0 && i < count; i++) {
+            const uint64_t place = npy->fortran ? i * columns + c : i;
+            if (!put_rounded(w->out + place * to, w->in + i * w->width, w->width))
+                r = -ERANGE;
+        }
+    }
+    return r;
+}
+
+static int rewrite_all(struct rewrite *w, struct logs *logs, const struct units_watch *watch,
+                       struct extent *x)
+{
+    const uint64_t columns = w->from->npy.n_elem / w->n;
+    const unsigned to = w->width == 2 ? 2 : 4;
+    int r = 0;
+    for (uint64_t n; r == 0 && w->first < w->n; w->first += n) {
+        n = min_u64(w->strip, w->n - w->first);
+        if (watch && watch->cancel && atomic_load(watch->cancel))
+            return -EINTR;
+        r = rewrite_strip(w, n);
+        if (r == 0)
+            r = logs_put(logs, x->log, x->src + w->first * columns * to, w->out,
+                         (size_t)(n * columns * to));
+    }
+    return r;
+}
+
+/*
+ * Make a round of the same values as float32 (float16 stays) in C order, without a header, if the
+ * array is of doubles or in Fortran order. Returns 1 if *ret was made, 0 if not needed, or -errno.
+ */
+static int normalise(const struct tensor_round *round, const struct tensor_base *b,
+                     struct logs *logs, const struct units_watch *watch, struct tensor_round *ret,
+                     struct err *e)
+{
+    const struct npy *npy = &round->npy;
+    const bool fortran = npy->fortran && npy->n_dims > 1;
+    if (npy->width != 8 && !fortran)
+        return 0;
+    struct rewrite w = {.from = round, .base = b, .width = npy->width, .n_dims = npy->n_dims};
+    memcpy(w.dims, npy->dims, sizeof(npy->dims));
+    w.n = fortran ? npy->dims[npy->n_dims - 1] : npy->n_elem; /* each value by itself */
+    const uint64_t columns = npy->n_elem / w.n;
+    w.strip = max_u64(1, min_u64(w.n, STRIP / (columns * npy->width)));
+    const uint64_t room = w.strip * columns * npy->width;
+    w.in = malloc((size_t)room);
+    w.out = malloc((size_t)room);
+    const unsigned to = npy->width == 2 ? 2 : 4;
+    struct extent x = {.len = npy->n_elem * to};
+    int r = w.in && w.out ? 0 : err_set(e, -ENOMEM, "no memory for a strip of the array");
+    if (r == 0)
+        r = logs_take(logs, x.len, 0, &x.log, &x.src, e);
+    *ret = (struct tensor_round){
+        .view = round->view, .size = x.len, .npy = {.width = to, .n_elem = npy->n_elem}};
+    if (r == 0)
+        r = rewrite_all(&w, logs, watch, &x);
+    if (r == -ERANGE || r == -EINTR)
+        (void)err_set(e, r, r == -EINTR ? "interrupted" : "a value is too large for float32");
+    else
+        (void)logs_failed(r, e);
+    if (r == 0)
+        r = extents_put(&ret->written, &x);
+    log_unref(x.log);
+    free(w.in);
+    free(w.out);
+    return r < 0 ? r : 1;
+}
+
+/* ---- the result for a view ---- */
 
 /* Check the length. what and name: the subject of the message. Returns 0 if the length is right,
  * otherwise a verdict or -EINVAL. */
@@ -848,106 +936,82 @@ static int check_length(uint64_t has, uint64_t whole, const char *what, const ch
     return TENSOR_SHORT;
 }
 
-/* Get the draft's header. Returns 0, a verdict or -errno. */
-static int find_header(struct draft *d, uint64_t size, struct npy *ret, struct err *e)
+/* Check that the header is there. Returns 0 or a verdict. */
+static int check_header(const struct tensor_round *round, struct err *e)
 {
-    lock_take(&d->lock);
-    *ret = d->npy;
-    lock_drop(&d->lock);
-    if (ret->header && ret->header <= size)
-        return ret->header == size ? TENSOR_BEGUN : 0;
+    if (round->npy.header && round->npy.header <= round->size)
+        return round->npy.header == round->size ? TENSOR_BEGUN : 0;
     (void)err_set(e, -EINVAL, "its NumPy header is incomplete");
     return TENSOR_SHORT;
 }
 
-/* True if an array has this shape. A shape without dimensions counts as one dimension of 1. */
-static bool is_shape(const struct npy *npy, uint32_t n_dims, const uint64_t *dims)
+/* Judge values or bytes whose length is right. */
+static int judge(const struct tensor_round *round, const struct tensor_base *b,
+                 const struct tensor_shape *shape, bool all, const struct imatrix_row *imp,
+                 struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
+                 struct err *e)
 {
-    if (n_dims == 0)
-        return npy->n_dims == 1 && npy->dims[0] == 1;
-    return n_dims == npy->n_dims && memcmp(dims, npy->dims, n_dims * sizeof(*dims)) == 0;
+    struct tensor_round rewritten;
+    int r = normalise(round, b, logs, watch, &rewritten, e);
+    if (r < 0)
+        return r;
+    struct job j = make_job(r > 0 ? &rewritten : round, b, logs, shape);
+    j.all = all || r > 0;
+    const bool own = r > 0;
+    r = run(&j, imp, watch, ret, e);
+    if (own)
+        tensor_round_free(&rewritten);
+    return r;
 }
 
-/*
- * True if values have moved, so that all must be judged. As long as bytes of the base are shown,
- * the header is compared with that of the base's view; after that, with the layout of the values
- * judged so far.
- */
-static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
+static int judge_npy(const struct tensor_round *round, const struct tensor_base *b,
+                     struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
+                     struct err *e)
 {
-    const struct tensor_base *base = round->base;
-    const unsigned width = tensor_views[d->view].form->width;
-    const uint64_t header = tensor_view_size(base, d->view) - base->n_elem * width;
-    if (round->cut == 0)
-        return npy->header != d->layout.header || npy->width != d->layout.width;
-    return !is_shape(npy, base->n_dims, base->dims) || npy->header != header || npy->width != width;
-}
-
-static int judge_npy(struct draft *d, struct tensor_round *round, const struct units_watch *watch,
-                     struct tensor_edit *ret, struct err *e)
-{
-    const struct tensor_base *base = round->base;
-    struct npy npy = {0};
-    struct tensor_shape shape = {.type = base->type};
+    const struct npy *npy = &round->npy;
+    const unsigned width = tensor_views[round->view].form->width;
+    struct tensor_shape shape = {.type = b->t->type_id, .n_dims = npy->n_dims};
     uint64_t nbytes;
-    int r = find_header(d, round->size, &npy, e);
+    int r = check_header(round, e);
     if (r == 0)
-        r = check_length(round->size, npy.header + npy.n_elem * npy.width, "it", "", e);
+        r = check_length(round->size, npy->header + npy->n_elem * npy->width, "it", "", e);
+    memcpy(shape.dims, npy->dims, sizeof(npy->dims));
+    if (r == 0)
+        r = tensor_shape_bytes(&shape, &nbytes, e);
     if (r)
         return r;
-    shape.n_dims = npy.n_dims;
-    memcpy(shape.dims, npy.dims, sizeof(npy.dims));
-    r = tensor_shape_bytes(&shape, &nbytes, e);
-    if (r == 0 && is_moved(d, round, &npy))
-        r = tensor_draft_detach(d, round, &npy);
-    if (r < 0)
-        return e && e->code ? r : logs_failed(r, e);
-    struct job j = make_job(d, round, &npy, npy.n_elem == base->n_elem ? NULL : &shape);
-    r = run(&j, base->imp, watch, ret, e);
-    ret->shaped = !is_shape(&npy, base->n_dims, base->dims);
+    const bool shaped = !has_shape(b, npy->n_dims, npy->dims);
+    const uint64_t head = tensor_view_size(b, round->view) - b->t->n_elem * width;
+    const bool moved = shaped || npy->header != head || npy->width != width;
+    r = judge(round, b, npy->n_elem == b->t->n_elem ? NULL : &shape, moved, b->imp, logs, watch,
+              ret, e);
+    ret->shaped = shaped;
     ret->shape = shape;
     return r;
 }
 
-static int judge(struct draft *d, struct tensor_round *round, const struct units_watch *watch,
-                 struct tensor_edit *ret, struct err *e)
+int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, struct logs *logs,
+                 const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
-    if (tensor_views[d->view].npy)
-        return judge_npy(d, round, watch, ret, e);
-    int r = check_length(round->size, tensor_view_size(round->base, d->view), "it", "", e);
-    if (r)
-        return r;
-    struct job j = make_job(d, round, NULL, NULL);
-    return run(&j, round->base->imp, watch, ret, e);
-}
-
-int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
-                       struct err *e)
-{
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct tensor_round round;
-    int r = tensor_draft_begin(d, &round);
-    if (r <= 0)
-        return r == 0 ? TENSOR_SAME : cannot_read(r, e);
-    r = judge(d, &round, watch, &edit, e);
-    if (r == 0 && (edit.n > 0 || edit.shaped))
-        r = TENSOR_CHANGED;
-    r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
-    if (r == TENSOR_SAME)
-        tensor_draft_passed(d, d->base);
-    if (r == TENSOR_CHANGED) {
-        *ret = edit;
-        return r;
+    int r;
+    *ret = TENSOR_EDIT_INIT;
+    if (tensor_views[round->view].npy) {
+        r = judge_npy(round, b, logs, watch, ret, e);
+    } else {
+        r = check_length(round->size, tensor_view_size(b, round->view), "it", "", e);
+        if (r == 0)
+            r = judge(round, b, NULL, false, b->imp, logs, watch, ret, e);
     }
-    tensor_edit_free(&edit);
-    return r;
+    return r == 0 && (ret->n > 0 || ret->shaped) ? TENSOR_CHANGED : r;
 }
 
 /* ---- new tensors ---- */
 
-/* Views of the same type are adjacent; the view that also defines the shape comes first. */
-static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_NPY, TENSOR_F16,
-                                         TENSOR_BF16};
+void tensor_new_free(struct tensor_new *t)
+{
+    for (size_t i = 0; i < TENSOR_VIEWS; i++)
+        tensor_round_free(&t->round[i]);
+}
 
 static int lacks(struct err *e, const char *what)
 {
@@ -955,64 +1019,63 @@ static int lacks(struct err *e, const char *what)
     return TENSOR_SHORT;
 }
 
-/* Judge a tensor by one of its views. The bytes of `raw` are used unchanged. */
-static int judge_new(const struct tensor_new *t, struct draft *d, const struct tensor_round *round,
-                     const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+/* Find the shape that a new tensor gets by one of its views, and check the view's length. Returns
+ * 0, a verdict or -errno. */
+static int new_shape(const struct tensor_new *t, const struct tensor_round *round,
+                     struct tensor_shape *ret, struct err *e)
 {
-    const struct tensor_view_kind *kind = &tensor_views[d->view];
-    struct tensor_shape shape = t->shape;
-    struct npy npy = {0};
+    const struct tensor_view_kind *kind = &tensor_views[round->view];
+    const struct npy *npy = &round->npy;
     uint64_t whole;
     int r = 0;
+    *ret = t->shape;
     if (kind->npy) {
-        r = find_header(d, round->size, &npy, e);
+        r = check_header(round, e);
         if (r == TENSOR_BEGUN)
             return lacks(e, "the values after the NumPy header");
         if (r)
             return r;
-        if (t->has_shape && !is_shape(&npy, shape.n_dims, shape.dims))
+        if (t->has_shape && (ret->n_dims != npy->n_dims ||
+                             memcmp(ret->dims, npy->dims, sizeof(*npy->dims) * npy->n_dims) != 0))
             return err_set(e, -EINVAL, "a new tensor: %s and shape do not agree", kind->name);
-        shape.n_dims = npy.n_dims;
-        memcpy(shape.dims, npy.dims, sizeof(npy.dims));
+        ret->n_dims = npy->n_dims;
+        memcpy(ret->dims, npy->dims, sizeof(npy->dims));
     } else if (!t->has_shape || (!t->has_type && !kind->form)) {
         return lacks(e, t->has_shape                ? "type"
                         : t->has_type || kind->form ? "shape"
                                                     : "type and shape");
     }
-    shape.type = t->has_type ? t->type : kind->form->same;
-    r = tensor_shape_bytes(&shape, &whole, e);
+    ret->type = t->has_type ? t->type : kind->form->same;
+    r = tensor_shape_bytes(ret, &whole, e);
     if (r == 0 && kind->form)
-        whole = npy.header + elements_of(&shape) * (npy.header ? npy.width : kind->form->width);
-    if (r == 0)
-        r = check_length(round->size, whole, "a new tensor: ", kind->name, e);
-    if (r)
-        return r;
-    struct job j = make_job(d, round, kind->npy ? &npy : NULL, &shape);
-    r = run(&j, t->imp, watch, ret, e);
-    if (r < 0)
-        return r;
-    ret->shape = shape;
-    return TENSOR_CHANGED;
+        whole = npy->header + elements_of(ret) * (npy->header ? npy->width : kind->form->width);
+    return r < 0 ? r : check_length(round->size, whole, "a new tensor: ", kind->name, e);
 }
 
-int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
+int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,
                      struct tensor_edit *ret, struct err *e)
 {
-    struct draft *d = t->draft[TENSOR_RAW];
-    struct tensor_round round;
-    for (size_t i = 0; !d && i < COUNT(order); i++)
-        if (t->draft[order[i]] && t->draft[order[i]]->size > 0)
-            d = t->draft[order[i]];
-    if (!d && t->has_type && t->has_shape)
+    /* Views of the same type are adjacent; the view that also defines the shape comes first. */
+    static const enum tensor_view order[] = {TENSOR_RAW,     TENSOR_F32_NPY, TENSOR_F32,
+                                             TENSOR_F16_NPY, TENSOR_F16,     TENSOR_BF16};
+    const struct tensor_base none = {.big = t->big};
+    struct tensor_shape shape;
+    size_t i = 0;
+    *ret = TENSOR_EDIT_INIT;
+    while (i < COUNT(order) && t->round[order[i]].size == 0)
+        i++;
+    if (i == COUNT(order) && t->has_type && t->has_shape)
         return lacks(e, "raw or values");
-    if (!d)
+    if (i == COUNT(order))
         return lacks(e, t->has_type    ? "shape, and raw or values"
                         : t->has_shape ? "type, and raw or values"
                                        : "type, shape, and raw or values");
-    int r = tensor_draft_round(d, &round);
-    if (r < 0)
-        return err_set(e, r, "no memory");
-    r = judge_new(t, d, &round, watch, ret, e);
-    tensor_round_free(&round);
-    return r;
+    const struct tensor_round *round = &t->round[order[i]];
+    int r = new_shape(t, round, &shape, e);
+    if (r == 0)
+        r = judge(round, &none, &shape, false, t->imp, logs, watch, ret, e);
+    if (r)
+        return r;
+    ret->shape = shape;
+    return TENSOR_CHANGED;
 }

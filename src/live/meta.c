@@ -12,6 +12,7 @@
 #include "gguf/value.h"
 #include "live/dir.h"
 #include "live/draft.h"
+#include "live/tensors.h"
 #include "live/overlay.h"
 #include "live/value.h"
 #include "text/text.h"
@@ -511,8 +512,10 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
 {
     LOCKED(&l->lock);
-    if (!h)
+    if (!h) {
         live_end_made(l);
+        tensors_hurry(l);
+    }
     int r;
     return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, w);
 }

@@ -10,6 +10,8 @@
 #include "base/bytes.h"
 #include "gguf/value.h"
 #include "live/dir.h"
+#include "live/objects.h"
+#include "live/tensors.h"
 #include "live/value.h"
 
 /* ---- what is pending ---- */
@@ -24,13 +26,14 @@ void overlay_begin(struct live *l)
 
 bool overlay_is_pending(const struct live *l)
 {
-    return l->n_gone || l->unfinished || !edit_change_is_empty(&l->pending);
+    return l->n_gone || l->tensors.n_gone || l->unfinished || !edit_change_is_empty(&l->pending);
 }
 
-/* Add the removal of the keys that are gone. One that may not be removed is there again. Returns 0
- * or -ENOMEM. */
+/* Add the removal of the keys and tensors that are gone. A key that may not be removed is there
+ * again. Returns 0 or -ENOMEM. */
 static int remove_gone(struct live *l, struct err *why)
 {
+    tensors_remove(l, &l->pending);
     for (struct name *x = l->first; x && l->n_gone; x = x->next) {
         struct err e = {0};
         if (!x->gone ||
@@ -120,59 +123,129 @@ static void keep_sizes(const struct snapshot *old, struct snapshot *now)
     }
 }
 
-/* Make the snapshot that a change of `base` leads to; `first` is its parsed file. */
-static int make_state(struct live *l, const struct edit_change *c, const struct snapshot *base,
-                      struct gguf *first, struct snapshot **ret, struct err *e)
+/* ---- tensors ---- */
+
+/* True if `s` (NULL: of n tensors) is already the plan's table. */
+static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
+{
+    uint32_t i = 0;
+    if ((s ? s->n : n) != p->n_tensors)
+        return false;
+    while (i < p->n_tensors && ids_of(s, i).number == p->tensor[i].id.number &&
+           ids_of(s, i).version == p->tensor[i].id.version)
+        i++;
+    return i == p->n_tensors;
+}
+
+/* Use the table of ids that is shown, if it is still valid; otherwise make a new one. */
+static int tensor_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
+{
+    const struct snapshot *known[] = {l->newest->view.snap, l->state, l->disk.snap};
+    for (size_t i = 0; i < COUNT(known); i++)
+        if (is_table(known[i]->ids, known[i]->gguf->n_tensors, p)) {
+            *ret = ids_ref(known[i]->ids);
+            return 0;
+        }
+    struct tensor_id *of = malloc((p->n_tensors + 1) * sizeof(*of));
+    for (size_t i = 0; of && i < p->n_tensors; i++)
+        of[i] = p->tensor[i].id;
+    const int r = of ? ids_make(of, (uint32_t)p->n_tensors, ret) : -ENOMEM;
+    free(of);
+    return r;
+}
+
+/* Get the place of a tensor's bytes: its content over the base. *ret holds a reference. */
+static int place_of(const struct store *base, const struct edit_tensor *t,
+                    struct place_in_store *ret)
+{
+    struct tensor_content *k = t->content, *below;
+    *ret = t->old == EDIT_NONE ? (struct place_in_store){0} : base->place[t->old];
+    below = ret->over;
+    if (k && below && !tensor_content_covers(k))
+        return tensor_content_make(&k->shape, k->nbytes, below, k->piece, k->n, &ret->over);
+    ret->over = tensor_content_ref(k ? k : below);
+    return 0;
+}
+
+/* Make the store of a plan for a state whose store is `base`. */
+static int make_store(struct store *base, const struct edit_plan *p, struct store **ret)
+{
+    if (!p->tensor) {
+        *ret = store_ref(base);
+        return 0;
+    }
+    struct place_in_store *place = malloc((p->n_tensors + 1) * sizeof(*place));
+    int r = place ? 0 : -ENOMEM;
+    size_t n = 0;
+    while (r == 0 && n < p->n_tensors && (r = place_of(base, &p->tensor[n], &place[n])) == 0)
+        n++;
+    if (r == 0)
+        r = store_of(base->file, base->files, place, n, ret);
+    while (place && n > 0)
+        tensor_content_unref(place[--n].over);
+    free(place);
+    return r;
+}
+
+/* ---- states ---- */
+
+/* Make the state that a change of `base` leads to; p: its plan. */
+static int make_state(struct live *l, const struct edit_change *c, const struct view *base,
+                      const struct edit_plan *p, struct view *ret, struct err *e)
 {
     const struct timespec changed = newest_changed(l->newest);
     struct snapshot *g;
-    int r = newest_make(l->newest, gguf_ref(first), base->shard, l->shown + 1, &changed, &g, e);
+    struct store *s = NULL;
+    int r =
+        newest_make(l->newest, gguf_ref(p->next), base->snap->shard, l->shown + 1, &changed, &g, e);
     if (r < 0)
         return r;
     l->shown++;
     ids_unref(g->ids);
-    g->ids = ids_ref(base->ids);
-    r = key_ids(l, c, base, snapshot_own(g), &g->key_ids);
+    g->ids = p->tensor ? NULL : ids_ref(base->snap->ids);
+    r = p->tensor ? tensor_ids(l, p, &g->ids) : 0;
+    if (r == 0)
+        r = make_store(base->store, p, &s);
+    if (r == 0)
+        r = key_ids(l, c, base->snap, snapshot_own(g), &g->key_ids);
     if (r < 0) {
         snapshot_unref(g);
+        store_unref(s);
         return err_set(e, r, "no memory");
     }
     keep_sizes(l->state, g);
-    *ret = g;
+    *ret = (struct view){.snap = g, .store = s};
     return 0;
 }
 
-/* Show a snapshot, over the store that is on disk. Returns the view that it replaces. */
-static struct view show_state(struct live *l, struct snapshot *g)
-{
-    return newest_put_view(l->newest, snapshot_ref(g), store_ref(l->disk.store));
-}
-
-/* Make the accepted state without the keys that are gone. `pending` stays out of this: the worker
- * may be writing it. */
-static int make_without_gone(struct live *l, struct snapshot **ret, struct err *e)
+/* Make the accepted state without the keys and tensors that are gone. `pending` stays out of this:
+ * the worker may be writing it. */
+static int make_without_gone(struct live *l, struct view *ret, struct err *e)
 {
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    const struct view state = {l->state, l->over, NULL};
     edit_change_init(&c, &(struct edit_base){.g = snapshot_own(l->state),
                                              .ids = l->state->ids,
                                              .numbers = &l->newest->numbers});
     for (const struct name *x = l->first; x; x = x->next)
         if (x->gone)
             (void)edit_remove(&c, x->key, x->key_len, NULL); /* refused when it is written */
+    tensors_remove(l, &c);
     int r = edit_plan_make(&c, &l->opt.edit, &p, e);
-    return r < 0 ? r : make_state(l, &c, l->state, p.next, ret, e);
+    return r < 0 ? r : make_state(l, &c, &state, &p, ret, e);
 }
 
-/* Show the accepted state without the keys that are gone. A view never shows them again, because a
- * reader may take it at any moment. *old: the view that is replaced. */
+/* Show the accepted state without the keys and tensors that are gone. A view never shows them
+ * again, because a reader may take it at any moment. *old: the view that is replaced. */
 static int show_accepted(struct live *l, struct view *old, struct err *e)
 {
-    struct snapshot *g = NULL;
-    int r = l->n_gone ? make_without_gone(l, &g, e) : 0;
-    *old = show_state(l, g ? g : l->state);
+    struct view v = {l->state, l->over, NULL}, made = VIEW_INIT;
+    int r = l->n_gone || l->tensors.n_gone ? make_without_gone(l, &made, e) : 0;
+    v = view_ref(made.snap ? &made : &v);
+    *old = newest_put_view(l->newest, v.snap, v.store);
     atomic_store(&l->stale, r < 0);
-    snapshot_unref(g);
+    view_free(&made);
     return r;
 }
 
@@ -224,11 +297,51 @@ static void note_key(const struct edit_change *c, const struct edit_slot *s, str
         buf_printf(out, "new, %s, %zu bytes", gguf_type_name(&v, type), now);
 }
 
+/* The same for a tensor. */
+static void note_tensor(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
+{
+    char name[SHOW_MAX], old[SHOW_MAX];
+    const struct gguf_tensor *t = s->old == EDIT_NONE ? NULL : &c->on.g->tensor[s->old];
+    (void)show(name, s->name, s->name_len);
+    if (t)
+        (void)show(old, gguf_name(c->on.g, t), t->name_len);
+    if (s->gone) {
+        if (t)
+            buf_printf(out, UNSAVED_TENSOR "%s: removed", old);
+        return;
+    }
+    const bool renamed = t && strcmp(name, old) != 0;
+    uint64_t n = 0;
+    for (size_t i = 0; s->content && i < s->content->n; i++)
+        n += s->content->piece[i].len;
+    if (renamed)
+        buf_printf(out, UNSAVED_TENSOR "%s: renamed to %s", old, name);
+    if (s->content)
+        buf_printf(out, "%s" UNSAVED_TENSOR "%s: %s%llu bytes", renamed ? "; " : "", name,
+                   t ? "" : "new, ", (unsigned long long)n);
+}
+
+static void note_gone(const struct live *l, struct buf *out)
+{
+    struct edit_tensor t;
+    char shown[SHOW_MAX];
+    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
+        const struct object *o = (const struct object *)k;
+        if (!o->gone || !edit_tensor_numbered(&l->pending, o->number, &t))
+            continue;
+        buf_printf(out, UNSAVED_TENSOR "%s: removed", show(shown, t.name, t.name_len));
+        buf_char(out, '\0');
+    }
+}
+
 void overlay_notes(const struct live *l, struct buf *out)
 {
     for (size_t i = 0; i < l->pending.n; i++) {
         const size_t before = out->len;
-        note_key(&l->pending, l->pending.slot[i], out);
+        if (l->pending.slot[i]->kind == EDIT_TENSOR)
+            note_tensor(&l->pending, l->pending.slot[i], out);
+        else
+            note_key(&l->pending, l->pending.slot[i], out);
         if (out->len > before)
             buf_char(out, '\0');
         if (buf_error(out)) /* whole notes only */
@@ -240,6 +353,8 @@ void overlay_notes(const struct live *l, struct buf *out)
             buf_printf(out, "%s: removed", show(shown, x->key, x->key_len));
             buf_char(out, '\0');
         }
+    if (l->tensors.n_gone)
+        note_gone(l, out);
 }
 
 /* ---- writing ---- */
@@ -277,12 +392,15 @@ static void log_notes(const struct job *b, const struct err *why)
 
 /* Make a store of the new file for readers. If the file cannot be mapped, readers continue with
  * their store, which shows the same bytes; the next edit tries to map it again. */
-static struct store *store_written(struct live *l, struct snapshot *g, bool replaced)
+static struct store *store_written(struct live *l, struct snapshot *g, const struct edit_plan *p,
+                                   bool replaced)
 {
     struct store *s = NULL;
     struct err e = {0};
-    l->unmapped |= replaced;
-    if (l->unmapped && newest_make_store(g, l->disk.store->file, l->file->fd, &s, &e) < 0)
+    const bool tensors = p->tensor && !p->same;
+    l->unmapped |= replaced || p->changed > 0;
+    if ((l->unmapped || tensors) &&
+        newest_make_store(g, l->disk.store->file, l->unmapped ? l->file->fd : -1, &s, &e) < 0)
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);
     l->unmapped &= !s;
     return s;
@@ -319,39 +437,41 @@ static int write_plan(struct job *b, const struct edit_plan *p, struct snapshot 
     if (replaced)
         (void)close(b->result.old_fd);
     if (r == 0 || b->result.unfinished)
-        *ret = store_written(l, g, replaced);
+        *ret = store_written(l, g, p, replaced);
     log_notes(b, r < 0 ? e : NULL);
     return r;
 }
 
 /* The state g is on disk, and nothing is pending any more. */
-static void landed(struct live *l, struct snapshot *g, struct store *s)
+static void landed(struct live *l, const struct view *g)
 {
-    l->old[0] = (struct view){.snap = l->disk.snap, .store = s ? l->disk.store : NULL};
-    l->old[1] = (struct view){.snap = l->state};
-    l->disk.snap = snapshot_ref(g);
-    if (s)
-        l->disk.store = s;
-    l->state = snapshot_ref(g);
+    l->old[0] = l->disk;
+    l->old[1] = (struct view){.snap = l->state, .store = l->over};
+    l->disk = view_ref(g);
+    l->state = snapshot_ref(g->snap);
+    l->over = store_ref(g->store);
     edit_change_free(&l->pending);
     overlay_begin(l);
     names_removed(l);
+    tensors_removed(l);
     (void)show_accepted(l, &l->old[2], NULL);
-    if (s)
+    if (l->disk.store != l->old[0].store)
         newest_drop_file(l->newest);
     l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
     l->trouble = (struct err){0};
-    if (l->n_gone) /* removed while it was written */
-        queue_later(l, QUEUE_REMOVALS, true);
+    if (l->n_gone || l->tensors.n_gone) /* removed while it was written */
+        queue_later(l, l->tensors.n_gone ? QUEUE_TENSORS : QUEUE_REMOVALS, true);
 }
 
 /* The state g is accepted, and written later. */
-static void kept(struct live *l, struct snapshot *g)
+static void kept(struct live *l, const struct view *g)
 {
-    l->old[0] = (struct view){.snap = l->state};
-    l->state = snapshot_ref(g);
+    l->old[0] = (struct view){.snap = l->state, .store = l->over};
+    l->state = snapshot_ref(g->snap);
+    l->over = store_ref(g->store);
     edit_keep(&l->pending, edit_mark(&l->pending));
     names_removed(l);
+    tensors_removed(l);
     (void)show_accepted(l, &l->old[1], NULL);
     queue_later(l, QUEUE_EDITS, false);
 }
@@ -438,10 +558,10 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     struct job job = {.l = l};
-    struct snapshot *g = NULL;
+    struct view g = VIEW_INIT;
     struct store *s = NULL;
     newest_touch(l->newest);
-    int r = make_state(l, &l->pending, l->disk.snap, a->p.next, &g, e);
+    int r = make_state(l, &l->pending, &l->disk, &a->p, &g, e);
     if (r < 0)
         return r;
     *done = !a->write;
@@ -450,7 +570,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
         job.notes = notes;
         a->tried = true;
         lock_drop(&l->lock);
-        r = write_plan(&job, &a->p, g, &s, e);
+        r = write_plan(&job, &a->p, g.snap, &s, e);
         /* -ESTALE itself: another program's file is there */
         const bool astray = r < 0 && r != -ESTALE && edit_file_fresh(l->file, NULL) == -ESTALE;
         lock_take(&l->lock);
@@ -458,13 +578,17 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
         l->unfinished = job.result.unfinished;
         *done = r == 0 || l->unfinished;
     }
+    if (s) {
+        store_unref(g.store);
+        g.store = s;
+    }
     if (*done && a->write)
-        landed(l, g, s);
+        landed(l, &g);
     else if (*done)
-        kept(l, g);
+        kept(l, &g);
     if (r < 0 && l->unfinished)
         l->trouble = *e;
-    snapshot_unref(g);
+    view_free(&g);
     return r;
 }
 

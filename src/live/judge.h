@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Judges what was written to a view of a tensor, or to the files of a new tensor as a whole, and
+ * reads the views of a tensor as it is.
+ *
+ * Written bytes are compared with the present tensor, block by block: equal blocks keep their
+ * bytes, and the others are encoded, using all processors. Bytes of `raw` that differ become pieces
+ * where they already are in the log; values are encoded into new pieces in the log.
+ *
+ * Once a new tensor has a `raw`, only type, shape and `raw` count, and values are ignored.
+ * Otherwise the values are encoded from the first of these views that has values: f32.npy, f32,
+ * f16.npy, f16, bf16. The type defaults to the view's own, and the shape to that in a NumPy header.
+ *
+ * Threads: any. Call without any lock.
+ */
+#ifndef LIVE_JUDGE_H
+#define LIVE_JUDGE_H
+
+#include "base/pool.h"
+#include "edit/change.h"
+#include "live/extents.h"
+#include "model/imatrix.h"
+#include "model/npy.h"
+#include "model/snapshot.h"
+#include "quant/encode.h"
+
+/* The kinds of files that programs can write in a tensor's directory. */
+enum tensor_view {
+    TENSOR_RAW, /* the bytes as stored */
+    TENSOR_F32, /* the values, in the form of model/store.h */
+    TENSOR_F16,
+    TENSOR_BF16,
+    TENSOR_F32_NPY, /* the values after a NumPy header */
+    TENSOR_F16_NPY,
+    TENSOR_VIEWS,
+    TENSOR_TYPE = TENSOR_VIEWS, /* the tensor's type and shape as texts */
+    TENSOR_SHAPE,
+    TENSOR_ASIDE, /* computed from other views; writes are accepted but ignored */
+};
+
+struct tensor_view_kind {
+    const char *name;        /* name of the view's file, such as "f32.npy" */
+    const struct form *form; /* form of the values; NULL for raw bytes and texts */
+    bool npy;                /* a NumPy header precedes the values */
+    enum quant_view values;  /* how values are compared and encoded */
+};
+extern const struct tensor_view_kind tensor_views[TENSOR_ASIDE];
+
+static inline bool view_is_text(enum tensor_view view)
+{
+    return view == TENSOR_TYPE || view == TENSOR_SHAPE;
+}
+
+/* ---- a tensor as it is ---- */
+
+/* A tensor in one state of the model. */
+struct tensor_base {
+    struct view v;                 /* references; empty if there is no tensor */
+    const struct gguf_tensor *t;   /* NULL: no tensor yet, or it was removed */
+    const struct imatrix_row *imp; /* not owned: importances of its columns, or NULL if unknown */
+    bool big;                      /* byte order of the model */
+};
+
+void tensor_base_free(struct tensor_base *b);
+/* Return the view's size, or 0 if the tensor does not exist or its values cannot be shown. */
+uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
+/* Read bytes [off, off + n), which must be within the view's size. Returns 0, -EIO (the file was
+ * truncated), -ENOMEM, or -errno from reading a log. */
+int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
+                     size_t n);
+
+/* ---- what was written ---- */
+
+/* No truncation. */
+#define TENSOR_UNCUT UINT64_MAX
+
+/* What was written to a view, at one moment. */
+struct tensor_round {
+    enum tensor_view view;
+    struct extents written; /* owned */
+    uint64_t size;          /* of the view with these bytes */
+    uint64_t cut;           /* bytes from here on never come from the tensor */
+    uint64_t epoch;         /* of the newest of these bytes (views.h) */
+    struct npy npy;         /* the header of a NumPy view, unless npy.header is 0 */
+};
+
+void tensor_round_free(struct tensor_round *round);
+/* Read bytes [off, off + n) of a view with these bytes over the tensor. Returns 0, -EIO or
+ * -errno. */
+int tensor_round_read(const struct tensor_round *round, const struct tensor_base *b, uint64_t off,
+                      void *dst, size_t n);
+
+/* ---- the verdict ---- */
+
+enum tensor_verdict {
+    TENSOR_SAME,    /* no byte changes */
+    TENSOR_CHANGED, /* struct tensor_edit is set */
+    /* Incomplete, but may become complete; struct err has code -EINVAL and says what is missing. */
+    TENSOR_SHORT,
+    TENSOR_BEGUN, /* only a NumPy header so far: neither an edit nor an error */
+};
+
+/* An operation on a tensor (edit/change.h). */
+struct tensor_edit {
+    bool shaped; /* the shape or type changes: see `shape` */
+    bool whole;  /* the pieces cover all bytes of the tensor */
+    struct tensor_shape shape;
+    struct tensor_piece *piece; /* owned, each with a reference to its log */
+    size_t n;
+};
+
+#define TENSOR_EDIT_INIT ((struct tensor_edit){0})
+
+void tensor_edit_free(struct tensor_edit *t);
+
+/* ---- the texts in a tensor's `type` and `shape`: one line, which may end in blanks ---- */
+
+/* Parse ggml's name for a type, such as "Q8_0", ignoring case. Returns 0, -EINVAL (not a type; the
+ * message suggests the nearest one), or -EOPNOTSUPP (a retired or unknown type: "unknown:NNN"). */
+int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e);
+/* Parse "4096 128": 1 to 4 nonzero decimal numbers in NumPy's order, separated by spaces; an empty
+ * text means one dimension of 1. Sets n_dims and dims of *ret. Returns 0 or -EINVAL. */
+int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e);
+/* Write the text that `type` or `shape` shows for an existing tensor, including the newline. */
+void tensor_text(const struct tensor_base *b, enum tensor_view view, struct buf *out);
+
+/*
+ * Change the shape of a tensor, keeping its type and number of elements. *shape holds the parsed
+ * dims; its type is set. Returns TENSOR_SAME, TENSOR_CHANGED, -EINVAL (a different number of
+ * elements, or rows that are not whole blocks) or -EOPNOTSUPP (an unknown type).
+ */
+int tensor_reshape(const struct tensor_base *b, struct tensor_shape *shape, struct err *e);
+/*
+ * Convert the values of an existing tensor to another type with quant_convert(). Returns
+ * TENSOR_CHANGED, TENSOR_SAME if the tensor already has that type, an error as from
+ * tensor_judge(), -EINVAL (its rows are not whole blocks of that type, or it has more than
+ * 4 dimensions), or -EOPNOTSUPP (its values cannot be shown, or cannot be stored in that type).
+ */
+int tensor_convert(const struct tensor_base *b, uint32_t type, struct logs *logs,
+                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
+
+/* ---- judging ---- */
+
+/* Number of values per unit of work; a whole number of blocks in any type. */
+#define TENSOR_STRETCH 65536
+
+/*
+ * Judge what was written to a view of an existing tensor. Returns enum tensor_verdict, or -EDOM,
+ * -ERANGE, -EOPNOTSUPP (as from quant_write(); the message names the element), -EINVAL (an
+ * impossible header or shape, or bytes after the values), -ENOSPC, -ENOMEM, -EIO (also if the model
+ * was truncated) or -EINTR (watch->cancel).
+ */
+int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, struct logs *logs,
+                 const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
+
+struct tensor_new {
+    bool has_type, has_shape, big;
+    uint32_t type;                           /* from tensor_type_parse() */
+    struct tensor_shape shape;               /* dims from tensor_shape_parse() */
+    const struct imatrix_row *imp;           /* not owned; NULL if unknown */
+    struct tensor_round round[TENSOR_VIEWS]; /* owned; size is 0 if not written */
+};
+
+void tensor_new_free(struct tensor_new *t);
+/*
+ * Judge a new tensor. Returns TENSOR_CHANGED, with the shape and pieces for edit_tensor_add() in
+ * *ret; TENSOR_SHORT, with a message that says what is missing; or an error as above.
+ */
+int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,
+                     struct tensor_edit *ret, struct err *e);
+
+#endif
