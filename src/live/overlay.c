@@ -575,8 +575,8 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
         const bool astray = r < 0 && r != -ESTALE && edit_file_fresh(l->file, NULL) == -ESTALE;
         lock_take(&l->lock);
         l->astray = astray;
-        l->unfinished = job.result.unfinished;
-        *done = r == 0 || l->unfinished;
+        l->unfinished = l->file->unfinished;
+        *done = r == 0 || job.result.unfinished;
     }
     if (s) {
         store_unref(g.store);
@@ -622,7 +622,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     edit_undo(&l->pending, mark);
     if (edit && !a.tried) /* the fault may be this edit's */
         return r;
-    if (a.mixed || !edit_change_is_empty(&l->pending))
+    if (a.mixed || l->unfinished || !edit_change_is_empty(&l->pending))
         in_trouble(l, e, a.tried);
     return r;
 }

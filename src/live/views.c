@@ -113,10 +113,11 @@ static void flushed(struct live *l, struct live_view *h)
     h->owes = false;
 }
 
-/* True if what was written was judged, and nobody is writing on: a release may come late. */
+/* True if all that was written was accepted or refused, and nobody is writing on: a release may come
+ * late. */
 static bool is_over(const struct view_draft *d)
 {
-    return !d->dirty && !d->judging;
+    return !d->dirty && !d->judging && !(d->changed && d->touched > d->refused);
 }
 
 /* True if another view of the tensor has bytes that are not accepted. Drops those that are over. */
@@ -572,7 +573,7 @@ static int view_accepted(struct live *l, struct request *q, int r, const struct 
     if (r < 0 && !q->done)
         return view_refused(l, j, r, e);
     if (j->verdict == TENSOR_BEGUN) {
-        if (j->last && d->touched <= j->round.epoch) {
+        if (j->last && d->touched <= j->round.epoch && !d->writers) {
             d->begun = when_after(BEGUN_SECONDS * 1000);
             queue_tick(l, &d->begun);
         }
@@ -614,11 +615,12 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
     j->last = last;
     int r = draft_take(l, d, &j->round);
     LOCKED(&l->lock);
-    struct request *q = r == 0 ? request_new(l, NULL, NULL, NULL) : NULL;
+    const bool written = draft_is_written(d); /* else a request before has accepted it meanwhile */
+    struct request *q = r == 0 && written ? request_new(l, NULL, NULL, NULL) : NULL;
     if (!q) {
         tensor_round_free(&j->round);
         free(j);
-        return -ENOMEM;
+        return r < 0 || written ? -ENOMEM : when == WHEN_NOW ? queue_sync(l, w) : 0;
     }
     buf_add(&q->text, d->text.data, d->text.len);
     d->judging++;

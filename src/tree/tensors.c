@@ -246,8 +246,10 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
 
 int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 {
-    struct live *l = tensors_live(t);
-    return l && n->kind == NODE_TENSOR_FILE ? live_tensor_fsync(l, n->number, w) : 0;
+    struct live *l = atomic_load(&t->live);
+    if (n->kind == NODE_TENSOR_FILE && tensors_live(t))
+        return live_tensor_fsync(l, n->number, w);
+    return l ? live_fsync(l, NULL, w) : 0;
 }
 
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w)

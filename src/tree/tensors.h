@@ -60,8 +60,7 @@ void tensors_opened(struct tree_file *f);
 int tensors_read_own(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Read from the draft of the file's node. Returns false if the stored bytes must be read. */
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
-/* Handle fsync of a file opened for reading; for files that belong to no tensor, there is nothing
- * to wait for. */
+/* Handle fsync of a file opened for reading: everything that was accepted is written. */
 int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w);
 /* Handle truncate(2) by opening the view, truncating it and closing it. */
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w);

@@ -426,6 +426,13 @@ class CommitAtSync(Editing):
         self.assert_model({COUNT: Value('u32', 5)}, self.KV)
         self.assert_listing(replaced({COUNT: Value('u32', 5)}, self.KV))
 
+    def test_sync_of_any_file(self):
+        for i, name in enumerate(('model.gguf', 'metadata.json',
+                                  os.path.join('tensors', os.listdir(os.path.join(self.at, 'tensors'))[0], 'raw'))):
+            self.assertEqual(shell(f'echo {i + 7} > "$1"', self.key(COUNT)), ('', 0))
+            subprocess.run(['sync', os.path.join(self.at, name)], check=True)
+            self.assert_model({COUNT: Value('u32', i + 7)})
+
     def test_refused(self):
         self.assertEqual(shell('echo abc > "$1" 2>/dev/null', self.key(COUNT)), ('', 1))
         self.assertEqual(self.text(COUNT), b'2\n')

@@ -71,6 +71,11 @@ static const struct script scripts[] = {
      "topen A a/raw rw; write A X; topen B a/f32 w =EBUSY; topen B a/raw w; write B Y 1; close B;"
      "close A; topen B a/f32 w; close B",
      "a:I8:8=XYcdefgh " B C},
+    {"a view that was flushed before it was whole keeps others out", "tensors",
+     "topen A a/raw w trunc; write A 1234; flush A =EINVAL; topen B a/f32 w =EBUSY;"
+     "write A 5678 4; close A;"
+     "topen B a/f32 w; close B",
+     "a:I8:8=12345678 " B C},
     {"two programs write one view, each at its own offset", "tensors",
      "topen A a/raw rw; topen B a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
