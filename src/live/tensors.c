@@ -49,7 +49,7 @@ static int find_shown(const struct live *l, const char *file, uint32_t *number)
     size_t n;
     const struct object *o =
         l->tensors.n_fresh && name_decode(file, name, &n) == 0 ? fresh_named(l, name, n) : NULL;
-    if (o) {
+    if (o && !o->gone) {
         *number = o->number;
         return 0;
     }
@@ -163,7 +163,7 @@ static int remove_locked(struct live *l, const char *file, const struct err *unr
     struct object *o = r == 0 ? object_get(l, number) : NULL;
     if (!o)
         return r < 0 ? r : -ENOMEM;
-    if (o->fresh) {
+    if (o->fresh && !o->adding) {
         fresh_remove(l, o);
         return 0;
     }
@@ -171,7 +171,7 @@ static int remove_locked(struct live *l, const char *file, const struct err *unr
         return -EROFS;
     if (unready->code || l->opt.edit.strategy == EDIT_INPLACE)
         return object_refused(l, o, unready->code ? unready : &place);
-    if (l->state->gguf->n_tensors - l->tensors.n_gone <= 1) {
+    if (l->state->gguf->n_tensors + o->adding - l->tensors.n_gone <= 1) {
         spare_all(l);
         return object_refused(l, o, &last);
     }
@@ -492,6 +492,7 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
             edit_undo(&l->pending, mark);
         else
             r = 1;
+        o->adding = r > 0;
     } else if (r == TENSOR_SHORT) {
         object_set_error(l, o, e->msg);
         r = 0;
@@ -506,9 +507,17 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
 {
     struct about *a = q->own;
     struct object *o = a->o;
+    const bool added = o->adding;
+    o->adding = false;
     if (r < 0 && !q->done) {
         if (a->hurried)
             l->tensors.failure = r;
+        if (added && o->gone) { /* it was removed meanwhile */
+            o->gone = false;
+            l->tensors.n_gone--;
+            fresh_remove(l, o);
+            return r;
+        }
         o->failed = a->verdict == TENSOR_CHANGED;
         return o->error && strcmp(o->error, e->msg) == 0 ? r : object_refused(l, o, e);
     }
@@ -521,7 +530,7 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
         next = d->next;
         if (d->view < TENSOR_VIEWS && a->epoch[d->view])
             draft_settle(d, a->epoch[d->view]);
-        else if (!d->dirty)
+        else if (!d->dirty && !d->judging)
             draft_reset(d);
         draft_reap(l, d);
     }
@@ -593,11 +602,21 @@ void tensors_tick(struct live *l)
 
 /* ---- rename ---- */
 
+static int rename_fresh(struct live *l, struct object *o, const char *name, size_t n)
+{
+    const int r = set_name(l, o, name, n);
+    if (r == 0 && o->error) /* the error may have been about the old name */
+        object_touch(l, o);
+    return r;
+}
+
 static int accept_rename(struct live *l, struct request *q, struct err *e)
 {
     struct about *a = q->own;
     struct edit_tensor t;
     const size_t mark = edit_mark(&l->pending);
+    if (a->o->fresh && !a->o->gone) /* adding it failed meanwhile */
+        return err_sys(e, rename_fresh(l, a->o, a->name, a->n), "cannot be renamed");
     if (!edit_tensor_numbered(&l->pending, a->o->number, &t) || a->o->gone)
         return err_set(e, -ENOENT, "the tensor was removed");
     int r = take_name(l, a->name, a->n, e);
@@ -615,14 +634,6 @@ static int renamed(struct live *l, struct request *q, int r, const struct err *e
         return object_refused(l, a->o, e);
     a->o->mtime = when_date();
     object_set_error(l, a->o, NULL);
-    return r;
-}
-
-static int rename_fresh(struct live *l, struct object *o, const char *name, size_t n)
-{
-    const int r = set_name(l, o, name, n);
-    if (r == 0 && o->error) /* the error may have been about the old name */
-        object_touch(l, o);
     return r;
 }
 
@@ -645,7 +656,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return -ENOMEM;
     if (r < 0)
         return object_refused(l, o, &(const struct err){.code = r, .msg = A_NAME});
-    if (o->fresh)
+    if (o->fresh && !o->adding)
         return rename_fresh(l, o, name, n);
     struct request *q = about(l, o);
     if (!q)

@@ -453,6 +453,7 @@ struct judged {
     struct tensor_round round;
     bool last;  /* no more writes will come */
     bool begun; /* the judgement has begun */
+    bool left;  /* not judged: the draft stays as it is */
     int verdict;
     const struct live *l;
     time_t told; /* when progress was last reported; 0: never */
@@ -516,6 +517,12 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     const size_t mark = edit_mark(&l->pending);
     tensor_base_get(l, o->number, &b);
     j->begun = true;
+    if (o->fresh && !o->gone) { /* adding it failed meanwhile: it is judged with the rest */
+        tensor_base_free(&b);
+        object_touch(l, o);
+        j->left = true;
+        return 0;
+    }
     if (!b.t || o->gone) { /* what is written to a removed file is gone with it */
         tensor_base_free(&b);
         j->verdict = TENSOR_SAME;
@@ -572,6 +579,8 @@ static int view_accepted(struct live *l, struct request *q, int r, const struct 
     struct object *o = d->object;
     if (r < 0 && !q->done)
         return view_refused(l, j, r, e);
+    if (j->left)
+        return r;
     if (j->verdict == TENSOR_BEGUN) {
         if (j->last && d->touched <= j->round.epoch && !d->writers) {
             d->begun = when_after(BEGUN_SECONDS * 1000);
@@ -784,9 +793,10 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
     flushed(l, h);
     int r = d->why.code;
     const bool written = draft_is_written(d);
-    if (r == 0 && h->o->fresh && written && view_is_text(d->view))
+    const bool fresh = h->o->fresh && !h->o->adding;
+    if (r == 0 && fresh && written && view_is_text(d->view))
         r = take_text(l, d, &e);
-    const bool asks = r == 0 && !h->o->fresh && written;
+    const bool asks = r == 0 && !fresh && written;
     lock_drop(&l->lock);
     return asks ? ask(l, d, when, false, w) : r;
 }
@@ -833,7 +843,7 @@ static void end_writing(struct live *l, struct view_draft *d)
     struct object *o = d->object;
     struct err e = {0};
     const bool due = draft_is_written(d) && d->touched > d->refused && !d->why.code;
-    if (o->fresh) {
+    if (o->fresh && !o->adding) {
         if (draft_is_written(d) && view_is_text(d->view) && d->dirty)
             (void)take_text(l, d, &e);
         return;

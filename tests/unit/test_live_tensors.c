@@ -10,6 +10,9 @@
 
 #define BYTES_60 "012345678901234567890123456789012345678901234567890123456789"
 
+/* A new tensor whose next write is held. */
+#define MAKES "tmkdir n; tput n/type I8; tput n/shape 3; tput n/raw abc; hold; "
+
 static const struct script scripts[] = {
     {"mv renames a tensor and keeps its bytes", "tensors",
      "tlist . 'a b c z'; tmv a d; tlist . 'd b c z'; ttext d/raw 'abcdefgh'; tgone a; fsync;"
@@ -76,6 +79,25 @@ static const struct script scripts[] = {
      "write A 5678 4; close A;"
      "topen B a/f32 w; close B",
      "a:I8:8=12345678 " B C},
+    {"a new tensor is removed while it is written", "tensors close",
+     MAKES "& fsync; held; trmdir n; tgone n; go; wait; tgone n; fsync", A B C},
+    {"... and that fails", "tensors close",
+     MAKES "& fsync; held; trmdir n; tgone n; go EIO; wait =EIO; tgone n; fsync", A B C},
+    {"a new tensor is renamed while it is written", "tensors close",
+     MAKES "& fsync; held; & tmv n k; go; wait; wait; tgone n; tlist . 'a b c z k'; fsync",
+     A B C "k:I8:3=abc "},
+    {"... and that fails", "tensors close",
+     MAKES "& fsync; held; & tmv n k; go EIO; wait =EIO; wait; tlist . 'a b c z k'; fsync",
+     A B C "k:I8:3=abc "},
+    {"a new tensor is written while it is added", "tensors close",
+     MAKES "& fsync; held; topen B n/raw w; write B xyz; & flush B; release B; go; wait; wait;"
+           "ttext n/raw xyz; fsync",
+     A B C "n:I8:3=xyz "},
+    {"... and that fails", "tensors close",
+     MAKES
+     "& fsync; held; topen B n/raw w; write B xyz; & flush B; release B; go EIO; wait =EIO; wait;"
+     "ttext n/raw xyz; fsync",
+     A B C "n:I8:3=xyz "},
     {"two programs write one view, each at its own offset", "tensors",
      "topen A a/raw rw; topen B a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
