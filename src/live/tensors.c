@@ -113,12 +113,14 @@ static void spare(struct live *l, struct object *o)
     atomic_store(&l->stale, true);
 }
 
-/* Bring all tensors back whose removal is not written yet. */
+/* Bring all tensors back whose removal is neither written nor being written. */
 static void spare_all(struct live *l)
 {
-    for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));)
-        if (((struct object *)k)->gone)
-            spare(l, (struct object *)k);
+    for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
+        struct object *o = (struct object *)k;
+        if (o->gone && !(l->busy && o->removing))
+            spare(l, o);
+    }
 }
 
 void tensors_remove(const struct live *l, struct edit_change *c)
@@ -127,9 +129,9 @@ void tensors_remove(const struct live *l, struct edit_change *c)
     if (!l->tensors.n_gone)
         return;
     for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
-        const struct object *o = (const struct object *)k;
+        struct object *o = (struct object *)k;
         if (o->gone && edit_tensor_numbered(c, o->number, &t))
-            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
+            o->removing = edit_tensor_remove(c, t.name, t.name_len, NULL) >= 0;
     }
 }
 
@@ -142,7 +144,7 @@ void tensors_removed(struct live *l)
         next = table_each(&l->tensors.by_number, k);
         if (!o->gone || ids_find(g->ids, g->gguf->n_tensors, o->number) != IDS_NONE)
             continue;
-        o->gone = false;
+        o->gone = o->removing = false;
         l->tensors.n_gone--;
         object_set_error(l, o, NULL);
         o->mtime.tv_sec = 0;
@@ -176,6 +178,7 @@ static int remove_locked(struct live *l, const char *file, const struct err *unr
         return object_refused(l, o, &last);
     }
     o->gone = true;
+    o->removing = false;
     l->tensors.n_gone++;
     object_set_error(l, o, NULL);
     atomic_store(&l->stale, true);
@@ -451,9 +454,11 @@ static int take_name(struct live *l, const char *name, size_t n, struct err *e)
     struct edit_tensor t;
     if (!edit_tensor_find(&l->pending, name, n, &t))
         return 0;
-    const struct object *o = object_find(l, t.id.number);
-    return o && o->gone ? edit_tensor_remove(&l->pending, name, n, e)
-                        : err_set(e, -EEXIST, "a tensor has this name");
+    struct object *o = object_find(l, t.id.number);
+    if (!o || !o->gone)
+        return err_set(e, -EEXIST, "a tensor has this name");
+    o->removing = true;
+    return edit_tensor_remove(&l->pending, name, n, e);
 }
 
 static int accept_new(struct live *l, struct request *q, struct err *e)

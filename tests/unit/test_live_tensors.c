@@ -79,6 +79,10 @@ static const struct script scripts[] = {
      "write A 5678 4; close A;"
      "topen B a/f32 w; close B",
      "a:I8:8=12345678 " B C},
+    {"the last tensor is removed while the removal of another one is written", "tensors close",
+     "trmdir a; hold; & fsync; held; trmdir b; trmdir c; trmdir z =EPERM; tlist . 'b c z'; go;"
+     "wait; tlist . 'b c z'; fsync; tlist . 'b c z'",
+     B C},
     {"a new tensor is removed while it is written", "tensors close",
      MAKES "& fsync; held; trmdir n; tgone n; go; wait; tgone n; fsync", A B C},
     {"... and that fails", "tensors close",
