@@ -60,7 +60,7 @@ struct object {
     bool fresh, gone;
     bool removing; /* gone, and the write that runs, if there is one, removes it */
     bool adding;   /* fresh, and added by the request that runs: as good as a tensor of the model */
-    char *error;           /* owned: why the last edit was refused, or NULL */
+    char *error;   /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     struct view_draft *drafts;
     unsigned opens, pins; /* number of handles, and of requests that refer to it */
