@@ -352,10 +352,10 @@ class Check(unittest.TestCase):
         self.addCleanup(os.chmod, top + '/b', 0o755)
         done = check('--check', '--ignore=file-name', top)
         self.assertEqual(done.returncode, 2)
-        self.assertEqual(done.out, ''.join(
-            f'{top}/{name}: error: cannot be read: Permission denied (directory)\n' for name in 'ab'))
+        self.assertEqual(done.out, f'{top}/a: error: cannot be read: Permission denied (directory)\n'
+                         f'{top}/b/m.gguf: error: Permission denied\n')
         self.assertEqual(self.files(top, status=2),
-                         [f'{top}/{name}' for name in ('a', 'b', 'c/m.gguf', 'd.gguf')])
+                         [f'{top}/{name}' for name in ('a', 'b/m.gguf', 'c/m.gguf', 'd.gguf')])
 
     def test_folder_with_a_mount(self):
         """A mount of ggufs inside the directory is skipped."""
