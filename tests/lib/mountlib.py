@@ -75,11 +75,6 @@ def sanitized(kind):
     return f'__{kind}_init'.encode() in get(shutil.which(GGUFS))
 
 
-def keeps_pending():
-    """True: edits that cannot be written wait. Branches for the core that dropped them can go."""
-    return True
-
-
 def environment():
     """Return the environment: sanitizers of daemons write to files in the test's directory, and
     histories are kept there."""

@@ -56,10 +56,6 @@ def process_state(pid):
         return stat.read().rpartition(')')[2].split()[0]
 
 
-# In the new core an edit waits for its turn: tests/unit/test_live_queue.c.
-accepts_meanwhile = unittest.skipIf(mountlib.keeps_pending(), 'one edit at a time')
-
-
 @needs_gate
 class WhileCopying(unittest.TestCase):
     def setUp(self):
@@ -69,8 +65,6 @@ class WhileCopying(unittest.TestCase):
         self.mount = mountlib.Foreground(self.source, '-o', 'relayout=copy')
         with self.gate.before('GATE'):
             self.at, self.process = self.mount.__enter__()
-        self.rewrites = Rewrites(self.source)
-        self.addCleanup(self.rewrites.close)
 
     def done(self):
         """Unmount, and check that the file is as expected."""
@@ -83,56 +77,8 @@ class WhileCopying(unittest.TestCase):
         return Call(write, self.at, key, text)
 
     def until_shown(self, key):
-        """Wait until the shown model has the expected value of the key. In the new core, until the key
-        is being written."""
-        if mountlib.keeps_pending():
-            editlib.until(lambda: key.encode() in editlib.keys(self.at))
-            return
-        wanted = self.want.kv[self.want.index(key.encode())]
-
-        def shown():
-            return wanted in editlib.entries(mountlib.get(os.path.join(self.at, 'model.gguf')))[0]
-        editlib.until(shown)
-
-    @accepts_meanwhile
-    def test_gathered(self):
-        """Edits that arrive during a copy are shown immediately and cause one more rewrite; readers
-        continue."""
-        self.gate.shut()
-        calls = [self.edit('my.first', 'one')]
-        self.gate.wait()
-        for count in range(5):
-            calls.append(self.edit(f'my.more{count}', 'x' * 1000 * count + 'y'))
-            self.until_shown(f'my.more{count}')
-        for name in editlib.keys(self.at):
-            os.stat(place(self.at, name))
-        for tensor in self.want.before.tensors:
-            folder = place(self.at, tensor.name, 'tensors')
-            self.assertEqual(mountlib.get(os.path.join(folder, b'raw')), tensor.data)
-        self.want.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
-        editlib.until(lambda: all(call.thread.is_alive() for call in calls))
-        self.assertEqual(self.rewrites.count(), 0)
-        self.gate.open()
-        self.assertEqual([call.wait() for call in calls], [None] * 6)
-        self.assertEqual(self.rewrites.count(), 2)
-        self.done()
-
-    @accepts_meanwhile
-    def test_failure_meanwhile(self):
-        """Refused texts and undone edits do not affect the edit that is being written."""
-        self.gate.shut()
-        first = self.edit('my.first', 'one')
-        self.gate.wait()
-        with self.assertRaises(OSError) as caught:
-            write(self.at, 'type.u8', '300')
-        self.assertEqual(caught.exception.errno, errno.ERANGE)
-        write(self.at, 'type.u8', '100\n')
-        os.unlink(place(self.at, 'my.first'))
-        second = self.edit('my.first', 'two')
-        self.until_shown('my.first')
-        self.gate.open()
-        self.assertEqual((first.wait(), second.wait()), (None, None))
-        self.done()
+        """Wait until the key is being written."""
+        editlib.until(lambda: key.encode() in editlib.keys(self.at))
 
     def child_that(self, call):
         """Start a process that makes a call; its exit status is the error."""
@@ -222,58 +168,6 @@ class WhileCopying(unittest.TestCase):
         self.want.set(b'general.name', Value('string', b'after'))
         self.done()
 
-    @accepts_meanwhile
-    def test_signal_behind_another(self):
-        """A call whose edit is still queued gets EINTR immediately, and the edit is written in its
-        turn."""
-        self.gate.shut()
-        first = self.edit('my.first', 'one')
-        self.gate.wait()
-        self.want.set(b'my.second', Value('string', b'two'))
-        process = self.child('my.second', 'two')
-        self.until_shown('my.second')
-        self.interrupt(process)
-        self.gate.open()
-        self.assertIsNone(first.wait())
-        sync(self.at)
-        self.done()
-
-    @accepts_meanwhile
-    def test_signal_to_rename(self):
-        """After a signal to a rename, the key has its new value, and the helper is gone."""
-        helper = 'general.name.tmp'
-        write(self.at, helper, 'two')
-        self.gate.shut()
-        first = self.edit('my.first', 'one')
-        self.gate.wait()
-        self.want.set(b'general.name', Value('string', b'two'))
-        process = self.child_that(lambda: os.rename(place(self.at, helper),
-                                                    place(self.at, 'general.name')))
-        self.until_shown('general.name')
-        self.interrupt(process)
-        self.gate.open()
-        self.assertIsNone(first.wait())
-        sync(self.at)
-        self.assertEqual(editlib.read(self.at, 'general.name'), b'two\n')
-        self.assertFalse(os.path.exists(place(self.at, helper)))
-        self.done()
-
-    @accepts_meanwhile
-    def test_signal_among_others(self):
-        """A call whose edit is batched with those of others gets EINTR, and no edit is lost."""
-        self.gate.shut()
-        calls = [self.edit('my.first', 'one')]
-        self.gate.wait()
-        calls.append(self.edit('my.second', 'two'))
-        self.until_shown('my.second')
-        self.want.set(b'my.third', Value('string', b'three'))
-        process = self.child('my.third', 'three')
-        self.until_shown('my.third')
-        self.interrupt(process)
-        self.gate.open()
-        self.assertEqual([call.wait() for call in calls], [None, None])
-        self.done()
-
     def test_replaced_meanwhile(self):
         """If the model is replaced while the new one is written, the error is ESTALE, and the other
         file stays."""
@@ -290,22 +184,6 @@ class WhileCopying(unittest.TestCase):
         self.assertNotIn(b'my.first', editlib.keys(self.at))
         self.assertNotIn(b'my.second', editlib.keys(self.at))
         self.want = Want(other)
-        self.done()
-
-    @accepts_meanwhile
-    def test_unmount_while_copying(self):
-        """After SIGTERM during a copy, the copy is finished, and the batched edits are also
-        written."""
-        self.gate.shut()
-        calls = [self.edit('my.first', 'one')]
-        self.gate.wait()
-        calls.append(self.edit('my.second', 'two'))
-        self.until_shown('my.second')
-        self.process.terminate()
-        self.gate.open()
-        for call in calls:
-            call.wait()  # an answer, or the end of the connection
-        self.process.wait(mountlib.LIMIT)
         self.done()
 
 
