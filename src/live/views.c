@@ -822,8 +822,8 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
     struct view_draft *d = o && !o->fresh ? o->drafts : NULL;
     while (d && !(draft_is_written(d) && d->dirty))
         d = d->next;
-    if (!d) {
-        const int r = queue_sync(l, w);
+    if (!d || d->why.code) { /* a write was refused: the draft is no edit */
+        const int r = d ? d->why.code : queue_sync(l, w);
         lock_drop(&l->lock);
         return r;
     }

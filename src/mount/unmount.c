@@ -132,7 +132,8 @@ static int is_alive(const char *at, uint64_t number, struct buf *said)
 
 bool mount_is_dead(const struct mount *m)
 {
-    const int r = ask(m, m->at, &(struct question){.fn = is_alive}, NULL);
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    const int r = ask(m, m->at, &(struct question){.fn = is_alive}, &said);
     return r == -ENOTCONN || r == -ECONNABORTED;
 }
 
