@@ -344,17 +344,6 @@ void edit_keep(struct edit_change *c, size_t mark)
         memmove(c->undo, c->undo + mark, c->n_undo * sizeof(*c->undo));
 }
 
-void edit_change_drop_values(struct edit_change *c)
-{
-    edit_keep(c, c->n_undo);
-    for (size_t i = 0; i < c->n; i++) {
-        edit_value_unref(c->slot[i]->value);
-        tensor_content_unref(c->slot[i]->content);
-        c->slot[i]->value = NULL;
-        c->slot[i]->content = NULL;
-    }
-}
-
 void edit_change_free(struct edit_change *c)
 {
     edit_keep(c, c->n_undo);

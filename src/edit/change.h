@@ -236,11 +236,6 @@ void edit_undo(struct edit_change *c, size_t mark);
 void edit_keep(struct edit_change *c, size_t mark);
 
 /*
- * Release the values and contents after the plan has been made. The change keeps only its names.
- */
-void edit_change_drop_values(struct edit_change *c);
-
-/*
  * Return how many keys and tensors differ from the base or have been removed, up to `most`. Looks
  * only at names and slots, and does not compare values.
  */

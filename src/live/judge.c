@@ -907,12 +907,12 @@ static int normalise(const struct tensor_round *round, const struct tensor_base 
         .view = round->view, .size = x.len, .npy = {.width = to, .n_elem = npy->n_elem}};
     if (r == 0)
         r = rewrite_all(&w, logs, watch, &x);
+    if (r == 0)
+        r = extents_put(&ret->written, &x);
     if (r == -ERANGE || r == -EINTR)
         (void)err_set(e, r, r == -EINTR ? "interrupted" : "a value is too large for float32");
     else
         (void)logs_failed(r, e);
-    if (r == 0)
-        r = extents_put(&ret->written, &x);
     log_unref(x.log);
     free(w.in);
     free(w.out);

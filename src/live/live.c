@@ -232,20 +232,12 @@ void live_trouble(struct live *l, struct buf *out)
         add_pending(l, out);
 }
 
-int live_recall(struct live *l, struct buf *notes)
-{
-    (void)l;
-    (void)notes;
-    return 0;
-}
-
 /* ---- the newest state ---- */
 
-int live_freshen(struct live *l, bool whole, struct view *ret)
+int live_freshen(struct live *l, struct view *ret)
 {
     struct err e = {0};
     int r = 0;
-    (void)whole;
     if (atomic_load(&l->stale)) {
         LOCKED(&l->lock);
         r = overlay_freshen(l, &e);
@@ -278,12 +270,6 @@ static size_t accepted(const struct live *l)
     return edit_change_count(&l->pending, LIVE_COUNT_MOST) + l->n_gone + l->tensors.n_gone;
 }
 
-size_t live_accepted(struct live *l)
-{
-    LOCKED(&l->lock);
-    return accepted(l);
-}
-
 struct live_counts live_count(struct live *l)
 {
     lock_take(&l->lock);
@@ -302,16 +288,4 @@ bool live_idle(struct live *l, bool helpers)
     for (const struct name *x = l->first; x && !kept && !helpers; x = x->next)
         kept = x->file && x->file->kind != FILE_KEY;
     return !kept;
-}
-
-struct live_given live_given(struct live *l)
-{
-    LOCKED(&l->lock);
-    return (struct live_given){.snapshots = l->shown + 1, .keys = l->given};
-}
-
-bool live_edits(struct live *l, dev_t dev, ino_t ino)
-{
-    LOCKED(&l->lock);
-    return !l->busy && l->file->id.dev == dev && l->file->id.ino == ino;
 }

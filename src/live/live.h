@@ -112,16 +112,14 @@ void live_unsaved(struct live *l, struct buf *notes);
 void live_refused(struct live *l, struct buf *notes);
 /* Add a note for each pending edit, if the last attempt to write them failed. */
 void live_trouble(struct live *l, struct buf *notes);
-/* Keeps nothing from an earlier instance: a model that was edited stays open. Returns 0. */
-int live_recall(struct live *l, struct buf *notes);
 
 /* ---- the newest state ---- */
 
 /*
  * Bring the newest view up to date with removals that have not been written. *ret: a view of it,
- * which the caller frees; ret may be NULL. `whole` is not used by this core. Returns 0 or -errno.
+ * which the caller frees; ret may be NULL. Returns 0 or -errno.
  */
-int live_freshen(struct live *l, bool whole, struct view *ret);
+int live_freshen(struct live *l, struct view *ret);
 
 /* The count of pending edits stops at this number. */
 #define LIVE_COUNT_MOST 101
@@ -133,18 +131,7 @@ struct live_counts {
     bool changed;
 };
 struct live_counts live_count(struct live *l);
-/* Return the number of accepted edits that are not written yet. */
-size_t live_accepted(struct live *l);
 /* True if dropping the state loses nothing while no file is open. helpers: helpers may be lost. */
 bool live_idle(struct live *l, bool helpers);
-
-/* The next numbers to be assigned; they only increase. */
-struct live_given {
-    uint32_t snapshots, keys;
-};
-struct live_given live_given(struct live *l);
-
-/* True if no write is in progress, and this is the file that `l` edits. */
-bool live_edits(struct live *l, dev_t dev, ino_t ino);
 
 #endif

@@ -73,7 +73,9 @@ static int judge(struct live *l, struct file *f, enum when when, struct live_wai
         q->when = when;
         q->apply = key_of(f) ? accept_text : accept_renamed;
         q->end = text_accepted;
+        f->pins++; /* a request that cannot be added ends at once, and the file must outlast it */
         r = queue_add(l, q, w);
+        f->pins--;
     }
     if (err_sys(&e, r, "cannot be judged") >= 0)
         return r;

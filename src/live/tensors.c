@@ -523,7 +523,8 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
             fresh_remove(l, o);
             return r;
         }
-        o->failed = a->verdict == TENSOR_CHANGED;
+        o->failed = a->verdict == TENSOR_CHANGED || r == -ENOSPC || r == -EDQUOT || r == -EIO ||
+                    r == -ENOMEM;
         return o->error && strcmp(o->error, e->msg) == 0 ? r : object_refused(l, o, e);
     }
     if (!q->changed || !o->fresh)

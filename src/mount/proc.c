@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -65,20 +66,21 @@ bool stops_by_status(const char *status)
     return pending & (ASKS | ~(caught | HARMLESS));
 }
 
+/* The list of a thread's groups may be long. */
+#define STATUS_MOST ((size_t)1 << 20)
+
 bool stops_thread(pid_t thread)
 {
-    char path[64], status[8192];
-    size_t n = 0;
+    char path[64];
+    CLEANUP(buf_free) struct buf status = BUF_INIT;
     if (thread <= 0) /* the thread is in another container */
         return true;
     (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
-    FILE *f = fopen(path, "re");
-    if (f) {
-        n = fread(status, 1, sizeof(status) - 1, f);
-        (void)fclose(f);
-    }
-    status[n] = '\0';
-    return stops_by_status(status);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read_all(fd, STATUS_MOST, &status) < 0)
+        return true;
+    buf_char(&status, '\0');
+    return buf_error(&status) || stops_by_status((const char *)status.data);
 }
 
 /* ---- the holder of a lock ---- */

@@ -115,7 +115,7 @@ static int not_ours(const struct mount *m, struct err *e)
 /* Append the text of an attribute. */
 static void add_attribute(int fd, const char *name, struct buf *out)
 {
-    char text[4096];
+    char text[65536]; /* an attribute is no longer */
     const ssize_t n = fgetxattr(fd, name, text, sizeof(text));
     buf_add(out, text, n > 0 ? (size_t)n : 0);
 }

@@ -857,11 +857,16 @@ static int model_item(const struct paths *p, const struct place *place, const st
     int e = file_item(p, place->store, dir, name, ITEM_MODEL, ret);
     if (e < 0 || (ret->error.code != -EISDIR && ret->error.code != -ENOENT))
         return e;
-    const bool gone = ret->error.code == -ENOENT;
-    e = gone ? path_in(p, dir, name, false, &f) : below_item(p, place, dir, name, ret);
-    if (gone && e == -ELOOP) /* a dangling link */
-        return 0;
-    return e;
+    if (ret->error.code == -ENOENT) {
+        e = path_in(p, dir, name, false, &f);
+        if (e == -ELOOP) /* a dangling link */
+            return 0;
+        if (e < 0)
+            item_free(ret);
+        return e;
+    }
+    item_free(ret);
+    return below_item(p, place, dir, name, ret);
 }
 
 static int revision_item(const struct paths *p, const struct place *place, const struct found *dir,

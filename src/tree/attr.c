@@ -24,7 +24,9 @@ struct grant grant_of(int fd, const struct stat *st)
 {
     char path[64]; /* attributes cannot be read from an O_PATH descriptor itself */
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    const bool acl = getxattr(path, "system.posix_acl_access", NULL, 0) > 0;
+    /* Where that is not known, the group bits may be an ACL's mask. */
+    const ssize_t n = getxattr(path, "system.posix_acl_access", NULL, 0);
+    const bool acl = n > 0 || (n < 0 && errno != ENODATA && errno != EOPNOTSUPP);
     return (struct grant){st->st_uid, st->st_gid, st->st_mode & (acl ? 0700 : 0777)};
 }
 
@@ -322,7 +324,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
         return buf_error(&notes);
     }
     const bool tensor = s->n.kind == NODE_TENSOR;
-    int r = tensor ? live_freshen(t->meta, false, NULL) : 0;
+    int r = tensor ? live_freshen(t->meta, NULL) : 0;
     if (r < 0)
         return r;
     s->v = newest_view(&t->newest);

@@ -152,7 +152,7 @@ static int row_open(struct tree_file *f, int flags)
 {
     struct tree *t = f->tree;
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    int r = node_has(&f->node, ROW_MOVES) ? live_freshen(t->meta, false, NULL) : 0;
+    int r = node_has(&f->node, ROW_MOVES) ? live_freshen(t->meta, NULL) : 0;
     if (r == 0)
         r = tree_hold_view(t, &f->node, &v, &f->held);
     if (r == 0)

@@ -74,7 +74,7 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
     const int row = dir->kind == NODE_DIR ? -1 : files_named(where, name);
     if (row >= 0 && files_row(where, (size_t)row)->flags & (ROW_WHOLE | ROW_MOVES))
-        return live_freshen(t->meta, where == FILES_ROOT, ret);
+        return live_freshen(t->meta, ret);
     *ret = newest_view(&t->newest);
     return 0;
 }
@@ -140,7 +140,7 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
         return key_attr(t, n.number, f, ret);
     if (tensors_pending(t, &n, ret))
         return 0;
-    int r = node_has(&n, ROW_MOVES) ? live_freshen(t->meta, false, NULL) : 0;
+    int r = node_has(&n, ROW_MOVES) ? live_freshen(t->meta, NULL) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
     if (r == 0)
@@ -231,7 +231,7 @@ static int open_list(struct tree *t, struct tree_dir *d)
     struct node n = ino_node(d->node);
     if (node_is_folder(&n, ROOT_TENSORS)) {
         CLEANUP(view_free) struct view v = VIEW_INIT;
-        int r = live_freshen(t->meta, false, &v);
+        int r = live_freshen(t->meta, &v);
         if (r < 0)
             return r;
         snapshot_unref(d->snap);
@@ -345,7 +345,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
         return next_written(t, &n, views, cookie, attrs, name, ret);
     CLEANUP(view_free) struct view v = VIEW_INIT;
     if (attrs && n.kind == NODE_TENSOR) { /* for `offset` */
-        int r = live_freshen(t->meta, false, &v);
+        int r = live_freshen(t->meta, &v);
         if (r < 0)
             return r;
     } else {
