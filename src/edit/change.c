@@ -35,7 +35,7 @@ struct edit_value *edit_value_make(uint32_t type, struct buf *bytes)
     return v;
 }
 
-struct edit_value *edit_value_ref(struct edit_value *v)
+static struct edit_value *value_ref(struct edit_value *v)
 {
     if (v)
         atomic_fetch_add(&v->refs, 1);
@@ -87,11 +87,14 @@ static uint32_t base_find(const struct edit_change *c, enum edit_what kind, stru
                                : gguf_find_key(c->on.g, name.p, name.n);
 }
 
-static uint64_t base_rank(const struct edit_change *c, enum edit_what kind, uint32_t i)
+/* The rank of key or tensor i of the base. The gaps leave room for keys that are restored. */
+static uint64_t base_rank(uint32_t i)
 {
-    const uint64_t *rank = kind == EDIT_KEY ? c->on.rank : c->on.tensor_rank;
-    return rank ? rank[i] : edit_first_rank(i);
+    return ((uint64_t)i + 1) << 32;
 }
+
+/* The rank after all others. */
+#define LAST UINT64_MAX
 
 /* Returns the slot of key or tensor i of the base, or NULL if no operation touched it. */
 static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kind, uint32_t i)
@@ -179,7 +182,7 @@ static struct edit_slot *copy(const struct edit_slot *from, struct name to)
     if (!s)
         return NULL;
     *s = *from;
-    (void)edit_value_ref(s->value);
+    (void)value_ref(s->value);
     (void)tensor_content_ref(s->content);
     s->name_len = to.n;
     memcpy(s->name, to.p, to.n);
@@ -199,28 +202,24 @@ static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t 
     return copy(&first, to);
 }
 
-static struct tensor_id base_id(const struct edit_change *c, enum edit_what kind, uint32_t i)
-{
-    return ids_of(kind == EDIT_KEY ? c->on.key_ids : c->on.ids, i);
-}
-
 /*
  * Begins an operation. Returns a copy of the object's slot, or a new slot if it has none; the
  * caller changes this slot and passes it to slot_end(), which replaces the old one. `to`: the new
- * name; `rank`: used if the object is new. Returns NULL if out of memory.
+ * name. Returns NULL if out of memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
-                                    struct name name, struct name to, uint64_t rank)
+                                    struct name name, struct name to)
 {
     const struct edit_slot *s;
     const bool found = slot_find(c, kind, name, &s);
     if (s)
         return copy(s, to);
     if (!found)
-        return slot_new(kind, to, rank);
+        return slot_new(kind, to, LAST);
     struct edit_slot first = {.kind = kind, .old = base_find(c, kind, name), .at = EDIT_NONE};
-    first.rank = base_rank(c, kind, first.old);
-    first.id = base_id(c, kind, first.old);
+    first.rank = base_rank(first.old);
+    if (kind == EDIT_TENSOR)
+        first.id = ids_of(c->on.ids, first.old);
     return copy(&first, to);
 }
 
@@ -308,8 +307,6 @@ static int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
     if (r == 0) {
         s->serial = ++c->serial;
         s->at = was ? s->at : (uint32_t)c->n;
-        if (s->kind == EDIT_KEY && s->id.number == IDS_NONE && c->on.key_numbers)
-            s->id.number = s->id.version = atomic_fetch_add(c->on.key_numbers, 1);
         r = exchange(c, was, s);
     }
     if (r < 0) {
@@ -438,7 +435,7 @@ static int slot_remove(struct edit_change *c, enum edit_what kind, struct name n
     const struct edit_slot *found;
     if (!slot_find(c, kind, name, &found))
         return refuse(e, -ENOENT, kind, name, "does not exist");
-    struct edit_slot *s = slot_begin(c, kind, name, name, 0);
+    struct edit_slot *s = slot_begin(c, kind, name, name);
     if (s) {
         tensor_content_unref(s->content);
         s->content = NULL;
@@ -457,7 +454,7 @@ static int slot_rename(struct edit_change *c, enum edit_what kind, struct name f
         return 0;
     if (slot_find(c, kind, to, &found))
         return refuse(e, -EEXIST, kind, to, "already exists");
-    return slot_end(c, slot_begin(c, kind, from, to, 0), e);
+    return slot_end(c, slot_begin(c, kind, from, to), e);
 }
 
 /* ---- keys ---- */
@@ -468,7 +465,7 @@ bool edit_find(const struct edit_change *c, const void *key, size_t n, const str
 }
 
 int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
-             uint64_t rank, struct err *e)
+             struct err *e)
 {
     struct name name = {key, key_len};
     int r = check_key(name, e);
@@ -477,10 +474,10 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
                              value->bytes.len, e);
     if (r < 0)
         return r;
-    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, rank);
+    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name);
     if (s) {
         edit_value_unref(s->value);
-        s->value = edit_value_ref(value);
+        s->value = value_ref(value);
         s->gone = false;
     }
     return slot_end(c, s, e);
@@ -493,18 +490,6 @@ int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct e
     if (r == 0 && name_is(name, architecture_key))
         r = refuse(e, -EPERM, EDIT_KEY, name, "cannot be removed");
     return r < 0 ? r : slot_remove(c, EDIT_KEY, name, e);
-}
-
-int edit_unremove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
-{
-    struct name name = {key, key_len};
-    const struct edit_slot *found;
-    if (slot_find(c, EDIT_KEY, name, &found) || !found)
-        return refuse(e, -ENOENT, EDIT_KEY, name, "was not removed");
-    struct edit_slot *s = copy(found, name);
-    if (s)
-        s->gone = false;
-    return slot_end(c, s, e);
 }
 
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
@@ -534,10 +519,9 @@ uint64_t edit_alignment(const struct edit_change *c)
 static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
     const struct name name = base_name(c, EDIT_TENSOR, i);
-    return (struct edit_tensor){.id = base_id(c, EDIT_TENSOR, i),
+    return (struct edit_tensor){.id = ids_of(c->on.ids, i),
                                 .old = i,
                                 .nbytes = c->on.g->tensor[i].nbytes,
-                                .rank = base_rank(c, EDIT_TENSOR, i),
                                 .name = name.p,
                                 .name_len = name.n};
 }
@@ -548,7 +532,6 @@ static struct edit_tensor of_slot(const struct edit_change *c, const struct edit
                                 .old = s->old,
                                 .nbytes = s->content ? s->content->nbytes
                                                      : c->on.g->tensor[s->old].nbytes,
-                                .rank = s->rank,
                                 .name = s->name,
                                 .name_len = s->name_len,
                                 .content = s->content};
@@ -611,71 +594,48 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
     return slot_end(c, s, e);
 }
 
-/* Sets the error for a result of tensor_content_make(), and returns that result. */
-static int unmade(int r, struct name name, const char *why, struct err *e)
+/* Creates content: the pieces over `old` or, if `whole`, the pieces, which must supply all bytes. */
+static int make_content(struct name name, const struct tensor_shape *shape, uint64_t nbytes,
+                        const struct tensor_content *old, bool whole,
+                        const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
+                        struct err *e)
 {
-    return r == -EINVAL ? refuse(e, r, EDIT_TENSOR, name, why)
+    int r = tensor_content_make(shape, nbytes, whole ? NULL : old, piece, n, ret);
+    if (r == 0 && whole && !tensor_content_covers(*ret)) {
+        tensor_content_unref(*ret);
+        r = -EINVAL;
+    }
+    return r == -EINVAL ? refuse(e, r, EDIT_TENSOR, name,
+                                 "the new bytes are not in order, or do not fit type and shape")
            : r < 0      ? err_set(e, r, "no memory for the edit")
                         : 0;
 }
 
-/* Creates content that supplies all bytes of a shape. */
-static int make_whole(struct name name, const struct tensor_shape *shape,
-                      const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
-                      struct err *e)
-{
-    uint64_t nbytes;
-    int r = tensor_shape_bytes(shape, &nbytes, e);
-    if (r < 0)
-        return err_prefix(e, r, "tensor");
-    r = tensor_content_make(shape, nbytes, NULL, piece, n, ret);
-    if (r == 0 && !tensor_content_covers(*ret)) {
-        tensor_content_unref(*ret);
-        r = -EINVAL;
-    }
-    return unmade(r, name, "its new bytes do not match the size of its shape", e);
-}
-
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
-                    size_t pieces, uint64_t rank, uint32_t number, struct err *e)
+                    size_t pieces, uint32_t number, struct err *e)
 {
     const struct name of = {name, n};
     const struct edit_slot *removed;
     struct tensor_content *k;
+    uint64_t nbytes;
     int r = check_tensor(of, e);
     if (r == 0)
         r = check_not_split(c, of, e);
     if (r == 0 && slot_find(c, EDIT_TENSOR, of, &removed))
         r = refuse(e, -EEXIST, EDIT_TENSOR, of, "already exists");
     if (r == 0)
-        r = make_whole(of, shape, piece, pieces, &k, e);
+        r = tensor_shape_bytes(shape, &nbytes, e);
+    if (r == 0)
+        r = make_content(of, shape, nbytes, NULL, true, piece, pieces, &k, e);
     if (r < 0)
         return r;
-    struct edit_slot *s = slot_new(EDIT_TENSOR, of, removed ? removed->rank : rank);
+    struct edit_slot *s = slot_new(EDIT_TENSOR, of, removed ? removed->rank : LAST);
     if (s) {
         s->id = (struct tensor_id){number, number};
         s->gone = false;
     }
     return end_with(c, s, k, e);
-}
-
-/* Creates content that gives the existing bytes a different shape. */
-static int reshape(const struct edit_change *c, const struct edit_tensor *t,
-                   const struct tensor_shape *shape, struct tensor_content **ret, struct err *e)
-{
-    const struct name name = {t->name, t->name_len};
-    uint64_t nbytes;
-    bool made = t->content && t->content->shape.n_dims;
-    uint32_t type = made ? t->content->shape.type : c->on.g->tensor[t->old].type_id;
-    int r = tensor_shape_bytes(shape, &nbytes, e);
-    if (r < 0)
-        return r;
-    if (type != shape->type || nbytes != t->nbytes)
-        return refuse(e, -EINVAL, EDIT_TENSOR, name,
-                      "a new type, or a shape of another size, needs new bytes");
-    r = tensor_content_make(shape, nbytes, t->content, NULL, 0, ret);
-    return unmade(r, name, "", e);
 }
 
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
@@ -687,22 +647,18 @@ int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
     struct edit_tensor t;
     if (!edit_tensor_find(c, name, n, &t))
         return refuse(e, -ENOENT, EDIT_TENSOR, of, "does not exist");
-    int r = pieces ? make_whole(of, shape, piece, pieces, &k, e) : reshape(c, &t, shape, &k, e);
-    return r < 0 ? r : end_with(c, slot_begin(c, EDIT_TENSOR, of, of, 0), k, e);
-}
-
-int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
-                      const struct tensor_piece *piece, size_t pieces, struct err *e)
-{
-    const struct name of = {name, n};
-    struct tensor_content *k;
-    struct edit_tensor t;
-    if (!edit_tensor_find(c, name, n, &t))
-        return refuse(e, -ENOENT, EDIT_TENSOR, of, "does not exist");
-    int r = tensor_content_make(t.content ? &t.content->shape : NULL, t.nbytes, t.content, piece,
-                                pieces, &k);
-    r = unmade(r, of, "the new bytes lie outside it, or are not in order", e);
-    return r < 0 ? r : end_with(c, slot_begin(c, EDIT_TENSOR, of, of, 0), k, e);
+    const bool made = t.content && t.content->shape.n_dims;
+    uint64_t nbytes = t.nbytes;
+    bool whole = false;
+    int r = shape ? tensor_shape_bytes(shape, &nbytes, e) : 0;
+    if (shape)
+        whole = nbytes != t.nbytes ||
+                shape->type != (made ? t.content->shape.type : c->on.g->tensor[t.old].type_id);
+    else if (made)
+        shape = &t.content->shape;
+    if (r == 0)
+        r = make_content(of, shape, nbytes, t.content, whole, piece, pieces, &k, e);
+    return r < 0 ? r : end_with(c, slot_begin(c, EDIT_TENSOR, of, of), k, e);
 }
 
 /* ---- listed ---- */
@@ -741,7 +697,7 @@ static struct item *list(const struct edit_change *c, enum edit_what kind, size_
     for (uint32_t i = 0; i < all; i++) {
         if (slot_of(c, kind, i))
             continue;
-        while (k < slots && slot[k].slot->rank < base_rank(c, kind, i))
+        while (k < slots && slot[k].slot->rank < base_rank(i))
             item[(*n)++] = slot[k++];
         item[(*n)++] = (struct item){NULL, i};
     }
@@ -762,14 +718,14 @@ static void put_slot(struct buf *b, const struct gguf *g, const struct edit_slot
         buf_add(b, s->value->bytes.data, s->value->bytes.len);
 }
 
-int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret, size_t *n)
+int edit_change_keys(const struct edit_change *c, struct buf *b, uint64_t **ret, size_t *n)
 {
     const struct gguf *g = c->on.g;
     size_t all;
     struct item *item = list(c, EDIT_KEY, &all);
-    struct edit_entry *entry = item ? malloc((all + 1) * sizeof(*entry)) : NULL;
+    uint64_t *end = item ? malloc((all + 1) * sizeof(*end)) : NULL;
     *n = 0;
-    for (size_t k = 0; entry && k < all; k++) {
+    for (size_t k = 0; end && k < all; k++) {
         const struct edit_slot *s = item[k].slot;
         const uint32_t i = item[k].old;
         if (s)
@@ -778,12 +734,11 @@ int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_ent
             continue;
         else
             buf_add(b, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
-        entry[(*n)++] = (struct edit_entry){b->len, s ? s->rank : base_rank(c, EDIT_KEY, i),
-                                            s ? s->id : base_id(c, EDIT_KEY, i)};
+        end[(*n)++] = b->len;
     }
     free(item);
-    *ret = entry;
-    return entry ? buf_error(b) : -ENOMEM;
+    *ret = end;
+    return end ? buf_error(b) : -ENOMEM;
 }
 
 int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n)
@@ -808,7 +763,8 @@ bool edit_key_is_own(const struct gguf *g, uint32_t kv)
     return key_is_own(gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
 }
 
-uint32_t edit_keys_format(const struct gguf *g)
+/* The format of entries: keys can only be restored to a model of the same format. */
+static uint32_t keys_format(const struct gguf *g)
 {
     return (uint32_t)g->fmt.big | (uint32_t)(g->fmt.len_width == 4) << 1 |
            (uint32_t)g->fmt.nul << 2;
@@ -830,33 +786,6 @@ bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uin
            memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
 }
 
-/* How far a restore has got. */
-struct at {
-    uint64_t rank; /* rank of the last key */
-    uint32_t next; /* the base's first key with a higher rank */
-};
-
-/*
- * Chooses a rank after the last key and before the base's next key, leaving room for `left` keys.
- * Its lowest bit is set; the ranks of original keys have it clear. After a very large number of
- * undos the gap may be used up. The last rank is then returned again; slots of equal rank are
- * listed in the order in which they were made, after any key of the base.
- */
-static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
-{
-    const bool end = at->next == c->on.g->n_kv;
-    const uint64_t next = end ? EDIT_LAST : base_rank(c, EDIT_KEY, at->next);
-    const bool last = next == EDIT_LAST; /* nothing but the reserve can follow */
-    const uint64_t room = next - at->rank, step = room / ((uint64_t)left + 1);
-    if (last)
-        at->rank += EDIT_RANK_STEP;
-    else if (room > 1)
-        at->rank += step ? step : 1;
-    if (last || (at->rank | 1) < next)
-        at->rank |= 1;
-    return at->rank;
-}
-
 static int set_value(struct edit_slot *s, const struct gguf *keys, const struct gguf_kv *kv)
 {
     CLEANUP(buf_free) struct buf bytes = BUF_INIT;
@@ -867,25 +796,22 @@ static int set_value(struct edit_slot *s, const struct gguf *keys, const struct 
     return s->value ? 0 : -ENOMEM;
 }
 
-static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t k, struct at *at,
+/* Restores key k. *last: the rank of the key before it, or 0. The key keeps its place if it is after
+ * that one, or else comes right after it. */
+static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t k, uint64_t *last,
                        struct err *e)
 {
     const struct gguf_kv *kv = &keys->kv[k];
-    struct name name = {gguf_key(keys, kv), kv->key_len};
-    uint32_t old = gguf_find_key(c->on.g, name.p, name.n);
-    bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->on.g, old, keys, k);
-    bool stays = exists && base_rank(c, EDIT_KEY, old) > at->rank;
-    if (stays) {
-        at->rank = base_rank(c, EDIT_KEY, old);
-        while (at->next < c->on.g->n_kv && base_rank(c, EDIT_KEY, at->next) <= at->rank)
-            at->next++;
-    }
+    const struct name name = {gguf_key(keys, kv), kv->key_len};
+    const uint32_t old = base_find(c, EDIT_KEY, name);
+    const bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->on.g, old, keys, k);
+    const bool stays = exists && base_rank(old) > *last;
+    *last = stays ? base_rank(old) : *last + 1;
     if (stays && same)
         return 0;
-    uint64_t rank = stays ? at->rank : rank_here(c, at, keys->n_kv - k);
-    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, rank);
+    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name);
     if (s)
-        s->rank = rank;
+        s->rank = *last;
     if (s && !same && set_value(s, keys, kv) < 0) {
         slot_free(s);
         s = NULL;
@@ -896,9 +822,9 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
 int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
 {
     const size_t mark = edit_mark(c);
-    struct at at = {0};
+    uint64_t last = 0;
     int r = 0;
-    if (edit_keys_format(c->on.g) != edit_keys_format(keys))
+    if (keys_format(c->on.g) != keys_format(keys))
         return err_set(e, -EINVAL,
                        "the keys are from a file with another byte order or GGUF version");
     for (uint32_t kv = 0; kv < c->on.g->n_kv && r == 0; kv++) {
@@ -908,7 +834,7 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
     }
     for (uint32_t k = 0; k < keys->n_kv && r == 0; k++)
         if (!edit_key_is_own(keys, k))
-            r = restore_key(c, keys, k, &at, e);
+            r = restore_key(c, keys, k, &last, e);
     if (r < 0)
         edit_undo(c, mark);
     return r;
@@ -919,39 +845,24 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
 void shown_free(struct shown *s)
 {
     snapshot_unref(s->snap);
-    edit_value_unref(s->value);
     *s = SHOWN_NONE;
 }
 
 bool shown_value(const struct shown *s, struct gguf_value *ret)
 {
-    if (!s->snap)
-        return false;
-    const struct gguf *g = s->snap->gguf;
-    *ret = s->value ? gguf_value_at(&g->fmt, s->value->type, s->value->bytes.data)
-                    : gguf_value(g, &g->kv[s->kv]);
-    return true;
-}
-
-const uint8_t *shown_bytes(const struct shown *s, size_t *n)
-{
-    if (s->value) {
-        *n = s->value->bytes.len;
-        return s->value->bytes.data;
-    }
-    const struct gguf_kv *kv = &s->snap->gguf->kv[s->kv];
-    *n = (size_t)(kv->end - kv->val_off);
-    return s->snap->gguf->head + kv->val_off;
+    if (s->snap)
+        *ret = gguf_value(s->snap->gguf, &s->snap->gguf->kv[s->kv]);
+    return s->snap;
 }
 
 bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes)
 {
-    struct gguf_value v;
-    size_t n;
-    if (!shown_value(s, &v) || v.type != type)
+    if (!s->snap)
         return false;
-    const uint8_t *at = shown_bytes(s, &n);
-    return n == bytes->len && memcmp(at, bytes->data, n) == 0;
+    const struct gguf *g = s->snap->gguf;
+    const struct gguf_kv *kv = &g->kv[s->kv];
+    return kv->type == type && kv->end - kv->val_off == bytes->len &&
+           memcmp(g->head + kv->val_off, bytes->data, bytes->len) == 0;
 }
 
 void shown_text(const struct shown *s, struct buf *out)
@@ -963,8 +874,8 @@ void shown_text(const struct shown *s, struct buf *out)
 
 uint64_t shown_size(const struct shown *s)
 {
-    _Atomic(uint64_t) *cache = s->value ? &s->value->cached : &s->snap->key_size[s->kv];
-    uint64_t known = atomic_load_explicit(cache, memory_order_relaxed);
+    _Atomic(uint64_t) *cache = &s->snap->key_size[s->kv];
+    const uint64_t known = atomic_load_explicit(cache, memory_order_relaxed);
     if (known)
         return known - 1;
     struct buf m = BUF_MEASURE;

@@ -5,9 +5,9 @@
  *
  *     CLEANUP(edit_change_free) struct edit_change c;
  *     edit_change_init(&c, &(struct edit_base){.g = g});
- *     r = edit_set(&c, "general.name", 12, value, EDIT_LAST, &e);      ... edit_remove, edit_rename
- *     r = edit_tensor_write(&c, "b", 1, &piece, 1, &e);                ... under its current name
- *     r = edit_change_keys(&c, &header, &key, &n);                     ... edit_change_tensors
+ *     r = edit_set(&c, "general.name", 12, value, &e);          ... edit_remove, edit_rename
+ *     r = edit_tensor_set(&c, "b", 1, NULL, &piece, 1, &e);     ... under its current name
+ *     r = edit_change_keys(&c, &header, &end, &n);              ... edit_change_tensors
  *
  * Operations take effect one after another, as if each were a separate edit, so a batch of edits
  * can be one change. The cost of an operation depends only on its own value or list of pieces, not
@@ -15,9 +15,8 @@
  * replaced. The bytes of tensors stay in their drafts until the commit. Keys and tensors that no
  * operation names keep their exact bytes.
  *
- * Order: each key and tensor has a rank, and the header lists them by rank. Changing or renaming a
- * key or tensor keeps its rank and number. One that is removed and added again gets the rank that
- * the caller passes or, within the same change, its old rank (and a key its old number).
+ * Order: what is changed or renamed keeps its place, and a tensor its number. What is new comes
+ * last; what is removed and added again gets its old place.
  *
  * Undo: until edit_keep(), every operation can be taken back. Each operation replaces one slot with
  * another, and undoing it puts the old slot back.
@@ -57,24 +56,12 @@
 #define EDIT_MAX_TENSOR_NAME 63 /* bytes; ggml's limit, with its NUL */
 
 #define EDIT_NONE UINT32_MAX
-/*
- * Return the rank of key or tensor i of a base without a table of ranks. The gaps between ranks
- * leave room for keys that are restored.
- */
-#define EDIT_RANK_STEP ((uint64_t)1 << 32)
-static inline uint64_t edit_first_rank(uint32_t i)
-{
-    return ((uint64_t)i + 1) * EDIT_RANK_STEP;
-}
-/* The rank after all others: a new key goes to the end. */
-#define EDIT_LAST UINT64_MAX
 
 /* The new value of a key. Reference-counted, immutable. */
 struct edit_value {
     atomic_uint refs;
-    uint32_t type;            /* enum gguf_value_type */
-    struct buf bytes;         /* as in the file, after the type word */
-    _Atomic(uint64_t) cached; /* for the caller's use; initially 0 */
+    uint32_t type;    /* enum gguf_value_type */
+    struct buf bytes; /* as in the file, after the type word */
 };
 
 /*
@@ -82,7 +69,6 @@ struct edit_value {
  * still owns the bytes.
  */
 struct edit_value *edit_value_make(uint32_t type, struct buf *bytes);
-struct edit_value *edit_value_ref(struct edit_value *v);
 void edit_value_unref(struct edit_value *v); /* may be NULL */
 
 enum edit_what { EDIT_KEY, EDIT_TENSOR };
@@ -95,15 +81,15 @@ struct edit_slot {
     struct link by_name;   /* must be the first member */
     struct link by_number; /* for a tensor only */
     enum edit_what kind;
-    bool gone;       /* removed */
-    uint32_t old;    /* number in the base; EDIT_NONE: new, even if under an old name */
-    uint32_t at;     /* index of the slot in the change */
-    uint64_t serial; /* increases with each operation */
-    uint64_t rank;
-    struct edit_value *value;       /* for a key: a reference; NULL: the base's value. If the key
+    bool gone;                /* removed */
+    uint32_t old;             /* number in the base; EDIT_NONE: new, even if under an old name */
+    uint32_t at;              /* index of the slot in the change */
+    uint64_t serial;          /* increases with each operation */
+    uint64_t rank;            /* the header lists keys, and tensors, by rank */
+    struct edit_value *value; /* for a key: a reference; NULL: the base's value. If the key
                                      * is gone, the value that it had. */
     struct tensor_content *content; /* for a tensor: a reference; NULL: the base's */
-    struct tensor_id id;            /* a key has only a number; IDS_NONE: none */
+    struct tensor_id id;            /* for a tensor */
     size_t name_len;
     char name[]; /* followed by a NUL */
 };
@@ -117,13 +103,9 @@ struct edit_undo {
 /* The model being edited. It must outlive the change. */
 struct edit_base {
     const struct gguf *g;
-    const uint64_t *rank;        /* ranks of its keys, ascending; NULL: edit_first_rank() */
-    const uint64_t *tensor_rank; /* the same for its tensors */
-    const struct ids *ids;       /* the ids of its tensors; see snapshot.h for NULL */
-    const struct ids *key_ids;   /* the same for its keys, whose versions are not used */
-    /* the next number for a tensor or a tensor's version; NULL: numbers are not assigned */
+    const struct ids *ids; /* the ids of its tensors; see snapshot.h for NULL */
+    /* the next number for a tensor's version; NULL: numbers are not assigned */
     atomic_uint *numbers;
-    atomic_uint *key_numbers; /* the same for a key */
 };
 
 struct edit_change {
@@ -144,15 +126,10 @@ void edit_change_free(struct edit_change *c);
 
 /* ---- operations on keys ---- */
 
-/* Set a key; a new key gets this rank. Takes its own reference to the value. */
+/* Set a key. Takes its own reference to the value. */
 int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
-             uint64_t rank, struct err *e);
+             struct err *e);
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e);
-/*
- * Take a removal back, whatever was done to other keys since: the key has its number, rank, type
- * and value again. Returns -ENOENT if the change did not remove a key of this name.
- */
-int edit_unremove(struct edit_change *c, const void *key, size_t key_len, struct err *e);
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e);
 
@@ -182,7 +159,6 @@ struct edit_tensor {
     struct tensor_id id;
     uint32_t old; /* index in the base; EDIT_NONE: new, even if under an old name */
     uint64_t nbytes;
-    uint64_t rank;
     const char *name; /* stored in the base or the change */
     size_t name_len;
     struct tensor_content *content; /* the content in the change; NULL: the base's */
@@ -196,27 +172,18 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
 int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                        size_t to_len, struct err *e);
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e);
-/*
- * Add a tensor with this number and rank; EDIT_LAST puts it at the end. If the change removed a
- * tensor of the same name, the new one gets that tensor's rank instead. The pieces must supply all
- * bytes of the new tensor (else -EINVAL).
- */
+/* Add a tensor with this number. The pieces must supply all bytes of its shape (else -EINVAL). */
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
-                    size_t pieces, uint64_t rank, uint32_t number, struct err *e);
+                    size_t pieces, uint32_t number, struct err *e);
 /*
- * Change a tensor's type and shape. The pieces must supply all bytes. Without pieces the bytes are
- * kept, and type and size must not change (else -EINVAL).
+ * Change a tensor's type and shape (NULL: both stay), and replace bytes. Pieces must be in order,
+ * disjoint and within the tensor; if type or size changes, they must supply all bytes (else
+ * -EINVAL).
  */
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, struct err *e);
-/*
- * Replace ranges of a tensor's bytes. Pieces must be in order, disjoint and within the tensor (else
- * -EINVAL).
- */
-int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
-                      const struct tensor_piece *piece, size_t pieces, struct err *e);
 
 /* ---- the change as a whole ---- */
 
@@ -241,19 +208,11 @@ void edit_keep(struct edit_change *c, size_t mark);
  */
 size_t edit_change_count(const struct edit_change *c, size_t most);
 
-/* A key of the new header. */
-struct edit_entry {
-    uint64_t end; /* where its entry ends in the buffer */
-    uint64_t rank;
-    struct tensor_id id;
-};
-
 /*
- * Append the entries of the keys after the change, in order, without the reserve. The caller frees
- * *ret. Returns 0 or -ENOMEM.
+ * Append the entries of the keys after the change, in order, without the reserve. (*ret)[i]: where
+ * the entry of key i ends in the buffer. The caller frees *ret. Returns 0 or -ENOMEM.
  */
-int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret,
-                     size_t *n);
+int edit_change_keys(const struct edit_change *c, struct buf *b, uint64_t **ret, size_t *n);
 /*
  * Get all tensors after the change, in the order of the new file. Names point into the base and the
  * change. Returns 0 or -ENOMEM.
@@ -267,11 +226,6 @@ int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, s
  * have the same hash in every process; the hash does not resist forgery.
  */
 uint64_t edit_keys_id(const struct gguf *g);
-/*
- * Return the format of entries: byte order and widths. Keys can only be restored to a model of the
- * same format.
- */
-uint32_t edit_keys_format(const struct gguf *g);
 /* Return true if the entries of these keys are the same byte for byte. */
 bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
 /* Return true for one of ggufs' own keys. */
@@ -279,14 +233,11 @@ bool edit_key_is_own(const struct gguf *g, uint32_t kv);
 
 /* ---- values as they are shown ---- */
 
-/*
- * A key's value, either from a snapshot or from an edit that is not in a snapshot yet. Taking the
- * references requires a lock; using the value, for example to render it, does not.
- */
+/* A key's value. Taking the reference requires a lock; using the value, for example to render it,
+ * does not. */
 struct shown {
-    struct snapshot *snap;    /* a reference; NULL: the key has no value */
-    struct edit_value *value; /* a reference; NULL: the value in the snapshot */
-    uint32_t kv;              /* if value is NULL, the key's number in the snapshot */
+    struct snapshot *snap; /* a reference; NULL: the key has no value */
+    uint32_t kv;           /* the key's index in the snapshot */
 };
 
 #define SHOWN_NONE ((struct shown){0})
@@ -295,8 +246,6 @@ struct shown {
 void shown_free(struct shown *s);
 /* Get the value, which stays valid until shown_free(). Returns false if the key has no value. */
 bool shown_value(const struct shown *s, struct gguf_value *ret);
-/* Return the value's bytes as in the file, following the type word. */
-const uint8_t *shown_bytes(const struct shown *s, size_t *n);
 /* Return true if the value has this type and these bytes. */
 bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
 /* Return the size of a value's text, which is measured only once. The value must exist. */

@@ -118,12 +118,6 @@ int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const ch
     return err_set(e, -ESTALE, "the model's file was replaced each time it was opened");
 }
 
-void edit_file_unlock(const struct edit_file *f)
-{
-    if (f->fd >= 0)
-        (void)f->sys->flock(f->sys, f->fd, LOCK_UN);
-}
-
 void edit_file_close(struct edit_file *f)
 {
     sys_close(f->sys, &f->fd);

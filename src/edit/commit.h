@@ -93,8 +93,6 @@ struct edit_file {
  */
 int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const char *name,
                    bool write, struct err *e);
-/* Release the lock, but keep the file open. */
-void edit_file_unlock(const struct edit_file *f);
 void edit_file_close(struct edit_file *f);
 
 /*

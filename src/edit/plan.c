@@ -27,8 +27,8 @@
 struct layout {
     const struct gguf *g;
     const struct edit_options *o;
-    uint64_t alignment;     /* alignment of the new file */
-    struct edit_entry *key; /* owned: the keys except the reserve */
+    uint64_t alignment; /* alignment of the new file */
+    uint64_t *key_end;  /* owned: ends of the keys except the reserve */
     size_t n_keys;
     const struct edit_tensor *info; /* the tensors */
     size_t n;
@@ -262,7 +262,7 @@ static int make_head(struct layout *d, const struct edit_change *c, struct err *
     buf_add(b, d->g->head, 8); /* magic and version */
     buf_uint(b, d->n, 8, d->g->fmt.big);
     buf_zero(b, 8);
-    if (edit_change_keys(c, b, &d->key, &d->n_keys) < 0)
+    if (edit_change_keys(c, b, &d->key_end, &d->n_keys) < 0)
         return err_set(e, -ENOMEM, "no memory for the new header");
     put_u64(b->data + 16, d->n_keys + d->has_reserve, d->g->fmt.big);
     if (d->has_reserve)
@@ -383,7 +383,7 @@ static int check_keys(const struct layout *d, const struct gguf *next)
     if (next->n_kv != d->n_keys + d->has_reserve)
         return -EINVAL;
     for (size_t i = 0; i < d->n_keys; i++)
-        if (next->kv[i].end != d->key[i].end)
+        if (next->kv[i].end != d->key_end[i])
             return -EINVAL;
     return 0;
 }
@@ -422,23 +422,6 @@ static int check(struct layout *d, struct err *e)
     return 0;
 }
 
-/* Lists the ranks and ids of the new header's keys, with the reserve last. */
-static int list_keys(const struct layout *d)
-{
-    struct edit_plan *p = d->p;
-    p->rank = malloc((d->n_keys + 1) * sizeof(*p->rank));
-    p->key_id = malloc((d->n_keys + 1) * sizeof(*p->key_id));
-    if (!p->rank || !p->key_id)
-        return -ENOMEM;
-    for (size_t i = 0; i < d->n_keys; i++) {
-        p->rank[i] = d->key[i].rank;
-        p->key_id[i] = d->key[i].id;
-    }
-    p->rank[d->n_keys] = EDIT_LAST;
-    p->key_id[d->n_keys] = (struct tensor_id){IDS_NONE, IDS_NONE};
-    return 0;
-}
-
 static int make(struct layout *d, const struct edit_change *c, struct err *e)
 {
     d->p->old_size = d->g->file_size;
@@ -449,8 +432,6 @@ static int make(struct layout *d, const struct edit_change *c, struct err *e)
     if (r < 0)
         return r;
     r = make_image(d);
-    if (r == 0)
-        r = list_keys(d);
     if (r < 0)
         return err_sys(e, r, "cannot lay out %zu tensors", d->n);
     judge(d);
@@ -489,7 +470,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     d.info = p.tensor;
     d.n = p.n_tensors;
     r = make(&d, c, e);
-    free(d.key);
+    free(d.key_end);
     if (r < 0)
         return r;
     for (size_t i = 0; i < p.n_tensors; i++)
@@ -507,8 +488,6 @@ void edit_plan_free(struct edit_plan *p)
         buf_free(&p->head);
     image_unref(p->image);
     drop_tensors(p);
-    free(p->rank);
-    free(p->key_id);
     gguf_free(p->next);
     *p = EDIT_PLAN_INIT;
 }

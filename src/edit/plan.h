@@ -96,12 +96,7 @@ struct edit_plan {
     /* clonable data moves by a multiple of this; a power of two, at least 4096 */
     uint32_t block;
     struct gguf *next; /* owned: the new model */
-    uint64_t *rank;    /* owned: ranks of its keys (change.h); the caller may take them */
-    /* owned: the ids of its keys, in order (change.h); the caller may take them */
-    struct tensor_id *key_id;
-    /*
-     * owned: its tensors, nameless, with references to their contents; NULL: the base's
-     */
+    /* owned: its tensors, nameless, with references to their contents; NULL: the base's */
     struct edit_tensor *tensor;
     size_t n_tensors;
 };

@@ -578,7 +578,7 @@ static struct shown attr_of_key(const struct live *l, uint32_t kv, struct live_a
     const struct gguf_kv *k = &own->kv[kv];
     const uint32_t number = key_number(l, kv);
     *ret = (struct live_attr){.number = number, .ino = number};
-    return (struct shown){snapshot_ref(l->state), NULL,
+    return (struct shown){snapshot_ref(l->state),
                           gguf_find_key(l->state->gguf, gguf_key(own, k), k->key_len)};
 }
 

@@ -492,7 +492,7 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
         r = take_name(l, o->name, o->name_len, e);
         if (r == 0)
             r = edit_tensor_add(&l->pending, o->name, o->name_len, &edit.shape, edit.piece, edit.n,
-                                EDIT_LAST, o->number, e);
+                                o->number, e);
         if (r < 0)
             edit_undo(&l->pending, mark);
         else

@@ -49,7 +49,7 @@ struct shown value_stored(const struct live *l, const struct name *x)
 {
     assert(lock_held(&l->lock));
     const uint32_t kv = find(l, x);
-    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(l->state), NULL, kv};
+    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(l->state), kv};
 }
 
 /* ---- from text to value ---- */
@@ -103,7 +103,7 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
     struct edit_value *v = r < 0 ? NULL : edit_value_make(type, &payload);
     if (!v)
         return r < 0 ? r : err_set(e, -ENOMEM, "no memory for the edit");
-    r = edit_set(&l->pending, x->key, x->key_len, v, EDIT_LAST, e);
+    r = edit_set(&l->pending, x->key, x->key_len, v, e);
     edit_value_unref(v);
     return r < 0 ? r : 1;
 }

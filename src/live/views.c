@@ -493,19 +493,11 @@ static int judge_text(const struct judged *j, const struct buf *text, const stru
 /* Add the edit to `pending`. */
 static int apply(struct live *l, uint32_t number, const struct tensor_edit *edit, struct err *e)
 {
-    struct edit_change *c = &l->pending;
     struct edit_tensor t;
-    int r = 0;
-    if (!edit_tensor_numbered(c, number, &t))
+    if (!edit_tensor_numbered(&l->pending, number, &t))
         return err_set(e, -ENOENT, "the tensor was removed");
-    if (edit->shaped)
-        r = edit_tensor_set(c, t.name, t.name_len, &edit->shape, edit->whole ? edit->piece : NULL,
-                            edit->whole ? edit->n : 0, e);
-    if (r == 0 && edit->n > 0 && !edit->whole && edit->shaped) /* its slot has another name now */
-        (void)edit_tensor_numbered(c, number, &t);
-    if (r == 0 && edit->n > 0 && !edit->whole)
-        r = edit_tensor_write(c, t.name, t.name_len, edit->piece, edit->n, e);
-    return r;
+    return edit_tensor_set(&l->pending, t.name, t.name_len, edit->shaped ? &edit->shape : NULL,
+                           edit->piece, edit->n, e);
 }
 
 static int accept_view(struct live *l, struct request *q, struct err *e)

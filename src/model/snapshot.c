@@ -111,8 +111,6 @@ static void snapshot_free(struct snapshot *g)
     ids_unref(g->ids);
     ids_unref(g->key_ids);
     image_unref(g->whole);
-    free(g->rank);
-    free(g->tensor_rank);
     free(g);
 }
 

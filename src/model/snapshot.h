@@ -105,10 +105,8 @@ struct snapshot {
     const struct shards *shards;   /* owned by the tree; NULL if the model is not split */
     _Atomic(struct image *) whole; /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
-    uint64_t *rank;             /* owned: ranks of snapshot_own()'s keys; NULL: edit_first_rank() */
-    uint64_t *tensor_rank;      /* owned: ranks of its tensors, likewise */
-    struct index long_names[2]; /* by file name: tensors and keys whose names may be shortened */
-    _Atomic(uint64_t) *key_size;               /* owned: size of each key's text + 1; 0: unknown */
+    struct index long_names[2];  /* by file name: tensors and keys whose names may be shortened */
+    _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1; 0: unknown */
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
 

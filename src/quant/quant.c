@@ -87,16 +87,6 @@ bool quant_has_values(const struct quant_type *t, bool big)
     return t && t->decode && !(big && t->big_unknown);
 }
 
-void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst)
-{
-    set->f32_to_f16(src, n, dst);
-}
-
-void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst)
-{
-    set->f32_to_bf16(src, n, dst);
-}
-
 void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret)
 {
     set->distance(a, b, n, ret);

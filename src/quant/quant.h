@@ -99,11 +99,6 @@ void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, 
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);
 
-/* Narrow n host floats to binary16 or bfloat16 (uint16_t in host order), rounding as above. The
- * memory must not overlap. */
-void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst);
-void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
-
 /* Return true if none of n little-endian float32 values (any alignment) is a NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
 

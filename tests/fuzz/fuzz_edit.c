@@ -91,11 +91,11 @@ static int tensor_op(struct script *s, const struct gguf *g, struct edit_change 
     else if (kind % 4 == 1)
         r = edit_tensor_rename(c, name, len, other, other_len, e);
     else if (kind % 4 == 2)
-        r = edit_tensor_write(c, name, len, &p, 1, e);
+        r = edit_tensor_set(c, name, len, NULL, &p, 1, e);
     else if (kind & 16)
         r = edit_tensor_set(c, name, len, &shape, &p, kind & 4 ? 1 : 0, e);
     else
-        r = edit_tensor_add(c, name, len, &shape, &p, 1, EDIT_LAST, 0, e);
+        r = edit_tensor_add(c, name, len, &shape, &p, 1, 0, e);
     log_unref(d);
     return r;
 }
@@ -117,7 +117,7 @@ static void add_op(struct script *s, const struct gguf *g, struct edit_change *c
     else if (kind % 4 == 1)
         r = edit_rename(c, key, key_len, other, other_len, &e);
     else
-        r = set_bytes(c, key, key_len, type, value, n, other_len, &e);
+        r = set_bytes(c, key, key_len, type, value, n, &e);
     FUZZ_CHECK(e.code == r && (r == 0 || (e.msg[0] && !strchr(e.msg, '\n'))));
     FUZZ_CHECK(r == 0 || edit_mark(c) == mark);
     if (kind & 0x80)

@@ -12,12 +12,12 @@
 
 /* Call edit_set() with a copy of n bytes. */
 static inline int set_bytes(struct edit_change *c, const char *key, size_t key_len, uint32_t type,
-                            const void *bytes, size_t n, uint64_t rank, struct err *e)
+                            const void *bytes, size_t n, struct err *e)
 {
     struct buf b = BUF_INIT;
     buf_add(&b, bytes, n);
     struct edit_value *v = edit_value_make(type, &b);
-    int r = v ? edit_set(c, key, key_len, v, rank, e) : -1;
+    int r = v ? edit_set(c, key, key_len, v, e) : -1;
     edit_value_unref(v);
     return r;
 }

@@ -160,7 +160,7 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
     for (size_t i = 0; i < n; i++)
         buf_char(&v, letter);
     edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, EDIT_LAST, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, &e), 0);
     finish(d, &c, old, old_n, s);
 }
 
@@ -189,7 +189,7 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
                               small_one = {I8, 1, {5}};
     edit_change_init(&c, &(struct edit_base){.g = g});
     if (what & EDIT_BYTES)
-        CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, bytes, 3, NULL), 0);
+        CU_ASSERT_EQUAL(edit_tensor_set(&c, "b", 1, NULL, bytes, 3, NULL), 0);
     if (what & EDIT_MADE)
         CU_ASSERT_EQUAL(edit_tensor_set(&c, "a", 1, &short_one, &made, 1, NULL), 0);
     if (what & EDIT_RENAMED)
@@ -197,10 +197,9 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
     if (what & EDIT_REMOVED)
         CU_ASSERT_EQUAL(edit_tensor_remove(&c, "b", 1, NULL), 0);
     if (what & EDIT_ADDED)
-        CU_ASSERT_EQUAL(edit_tensor_add(&c, "more", 4, &long_one, &more, 1, EDIT_LAST, 0, NULL), 0);
+        CU_ASSERT_EQUAL(edit_tensor_add(&c, "more", 4, &long_one, &more, 1, 0, NULL), 0);
     for (int i = 0; i < 2 && what & EDIT_APART; i++)
-        CU_ASSERT_EQUAL(
-            edit_tensor_add(&c, i ? "y" : "x", 1, &small_one, &five, 1, EDIT_LAST, 0, NULL), 0);
+        CU_ASSERT_EQUAL(edit_tensor_add(&c, i ? "y" : "x", 1, &small_one, &five, 1, 0, NULL), 0);
     log_unref(file);
     log_unref(memory);
     finish(d, &c, old, old_n, s);

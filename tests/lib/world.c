@@ -166,9 +166,8 @@ int world_put(struct edit_change *c, struct world_tensor *t, bool set)
     t->bytes = random_bytes(t->n);
     struct log *d = make_draft(t->bytes, t->n);
     struct tensor_piece p = {0, t->n, 0, d};
-    int r =
-        set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
-            : edit_tensor_add(c, t->name, strlen(t->name), &t->shape, &p, 1, EDIT_LAST, 0, NULL);
+    int r = set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
+                : edit_tensor_add(c, t->name, strlen(t->name), &t->shape, &p, 1, 0, NULL);
     log_unref(d);
     return r;
 }
@@ -223,7 +222,7 @@ static void op_write(struct edit_change *c, struct world *w)
         memcpy(t->bytes + lo, bytes + src, len);
         at = lo + len;
     }
-    CU_ASSERT_EQUAL(edit_tensor_write(c, t->name, strlen(t->name), p, n, NULL), 0);
+    CU_ASSERT_EQUAL(edit_tensor_set(c, t->name, strlen(t->name), NULL, p, n, NULL), 0);
     log_unref(d);
     free(bytes);
 }
@@ -234,7 +233,7 @@ static void op_key(struct edit_change *c, struct world *w)
     uint8_t text[300] = {0};
     uint32_t n = world_draw(200);
     put_u64(text, n, c->on.g->fmt.big);
-    CU_ASSERT_EQUAL(set_bytes(c, "text", 4, GGUF_STRING, text, 8 + n, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL(set_bytes(c, "text", 4, GGUF_STRING, text, 8 + n, NULL), 0);
 }
 
 void world_edit(struct edit_change *c, struct world *w)

@@ -66,7 +66,7 @@ static int commit_large(const struct fixture *x, struct edit_file *f, size_t tex
     buf_uint(&v, text, 8, false);
     buf_zero(&v, text);
     edit_change_init(&c, &(struct edit_base){.g = x->g});
-    CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
     int r = edit_commit(f, &p, &o, h, res, NULL);
     if (res->old_fd >= 0)
@@ -203,7 +203,7 @@ static void plan_write(const struct fixture *x, const struct edit_options *o, st
     free(bytes);
     const struct tensor_piece piece = {5, WRITTEN, 0, d};
     edit_change_init(&c, &(struct edit_base){.g = x->g});
-    CU_ASSERT_EQUAL(edit_tensor_write(&c, "large", 5, &piece, 1, NULL), 0);
+    CU_ASSERT_EQUAL(edit_tensor_set(&c, "large", 5, NULL, &piece, 1, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, o, p, NULL), 0);
     log_unref(d);
 }

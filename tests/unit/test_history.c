@@ -345,8 +345,8 @@ static void test_tensors(void)
     undoes(h, 0, next, -ENOENT, NULL, "nothing to undo: edits of tensors cannot be undone");
     /* Over such an edit, the keys come back, and what does not is said. */
     edit_change_init(&c, &(struct edit_base){.g = next});
-    CU_ASSERT_EQUAL(
-        set_bytes(&c, "general.name", 12, GGUF_STRING, "\1\0\0\0\0\0\0\0y", 9, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL(set_bytes(&c, "general.name", 12, GGUF_STRING, "\1\0\0\0\0\0\0\0y", 9, NULL),
+                    0);
     named = make(h, &c, 2000);
     gguf_free(next);
     edit_change_init(&c, &(struct edit_base){.g = named});

@@ -430,7 +430,7 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
     struct tensor_piece piece = {77, n, 0, d};
     edit_change_init(c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(edit_tensor_write(c, "w", 1, &piece, 1, NULL), 0);
+    CU_ASSERT_EQUAL(edit_tensor_set(c, "w", 1, NULL, &piece, 1, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, o, p, NULL), 0);
     CU_ASSERT_TRUE(p->inplace);
     CU_ASSERT_EQUAL(p->changed, n);
@@ -514,8 +514,7 @@ static void check_moved(const struct gguf *g)
     uint8_t alignment[4];
     put_u32(alignment, 64, false);
     edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(set_bytes(&c, "general.alignment", 17, GGUF_U32, alignment, 4, EDIT_LAST, NULL),
-                    0);
+    CU_ASSERT_EQUAL(set_bytes(&c, "general.alignment", 17, GGUF_U32, alignment, 4, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
     CU_ASSERT_EQUAL(edit_plan_way(&p, &o, &disk, &got, &copies, &e), -ENOSPC);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "in place"));

@@ -189,10 +189,10 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
         buf_uint(&v, d->n, 8, big);
         for (uint32_t i = 0; i < d->n; i++)
             buf_char(&v, 'v');
-        r = set_bytes(c, d->key, key_len, GGUF_STRING, v.data, v.len, EDIT_LAST, NULL);
+        r = set_bytes(c, d->key, key_len, GGUF_STRING, v.data, v.len, NULL);
     } else if (d->kind == 'u') {
         buf_uint(&v, d->n, 4, big);
-        r = set_bytes(c, d->key, key_len, GGUF_U32, v.data, v.len, EDIT_LAST, NULL);
+        r = set_bytes(c, d->key, key_len, GGUF_U32, v.data, v.len, NULL);
     } else if (d->kind == '-') {
         r = edit_remove(c, d->key, key_len, NULL);
     } else if (d->kind == '>') {
@@ -508,7 +508,7 @@ static void test_no_tail(void)
         struct log *d = memory_draft("abcd", 4);
         const struct tensor_piece piece = {0, 4, 0, d};
         edit_change_init(&c, &(struct edit_base){.g = im.g});
-        CU_ASSERT_EQUAL(edit_tensor_write(&c, "one", 3, &piece, 1, NULL), 0);
+        CU_ASSERT_EQUAL(edit_tensor_set(&c, "one", 3, NULL, &piece, 1, NULL), 0);
         CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
         CU_ASSERT_EQUAL(p.changed, 4);
         CU_ASSERT_EQUAL(p.inplace, i == 0);
@@ -531,7 +531,7 @@ static int refuse(struct build *b, const char *op, const void *value, size_t n, 
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, flags, &g, NULL), 0);
     uint32_t type = *op == 's' ? GGUF_STRING : *op == 'a' ? GGUF_ARRAY : GGUF_U32;
     edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(set_bytes(&c, "key", 3, type, value, n, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL(set_bytes(&c, "key", 3, type, value, n, NULL), 0);
     int r = edit_plan_make(&c, &o, &p, &e);
     CU_ASSERT_EQUAL(e.code, r);
     CU_ASSERT_EQUAL(e.msg[0] != '\0', r < 0);
@@ -622,7 +622,7 @@ static void test_large_header(void)
     struct buf value = {.data = malloc(1), .len = GGUF_MAX_HEADER - 65536};
     struct edit_value *v = edit_value_make(GGUF_STRING, &value);
     edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(edit_set(&c, "large", 5, v, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL(edit_set(&c, "large", 5, v, NULL), 0);
     CU_ASSERT_EQUAL(edit_plan_make(&c, &o, &p, &e), -EFBIG);
     CU_ASSERT_STRING_EQUAL(e.msg, "the header would be over 4294967296 bytes");
     edit_value_unref(v);

@@ -212,15 +212,22 @@ static void test_f16_widening(void)
     CU_ASSERT_EQUAL(bad, 0);
 }
 
+/* Narrow nine equal values, one vector and one extra value. */
+static uint16_t narrowed(uint32_t bits, bool brain)
+{
+    uint8_t many[9 * 4], h[9 * 2];
+    for (size_t i = 0; i < 9; i++)
+        put_u32(many + 4 * i, bits, false);
+    (brain ? quant_read_bf16 : quant_read_f16)(quant_find(0), false, many, 0, sizeof(h), h);
+    CU_ASSERT_EQUAL(get_u16(h, false), get_u16(h + 16, false));
+    return get_u16(h, false);
+}
+
 static uint16_t narrow16(uint32_t bits)
 {
-    float f = f32_from_bits(bits), many[9];
-    uint16_t h[9];
-    for (size_t i = 0; i < 9; i++)
-        many[i] = f;
-    quant_f32_to_f16(many, 9, h); /* nine values: one vector and one extra value */
-    CU_ASSERT_TRUE(h[0] == f32_to_f16(f) && h[8] == h[0]);
-    return h[0];
+    const uint16_t h = narrowed(bits, false);
+    CU_ASSERT_EQUAL(h, f32_to_f16(f32_from_bits(bits)));
+    return h;
 }
 
 /* Values around each binary16 value and each midpoint are rounded to the nearest binary16 value,
@@ -272,14 +279,8 @@ static void test_bf16_narrowing(void)
                  {0xffbfffff, 0xffff},
                  {0x7fffffff, 0x7fff}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        float many[9];
-        uint16_t h[9];
-        for (size_t k = 0; k < 9; k++)
-            many[k] = f32_from_bits(cases[i].bits);
-        quant_f32_to_bf16(many, 9, h);
-        CU_ASSERT_EQUAL(h[0], cases[i].want);
-        CU_ASSERT_EQUAL(h[8], cases[i].want);
-        CU_ASSERT_EQUAL(f32_to_bf16(many[0]), cases[i].want);
+        CU_ASSERT_EQUAL(narrowed(cases[i].bits, true), cases[i].want);
+        CU_ASSERT_EQUAL(f32_to_bf16(f32_from_bits(cases[i].bits)), cases[i].want);
     }
 }
 

@@ -188,7 +188,7 @@ static void check_tamper(const struct tamper *t)
     t->do_it(&x, &f);
     uint8_t *before = get_file(x.dir, f.name, &before_n);
     unsigned had = files(&x);
-    edit_file_unlock(&f);
+    (void)flock(f.fd, LOCK_UN);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, f.name, false, NULL), 0);
     CU_ASSERT_EQUAL(edit_at_rest(&reader, &until, &id, &planted, &e), t->read ? 0 : -EUCLEAN);
     CU_ASSERT_EQUAL(planted.code, t->read ? -ESTALE : 0);
@@ -245,7 +245,7 @@ static void go_on(void *arg)
     if (w->begins)
         begin_edit(&w->f, w->d);
     CU_ASSERT_EQUAL(journal_settle(&w->f, false, &found, NULL), 0);
-    edit_file_unlock(&w->f);
+    (void)flock(w->f.fd, LOCK_UN);
 }
 
 /* The editor continues just before call n of the reader. Returns false if there are fewer calls. */
@@ -344,7 +344,7 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, model, 0), 0);
     struct edit_file f = open_model(&x, calm());
-    edit_file_unlock(&f);
+    (void)flock(f.fd, LOCK_UN);
     bool root = geteuid() == 0;
     if (root) { /* files of a user that is neither this process's user nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);

@@ -16,12 +16,11 @@
 
 enum { F32 = 0 };
 
-/* A model after an edit: its bytes, their parsed form, and the ranks of its keys. */
+/* A model after an edit: its bytes, and their parsed form. */
 struct version {
     uint8_t *image;
     size_t n;
     struct gguf *g;
-    uint64_t *rank;
 };
 
 static void parse(struct version *v)
@@ -34,7 +33,6 @@ static void version_free(struct version *v)
 {
     free(v->image);
     gguf_free(v->g);
-    free(v->rank);
 }
 
 /* Make a model whose keys have unusual bytes and nested arrays and include ggufs' own. */
@@ -79,8 +77,6 @@ static int carry_out(const struct version *from, const struct edit_change *c, st
     *to = (struct version){.n = (size_t)s.size, .image = malloc((size_t)s.size)};
     CU_ASSERT_EQUAL_FATAL(s.read(&s, 0, to->image, to->n), 0);
     parse(to);
-    to->rank = p.rank;
-    p.rank = NULL;
     return 0;
 }
 
@@ -101,7 +97,7 @@ static void check_restore(const struct version *now, const struct gguf *was)
     CLEANUP(edit_change_free) struct edit_change c;
     struct version back;
     struct err e = {0};
-    edit_change_init(&c, &(struct edit_base){.g = now->g, .rank = now->rank});
+    edit_change_init(&c, &(struct edit_base){.g = now->g});
     CU_ASSERT_EQUAL(edit_restore(&c, was, &e), 0);
     CU_ASSERT_EQUAL_FATAL(carry_out(now, &c, &back, &e), 0);
     CU_ASSERT_TRUE(same_keys(back.g, was));
@@ -126,7 +122,7 @@ static const char *const names[] = {"a.nan",  "a.bool", "a.nested", "a.bytes",
                                     "a.last", "b.new",  "b.other",  "general.alignment"};
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-static void edit_once(struct edit_change *c, uint64_t *seed, uint64_t *ranks)
+static void edit_once(struct edit_change *c, uint64_t *seed)
 {
     const char *key = names[lot(seed, NAMES)], *other = names[lot(seed, NAMES - 1)];
     uint8_t value[8] = {0};
@@ -141,11 +137,8 @@ static void edit_once(struct edit_change *c, uint64_t *seed, uint64_t *ranks)
     case 1:
         (void)edit_rename(c, key, strlen(key), other, strlen(other), NULL);
         break;
-    case 2:
-        (void)set_bytes(c, key, strlen(key), GGUF_U32, value, 4, ++*ranks, NULL);
-        break;
     default:
-        (void)set_bytes(c, key, strlen(key), GGUF_U32, value, 4, 1 + lot(seed, 12), NULL);
+        (void)set_bytes(c, key, strlen(key), GGUF_U32, value, 4, NULL);
     }
 }
 
@@ -154,16 +147,15 @@ enum { EDITS = 12 };
 static void run_random(uint64_t seed, bool big)
 {
     struct version v[EDITS + 1] = {first(big, 0)};
-    uint64_t ranks = 100;
     for (int i = 0; i < EDITS; i++) {
         CLEANUP(edit_change_free) struct edit_change c;
-        edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
+        edit_change_init(&c, &(struct edit_base){.g = v[i].g});
         for (unsigned n = lot(&seed, 5); n > 0; n--)
-            edit_once(&c, &seed, &ranks);
+            edit_once(&c, &seed);
         /* Some edits are restores. */
         if (lot(&seed, 6) == 0) {
             edit_change_free(&c);
-            edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
+            edit_change_init(&c, &(struct edit_base){.g = v[i].g});
             CU_ASSERT_EQUAL(edit_restore(&c, v[lot(&seed, (unsigned)i + 1)].g, NULL), 0);
         }
         CU_ASSERT_EQUAL_FATAL(carry_out(&v[i], &c, &v[i + 1], NULL), 0);
