@@ -52,6 +52,15 @@ def editable(**how):
     return gguf.encode(kv, small(), **how)
 
 
+def split(kv, tensors, count, first=2):
+    """Yield the files of a split model: the first has the keys and `first` tensors, the last has the others."""
+    parts = [tensors[:first], *[[]] * (count - 2), tensors[first:]]
+    for no, part in enumerate(parts):
+        more = [(b'split.no', Value('u16', no)), (b'split.count', Value('u16', count)),
+                (b'split.tensors.count', Value('i32', len(tensors)))]
+        yield gguf.encode((kv if no == 0 else []) + more, part)
+
+
 def unknown_types():
     made = small()
     made[1] = made[1]._replace(type_id=99, data=bytes(range(100)))

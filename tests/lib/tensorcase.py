@@ -14,20 +14,17 @@ from mountlib import GGUFS, run
 EDIT = ('-o', 'tensors=edit')
 
 
-def kinds():
-    """Yield models of all versions, byte orders and layouts that can be edited."""
-    for version, big in ((2, False), (3, False), (2, True), (3, True)):
-        yield f'v{version} {"big" if big else "little"}', samples.editable(version=version, big=big)
-    for how in samples.LAYOUTS[1:] + ({'alignment': 64},):
-        yield str(how), samples.editable(**how)
-
-
 def f16(*values):
     return struct.pack(f'<{len(values)}e', *values)
 
 
 def f32(*values):
     return struct.pack(f'<{len(values)}f', *values)
+
+
+def q8(rows, scale=0.5):
+    """Return rows of 64 values, `scale` * (0 to 31), as Q8_0."""
+    return (struct.pack('<e', scale) + bytes(range(32))) * 2 * rows
 
 
 class Case(unittest.TestCase):
@@ -54,14 +51,6 @@ class Case(unittest.TestCase):
         if self.foreground:
             ending, self.foreground = self.foreground, None
             ending.__exit__(None, None, None)
-
-    def not_saved(self, line):
-        """Check that --unmount names it, and the model is unchanged."""
-        done = run(GGUFS, '--unmount', self.at)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(line, done.err)
-        self.end()
-        self.check()
 
     def tensor(self, *parts):
         return os.path.join(self.at, 'tensors', *parts)
@@ -94,14 +83,6 @@ class Case(unittest.TestCase):
             call(*arguments, **named)
         self.assertEqual(caught.exception.errno, code,
                          errno.errorcode.get(caught.exception.errno))
-
-    def error(self, name):
-        """Return user.gguf.error of a tensor's directory, or None if there is none."""
-        try:
-            return os.getxattr(self.tensor(name), 'user.gguf.error').decode()
-        except OSError as e:
-            self.assertEqual(e.errno, errno.ENODATA)
-            return None
 
     def names(self):
         return os.listdir(self.tensor())

@@ -1,28 +1,23 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits on real file systems: ext4, XFS and btrfs in loop-mounted images, and tmpfs; full and
-read-only ones; with the daemon killed, and with the file system shut down as in a power cut."""
+"""Edits on real file systems: ext4, XFS and btrfs in loop-mounted images, and tmpfs; and what a full
+one does to edits of keys and of tensors."""
 import contextlib
 import errno
 import os
-import random
-import signal
 import subprocess
 import sys
-import threading
 import unittest
 
 import disks
 import editlib
 import ggufmodel as gguf
 import mountlib
-from disks import CLONES, KINDS, MIB, TIMES, Disk, figure, log_of, put_model
-from editlib import Want, write
-from ggufmodel import Value
-
-def has_room(folder):
-    free = os.statvfs(folder)
-    return free.f_bfree * free.f_frsize > 64 * MIB
+import samples
+from disks import CLONES, KINDS, MIB, TIMES, Disk, log_of, put_model
+from editlib import Call, Gate, Want, needs_gate, opened, sync, write
+from ggufmodel import Tensor, Value
+from tensorcase import Case
 
 
 class Filesystems(unittest.TestCase):
@@ -36,13 +31,11 @@ class Filesystems(unittest.TestCase):
         programs = [('edits.py', [] if TIMES > 1 else ['Edits.test_few'])]
         if kind == 'xfs':
             programs = [('edits.py', [] if TIMES > 1 else ['Edits.test_strategies']),
-                        ('split.py', ['Split.test_strategies']), ('tensorverbs.py', ['Verbs.test_strategies'])]
+                        ('split.py', ['Split.test_edit']), ('tensorverbs.py', ['Verbs.test_strategies'])]
         for program, tests in programs:
             program = os.path.join(os.path.dirname(os.path.abspath(__file__)), program)
-            env = {**os.environ, 'GGUFS_TEST_DIR': folder}
-            done = subprocess.run([sys.executable, program, *tests], env=env, check=False,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT)
+            done = subprocess.run([sys.executable, program, *tests], env={**os.environ, 'GGUFS_TEST_DIR': folder}, check=False,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
 
     def test_edits(self):
@@ -68,30 +61,32 @@ class Filesystems(unittest.TestCase):
 
     def fill(self, folder):
         """Use up all space."""
-        fd = os.open(os.path.join(folder, 'filler'), os.O_WRONLY | os.O_CREAT)
-        for size in (MIB, 4096):
-            with contextlib.suppress(OSError):
-                while os.write(fd, bytes(size)):
-                    pass
-            with contextlib.suppress(OSError):
-                os.fsync(fd)
-        os.close(fd)
+        with open(os.path.join(folder, 'filler'), 'wb', buffering=0) as out:
+            for size in (MIB, 4096):
+                with contextlib.suppress(OSError):
+                    while out.write(bytes(size)):
+                        pass
+                with contextlib.suppress(OSError):
+                    os.fsync(out.fileno())
 
-    def full(self, _, folder):
+    def full(self, kind, folder):
         source = put_model(folder, 16 * MIB)
-        old = mountlib.get(source)
+        old, filler = mountlib.get(source), os.path.join(folder, 'filler')
         self.fill(folder)
-        with mountlib.Mount(source, '-o', 'relayout=copy') as at:
-            for key, text in (('general.name', 'x' * 5000), ('my.key', '1')):
-                with self.assertRaises(OSError) as caught:
-                    write(at, key, text)
-                self.assertEqual(caught.exception.errno, errno.ENOSPC)
-                self.assertEqual(mountlib.get(source), old)
-                self.assertEqual(editlib.leftovers(folder), [])
-            self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
-            os.unlink(os.path.join(folder, 'filler'))
-            editlib.until(lambda: has_room(folder))  # XFS frees space later
-            write(at, 'general.name', 'room again')
+        for commit in ('auto',) if kind in CLONES else ('sync', 'auto'):
+            with mountlib.Mount(source, '-o', f'relayout=copy,commit={commit}') as at:
+                for key, text in (('general.name', 'x' * 5000), ('my.key', '1')):
+                    with self.assertRaises(OSError) as caught:
+                        write(at, key, text)
+                    self.assertEqual(caught.exception.errno, errno.ENOSPC)
+                    self.assertEqual(mountlib.get(source), old)
+                    self.assertEqual(editlib.leftovers(folder), [])
+                self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+                self.assertTrue(editlib.error_of(at, 'general.name'))
+                if commit == 'auto':
+                    os.unlink(filler)
+                    editlib.until(lambda: os.statvfs(folder).f_bfree * os.statvfs(folder).f_frsize > 64 * MIB)  # XFS: later
+                    write(at, 'general.name', 'room again')
         want = Want(old)
         want.set(b'general.name', Value('string', b'room again'))
         want.check(mountlib.get(source))
@@ -119,78 +114,112 @@ class Filesystems(unittest.TestCase):
         """An edit in place needs space only for the journal, so it is made on a full disk."""
         self.each(self.full_in_place, 'ext4', 'xfs')
 
-    # ---- kills and power cuts ----
+    def test_accepted_before(self):
+        """An edit for which there is no room does not affect edits accepted before it."""
+        with Disk('tmpfs') as folder:
+            source = put_model(folder, 3 * MIB)
+            want = Want(mountlib.get(source))
+            with open(os.path.join(folder, 'filler'), 'wb') as out:
+                os.posix_fallocate(out.fileno(), 0, os.statvfs(folder).f_bfree * 4096 - 6 * MIB)
+            with mountlib.Mount(source, '-o', 'commit=sync') as at:
+                write(at, 'my.first', '1')
+                with self.assertRaises(OSError) as caught:
+                    write(at, 'general.name', 'x' * 8 * MIB)
+                self.assertEqual(caught.exception.errno, errno.ENOSPC)
+                self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+                sync(at)
+            want.set(b'my.first', Value('u32', 1))
+            want.check(mountlib.get(source))
 
-    def edit_until_it_fails(self, at, begun):
-        """Edit one key again and again, waiting for each edit. Returns how many were
-        acknowledged."""
-        for count in range(1, 1000000):
-            begun.release()
-            try:
-                write(at, 'general.name', b'%d' % count * (1 + count % 50))
-            except OSError:
-                return count - 1
-        raise AssertionError('nothing happened')
+    @needs_gate
+    def test_room_that_is_about_to_be_free(self):
+        """While the replaced file is being released, the next edit waits, and finds its space free."""
+        gate = Gate(mountlib.path('gate'))
+        self.addCleanup(gate.remove)
+        with Disk('tmpfs') as folder:
+            source = put_model(folder, 130 * MIB)
+            want, mount = Want(mountlib.get(source)), mountlib.Foreground(source, '-o', 'relayout=copy,commit=sync')
+            with gate.before('GATE_FREE'):
+                at, _ = mount.__enter__()
+            write(at, 'my.first', '1')
+            gate.shut()
+            first = Call(sync, at)
+            gate.wait()
+            self.assertIsNone(first.wait())
+            second = Call(write, at, 'my.second', '2')
+            editlib.until(lambda: b'my.second' in editlib.keys(at))
+            gate.open()
+            self.assertIsNone(second.wait())
+            sync(at)
+            mount.__exit__(None, None, None)
+            for key, value in ((b'my.first', 1), (b'my.second', 2)):
+                want.set(key, Value('u32', value))
+            want.check(mountlib.get(source))
 
-    def interrupt(self, source, options, do_it):
-        """Run do_it(process) at some moment during some edit. Returns how many edits were
-        acknowledged."""
-        begun = threading.Semaphore(0)
-        mount = mountlib.Foreground(source, *options)
-        at, process = mount.__enter__()
 
-        def strike():
-            for _ in range(random.randrange(1, 8)):
-                begun.acquire()
-            for _ in range(random.randrange(40000)):
-                pass
-            do_it(process)
+class FullTensors(Case):
+    LARGE = 40 * MIB
 
-        thread = threading.Thread(target=strike)
-        thread.start()
-        count = self.edit_until_it_fails(at, begun)
-        thread.join()
-        process.kill()
-        process.wait(mountlib.LIMIT)
-        subprocess.run(['umount', '-l', at], check=False, stderr=subprocess.DEVNULL)
-        mount.err.close()
-        return count
+    def setUp(self):
+        disk = Disk('tmpfs')
+        self.folder = disk.__enter__()
+        self.addCleanup(disk.__exit__, None, None, None)
+        self.model = os.path.join(self.folder, 'model.gguf')
+        data = gguf.encode(samples.keys(), samples.small() + [Tensor(b'large', 24, (self.LARGE,), bytes(self.LARGE))])
+        with open(self.model, 'wb') as out:
+            out.write(data)
+        self.want = [(t.name, t.type_id, t.dims, t.data) for t in gguf.read(data).tensors]
 
-    def check_recovered(self, source, want, count, by_mount):
-        """Check that the file has the last acknowledged edit or the next one, complete, and no
-        other."""
-        disks.recover(source, by_mount)
-        file = mountlib.get(source)
-        found = dict(gguf.read(file).kv)[b'general.name'].data
-        texts = [b'%d' % n * (1 + n % 50) if n else b'first' for n in (count, count + 1)]
-        self.assertIn(found, texts)
-        want.set(b'general.name', Value('string', found))
-        want.check(file)
-        self.assertEqual(editlib.leftovers(os.path.dirname(source)), [])
-        figure('edits acknowledged before a kill or cut', count)
+    def check(self, file=None):
+        found = gguf.read(mountlib.get(self.model)).tensors
+        self.assertEqual([t.name for t in found], [row[0] for row in self.want])
+        self.assertTrue(all(t.data == row[3] for t, row in zip(found, self.want)))
+        self.assertEqual(editlib.leftovers(self.folder), [])
 
-    def rounds(self):
-        """Run the strategies on this file system, several times each in a long run."""
-        return [way for way in ('copy', 'inplace') for _ in range(TIMES)]
+    def fill(self, left):
+        """Fill the disk, leaving that many bytes free."""
+        stat = os.statvfs(self.folder)
+        with open(os.path.join(self.folder, 'fill'), 'wb') as out:
+            os.posix_fallocate(out.fileno(), 0, stat.f_bavail * stat.f_bsize - left)
 
-    def begin(self, folder):
-        source = put_model(folder, 2 * MIB)
-        log_of(source, '-o', 'relayout=copy,reserve=65536', text='first')
-        return source, Want(mountlib.get(source))
+    def write(self, byte):
+        with opened(self.tensor('large', 'raw'), os.O_WRONLY) as fd:
+            for _ in range(self.LARGE // MIB):
+                os.write(fd, byte * MIB)
 
-    def kill(self, kind, folder):
-        for number, way in enumerate(self.rounds()):
-            source, want = self.begin(folder)
-            count = self.interrupt(source, ('-o', f'relayout={way},reserve=65536,commit=close'),
-                                   lambda process: process.send_signal(signal.SIGKILL))
-            self.check_recovered(source, want, count, number % 2)
-            figure('daemons killed')
+    def convert(self):
+        with open(self.tensor('large', 'type'), 'wb', buffering=0) as out:
+            out.write(b'F32\n')
 
-    def test_kill(self):
-        self.each(self.kill)
+    def test_at_each_moment(self):
+        """There is no room for the draft, for the new file, or for what a conversion makes: nothing changes, and
+        with room the edit works."""
+        for left, call, *arguments in ((8, self.write, b'x'), (60, self.write, b'x'), (40, self.convert)):
+            with self.subTest(left=left):
+                self.mount('-o', 'relayout=copy,commit=close')
+                self.fill(left * MIB)
+                self.raises(errno.ENOSPC, call, *arguments)
+                self.assertTrue(os.getxattr(self.tensor('large'), 'user.gguf.error'))
+                self.assertEqual(mountlib.get(self.tensor('large', 'raw')), self.want[-1][3])
+                self.check()
+                os.unlink(os.path.join(self.folder, 'fill'))
+                self.write(b'%d' % (left % 10))
+                self.set(b'large', data=b'%d' % (left % 10) * self.LARGE)
+                self.end()
+                self.check()
 
-def tearDownModule():
-    disks.print_figures()
+    def test_removal(self):
+        """A removal waits until there is room."""
+        self.mount('-o', 'relayout=copy')
+        self.fill(8 * MIB)
+        os.rmdir(self.tensor('a.weight'))
+        self.raises(errno.ENOSPC, self.sync)
+        self.assertFalse(os.path.exists(self.tensor('a.weight')))
+        self.assertIn(b'tensors/a.weight', mountlib.get(os.path.join(self.at, 'errors')))
+        os.unlink(os.path.join(self.folder, 'fill'))
+        self.sync()
+        self.drop(b'a.weight')
+        self.check()
 
 
 if __name__ == '__main__':

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Undoing mistakes: --history and --undo, for mounted and other models."""
+"""--undo and --history: of a mount, what its readers see; of a file, a shard, a model in a folder; where
+the states are kept, and who may use them."""
 import os
-import re
 import shutil
 import stat
-import time
+import subprocess
 import unittest
 
 import editlib
@@ -14,156 +14,175 @@ import mountlib
 import samples
 from editlib import Want, place, read, sync, write
 from ggufmodel import Value
-from historycase import ALL, Case, entries
-from mountlib import Mount, get, run
+from mountlib import GGUFS, Mount, get, run
+
+ROOT = os.getuid() == 0
+ALL = samples.keys() + samples.odd() + [(b'nodot', Value('u8', 3))]
 
 
-class Mounted(Case):
-    options = ()
-
-    def test_remove_all(self):
-        """After rm -r metadata, everything is restored byte for byte, for earlier readers too."""
-        with Mount(self.model, *self.options) as at:
-            texts = {name: read(at, name) for name in editlib.keys(at)}
-            times = {name: os.stat(place(at, name)).st_mtime for name in editlib.keys(at)}
-            run('rm', '-r', at + '/metadata')
-            sync(at)
-            self.assertEqual(editlib.keys(at), [b'general.architecture'])
-            self.assertIn('back to state 1; taken back: removed general.name', self.undo(at))
-            self.check_mount(at)
-            for name, text in texts.items():
-                self.assertEqual(read(at, name), text)
-            kept = b'general.architecture'
-            self.assertEqual(os.stat(place(at, kept)).st_mtime, times[kept])
-            # The undo is itself an edit, and another undo reverts it.
-            self.undo(at)
-            self.assertEqual(editlib.keys(at), [b'general.architecture'])
-            self.undo(self.model)
-            self.check_mount(at)
-            self.assertEqual(self.numbers(at), [1, 2, 3, 4])
-        self.want.check(get(self.model))
-
-    def test_values(self):
-        """At any time readers see complete texts, and a changed key can be recognised as
-        changed."""
-        with Mount(self.model, *self.options) as at:
-            write(at, 'general.name', 'another name\n')
-            editlib.retype(at, 'type.u8', 'u64')
-            os.rename(place(at, 'type.i8'), place(at, 'type.moved'))
-            write(at, 'new.key', '1\n')
-            with open(place(at, 'general.name'), 'rb') as old:
-                before = os.stat(place(at, 'general.name')).st_mtime_ns
-                self.undo(at)
-                self.assertEqual(old.read(), b'another name\n')
-            self.assertGreater(os.stat(place(at, 'general.name')).st_mtime_ns, before)
-            self.assertEqual(read(at, 'general.name'), b'test\n')
-            self.assertEqual(editlib.type_of(at, 'type.u8'), 'u8')
-            self.assertFalse(os.path.exists(place(at, 'new.key')))
-            self.check_mount(at)
-            # The model can be edited further.
-            write(at, 'new.key', '2\n')
-            write(at, 'general.name', 'third\n')
-            self.want.set(b'new.key', Value('u32', 2))
-            self.want.set(b'general.name', Value('string', b'third'))
-            sync(at)
-            self.check_mount(at)
-
-    def test_older_keys(self):
-        """An undo restores a state from before this mount, including keys that this mount has never
-        had."""
-        with Mount(self.model) as at:
-            for name in (b'general.name', b'odd.nan', b'nodot', b'list.string'):
-                os.unlink(place(at, name))
-            sync(at)
-        with Mount(self.model, *self.options) as at:
-            write(at, 'x.y', 'z')
-            self.undo(at, 1)
-            self.check_mount(at)
-            write(at, 'nodot', '4\n')
-            self.want.set(b'nodot', Value('u8', 4))
-            os.unlink(place(at, 'odd.nan'))
-            self.want.remove(b'odd.nan')
-            sync(at)
-            self.check_mount(at)
-
-    def test_with_drafts(self):
-        """A key is open for writing during an undo, and its draft continues."""
-        with Mount(self.model, *self.options) as at:
-            write(at, 'last.key', '8\n')
-            with editlib.opened(place(at, 'last.key'), os.O_WRONLY | os.O_TRUNC) as fd:
-                os.write(fd, b'9')
-                self.undo(at)
-                os.write(fd, b'9\n')
-            self.want.set(b'last.key', Value('u32', 99))
-            sync(at)
-            self.check_mount(at)
-
-    def test_nothing(self):
-        with Mount(self.model, *self.options) as at:
-            self.assertIn('nothing to undo', self.undo(at, status=1))
-            self.assertIn('there is no state 7', self.undo(at, 7, status=1))
-            self.assertEqual(self.history(at), [])
-            write(at, 'general.name', 'x')
-            self.undo(at, 1)
-            self.assertIn('already', self.undo(at, 1))
-
-    def test_clear(self):
-        with Mount(self.model, *self.options) as at:
-            write(at, 'general.name', 'x', fsync=True)
-            self.command('--history=clear', at)
-            self.assertEqual((len(self.files()), self.history(at)), (1, []))  # it holds the last number
-            self.assertIn('the history was cleared', self.undo(at, status=1))
-            self.assertIn('it was forgotten', self.undo(at, 1, status=1))
-            write(at, 'general.name', 'y', fsync=True)
-            self.assertEqual(self.numbers(at), [2])
+def entries(file):
+    return [entry for entry in editlib.entries(get(file))[0] if entry.key != editlib.RESERVE]
 
 
-class Sync(Mounted):
-    """Pending edits are written before an undo, and become a state."""
-    options = ('-o', 'commit=sync')
-
-    def test_not_written(self):
-        """Edits, including removals, belong to a state once they are written."""
-        with Mount(self.model, *self.options) as at:
-            os.unlink(place(at, 'odd.nan'))
-            write(at, 'general.name', 'x')
-            self.assertEqual(self.history(at), [])
-            sync(at)
-            self.assertEqual([row[::2] for row in self.history(at)],
-                             [['1', 'changed general.name; removed odd.nan']])
-            write(at, 'general.name', 'y')
-            self.assertEqual([row[0] for row in self.history(at)], ['1'])
-            self.undo(at)
-            self.assertEqual([row[0] for row in self.history(at)], ['1', '2'])
-
-
-class Inplace(Mounted):
-    options = ('-o', 'relayout=inplace,reserve=4096')
-
+class Case(unittest.TestCase):
     def setUp(self):
-        super().setUp()
-        with Mount(self.model, '-o', 'relayout=copy,reserve=40000') as at:
-            write(at, 'general.name', 'x')
-            write(at, 'general.name', 'test\n')
-        shutil.rmtree(self.state)
+        self.state = mountlib.path('state')
+        shutil.rmtree(self.state, ignore_errors=True)
+        self.model = mountlib.put('model.gguf', gguf.encode(ALL, samples.small()))
+        self.want = Want(get(self.model))
 
+    def command(self, *words, status=0):
+        done = run(GGUFS, *words)
+        self.assertEqual(done.returncode, status, done.out + done.err)
+        return done.out if status == 0 else done.err
 
-class Copy(Mounted):
-    options = ('-o', 'relayout=copy,reserve=1000')
+    def undo(self, what, number=None, status=0):
+        return self.command('--undo' + (f'={number}' if number else ''), what, status=status)
 
+    def history(self, what):
+        return [line.split('\t') for line in self.command('--history', what).splitlines()]
 
-class Alone(Case):
-    """A model that is not mounted."""
+    def numbers(self, what):
+        return [int(row[0]) for row in self.history(what)]
+
+    def check_mount(self, at):
+        """Check that each view of the mount, and the file, have the expected content."""
+        self.want.check(get(self.model))
+        self.want.check(get(at + '/model.gguf'))
+        self.assertEqual(editlib.keys(at), [entry.key for entry in self.want.kv])
 
     def edit(self, *pairs, options=()):
         with Mount(self.model, *options) as at:
             for key, text in pairs:
                 write(at, key, text)
 
+
+class Mounted(Case):
+    def test_ways(self):
+        """After rm -r metadata everything is restored byte for byte, in each way of writing, through the mount and
+        through the file; another undo reverts that."""
+        for options in ('commit=auto', 'commit=sync', 'relayout=copy,reserve=1000', 'relayout=inplace,reserve=40000'):
+            with self.subTest(options):
+                self.setUp()
+                if 'inplace' in options:
+                    with Mount(self.model, '-o', 'relayout=copy,reserve=40000,history=0') as at:
+                        write(at, 'general.name', 'x')
+                        write(at, 'general.name', 'test\n')
+                with Mount(self.model, '-o', options) as at:
+                    texts = {name: read(at, name) for name in editlib.keys(at)}
+                    run('rm', '-r', at + '/metadata')
+                    sync(at)
+                    self.assertEqual(editlib.keys(at), [b'general.architecture'])
+                    self.undo(at)
+                    self.check_mount(at)
+                    self.assertEqual({name: read(at, name) for name in editlib.keys(at)}, texts)
+                    self.undo(at)
+                    self.assertEqual(editlib.keys(at), [b'general.architecture'])
+                    self.undo(self.model)
+                    self.check_mount(at)
+                    self.assertEqual(self.numbers(at), [1, 2, 3, 4])
+                self.want.check(get(self.model))
+
+    def test_readers(self):
+        """Readers keep complete texts, a changed key can be recognised as changed, and what is not written yet is
+        written first, and undone."""
+        for commit in ('auto', 'sync'):
+            self.setUp()
+            with Mount(self.model, '-o', 'commit=' + commit) as at:
+                write(at, 'general.name', 'another name\n')
+                editlib.retype(at, 'type.u8', 'u64')
+                os.rename(place(at, 'type.i8'), place(at, 'type.moved'))
+                write(at, 'new.key', '1\n')
+                with open(place(at, 'general.name'), 'rb') as old:
+                    before = os.stat(place(at, 'general.name')).st_mtime_ns
+                    self.undo(at)
+                    self.assertEqual(old.read(), b'another name\n')
+                self.assertGreater(os.stat(place(at, 'general.name')).st_mtime_ns, before)
+                self.assertEqual(read(at, 'general.name'), b'test\n')
+                self.assertEqual(editlib.type_of(at, 'type.u8'), 'u8')
+                self.assertFalse(os.path.exists(place(at, 'new.key')))
+                self.check_mount(at)
+                with editlib.opened(place(at, 'last.key'), os.O_WRONLY | os.O_TRUNC) as fd:
+                    os.write(fd, b'9')
+                    self.undo(at)
+                    self.undo(at)
+                    os.write(fd, b'9\n')  # the draft continues
+                self.want.set(b'last.key', Value('u32', 99))
+                sync(at)
+                self.check_mount(at)
+
+    def test_refused(self):
+        """Without a state, with a wrong number, after --history=clear, in a read-only mount, of wrong files."""
+        with Mount(self.model) as at:
+            self.undo(at, status=1)
+            self.undo(at, 7, status=1)
+            self.assertEqual(self.history(at), [])
+            write(at, 'general.name', 'x', fsync=True)
+            self.command('--history=clear', at)
+            self.assertEqual(self.history(at), [])
+            self.undo(at, status=1)
+            write(at, 'general.name', 'y', fsync=True)
+            self.assertEqual(self.numbers(at), [2])
+        with Mount(self.model, '-o', 'ro') as at:
+            self.undo(at, status=1)
+            self.undo(self.model)  # its file can be edited directly
+        with Mount(self.model, '-o', 'history=0') as at:
+            write(at, 'general.name', 'x')
+            self.undo(at, status=1)
+        self.undo(mountlib.folder, status=1)
+        self.undo(mountlib.path('none.gguf'), status=1)
+        for words in (('--undo=x', self.model), ('--undo=0', self.model), ('--undo=', self.model),
+                      ('--undo',), ('--undo', self.model, self.model), ('--history=all', self.model)):
+            self.command(*words, status=2)
+
+    def test_rights(self):
+        """Other users cannot undo, whatever the mode of the model, and see only their own history."""
+        if not ROOT:
+            self.skipTest('not root')
+        os.chmod(mountlib.folder, 0o755)
+        os.chmod(self.model, 0o644)
+        with Mount(self.model, '-o', 'allow_other') as at:
+            write(at, 'general.name', 'x')
+            for word in '--undo', '--undo=1', '--history=clear':
+                self.assertEqual(run(*mountlib.as_other(GGUFS, word, at)).returncode, 1)
+            done = run(*mountlib.as_other(GGUFS, '--history', at))
+            self.assertEqual((done.returncode, done.out, done.err), (0, '', ''))
+            self.assertEqual(self.numbers(at), [1])
+        self.want.set(b'general.name', Value('string', b'x'))
+        self.want.check(get(self.model))
+
+    def test_folder(self):
+        """Any path of a file finds the daemon that edits it in a mount of a directory, and its history."""
+        top = mountlib.path('top')
+        os.makedirs(top + '/a%b')
+        self.addCleanup(shutil.rmtree, top)
+        file, link = shutil.copy(self.model, top + '/a%b/x y.gguf'), mountlib.path('linked.gguf')
+        os.symlink(file, link)
+        self.addCleanup(os.unlink, link)
+        with Mount(file) as at:
+            write(at, 'general.name', 'x')
+            self.undo(at)
+        with Mount(top, '-o', 'commit=sync') as at:
+            at = at + '/a%25b/x y.gguf'
+            for path in at, file, link:
+                write(at, 'general.name', 'pending')
+                self.undo(path)
+                self.assertEqual(read(at, 'general.name'), b'test\n')
+                self.assertEqual(self.history(path), self.history(at))
+            self.undo(file, 2)  # of another mount
+            self.assertEqual(read(at, 'general.name'), b'x\n')
+
+
+class Alone(Case):
+    """A model that is not mounted."""
+
     def test_undo(self):
         self.edit(('general.name', 'x'), ('x.y', 'z'))
         self.assertEqual(self.history(self.model)[0][2], 'changed general.name; added x.y')
-        self.assertIn('back to state 1', self.undo(self.model))
+        link = mountlib.path('link.gguf')
+        os.symlink('model.gguf', link)
+        self.addCleanup(os.unlink, link)
+        self.undo(link)
         self.want.check(get(self.model))
         self.undo(self.model)
         self.assertEqual(gguf.read(get(self.model)).kv[-1][0], b'x.y')
@@ -172,30 +191,18 @@ class Alone(Case):
         self.assertEqual(self.numbers(self.model), [1, 2, 3, 4])
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
 
-    def test_link(self):
-        """Any name leads to the history through the real path."""
-        self.edit(('general.name', 'x'))
-        link = mountlib.path('link.gguf')
-        os.symlink('model.gguf', link)
-        self.addCleanup(os.unlink, link)
-        self.undo(link)
-        self.want.check(get(self.model))
-
     def test_replaced(self):
-        """Nothing is undone in keys that no recorded edit has left, such as those of another model
-        in the path's place; edits made since can be undone."""
+        """Nothing is undone in keys that no recorded edit has left, such as those of another model in the path's
+        place; edits made since can be undone."""
         self.edit(('general.name', 'x'))
-        for kv, big in (([(b'general.architecture', Value('string', b'other'))], False), (ALL, True)):
-            other = gguf.encode(kv, samples.small(), big=big)
-            mountlib.put('model.gguf', other)
-            for number in (None, 1):
-                self.assertIn('another program changed or replaced the file',
-                              self.undo(self.model, number, status=1))
-            self.assertIn('cannot be restored', self.history(self.model)[0][2])
-            self.assertEqual(get(self.model), other)
+        other = gguf.encode(ALL, samples.small(), big=True)
+        mountlib.put('model.gguf', other)
+        for number in (None, 1):
+            self.undo(self.model, number, status=1)
+        self.assertEqual(get(self.model), other)
         self.edit(('general.name', 'y'))
-        self.assertIn('state 1 cannot be restored', self.undo(self.model, 1, status=1))
-        self.assertIn('back to state 2', self.undo(self.model))
+        self.undo(self.model, 1, status=1)
+        self.undo(self.model)
         self.assertEqual(entries(self.model), editlib.entries(other)[0])
 
     def test_tensors(self):
@@ -208,32 +215,16 @@ class Alone(Case):
             with open(os.path.join(at, 'tensors', name, 'type'), 'wb') as file:
                 file.write(b'BF16\n')
             sync(at, 'tensors')
-            line = self.history(at)[-1][2]
-            self.assertRegex(line, f'^{re.escape(name)}: [A-Z0-9_]+ -> BF16; cannot be undone$')
-            said = self.undo(at)
-            self.assertIn(f"back to state 2; not restored: {line.split(';')[0]}; taken back: changed", said)
-            self.assertIn('not restored: ' + line.split(';')[0], self.undo(at, 3))
-        keys = [entry.key for entry in entries(self.model)]
-        self.command('--history=clear', self.model)
-        with Mount(self.model, '-o', 'tensors=edit') as at:
-            os.rename(os.path.join(at, 'tensors', name), os.path.join(at, 'tensors', 'new.name'))
-            sync(at, 'tensors')
-            self.assertIn('edits of tensors cannot be undone', self.undo(at, status=1))
-        self.assertEqual([entry.key for entry in entries(self.model)], keys)
+            self.assertIn(name, self.history(at)[-1][2])
+            self.assertIn(f'not restored: {name}', self.undo(at))
 
     def test_split(self):
         """Any shard may be given, and the split keys stay."""
         folder = mountlib.path('split')
         os.makedirs(folder)
         self.addCleanup(shutil.rmtree, folder)
-        paths, tensors = [], samples.small()
-        for no in range(3):
-            kv = ALL if no == 0 else []
-            kv = kv + [(b'split.no', Value('u16', no)), (b'split.count', Value('u16', 3)),
-                       (b'split.tensors.count', Value('i32', 5))]
-            part = [tensors[:2], [], tensors[2:]][no]
-            name = f'split/m-{no + 1:05}-of-00003.gguf'
-            paths.append(mountlib.put(name, gguf.encode(kv, part)))
+        paths = [mountlib.put(f'split/m-{no + 1:05}-of-00003.gguf', data)
+                 for no, data in enumerate(samples.split(ALL, samples.small(), 3))]
         before = [get(path) for path in paths]
         with Mount(paths[2]) as at:
             run('rm', '-r', at + '/metadata')
@@ -245,103 +236,67 @@ class Alone(Case):
         self.undo(paths[2])
         self.assertEqual([get(path) for path in paths], before)
 
-    def test_not_editable(self):
-        self.edit(('general.name', 'x'))
-        name = mountlib.path('sha256-' + 64 * 'a')
-        os.rename(self.model, name)
-        self.addCleanup(os.unlink, name)
-        self.assertIn('hash of its content', self.undo(name, status=1))
 
-    def test_damaged(self):
-        """What follows damage is not restored, and that is said; new edits can be undone."""
-        self.edit(('general.name', 'x'))
-        self.undo(self.model)
-        self.edit(('general.name', 'y'))
-        with open(self.files()[0], 'r+b') as file:
-            file.seek(-20, os.SEEK_END)
-            file.write(b'!!')
-        for number in (None, 1):
-            self.assertIn('damaged', self.undo(self.model, number, status=1))
-        self.assertIn('damaged', self.command('--history', self.model))
+class Homes(Case):
+    """If no state can be kept, edits work, and the log says so once; else it is private."""
+
+    def edit_in(self, home):
+        self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
+        os.environ['GGUFS_TEST_STATE'] = home
+        mount = mountlib.Foreground(self.model)
+        with mount as (at, _):
+            write(at, 'general.name', 'x')
+            write(at, 'general.name', 'y')
+            log = mount.log()
+            for words in ('--undo', at), ('--undo=1', at):
+                self.command(*words, status=1)
+        self.assertEqual(log.count('ggufs: history: '), 1, log)
         self.want.set(b'general.name', Value('string', b'y'))
         self.want.check(get(self.model))
-        self.edit(('general.name', 'z'))
-        self.undo(self.model)
-        self.want.check(get(self.model))
 
-    def test_small(self):
-        """The size of a history depends on the edits, not on the size of the header."""
-        self.model = mountlib.put('model.gguf', gguf.encode(
-            ALL + [(b'long.text', Value('string', bytes(9 << 20)))], samples.small()))
-        self.want = Want(get(self.model))
-        for i in range(5):
-            self.edit(('general.name', f'x{i}'))
-            self.undo(self.model)
-        self.assertLess(sum(map(os.path.getsize, self.files())), 10000)
-        self.want.check(get(self.model))
-
-    def test_wrong(self):
-        folder = mountlib.path('folder')
-        os.makedirs(folder, exist_ok=True)
-        self.assertIn('is a directory', self.undo(folder, status=1))
-        self.assertIn('No such file', self.undo(mountlib.path('none.gguf'), status=1))
-        for words in (('--undo=x', self.model), ('--undo=0', self.model), ('--undo=', self.model),
-                      ('--undo',), ('--undo', self.model, self.model), ('--history=all', self.model)):
-            self.command(*words, status=2)
-
-    def test_read_only_mount(self):
-        """A read-only mount undoes nothing; its file can be edited directly."""
+    def test_private(self):
         self.edit(('general.name', 'x'))
-        with Mount(self.model, '-o', 'ro') as at:
-            self.assertIn('Read-only', self.undo(at, status=1))
-            self.undo(self.model)
-        self.want.check(get(self.model))
+        for name in 'ggufs', 'ggufs/history':
+            self.assertEqual(stat.S_IMODE(os.stat(os.path.join(self.state, name)).st_mode), 0o700)
+        for name in os.listdir(self.state + '/ggufs/history'):
+            self.assertEqual(stat.S_IMODE(os.stat(f'{self.state}/ggufs/history/{name}').st_mode), 0o600)
 
+    def test_no_folder(self):
+        self.edit_in(mountlib.put('file', b'') + '/state')
 
-class Bounds(Case):
-    def test_keep(self):
-        with Mount(self.model, '-o', 'history=3') as at:
-            for _ in range(4):  # each edit gets its own state
-                write(at, 'general.name', 'x')
-                self.undo(at)
-            self.assertEqual(self.numbers(at), [6, 7, 8])
-            self.assertIn('there is no state 5 any more: it was dropped', self.undo(at, 5, status=1))
-            self.undo(at, 6)
-            self.assertEqual(self.numbers(at), [7, 8, 9])
+    @unittest.skipIf(ROOT, 'root has /var/lib')
+    def test_no_home(self):
+        home = os.environ.pop('HOME', None)
+        self.addCleanup(lambda: home is not None and os.environ.update(HOME=home))
+        self.edit_in('')
 
-    def test_none(self):
-        with Mount(self.model, '-o', 'history=0') as at:
-            write(at, 'general.name', 'x')
-            self.assertIn('history=0', self.undo(at, status=1))
-            self.assertEqual(self.history(at), [])
-        self.assertEqual(self.files(), [])
+    def test_of_others(self):
+        """A directory that others may read, and a link, are not used."""
+        home, linked = mountlib.path('open'), mountlib.path('linked')
+        for name in (home + '/ggufs/history', linked + '/elsewhere'):
+            os.makedirs(name)
+        os.chmod(home + '/ggufs/history', 0o755)
+        os.symlink('elsewhere', linked + '/ggufs')
+        for name in home, linked:
+            self.edit_in(name)
+        self.assertEqual(os.listdir(linked + '/elsewhere'), [])
 
-    def test_joined(self):
-        """Consecutive edits made by a script form one state, if the machine is fast enough."""
-        with Mount(self.model) as at:
-            times = [time.monotonic()]
-            for i in range(200):
-                write(at, 'general.name', f'{i}')
-                write(at, f'x.{i}', '1')
-                times.append(time.monotonic())
-            pauses = sum(after - before > 4 for before, after in zip(times, times[1:]))
-            self.assertLessEqual(len(self.history(at)), 1 + 2 * pauses)
-            self.undo(at)
-            self.check_mount(at)
-
-    def test_options(self):
-        at = mountlib.path('at')
-        os.makedirs(at, exist_ok=True)
-        for value in ('-1', 'x', '1001', ''):
-            self.assertIn('option history', self.command('-o', 'history=' + value, self.model, at,
-                                                         status=2))
-
-    def test_modes(self):
-        with Mount(self.model) as at:
-            write(at, 'general.name', 'x')
-        for path in (self.state + '/ggufs', self.state + '/ggufs/history'):
-            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o700)
-        self.assertEqual(stat.S_IMODE(os.stat(self.files()[0]).st_mode), 0o600)
+    def test_no_room(self):
+        """A read-only directory and, as root, a full file system."""
+        home = mountlib.path('no-room')
+        os.makedirs(home)
+        if not ROOT:
+            os.chmod(home, 0o500)
+            self.edit_in(home)
+        for options in ('ro', 'size=8k') if ROOT else ():
+            subprocess.run(['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', home], check=True)
+            try:
+                if options != 'ro':
+                    with open(home + '/fill', 'wb') as file:
+                        file.write(bytes(8192))
+                self.edit_in(home)
+            finally:
+                subprocess.run(['umount', '-l', home], check=True)
 
 
 if __name__ == '__main__':

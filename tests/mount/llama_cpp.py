@@ -17,7 +17,7 @@ import published
 from editlib import strict
 from ggufmodel import Tensor, Value
 from tensorcase import EDIT
-from tensorrecipes import played
+from recipes import played
 
 MODULES = os.environ.get('GGUFS_LLAMA_CPP', '')
 SCRIPT = os.path.join(mountlib.SOURCE, 'tests/mount/llama_cpp.mjs')

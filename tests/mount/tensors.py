@@ -1,21 +1,42 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Tensors that are renamed and removed (-o tensors=edit), and refused calls."""
+"""Editing tensors (-o tensors=edit) as programs do it: names, attributes, tools that copy, mappings
+and the kernel's caches. What each operation does to the file: tensorverbs.py."""
 import errno
+import mmap
 import os
 import shutil
 import stat
+import threading
+import unittest
 
 import ggufmodel as gguf
 import mountlib
+import numpy as np
 import samples
-from editlib import read, until, write
-from ggufmodel import Value
-from mountlib import GGUFS, run
-from tensorcase import EDIT, Case, kinds
+from editlib import opened, until
+from ggufmodel import Tensor
+from mountlib import run
+from tensorcase import EDIT, Case, f16, f32, q8
+
+Q8_0, F32 = 8, 0
 
 
-class Default(Case):
+class Views(Case):
+    def setUp(self):
+        super().setUp()
+        self.put(gguf.encode(samples.keys(), samples.small() + [
+            Tensor(b'q.weight', Q8_0, (64, 4), q8(4)), Tensor(b'f.weight', F32, (8, 8), f32(*range(64)))]))
+
+    def write(self, name, view, data):
+        with opened(self.tensor(name, view), os.O_WRONLY | os.O_TRUNC) as fd:
+            os.write(fd, data)
+
+    def get(self, name, view='raw'):
+        return mountlib.get(self.tensor(name, view))
+
+
+class Rights(Views):
     def test_without_the_option(self):
         """Without the option, nothing in tensors/ can be written."""
         with mountlib.Mount(self.model) as at:
@@ -23,268 +44,20 @@ class Default(Case):
             self.assertFalse(os.stat(folder).st_mode & 0o222)
             self.assertFalse(os.stat(folder + '/raw').st_mode & 0o222)
             for call in (os.rmdir, lambda name: os.rename(name, name + '2')):
-                with self.assertRaises(OSError) as caught:
-                    call(folder)
                 # For most users the kernel, which sees no write bits, refuses the call itself.
-                self.assertEqual(caught.exception.errno, errno.EACCES if os.geteuid() else errno.EROFS)
+                self.raises(errno.EACCES if os.geteuid() else errno.EROFS, call, folder)
             self.assertIn(b'-o tensors=edit', os.getxattr(at + '/tensors', 'user.gguf.readonly'))
-            self.assertEqual(os.listxattr(at + '/tensors'), ['user.gguf.readonly'])
         self.check()
 
-    def test_a_wrong_word(self):
-        done = run(GGUFS, '-o', 'tensors=yes', self.model, mountlib.folder)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn('tensors', done.err)
+    def test_bits(self):
+        """rm -r does not prompt, because everything has the write bits of the model."""
+        os.chmod(self.model, 0o664)
+        self.mount('-o', 'views=all')
+        for place in ('', 'a.weight'):
+            self.assertEqual(os.stat(self.tensor(place)).st_mode & 0o777, 0o775)
+        for name in os.listdir(self.tensor('a.weight')):
+            self.assertEqual(os.stat(self.tensor('a.weight', name)).st_mode & 0o777, 0o664, name)
 
-    def test_read_only(self):
-        """If metadata/ cannot be edited, tensors cannot either."""
-        with mountlib.Mount(self.model, *EDIT, '-o', 'ro') as at:
-            folder = os.path.join(at, 'tensors', 'a.weight')
-            self.assertFalse(os.stat(folder).st_mode & 0o222)
-            self.raises(errno.EROFS, os.rmdir, folder)
-        self.check()
-
-
-class Rename(Case):
-    def test_every_layout(self):
-        """After a rename, place, type and bytes stay, and so does everything else."""
-        for name, data in kinds():
-            with self.subTest(name):
-                self.put(data)
-                with mountlib.Mount(self.model, *EDIT) as at:
-                    self.at = at
-                    os.rename(self.tensor('b.weight'), self.tensor('new name%0A'))
-                    self.set(b'b.weight', new=b'new name\n')
-                    self.assertEqual(self.names()[1], 'new name%0A')
-                    self.check(mountlib.get(os.path.join(at, 'model.gguf')))
-                self.check()
-
-    def test_commits(self):
-        """With commit=close, a rename is on the disk when mv returns; with commit=sync, it is
-        shown, and written at fsync."""
-        for mode in ('auto', 'close', 'sync'):
-            with self.subTest(mode):
-                before = mountlib.get(self.model)
-                self.mount('-o', 'commit=' + mode)
-                os.rename(self.tensor('a.weight'), self.tensor('x'))
-                self.set(b'a.weight', new=b'x')
-                self.assertIn('x', mountlib.get(os.path.join(self.at, 'tensors.txt')).decode())
-                if mode == 'sync':
-                    self.assertEqual(mountlib.get(self.model), before)
-                    self.sync()
-                self.check()
-                os.rename(self.tensor('x'), self.tensor('a.weight'))
-                self.set(b'x', new=b'a.weight')
-                self.end()
-                self.check()
-
-    def test_everything_follows(self):
-        """A working directory, open files, st_ino and the node of the directory follow the
-        tensor."""
-        self.mount()
-        folder, raw = self.tensor('c.weight'), self.tensor('c.weight', 'raw')
-        ino = os.stat(folder).st_ino, os.stat(raw).st_ino
-        inside, file = os.open(folder, os.O_RDONLY), os.open(raw, os.O_RDONLY)
-        os.rename(folder, self.tensor('moved'))
-        os.rename(self.tensor('b.weight'), self.tensor('c.weight'))
-        self.assertEqual(os.readlink(f'/proc/self/fd/{inside}'), self.tensor('moved'))
-        self.assertEqual((os.stat(self.tensor('moved')).st_ino,
-                          os.stat(self.tensor('moved', 'raw')).st_ino), ino)
-        data = self.want[2][3]
-        self.assertEqual(os.pread(file, 100, 0), data)
-        with open(os.open('raw', os.O_RDONLY, dir_fd=inside), 'rb') as found:
-            self.assertEqual(found.read(), data)
-        os.close(inside)
-        os.close(file)
-        self.set(b'c.weight', new=b'moved')
-        self.set(b'b.weight', new=b'c.weight')
-        self.end()
-        self.check()
-
-    def test_refused(self):
-        self.mount()
-        a, b = self.tensor('a.weight'), self.tensor('b.weight')
-        self.raises(errno.ENOTEMPTY, os.rename, a, b)
-        self.raises(errno.EPERM, os.rename, a, os.path.join(b, 'a.weight'))
-        self.raises(errno.EPERM, os.rename, os.path.join(a, 'raw'), self.tensor('raw'))
-        self.raises(errno.EPERM, os.rename, a, os.path.join(self.at, 'metadata', 'a.weight'))
-        self.raises(errno.ENAMETOOLONG, os.rename, a, self.tensor('x' * 64))
-        self.raises(errno.EINVAL, os.rename, a, self.tensor('%'))  # the empty name
-        self.raises(errno.EINVAL, os.rename, a, self.tensor('%41'))  # a needless escape
-        self.raises(errno.EINVAL, os.rename, a, self.tensor('x%00'))
-        self.raises(errno.ENOENT, os.rename, self.tensor('none'), self.tensor('x'))
-        self.raises(errno.EPERM, os.symlink, 'x', self.tensor('link'))
-        self.raises(errno.EPERM, os.mkdir, os.path.join(a, 'folder'))
-        self.raises(errno.EPERM, open, self.tensor('file'), 'x')
-        self.assertIn('63 bytes', self.foreground.log())
-        self.assertEqual(mountlib.run('mv', a, b).returncode, 1)
-        os.rename(a, self.tensor('x' * 63))
-        self.set(b'a.weight', new=b'x' * 63)
-        self.end()
-        self.check()
-
-    def test_with_keys(self):
-        """Edits of keys and tensors cause one rewrite, and none is lost."""
-        self.mount('-o', 'commit=sync')
-        write(self.at, 'general.name', 'first')
-        os.rename(self.tensor('a.weight'), self.tensor('one'))
-        write(self.at, 'general.name', 'second')
-        os.rename(self.tensor('one'), self.tensor('two'))
-        self.assertEqual(read(self.at, 'general.name'), b'second\n')
-        self.assertEqual(self.names()[0], 'two')
-        self.end()
-        self.set(b'a.weight', new=b'two')
-        kv = gguf.read(mountlib.get(self.model)).kv
-        self.assertEqual(dict(kv)[b'general.name'], Value('string', b'second'))
-        self.kv[1].raw = (6).to_bytes(8, 'little') + b'second'
-        self.check()
-
-
-class Remove(Case):
-    def test_every_layout(self):
-        for name, data in kinds():
-            for removed in ((b'a.weight',), (b'e.weight',), (b'b.weight', b'd.weight')):
-                with self.subTest(f'{name} {removed}'):
-                    self.put(data)
-                    with mountlib.Mount(self.model, *EDIT) as at:
-                        self.at = at
-                        for tensor in removed:
-                            shutil.rmtree(self.tensor(tensor.decode()))
-                            self.drop(tensor)
-                        self.assertEqual(self.names(), [row[0].decode() for row in self.want])
-                    self.check()
-
-    def test_quiet(self):
-        """A removal is delayed in every mode, except by an fsync of the directory."""
-        for mode in ('auto', 'close', 'sync'):
-            with self.subTest(mode):
-                self.put(samples.editable())
-                before = mountlib.get(self.model)
-                self.mount('-o', 'commit=' + mode)
-                os.rmdir(self.tensor('a.weight'))
-                self.assertNotIn('a.weight', self.names())
-                self.raises(errno.ENOENT, os.stat, self.tensor('a.weight', 'raw'))
-                self.assertEqual(mountlib.get(self.model), before)
-                self.sync()
-                self.drop(b'a.weight')
-                self.check()
-                self.end()
-
-    def test_written_by_itself(self):
-        self.mount()
-        os.rmdir(self.tensor('a.weight'))
-        self.drop(b'a.weight')
-        until(lambda: len(gguf.read(mountlib.get(self.model)).tensors) == 4)
-        self.check()
-
-    def test_another_edit_takes_it_along(self):
-        self.mount('-o', 'commit=close')
-        os.rmdir(self.tensor('a.weight'))
-        os.rename(self.tensor('b.weight'), self.tensor('x'))
-        self.set(b'b.weight', new=b'x')
-        self.drop(b'a.weight')
-        self.check()
-        self.end()
-        self.check()
-
-    def test_all(self):
-        """The last tensor cannot be removed, and the attempt brings all back, even for processes
-        inside them."""
-        self.mount()
-        inside = os.open(self.tensor('b.weight'), os.O_RDONLY)
-        *names, last = self.names()
-        for name in names:
-            shutil.rmtree(self.tensor(name))
-        self.assertEqual(self.names(), [last])
-        self.raises(errno.EPERM, os.rmdir, self.tensor(last))
-        self.assertEqual(len(self.names()), 5)
-        self.assertIn('no tensor left', self.error(last))
-        self.assertIn('no tensor left', self.foreground.log())
-        self.assertEqual(sorted(os.listdir(self.tensor('b.weight'))),
-                         ['f32', 'f32.npy', 'offset', 'raw', 'shape', 'type'])
-        self.assertEqual(mountlib.get(self.tensor('b.weight', 'raw')), self.want[1][3])
-        os.close(inside)
-        self.not_saved(f'tensors/{last}')
-
-    def test_unlinked_views_are_back(self):
-        self.mount()
-        raw = self.tensor('a.weight', 'raw')
-        os.unlink(raw)
-        self.raises(errno.ENOENT, os.stat, raw)
-        self.assertNotIn('raw', os.listdir(self.tensor('a.weight')))
-        self.raises(errno.ENOENT, os.unlink, raw)
-        until(lambda: os.path.exists(raw))
-        self.assertIn('raw', os.listdir(self.tensor('a.weight')))
-        self.assertEqual(mountlib.get(raw), self.want[0][3])
-        self.raises(errno.ENOTDIR, os.rmdir, raw)
-        self.raises(errno.EISDIR, os.unlink, self.tensor('a.weight'))
-        self.end()
-        self.check()
-
-    def test_tools(self):
-        self.mount()
-        self.assertEqual(run('rm', '-r', self.tensor('a.weight'), self.tensor('c.weight')).err, '')
-        self.assertEqual(run('find', self.tensor('d.weight'), '-delete').err, '')
-        for name in (b'a.weight', b'c.weight', b'd.weight'):
-            self.drop(name)
-        self.end()
-        self.check()
-
-    def test_name_of_one_that_was_removed(self):
-        self.mount()
-        os.rmdir(self.tensor('a.weight'))
-        os.rename(self.tensor('c.weight'), self.tensor('a.weight'))
-        self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), self.want[2][3])
-        self.drop(b'a.weight')
-        self.set(b'c.weight', new=b'a.weight')
-        self.end()
-        self.check()
-
-
-class Readers(Case):
-    def test_open_files(self):
-        """Open files can still be read, even of removed tensors."""
-        self.mount()
-        raw = os.open(self.tensor('a.weight', 'raw'), os.O_RDONLY)
-        whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
-        before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
-        os.rename(self.tensor('b.weight'), self.tensor('x'))
-        shutil.rmtree(self.tensor('a.weight'))
-        self.sync()
-        self.set(b'b.weight', new=b'x')
-        self.drop(b'a.weight')
-        self.check()
-        self.assertEqual(os.pread(raw, 100, 0), bytes_of_a)
-        self.assertEqual(os.pread(whole, len(before) + 1, 0), before)
-        self.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
-        os.close(raw)
-        os.close(whole)
-
-
-    def test_open_files_in_place(self):
-        """If first a name and then bytes are written in place, open files show old and new
-        bytes."""
-        self.mount('-o', 'relayout=inplace')
-        whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
-        before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
-        os.rename(self.tensor('b.weight'), self.tensor('c.another'))
-        self.sync()
-        new = bytes(byte ^ 1 for byte in bytes_of_a)
-        with open(self.tensor('a.weight', 'raw'), 'r+b') as f:
-            f.write(new)
-        self.sync()
-        self.set(b'b.weight', new=b'c.another')
-        self.set(b'a.weight', data=new)
-        self.check()
-        os.posix_fadvise(whole, 0, 0, os.POSIX_FADV_DONTNEED)
-        after = before.replace(bytes_of_a, new)
-        seen = os.pread(whole, len(before) + 1, 0)
-        self.assertEqual(len(seen), len(before))
-        self.assertTrue(all(byte in pair for byte, *pair in zip(seen, before, after)))
-        os.close(whole)
-
-
-class Attributes(Case):
     def test_without_effect(self):
         """Attributes that cp -a and rsync -X set have no effect."""
         self.mount()
@@ -299,22 +72,374 @@ class Attributes(Case):
         self.end()
         self.check()
 
-    def test_bits(self):
-        """rm -r does not prompt, because everything has the write bits of the model."""
-        os.chmod(self.model, 0o664)
-        self.mount('-o', 'views=all')
-        self.assertEqual(os.stat(self.tensor()).st_mode & 0o777, 0o775)
-        self.assertEqual(os.stat(self.tensor('a.weight')).st_mode & 0o777, 0o775)
-        for name in os.listdir(self.tensor('a.weight')):
-            self.assertEqual(os.stat(self.tensor('a.weight', name)).st_mode & 0o777, 0o664, name)
+    def test_split(self):
+        """Tensors of a split model are read-only; its keys are not."""
+        files = [mountlib.put(f'x-0000{no + 1}-of-00002.gguf', data)
+                 for no, data in enumerate(samples.split(samples.keys(), samples.small(), 2))]
+        before = [mountlib.get(file) for file in files]
+        with mountlib.Mount(files[1], *EDIT) as at:
+            place = os.path.join(at, 'tensors', 'a.weight')
+            for call, *names in ((os.mkdir, at + '/tensors/new'), (os.rmdir, place), (os.rename, place, place + '.b'),
+                                 (os.unlink, place + '/raw'), (os.truncate, place + '/raw', 0), (open, place + '/raw', 'r+b')):
+                with self.assertRaises(OSError) as caught:
+                    call(*names)
+                self.assertIn(caught.exception.errno, (errno.EROFS,) if os.getuid() == 0 else (errno.EROFS, errno.EACCES))
+            self.assertFalse(os.stat(place + '/raw').st_mode & 0o222)
+            with open(at + '/metadata/general.name', 'w', encoding='ascii') as file:
+                file.write('y')
+        self.assertEqual(mountlib.get(files[1]), before[1])
+        first = gguf.read(mountlib.get(files[0]))
+        self.assertEqual(dict(first.kv)[b'general.name'].data, b'y')
 
-    def test_mtime(self):
-        """st_mtime changes only with the tensor."""
+
+class Names(Views):
+    def test_everything_follows(self):
+        """A working directory, open files, st_ino and the node of the directory follow the tensor; times
+        change with it only."""
         self.mount()
-        before = os.stat(self.tensor('b.weight')).st_mtime_ns
-        os.rename(self.tensor('a.weight'), self.tensor('x'))
-        self.assertGreater(os.stat(self.tensor('x')).st_mtime_ns, before)
-        self.assertEqual(os.stat(self.tensor('b.weight')).st_mtime_ns, before)
+        folder, raw, moved = self.tensor('c.weight'), self.tensor('c.weight', 'raw'), self.tensor('moved')
+        ino = os.stat(folder).st_ino, os.stat(raw).st_ino
+        time, other = os.stat(folder).st_mtime_ns, os.stat(self.tensor('d.weight')).st_mtime_ns
+        inside, file = os.open(folder, os.O_RDONLY), os.open(raw, os.O_RDONLY)
+        os.rename(folder, moved)
+        os.rename(self.tensor('b.weight'), folder)
+        self.assertEqual(os.readlink(f'/proc/self/fd/{inside}'), moved)
+        self.assertEqual((os.stat(moved).st_ino, os.stat(moved + '/raw').st_ino), ino)
+        self.assertGreater(os.stat(moved).st_mtime_ns, time)
+        self.assertEqual(os.stat(self.tensor('d.weight')).st_mtime_ns, other)
+        data = self.want[2][3]
+        self.assertEqual(os.pread(file, 100, 0), data)
+        with open(os.open('raw', os.O_RDONLY, dir_fd=inside), 'rb') as found:
+            self.assertEqual(found.read(), data)
+        os.close(inside)
+        os.close(file)
+        self.set(b'c.weight', new=b'moved')
+        self.set(b'b.weight', new=b'c.weight')
+        self.end()
+        self.check()
+
+    def test_refused(self):
+        self.mount()
+        a, b = self.tensor('a.weight'), self.tensor('b.weight')
+        for code, call, *names in (
+                (errno.ENOTEMPTY, os.rename, a, b), (errno.EPERM, os.rename, a, b + '/a.weight'),
+                (errno.EPERM, os.rename, a + '/raw', self.tensor('raw')),
+                (errno.EPERM, os.rename, a, os.path.join(self.at, 'metadata/a.weight')),
+                (errno.ENAMETOOLONG, os.rename, a, self.tensor('x' * 64)), (errno.EINVAL, os.rename, a, self.tensor('%41')),
+                (errno.EPERM, os.symlink, 'x', self.tensor('link')), (errno.EPERM, os.mkdir, a + '/folder'),
+                (errno.EPERM, open, self.tensor('file'), 'x'), (errno.EPERM, open, a + '/.raw.AbCdEf', 'x'),
+                (errno.EEXIST, os.mkdir, a), (errno.ENOTDIR, os.rmdir, a + '/raw'), (errno.EISDIR, os.unlink, a)):
+            self.raises(code, call, *names)
+        self.assertEqual(run('mv', a, b).returncode, 1)
+        self.end()
+        self.check()
+
+    def test_removed(self):
+        """rm -r and find -delete; open files can still be read, and the model that was opened before."""
+        self.mount()
+        raw = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR)
+        whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
+        before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
+        self.assertEqual(run('rm', '-r', self.tensor('a.weight'), self.tensor('c.weight')).err, '')
+        self.assertEqual(run('find', self.tensor('d.weight'), '-delete').err, '')
+        self.sync()
+        for name in (b'a.weight', b'c.weight', b'd.weight'):
+            self.drop(name)
+        self.check()
+        self.assertEqual(os.pread(raw, 100, 0), bytes_of_a)
+        self.assertEqual((os.fstat(raw).st_nlink, os.listxattr(raw)), (0, []))
+        self.assertEqual(os.pread(whole, len(before) + 1, 0), before)
+        os.close(raw)
+        os.close(whole)
+
+    def test_by_itself(self):
+        """A removal and a new tensor are written without any further request; views that were unlinked are
+        back after a second."""
+        self.mount()
+        os.rmdir(self.tensor('a.weight'))
+        os.mkdir(self.tensor('new'))
+        for view, data in (('type', b'F32\n'), ('shape', b'1\n'), ('raw', f32(1))):
+            self.write_new('new', view, data)
+        raw = self.tensor('b.weight', 'raw')
+        os.unlink(raw)
+        until(lambda: os.path.exists(raw))
+        self.assertEqual(mountlib.get(raw), self.want[1][3])
+        self.drop(b'a.weight')
+        self.want.append((b'new', F32, (1,), f32(1)))
+        until(lambda: [t.name for t in gguf.read(mountlib.get(self.model)).tensors] == [row[0] for row in self.want])
+        self.check()
+
+    def write_new(self, name, view, data):
+        with open(self.tensor(name, view), 'wb') as out:
+            out.write(data)
+
+    def test_the_folder_stays(self):
+        """The directory is the same before and after it becomes a tensor."""
+        self.mount()
+        os.mkdir(self.tensor('new'))
+        inside = os.open(self.tensor('new'), os.O_RDONLY)
+        ino = os.fstat(inside).st_ino
+        for view, data in (('type', b'F32\n'), ('shape', b'1\n'), ('raw', f32(1))):
+            self.write_new('new', view, data)
+        self.sync()
+        self.assertEqual(os.stat(self.tensor('new')).st_ino, ino)
+        with open(os.open('f32', os.O_RDONLY, dir_fd=inside), 'rb') as found:
+            self.assertEqual(found.read(), f32(1))
+        os.close(inside)
+
+
+class Tools(Views):
+    def test_bytes(self):
+        """Tools that write bytes; cp makes a sparse file only longer."""
+        self.mount()
+        source, a = mountlib.put('source', b'SOURCE'), self.tensor('a.weight', 'raw')
+        zeros = mountlib.path('zeros')
+        with open(zeros, 'wb') as out:
+            out.truncate(6)
+        for command in (['cp', source, a], ['cp', '-p', source, a], ['install', source, a],
+                        ['dd', 'if=' + source, 'of=' + a, 'conv=notrunc,fsync', 'status=none'],
+                        ['sh', '-c', 'cat "$1" > "$2"', 'sh', source, a], ['cp', '--sparse=always', zeros, a]):
+            with self.subTest(command):
+                self.write('a.weight', 'raw', b'before')
+                done = run(*command)
+                self.assertEqual((done.returncode, done.err), (0, ''))
+                self.assertEqual(self.get('a.weight'), bytes(6) if zeros in command else b'SOURCE')
+        self.set(b'a.weight', data=bytes(6))
+        self.check()
+
+    def test_folders(self):
+        """Tools that copy a tensor's folder make a tensor of the same bytes."""
+        source = mountlib.Mount(mountlib.put('other.gguf', mountlib.get(self.model)), '-o', 'ro')
+        other = os.path.join(source.__enter__(), 'tensors')
+        self.addCleanup(source.__exit__, None, None, None)
+        backup = mountlib.path('backup')
+        shutil.copytree(other + '/q.weight', backup)
+        self.addCleanup(run, 'sh', '-c', 'chmod -R u+w "$1"; rm -r "$1"', 'sh', backup)
+        self.mount()
+        tar = 'tar -C "$1" -cf - q.weight | tar -C "$2" --transform s/q.weight/tarred/ -xf -'
+        commands = [('plain', ['cp', '-r', other + '/q.weight', self.tensor('plain')]),
+                    ('all', ['cp', '-a', other + '/q.weight', self.tensor('all')]),
+                    ('tarred', ['sh', '-c', tar, 'sh', other, self.tensor()]),
+                    ('backup', ['cp', '-a', backup, self.tensor()])]
+        if shutil.which('rsync'):
+            commands.append(('synced', ['rsync', '-a', '-X', '--inplace', backup + '/', self.tensor('synced')]))
+        for name, command in commands:
+            done = run(*command)
+            self.assertEqual((done.returncode, done.err), (0, ''), name)
+            self.want.append((name.encode(), Q8_0, (64, 4), q8(4)))
+            self.sync()
+        self.check()
+
+
+class NumPy(Views):
+    def test_memmap(self):
+        """flush() makes values durable; what was stored without it is accepted at the end of the mapping."""
+        self.mount()
+        place = self.tensor('f.weight', 'f32')
+        found = np.memmap(place, '<f4', mode='r+')
+        found[3] = 7.5
+        found.flush()
+        self.assertEqual(np.fromfile(place, '<f4')[3], 7.5)
+        want = np.arange(64, dtype='<f4')
+        want[3] = 7.5
+        self.set(b'f.weight', data=want.tobytes())
+        self.check()
+        found[4] = 8.5
+        del found
+        want[4] = 8.5
+        until(lambda: np.fromfile(place, '<f4')[4] == 8.5)
+        self.set(b'f.weight', data=want.tobytes())
+        self.end()
+        self.check()
+
+    def test_save(self):
+        """numpy.save() replaces the values and the shape."""
+        self.mount()
+        np.save(self.tensor('a.weight', 'f16.npy'), np.float16([1, 2, 3, 4]))
+        self.set(b'a.weight', dims=(4,), data=f16(1, 2, 3, 4))
+        self.check()
+        np.save(self.tensor('a.weight', 'f32.npy'), np.float64([0.5, 2, -3]))
+        self.set(b'a.weight', dims=(3,), data=f16(0.5, 2, -3))
+        self.check()
+        for dtype in ('<f4', '<f8', '<f2'):
+            want = np.arange(-60, 60, dtype=dtype).reshape(2, 3, 20)
+            np.save(self.tensor('f.weight', 'f32.npy'), np.asfortranarray(want))
+            self.assertEqual(self.get('f.weight', 'shape'), b'2 3 20\n')
+            self.set(b'f.weight', dims=(20, 3, 2), data=want.astype('<f4').tobytes())
+            self.check()
+        self.raises(errno.EINVAL, np.save, self.tensor('a.weight', 'f32.npy'), np.int64([1, 2, 3]))
+        self.raises(errno.ERANGE, np.save, self.tensor('f.weight', 'f32.npy'), np.float64([1e300]))
+        self.end()
+        self.check()
+
+    def test_open_memmap(self):
+        """open_memmap() writes only the header first, and reopens the file."""
+        self.mount()
+        for shape in ((8, 8), (16, 4), (4, 64)):
+            values = np.arange(np.prod(shape), dtype='<f4').reshape(shape)
+            array = np.lib.format.open_memmap(self.tensor('f.weight', 'f32.npy'), 'w+', '<f4', shape)
+            array[:] = values
+            array.flush()
+            self.assertEqual(self.get('f.weight', 'shape'), f'{shape[0]} {shape[1]}\n'.encode())
+            del array
+            self.set(b'f.weight', dims=shape[::-1], data=values.tobytes())
+            self.sync()
+            self.check()
+
+
+class Caches(Views):
+    def test_one_view_is_shared(self):
+        """Programs with a view open read writes to it, even if the kernel has dropped its pages, so
+        the neighbours of a value stored through a mapping are the written ones."""
+        self.put(gguf.encode(samples.keys(), samples.small() + [
+            Tensor(b'm.weight', F32, (64, 256), f32(*range(64 * 256)))]))
+        self.mount()
+        place, size = self.tensor('m.weight', 'f32'), 4 * 64 * 256
+        reader, writer = os.open(place, os.O_RDONLY), os.open(place, os.O_RDWR)
+        self.assertEqual(os.pread(reader, 8, 4096), f32(1024, 1025))
+        os.pwrite(writer, f32(-1), 4096)
+        os.posix_fadvise(reader, 0, 0, os.POSIX_FADV_DONTNEED)
+        self.assertEqual(os.pread(reader, 8, 4096), f32(-1, 1025))
+        with mmap.mmap(writer, size) as mapped:
+            mapped[4100:4104] = f32(-2)
+            self.assertEqual(os.pread(reader, 12, 4096), f32(-1, -2, 1026))
+            other = os.open(place, os.O_RDWR)
+            os.pwrite(other, f32(-3), 4104)
+            self.assertEqual(mapped[4096:4108], f32(-1, -2, -3))
+            os.close(other)
+            self.assertEqual(self.get('m.weight')[4096:4108], f32(-1, -2, -3))
+        for fd in (reader, writer):
+            os.close(fd)
+        self.set(b'm.weight', data=self.get('m.weight'))
+        self.check()
+
+    def test_refused_in_the_end(self):
+        """A program that opens or maps the view afterwards sees the model's content, whatever pages
+        the kernel has cached."""
+        self.mount()
+        for view, junk in (('f32', f32(1, float('nan'))), ('f32.npy', b'x'), ('raw', b'too short')):
+            place, before = self.tensor('q.weight', view), self.get('q.weight', view)
+            keeps = os.open(place, os.O_RDONLY)
+            self.assertEqual(os.read(keeps, len(before)), before)
+            fd = os.open(place, os.O_RDWR | (os.O_TRUNC if view == 'raw' else 0))
+            with self.assertRaises(OSError):
+                os.pwrite(fd, junk, 0)
+                self.assertEqual(self.get('q.weight', view)[:len(junk)], junk)
+                os.fsync(fd)
+            os.close(keeps)
+            with self.assertRaises(OSError):
+                os.close(fd)
+            until(lambda: os.stat(place).st_size == len(before) and self.get('q.weight', view) == before)
+            with opened(place, os.O_RDONLY) as fd, mmap.mmap(fd, len(before), prot=mmap.PROT_READ) as mapped:
+                self.assertEqual(mapped[:], before)
+        self.write('q.weight', 'raw', q8(4, 0.25))
+        self.assertEqual(self.get('q.weight', 'f32')[4:8], f32(0.25))
+
+    def test_by_descriptor(self):
+        """/proc/self/fd opens the same file again."""
+        self.mount()
+        reader = os.open(self.tensor('a.weight', 'raw'), os.O_RDONLY)
+        with opened(f'/proc/self/fd/{reader}', os.O_RDWR) as fd:
+            os.pwrite(fd, b'ABCDEF', 0)
+            self.assertEqual(os.pread(fd, 10, 0), b'ABCDEF')
+            os.close(os.open(f'/proc/self/fd/{fd}', os.O_RDONLY))
+        os.close(reader)
+        self.set(b'a.weight', data=b'ABCDEF')
+        self.assertEqual(self.get('a.weight'), b'ABCDEF')
+        self.check()
+
+    def test_open_files(self):
+        """Views of the model keep the content that was opened. A view of a tensor that is replaced
+        under a program shows old or new bytes, and a program that opens it later sees the new
+        ones."""
+        for how in ('copy', 'inplace'):
+            with self.subTest(how):
+                self.setUp()
+                self.mount('-o', 'relayout=' + how)
+                kept, texts = [], (b'one.....', b'two.....', b'three...')
+                for text in texts:
+                    for name in ('tensors/b.weight/raw', 'model.gguf', 'tensors/c.weight/raw'):
+                        fd = os.open(os.path.join(self.at, name), os.O_RDONLY)
+                        size = os.fstat(fd).st_size
+                        kept.append((fd, mountlib.get(os.path.join(self.at, name)),
+                                     mmap.mmap(fd, size, prot=mmap.PROT_READ)))
+                    self.write('b.weight', 'raw', text)
+                    self.write('c.weight', 'raw', (text + b'  ')[:10])
+                    self.assertEqual(self.get('b.weight'), text)
+                    self.set(b'b.weight', data=text)
+                    self.set(b'c.weight', data=(text + b'  ')[:10])
+                    self.check()
+                for fd, data, mapped in kept:
+                    may = {data} if len(data) > 10 else {data} | {(text + b'  ')[:len(data)] for text in texts}
+                    self.assertIn(os.pread(fd, len(data) + 1, 0), may)
+                    self.assertIn(mapped[:], may)
+                    mapped.close()
+                    os.close(fd)
+                self.end()
+                self.check()
+
+    def test_lazy_unmount(self):
+        """Bytes stored through a mapping, whose handle is already closed, are judged at the end."""
+        self.mount()
+        fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
+        mapped = mmap.mmap(fd, 8)
+        os.close(fd)
+        mapped[:] = b'ABCDEFGH'
+        mountlib.unmount(self.at, lazy=True)
+        mapped.close()
+        self.end()
+        self.set(b'b.weight', data=b'ABCDEFGH')
+        self.check()
+
+    def test_crowd(self):
+        """Many programs open and write views at the same moment: each call succeeds."""
+        self.mount('-o', 'commit=sync')
+        raised, begin, count = [], threading.Barrier(50), 50
+
+        def work(n):
+            begin.wait()
+            try:
+                for i in range(10):
+                    for name, size in (('a.weight', 6), ('b.weight', 8), ('c.weight', 10)):
+                        with opened(self.tensor(name, 'raw'), os.O_RDWR) as fd:
+                            os.pwrite(fd, bytes([65 + (i + n) % 26]) * size, 0)
+            except OSError as e:
+                raised.append(e)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(mountlib.LIMIT)
+            self.assertFalse(thread.is_alive(), 'it hangs')
+        self.assertEqual(raised, [])
+        for name in (b'a.weight', b'b.weight', b'c.weight'):
+            self.set(name, data=self.get(name.decode()))
+        self.end()
+        self.check()
+
+
+class Places(Views):
+    def test_reserve_in_place(self):
+        """relayout=inplace with a reserve: a key and a tensor's values and shape are written again and again,
+        and the model stays the same file, without a copy."""
+        with mountlib.Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
+            with open(at + '/metadata/general.name', 'wb') as out:
+                out.write(b'room')
+        inode, size = os.stat(self.model).st_ino, os.stat(self.model).st_size
+        self.mount('-o', 'relayout=inplace,reserve=65536')
+        for number in range(5):
+            with open(self.at + '/metadata/general.name', 'wb') as out:
+                out.write(b'%d' % number * 1000)
+            self.write('q.weight', 'raw', q8(4, number + 1))
+            self.write('f.weight', 'shape', (b'64\n', b'8 8\n')[number % 2])
+        self.set(b'q.weight', data=q8(4, 5))
+        self.set(b'f.weight', dims=(64,))
+        self.assertEqual((os.stat(self.model).st_ino, os.stat(self.model).st_size), (inode, size))
+        model = gguf.read(mountlib.get(self.model))
+        self.assertEqual(dict(model.kv)[b'general.name'].data, b'4' * 1000)
+        self.assertEqual([(t.name, t.type_id, t.dims, t.data) for t in model.tensors], self.want)
+        self.end()
 
 
 if __name__ == '__main__':
