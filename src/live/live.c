@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "live/dir.h"
 #include "live/meta.h"
 #include "live/objects.h"
 #include "live/overlay.h"

@@ -32,8 +32,9 @@
 #include "model/imatrix.h"
 #include "model/snapshot.h"
 #include "live/meta.h"
-#include "live/rename.h"
+#include "live/names.h"
 #include "live/undo.h"
+#include "live/value.h"
 #include "text/name.h"
 
 struct live;

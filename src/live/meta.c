@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of metadata/: open, read, write and close them, list them, and tell their attributes
- * (meta.h). */
+/* Names and files of metadata/ (meta.h). */
 #include "live/meta.h"
 
 #include <errno.h>
@@ -10,171 +9,339 @@
 
 #include "base/bytes.h"
 #include "gguf/value.h"
-#include "live/dir.h"
-#include "live/draft.h"
-#include "live/tensors.h"
+#include "live/names.h"
 #include "live/overlay.h"
 #include "live/value.h"
 #include "text/text.h"
 
-/* ---- edits of texts ---- */
+/* ---- keys that nobody has touched ---- */
 
-/* Return the name of the key whose file this is; NULL for a helper, a link or an orphan. */
-static struct name *key_of(const struct file *f)
+static uint32_t key_number(const struct live *l, uint32_t kv)
 {
-    return f->kind == FILE_KEY ? f->name : NULL;
+    return ids_of(l->state->key_ids, kv).number;
 }
 
-static int accept_text(struct live *l, struct request *q, struct err *e)
+static uint32_t key_numbered(const struct live *l, uint32_t number)
 {
-    struct name *x = key_meant(q->file);
-    if (!x) /* it was removed meanwhile */
-        return 0;
-    request_pin(q, x);
-    return value_accept(l, q, x, e);
+    const uint32_t kv = ids_find(l->state->key_ids, snapshot_own(l->state)->n_kv, number);
+    return kv == IDS_NONE ? UINT32_MAX : kv;
 }
 
-/* The same for a helper that a request is about to make a key. */
-static int accept_renamed(struct live *l, struct request *q, struct err *e)
+uint32_t key_named(const struct live *l, const char *text)
 {
-    return key_of(q->file) ? accept_text(l, q, e) : 0;
+    const struct snapshot *g = l->state;
+    const uint32_t kv = snapshot_find(g, true, text);
+    if (kv == UINT32_MAX || !snapshot_shows_key(g, kv))
+        return UINT32_MAX;
+    const struct gguf_kv *k = &g->gguf->kv[kv];
+    return g->shard ? gguf_find_key(snapshot_own(g), gguf_key(g->gguf, k), k->key_len) : kv;
 }
 
-static int text_accepted(struct live *l, struct request *q, int r, const struct err *e)
+/* ---- making and freeing ---- */
+
+void name_set_error(struct live *l, struct name *x, const char *why)
 {
-    struct file *f = q->file;
-    struct name *x = key_meant(f);
-    if (r < 0 && !q->done) {
-        if (f->draft && f->draft->version == q->number)
-            draft_refused(f->draft, e);
-        return x ? name_refused(l, x, e) : r;
+    char *copy = why ? strdup(why) : NULL;
+    l->n_errors += copy != NULL;
+    l->n_errors -= x->error != NULL;
+    free(x->error);
+    x->error = copy;
+}
+
+struct name *name_make(struct live *l, const char *text, const char *key, size_t key_len,
+                       uint32_t ino)
+{
+    struct name *x = calloc(1, sizeof(*x));
+    if (!x)
+        return NULL;
+    x->text = strdup(text);
+    if (key && (x->key = malloc(key_len + 1))) {
+        *(char *)mempcpy(x->key, key, key_len) = '\0';
+        x->key_len = key_len;
     }
-    if (f->draft)
-        draft_accepted(f->draft, q->number, &q->typed);
-    if (x && q->changed) { /* else the reason for a refusal stays: an editor may restore the text */
-        x->mtime = when_date();
-        name_set_error(l, x, NULL);
-        name_keep_raw(l, x, &q->text);
+    if (!x->text || (key && !x->key) ||
+        table_add(&l->by_text, &x->link, hash_name(text, strlen(text))) < 0) {
+        free(x->text);
+        free(x->key);
+        free(x);
+        return NULL;
     }
-    return r;
+    x->ino = ino;
+    x->before = l->last;
+    *(l->last ? &l->last->next : &l->first) = x;
+    l->last = x;
+    return x;
 }
 
-/* Judge the draft of a key. */
-static int judge(struct live *l, struct file *f, enum when when, struct live_wait *w)
+static void name_free(struct live *l, struct name *x)
 {
-    struct draft *d = f->draft;
-    struct err e = {0};
-    int r = -ENOMEM;
-    struct request *q = request_new(l, f, NULL, NULL);
-    if (q) {
-        buf_add(&q->text, d->text.data, d->text.len);
-        q->typed = d->typed;
-        q->number = d->version;
-        q->when = when;
-        q->apply = key_of(f) ? accept_text : accept_renamed;
-        q->end = text_accepted;
-        f->pins++; /* a request that cannot be added ends at once, and the file must outlast it */
-        r = queue_add(l, q, w);
-        f->pins--;
+    name_set_error(l, x, NULL);
+    l->n_gone -= x->gone;
+    table_remove(&l->by_text, &x->link);
+    *(x->before ? &x->before->next : &l->first) = x->next;
+    *(x->next ? &x->next->before : &l->last) = x->before;
+    free(x->text);
+    free(x->key);
+    free(x);
+}
+
+struct file *file_known(const struct live *l, uint32_t number)
+{
+    struct link *i = table_first(&l->by_number, hash_number(number));
+    while (i && ((struct file *)i)->number != number)
+        i = table_next(i);
+    return (struct file *)i;
+}
+
+/* A key whose number another file has (vim's backup) needs its name to have one of its own. */
+void name_reap(struct live *l, struct name *x)
+{
+    const bool told = x->error || (x->mtime.tv_sec && value_is_stored(l, x));
+    const bool ousted = x->key && file_known(l, x->ino) && value_is_stored(l, x);
+    if (!x->file && !x->backup && !x->gone && !x->pins && !told && !ousted)
+        name_free(l, x);
+}
+
+struct file *file_make(struct live *l, struct name *x, enum file_kind kind)
+{
+    struct file *f = calloc(1, sizeof(*f));
+    const uint32_t number = file_known(l, x->ino) ? l->given++ : x->ino;
+    if (!f || table_add(&l->by_number, &f->link, hash_number(number)) < 0) {
+        free(f);
+        return NULL;
     }
-    if (err_sys(&e, r, "cannot be judged") >= 0)
-        return r;
-    draft_refused(d, &e);
-    return name_refused(l, f->name, &e);
+    f->number = number;
+    f->first = kind == FILE_KEY && number == x->ino;
+    f->kind = kind;
+    f->name = x;
+    x->file = f;
+    return f;
 }
 
-/* ---- drafts ---- */
-
-/* The text of a key, rendered without the lock for a file that is opened for writing. */
-struct rendered {
-    struct shown of;
-    struct buf text;
-};
-
-static void rendered_free(struct rendered *p)
+static void file_free(struct live *l, struct file *f)
 {
-    shown_free(&p->of);
-    buf_free(&p->text);
+    if (f->kind != FILE_KEY)
+        l->helper_bytes -= f->text.len;
+    table_remove(&l->by_number, &f->link);
+    buf_free(&f->text);
+    free(f);
 }
 
-/* Return true if a writer of this file begins with the stored text, and that is not what was
- * rendered. */
-static bool needs_text(const struct live *l, const struct file *f, struct rendered *p)
+static void file_reap(struct live *l, struct file *f)
 {
-    if (!key_of(f) || (f->draft && !draft_is_over(f->draft)))
-        return false;
-    struct shown now = value_stored(l, f->name);
-    if (now.snap == p->of.snap && now.kv == p->of.kv) {
-        shown_free(&now);
-        return false;
+    struct name *x = f->name;
+    if (f->opens || f->lookups || f->pins || (x && f->kind != FILE_KEY))
+        return;
+    if (f->first && !(x && x->ino == f->number))
+        return;
+    if (x)
+        x->file = NULL;
+    file_free(l, f);
+    if (x)
+        name_reap(l, x);
+}
+
+void file_drop(struct live *l, struct file *f)
+{
+    struct name *x = f->name;
+    if (f->backs)
+        f->backs->backup = NULL;
+    f->backs = NULL;
+    f->name = NULL;
+    x->file = NULL;
+    file_reap(l, f);
+    name_reap(l, x);
+}
+
+void file_move(struct live *l, struct file *f, struct name *to)
+{
+    struct name *from = f->name;
+    to->pins++;
+    if (!to->file && to->key && value_is_stored(l, to) && !file_known(l, to->ino))
+        (void)file_make(l, to, FILE_KEY); /* who still has its number gets ESTALE */
+    if (to->file)
+        file_drop(l, to->file);
+    if (from)
+        from->file = NULL;
+    f->name = to;
+    to->file = f;
+    to->pins--;
+    if (from)
+        name_reap(l, from);
+}
+
+void names_close(struct live *l)
+{
+    for (struct name *x = l->first, *next; x; x = next) {
+        next = x->next;
+        free(x->error);
+        free(x->text);
+        free(x->key);
+        free(x);
     }
-    rendered_free(p);
-    *p = (struct rendered){.of = now};
-    return true;
+    for (struct link *i; (i = table_each(&l->by_number, NULL));)
+        file_free(l, (struct file *)i);
+    table_free(&l->by_text);
+    table_free(&l->by_number);
 }
 
-static void mark_dirty(struct live_file *h)
+/* ---- finding ---- */
+
+struct name *name_find(const struct live *l, const char *text)
 {
-    h->file->draft->dirty += !h->dirty;
-    h->dirty = true;
+    struct link *i = table_first(&l->by_text, hash_name(text, strlen(text)));
+    while (i && strcmp(((struct name *)i)->text, text) != 0)
+        i = table_next(i);
+    return (struct name *)i;
 }
 
-static void mark_flushed(struct live_file *h)
+/* Make the name of key kv of the accepted state. */
+static struct name *touch(struct live *l, uint32_t kv, int *why)
 {
-    h->file->draft->dirty -= h->dirty;
-    h->dirty = false;
+    char text[TREE_NAME_MAX + 1];
+    const struct gguf *own = snapshot_own(l->state);
+    const char *key = gguf_key(own, &own->kv[kv]);
+    (void)name_encode(key, own->kv[kv].key_len, text);
+    struct name *x = name_find(l, text);
+    if (!x)
+        x = name_make(l, text, key, own->kv[kv].key_len, key_number(l, kv));
+    *why = x ? 0 : -ENOMEM;
+    return x;
 }
 
-/* Drop what a draft has, and count it out of the helpers' bytes. */
-static void empty(struct live *l, struct file *f)
+static struct name *name_look(struct live *l, const char *text, int *why)
 {
-    if (f->kind == FILE_HELPER)
-        l->helper_bytes -= f->draft->text.len;
-    draft_empty(f->draft);
+    assert(lock_held(&l->lock));
+    struct name *x = name_find(l, text);
+    const uint32_t kv = x ? UINT32_MAX : key_named(l, text);
+    *why = -ENOENT;
+    return kv == UINT32_MAX ? x : touch(l, kv, why);
 }
 
-/* Begin the draft of a file, or begin it again. */
-static int begin(struct file *f, struct rendered *p)
+struct name *key_meant(const struct file *f)
 {
-    struct buf *from = f->kind == FILE_HELPER ? &f->content : &p->text;
-    if (!f->draft && !(f->draft = draft_new()))
-        return -ENOMEM;
-    buf_free(&f->draft->text);
-    f->draft->text = *from;
-    *from = BUF_INIT;
-    draft_restart(f->draft);
-    return 0;
+    return f->kind == FILE_KEY ? f->name : f->backs;
 }
 
-/* Begin the draft of a file unless it is being written. */
-static int begin_once(struct live *l, struct file *f, struct rendered *p, const struct err *unready)
+static bool name_shows_key(const struct live *l, const struct name *x)
 {
-    struct name *x = key_of(f);
-    if (x && (l->stop || unready->code))
-        return l->stop ? -EROFS : name_refused(l, x, unready);
-    return !f->draft || (x && draft_is_over(f->draft)) ? begin(f, p) : 0;
+    return x->key && !x->gone && !x->backup && value_is_stored(l, x);
 }
 
-static int join(struct live *l, struct live_file *h, struct rendered *p, bool emptied,
-                const struct err *unready)
+struct file *name_file(struct live *l, struct name *x, int *why)
 {
-    struct file *f = h->file;
-    const int r = begin_once(l, f, p, unready);
-    if (r < 0)
-        return r;
-    f->draft->writers++;
-    if (emptied) {
-        empty(l, f);
-        mark_dirty(h);
-        h->version = f->draft->version;
+    *why = -ENOENT;
+    if (!x->file && name_shows_key(l, x) && !file_make(l, x, FILE_KEY))
+        *why = -ENOMEM;
+    return x->file;
+}
+
+static bool has_type(const struct live *l, const struct file *f, const struct typed *type)
+{
+    struct gguf_value v;
+    CLEANUP(shown_free) struct shown s = value_stored(l, f->name);
+    if (shown_value(&s, &v))
+        return v.type == type->type && (v.type != GGUF_ARRAY || v.elem == type->elem);
+    return f->typed.set && f->typed.type == type->type && f->typed.elem == type->elem;
+}
+
+static struct file *find_plain(struct live *l, const char *text, int *why)
+{
+    struct name *x = name_look(l, text, why);
+    return x ? name_file(l, x, why) : NULL;
+}
+
+struct file *file_look(struct live *l, const char *text, int *why)
+{
+    char key[TREE_NAME_MAX + 1];
+    struct typed type;
+    struct file *f = find_plain(l, text, why);
+    if (f || *why != -ENOENT || !type_of_name(text, key, &type))
+        return f;
+    f = find_plain(l, key, why);
+    if (f && f->kind == FILE_KEY && has_type(l, f, &type))
+        return f;
+    *why = f ? -ENOENT : *why;
+    return NULL;
+}
+
+struct file *file_numbered(struct live *l, uint32_t number, int *why)
+{
+    struct file *f = file_known(l, number);
+    const uint32_t kv = f ? UINT32_MAX : key_numbered(l, number);
+    *why = f ? 0 : -ENOENT;
+    struct name *x = kv == UINT32_MAX ? NULL : touch(l, kv, why);
+    if (x)
+        f = name_file(l, x, why);
+    if (!f || f->number == number)
+        return f;
+    *why = -ESTALE; /* another file has taken the key's name */
+    return NULL;
+}
+
+/* ---- changing ---- */
+
+int name_refused(struct live *l, struct name *x, const struct err *e)
+{
+    char shown[SHOW_MAX];
+    live_log(l, LOG_WARNING, "%s: refused: %s", show(shown, x->text, strlen(x->text)), e->msg);
+    name_set_error(l, x, e->msg);
+    return e->code;
+}
+
+void name_spare(struct live *l, struct name *x)
+{
+    if (x->gone)
+        atomic_store(&l->stale, true);
+    l->n_gone -= x->gone;
+    x->gone = false;
+    if (!overlay_is_pending(l))
+        l->trouble = (struct err){0};
+    if (x->backup)
+        x->backup->backs = NULL;
+    x->backup = NULL;
+}
+
+void file_settle(struct live *l, struct file *f)
+{
+    if (f->state != DRAFT_NONE && !f->writers && !f->pins)
+        draft_end(f);
+    const bool rests = f->kind == FILE_KEY && f->state == DRAFT_NONE && !f->pins;
+    if (rests && !f->opens) /* else somebody may read what it had as a helper */
+        buf_free(&f->text);
+    if (rests && f->name && !value_is_stored(l, f->name))
+        file_drop(l, f);
+    else
+        file_reap(l, f);
+}
+
+void names_removed(struct live *l)
+{
+    for (struct name *x = l->first, *next; x && l->n_gone; x = next) {
+        next = x->next;
+        if (!x->gone || value_is_stored(l, x))
+            continue;
+        l->n_gone--;
+        x->gone = false;
+        name_reap(l, x);
     }
-    return 0;
 }
 
-/* ---- open ---- */
+struct name *name_key(struct live *l, const char *text)
+{
+    char key[TREE_NAME_MAX + 1];
+    size_t n;
+    int why;
+    struct name *x = name_look(l, text, &why);
+    if (!x && why == -ENOENT && name_decode(text, key, &n) == 0)
+        x = name_make(l, text, key, n, l->given++);
+    return x;
+}
 
-/* Open a file. made: it is new. */
-static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool made,
+/* ---- open and create ---- */
+
+/* Open a file. emptied: it is new or truncated. */
+static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool emptied,
                        struct rendered *p, const struct err *unready)
 {
     const bool writes = (flags & O_ACCMODE) != O_RDONLY;
@@ -183,10 +350,13 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     if (writes && !f->name)
         return -ESTALE; /* makes the kernel look the name up again */
     *h = (struct live_file){.file = f, .writes = writes, .append = flags & O_APPEND};
-    const int r = writes ? join(l, h, p, made || flags & O_TRUNC, unready) : 0;
+    const int r = writes ? draft_open(l, f, p, unready) : 0;
     if (r < 0)
         return r;
     f->opens++;
+    f->writers += writes;
+    if (writes && emptied)
+        draft_empty(l, h);
     return 0;
 }
 
@@ -197,13 +367,19 @@ static int text_of(const struct live *l, const struct file *f, struct live_text 
     if (f->kind == FILE_HELPER)
         return 0;
     ret->fixed = true;
-    if (!f->name && !f->draft)
+    if (!f->name && f->state == DRAFT_NONE)
         return -ESTALE;
-    if (!f->name || draft_is_shown(f->draft))
-        buf_add(&ret->bytes, f->draft->text.data, f->draft->text.len);
+    if (!f->name || draft_is_shown(f))
+        buf_add(&ret->bytes, f->text.data, f->text.len);
     else
         ret->value = value_stored(l, f->name);
     return buf_error(&ret->bytes);
+}
+
+/* True if *p is not the text with which an open begins. Drops the lock to render it. */
+static bool must_look_again(struct live *l, const struct file *f, int flags, struct rendered *p)
+{
+    return !(flags & O_TRUNC) && draft_wants_text(f) && rendered_anew(l, f->name, p);
 }
 
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
@@ -220,17 +396,13 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     if (writes)
         overlay_ready(l, &unready);
     lock_take(&l->lock);
-    while ((f = file_numbered(l, number, &why)) && writes && !(flags & O_TRUNC) &&
-           needs_text(l, f, &p)) {
-        lock_drop(&l->lock);
-        shown_text(&p.of, &p.text);
-        lock_take(&l->lock);
-    }
+    while ((f = file_numbered(l, number, &why)) && writes && must_look_again(l, f, flags, &p))
+        ;
     int r = f ? buf_error(&p.text) : why;
     if (r == 0 && !writes)
         r = text_of(l, f, text);
     if (r == 0)
-        r = open_locked(l, h, f, flags, false, &p, &unready);
+        r = open_locked(l, h, f, flags, flags & O_TRUNC, &p, &unready);
     if (r == 0 && writes) /* not earlier: this handle may have joined the draft of the made file */
         live_end_made(l);
     lock_drop(&l->lock);
@@ -241,315 +413,109 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     return r;
 }
 
-/* ---- create ---- */
-
 static struct shown attr_of(const struct live *l, const struct file *f, struct live_attr *ret);
 
 /* A key is created while its removal is being written: the new key has the same type. */
-static void keep_type(const struct live *l, struct file *f)
+static struct typed old_type(const struct live *l, const struct name *x)
 {
-    CLEANUP(shown_free) struct shown s = value_stored(l, f->name);
+    CLEANUP(shown_free) struct shown s = value_stored(l, x);
     struct gguf_value v;
-    if (f->name->gone && l->busy && shown_value(&s, &v) &&
-        !(v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY))
-        f->draft->typed = (struct typed){true, v.type, v.elem};
+    return x->gone && l->busy && shown_value(&s, &v)
+               ? (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem}
+               : (struct typed){0};
 }
 
-static int create_locked(struct live *l, const char *name, int flags, const struct err *unready,
-                         struct live_attr *ret, struct live_file *h)
+/* Make a file, and open it. name: without a type. */
+static int open_new(struct live *l, const char *name, int flags, const struct err *unready,
+                    struct live_file *h)
 {
-    CLEANUP(rendered_free) struct rendered p = {0};
-    char key[TREE_NAME_MAX + 1];
-    struct typed type;
-    int why, r = 0;
-    struct file *f = file_look(l, name, &why);
-    const bool typed = type_of_name(name, key, &type);
-    if (!f && typed)
-        f = file_look(l, key, &why);
-    if (f && flags & O_EXCL)
-        return -EEXIST;
-    const bool made = !f;
-    if (made)
-        r = name_create(l, typed ? key : name, flags & LIVE_MKSTEMP ? NAME_MKSTEMP : NAME_CREATED,
-                        &f);
-    if (r == 0 && !made && !(flags & O_TRUNC) && needs_text(l, f, &p))
-        shown_text(&p.of, &p.text); /* it was created since the kernel looked */
-    if (r == 0)
-        r = buf_error(&p.text);
-    if (r == 0)
-        r = open_locked(l, h, f, (flags & ~O_ACCMODE) | O_RDWR, made, &p, unready);
-    if (r < 0 && f && made)
-        file_drop(l, f);
+    struct rendered none = {0};
+    struct file *f;
+    int r = name_create(l, name, flags & LIVE_MKSTEMP ? NAME_MKSTEMP : NAME_CREATED, &f);
     if (r < 0)
         return r;
-    if (made && f->kind == FILE_KEY) {
-        keep_type(l, f);
-        name_spare(l, f->name);
+    r = open_locked(l, h, f, flags, true, &none, unready);
+    if (r < 0) {
+        file_drop(l, f);
+        return r;
     }
-    if (typed && f->kind == FILE_KEY)
-        f->draft->typed = type;
-    struct shown shown = attr_of(l, f, ret);
-    shown_free(&shown);
-    ret->size = f->draft->text.len;
-    f->lookups++;
-    live_end_made(l);
+    if (f->kind != FILE_KEY)
+        return 0;
+    f->typed = flags & LIVE_MKSTEMP && name_is_temporary(l, name) /* its text stays as it is */
+                   ? (struct typed){true, GGUF_STRING, 0}
+                   : old_type(l, f->name);
+    name_spare(l, f->name);
     return 0;
 }
 
 int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
-                struct live_file **f)
+                struct live_file **opened)
 {
+    CLEANUP(rendered_free) struct rendered p = {0};
+    char key[TREE_NAME_MAX + 1];
     struct err unready;
+    struct typed type;
+    struct file *f;
+    int why, r;
+    const bool typed = type_of_name(name, key, &type);
     struct live_file *h = calloc(1, sizeof(*h));
     if (!h)
         return -ENOMEM;
+    flags = (flags & ~O_ACCMODE) | O_RDWR;
     overlay_ready(l, &unready);
     lock_take(&l->lock);
-    int r = create_locked(l, name, flags, &unready, ret, h);
-    if (r == 0 && !f) {
-        l->made.file = h;
-        l->made.due = when_after(LIVE_MADE * 1000);
-        queue_tick(l, &l->made.due);
+    while (((f = file_look(l, name, &why)) || (typed && (f = file_look(l, key, &why)))) &&
+           must_look_again(l, f, flags, &p)) /* it was created since the kernel looked */
+        ;
+    if (f)
+        r = flags & O_EXCL       ? -EEXIST
+            : buf_error(&p.text) ? -ENOMEM
+                                 : open_locked(l, h, f, flags, flags & O_TRUNC, &p, &unready);
+    else
+        r = open_new(l, typed ? key : name, flags, &unready, h);
+    if (r == 0) {
+        f = h->file;
+        if (typed && f->kind == FILE_KEY)
+            f->typed = type;
+        struct shown shown = attr_of(l, f, ret);
+        shown_free(&shown);
+        ret->size = f->text.len;
+        f->lookups++;
+        live_end_made(l);
+        *opened = h;
     }
     lock_drop(&l->lock);
     if (r < 0)
         free(h);
-    else if (f)
-        *f = h;
     return r;
 }
 
 int live_make(struct live *l, const char *name, struct live_attr *ret)
 {
-    return live_create(l, name, O_EXCL, ret, NULL);
+    struct live_file *h;
+    const int r = live_create(l, name, O_EXCL, ret, &h);
+    if (r < 0)
+        return r;
+    LOCKED(&l->lock);
+    live_end_made(l); /* that of another thread */
+    l->made.file = h;
+    l->made.due = when_after(LIVE_MADE * 1000);
+    queue_tick(l, &l->made.due);
+    return 0;
 }
 
-/* ---- read and write ---- */
+/* ---- read ---- */
 
-/* The content is copied with the lock held, because other writers may move it. A file that was a
- * helper when it was opened keeps its bytes until it is closed. */
+/* The content is copied with the lock held, because writers may move it. A file that was a helper
+ * when it was opened keeps its bytes until it is closed. */
 size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
 {
     LOCKED(&l->lock);
-    const struct file *f = h->file;
-    const bool drafted = f->draft && (h->writes || f->kind == FILE_HELPER);
-    const struct buf *b = drafted ? &f->draft->text : &f->content;
+    const struct buf *b = &h->file->text;
     n = (size_t)within_u64(off, n, b->len);
     if (n > 0)
         memcpy(dst, b->data + off, n);
     return n;
-}
-
-/* Check that the content can be n bytes long. */
-static int check_room(const struct live *l, const struct file *f, uint64_t n)
-{
-    if (f->kind == FILE_HELPER)
-        return helper_room(l, f->draft->text.len, n);
-    return n > TEXT_MAX ? -EFBIG : 0;
-}
-
-/* A program that writes or truncates past the end of a text that was accepted has seen the size of
- * the stored text, so its draft begins with that. */
-static int reach(struct live *l, struct file *f, uint64_t off)
-{
-    CLEANUP(rendered_free) struct rendered p = {0};
-    if (f->draft->state != DRAFT_CLEAN || off <= f->draft->text.len || !key_of(f))
-        return 0;
-    p.of = value_stored(l, f->name);
-    shown_text(&p.of, &p.text);
-    return buf_error(&p.text) ? buf_error(&p.text) : begin(f, &p);
-}
-
-/* Any failure refuses the whole draft, because a partly written text is not a value. */
-int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
-{
-    struct err e = {0};
-    uint64_t end = UINT64_MAX;
-    if (!h->writes)
-        return -EBADF;
-    LOCKED(&l->lock);
-    struct file *f = h->file;
-    struct draft *d = f->draft;
-    struct name *x = key_of(f);
-    if (x && d->broken) /* an earlier part is missing */
-        return d->why.code;
-    int r = h->append ? 0 : reach(l, f, off);
-    const size_t was = d->text.len;
-    if (h->append)
-        off = was;
-    (void)add_u64(off, n, &end);
-    mark_dirty(h);
-    if (r == 0)
-        r = check_room(l, f, end);
-    if (r == 0)
-        r = draft_write(d, off, bytes, n);
-    h->version = d->version;
-    if (f->kind == FILE_HELPER)
-        l->helper_bytes += d->text.len - was;
-    if (f->kind == FILE_HELPER && f->name)
-        f->name->mtime = when_date();
-    if (!x)
-        return r;
-    d->broken = r < 0;
-    if (r < 0)
-        (void)err_sys(&e, r, "cannot be written");
-    else if (d->whole || h->append) /* an append keeps the existing text */
-        r = value_check_write(l, x, &d->typed, &d->text, h->append || d->text.len == n, &e);
-    if (r == 0)
-        return 0;
-    draft_refused(d, &e);
-    return name_refused(l, x, &e);
-}
-
-/* A truncation without a write makes an empty string or array. */
-static bool has_empty_value(const struct live *l, const struct file *f)
-{
-    const struct name *x = f->name;
-    const struct key_row *row = key_find(x->key, x->key_len);
-    CLEANUP(shown_free) struct shown s = value_stored(l, x);
-    struct gguf_value v;
-    uint32_t type = row ? row->type : GGUF_STRING;
-    if (f->draft->typed.set)
-        type = f->draft->typed.type;
-    else if (shown_value(&s, &v))
-        type = v.type;
-    return type == GGUF_STRING || type == GGUF_ARRAY;
-}
-
-int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
-{
-    const struct draft *d = f->draft;
-    if (!key_of(f))
-        return 0;
-    if (!l->ending &&
-        (d->state == DRAFT_WRITTEN || (d->state == DRAFT_EMPTIED && has_empty_value(l, f))))
-        return judge(l, f, WHEN_MODE, w);
-    draft_restart(f->draft);
-    return 0;
-}
-
-static int resize(struct live *l, struct file *f, uint64_t size)
-{
-    int r = reach(l, f, size);
-    const size_t was = f->draft->text.len;
-    if (r == 0)
-        r = check_room(l, f, size);
-    if (r == 0)
-        r = draft_resize(f->draft, size);
-    if (f->kind == FILE_HELPER)
-        l->helper_bytes += f->draft->text.len - was;
-    return r;
-}
-
-static int truncate_locked(struct live *l, struct file *f, uint64_t size, struct rendered *p,
-                           const struct err *unready, struct live_wait *w)
-{
-    if (!f->name)
-        return -ESTALE;
-    if (f->kind == FILE_LINK)
-        return -EINVAL;
-    int r = buf_error(&p->text) ? buf_error(&p->text) : begin_once(l, f, p, unready);
-    if (r == 0)
-        r = resize(l, f, size);
-    if (r == 0 && !f->draft->dirty) /* else those who write it bring it */
-        r = draft_judge_rest(l, f, w);
-    file_settle(l, f);
-    return r;
-}
-
-int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t size,
-                  struct live_wait *w)
-{
-    CLEANUP(rendered_free) struct rendered p = {0};
-    struct err unready;
-    struct file *f;
-    int why, r;
-    overlay_ready(l, &unready);
-    lock_take(&l->lock);
-    if (h && h->writes) {
-        mark_dirty(h);
-        r = resize(l, h->file, size);
-        h->version = h->file->draft->version;
-    } else {
-        while ((f = file_numbered(l, number, &why)) && size > 0 && needs_text(l, f, &p)) {
-            lock_drop(&l->lock);
-            shown_text(&p.of, &p.text);
-            lock_take(&l->lock);
-        }
-        r = f ? truncate_locked(l, f, size, &p, &unready, w) : why;
-    }
-    lock_drop(&l->lock);
-    return r;
-}
-
-/* ---- close ---- */
-
-/* Judge what a handle and others wrote, if that was not refused already. Returns true with the
- * result, or false if there is nothing to judge. */
-static bool flush(struct live *l, struct live_file *h, enum when when, struct live_wait *w, int *r)
-{
-    const struct file *f = h->file;
-    const struct draft *d = f->draft;
-    const bool key = key_of(f) || (when == WHEN_NOW && f->name && f->pins);
-    const int refusal = key ? draft_refusal(d, h->version) : 0;
-    const bool judges = key && d->state == DRAFT_WRITTEN &&
-                        (when == WHEN_NOW || h->dirty || !d->dirty); /* else they may not be done */
-    mark_flushed(h);
-    *r = refusal;
-    if (!refusal && judges)
-        *r = judge(l, h->file, when, w);
-    return refusal || judges;
-}
-
-int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
-{
-    if (!h->writes)
-        return 0;
-    LOCKED(&l->lock);
-    int r = 0;
-    (void)flush(l, h, WHEN_MODE, w, &r);
-    return r;
-}
-
-int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
-{
-    LOCKED(&l->lock);
-    if (!h) {
-        live_end_made(l);
-        tensors_hurry(l);
-    }
-    int r;
-    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, w);
-}
-
-static void release_locked(struct live *l, struct live_file *h)
-{
-    struct file *f = h->file;
-    if (h->writes) {
-        mark_flushed(h);
-        if (--f->draft->writers == 0)
-            (void)draft_judge_rest(l, f, NULL);
-    }
-    if (--f->opens == 0 && f->kind == FILE_KEY)
-        buf_free(&f->content); /* what it had as a helper */
-    file_settle(l, f);
-}
-
-void live_release(struct live *l, struct live_file *h)
-{
-    lock_take(&l->lock);
-    release_locked(l, h);
-    lock_drop(&l->lock);
-    free(h);
-}
-
-void live_end_made(struct live *l)
-{
-    struct live_file *h = l->made.file;
-    l->made.file = NULL;
-    if (h)
-        release_locked(l, h);
-    free(h);
 }
 
 /* ---- attributes ---- */
@@ -563,11 +529,9 @@ static struct shown attr_of(const struct live *l, const struct file *f, struct l
                               .ino = x ? x->ino : f->number,
                               .link = f->kind == FILE_LINK,
                               .mtime = x ? x->mtime : (struct timespec){0}};
-    const struct draft *d = f->kind == FILE_HELPER || draft_is_shown(f->draft) ? f->draft : NULL;
-    if (d || f->kind != FILE_KEY || !x)
-        ret->size = d ? d->text.len : f->content.len;
-    else
+    if (f->kind == FILE_KEY && x && !draft_is_shown(f))
         return value_stored(l, x);
+    ret->size = f->text.len;
     return SHOWN_NONE;
 }
 
@@ -599,7 +563,7 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
         s = attr_of(l, f, ret);
     if (f && h && h->writes) {
         shown_free(&s);
-        ret->size = h->file->draft->text.len;
+        ret->size = h->file->text.len;
     }
     if (f)
         file_settle(l, f); /* it may have been made for this call */
@@ -719,7 +683,7 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
     return r == 0 ? 1 : r == -ENOENT ? 0 : r;
 }
 
-/* ---- facts and types ---- */
+/* ---- facts ---- */
 
 int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
 {
@@ -730,15 +694,10 @@ int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
     lock_take(&l->lock);
     struct file *f = file_numbered(l, number, &why);
     const struct name *x = f ? f->name : NULL;
-    if (f && key_of(f))
+    if (x && f->kind == FILE_KEY)
         s = value_stored(l, x);
-    const struct typed none = {0};
-    const struct typed *typed = !f || s.snap                              ? &none
-                                : f->kind == FILE_HELPER && !f->inherited ? &f->typed
-                                : f->draft                                ? &f->draft->typed
-                                                                          : &none;
-    if (typed->set)
-        type_put(typed, &ret->type);
+    if (f && !s.snap && f->typed.set && !f->inherited)
+        type_put(&f->typed, &ret->type);
     ret->helper = f && f->kind == FILE_HELPER;
     if (x && x->key)
         buf_add(&ret->key, x->key, x->key_len);
@@ -761,61 +720,6 @@ void live_facts_free(struct live_facts *f)
     buf_free(&f->key);
     buf_free(&f->type);
     buf_free(&f->error);
-}
-
-static int accept_type(struct live *l, struct request *q, struct err *e)
-{
-    struct gguf_value v;
-    struct name *x = key_meant(q->file);
-    CLEANUP(shown_free) struct shown s = x ? value_stored(l, x) : SHOWN_NONE;
-    if (!s.snap)
-        return err_set(e, -ENOENT, "the key is gone");
-    if (strcmp(x->key, "general.alignment") == 0)
-        return err_set(e, -EINVAL, "its type cannot be changed");
-    if (shown_value(&s, &v) && v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
-        return err_set(e, -EOPNOTSUPP, "arrays of arrays cannot be edited");
-    request_pin(q, x);
-    lock_drop(&l->lock);
-    shown_text(&s, &q->text);
-    lock_take(&l->lock);
-    return buf_error(&q->text) ? err_set(e, -ENOMEM, "no memory for the edit")
-                               : value_accept(l, q, x, e);
-}
-
-int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
-{
-    struct typed type;
-    int why;
-    if (!type_by_name(name, n, &type))
-        return -EINVAL;
-    LOCKED(&l->lock);
-    struct file *f = file_numbered(l, number, &why);
-    if (!f || !f->name)
-        return f ? -ENOENT : why;
-    if (f->kind == FILE_LINK)
-        return -EPERM;
-    if (f->kind == FILE_HELPER) { /* for the key that it is renamed to (rsync -X) */
-        f->typed = type;
-        f->inherited = false;
-        return 0;
-    }
-    struct draft *d = f->pins ? NULL : f->draft; /* else the text is judged before the type */
-    if (d && (draft_is_shown(d) || (d->state == DRAFT_REFUSED && !draft_is_over(d)) ||
-              !value_is_stored(l, f->name))) {
-        d->typed = type; /* for the text that comes (cp -a) */
-        return 0;
-    }
-    struct request *q = request_new(l, f, NULL, NULL);
-    if (!q)
-        return -ENOMEM;
-    if (d)
-        d->typed.set = false; /* that of KEY:TYPE is outdated */
-    q->typed = type;
-    q->number = UINT64_MAX; /* no draft's */
-    q->apply = accept_type;
-    q->end = text_accepted;
-    q->when = WHEN_MODE;
-    return queue_add(l, q, w);
 }
 
 int live_forgive(struct live *l, uint32_t number)

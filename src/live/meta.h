@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of metadata/: finds, lists, opens, reads, writes and closes them. live.h explains results, waits and threads. */
+/* Names and files of metadata/: finds, lists, opens and reads them, and tells their attributes.
+ * live.h explains results, waits and threads. */
 #ifndef LIVE_META_H
 #define LIVE_META_H
 
@@ -11,7 +12,7 @@
 
 struct file;
 struct live;
-struct live_wait;
+struct name;
 
 /* ---- names ---- */
 
@@ -80,17 +81,6 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
                 struct live_file **f);
 /* Read up to n bytes at `off` from a file that is being written or lives in memory. */
 size_t live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst);
-/* Write to a file. Returns -EBADF if it is not open for writing. */
-int live_write(struct live *l, struct live_file *f, uint64_t off, const void *bytes, size_t n);
-/* Truncate a file. f may be NULL, for truncate(2). */
-int live_truncate(struct live *l, uint32_t number, struct live_file *f, uint64_t size,
-                  struct live_wait *w);
-int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
-/* Write everything that was accepted: of a file, also what was written to it; or, if f is NULL, of
- * the directory. */
-int live_fsync(struct live *l, struct live_file *f, struct live_wait *w);
-void live_release(struct live *l, struct live_file *f);
-
 /* Facts about a file; an empty text means that a fact does not apply. Free them with
  * live_facts_free(). */
 struct live_facts {
@@ -99,21 +89,52 @@ struct live_facts {
 };
 int live_facts(struct live *l, uint32_t number, struct live_facts *ret);
 void live_facts_free(struct live_facts *f);
-/* Set a file's type, given by name. Returns -EINVAL if there is no such type or if the value does
- * not fit it. */
-int live_retype(struct live *l, uint32_t number, const void *type, size_t n, struct live_wait *w);
 /* Forget why the file's last write was refused. */
 int live_forgive(struct live *l, uint32_t number);
 
-/* ---- for this layer ---- */
+/* ---- for this layer: with the lock of `struct live` held ---- */
 
-/* A file has no writers. What no flush has judged, because its program was killed or its wait was
- * interrupted, is judged now; the draft stays until then. w: who waits, or NULL. Call with the lock
- * held. */
-int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w);
+enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
 
-/* Close the file made by mknod(2), whose value is still missing or empty. Call with the lock
- * held. */
-void live_end_made(struct live *l);
+/* Return the file with this number if it was touched, or NULL. */
+struct file *file_known(const struct live *l, uint32_t number);
+/* Return the name with this text if it was touched, or NULL. */
+struct name *name_find(const struct live *l, const char *text);
+/* Return the key of the accepted state's own file (snapshot_own()) with this file name, or
+ * UINT32_MAX. */
+uint32_t key_named(const struct live *l, const char *text);
+/* Return the name of a key that may not be there yet, or NULL if out of memory. */
+struct name *name_key(struct live *l, const char *text);
+/* Return the file that a name shows, making one if it has none; NULL if it is hidden. */
+struct file *name_file(struct live *l, struct name *x, int *why);
+/* Return the visible file with this name; KEY:TYPE is another name of KEY while KEY has that
+ * type. */
+struct file *file_look(struct live *l, const char *text, int *why);
+struct file *file_numbered(struct live *l, uint32_t number, int *why);
+/* Return the key whose text a file has: its own, or the hidden key whose backup it is. NULL: none. */
+struct name *key_meant(const struct file *f);
+
+/* Make a name (key: NULL for a helper) or a file. A key's file gets the key's own number unless an
+ * earlier file of it is still in use. Return NULL if out of memory. */
+struct name *name_make(struct live *l, const char *text, const char *key, size_t key_len,
+                       uint32_t ino);
+struct file *file_make(struct live *l, struct name *x, enum file_kind kind);
+/* Give a file another name, whose file becomes an orphan. */
+void file_move(struct live *l, struct file *f, struct name *to);
+/* Take a file's name away. */
+void file_drop(struct live *l, struct file *f);
+/* End a draft that no handle and no request needs, drop the file of a key that is neither stored
+ * nor being written, and free what nothing needs. */
+void file_settle(struct live *l, struct file *f);
+void name_reap(struct live *l, struct name *x);
+/* Show a key that was removed or hidden. */
+void name_spare(struct live *l, struct name *x);
+void name_set_error(struct live *l, struct name *x, const char *why); /* why may be NULL */
+/* Report a refused edit in the log and in user.gguf.error. Returns e->code. */
+int name_refused(struct live *l, struct name *x, const struct err *e);
+/* Forget the gone names whose keys have been removed. */
+void names_removed(struct live *l);
+/* Free all names and files. */
+void names_close(struct live *l);
 
 #endif

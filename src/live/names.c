@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Classifies new names in metadata/ (names.h). */
+/* Classifies new names in metadata/, removes and renames files (names.h). */
 #include "live/names.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "gguf/value.h"
-#include "text/name.h"
+#include "live/meta.h"
+#include "live/overlay.h"
+#include "live/value.h"
+
+/* ---- what a name means ---- */
 
 static bool all(const char *s, size_t n, int (*is)(int))
 {
@@ -81,12 +88,415 @@ bool name_is_fleeting(const char *name)
     return name[0] == '.' || name[0] == '#' || name[strlen(name) - 1] == '~';
 }
 
-bool name_is_temporary(const char *name, const struct name_keys *keys)
+/* ---- create ---- */
+
+static bool is_key(const void *live, const char *text)
 {
+    const struct live *l = live;
+    const struct name *x = name_find(l, text);
+    return x ? x->key != NULL : key_named(l, text) != UINT32_MAX;
+}
+
+static enum name_class class_of(const struct live *l, const char *text, enum name_way way)
+{
+    const struct name_keys keys = {is_key, l};
+    return is_key(l, text) ? NAME_KEY : name_classify(text, way, &keys);
+}
+
+bool name_is_temporary(const struct live *l, const char *name)
+{
+    const struct name_keys keys = {is_key, l};
     size_t n = strlen(name);
     if (n <= 7 || !all(name + n - 6, 6, isalnum))
         return false;
     n -= 6;
-    return begins_with_key(name, n, keys) ||
-           (name[n - 1] == '.' && begins_with_key(name, n - 1, keys));
+    return begins_with_key(name, n, &keys) ||
+           (name[n - 1] == '.' && begins_with_key(name, n - 1, &keys));
+}
+
+static int refuse_name(const struct live *l, const char *text)
+{
+    char shown[SHOW_MAX];
+    live_log(l, LOG_WARNING,
+             strchr(text, '.') && key_valid(text, strlen(text))
+                 ? "%s: refused: a backup beside a key would not outlast the mount"
+                 : "%s: refused: a key's name is letters, digits, _ and - with dots between, as in "
+                   "my.flag",
+             show(shown, text, strlen(text)));
+    return -EINVAL;
+}
+
+int name_create(struct live *l, const char *text, enum name_way way, struct file **ret)
+{
+    const enum name_class class = class_of(l, text, way);
+    if (class == NAME_INVALID)
+        return refuse_name(l, text);
+    if (class == NAME_KEY && key_is_own(text, strlen(text)))
+        return -EPERM;
+    struct name *x =
+        class == NAME_KEY ? name_key(l, text) : name_make(l, text, NULL, 0, l->given++);
+    if (!x)
+        return -ENOMEM;
+    *ret = file_make(l, x, class == NAME_KEY ? FILE_KEY : FILE_HELPER);
+    if (!*ret) {
+        name_reap(l, x);
+        return -ENOMEM;
+    }
+    if (!x->gone) /* a key that was moved aside is there again, even if this fails */
+        name_spare(l, x);
+    if (class == NAME_HELPER)
+        x->mtime = when_date();
+    return 0;
+}
+
+/* Remove a key a moment from now, unless it comes back. It may be about to be stored. */
+static void remove_later(struct live *l, struct name *x)
+{
+    if (x->gone || !(value_is_stored(l, x) || x->pins || (x->file && x->file->pins)))
+        return;
+    x->gone = true;
+    l->n_gone++;
+    atomic_store(&l->stale, true);
+    newest_touch(l->newest);
+    queue_later(l, QUEUE_REMOVALS, true);
+}
+
+/* True for keys that every model needs or that this program reserves for itself. */
+static bool stays(const struct name *x)
+{
+    return strcmp(x->key, "general.architecture") == 0 || key_is_own(x->key, x->key_len);
+}
+
+/* A helper goes that had the only text of a hidden key: the key was meant. */
+static void lost_backup(struct live *l, struct name *key)
+{
+    if (!key)
+        return;
+    name_spare(l, key);
+    if (!stays(key))
+        remove_later(l, key);
+}
+
+/* ---- unlink ---- */
+
+static void unlink_helper(struct live *l, struct file *f)
+{
+    struct name *key = f->backs;
+    name_set_error(l, f->name, NULL);
+    file_drop(l, f);
+    lost_backup(l, key);
+}
+
+int live_unlink(struct live *l, const char *text)
+{
+    struct err unready;
+    int why;
+    overlay_ready(l, &unready);
+    LOCKED(&l->lock);
+    struct file *f = l->stop ? NULL : file_look(l, text, &why);
+    if (!f)
+        return l->stop ? -EROFS : why;
+    struct name *x = f->name;
+    if (f->kind != FILE_KEY) {
+        unlink_helper(l, f);
+        return 0;
+    }
+    if (stays(x))
+        return -EPERM;
+    if (unready.code)
+        return name_refused(l, x, &unready);
+    name_set_error(l, x, NULL); /* it was about a value that goes */
+    remove_later(l, x);
+    file_drop(l, f);
+    return 0;
+}
+
+/* ---- rename ---- */
+
+/* A rename whose new name is that of a helper, or of no file that is stored yet: no edit. */
+static void rename_plainly(struct live *l, struct file *f, struct name *to)
+{
+    struct name *from = f->name;
+    if (to->file && to->file->backs)
+        lost_backup(l, to->file->backs);
+    name_set_error(l, to, from->error);
+    name_set_error(l, from, NULL);
+    to->mtime = from->mtime;
+    if (!to->key)
+        to->ino = f->number;
+    file_move(l, f, to);
+}
+
+static int rename_to_helper(struct live *l, struct file *f, const char *text)
+{
+    struct name *to = name_find(l, text);
+    if (!to)
+        to = name_make(l, text, NULL, 0, f->number);
+    if (!to)
+        return -ENOMEM;
+    rename_plainly(l, f, to);
+    return 0;
+}
+
+/* The backup of vim: the helper gets the key's text, and the key is hidden until it is created
+ * again or the helper is removed too. p: the stored text, which is moved. */
+static int key_to_helper(struct live *l, struct file *f, const char *text, struct rendered *p)
+{
+    struct name *x = f->name;
+    struct gguf_value v;
+    const bool stored = shown_value(&p->of, &v);
+    const bool drafted = draft_is_shown(f) || (f->state != DRAFT_NONE && !stored);
+    int r = buf_error(&p->text);
+    if (r == 0)
+        r = helper_room(l, 0, drafted ? f->text.len : p->text.len);
+    if (r < 0)
+        return r;
+    x->pins++;
+    r = rename_to_helper(l, f, text);
+    x->pins--;
+    if (r < 0)
+        return r;
+    f->kind = FILE_HELPER;
+    if (!drafted) {
+        buf_free(&f->text);
+        f->text = p->text;
+        p->text = BUF_INIT;
+    }
+    l->helper_bytes += f->text.len;
+    if (f->state != DRAFT_NONE && f->state != DRAFT_EMPTIED)
+        draft_restart(l, f);
+    f->inherited = stored;
+    f->typed = stored ? (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem}
+                      : (struct typed){0};
+    if (stored || f->pins) { /* it may be about to be stored */
+        x->backup = f;
+        f->backs = x;
+    }
+    name_reap(l, x);
+    return 0;
+}
+
+/* Make the file that was renamed the file of a key. */
+static void become_key(struct live *l, struct file *f, struct name *to)
+{
+    struct name *backs = f->backs == to ? NULL : f->backs;
+    if (f->backs)
+        f->backs->backup = NULL;
+    f->backs = NULL;
+    name_spare(l, to);
+    if (f->kind == FILE_HELPER) {
+        l->helper_bytes -= f->text.len;
+        if (f->inherited || f->state != DRAFT_EMPTIED)
+            f->typed = (struct typed){0};
+    }
+    f->kind = FILE_KEY;
+    f->inherited = false;
+    file_move(l, f, to);
+    lost_backup(l, backs);
+}
+
+/* A helper over a key. */
+static int accept_helper(struct live *l, struct request *q, struct err *e)
+{
+    const struct file *f = q->file;
+    name_spare(l, q->to);
+    const bool takes = f->typed.set && !(f->inherited && value_is_stored(l, q->to));
+    q->typed = takes ? f->typed : (struct typed){0};
+    return value_accept(l, q, q->to, e);
+}
+
+/* A key over a key: the target keeps its place and type, and gets the other one's value. */
+static int accept_key(struct live *l, struct request *q, struct err *e)
+{
+    struct edit_change *c = &l->pending;
+    const struct name *from = q->from, *to = q->to;
+    const struct file *f = q->file;
+    const size_t mark = edit_mark(c);
+    name_spare(l, q->to);          /* as a create does */
+    if (!value_is_stored(l, from)) /* its text has not come yet */
+        return f->writers || f->pins > 1 ? 0 : err_set(e, -ENOENT, "the key is gone");
+    if (!value_is_stored(l, to)) {
+        const int r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
+        return r < 0 ? r : 1;
+    }
+    q->number = 1; /* the target stays the key that it is */
+    int r = value_text(l, q, from, e);
+    if (r == 0)
+        r = value_accept(l, q, to, e);
+    if (r >= 0)
+        r = edit_remove(c, from->key, from->key_len, e);
+    if (r < 0)
+        edit_undo(c, mark);
+    return r < 0 ? r : 1;
+}
+
+/* If a signal ended the wait, either name may have changed since: the new one may have been removed,
+ * or have a file, which its writers must not lose. */
+static void end_rename(struct live *l, struct request *q)
+{
+    struct file *f = q->file;
+    const struct name *to = q->to;
+    if (!q->wait && (to->file || to->gone || to->backup)) {
+        file_drop(l, f);
+        return;
+    }
+    become_key(l, f, q->to);
+    if (f->state != DRAFT_NONE && !f->writers)
+        (void)draft_judge_rest(l, f, NULL);
+}
+
+static int renamed(struct live *l, struct request *q, int r, const struct err *e)
+{
+    struct file *f = q->file;
+    struct name *from = q->from, *to = q->to;
+    const bool key = from->key;
+    const bool moved = f->name != from || f->kind != (key ? FILE_KEY : FILE_HELPER);
+    int why;
+    if (r < 0 && !q->done)
+        return name_refused(l, name_file(l, to, &why) || !from->file ? to : from, e);
+    if (key && !q->changed) {
+        if (!moved)
+            rename_plainly(l, f, to);
+        return r;
+    }
+    if (q->changed) {
+        to->mtime = from->mtime;
+        name_set_error(l, to, NULL);
+    }
+    if (!key) {
+        draft_accepted(f, q->number, &q->typed);
+    } else {
+        from->mtime = (struct timespec){0};
+        name_set_error(l, from, NULL);
+        if (!q->number)
+            to->ino = from->ino; /* a new name of the same key */
+    }
+    if (!moved)
+        end_rename(l, q);
+    return r;
+}
+
+/* True for a file that is open and was never written: some programs buffer what they write, and
+ * rename first. */
+static bool is_unwritten(const struct file *f)
+{
+    return f->kind == FILE_HELPER && f->state == DRAFT_EMPTIED && f->text.len == 0 && f->dirty;
+}
+
+static int rename_over(struct live *l, struct file *f, struct name *to, struct live_wait *w)
+{
+    if (is_unwritten(f)) {
+        become_key(l, f, to);
+        return 0;
+    }
+    struct request *q = request_new(l, f, f->name, to);
+    if (!q)
+        return -ENOMEM;
+    if (f->kind == FILE_HELPER) {
+        buf_add(&q->text, f->text.data, f->text.len);
+        q->number = f->version;
+    }
+    q->apply = f->kind == FILE_HELPER ? accept_helper : accept_key;
+    q->end = renamed;
+    return queue_add(l, q, w);
+}
+
+static int rename_over_key(struct live *l, struct file *f, const char *text, struct live_wait *w)
+{
+    const char *fixed = "general.alignment";
+    const bool key = f->kind == FILE_KEY;
+    const struct err own = {.code = -EPERM, .msg = "the new name is one of the program's own keys"};
+    if (key && (strcmp(f->name->text, fixed) == 0 || strcmp(text, fixed) == 0))
+        return -EINVAL;
+    if (f->kind == FILE_LINK || (key && stays(f->name)))
+        return -EPERM;
+    if (key_is_own(text, strlen(text)))
+        return name_refused(l, f->name, &own);
+    struct name *to = name_key(l, text);
+    if (!to)
+        return -ENOMEM;
+    to->pins++;
+    const int r = rename_over(l, f, to, w);
+    to->pins--;
+    name_reap(l, to);
+    return r;
+}
+
+/* Look at both names. Returns 0, 1 if there is nothing to do, or -errno. */
+static int look(struct live *l, const char *old, const char *text, unsigned flags,
+                struct file **ret, enum name_class *class)
+{
+    int why;
+    struct file *f = l->stop ? NULL : file_look(l, old, &why);
+    if (!f)
+        return l->stop ? -EROFS : why;
+    if (flags & ~(unsigned)RENAME_NOREPLACE)
+        return -EINVAL;
+    if (flags & RENAME_NOREPLACE && file_look(l, text, &why))
+        return -EEXIST;
+    const struct name *to = name_find(l, text);
+    *class = to && to->file && to->file->kind != FILE_KEY
+                 ? NAME_HELPER
+                 : class_of(l, text, f->kind == FILE_KEY ? NAME_ASIDE : NAME_CREATED);
+    *ret = f;
+    return strcmp(f->name->text, text) == 0;
+}
+
+int live_rename(struct live *l, const char *old, const char *text, unsigned flags,
+                struct live_wait *w)
+{
+    CLEANUP(rendered_free) struct rendered p = {0};
+    struct file *f = NULL;
+    enum name_class class;
+    int r;
+    LOCKED(&l->lock);
+    while ((r = look(l, old, text, flags, &f, &class)) == 0 && class == NAME_HELPER &&
+           f->kind == FILE_KEY && rendered_anew(l, f->name, &p))
+        ;
+    if (r != 0)
+        return r < 0 ? r : 0;
+    if (class == NAME_INVALID)
+        return refuse_name(l, text);
+    if (class == NAME_KEY)
+        return rename_over_key(l, f, text, w);
+    return f->kind == FILE_KEY ? key_to_helper(l, f, text, &p) : rename_to_helper(l, f, text);
+}
+
+/* ---- links ---- */
+
+/* Create a link, such as the .#NAME link with which emacs locks a file. A key cannot be a link. */
+int live_symlink(struct live *l, const char *text, const char *target, struct live_attr *ret)
+{
+    struct file *f;
+    int why;
+    LOCKED(&l->lock);
+    if (file_look(l, text, &why))
+        return -EEXIST;
+    if (class_of(l, text, NAME_CREATED) != NAME_HELPER)
+        return -EPERM;
+    int r = helper_room(l, 0, strlen(target));
+    if (r == 0)
+        r = name_create(l, text, NAME_CREATED, &f);
+    if (r < 0)
+        return r;
+    f->kind = FILE_LINK;
+    buf_str(&f->text, target);
+    l->helper_bytes += f->text.len;
+    if (buf_error(&f->text)) {
+        file_drop(l, f);
+        return -ENOMEM;
+    }
+    f->lookups++;
+    *ret = (struct live_attr){f->number, f->name->ino, f->text.len, true, f->name->mtime};
+    return 0;
+}
+
+int live_readlink(struct live *l, uint32_t number, struct buf *out)
+{
+    LOCKED(&l->lock);
+    const struct file *f = file_known(l, number);
+    if (!f || f->kind != FILE_LINK)
+        return -EINVAL;
+    buf_add(out, f->text.data, f->text.len);
+    return buf_error(out);
 }

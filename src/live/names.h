@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tells what a new name in metadata/ means: a key, a helper file of an editor, or neither. Pure
- * functions. Names are file names (text/name.h), not empty and at most TREE_NAME_MAX bytes long.
- *
- * Threads: any.
+ * Tells what a new name in metadata/ means: a key, a helper file of an editor, or neither; removes
+ * and renames files, and makes links. live.h explains results, waits and threads. Names are file
+ * names (text/name.h), not empty and at most TREE_NAME_MAX bytes long.
  */
 #ifndef LIVE_NAMES_H
 #define LIVE_NAMES_H
 
 #include <stdbool.h>
+
+#include "base/buf.h"
+
+struct file;
+struct live;
+struct live_attr;
+struct live_wait;
+
+/* Remove a key or a helper. The removal of a key is written a second later. */
+int live_unlink(struct live *l, const char *name);
+/* Rename a file, with the flags of renameat2(2). */
+int live_rename(struct live *l, const char *name, const char *new_name, unsigned flags,
+                struct live_wait *w);
+int live_symlink(struct live *l, const char *name, const char *target, struct live_attr *ret);
+int live_readlink(struct live *l, uint32_t number, struct buf *out);
+
+/* ---- what a name means: pure functions ---- */
 
 enum name_class {
     NAME_KEY,     /* a valid key */
@@ -40,8 +56,16 @@ enum name_class name_classify(const char *name, enum name_way way, const struct 
 /* True if nobody expects a helper with this name to last. */
 bool name_is_fleeting(const char *name);
 
+/* ---- for this layer: with the lock of `struct live` held ---- */
+
+/*
+ * Make a file for a name that shows none; if it can be opened, call name_spare(). Returns 0,
+ * -EINVAL (it can be neither a key nor a helper; the log has the reason), -EPERM (one of the
+ * program's own keys) or -ENOMEM.
+ */
+int name_create(struct live *l, const char *text, enum name_way way, struct file **ret);
 /* True for a key's name followed by six letters or digits, perhaps after a dot: programs (Qt,
- * BusyBox) rename such a file over the key. */
-bool name_is_temporary(const char *name, const struct name_keys *keys);
+ * BusyBox) make such a file as mkstemp(3) does, and rename it over the key. */
+bool name_is_temporary(const struct live *l, const char *name);
 
 #endif

@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "gguf/value.h"
-#include "live/dir.h"
 #include "live/objects.h"
 #include "live/tensors.h"
 #include "live/value.h"

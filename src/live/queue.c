@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "live/dir.h"
 #include "live/meta.h"
 #include "live/tensors.h"
 #include "live/overlay.h"
@@ -36,7 +35,7 @@ struct request *request_new(struct live *l, struct file *f, struct name *from, s
     return q;
 }
 
-static void request_free(struct live *l, struct request *q)
+void request_free(struct live *l, struct request *q)
 {
     if (q->file) {
         q->file->pins--;

@@ -45,6 +45,8 @@ struct request {
 
 /* Make a request, which pins these. Returns NULL if out of memory. */
 struct request *request_new(struct live *l, struct file *f, struct name *from, struct name *to);
+/* Free a request that was not added. */
+void request_free(struct live *l, struct request *q);
 /* Pin the name that a request is about, while apply() drops the lock. */
 static inline void request_pin(struct request *q, struct name *to)
 {

@@ -42,38 +42,7 @@ struct typed {
     uint32_t type, elem; /* enum gguf_value_type; elem: of an array */
 };
 
-/* ---- drafts ---- */
-
-enum draft_state {
-    DRAFT_CLEAN,   /* nothing was written since the text was accepted or taken from the key */
-    DRAFT_EMPTIED, /* truncated or created, and not written since: no edit before its end */
-    DRAFT_WRITTEN, /* to be judged */
-    DRAFT_REFUSED, /* judged invalid, and not written since */
-};
-
-/* The text of a file that is open for writing, shared by all its handles. */
-struct draft {
-    enum draft_state state;
-    struct buf text;
-    struct err why;     /* REFUSED: the reason */
-    struct typed typed; /* set by opening KEY:TYPE or by setxattr; for the next edit */
-    unsigned writers;   /* number of handles open for writing */
-    unsigned dirty;     /* of these, the number that have written since their last flush */
-    uint64_t version;   /* changes with the text */
-    /* The last refusal: handles whose last write is one of these versions hear of it until they
-     * write again, even if somebody else has begun anew. */
-    struct {
-        uint64_t from, upto;
-        int why;
-    } refused;
-    uint64_t accepted; /* the last version that was accepted */
-    bool broken;       /* a part could not be stored, so no more is taken */
-    bool whole;        /* written from the start without a hole */
-};
-
 /* ---- names and files ---- */
-
-enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
 
 struct name {
     struct link link;           /* first member; in live.by_text */
@@ -87,10 +56,16 @@ struct name {
     bool gone;           /* removed, but not yet written */
     char *error;         /* owned: why the last write was refused, or NULL */
     struct timespec mtime;
-    /* The text of a key with a temporary name (names.h), as it was written: if the file is renamed
-     * over a key, that key's type counts. */
-    struct buf raw;
     unsigned pins; /* number of requests that refer to it */
+};
+
+/* The draft of a key: the text of a file that is open for writing, shared by all its handles. */
+enum draft_state {
+    DRAFT_NONE,    /* no handle and no request needs one */
+    DRAFT_CLEAN,   /* nothing was written since the text was accepted or taken from the key */
+    DRAFT_EMPTIED, /* truncated or created, and not written since: no edit before its end */
+    DRAFT_WRITTEN, /* to be judged */
+    DRAFT_REFUSED, /* judged invalid, and not written since */
 };
 
 struct file {
@@ -98,10 +73,6 @@ struct file {
     uint32_t number;
     enum file_kind kind;
     struct name *name;    /* NULL: an orphan, whose writes are discarded */
-    struct draft *draft;  /* owned; NULL unless the file is open for writing, or was at a request */
-    struct buf content;   /* HELPER: its bytes, unless it has a draft. LINK: the target */
-    struct typed typed;   /* HELPER: the type of the key that it may become */
-    bool inherited;       /* `typed` is the type of the key that it was */
     struct name *backs;   /* HELPER: the hidden key whose text it has, or NULL */
     unsigned opens, pins; /* number of handles, and of requests that refer to it */
     uint64_t lookups;     /* number of the kernel's references */
@@ -109,13 +80,30 @@ struct file {
      * key up before it was touched, so these references are not counted, and the number keeps its
      * meaning to the end. */
     bool first;
+    bool inherited; /* HELPER: `typed` is the type of the key that it was */
+    /* KEY: the type for the next edit, set by opening KEY:TYPE or by setxattr. HELPER: that of the
+     * key that it may become. */
+    struct typed typed;
+    struct buf text;        /* KEY: the draft. HELPER: its bytes. LINK: the target */
+    enum draft_state state; /* HELPER: NONE or WRITTEN, but for an unwritten one */
+    int broken;             /* KEY: why a part could not be stored; then no more is taken */
+    unsigned writers;       /* number of handles open for writing */
+    unsigned dirty;         /* of these, the number that have written since their last flush */
+    uint64_t version;       /* changes with the text; no two drafts have the same */
+    uint64_t accepted;      /* the last version that was accepted */
+    /* The last refusal: handles whose last write is one of these versions hear of it until they
+     * write again, even if somebody else has begun anew. */
+    struct {
+        uint64_t from, upto;
+        int why;
+    } refused;
 };
 
 struct live_file {
     struct file *file;
     bool writes, append;
-    bool dirty;       /* this handle wrote since its last flush (draft.dirty) */
-    uint64_t version; /* the draft's version after its last write */
+    bool dirty;       /* this handle wrote since its last flush (file.dirty) */
+    uint64_t version; /* the file's version after its last write */
 };
 
 /* ---- the queue (queue.h) ---- */
@@ -165,6 +153,7 @@ struct live {
     struct name *first, *last;
     size_t n_gone, n_errors;
     uint32_t given;        /* the next number for a key or file */
+    uint64_t versions;     /* the last version of a text */
     uint64_t helper_bytes; /* number of bytes in all helpers */
     struct {
         struct live_file *file; /* owned; the last file made by mknod, or NULL */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "live/dir.h"
 #include "live/overlay.h"
 
 static int no_history(struct err *e)

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Types, stored values, and texts as values (value.h). */
+/* Drafts of texts, and texts as values (value.h). */
 #include "live/value.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "gguf/value.h"
+#include "live/meta.h"
+#include "live/overlay.h"
+#include "live/tensors.h"
 #include "text/number.h"
 #include "text/text.h"
 
@@ -35,21 +40,51 @@ bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *r
 
 /* ---- stored values ---- */
 
-static uint32_t find(const struct live *l, const struct name *x)
+static uint32_t find_stored(const struct live *l, const struct name *x)
 {
     return x->key ? gguf_find_key(l->state->gguf, x->key, x->key_len) : UINT32_MAX;
 }
 
 bool value_is_stored(const struct live *l, const struct name *x)
 {
-    return find(l, x) != UINT32_MAX;
+    return find_stored(l, x) != UINT32_MAX;
 }
 
 struct shown value_stored(const struct live *l, const struct name *x)
 {
     assert(lock_held(&l->lock));
-    const uint32_t kv = find(l, x);
+    const uint32_t kv = find_stored(l, x);
     return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(l->state), kv};
+}
+
+void rendered_free(struct rendered *p)
+{
+    shown_free(&p->of);
+    buf_free(&p->text);
+}
+
+bool rendered_anew(struct live *l, const struct name *x, struct rendered *p)
+{
+    struct shown now = value_stored(l, x);
+    if (now.snap == p->of.snap && now.kv == p->of.kv) {
+        shown_free(&now);
+        return false;
+    }
+    rendered_free(p);
+    p->of = now;
+    lock_drop(&l->lock);
+    shown_text(&p->of, &p->text);
+    lock_take(&l->lock);
+    return true;
+}
+
+int value_text(struct live *l, struct request *q, const struct name *x, struct err *e)
+{
+    CLEANUP(shown_free) struct shown s = value_stored(l, x);
+    lock_drop(&l->lock);
+    shown_text(&s, &q->text);
+    lock_take(&l->lock);
+    return buf_error(&q->text) ? err_set(e, -ENOMEM, "no memory for the edit") : 0;
 }
 
 /* ---- from text to value ---- */
@@ -72,15 +107,19 @@ static struct typed type_for(const struct name *x, const struct gguf_value *old,
     return t;
 }
 
-int value_parse(const struct name *x, const struct gguf_format *fmt, const struct shown *old,
-                const struct typed *typed, const struct buf *text, uint32_t *type,
-                struct buf *payload, struct err *e)
+/*
+ * Parse the text of a request as its type, else as the key's, else as the type that a new key gets.
+ * `old` is the stored value. Returns 0 after setting *type and *payload, 1 if the key has this value
+ * already, or -errno with the reason. Call without the lock.
+ */
+static int parse(const struct request *q, const struct name *x, const struct gguf_format *fmt,
+                 const struct shown *old, uint32_t *type, struct buf *payload, struct err *e)
 {
     struct gguf_value v;
     const bool known = shown_value(old, &v);
-    const struct typed t = type_for(x, known ? &v : NULL, typed, text);
-    int r =
-        text_parse(fmt, t.type, t.elem, bytes_of(text), text->len, known ? &v : NULL, payload, e);
+    const struct typed t = type_for(x, known ? &v : NULL, &q->typed, &q->text);
+    int r = text_parse(fmt, t.type, t.elem, bytes_of(&q->text), q->text.len, known ? &v : NULL,
+                       payload, e);
     if (r < 0)
         return r;
     *type = t.type;
@@ -94,7 +133,7 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
     const struct gguf_format fmt = l->state->gguf->fmt;
     uint32_t type = 0;
     lock_drop(&l->lock); /* only this thread changes values */
-    int r = value_parse(x, &fmt, &old, &q->typed, &q->text, &type, &payload, e);
+    int r = parse(q, x, &fmt, &old, &type, &payload, e);
     lock_take(&l->lock);
     if (r > 0)
         return 0;
@@ -108,17 +147,253 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
     return r < 0 ? r : 1;
 }
 
-/* ---- while it is written ---- */
+/* ---- drafts ---- */
 
-/* True if the text shown for the stored value begins with these bytes: that text is always
- * accepted, even if it is not UTF-8. */
-static bool begins(const struct shown *old, const struct buf *text)
+/* Return the name of the key whose file this is; NULL for a helper, a link or an orphan. */
+static struct name *key_of(const struct file *f)
 {
-    CLEANUP(buf_free) struct buf is = BUF_INIT;
-    shown_text(old, &is);
-    return buf_error(&is) ||
-           (is.len >= text->len && memcmp(bytes_of(&is), bytes_of(text), text->len) == 0);
+    return f->kind == FILE_KEY ? f->name : NULL;
 }
+
+bool draft_is_shown(const struct file *f)
+{
+    return f->state == DRAFT_EMPTIED || f->state == DRAFT_WRITTEN;
+}
+
+bool draft_is_over(const struct file *f)
+{
+    return !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED);
+}
+
+bool draft_wants_text(const struct file *f)
+{
+    return key_of(f) && (f->state == DRAFT_NONE || draft_is_over(f));
+}
+
+/* A program that writes or truncates past the end of a text that was accepted has seen the size of
+ * the stored text, so its draft begins with that. */
+static bool reaches(const struct file *f, uint64_t off)
+{
+    return key_of(f) && f->state == DRAFT_CLEAN && off > f->text.len;
+}
+
+static void enter(struct live *l, struct file *f, enum draft_state state)
+{
+    f->state = state;
+    f->version = ++l->versions;
+}
+
+void draft_restart(struct live *l, struct file *f)
+{
+    enter(l, f, DRAFT_CLEAN);
+    f->broken = 0;
+    if (f->kind == FILE_KEY)
+        f->typed = (struct typed){0};
+}
+
+/* Begin the draft of a key with this text, which is moved, or that of a helper with its own. */
+static void draft_begin(struct live *l, struct file *f, struct buf *text)
+{
+    if (f->kind == FILE_KEY) {
+        buf_free(&f->text);
+        f->text = *text;
+        *text = BUF_INIT;
+    }
+    draft_restart(l, f);
+}
+
+int draft_open(struct live *l, struct file *f, struct rendered *p, const struct err *unready)
+{
+    struct name *x = key_of(f);
+    if (x && (l->stop || unready->code))
+        return l->stop ? -EROFS : name_refused(l, x, unready);
+    if (f->state == DRAFT_NONE || (x && draft_is_over(f)))
+        draft_begin(l, f, &p->text);
+    return 0;
+}
+
+int helper_room(const struct live *l, uint64_t was, uint64_t len)
+{
+    return len <= was || (len <= TEXT_MAX && l->helper_bytes - was <= TEXT_MAX - len) ? 0 : -ENOSPC;
+}
+
+/* Set the length of the text, extending it with zeros. */
+static int set_length(struct live *l, struct file *f, uint64_t len)
+{
+    const size_t was = f->text.len;
+    if (f->kind == FILE_HELPER ? helper_room(l, was, len) < 0 : len > TEXT_MAX)
+        return f->kind == FILE_HELPER ? -ENOSPC : -EFBIG;
+    if (len > was)
+        buf_zero(&f->text, (size_t)len - was);
+    else
+        f->text.len = (size_t)len;
+    const int r = buf_error(&f->text);
+    f->text.err = 0;
+    if (f->kind == FILE_HELPER)
+        l->helper_bytes += f->text.len - was;
+    return r;
+}
+
+static void mark_dirty(struct live_file *h)
+{
+    h->file->dirty += !h->dirty;
+    h->dirty = true;
+}
+
+static void mark_flushed(struct live_file *h)
+{
+    h->file->dirty -= h->dirty;
+    h->dirty = false;
+}
+
+static int resize(struct live *l, struct file *f, uint64_t size)
+{
+    const size_t was = f->text.len;
+    const int r = set_length(l, f, size);
+    if (r < 0 || (size == was && size > 0))
+        return r;
+    enter(l, f, size > 0 ? DRAFT_WRITTEN : DRAFT_EMPTIED);
+    f->broken = size > 0 ? f->broken : 0;
+    return 0;
+}
+
+void draft_empty(struct live *l, struct live_file *h)
+{
+    (void)resize(l, h->file, 0);
+    mark_dirty(h);
+    h->version = h->file->version;
+}
+
+void draft_accepted(struct file *f, uint64_t version, const struct typed *as)
+{
+    if (f->state == DRAFT_NONE || version > f->version) /* no draft's */
+        return;
+    if (version > f->accepted)
+        f->accepted = version;
+    if (version >= f->refused.from && version <= f->refused.upto)
+        f->refused.from = version + 1;
+    if (version < f->version) /* written on since */
+        return;
+    f->state = DRAFT_CLEAN;
+    if (f->typed.type == as->type && f->typed.elem == as->elem)
+        f->typed.set = false; /* the key itself has the type now */
+}
+
+/* The draft was refused. Returns the error. */
+static int refused(struct live *l, struct file *f, struct name *x, const struct err *e)
+{
+    f->state = DRAFT_REFUSED;
+    f->refused.from = f->accepted + 1;
+    f->refused.upto = f->version;
+    f->refused.why = e->code;
+    return x ? name_refused(l, x, e) : e->code;
+}
+
+/* Return the error with which the last write of a handle was refused, or 0. */
+static int refusal(const struct live_file *h)
+{
+    const struct file *f = h->file;
+    return h->version >= f->refused.from && h->version <= f->refused.upto ? f->refused.why : 0;
+}
+
+void draft_end(struct file *f)
+{
+    f->state = DRAFT_NONE;
+    f->accepted = f->refused.from = f->refused.upto = 0;
+    f->refused.why = 0;
+    if (f->kind == FILE_KEY)
+        f->typed = (struct typed){0};
+}
+
+/* ---- edits of texts ---- */
+
+static int accept_text(struct live *l, struct request *q, struct err *e)
+{
+    struct name *x = key_meant(q->file);
+    if (!x) /* it was removed meanwhile */
+        return 0;
+    request_pin(q, x);
+    return value_accept(l, q, x, e);
+}
+
+/* The same for a helper that a request is about to make a key. */
+static int accept_renamed(struct live *l, struct request *q, struct err *e)
+{
+    return key_of(q->file) ? accept_text(l, q, e) : 0;
+}
+
+static int text_accepted(struct live *l, struct request *q, int r, const struct err *e)
+{
+    struct file *f = q->file;
+    struct name *x = key_meant(f);
+    if (r < 0 && !q->done)
+        return f->state != DRAFT_NONE && f->version == q->number ? refused(l, f, x, e)
+               : x                                               ? name_refused(l, x, e)
+                                                                 : r;
+    draft_accepted(f, q->number, &q->typed);
+    if (x && q->changed) { /* else the reason for a refusal stays: an editor may restore the text */
+        x->mtime = when_date();
+        name_set_error(l, x, NULL);
+    }
+    return r;
+}
+
+/* Make a request about the text of a file as it is now. Returns NULL if out of memory. */
+static struct request *about_text(struct live *l, struct file *f)
+{
+    struct request *q = request_new(l, f, NULL, NULL);
+    if (q) {
+        buf_add(&q->text, f->text.data, f->text.len);
+        q->typed = f->typed;
+        q->number = f->version;
+        q->apply = key_of(f) ? accept_text : accept_renamed;
+        q->end = text_accepted;
+    }
+    return q;
+}
+
+/* Judge the draft of a key. */
+static int judge(struct live *l, struct file *f, enum when when, struct live_wait *w)
+{
+    struct err e = {0};
+    struct request *q = about_text(l, f);
+    int r = -ENOMEM;
+    if (q) {
+        q->when = when;
+        f->pins++; /* a request that cannot be added ends at once, and the file must outlast it */
+        r = queue_add(l, q, w);
+        f->pins--;
+    }
+    return err_sys(&e, r, "cannot be judged") < 0 ? refused(l, f, f->name, &e) : r;
+}
+
+/* A truncation without a write makes an empty string or array. */
+static bool has_empty_value(const struct live *l, const struct file *f)
+{
+    const struct name *x = f->name;
+    const struct key_row *row = key_find(x->key, x->key_len);
+    CLEANUP(shown_free) struct shown s = value_stored(l, x);
+    struct gguf_value v;
+    uint32_t type = row ? row->type : GGUF_STRING;
+    if (f->typed.set)
+        type = f->typed.type;
+    else if (shown_value(&s, &v))
+        type = v.type;
+    return type == GGUF_STRING || type == GGUF_ARRAY;
+}
+
+int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
+{
+    if (!key_of(f))
+        return 0;
+    if (!l->ending &&
+        (f->state == DRAFT_WRITTEN || (f->state == DRAFT_EMPTIED && has_empty_value(l, f))))
+        return judge(l, f, WHEN_MODE, w);
+    draft_restart(l, f);
+    return 0;
+}
+
+/* ---- write ---- */
 
 /* True if a text that ends in a newline can only be followed by blanks or by more lines of an
  * array, so that an error in it is final. A text that begins with a bracket must end with one (a
@@ -133,23 +408,261 @@ static bool is_whole(const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-int value_check_write(struct live *l, const struct name *x, const struct typed *typed,
-                      const struct buf *text, bool at_once, struct err *e)
+/* True if the stored string begins with these bytes: it is always accepted, even if it is not
+ * UTF-8. */
+static bool begins(const struct shown *old, const struct buf *text)
 {
-    CLEANUP(shown_free) struct shown old = value_stored(l, x);
+    struct gguf_value v;
+    return shown_value(old, &v) && v.type == GGUF_STRING && v.len >= text->len &&
+           memcmp(v.data, text->data, text->len) == 0;
+}
+
+/* Return the error that a whole text must end with, or 0. Call without the lock. */
+static int check_text(const struct request *q, const struct snapshot *g, const struct shown *old,
+                      struct err *e)
+{
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    const struct name *x = q->to;
     uint32_t type = 0;
-    if (text->len > TEXT_MAX)
-        return err_set(e, -EFBIG, "the text is over 1 GiB");
-    if (!at_once || !is_whole(text))
-        return 0;
-    const int why = value_parse(x, &l->state->gguf->fmt, &old, typed, text, &type, &payload, e);
-    if (why == 0) {
-        const int bad = edit_check_value(l->state->gguf, x->key, x->key_len, type, payload.data,
-                                         payload.len, e);
-        return bad == -EINVAL ? bad : 0;
+    int r = parse(q, x, &g->gguf->fmt, old, &type, &payload, e);
+    if (r == 0)
+        r = edit_check_value(g->gguf, x->key, x->key_len, type, payload.data, payload.len, e);
+    return r == -EINVAL || r == -ERANGE || (r == -EILSEQ && !begins(old, &q->text)) ? r : 0;
+}
+
+/* Refuse a text while it is written, if nothing that follows could make it a value: a shell's echo
+ * hears of an error in write(2), but not in close(2). Drops and retakes the lock. */
+static int check_write(struct live *l, struct file *f, struct name *x)
+{
+    struct err e = {0};
+    struct request *q = about_text(l, f);
+    struct snapshot *g = snapshot_ref(l->state);
+    CLEANUP(shown_free) struct shown old = value_stored(l, x);
+    int r = 0;
+    if (q) {
+        request_pin(q, x);
+        lock_drop(&l->lock);
+        r = buf_error(&q->text) ? 0 : check_text(q, g, &old, &e);
+        lock_take(&l->lock);
+        r = r < 0 && f->version == q->number ? refused(l, f, x, &e) : 0;
+        request_free(l, q);
     }
-    if (why > 0 || why == -ENOMEM || why == -EOPNOTSUPP)
+    snapshot_unref(g);
+    return r;
+}
+
+/* Any failure refuses the whole draft, because a partly written text is not a value. */
+static int write_locked(struct live *l, struct live_file *h, uint64_t off, const void *bytes,
+                        size_t n)
+{
+    struct err e = {0};
+    uint64_t end = UINT64_MAX;
+    struct file *f = h->file;
+    struct name *x = key_of(f);
+    if (x && f->broken)
+        return f->broken;
+    if (h->append)
+        off = f->text.len;
+    (void)add_u64(off, n, &end);
+    mark_dirty(h);
+    int r = end > f->text.len ? set_length(l, f, end) : 0;
+    if (r == 0) {
+        enter(l, f, DRAFT_WRITTEN);
+        if (n)
+            memcpy(f->text.data + off, bytes, n);
+    }
+    h->version = f->version;
+    if (f->kind == FILE_HELPER && f->name)
+        f->name->mtime = when_date();
+    if (!x)
+        return r;
+    f->broken = r;
+    if (err_sys(&e, r, "cannot be written") < 0)
+        return refused(l, f, x, &e);
+    /* it came as lines in one write, or an append keeps the existing text */
+    return (h->append || f->text.len == n) && is_whole(&f->text) ? check_write(l, f, x) : 0;
+}
+
+int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
+{
+    CLEANUP(rendered_free) struct rendered p = {0};
+    if (!h->writes)
+        return -EBADF;
+    LOCKED(&l->lock);
+    struct file *f = h->file;
+    while (!h->append && reaches(f, off) && rendered_anew(l, f->name, &p))
+        ;
+    if (buf_error(&p.text))
+        return -ENOMEM;
+    if (!h->append && reaches(f, off))
+        draft_begin(l, f, &p.text);
+    return write_locked(l, h, off, bytes, n);
+}
+
+static int truncate_open(struct live *l, struct live_file *h, uint64_t size, struct rendered *p)
+{
+    struct file *f = h->file;
+    while (reaches(f, size) && rendered_anew(l, f->name, p))
+        ;
+    if (reaches(f, size))
+        draft_begin(l, f, &p->text);
+    mark_dirty(h);
+    const int r = buf_error(&p->text) ? -ENOMEM : resize(l, f, size);
+    h->version = f->version;
+    return r;
+}
+
+int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t size,
+                  struct live_wait *w)
+{
+    CLEANUP(rendered_free) struct rendered p = {0};
+    struct err unready;
+    struct file *f;
+    int why;
+    if (h && h->writes) {
+        LOCKED(&l->lock);
+        return truncate_open(l, h, size, &p);
+    }
+    overlay_ready(l, &unready);
+    LOCKED(&l->lock);
+    while ((f = file_numbered(l, number, &why)) && size > 0 &&
+           (draft_wants_text(f) || reaches(f, size)) && rendered_anew(l, f->name, &p))
+        ;
+    if (!f || !f->name || f->kind == FILE_LINK)
+        return !f ? why : f->name ? -EINVAL : -ESTALE;
+    const bool again = !draft_wants_text(f) && reaches(f, size);
+    int r = buf_error(&p.text) ? -ENOMEM : draft_open(l, f, &p, &unready);
+    if (r == 0 && again)
+        draft_begin(l, f, &p.text);
+    if (r == 0)
+        r = resize(l, f, size);
+    if (r == 0 && !f->dirty) /* else those who write it bring it */
+        r = draft_judge_rest(l, f, w);
+    file_settle(l, f);
+    return r;
+}
+
+/* ---- close ---- */
+
+/* Judge what a handle and others wrote, if that was not refused already. Returns true with the
+ * result, or false if there is nothing to judge. */
+static bool flush(struct live *l, struct live_file *h, enum when when, struct live_wait *w, int *r)
+{
+    struct file *f = h->file;
+    const bool key = key_of(f) || (when == WHEN_NOW && f->name && f->pins);
+    const bool judges = key && f->state == DRAFT_WRITTEN &&
+                        (when == WHEN_NOW || h->dirty || !f->dirty); /* else they may not be done */
+    mark_flushed(h);
+    *r = key ? refusal(h) : 0;
+    if (*r < 0)
+        return true;
+    if (judges)
+        *r = judge(l, f, when, w);
+    return judges;
+}
+
+int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
+{
+    if (!h->writes)
         return 0;
-    return why == -EILSEQ && begins(&old, text) ? 0 : why;
+    LOCKED(&l->lock);
+    int r = 0;
+    (void)flush(l, h, WHEN_MODE, w, &r);
+    return r;
+}
+
+int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
+{
+    LOCKED(&l->lock);
+    if (!h) {
+        live_end_made(l);
+        tensors_hurry(l);
+    }
+    int r;
+    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, w);
+}
+
+static void release_locked(struct live *l, struct live_file *h)
+{
+    struct file *f = h->file;
+    if (h->writes) {
+        mark_flushed(h);
+        if (--f->writers == 0)
+            (void)draft_judge_rest(l, f, NULL);
+    }
+    f->opens--;
+    file_settle(l, f);
+}
+
+void live_release(struct live *l, struct live_file *h)
+{
+    lock_take(&l->lock);
+    release_locked(l, h);
+    lock_drop(&l->lock);
+    free(h);
+}
+
+void live_end_made(struct live *l)
+{
+    struct live_file *h = l->made.file;
+    l->made.file = NULL;
+    if (h)
+        release_locked(l, h);
+    free(h);
+}
+
+/* ---- setxattr ---- */
+
+static int accept_type(struct live *l, struct request *q, struct err *e)
+{
+    struct gguf_value v;
+    struct name *x = key_meant(q->file);
+    CLEANUP(shown_free) struct shown s = x ? value_stored(l, x) : SHOWN_NONE;
+    if (!s.snap)
+        return err_set(e, -ENOENT, "the key is gone");
+    if (strcmp(x->key, "general.alignment") == 0)
+        return err_set(e, -EINVAL, "its type cannot be changed");
+    if (shown_value(&s, &v) && v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
+        return err_set(e, -EOPNOTSUPP, "arrays of arrays cannot be edited");
+    request_pin(q, x);
+    const int r = value_text(l, q, x, e);
+    return r < 0 ? r : value_accept(l, q, x, e);
+}
+
+/* True if a type is for the text that comes (cp -a) rather than for the stored value. A text in the
+ * queue is judged before the type. */
+static bool awaits_text(const struct live *l, const struct file *f)
+{
+    return !f->pins && f->state != DRAFT_NONE &&
+           (draft_is_shown(f) || (f->state == DRAFT_REFUSED && f->dirty) ||
+            !value_is_stored(l, f->name));
+}
+
+int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
+{
+    struct typed type;
+    int why;
+    if (!type_by_name(name, n, &type))
+        return -EINVAL;
+    LOCKED(&l->lock);
+    struct file *f = file_numbered(l, number, &why);
+    if (!f || !f->name)
+        return f ? -ENOENT : why;
+    if (f->kind == FILE_LINK)
+        return -EPERM;
+    if (f->kind == FILE_HELPER || awaits_text(l, f)) { /* a helper: rsync -X */
+        f->typed = type;
+        f->inherited = false;
+        return 0;
+    }
+    struct request *q = request_new(l, f, NULL, NULL);
+    if (!q)
+        return -ENOMEM;
+    if (f->pins == 1)
+        f->typed.set = false; /* that of KEY:TYPE is outdated */
+    q->typed = type;
+    q->number = UINT64_MAX; /* no draft's */
+    q->apply = accept_type;
+    q->end = text_accepted;
+    return queue_add(l, q, w);
 }

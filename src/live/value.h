@@ -1,9 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* The values of keys: their types, what a key has now, and a text as the value of a key. */
+/* Texts of metadata/ that are being written, and how they become values of keys. live.h explains
+ * results, waits and threads. */
 #ifndef LIVE_VALUE_H
 #define LIVE_VALUE_H
 
-#include "live/queue.h"
+#include "base/err.h"
+#include "edit/change.h"
+#include "text/name.h"
+
+struct file;
+struct live;
+struct live_file;
+struct live_wait;
+struct name;
+struct request;
+struct typed;
+
+/* Write to a file. Returns -EBADF if it is not open for writing. */
+int live_write(struct live *l, struct live_file *f, uint64_t off, const void *bytes, size_t n);
+/* Truncate a file. f may be NULL, for truncate(2). */
+int live_truncate(struct live *l, uint32_t number, struct live_file *f, uint64_t size,
+                  struct live_wait *w);
+int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
+/* Write everything that was accepted: of a file, also what was written to it; or, if f is NULL, of
+ * the directory. */
+int live_fsync(struct live *l, struct live_file *f, struct live_wait *w);
+void live_release(struct live *l, struct live_file *f);
+/* Set a file's type, given by name. Returns -EINVAL if there is no such type or if the value does
+ * not fit it. */
+int live_retype(struct live *l, uint32_t number, const void *type, size_t n, struct live_wait *w);
+
+/* ---- for this layer: with the lock of `struct live` held ---- */
 
 /* Parse the name of a type: "u32", "array[string]". Returns false if there is no such type, or if
  * values of it cannot be edited (arrays of arrays). */
@@ -16,23 +43,46 @@ bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *r
 bool value_is_stored(const struct live *l, const struct name *x);
 /* Return the key's value in the accepted state, which the caller frees with shown_free(). */
 struct shown value_stored(const struct live *l, const struct name *x);
-
-/*
- * Make a text the value of a key: parse it as `typed`, else as the key's type, else as the type
- * that a new key gets. `old` is the stored value. Returns 0 after setting *type and *payload, 1 if
- * the key has this value already, or -errno with the reason. Call without the lock.
- */
-int value_parse(const struct name *x, const struct gguf_format *fmt, const struct shown *old,
-                const struct typed *typed, const struct buf *text, uint32_t *type,
-                struct buf *payload, struct err *e);
-/* Make q->text the value of a key in l->pending. Returns as request.apply(). */
+/* Make the stored text of a key that of a request. Drops the lock meanwhile. Returns 0 or -ENOMEM. */
+int value_text(struct live *l, struct request *q, const struct name *x, struct err *e);
+/* Make q->text the value of a key in l->pending. Drops the lock meanwhile. Returns as
+ * request.apply(). */
 int value_accept(struct live *l, struct request *q, const struct name *x, struct err *e);
-/*
- * Refuse a text while it is written, if nothing that follows could make it a value: a shell's echo
- * hears of an error in write(2), but not in close(2). at_once: the text, or what was appended to it,
- * came in one write. Returns 0 or -errno with the reason.
- */
-int value_check_write(struct live *l, const struct name *x, const struct typed *typed,
-                      const struct buf *text, bool at_once, struct err *e);
+
+/* The stored text of a key, rendered without the lock. */
+struct rendered {
+    struct shown of;
+    struct buf text;
+};
+void rendered_free(struct rendered *p);
+/* Render the stored text of x. Returns true if the lock was dropped for that, so that the caller
+ * must look again; false if *p is that text. */
+bool rendered_anew(struct live *l, const struct name *x, struct rendered *p);
+
+/* True if the file shows its draft rather than a stored value. */
+bool draft_is_shown(const struct file *f);
+/* True if its writers have flushed and it was judged: its last release may come late, and who opens
+ * the file anew begins with the stored value. */
+bool draft_is_over(const struct file *f);
+/* True if who opens the file for writing begins with the stored text. */
+bool draft_wants_text(const struct file *f);
+/* Begin the draft of a file unless it is being written. unready: why edits are refused, or 0. Moves
+ * p->text, the stored text of a key. */
+int draft_open(struct live *l, struct file *f, struct rendered *p, const struct err *unready);
+/* Nothing was written since the text was accepted. */
+void draft_restart(struct live *l, struct file *f);
+void draft_empty(struct live *l, struct live_file *h);
+/* This version of the text was accepted, as this type if that was set. */
+void draft_accepted(struct file *f, uint64_t version, const struct typed *as);
+/* A file has no writers. What no flush has judged, because its program was killed or its wait was
+ * interrupted, is judged now; the draft stays until then. w: who waits, or NULL. */
+int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w);
+/* The draft of a file that nobody needs ends. */
+void draft_end(struct file *f);
+/* Returns 0, or -ENOSPC if helpers would take too much room. */
+int helper_room(const struct live *l, uint64_t was, uint64_t len);
+
+/* Close the file made by mknod(2), whose value is still missing or empty. */
+void live_end_made(struct live *l);
 
 #endif

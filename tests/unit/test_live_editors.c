@@ -116,7 +116,7 @@ static const struct script scripts[] = {
      SAVED},
     {"kate's text is judged as the key's type only", NULL,
      "open T a.name.AbCdEf rw mkstemp; write T '1.0'; write T '0\n'; fsync T; close T;"
-     "typed a.name.AbCdEf f32; mv a.name.AbCdEf a.name; text a.name '1.00\n';"
+     "typed a.name.AbCdEf string; mv a.name.AbCdEf a.name; text a.name '1.00\n';"
      "open T a.list.AbCdEf rw mkstemp; write T 'x'; close T; mv a.list.AbCdEf a.list =EINVAL;"
      "refused a.list; text a.list.AbCdEf 'x\n'; rm a.list.AbCdEf; open T a.count.AbCdEf rw mkstemp;"
      "write T '[1,  2]'; close T; rm a.count.AbCdEf; fsync; list a.name a.count a.other a.list",
