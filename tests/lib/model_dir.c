@@ -308,3 +308,48 @@ void check_next(struct fixture *x, struct edit_file *f)
     gguf_free(g);
     free(now);
 }
+
+void scene_begin(struct scene *s, enum edit_strategy how, size_t n)
+{
+    scene_begin_at(s, memory(), how, n);
+}
+
+void scene_begin_at(struct scene *s, const char *root, enum edit_strategy how, size_t n)
+{
+    *s = (struct scene){0};
+    setup_at(&s->x, root, 0);
+    faultsys_init(&s->fs, FAULT_NONE, 0, 0);
+    make_edit(&s->d, s->x.g, s->x.old, s->x.old_n, how, 'n', n);
+    s->f = open_model(&s->x, &s->fs.sys);
+}
+
+void scene_plan(struct scene *s, const struct edit_change *c)
+{
+    struct edit_options o = s->d.o;
+    edit_done(&s->d);
+    finish(&s->d, c, s->x.old, s->x.old_n, o.strategy);
+    s->d.o = o;
+}
+
+int scene_commit(struct scene *s)
+{
+    s->e = (struct err){0};
+    int r = commit(&s->f, &s->d, &s->res, &s->e);
+    CU_ASSERT_EQUAL(s->e.code, r);
+    CU_ASSERT_EQUAL(s->e.msg[0] != '\0', r < 0);
+    return r;
+}
+
+int scene_recover(struct scene *s, struct edit_recovered *found)
+{
+    edit_file_close(&s->f);
+    s->f = open_model(&s->x, calm());
+    return edit_recover(&s->f, found, &s->e);
+}
+
+void scene_end(struct scene *s)
+{
+    edit_file_close(&s->f);
+    edit_done(&s->d);
+    teardown(&s->x);
+}

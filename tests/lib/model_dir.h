@@ -14,7 +14,8 @@
 #define TESTS_LIB_MODEL_DIR_H
 
 #include "cu_main.h"
-#include "edit/commit.h"
+#include "edit/journal.h"
+#include "faultsys.h"
 
 enum { F32 = 0, I8 = 24 }; /* ggml's type ids */
 #define NAME "model.gguf"
@@ -83,5 +84,26 @@ bool is_locked(const struct fixture *x);
 /* Check that another edit to the current file, without faults, succeeds and leaves no other file
  * behind. */
 void check_next(struct fixture *x, struct edit_file *f);
+
+/* All of the above: a model, an edit of it, and its open file, whose system calls go through fs. */
+struct scene {
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs; /* without faults at first */
+    struct edit_file f;
+    struct edit_result res; /* of the last commit */
+    struct err e;
+};
+
+/* The edit sets `text` to n letters. scene_begin_at() makes the directory under `root`. */
+void scene_begin(struct scene *s, enum edit_strategy how, size_t n);
+void scene_begin_at(struct scene *s, const char *root, enum edit_strategy how, size_t n);
+/* Plan this change instead. */
+void scene_plan(struct scene *s, const struct edit_change *c);
+/* Commit the edit. An error has a message. */
+int scene_commit(struct scene *s);
+/* Recover the model, as a process that opens it anew. */
+int scene_recover(struct scene *s, struct edit_recovered *found);
+void scene_end(struct scene *s);
 
 #endif

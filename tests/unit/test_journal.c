@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/journal: torn models are completed, incomplete journals are dropped, and journals that do
- * not fit are left alone. Also the access rights to journals, and edits to models that have a
- * journal. */
+ * not fit are left alone; which edits are made in place; what a crash leaves behind. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
+#include <sys/file.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -16,8 +15,7 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "cu_main.h"
-#include "edit/journal.h"
-#include "faultsys.h"
+#include "edit/open.h"
 #include "model_dir.h"
 #include "put_journal.h"
 
@@ -540,96 +538,396 @@ static void test_ways(void)
     teardown(&x);
 }
 
-/* ---- access rights ---- */
+/* ---- changed or planted journals ---- */
 
-/* Only the model's owner can read a journal, whatever the modes and ACLs of model and directory. */
-static void test_mode(void)
+/* What happens to an edit's journal and to other files before the journal is found. */
+enum deed {
+    NOTHING,
+    TEARS_MODEL, /* every other sector of the header is written */
+    CUTS,
+    EMPTIES,
+    DAMAGES,
+    WRITES_MODEL,
+    LENGTHENS_MODEL,
+    RENAMES_MODEL, /* the journal is then beside another model of the same size */
+    LINKS,
+    LINKS_LATE, /* just before it is opened */
+    SYMLINKS,
+    PIPES,
+    FOLDERS,
+    GIVES_AWAY,
+    DEVICES, /* without a driver, so that opening it fails */
+};
+
+static const struct tamper {
+    const char *name;
+    enum deed deed;
+    int code;     /* result of the recovery */
+    bool read;    /* the journal is not ours, so it does not prevent reading */
+    bool applied; /* true: the model then has the new content; false: what it had */
+    bool stays;   /* the journal still exists afterwards */
+} tampers[] = {
+    {"nothing", NOTHING, 0, false, true, false},
+    {"model torn", TEARS_MODEL, 0, false, true, false},
+    {"journal cut", CUTS, 0, false, false, false},
+    {"journal empty", EMPTIES, 0, false, false, false},
+    {"journal damaged", DAMAGES, 0, false, false, false},
+    {"header written", WRITES_MODEL, -ESTALE, false, false, true},
+    {"size changed", LENGTHENS_MODEL, -ESTALE, false, false, true},
+    {"model renamed", RENAMES_MODEL, -ESTALE, false, false, true},
+    {"journal linked", LINKS, -ESTALE, true, false, true},
+    {"journal linked meanwhile", LINKS_LATE, -ESTALE, false, false, true},
+    {"journal a symbolic link", SYMLINKS, -ESTALE, true, false, true},
+    {"journal a pipe", PIPES, -ESTALE, true, false, true},
+    {"journal a directory", FOLDERS, -ESTALE, true, false, true},
+    {"journal of another user", GIVES_AWAY, -ESTALE, true, false, true},
+    {"journal a device", DEVICES, -ESTALE, true, false, true},
+};
+
+static void tear(const struct edit_file *f, const struct edit_plan *p)
 {
-    static const uint8_t acl[] = {2,    0,    0,    0,    0x01, 0,    6,    0,    0xff, 0xff, 0xff,
-                                  0xff, 0x02, 0,    6,    0,    1,    0,    0,    0,    4,    0,
-                                  4,    0,    0xff, 0xff, 0xff, 0xff, 0x10, 0,    6,    0,    0xff,
-                                  0xff, 0xff, 0xff, 0x20, 0,    4,    0,    0xff, 0xff, 0xff, 0xff};
-    struct fixture x;
-    struct edit d;
-    struct stat st, model;
+    for (uint64_t at = 0; at < p->head.len; at += 1024)
+        CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f->fd, p->head.data + at,
+                                      (size_t)min_u64(512, p->head.len - at), at),
+                        0);
+}
+
+static void link_journal(void *x)
+{
+    const int dir = ((struct fixture *)x)->dir;
+    CU_ASSERT_EQUAL(linkat(dir, JOURNAL, dir, "x", 0), 0);
+}
+
+static void tamper(struct scene *s, enum deed deed)
+{
+    const int dir = s->x.dir;
+    int fd = openat(dir, JOURNAL, O_RDWR | O_CLOEXEC);
+    if (deed == TEARS_MODEL)
+        tear(&s->f, &s->d.p);
+    if (deed == CUTS || deed == EMPTIES)
+        CU_ASSERT_EQUAL(ftruncate(fd, deed == EMPTIES ? 0 : lseek(fd, 0, SEEK_END) - 1), 0);
+    if (deed == DAMAGES)
+        CU_ASSERT_EQUAL(pwrite(fd, "?", 1, JOURNAL_SECTOR + 200), 1);
+    if (deed == WRITES_MODEL)
+        CU_ASSERT_EQUAL(pwrite(s->f.fd, "?", 1, 700), 1);
+    if (deed == LENGTHENS_MODEL)
+        CU_ASSERT_EQUAL(ftruncate(s->f.fd, (off_t)s->x.old_n + 1), 0);
+    if (deed == RENAMES_MODEL) {
+        edit_file_close(&s->f);
+        CU_ASSERT_EQUAL(renameat(dir, NAME, dir, "x.gguf"), 0);
+        CU_ASSERT_EQUAL(renameat(dir, JOURNAL, dir, ".x.gguf.ggufs-journal"), 0);
+        CU_ASSERT_EQUAL(edit_file_open(&s->f, &sys_libc, dir, "x.gguf", true, NULL), 0);
+    }
+    if (deed == LINKS)
+        link_journal(&s->x);
+    if (deed >= SYMLINKS && deed <= FOLDERS)
+        CU_ASSERT_EQUAL(renameat(dir, JOURNAL, dir, "x"), 0);
+    if (deed == SYMLINKS)
+        CU_ASSERT_EQUAL(symlinkat("x", dir, JOURNAL), 0);
+    if (deed == PIPES)
+        CU_ASSERT_EQUAL(mkfifoat(dir, JOURNAL, 0666), 0);
+    if (deed == FOLDERS)
+        CU_ASSERT_EQUAL(mkdirat(dir, JOURNAL, 0777), 0);
+    if (deed == GIVES_AWAY)
+        CU_ASSERT_EQUAL(fchown(fd, 12345, 12345), 0);
+    if (deed == DEVICES) {
+        CU_ASSERT_EQUAL(unlinkat(dir, JOURNAL, 0), 0);
+        CU_ASSERT_EQUAL(mknodat(dir, JOURNAL, S_IFCHR | 0666, makedev(240, 4242)), 0);
+    }
+    (void)close(fd);
+}
+
+/* A reader may read the model only if the journal is not ours. No edit is made before the journal
+ * was applied or dropped; and it is applied, dropped or left alone. */
+static void check_tamper(const struct tamper *t)
+{
+    struct scene s;
+    struct edit_recovered found;
+    struct edit_file reader;
+    struct edit_id id;
+    struct err planted;
+    size_t before_n, after_n;
+    scene_begin(&s, EDIT_INPLACE, 2900);
+    CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
+    tamper(&s, t->deed);
+    uint8_t *before = get_file(s.x.dir, s.f.name, &before_n);
+    unsigned had = files(&s.x);
+    edit_file_unlock(&s.f);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, s.x.dir, s.f.name, false, NULL), 0);
+    CU_ASSERT_EQUAL(edit_at_rest(&reader, &(struct timespec){0}, &id, &planted, &s.e),
+                    t->read ? 0 : -EUCLEAN);
+    CU_ASSERT_TRUE(t->read || strstr(s.e.msg, "--recover"));
+    CU_ASSERT_EQUAL(planted.code, t->read ? -ESTALE : 0);
+    edit_file_close(&reader);
+    if (t->deed == LINKS_LATE) {
+        s.fs.before = "openat";
+        s.fs.hook = link_journal;
+        s.fs.arg = &s.x;
+        had++;
+    }
+    s.e = (struct err){0};
+    int r = edit_recover(&s.f, &found, &s.e);
+    if (r != t->code)
+        (void)printf("\n%s: %d, %s\n", t->name, r, s.e.msg);
+    CU_ASSERT_EQUAL(r, t->code);
+    CU_ASSERT_EQUAL(s.e.code, t->code);
+    CU_ASSERT_EQUAL(found.finished, t->applied);
+    CU_ASSERT_EQUAL(found.dropped, !t->applied && !t->stays);
+    CU_ASSERT_EQUAL(files(&s.x), had - (t->stays ? 0 : 1));
+    if (r < 0)
+        CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
+    uint8_t *after = get_file(s.x.dir, s.f.name, &after_n);
+    const uint8_t *want = t->applied ? s.d.image : before;
+    CU_ASSERT_TRUE(after_n == before_n && memcmp(after, want, after_n) == 0);
+    free(before);
+    free(after);
+    scene_end(&s);
+}
+
+static void test_tampered(void)
+{
+    for (size_t i = 0; i < COUNT(tampers); i++)
+        if (tampers[i].deed < GIVES_AWAY || geteuid() == 0)
+            check_tamper(&tampers[i]);
+}
+
+/* An edit before the journal was looked at is refused, or drops a journal that is not whole. */
+static void test_commit(void)
+{
+    struct scene s;
+    scene_begin(&s, EDIT_INPLACE, 10);
+    CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
+    CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
+    CU_ASSERT_TRUE(is_old(&s.x) && files(&s.x) == 2);
+    tamper(&s, CUTS);
+    CU_ASSERT_EQUAL(scene_commit(&s), 0);
+    CU_ASSERT_TRUE(is_new(&s.x, &s.d) && files(&s.x) == 1);
+    /* Another program has removed the journal of this file's own unfinished edit. */
+    s.f.unfinished = true;
+    CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
+    CU_ASSERT_TRUE(is_new(&s.x, &s.d));
+    scene_end(&s);
+}
+
+static void test_recover_again(void)
+{
+    for (unsigned n = 1, hit = 1; hit; n++) {
+        struct scene s;
+        struct edit_recovered found;
+        scene_begin(&s, EDIT_INPLACE, 2900);
+        CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
+        tear(&s.f, &s.d.p);
+        CU_ASSERT_FALSE(is_old(&s.x) || is_new(&s.x, &s.d));
+        faultsys_init(&s.fs, FAULT_FAIL, n, -EIO);
+        int r = edit_recover(&s.f, &found, NULL);
+        hit = s.fs.hit;
+        CU_ASSERT_TRUE(r == (hit ? -EIO : 0) || (r == 0 && found.finished));
+        CU_ASSERT_EQUAL(scene_recover(&s, &found), 0);
+        CU_ASSERT_TRUE(is_new(&s.x, &s.d) && files(&s.x) == 1);
+        scene_end(&s);
+    }
+}
+
+/* ---- readers beside an editor ---- */
+
+static void begin_edit(struct scene *s)
+{
+    CU_ASSERT_EQUAL(put_journal_of(&s->f, &s->d.p), 0);
+    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, s->f.fd, s->d.p.head.data, 512, 0), 0);
+}
+
+/* An editor that goes on while another process reads. */
+struct editor {
+    struct scene s;
+    bool begins, came; /* it begins its edit only then */
+};
+
+static void go_on(void *arg)
+{
+    struct editor *w = arg;
+    enum journal_state found;
+    w->came = true;
+    if (w->begins)
+        begin_edit(&w->s);
+    CU_ASSERT_EQUAL(journal_settle(&w->s.f, false, &found, NULL), 0);
+    edit_file_unlock(&w->s.f);
+}
+
+/* The editor continues just before call n of the reader. Returns false if there are fewer calls. */
+static bool read_beside(unsigned n, bool begins)
+{
+    struct editor w = {.begins = begins};
+    struct model_file m;
+    struct faultsys fs;
+    struct gguf *g = NULL;
     struct err e = {0};
-    struct journal j = JOURNAL_INIT;
+    char path[128];
+    scene_begin(&w.s, EDIT_INPLACE, 2900);
+    if (!begins)
+        begin_edit(&w.s);
+    (void)snprintf(path, sizeof(path), "%s/%s", w.s.x.path, NAME);
+    CU_ASSERT_EQUAL_FATAL(model_find(path, &m, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&m.file, &sys_libc, m.dir, NAME, false, NULL), 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.hook = go_on;
+    fs.arg = &w;
+    fs.at = n;
+    m.file.sys = &fs.sys;
+    int r = model_parse(&m, 0, &g, &e);
+    if (r < 0)
+        (void)printf("\nbefore call %u: %d, %s\n", n, r, e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    /* Call 3 is the first after parsing. */
+    const bool old = edit_keys_id(g) == edit_keys_id(w.s.x.g);
+    CU_ASSERT_TRUE(edit_keys_id(g) == edit_keys_id(w.s.d.p.next) || (old && (n > 3 || !w.came)));
+    gguf_free(g);
+    model_free(&m);
+    scene_end(&w.s);
+    return w.came;
+}
+
+/* A reader waits until the editor has ended its edit, and reads again what was torn. */
+static void test_read_beside_editor(void)
+{
+    unsigned n = 1;
+    for (; n <= 10; n++)
+        CU_ASSERT_TRUE(read_beside(n, false));
+    for (n = 1; read_beside(n, true); n++)
+        ;
+    CU_ASSERT_TRUE(n > 2);
+}
+
+static void test_held_by_editor(void)
+{
+    struct scene s;
+    struct edit_id id;
+    struct edit_file reader;
+    struct err planted;
+    scene_begin(&s, EDIT_INPLACE, 2900);
+    begin_edit(&s);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, s.x.dir, NAME, false, NULL), 0);
+    int r = edit_at_rest(&reader, &(struct timespec){0}, &id, &planted, &s.e);
+    CU_ASSERT_EQUAL(r, -EBUSY);
+    CU_ASSERT_PTR_NULL(strstr(s.e.msg, "recover"));
+    edit_file_close(&reader);
+    scene_end(&s);
+}
+
+/* ---- leftovers, and files of a split model ---- */
+
+/* T4: our files are removed only if they are not locked. */
+static void test_sweep(void)
+{
+    static const char *const keep[] = {
+        "." NAME ".ggufs-abc12",  "." NAME ".ggufs-abc1234", "." NAME ".ggufs-ABCDEF",
+        "." NAME ".ggufs-abc12.", NAME ".ggufs-abc123",      ".other.gguf.ggufs-abc123",
+        "." NAME ".ggufs-locked",
+    };
+    static const char model[] = "." NAME ".ggufs-mymode"; /* another name of the model itself */
+    enum { KEEP = sizeof(keep) / sizeof(keep[0]) };
+    struct fixture x;
+    struct edit_recovered found;
     setup(&x);
-    if (fsetxattr(x.dir, "system.posix_acl_default", acl, sizeof(acl), 0) < 0)
-        (void)printf("(no ACLs here) ");
-    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
+    for (size_t i = 0; i < KEEP; i++)
+        put_file(x.dir, keep[i], "x", 1);
+    put_file(x.dir, "." NAME ".ggufs-abc123", "x", 1);
+    put_file(x.dir, "." NAME ".ggufs-zzzzzz", "x", 1);
+    CU_ASSERT_EQUAL(symlinkat(NAME, x.dir, "." NAME ".ggufs-symlin"), 0);
+    CU_ASSERT_EQUAL(linkat(x.dir, keep[0], x.dir, "." NAME ".ggufs-hardli", 0), 0);
+    CU_ASSERT_EQUAL(mkfifoat(x.dir, "." NAME ".ggufs-apipe1", 0666), 0);
+    int fd = openat(x.dir, keep[KEEP - 1], O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
+    CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, model, 0), 0);
     struct edit_file f = open_model(&x, calm());
-    CU_ASSERT_EQUAL(fchmod(f.fd, 0666), 0);
-    (void)!fchown(f.fd, 12345, 12345); /* if root runs this */
-    CU_ASSERT_EQUAL(fstat(f.fd, &model), 0);
-    CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
-    CU_ASSERT_EQUAL_FATAL(fstatat(x.dir, JOURNAL, &st, 0), 0);
-    CU_ASSERT_EQUAL(st.st_mode & 07777, 0600);
-    CU_ASSERT_EQUAL(st.st_uid, model.st_uid);
-    CU_ASSERT_EQUAL(journal_write(&f, &d.p, NULL, &j, &e), -EEXIST);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot create the journal"));
+    edit_file_unlock(&f);
+    bool root = geteuid() == 0;
+    if (root) { /* files of a user that is neither this process's user nor the model's owner */
+        put_file(x.dir, "." NAME ".ggufs-others", "x", 1);
+        CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
+    }
+    CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
+    /* The hard link is also removed; its file keeps its other name. */
+    CU_ASSERT_EQUAL(found.removed, 3);
+    CU_ASSERT_FALSE(found.finished || found.dropped);
+    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 3 + root);
+    CU_ASSERT_EQUAL(faccessat(x.dir, model, F_OK, 0), 0);
+    CU_ASSERT_TRUE(is_old(&x));
+    (void)close(fd);
     edit_file_close(&f);
-    edit_done(&d);
     teardown(&x);
 }
 
-/* ---- an edit to a model that has a journal ---- */
+static const char *const shards[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf",
+                                     "m-00003-of-00003.gguf"};
+static const char *const journals[] = {".m-00001-of-00003.gguf.ggufs-journal",
+                                       ".m-00002-of-00003.gguf.ggufs-journal",
+                                       ".m-00003-of-00003.gguf.ggufs-journal"};
 
-static int truncateat(const struct fixture *x, off_t n)
+/* Interrupt an edit that replaces the first of 2000 o's with an n. The file is never parsed. */
+static void interrupt(const struct fixture *x, const char *name)
 {
-    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC), r = ftruncate(fd, n);
-    (void)close(fd);
-    return r;
+    char text[2000];
+    uint8_t new[512];
+    struct edit_file f;
+    memset(text, 'o', sizeof(text));
+    memset(new, 'n', sizeof(new));
+    put_file(x->dir, name, text, sizeof(text));
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, calm(), x->dir, name, true, NULL), 0);
+    CU_ASSERT_EQUAL(put_journal(&f, new, sizeof(new)), 0);
+    edit_file_close(&f);
 }
 
-static void test_commit(void)
+/* Check which files were finished: "n" for each that was, "o" for each that was not. */
+static void finished(const struct fixture *x, const char *want)
+{
+    for (size_t i = 0; i < 3 && want[i]; i++) {
+        size_t n;
+        uint8_t *bytes = get_file(x->dir, shards[i], &n);
+        CU_ASSERT_TRUE(n == 2000 && bytes[0] == want[i] && bytes[511] == want[i]);
+        CU_ASSERT_EQUAL(bytes[512], 'o');
+        free(bytes);
+    }
+}
+
+/* One report covers all files. The first failure is reported; later files are recovered. */
+static void test_shards(void)
 {
     struct fixture x;
-    struct edit d, other;
+    struct edit_recovered got;
     struct err e = {0};
+    char path[128];
     setup(&x);
-    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
-    make_edit(&other, x.g, x.old, x.old_n, EDIT_INPLACE, 'm', 10);
-    /* The edit in the journal is unfinished. */
-    struct edit_file f = open_model(&x, calm());
-    CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
-    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
-    CU_ASSERT_TRUE(is_old(&x));
-    CU_ASSERT_EQUAL(files(&x), 2);
-    /* The journal has a second name, as after a backup with hard links. */
-    CU_ASSERT_EQUAL(linkat(x.dir, JOURNAL, x.dir, "other", 0), 0);
-    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
-    CU_ASSERT_STRING_EQUAL(e.msg,
-                           JOURNAL " beside the model has other hard links and is left alone "
-                                   "(remove those, not the journal: the model may be "
-                                   "unfinished without it)");
-    CU_ASSERT_TRUE(is_old(&x));
-    CU_ASSERT_EQUAL(unlinkat(x.dir, "other", 0), 0);
-    /* A foreign link has the journal's name. */
-    CU_ASSERT_EQUAL(renameat(x.dir, JOURNAL, x.dir, "away"), 0);
-    CU_ASSERT_EQUAL(symlinkat("away", x.dir, JOURNAL), 0);
-    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
-    CU_ASSERT_STRING_EQUAL(e.msg, JOURNAL " beside the model belongs neither to the model's owner "
-                                          "nor to this user; it is left alone (if the model is "
-                                          "whole, remove it to edit the model)");
-    CU_ASSERT_TRUE(is_old(&x));
-    CU_ASSERT_EQUAL(unlinkat(x.dir, JOURNAL, 0), 0);
-    CU_ASSERT_EQUAL(unlinkat(x.dir, "away", 0), 0);
-    /* An incomplete journal is removed. */
-    CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
-    CU_ASSERT_EQUAL(truncateat(&x, 100), 0);
-    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), 0);
-    CU_ASSERT_TRUE(is_new(&x, &d));
-    CU_ASSERT_EQUAL(files(&x), 1);
-    /* Another program has removed the journal of this file's own unfinished edit. */
-    f.unfinished = true;
-    CU_ASSERT_EQUAL(commit(&f, &other, &(struct edit_result){0}, &e), -ESTALE);
-    CU_ASSERT_STRING_EQUAL(e.msg, "the journal of an unfinished edit is gone");
-    CU_ASSERT_TRUE(is_new(&x, &d));
-    edit_file_close(&f);
-    edit_done(&d);
-    edit_done(&other);
+    (void)snprintf(path, sizeof(path), "%s/%s", x.path, shards[1]); /* any shard names the model */
+    for (size_t i = 0; i < 3; i++)
+        interrupt(&x, shards[i]);
+    put_file(x.dir, ".m-00001-of-00003.gguf.ggufs-abcdef", "x", 1);
+    put_file(x.dir, ".m-00003-of-00003.gguf.ggufs-ghijkl", "x", 1);
+    put_file(x.dir, journals[1], "half", 4);
+    CU_ASSERT_EQUAL(model_recover(path, &got, &e), 0);
+    CU_ASSERT_TRUE(got.finished && got.dropped && got.removed == 2);
+    finished(&x, "non");
+    CU_ASSERT_EQUAL(files(&x), 1 + 3);
+    CU_ASSERT_EQUAL(model_recover(path, &got, &e), 0);
+    CU_ASSERT_FALSE(got.finished || got.dropped || got.removed);
+    /* The first journal is another shard's; the second is a hard link to an unrelated file. */
+    for (size_t i = 0; i < 3; i++)
+        interrupt(&x, shards[i]);
+    CU_ASSERT_EQUAL(renameat(x.dir, journals[1], x.dir, journals[0]), 0);
+    CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, journals[1], 0), 0);
+    CU_ASSERT_EQUAL(model_recover(path, &got, &e), -ESTALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "shard m-00001-of-00003.gguf"));
+    CU_ASSERT_TRUE(got.finished && !got.dropped && got.removed == 0);
+    finished(&x, "oon");
+    CU_ASSERT_EQUAL(files(&x), 1 + 3 + 2);
+    /* Files after a missing one stay as they are. */
+    CU_ASSERT_EQUAL(unlinkat(x.dir, journals[0], 0) + unlinkat(x.dir, journals[1], 0), 0);
+    interrupt(&x, shards[0]);
+    interrupt(&x, shards[2]);
+    CU_ASSERT_EQUAL(unlinkat(x.dir, shards[1], 0), 0);
+    (void)snprintf(path, sizeof(path), "%s/%s", x.path, shards[0]);
+    CU_ASSERT_EQUAL(model_recover(path, &got, &e), -ENOENT);
+    finished(&x, "n");
+    CU_ASSERT_EQUAL(faccessat(x.dir, journals[2], F_OK, 0), 0);
     teardown(&x);
 }
 
@@ -639,8 +937,13 @@ static CU_TestInfo tests[] = {
     {"journals with invalid contents are refused", test_fields},
     {"valid rows are accepted, and others are refused", test_heads},
     {"the cheaper way is taken, and one for which there is room", test_ways},
-    {"only the owner of the model can read a journal", test_mode},
+    {"only a journal that fits is applied", test_tampered},
     {"a model that has a journal is not edited", test_commit},
+    {"a recovery that fails can be repeated", test_recover_again},
+    {"a model is read while another process edits it in place", test_read_beside_editor},
+    {"a half edited model is not read while its editor has it open", test_held_by_editor},
+    {"only files that ggufs made are swept", test_sweep},
+    {"all files of a split model are recovered", test_shards},
     CU_TEST_INFO_NULL,
 };
 
