@@ -12,6 +12,7 @@
 #include "build_gguf.h"
 #include "edit/change.h"
 #include "model_dir.h"
+#include "parsed.h"
 
 void home_setup(struct home *x)
 {
@@ -65,19 +66,13 @@ unsigned home_files(const struct home *x)
 struct gguf *keys_of(const char *text)
 {
     struct build b;
-    struct gguf *g = NULL;
-    size_t n;
     build_init(&b, 3, false);
     build_str(&b, "general.architecture", "test");
     build_str(&b, "text", text);
     build_array(&b, "list", GGUF_I32, 2);
     build_item_num(&b, GGUF_I32, 1);
     build_item_num(&b, GGUF_I32, 2);
-    uint8_t *image = build_finish(&b, &n);
-    struct source s = source_mem(image, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-    free(image);
-    return g;
+    return gguf_of(&b);
 }
 
 /* Return the first user key at or after i. */

@@ -11,10 +11,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/journal.h"
 #include "faultsys.h"
+#include "parsed.h"
 
 void put_file(int dir, const char *name, const void *bytes, size_t n)
 {
@@ -36,6 +38,113 @@ uint8_t *get_file(int dir, const char *name, size_t *n)
     (void)close(fd);
     return bytes;
 }
+
+/* ---- a model file in its own directory ---- */
+
+/* Return a directory in memory, if possible, because some tests make thousands of models. */
+static const char *memory(void)
+{
+    return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
+static void make_place_in(struct place *p, const char *root, const struct content *i)
+{
+    (void)snprintf(p->folder, sizeof(p->folder), "%s/ggufs-test-XXXXXX", root);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
+    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
+    p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    put_file(p->dir, NAME, i->bytes, i->n);
+}
+
+void make_place(struct place *p, const struct content *i)
+{
+    make_place_in(p, memory(), i);
+}
+
+struct place place_of(struct build *b)
+{
+    struct place p;
+    struct content c;
+    c.bytes = build_finish(b, &c.n);
+    make_place(&p, &c);
+    free(c.bytes);
+    return p;
+}
+
+static int count_one(void *arg, const char *name)
+{
+    (void)name;
+    ++*(int *)arg;
+    return 0;
+}
+
+static int remove_one(void *arg, const char *name)
+{
+    int dir = *(int *)arg;
+    if (unlinkat(dir, name, 0) < 0)
+        CU_ASSERT_EQUAL(unlinkat(dir, name, AT_REMOVEDIR), 0);
+    return 0;
+}
+
+int files_in(const struct place *p)
+{
+    int seen = 0;
+    (void)sys_libc.list(&sys_libc, p->dir, count_one, &seen);
+    return seen;
+}
+
+static void drop_folder(int dir, const char *path)
+{
+    (void)sys_libc.list(&sys_libc, dir, remove_one, &dir);
+    CU_ASSERT_EQUAL(rmdir(path), 0);
+    (void)close(dir);
+}
+
+void drop_place(struct place *p)
+{
+    drop_folder(p->dir, p->folder);
+}
+
+struct content file_now(const struct place *p)
+{
+    struct content i;
+    i.bytes = get_file(p->dir, NAME, &i.n);
+    return i;
+}
+
+struct content as_shown(const struct content *file)
+{
+    struct gguf *g = gguf_in(file->bytes, file->n);
+    struct content ret = {malloc(file->n), file->n};
+    memcpy(ret.bytes, file->bytes, file->n);
+    uint32_t i = gguf_find_key(g, KEY_RESERVE, strlen(KEY_RESERVE));
+    if (i != UINT32_MAX) {
+        uint64_t rest = g->head_len - g->kv[i].end, at = g->kv[i].off + rest, data = 0;
+        CU_ASSERT_TRUE_FATAL(align_u64(at, g->alignment, &data));
+        put_uint(ret.bytes + 16, g->n_kv - 1, 8, g->fmt.big);
+        memcpy(ret.bytes + g->kv[i].off, file->bytes + g->kv[i].end, rest);
+        memset(ret.bytes + at, 0, data - at);
+        ret.n = data + (file->n - g->data_off);
+        memcpy(ret.bytes + data, file->bytes + g->data_off, file->n - g->data_off);
+    }
+    gguf_free(g);
+    return ret;
+}
+
+bool same(const struct content *a, const struct content *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+bool file_is(const struct place *p, const struct content *want)
+{
+    struct content now = file_now(p);
+    bool is = same(&now, want);
+    free(now.bytes);
+    return is;
+}
+
+/* ---- a given model, and edits of it ---- */
 
 enum { SMALL = 20001 };    /* bytes of tensor b */
 enum { WIDE = 128 << 10 }; /* the alignment for EDIT_APART */
@@ -63,26 +172,14 @@ static uint8_t *make_model(uint8_t pad_byte, unsigned what, size_t *n)
     return build_finish(&b, n);
 }
 
-static void parse_old(struct fixture *x)
-{
-    struct source s = source_mem(x->old, x->old_n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
-}
-
-/* Return a directory in memory, if possible, because some tests make thousands of models. */
-static const char *memory(void)
-{
-    return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
-}
-
 static void setup_model(struct fixture *x, const char *root, uint8_t pad_byte, unsigned what)
 {
-    (void)snprintf(x->path, sizeof(x->path), "%s/ggufs-test-XXXXXX", root);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(x->path));
-    x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct place p;
     x->old = make_model(pad_byte, what, &x->old_n);
-    put_file(x->dir, NAME, x->old, x->old_n);
-    parse_old(x);
+    make_place_in(&p, root, &(struct content){x->old, x->old_n});
+    memcpy(x->path, p.folder, sizeof(x->path));
+    x->dir = p.dir;
+    x->g = gguf_in(x->old, x->old_n);
 }
 
 void setup_at(struct fixture *x, const char *root, uint8_t pad_byte)
@@ -105,35 +202,16 @@ void setup(struct fixture *x)
     setup_at(x, "/tmp", 0);
 }
 
-static int remove_one(void *arg, const char *name)
-{
-    int dir = *(int *)arg;
-    if (unlinkat(dir, name, 0) < 0)
-        CU_ASSERT_EQUAL(unlinkat(dir, name, AT_REMOVEDIR), 0);
-    return 0;
-}
-
 void teardown(struct fixture *x)
 {
-    (void)sys_libc.list(&sys_libc, x->dir, remove_one, &x->dir);
-    CU_ASSERT_EQUAL(rmdir(x->path), 0);
-    (void)close(x->dir);
+    drop_folder(x->dir, x->path);
     gguf_free(x->g);
     free(x->old);
 }
 
-static int count_one(void *arg, const char *name)
-{
-    (void)name;
-    ++*(unsigned *)arg;
-    return 0;
-}
-
 unsigned files(const struct fixture *x)
 {
-    unsigned n = 0;
-    (void)sys_libc.list(&sys_libc, x->dir, count_one, &n);
-    return n;
+    return (unsigned)files_in(&(struct place){.dir = x->dir});
 }
 
 /* Complete the plan, and build the file that it must produce. */
@@ -291,10 +369,8 @@ void check_next(struct fixture *x, struct edit_file *f)
     struct edit d;
     struct edit_result res;
     struct err e = {0};
-    struct gguf *g = NULL;
     uint8_t *now = get_file(x->dir, NAME, &n);
-    struct source s = source_mem(now, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    struct gguf *g = gguf_in(now, n);
     make_edit(&d, g, now, n, EDIT_COPY, 'z', 55);
     f->sys = calm();
     int r = commit(f, &d, &res, &e);

@@ -13,6 +13,7 @@
 #ifndef TESTS_LIB_MODEL_DIR_H
 #define TESTS_LIB_MODEL_DIR_H
 
+#include "build_gguf.h"
 #include "cu_main.h"
 #include "edit/journal.h"
 #include "faultsys.h"
@@ -22,6 +23,36 @@ enum { F32 = 0, I8 = 24 }; /* ggml's type ids */
 #define JOURNAL "." NAME ".ggufs-journal"
 /* Dimensions and their number: two arguments for build_tensor(). */
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
+
+/* ---- a model file in its own directory ---- */
+
+struct content {
+    uint8_t *bytes;
+    size_t n;
+};
+
+struct place {
+    char folder[64], model[96];
+    int dir;
+};
+
+/* Make the directory and the file, in memory if possible. drop_place() removes all that is in it. */
+void make_place(struct place *p, const struct content *i);
+/* Make them with the model of a build. */
+struct place place_of(struct build *b);
+void drop_place(struct place *p);
+
+/* Return the number of files in the directory. */
+int files_in(const struct place *p);
+/* Return the model's current bytes, which the caller frees. */
+struct content file_now(const struct place *p);
+/* Return the bytes that model.gguf shows for this file, which omit the reserve. The caller frees
+ * them. */
+struct content as_shown(const struct content *file);
+bool same(const struct content *a, const struct content *b);
+bool file_is(const struct place *p, const struct content *want);
+
+/* ---- a given model, and edits of it ---- */
 
 struct fixture {
     char path[64];

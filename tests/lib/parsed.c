@@ -22,6 +22,24 @@ struct parsed parse_build(struct build *b, unsigned flags)
     return p;
 }
 
+struct gguf *gguf_in(const void *bytes, size_t n)
+{
+    struct source s = source_mem(bytes, n);
+    struct gguf *g = NULL;
+    struct err e = {0};
+    if (gguf_parse(&s, 0, &g, &e) < 0)
+        (void)puts(e.msg);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(g);
+    return g;
+}
+
+struct gguf *gguf_of(struct build *b)
+{
+    struct parsed p = parse_build(b, 0);
+    free(p.image);
+    return p.g;
+}
+
 void parsed_free(struct parsed *p)
 {
     gguf_free(p->g);

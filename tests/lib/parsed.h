@@ -21,5 +21,8 @@ struct parsed {
 /* Finish the build, and parse it with the flags of gguf_parse(). */
 struct parsed parse_build(struct build *b, unsigned flags);
 void parsed_free(struct parsed *p);
+/* The parsed form alone: of a build; of n bytes. */
+struct gguf *gguf_of(struct build *b);
+struct gguf *gguf_in(const void *bytes, size_t n);
 
 #endif

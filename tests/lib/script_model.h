@@ -5,7 +5,7 @@
 #define TESTS_LIB_SCRIPT_MODEL_H
 
 #include "base/buf.h"
-#include "place.h"
+#include "model_dir.h"
 
 struct script_model {
     struct place place;   /* the directory, and the file that has the keys */

@@ -14,7 +14,6 @@
 #include "edit/history.h"
 #include "history_dir.h"
 #include "model_dir.h"
-#include "place.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
 #include "tree_edit.h"

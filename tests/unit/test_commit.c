@@ -693,7 +693,7 @@ static void test_holes(void)
     large_begin(&s, EDIT_COPY);
     put_u64(text, 5000, false);
     edit_change_init(&c, &(struct edit_base){.g = s.x.g});
-    CU_ASSERT_EQUAL(set_bytes(&c, "text", 4, GGUF_STRING, text, sizeof(text), EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL(set_bytes(&c, "text", 4, GGUF_STRING, text, sizeof(text), NULL), 0);
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "gone", 4, NULL), 0);
     large_commit(&s, &c, LARGE);
     CU_ASSERT_EQUAL(fstat(s.f.fd, &st), 0);
@@ -721,7 +721,7 @@ static void test_much_in_place(void)
     struct log *d = memory_draft(bytes, n);
     const struct tensor_piece piece = {5, WRITTEN, 5, d};
     edit_change_init(&c, &(struct edit_base){.g = s.x.g});
-    CU_ASSERT_EQUAL(edit_tensor_write(&c, "large", 5, &piece, 1, NULL), 0);
+    CU_ASSERT_EQUAL(edit_tensor_set(&c, "large", 5, NULL, &piece, 1, NULL), 0);
     log_unref(d);
     large_commit(&s, &c, WRITTEN);
     CU_ASSERT_EQUAL(sys_read_all(&sys_libc, s.f.fd, got, n, data_off), 0);

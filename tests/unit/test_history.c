@@ -18,6 +18,7 @@
 #include "edit/plan.h"
 #include "history_dir.h"
 #include "model_dir.h"
+#include "parsed.h"
 #include "soak.h"
 
 #define FOLDER "state/ggufs/history/"
@@ -47,6 +48,20 @@ static void three_free(struct three *t)
     home_teardown(&t->x);
 }
 
+/* Restoring these keys makes exactly them, with the same alignment, but for ggufs' own. */
+static void restores(const struct gguf *now, const struct gguf *keys)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    edit_change_init(&c, &(struct edit_base){.g = now});
+    CU_ASSERT_EQUAL(edit_restore(&c, keys, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &EDIT_OPTIONS_INIT, &p, NULL), 0);
+    CU_ASSERT_TRUE(same_keys(p.next, keys));
+    CU_ASSERT_EQUAL(p.next->alignment, keys->alignment);
+    CU_ASSERT_EQUAL(gguf_find_key(p.next, "split.count", 11) == UINT32_MAX,
+                    gguf_find_key(now, "split.count", 11) == UINT32_MAX);
+}
+
 /* Check what an undo would restore. number 0: the last edits. words: what it says. */
 static void undoes(const struct history *h, uint64_t number, const struct gguf *now, int want,
                    const struct gguf *keys, const char *words)
@@ -57,6 +72,7 @@ static void undoes(const struct history *h, uint64_t number, const struct gguf *
     if (want == 0) {
         CU_ASSERT_PTR_NOT_NULL_FATAL(p.keys);
         CU_ASSERT_TRUE(same_keys(p.keys, keys));
+        restores(now, p.keys);
         buf_char(&p.said, '\0');
         (void)snprintf(e.msg, sizeof(e.msg), "%s", buf_text(&p.said));
     }
@@ -226,8 +242,6 @@ static void change_one(struct list *l)
 static struct gguf *model_of(const struct list *l, bool big, bool own)
 {
     struct build b;
-    struct gguf *g = NULL;
-    size_t n;
     char name[16];
     build_init(&b, 3, big);
     for (unsigned i = 0; i < l->n; i++) {
@@ -236,11 +250,7 @@ static struct gguf *model_of(const struct list *l, bool big, bool own)
         (void)snprintf(name, sizeof(name), l->key[i] % 4 == 3 ? "split.%u" : "key.%u", l->key[i]);
         build_u32(&b, name, l->value[i]);
     }
-    uint8_t *image = build_finish(&b, &n);
-    struct source s = source_mem(image, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-    free(image);
-    return g;
+    return gguf_of(&b);
 }
 
 /* Make a series of edits, some of which move keys; some start a state, some join one, and some are
@@ -296,22 +306,63 @@ static void test_random(void)
     }
 }
 
+/* ---- states that no edit can make ---- */
+
+enum odd { PLAIN, BIG, NO_ARCHITECTURE, NO_KEYS, ALIGNED_4, ALIGNED_128, BACKWARDS, ODDS };
+
+/* Make a model with unusual bytes, nested arrays, and keys of ggufs' own. */
+static struct gguf *odd_model(enum odd odd)
+{
+    static const char *const keys[] = {"a.a", "a.b", "a.c", "a.d"};
+    struct build b;
+    build_init(&b, 3, odd == BIG);
+    if (odd != NO_ARCHITECTURE && odd != NO_KEYS)
+        build_str(&b, "general.architecture", "test");
+    if (odd == ALIGNED_4 || odd == ALIGNED_128) {
+        b.alignment = odd == ALIGNED_4 ? 4 : 128; /* 4 is too small to be set */
+        build_u32(&b, "general.alignment", (uint32_t)b.alignment);
+    }
+    for (size_t i = 0; i < 4 && odd != NO_KEYS; i++)
+        build_str(&b, keys[odd == BACKWARDS ? 3 - i : i], odd == BACKWARDS && i % 2 ? "y" : "x");
+    if (odd == PLAIN) {
+        build_str(&b, "split.count", "odd");
+        build_num(&b, "a.nan", GGUF_F32, 0x7fc01234);
+        build_num(&b, "a.bool", GGUF_BOOL, 7);
+        build_array(&b, "a.nested", GGUF_ARRAY, 1);
+        build_item_array(&b, GGUF_I16, 1);
+        build_item_num(&b, GGUF_I16, 3);
+        build_str_n(&b, "no dots, / and \n", "\xff\x00\n", 3);
+        build_str(&b, "ggufs.reserve", "     ");
+    }
+    build_tensor(&b, "t", 0, (uint64_t[]){5}, 1, NULL, 20);
+    return gguf_of(&b);
+}
+
+static void test_odd_states(void)
+{
+    struct gguf *g[ODDS];
+    for (enum odd i = PLAIN; i < ODDS; i++)
+        g[i] = odd_model(i);
+    for (size_t i = 0; i < ODDS * ODDS; i++)
+        if (i / ODDS != BIG && i % ODDS != BIG)
+            restores(g[i / ODDS], g[i % ODDS]);
+    CLEANUP(edit_change_free) struct edit_change c;
+    edit_change_init(&c, &(struct edit_base){.g = g[PLAIN]});
+    CU_ASSERT_EQUAL(edit_restore(&c, g[BIG], NULL), -EINVAL);
+    for (enum odd i = PLAIN; i < ODDS; i++)
+        gguf_free(g[i]);
+}
+
 /* ---- edits of tensors ---- */
 
 static struct gguf *with_tensors(const char *name)
 {
     struct build b;
-    struct gguf *g = NULL;
-    size_t n;
     build_init(&b, 3, false);
     build_str(&b, "general.name", name);
     build_tensor(&b, "blk.0.attn_q.weight", 1, (uint64_t[]){64}, 1, NULL, 128);
     build_tensor(&b, "other", 0, (uint64_t[]){4}, 1, NULL, 16);
-    uint8_t *image = build_finish(&b, &n);
-    struct source s = source_mem(image, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-    free(image);
-    return g;
+    return gguf_of(&b);
 }
 
 /* Record the change, at `now`. Returns the model after it. */
@@ -696,6 +747,7 @@ static CU_TestInfo tests[] = {
     {"an edit that was not written leaves no record that is applied", test_failed},
     {"keys that no record has left are not overwritten", test_foreign},
     {"after random edits, the keys of each state come back in their order", test_random},
+    {"states that no edit can make are restored", test_odd_states},
     {"an edit of tensors is shown, and an undo says what it did not restore", test_tensors},
     {"the last edits are kept, and numbers are not used again", test_keep},
     {"old values up to a limit are kept, and always those of the last edit", test_bytes},

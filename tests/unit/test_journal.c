@@ -124,12 +124,7 @@ static ssize_t no_wipe(const struct sys *s, int fd, const void *p, size_t n, uin
 static void make_next(struct edit *d, const struct edit *last, enum edit_strategy how, char letter,
                       size_t n)
 {
-    const size_t size = (size_t)last->p.image->size;
-    struct source s = source_mem(last->image, size);
-    struct gguf *g = NULL;
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-    make_edit(d, g, last->image, size, how, letter, n);
-    gguf_free(g);
+    make_edit(d, last->p.next, last->image, (size_t)last->p.image->size, how, letter, n);
 }
 
 /*
@@ -652,7 +647,7 @@ static void check_tamper(const struct tamper *t)
     tamper(&s, t->deed);
     uint8_t *before = get_file(s.x.dir, s.f.name, &before_n);
     unsigned had = files(&s.x);
-    edit_file_unlock(&s.f);
+    (void)flock(s.f.fd, LOCK_UN);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, s.x.dir, s.f.name, false, NULL), 0);
     CU_ASSERT_EQUAL(edit_at_rest(&reader, &(struct timespec){0}, &id, &planted, &s.e),
                     t->read ? 0 : -EUCLEAN);
@@ -750,7 +745,7 @@ static void go_on(void *arg)
     if (w->begins)
         begin_edit(&w->s);
     CU_ASSERT_EQUAL(journal_settle(&w->s.f, false, &found, NULL), 0);
-    edit_file_unlock(&w->s.f);
+    (void)flock(w->s.f.fd, LOCK_UN);
 }
 
 /* The editor continues just before call n of the reader. Returns false if there are fewer calls. */
@@ -839,7 +834,7 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, model, 0), 0);
     struct edit_file f = open_model(&x, calm());
-    edit_file_unlock(&f);
+    (void)flock(f.fd, LOCK_UN);
     bool root = geteuid() == 0;
     if (root) { /* files of a user that is neither this process's user nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);

@@ -15,7 +15,6 @@
 #include "build_gguf.h"
 #include "model/npy.h"
 #include "model_dir.h"
-#include "place.h"
 #include "put_journal.h"
 #include "tree_edit.h"
 #include "tree_image.h"

@@ -11,7 +11,6 @@
 #include "build_gguf.h"
 #include "model_dir.h"
 #include "mount/options.h"
-#include "place.h"
 
 /* ---- a mounted model ---- */
 

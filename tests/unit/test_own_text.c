@@ -12,7 +12,6 @@
 #include "build_gguf.h"
 #include "history_dir.h"
 #include "model_dir.h"
-#include "place.h"
 #include "tree_edit.h"
 #include "tree_image.h"
 #include "tree/history.h"

@@ -13,7 +13,6 @@
 
 #include "build_gguf.h"
 #include "model_dir.h"
-#include "place.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
 #include "tree_edit.h"

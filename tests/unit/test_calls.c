@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* Each call on each kind of file: in a read-only tree, in one with editable keys, in one with
+ * editable tensors, and while another process holds the lock. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "build_gguf.h"
+#include "model_dir.h"
+#include "tree_image.h"
+#include "viewfile.h"
+
+enum { READ_ONLY, KEYS, TENSORS, BUSY, KINDS };
+
+static struct tree *open_kind(int kind, struct place *p, struct tree **other)
+{
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE, .tensors = true};
+    struct build b;
+    build_init(&b, 3, false);
+    build_u32(&b, "a.b", 1);
+    build_tensor(&b, "t", F32, SHAPE(5), NULL, 20);
+    *p = place_of(&b);
+    *other = kind == BUSY ? image_tree(p->model, &o) : NULL;
+    o.read_only = kind == READ_ONLY;
+    o.tensors = kind >= TENSORS;
+    o.views = FILES_ALL;
+    o.late = kind == BUSY;
+    return image_tree(p->model, &o);
+}
+
+static char long_name[TREE_NAME_MAX + 2];
+
+/* ---- calls on a node, with a name in it or the name of an attribute ---- */
+
+static int call_create(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_entry e;
+    struct tree_file *f = NULL;
+    int r = tree_create(t, node, name, O_RDWR | O_CREAT | O_EXCL, &e, &f);
+    (void)tree_release(f);
+    return r;
+}
+
+static int call_mknod(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_entry e;
+    return tree_mknod(t, node, name, &e);
+}
+
+static int call_mkdir(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_entry e;
+    return tree_mkdir(t, node, name, &e);
+}
+
+static int call_symlink(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_entry e;
+    return tree_symlink(t, node, name, "target", &e);
+}
+
+static int call_lookup(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_entry e;
+    return tree_lookup(t, node, name, &e);
+}
+
+static int call_getattr(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_entry e;
+    (void)name;
+    return tree_getattr(t, node, NULL, &e);
+}
+
+static int call_readlink(struct tree *t, uint64_t node, const char *name)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    (void)name;
+    return tree_readlink(t, node, &out);
+}
+
+static int call_rename_in(struct tree *t, uint64_t node, const char *name, uint64_t into,
+                          const char *to, unsigned flags)
+{
+    struct tree_wait w;
+    return tree_waited(&w, tree_rename(t, node, name, into, to, flags, tree_wait(&w)));
+}
+
+static int call_rename(struct tree *t, uint64_t node, const char *name)
+{
+    return call_rename_in(t, node, name, node, "x.y", 0);
+}
+
+static int call_rename_long(struct tree *t, uint64_t node, const char *name)
+{
+    return call_rename_in(t, node, name, node, long_name, 0);
+}
+
+static int call_exchange(struct tree *t, uint64_t node, const char *name)
+{
+    return call_rename_in(t, node, name, node, "x.y", 2);
+}
+
+static int call_move(struct tree *t, uint64_t node, const char *name)
+{
+    return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
+}
+
+/* This function moves a node into tensors/, and the next one into metadata/. */
+static int call_move_t(struct tree *t, uint64_t node, const char *name)
+{
+    return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
+}
+
+static int call_move_m(struct tree *t, uint64_t node, const char *name)
+{
+    return call_rename_in(t, node, name, ino_row(0), "x.y", 0);
+}
+
+static int call_unlink(struct tree *t, uint64_t node, const char *name)
+{
+    return tree_unlink(t, node, name);
+}
+
+static int call_rmdir(struct tree *t, uint64_t node, const char *name)
+{
+    return tree_rmdir(t, node, name);
+}
+
+static int call_opendir(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_dir *d;
+    (void)name;
+    int r = tree_opendir(t, node, &d);
+    if (r == 0)
+        tree_closedir(d);
+    return r;
+}
+
+static int open_as(struct tree *t, uint64_t node, int flags)
+{
+    struct tree_file *f = NULL;
+    int r = tree_open_file(t, node, flags, &f);
+    (void)tree_release(f);
+    return r;
+}
+
+static int call_open_r(struct tree *t, uint64_t node, const char *name)
+{
+    (void)name;
+    return open_as(t, node, O_RDONLY);
+}
+
+static int call_open_w(struct tree *t, uint64_t node, const char *name)
+{
+    (void)name;
+    return open_as(t, node, O_RDWR);
+}
+
+static int call_truncate(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_wait w;
+    (void)name;
+    return tree_waited(&w, truncate_node(t, node, 1, tree_wait(&w)));
+}
+
+/* The following calls are refused on a file opened only for reading. */
+static int call_write(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_wait w;
+    struct tree_file *f = NULL;
+    (void)name;
+    int r = tree_open_file(t, node, O_RDONLY, &f);
+    if (r == 0)
+        r = tree_waited(&w, tree_write(f, 0, "x", 1, tree_wait(&w)));
+    (void)tree_release(f);
+    return r;
+}
+
+static int call_allocate(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_file *f = NULL;
+    (void)name;
+    int r = tree_open_file(t, node, O_RDONLY, &f);
+    if (r == 0)
+        r = tree_allocate(f, 0, 0, 1);
+    (void)tree_release(f);
+    return r;
+}
+
+static int call_flush(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_wait w;
+    struct tree_file *f = NULL;
+    (void)name;
+    int r = tree_open_file(t, node, O_RDONLY, &f);
+    if (r == 0)
+        r = tree_waited(&w, tree_flush(f, tree_wait(&w)));
+    if (r == 0)
+        r = tree_waited(&w, tree_fsync(f, tree_wait(&w)));
+    (void)tree_release(f);
+    return r;
+}
+
+static int call_get(struct tree *t, uint64_t node, const char *name)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    return tree_getxattr(t, node, name, &out);
+}
+
+static int call_set(struct tree *t, uint64_t node, const char *name)
+{
+    struct tree_wait w;
+    return tree_waited(&w, tree_setxattr(t, node, name, "u64", 3, tree_wait(&w)));
+}
+
+/* Set an attribute to its current value, as cp -a does. */
+static int call_set_same(struct tree *t, uint64_t node, const char *name)
+{
+    CLEANUP(buf_free) struct buf is = BUF_INIT;
+    struct tree_wait w;
+    int r = tree_getxattr(t, node, name, &is);
+    return r < 0 ? r
+                 : tree_waited(&w, tree_setxattr(t, node, name, is.data, is.len, tree_wait(&w)));
+}
+
+static int call_remove(struct tree *t, uint64_t node, const char *name)
+{
+    return tree_removexattr(t, node, name);
+}
+
+/* ---- the expected results ---- */
+
+#define CALL(n) #n, call_##n
+#define LONG "LONG"   /* a name that is too long */
+#define CHILD "CHILD" /* what is in that directory */
+
+/* The columns: files, and what is in them. The last number belongs to no node. */
+static const struct column {
+    const char *path, *child;
+} columns[] = {{"", "info"},         {"metadata", "a.b"},   {"tensors", "t"},
+               {"tensors/t", "raw"}, {"tensors/t/raw", ""}, {"metadata/a.b", ""},
+               {"model.gguf", ""},   {"NONE", ""}};
+
+/* In a column, a letter for each kind: the error; 0: success; -: not called. */
+static const struct {
+    char letter;
+    int error;
+} letters[] = {{'0', 0},       {'R', EROFS},  {'A', EACCES},       {'P', EPERM},  {'N', ENOENT},
+               {'D', ENODATA}, {'I', EISDIR}, {'T', ENOTDIR},      {'V', EINVAL}, {'O', EOPNOTSUPP},
+               {'B', EBADF},   {'E', EEXIST}, {'L', ENAMETOOLONG}, {'Y', EBUSY}};
+
+static const struct row_of_calls {
+    const char *call;
+    int (*fn)(struct tree *t, uint64_t node, const char *name);
+    const char *name, *want;
+} rows[] = {
+    // clang-format off
+    {CALL(create), "n.n", "RAAA R00Y RRPP RRPY RRAA RAAA ---- RRNY"},
+    {CALL(mknod), "n.n", "RAAA R00Y RRPP RRPY RRAA RAAA ---- RRNY"},
+    {CALL(mkdir), "n.n", "PPPP PPPP PR0Y PRPP PRPP PPPP ---- PRPP"},
+    {CALL(symlink), "n.n", "RAAA RPPY RRPP RRPP RRAA RAAA ---- RRPP"},
+    {CALL(create), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
+    {CALL(mknod), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
+    {CALL(mkdir), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
+    {CALL(symlink), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
+    {CALL(lookup), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
+    {CALL(create), "raw", "---- ---- ---- RREY ---- ---- ---- ----"},
+    {CALL(create), "stats", "---- ---- ---- RREY ---- ---- ---- ----"},
+    {CALL(create), "shard", "---- ---- ---- RRPY ---- ---- ---- ----"},
+    {CALL(mknod), "raw", "---- ---- ---- RREY ---- ---- ---- ----"},
+    {CALL(create), "t", "---- ---- RRPP ---- ---- ---- ---- ----"},
+    {CALL(lookup), "x", "---- ---- NNNN NNNN TTTT TTTT ---- NNNN"},
+    {CALL(unlink), CHILD, "RAAA R00Y RRII RR0Y ---- ---- ---- ----"},
+    {CALL(rmdir), CHILD, "PPPP PPPP PRPY PRTT ---- ---- ---- ----"},
+    {CALL(rename), CHILD, "RAAA R00Y RR0Y RRPP ---- ---- ---- ----"},
+    {CALL(exchange), CHILD, "RAAA RVVY RRVY RRPP ---- ---- ---- ----"},
+    {CALL(move), CHILD, "RAAA RAAY RRPP RRPP ---- ---- ---- ----"},
+    {CALL(move_t), CHILD, "RAPP RRPP RR0Y RRPP ---- ---- ---- ----"},
+    {CALL(move_m), CHILD, "RAAA R00Y RRPP RRPP ---- ---- ---- ----"},
+    {CALL(unlink), "no", "---- RNNY RRII RRNY ---- ---- ---- ----"},
+    {CALL(rmdir), "no", "---- PPPP PRNY PRTT ---- ---- ---- ----"},
+    {CALL(rename), "no", "---- RNNY RRNY RRPP ---- ---- ---- ----"},
+    {CALL(readlink), NULL, "VVVV VVVV VVVV VVVV VVVV VVVV VVVV VVVV"},
+    {CALL(opendir), NULL, "0000 0000 0000 0000 TTTT TTTT TTTT NNNN"},
+    {CALL(open_r), NULL, "IIII IIII IIII IIII 0000 0000 0000 NNNN"},
+    {CALL(open_w), NULL, "IIII IIII IIII IIII RR0Y R00Y RAAA NNNN"},
+    {CALL(truncate), NULL, "RAAA RAAA RRAA RRAA RR0Y R00Y RAAA RRAA"},
+    {CALL(write), NULL, "IIII ---- ---- ---- BBBB BBBB BBBB NNNN"},
+    {CALL(allocate), NULL, "IIII ---- ---- ---- OOOO OOOO OOOO NNNN"},
+    {CALL(flush), NULL, "IIII ---- ---- ---- 0000 0000 0000 NNNN"},
+    {CALL(getattr), NULL, "---- ---- 0000 0000 0000 0000 0000 ----"},
+    {CALL(get), "user.x", "DDDD DDDD DDDD DDDD DDDD DDDD DDDD ----"},
+    {CALL(set), "user.x", "ROOO ROOO ROOO ROOO ROOO ROOO ROOO ----"},
+    {CALL(remove), "user.x", "RDDD RDDD RD00 RD00 RD00 RDDD RDDD ----"},
+    {CALL(get), "user.gguf.type", "---- ---- DDDD 0000 DDDD 0000 DDDD NNNN"},
+    {CALL(set), "user.gguf.type", "---- ---- RO00 RP00 RO00 R00Y ROOO RN00"},
+    {CALL(set_same), "user.gguf.type", "---- ---- DDDD R000 DDDD R000 DDDD NNNN"},
+    {CALL(remove), "user.gguf.type", "---- ---- RD00 RP00 RD00 RPPP RDDD RN00"},
+    {CALL(get), "user.gguf.error", "---- ---- DDDD DDDD DDDD DDDD DDDD ----"},
+    {CALL(set), "user.gguf.error", "---- ---- RO00 RP00 RO00 RPPP ROOO ----"},
+    {CALL(set_same), "user.gguf.error", "---- ---- DDDD DDDD DDDD DDDD DDDD ----"},
+    {CALL(remove), "user.gguf.error", "---- ---- RD00 RD00 RD00 RDDD RDDD ----"},
+    {CALL(get), "user.gguf.readonly", "---- ---- D0DD DDDD DDDD DDDD DDDD ----"},
+    {CALL(set), "user.gguf.readonly", "---- ---- RO00 RO00 RO00 ROOO ROOO ----"},
+    {CALL(set_same), "user.gguf.readonly", "---- ---- DODD DDDD DDDD DDDD DDDD ----"},
+    {CALL(remove), "user.gguf.readonly", "---- ---- RD00 RD00 RD00 RDDD RDDD ----"},
+    {CALL(get), "user.gguf.name", "---- ---- ---- 0000 ---- 0000 ---- ----"},
+    {CALL(set), "user.gguf.name", "---- ---- ---- RP00 ---- RPPP ---- ----"},
+    {CALL(set_same), "user.gguf.name", "---- ---- ---- R000 ---- R000 ---- ----"},
+    {CALL(remove), "user.gguf.name", "---- ---- ---- RP00 ---- RPPP ---- ----"},
+    {CALL(rename_long), CHILD, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
+    // clang-format on
+};
+
+static int want_of(const struct row_of_calls *row, size_t column, int kind)
+{
+    const char c = row->want[column * (KINDS + 1) + (size_t)kind];
+    for (size_t i = 0; i < COUNT(letters); i++)
+        if (letters[i].letter == c)
+            return -letters[i].error;
+    return 1;
+}
+
+static void check(const struct row_of_calls *row, size_t column, int kind)
+{
+    struct place p;
+    const struct column *on = &columns[column];
+    struct tree *other, *t = open_kind(kind, &p, &other);
+    const struct tree_image m = {.t = t};
+    const char *name = row->name;
+    if (name && strcmp(name, LONG) == 0)
+        name = long_name;
+    if (name && strcmp(name, CHILD) == 0)
+        name = on->child;
+    int r =
+        row->fn(t, column == COUNT(columns) - 1 ? ino_tensor(77) : image_node(&m, on->path), name);
+    if (r != want_of(row, column, kind))
+        (void)printf("\n%s '%s' %s of kind %d: %s\n", row->call, on->path, row->name, kind,
+                     strerror(-r));
+    CU_ASSERT_EQUAL(r, want_of(row, column, kind));
+    tree_close(other);
+    (void)tree_finish(t);
+    tree_close(t);
+    drop_place(&p);
+}
+
+static void test_all(void)
+{
+    memset(long_name, 'x', sizeof(long_name) - 1);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (size_t k = 0; k < COUNT(columns); k++)
+            for (int kind = 0; kind < KINDS; kind++)
+                if (want_of(&rows[i], k, kind) <= 0)
+                    check(&rows[i], k, kind);
+}
+
+static CU_TestInfo tests[] = {
+    {"each call is refused on each wrong kind of file", test_all},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("calls", tests)
