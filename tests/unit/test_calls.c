@@ -11,7 +11,7 @@
 #include "build_gguf.h"
 #include "model_dir.h"
 #include "tree_image.h"
-#include "viewfile.h"
+#include "tree_edit.h"
 
 enum { READ_ONLY, KEYS, TENSORS, BUSY, KINDS };
 
