@@ -182,9 +182,8 @@ static int put(struct edit_change *c, struct world_tensor *t, bool set)
     t->bytes = random_bytes(t->n);
     struct log *d = make_draft(t->bytes, t->n);
     struct tensor_piece p = {0, t->n, 0, d};
-    int r =
-        set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
-            : edit_tensor_add(c, t->name, strlen(t->name), &t->shape, &p, 1, 0, NULL);
+    int r = set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
+                : edit_tensor_add(c, t->name, strlen(t->name), &t->shape, &p, 1, 0, NULL);
     log_unref(d);
     return r;
 }
