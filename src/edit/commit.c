@@ -666,12 +666,12 @@ static void let_go(const struct edit_file *f, struct temp *t)
     *t = TEMP_INIT;
 }
 
-/* Returns true if `name` names the new file. */
-static bool is_named(const struct edit_file *f, const char *name, const struct temp *t)
+/* Returns 1 if `name` names the new file, 0 if it names another one, or -errno. */
+static int is_named(const struct edit_file *f, const char *name, const struct temp *t)
 {
     struct stat st;
-    return f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && st.st_dev == t->id.dev &&
-           st.st_ino == t->id.ino;
+    const int r = f->sys->fstatat(f->sys, f->dir, name, &st);
+    return r < 0 ? r : st.st_dev == t->id.dev && st.st_ino == t->id.ino;
 }
 
 /*
@@ -682,9 +682,9 @@ static bool is_named(const struct edit_file *f, const char *name, const struct t
 static void take_back(const struct edit_file *f, struct temp *t)
 {
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
-    if (r == 0 && !is_named(f, t->name, t))
+    if (r == 0 && is_named(f, t->name, t) == 0)
         r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
-    else if (r < 0 && is_named(f, f->name, t))
+    else if (r < 0 && is_named(f, f->name, t) == 1)
         r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
     if (r == 0)
         (void)sys_sync_dir(f->sys, f->dir);

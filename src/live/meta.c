@@ -225,7 +225,7 @@ struct name *key_meant(const struct file *f)
 
 static bool name_shows_key(const struct live *l, const struct name *x)
 {
-    return x->key && !x->gone && !x->backup && value_is_stored(l, x);
+    return x->key && !x->backup && value_is_stored(l, x);
 }
 
 struct file *name_file(struct live *l, struct name *x, int *why)
@@ -289,14 +289,21 @@ int name_refused(struct live *l, struct name *x, const struct err *e)
     return e->code;
 }
 
-void name_spare(struct live *l, struct name *x)
+void name_keep(struct live *l, struct name *x)
 {
-    if (x->gone)
-        atomic_store(&l->stale, true);
-    l->n_gone -= x->gone;
+    const struct edit_slot *s;
+    if (!x->gone || (l->busy && !edit_find(&l->pending, x->key, x->key_len, &s)))
+        return;
+    atomic_store(&l->stale, true);
+    l->n_gone--;
     x->gone = false;
     if (!overlay_is_pending(l))
         l->trouble = (struct err){0};
+}
+
+void name_spare(struct live *l, struct name *x)
+{
+    name_keep(l, x);
     if (x->backup)
         x->backup->backs = NULL;
     x->backup = NULL;
@@ -319,7 +326,7 @@ void names_removed(struct live *l)
 {
     for (struct name *x = l->first, *next; x && l->n_gone; x = next) {
         next = x->next;
-        if (!x->gone || value_is_stored(l, x))
+        if (!x->gone || gguf_find_key(l->state->gguf, x->key, x->key_len) != UINT32_MAX)
             continue;
         l->n_gone--;
         x->gone = false;
@@ -415,16 +422,6 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 
 static struct shown attr_of(const struct live *l, const struct file *f, struct live_attr *ret);
 
-/* A key is created while its removal is being written: the new key has the same type. */
-static struct typed old_type(const struct live *l, const struct name *x)
-{
-    CLEANUP(shown_free) struct shown s = value_stored(l, x);
-    struct gguf_value v;
-    return x->gone && l->busy && shown_value(&s, &v)
-               ? (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem}
-               : (struct typed){0};
-}
-
 /* Make a file, and open it. name: without a type. */
 static int open_new(struct live *l, const char *name, int flags, const struct err *unready,
                     struct live_file *h)
@@ -441,9 +438,8 @@ static int open_new(struct live *l, const char *name, int flags, const struct er
     }
     if (f->kind != FILE_KEY)
         return 0;
-    f->typed = flags & LIVE_MKSTEMP && name_is_temporary(l, name) /* its text stays as it is */
-                   ? (struct typed){true, GGUF_STRING, 0}
-                   : old_type(l, f->name);
+    if (flags & LIVE_MKSTEMP && name_is_temporary(l, name)) /* its text stays as it is */
+        f->typed = (struct typed){true, GGUF_STRING, 0};
     name_spare(l, f->name);
     return 0;
 }
@@ -639,7 +635,7 @@ static int list_names(struct live *l, struct live_list *ret)
             continue;
         (void)name_encode(gguf_key(g->gguf, k), k->key_len, text);
         const struct name *x = l->by_text.n ? name_find(l, text) : NULL;
-        if (!x || x->file || name_shows_key(l, x))
+        if (!x || (x->file && !x->gone) || name_shows_key(l, x))
             r = list_add(ret, text);
     }
     for (const struct name *x = l->first; x && r == 0; x = x->next)

@@ -127,7 +127,10 @@ void file_drop(struct live *l, struct file *f);
  * nor being written, and free what nothing needs. */
 void file_settle(struct live *l, struct file *f);
 void name_reap(struct live *l, struct name *x);
-/* Show a key that was removed or hidden. */
+/* Take the removal of a key back, unless it is being written: then the key stays gone until it has a
+ * new value. */
+void name_keep(struct live *l, struct name *x);
+/* The same, and show a key that was hidden. */
 void name_spare(struct live *l, struct name *x);
 void name_set_error(struct live *l, struct name *x, const char *why); /* why may be NULL */
 /* Report a refused edit in the log and in user.gguf.error. Returns e->code. */

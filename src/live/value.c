@@ -42,7 +42,7 @@ bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *r
 
 static uint32_t find_stored(const struct live *l, const struct name *x)
 {
-    return x->key ? gguf_find_key(l->state->gguf, x->key, x->key_len) : UINT32_MAX;
+    return x->key && !x->gone ? gguf_find_key(l->state->gguf, x->key, x->key_len) : UINT32_MAX;
 }
 
 bool value_is_stored(const struct live *l, const struct name *x)
@@ -313,6 +313,7 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
     if (!x) /* it was removed meanwhile */
         return 0;
     request_pin(q, x);
+    name_keep(l, x);
     return value_accept(l, q, x, e);
 }
 

@@ -34,7 +34,8 @@ struct file {
     int8_t name;   /* NONE: removed */
     bool used, helper;
     int8_t backs; /* a helper's: the hidden key whose text it has, or NONE */
-    uint8_t type; /* a helper's: that of the key that it was, or 0 */
+    uint8_t type; /* a helper's: that of the key that it was, or that it was given, or 0 */
+    bool given;   /* ... which counts for any key that it becomes */
     uint8_t draft, typed;
     struct chars text;                /* of the draft, or of a helper */
     uint16_t version, accepted, upto; /* of its text: now, accepted last, refused last */
@@ -164,6 +165,12 @@ static bool is_waiting(const struct state *s, int f)
 static int key_of(const struct state *s, int f)
 {
     return f >= 0 && !s->file[f].helper ? s->file[f].name : NONE;
+}
+
+/* Returns the key's value, which a key that is gone has not. */
+static value_t stored(const struct state *s, int k)
+{
+    return s->now.gone & 1u << k ? 0 : s->now.val[k];
 }
 
 static int by_node(const struct state *s, uint64_t node)
@@ -346,14 +353,14 @@ static void note_moment(struct state *s)
     add_moment(s, &s->now);
 }
 
+static void end_removal(struct state *s, int k, bool written);
+
 /* Everything up to now is on the disk, and so are these removals. */
 static void on_disk(struct state *s, unsigned removals)
 {
     for (int k = 0; k < KEYS; k++)
         if (removals & s->now.gone & 1u << k)
-            s->now.val[k] = 0;
-    s->now.gone &= (uint8_t)~removals;
-    s->now.written &= (uint8_t)~removals;
+            end_removal(s, k, true);
     note_moment(s);
     s->floor = s->moments - 1;
 }
@@ -406,36 +413,40 @@ static void wait_turn(struct state *s, int caller, struct waiting q)
 
 /* ---- a removal that is taken back, or not ---- */
 
-/* A key that was removed or hidden is created. way 0: it is the same key; 1 and 2: its removal had
- * been written, and it is a new key (2: of the same type). Returns the type that a new key keeps. */
-static unsigned spare(struct state *s, int k, unsigned way)
+static void unhide(struct state *s, int k)
 {
-    const uint8_t bit = (uint8_t)(1u << k);
-    const unsigned type = type_of(s->now.val[k]);
     for (int f = 0; f < FILES; f++)
         if (s->file[f].used && s->file[f].backs == k)
             s->file[f].backs = NONE;
-    s->now.hidden &= (uint8_t)~bit;
+    s->now.hidden &= (uint8_t) ~(1u << k);
+}
+
+/* The removal of a key is taken back, or it has been written. */
+static void end_removal(struct state *s, int k, bool written)
+{
+    const uint8_t bit = (uint8_t)(1u << k);
     if (!(s->now.gone & bit))
-        return 0;
+        return;
     s->now.gone &= (uint8_t)~bit;
-    for (uint32_t i = s->floor; i < s->moments; i++) {
-        struct moment *m = &s->moment[i];
-        if (way && !(m->gone & bit))
-            s->floor = i + 1;
-        else if (way)
-            m->val[k] = 0;
-        m->written &= (uint8_t)~bit;
-    }
     s->now.written &= (uint8_t)~bit;
-    if (way)
+    if (written)
         s->now.val[k] = 0;
-    return way == 2 ? type : 0;
+    for (uint32_t i = s->floor; i < s->moments && !written; i++)
+        s->moment[i].written &= (uint8_t)~bit;
+}
+
+/* A key that was removed or hidden is created: it is the same key. late: its removal is being
+ * written, so it is gone until its name has a new value. */
+static void spare(struct state *s, int k, bool late)
+{
+    unhide(s, k);
+    if (!late)
+        end_removal(s, k, false);
 }
 
 static unsigned ways_to_spare(const struct state *s, int k)
 {
-    return s->now.gone & 1u << k ? 3 : 1;
+    return s->now.gone & 1u << k ? 2 : 1;
 }
 
 static void removed(struct state *s, int k)
@@ -472,7 +483,7 @@ static void opened(struct state *s, unsigned c, int f, bool emptied)
     const bool writes = q->flags & F_WRITE, first = !writers(s, f, false);
     if (writes && (first || (k >= 0 && is_over(s, f)))) {
         if (k >= 0)
-            x->text = text_of(s->now.val[k]);
+            x->text = text_of(stored(s, k));
         if (first)
             x->accepted = x->upto = 0;
         x->typed = 0;
@@ -505,7 +516,7 @@ static void start_create(struct state *s, unsigned c)
     fails(s, (int)c);
     if (q->name < KEYS && s->now.hidden & 1u << q->name) { /* even so, it may be there again */
         struct state t = *s;
-        (void)spare(&t, q->name, 0);
+        spare(&t, q->name, false);
         fails(&t, (int)c);
     }
     if (s->now.file[q->name] >= 0) {
@@ -517,10 +528,9 @@ static void start_create(struct state *s, unsigned c)
     const bool helper = q->name >= KEYS;
     for (unsigned way = 0; way < (helper ? 1 : ways_to_spare(s, q->name)); way++) {
         struct state t = *s;
-        const unsigned type = helper ? 0 : spare(&t, q->name, way);
-        const int f = make_file(&t, q->name, helper);
-        opened(&t, c, f, true);
-        t.file[f].typed = (uint8_t)type;
+        if (!helper)
+            spare(&t, q->name, way);
+        opened(&t, c, make_file(&t, q->name, helper), true);
         emit_done(&t, (int)c, 0);
     }
 }
@@ -533,7 +543,7 @@ static void overwrite(struct chars *t, const struct chars *with)
 
 static unsigned type_for(const struct state *s, int k, unsigned typed)
 {
-    return typed ? typed : type_of(s->now.val[k]);
+    return typed ? typed : type_of(stored(s, k));
 }
 
 static void write_on(struct state t, unsigned c, const struct chars *base)
@@ -563,9 +573,9 @@ static void start_write(struct state *s, unsigned c)
     /* an accepted draft may go as soon as its writers have flushed */
     if (k < 0 || s->file[f].draft != CLEAN)
         return;
-    const struct chars stored = text_of(s->now.val[k]);
-    if (!same_text(&stored, &s->file[f].text))
-        write_on(*s, c, &stored);
+    const struct chars is = text_of(stored(s, k));
+    if (!same_text(&is, &s->file[f].text))
+        write_on(*s, c, &is);
 }
 
 static void start_cut(struct state *s, unsigned c)
@@ -596,16 +606,19 @@ static void start_flush(struct state *s, unsigned c, bool sync)
     const bool key = h->writes && key_of(s, f) >= 0;
     const bool written = key && s->file[f].draft == WRITTEN;
     const bool judges = written && (sync || h->dirty || !writers(s, f, true));
-    h->dirty &= sync && !key; /* fsync of a helper judges nothing */
+    h->dirty = false;
     if (key && h->bad && (s->file[f].version != h->version || is_waiting(s, f)))
         emit_done(s, (int)c, 0); /* the refused draft is gone: somebody has begun anew */
     if (key && h->bad)
         emit_done(s, (int)c, h->bad);
     else if (judges)
         wait_turn(s, (int)c, judged(s, f, sync));
-    else if (sync)
-        wait_turn(s, (int)c, (struct waiting){.kind = WRITE_ALL, .now = true, .file = NONE});
-    else
+    else if (sync) {
+        struct state t = *s;
+        wait_turn(&t, (int)c, (struct waiting){.kind = WRITE_ALL, .now = true, .file = NONE});
+        if (!key && h->writes && s->file[f].draft == WRITTEN && is_waiting(s, f))
+            wait_turn(s, (int)c, judged(s, f, true)); /* a helper that is becoming a key */
+    } else
         emit_done(s, (int)c, 0);
 }
 
@@ -655,12 +668,13 @@ static void rename_to_helper(struct state *s, unsigned c, int f)
     struct file *x = &s->file[f];
     const bool key = !x->helper;
     if (key) {
-        const value_t v = s->now.val[from];
+        const value_t v = stored(s, from);
         if (!is_shown(s, f) && !(writers(s, f, false) && !v))
             x->text = text_of(v);
         if (x->draft != EMPTIED)
             rewrite(s, f, CLEAN);
         x->type = (uint8_t)type_of(v);
+        x->given = false;
         x->helper = true;
         if (v || is_waiting(s, f)) {
             x->backs = (int8_t)from;
@@ -697,20 +711,19 @@ static void rename_to_key(const struct state *s, unsigned c, int f)
     if (!(unwritten && writers(s, f, true))) {
         struct state t = *s;
         wait_turn(&t, (int)c, q);
-        for (unsigned way = 0; s->now.gone & 1u << to && way < 3; way++) {
-            struct waiting back = q;
+        if (s->now.gone & 1u << to) { /* its turn takes the removal back before it is done */
             t = *s;
-            back.typed = (uint8_t)spare(&t, to, way); /* as a create does */
-            wait_turn(&t, (int)c, back);
+            spare(&t, to, false);
+            wait_turn(&t, (int)c, q);
         }
     }
-    if (!unwritten && (x->helper || s->now.val[from]))
+    if (!unwritten && (x->helper || stored(s, from)))
         return;
     for (unsigned way = 0; way < ways_to_spare(s, to); way++) {
         struct state t = *s;
-        const unsigned type = spare(&t, to, way);
-        if (x->helper || type)
-            t.file[f].typed = (uint8_t)type;
+        spare(&t, to, way);
+        if (x->helper)
+            t.file[f].typed = x->given ? x->type : 0;
         become(&t, f, to);
         emit_done(&t, (int)c, 0);
     }
@@ -740,18 +753,19 @@ static void start_retype(struct state *s, unsigned c)
     const int k = key_of(s, f);
     if (k < 0) {
         x->type = (uint8_t)type;
+        x->given = true;
         emit_done(s, (int)c, 0);
         return;
     }
     const bool coming =
         writers(s, f, false) &&
-        (is_shown(s, f) || (x->draft == REFUSED && !is_over(s, f)) || !s->now.val[k]);
+        (is_shown(s, f) || (x->draft == REFUSED && !is_over(s, f)) || !stored(s, k));
     if (coming) {
         struct state t = *s;
         t.file[f].typed = (uint8_t)type;
         emit_done(&t, (int)c, 0);
     }
-    if (type == type_of(s->now.val[k]))
+    if (type == type_of(stored(s, k)))
         emit_done(s, (int)c, 0);
     if (coming && !is_waiting(s, f))
         return;
@@ -769,23 +783,19 @@ static void start_truncate(struct state *s, unsigned c)
         return;
     }
     fails(s, (int)c);
+    struct file *x = &s->file[f];
     const int k = key_of(s, f);
-    const struct chars none = {"", 0};
-    if (k < 0 || (writers(s, f, false) && !is_over(s, f))) {
-        struct state t = *s;
-        t.file[f].text = none;
-        rewrite(&t, f, EMPTIED);
-        emit_done(&t, (int)c, 0);
-        if (k < 0 || writers(s, f, true))
-            return;
-    } /* else its writers are done, and it may follow what they wrote */
-    if (s->now.val[k] && type_of(s->now.val[k]) != TYPE_STRING) {
-        emit_done(s, (int)c, 0);
-    } else {
-        wait_turn(s, (int)c,
-                  (struct waiting){
-                      .kind = EDIT_TEXT, .file = (int8_t)f, .from = (int8_t)k, .text = none});
+    if (k >= 0 && (!writers(s, f, false) || is_over(s, f)))
+        x->typed = 0;
+    x->text = (struct chars){"", 0};
+    rewrite(s, f, EMPTIED);
+    if (k >= 0 && !writers(s, f, true) && has_empty_value(s, f)) {
+        wait_turn(s, (int)c, judged(s, f, false));
+        return;
     }
+    if (k >= 0 && !writers(s, f, true)) /* a mere truncation of a number */
+        rewrite(s, f, CLEAN);
+    emit_done(s, (int)c, 0); /* those who write it bring it */
 }
 
 static void start(const struct state *from, unsigned c)
@@ -847,6 +857,8 @@ static int key_meant(const struct state *s, const struct waiting *q, bool *eithe
     if (q->file < 0 || key_of(s, q->file) >= 0)
         return key_of(s, q->file);
     const struct file *x = &s->file[q->file];
+    if (q->from >= KEYS) /* the text of a helper that did not become a key */
+        return NONE;
     if (x->helper && x->backs >= 0) /* it was renamed meanwhile */
         return x->backs;
     *either = q->kind == EDIT_TEXT && s->now.file[q->from] >= 0;
@@ -860,14 +872,14 @@ static int make_edit(struct state *s, const struct waiting *q, bool *edits, int 
     *edits = false;
     if (q->kind == WRITE_ALL || q->kind == UNDO || (q->kind == EDIT_TEXT && !v))
         return 0;
-    if (q->kind == EDIT_TYPE && !(v && *v))
+    if (q->kind == EDIT_TYPE && !(v && stored(s, k)))
         return -ENOENT;
-    if (q->kind == EDIT_MOVE && !s->now.val[q->from]) /* a new key: its draft moves */
+    if (q->kind == EDIT_MOVE && !stored(s, q->from)) /* a new key: its draft moves */
         return key_of(s, q->file) == q->from && writers(s, q->file, false) ? 0 : -ENOENT;
     int is;
     unsigned typed = q->typed;
     struct chars text = q->text;
-    if (q->kind == EDIT_NAME && s->file[q->file].type && !*v)
+    if (q->kind == EDIT_NAME && (s->file[q->file].given || !*v))
         typed = s->file[q->file].type;
     if (q->kind == EDIT_MOVE)
         text = text_of(s->now.val[q->from]);
@@ -893,7 +905,7 @@ static void end_edit(struct state *s, const struct waiting *q, int why, bool oth
     if (why && q->kind == EDIT_TEXT)
         refuse(s, q->file, q->version, why);
     if (why && is_name && !other)
-        (void)spare(s, q->to, 0);
+        spare(s, q->to, false);
     if (why)
         return;
     if (q->kind == EDIT_TEXT || q->kind == EDIT_NAME)
@@ -908,12 +920,13 @@ static void end_edit(struct state *s, const struct waiting *q, int why, bool oth
             drop(s, s->file[q->file].name);
         return;
     }
-    (void)spare(s, q->to, 0);
+    spare(s, q->to, false);
     become(s, q->file, q->to);
 }
 
-/* other: in the other of two ways that are both right. way: as in spare(). */
-static void take_turn_as(const struct state *from, int k, bool other, unsigned way)
+/* other: in the other of two ways that are both right. written: if the key was removed, that is in
+ * the file. */
+static void take_turn_as(const struct state *from, int k, bool other, bool written)
 {
     struct state before = *from, s;
     struct waiting q = from->queue[0];
@@ -921,11 +934,12 @@ static void take_turn_as(const struct state *from, int k, bool other, unsigned w
     before.queued--;
     memmove(before.queue, before.queue + 1, before.queued * sizeof(q));
     memset(before.queue + before.queued, 0, sizeof(q));
+    if (k >= 0 && q.kind != EDIT_TYPE)
+        end_removal(&before, k, written);
     s = before;
-    if (q.kind == EDIT_NAME || q.kind == EDIT_MOVE)
-        q.typed = (uint8_t)(s.now.gone & 1u << q.to ? spare(&s, q.to, way) : q.typed);
     const int why = make_edit(&s, &q, &edits, k);
-    const bool writes = (edits && o->durable) || q.now;
+    /* with a faulty medium, a journal that could not be removed may come back after a power cut */
+    const bool writes = (edits && o->durable) || (q.now && !(o->astray && q.kind == WRITE_ALL));
     if (why) { /* refused: everything stays as it was */
         s = before;
     } else if (o->fails && (edits || q.now)) {
@@ -933,7 +947,8 @@ static void take_turn_as(const struct state *from, int k, bool other, unsigned w
         end_edit(&t, &q, edits ? FAULT : 0, other); /* an equal text is accepted */
         if (o->astray) {
             struct moment there = t.now;
-            memcpy(there.val, s.now.val, sizeof(there.val));
+            for (int i = 0; i < KEYS; i++)
+                there.val[i] = stored(&s, i);
             add_moment(&t, &there);
         }
         done(&t, q.caller, FAULT);
@@ -969,14 +984,17 @@ static void take_turn(const struct state *s)
         take_out(s, 0);
     const int k = key_meant(s, q, &either);
     const bool is_name = q->kind == EDIT_NAME || q->kind == EDIT_MOVE;
-    for (unsigned way = 0; way < (is_name ? ways_to_spare(s, q->to) : 1); way++)
-        take_turn_as(s, k, false, way);
+    const bool gone = k >= 0 && s->now.gone & 1u << k;
+    if (gone && q->kind != EDIT_TYPE)
+        take_turn_as(s, k, false, true);
+    if (!gone || q->kind != EDIT_TEXT || o->fails)
+        take_turn_as(s, k, false, false);
     if (either) /* the text is no longer the key's */
-        take_turn_as(s, NONE, false, 0);
+        take_turn_as(s, NONE, false, false);
     /* a refused text's key may still be moved aside; a signal ended the wait of a rename, and its
      * file may have gone */
     if (is_name && (q->caller < 0 || s->now.hidden & 1u << q->to))
-        take_turn_as(s, k, true, 0);
+        take_turn_as(s, k, true, false);
 }
 
 /* ---- what need not be followed yet ---- */
@@ -1351,7 +1369,8 @@ static bool fits_read(struct state *s, unsigned c, const void *arg)
         int k = 0;
         while (k < KEYS && m->file[k] != f)
             k++;
-        if (k == KEYS || (code && (m->draft[k] == code || code_of_value(m->val[k]) == code)))
+        if (k == KEYS || (code && (m->draft[k] == code ||
+                                   code_of_value(m->gone & 1u << k ? 0 : m->val[k]) == code)))
             return true;
     }
     return false;
@@ -1491,7 +1510,7 @@ void oracle_undone(struct oracle *of, const value_t now[KEYS])
         for (int k = 0; k < KEYS; k++) {
             const value_t was = s->now.gone & 1u << k ? 0 : s->now.val[k];
             if (was != now[k])
-                (void)spare(s, k, 0);
+                spare(s, k, false);
             s->now.val[k] = now[k];
         }
         s->now.gone = s->now.written = 0;

@@ -168,8 +168,8 @@ static void make_model(void)
     struct oracle *o = &world->oracle;
     o->fails = failures("") || has_step(W_ROOM) || has_step(W_BRIEF);
     o->finishes = failures("") && world->story.strategy != EDIT_COPY;
-    o->astray = failures("fsync") + failures("fstatat") + failures("rename") >
-                (world->story.features & NO_EXCHANGE ? 0u : 1u);
+    o->astray =
+        failures("fsync") + failures("rename") > (world->story.features & NO_EXCHANGE ? 0u : 1u);
     oracle_begin(o, first, world->story.commit != LIVE_COMMIT_SYNC);
     uint8_t *image = build_finish(&b, &n);
     run_path(world, path);
