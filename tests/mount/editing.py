@@ -135,33 +135,3 @@ class Editing(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.metadata)[len(keys):]), sorted(helpers))
         self.assertEqual(mountlib.get(os.path.join(self.at, 'model.gguf')),
                          gguf.encode(kv, self.tensors))
-
-
-class Calls(Editing):
-    """Edits made by plain system calls."""
-
-    def write(self, name, text, flags=os.O_CREAT | os.O_TRUNC):
-        fd = os.open(self.key(name), os.O_WRONLY | flags, 0o644)
-        try:
-            os.write(fd, text)
-        finally:
-            os.close(fd)
-
-    def assert_errno(self, number, function, *arguments):
-        with self.assertRaises(OSError) as caught:
-            function(*arguments)
-        self.assertEqual(caught.exception.errno, number)
-
-    def comes(self, changes, kv=KV):
-        """Wait until the model has these keys and the helpers are gone."""
-        want = gguf.encode(replaced(changes, kv), TENSORS)
-        until(lambda: mountlib.get(self.model) == want
-              and os.listdir(self.folder) == ['model.gguf'])
-        self.assert_model(changes, kv)
-
-    def sync(self):
-        fd = os.open(self.metadata, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

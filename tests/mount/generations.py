@@ -10,7 +10,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Want, opened, place, sync, without_reserve, write
+from editlib import Want, opened, place, sync, write
 from ggufmodel import Tensor, Value
 
 WHOLE = ('model.gguf', 'metadata.json', 'tensors.json', 'tensors.txt', 'info')
@@ -72,10 +72,10 @@ def edits(at, want):
 
 
 class Generations(unittest.TestCase):
-    def data(self, **how):
+    def data(self):
         tensors = samples.small() + samples.small(count=1, size=150001)[:1]
         tensors[-1] = tensors[-1]._replace(name=b'large.weight')
-        return gguf.encode(samples.keys(), tensors, **how)
+        return gguf.encode(samples.keys(), tensors)
 
     def check_tensors(self, at, want):
         for tensor in want.before.tensors:
@@ -83,13 +83,10 @@ class Generations(unittest.TestCase):
             self.assertEqual(mountlib.get(os.path.join(folder, b'raw')), tensor.data)
             self.assertEqual(len(mountlib.get(os.path.join(folder, b'f32'))), 2 * len(tensor.data))
 
-    def run_edits(self, data, *options, first=None):
-        source = mountlib.put('model.gguf', data)
-        if first:
-            with mountlib.Mount(source, *first) as at:
-                write(at, 'general.name', 'the first edit')
+    def test_copy(self):
+        source = mountlib.put('model.gguf', self.data())
         want, readers = Want(mountlib.get(source)), []
-        with mountlib.Mount(source, *options) as at:
+        with mountlib.Mount(source, '-o', 'relayout=copy') as at:
             readers += [Reader(at, name) for name in WHOLE]
             self.assertEqual(readers[0].copy, mountlib.get(source))
             raw = os.open(os.path.join(at, 'tensors/large.weight/raw'), os.O_RDONLY)
@@ -110,23 +107,18 @@ class Generations(unittest.TestCase):
             os.close(raw)
         want.check(mountlib.get(source))
 
-    def test_copy(self):
-        self.run_edits(self.data(), '-o', 'relayout=copy')
-
     def test_in_place(self):
         """The header changes in the file that the first generation was read from."""
         source = mountlib.put('model.gguf', self.data())
         with mountlib.Mount(source, '-o', 'relayout=copy,reserve=100000') as at:
             write(at, 'general.name', 'the first edit')
-        inode = os.stat(source).st_ino
+        inode, readers = os.stat(source).st_ino, []
         with mountlib.Mount(source, '-o', 'relayout=inplace,reserve=100000') as at:
-            readers = []
             for count in range(10):
                 readers.append(Reader(at, 'model.gguf'))
                 write(at, 'general.name', b'%d' % count * 3000 * (count % 3 + 1))
                 for reader in readers:
                     reader.check()
-            self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), without_reserve(mountlib.get(source)))
             for reader in readers:
                 reader.close()
         self.assertEqual(os.stat(source).st_ino, inode)
