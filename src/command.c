@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -52,27 +53,43 @@ int command_failed(const char *name, const char *why, int status)
     return status;
 }
 
+/* Flush standard output. Returns `status`, or `trouble` if that fails. */
+static int printed(int status, int trouble)
+{
+    return fflush(stdout) == 0 ? status
+                               : command_failed(NULL, "cannot write to standard output", trouble);
+}
+
 /* ---- mounts ---- */
+
+/* Run a function for an operand in a child process, which may become another user. Returns its exit
+ * status. */
+static int in_child(int (*run)(const struct command_args *a, int i), const struct command_args *a,
+                    int i)
+{
+    int status = -1;
+    (void)fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(printed(run(a, i), 1));
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status)
+                                        : command_failed(NULL, "a child process failed", 1);
+}
+
+static int unmount_one(const struct command_args *a, int i)
+{
+    struct err e = {0};
+    const int r = mnt_unmount(a->operand[i], &e);
+    return r < 0 ? command_failed(NULL, e.msg, 1) : r;
+}
 
 static int unmount(const struct command_args *a)
 {
     int status = 0;
-    for (int i = 0; i < a->n; i++) {
-        CLEANUP(buf_free) struct buf said = BUF_INIT;
-        char shown[SHOW_MAX];
-        struct err e = {0};
-        const int r = mnt_unmount(a->operand[i], &said, &e);
-        const char *end = buf_text_end(&said), *stop;
-        (void)show(shown, a->operand[i], strlen(a->operand[i]));
-        for (const char *p = buf_text(&said); p < end; p = stop + 1) {
-            stop = memchr(p, '\n', (size_t)(end - p));
-            stop = stop ? stop : end;
-            (void)fprintf(stderr, "ggufs: %s: %.*s\n", shown, (int)(stop - p), p);
-        }
-        if (r < 0)
-            (void)command_failed(NULL, e.msg, 1);
-        status |= r != 0;
-    }
+    for (int i = 0; i < a->n; i++)
+        status |= in_child(unmount_one, a, i);
     return status;
 }
 
@@ -150,18 +167,35 @@ static int undo_file(const char *operand, uint64_t number, struct buf *said, str
     return r;
 }
 
+/* Report the result of an undo. Returns the exit status. */
+static int undone(const char *operand, int r, const struct buf *said, const struct err *e)
+{
+    if (r < 0)
+        return command_failed(operand, e->msg, 1);
+    done(operand, buf_text(said), said->len - (said->len && buf_text_end(said)[-1] == '\n'));
+    return 0;
+}
+
+/* The exit status of undo_mounted() if no mount edits the model. */
+#define NOT_MOUNTED 3
+
+static int undo_mounted(const struct command_args *a, int i)
+{
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    struct err e = {0};
+    const int r = mnt_undo(a->operand[i], a->value ? a->value : "0", &said, &e);
+    return r == 1 ? NOT_MOUNTED : undone(a->operand[i], r, &said, &e);
+}
+
 static int undo_edits(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
     struct err e = {0};
-    const uint64_t number = a->value ? strtoull(a->value, NULL, 10) : 0;
-    int r = mnt_undo(a->operand[0], number, &said, &e);
-    if (r == 1)
-        r = undo_file(a->operand[0], number, &said, &e);
-    if (r < 0)
-        return command_failed(a->operand[0], e.msg, 1);
-    done(a->operand[0], buf_text(&said), said.len - (said.len && buf_text_end(&said)[-1] == '\n'));
-    return 0;
+    const int status = in_child(undo_mounted, a, 0);
+    if (status != NOT_MOUNTED)
+        return status;
+    const int r = undo_file(a->operand[0], a->value ? strtoull(a->value, NULL, 10) : 0, &said, &e);
+    return undone(a->operand[0], r, &said, &e);
 }
 
 /* Print the states in the history as text, or forget them. */
@@ -558,13 +592,6 @@ static const struct command {
     {COMMAND_HISTORY, history, 1},        {COMMAND_UNDO, undo_edits, 1},
 };
 
-/* Flush standard output. Returns `status`, or `trouble` if that fails. */
-static int printed(int status, int trouble)
-{
-    return fflush(stdout) == 0 ? status
-                               : command_failed(NULL, "cannot write to standard output", trouble);
-}
-
 /* Find the command. It comes before the first operand, and only options may precede it. */
 static const struct option_row *find_command(int argc, char **argv)
 {
@@ -763,6 +790,7 @@ static void give_memory_back(void)
 {
 #ifdef M_MMAP_THRESHOLD
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BUFFER);
+    (void)mallopt(M_TRIM_THRESHOLD, LARGE_BUFFER); /* else each answer to a read gets new memory */
 #endif
 }
 

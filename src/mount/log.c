@@ -70,40 +70,33 @@ void log_take_libfuse(void)
 
 struct caught catch_begin(void)
 {
-    struct caught c = {.stderr_fd = -1, .file = memfd_create("ggufs-stderr", MFD_CLOEXEC)};
-    if (c.file < 0)
-        return c;
+    struct caught c = {.file = memfd_create("ggufs-stderr", MFD_CLOEXEC)};
     (void)fflush(stderr);
-    c.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    c.stderr_fd = c.file < 0 ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     if (c.stderr_fd >= 0)
         (void)dup2(c.file, STDERR_FILENO);
     return c;
 }
 
-void catch_last(int file, char *dst, size_t size)
+void catch_end(struct caught *c, char *dst, size_t size)
 {
     static const char *const writers[] = {"ggufs: ", "fuse: ", "fusermount3: "};
     char all[2048];
-    ssize_t n = file < 0 ? 0 : pread(file, all, sizeof(all) - 1, 0);
-    all[n > 0 ? n : 0] = '\0';
+    (void)fflush(stderr);
+    ssize_t n = c->file < 0 ? 0 : pread(c->file, all, sizeof(all) - 1, 0);
+    if (c->stderr_fd >= 0) {
+        (void)dup2(c->stderr_fd, STDERR_FILENO);
+        (void)close(c->stderr_fd);
+    }
+    if (c->file >= 0)
+        (void)close(c->file);
     while (n > 0 && all[n - 1] == '\n')
-        all[--n] = '\0';
+        n--;
+    all[n > 0 ? n : 0] = '\0';
     const char *line = strrchr(all, '\n');
     line = line ? line + 1 : all;
     for (size_t i = 0; i < COUNT(writers); i++)
         if (strncmp(line, writers[i], strlen(writers[i])) == 0)
             line += strlen(writers[i]);
     (void)show_in(dst, size, line, strlen(line));
-}
-
-void catch_end(struct caught *c, char *dst, size_t size)
-{
-    if (c->stderr_fd >= 0) {
-        (void)fflush(stderr);
-        (void)dup2(c->stderr_fd, STDERR_FILENO);
-        (void)close(c->stderr_fd);
-    }
-    catch_last(c->file, dst, size);
-    if (c->file >= 0)
-        (void)close(c->file);
 }

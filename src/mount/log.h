@@ -20,18 +20,15 @@ void log_take_libfuse(void);
 /* ---- capturing standard error ---- */
 
 /* Captures standard error, where libfuse and fusermount3 write why they failed, in a file in
- * memory. Call these functions only before threads are started, except for catch_last(). */
+ * memory. What other threads write meanwhile is lost. */
 struct caught {
     int stderr_fd; /* the real standard error; -1: it is not captured */
     int file;
 };
 
 struct caught catch_begin(void);
-/* Restore standard error. dst gets the last captured line, as from catch_last(). */
+/* Restore standard error. dst gets the last captured line, safe to print and without the name of the
+ * program that wrote it. */
 void catch_end(struct caught *c, char *dst, size_t size);
-
-/* Copy the last line of captured text to dst, safe to print and without the name of the program
- * that wrote it. `file` may be -1, which is treated as an empty file. */
-void catch_last(int file, char *dst, size_t size);
 
 #endif

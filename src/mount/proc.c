@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -26,6 +25,17 @@ const struct mount *mounts_at(const struct mounts *ms, const char *path)
     for (size_t i = ms->n; i-- > 0;)
         if (strcmp(ms->mount[i].at, path) == 0)
             return &ms->mount[i];
+    return NULL;
+}
+
+const struct mount *mounts_editing(const struct mounts *ms, const char *path)
+{
+    for (size_t i = ms->n; i-- > 0;) {
+        const struct mount *m = &ms->mount[i];
+        if (mount_is_ggufs(m) && mount_has(m->super, "rw") &&
+            (strcmp(m->source, path) == 0 || path_below(path, m->source)))
+            return m;
+    }
     return NULL;
 }
 
@@ -91,19 +101,6 @@ bool stops_thread(pid_t thread)
 /* Milliseconds between attempts. */
 #define TRY_AGAIN 20
 
-/* Find the mount of ggufs that edits the model at this real path: its source is the model, or a
- * directory above it. */
-static const struct mount *editor_of(const struct mounts *ms, const char *path)
-{
-    for (size_t i = ms->n; i-- > 0;) {
-        const struct mount *m = &ms->mount[i];
-        if (mount_is_ggufs(m) && mount_has(m->super, "rw") &&
-            (strcmp(m->source, path) == 0 || path_below(path, m->source)))
-            return m;
-    }
-    return NULL;
-}
-
 bool holder_wait(void *arg, int dir, const char *name, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
@@ -112,7 +109,7 @@ bool holder_wait(void *arg, int dir, const char *name, struct err *why)
     const bool known = mounts_load(&ms) == 0 && path_of_fd(dir, path) &&
                        strlen(path) + strlen(name) + 2 <= sizeof(path);
     const struct mount *m =
-        known ? editor_of(&ms, strcat(strcat(path, path[1] ? "/" : ""), name)) : NULL;
+        known ? mounts_editing(&ms, strcat(strcat(path, path[1] ? "/" : ""), name)) : NULL;
     if (m) {
         (void)err_set(why, -EBUSY, "another ggufs has it mounted on %s",
                       show(shown, m->at, strlen(m->at)));

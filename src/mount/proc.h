@@ -12,6 +12,9 @@
 
 /* Return the last mount on this real path, which covers all earlier ones, or NULL. */
 const struct mount *mounts_at(const struct mounts *ms, const char *path);
+/* Return the mount of ggufs that edits the model at this real path, or NULL: its source is the model,
+ * or a directory above it. */
+const struct mount *mounts_editing(const struct mounts *ms, const char *path);
 /* Return the user that made a mount of FUSE, or -1 if it is none. */
 long mount_user(const struct mount *m);
 

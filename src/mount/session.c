@@ -53,8 +53,9 @@ static int check_spot(const char *path, const char *shown, struct err *e)
     if (strcmp(m->at, path) != 0)
         return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
                        show(of, m->at, strlen(m->at)));
-    if (mount_is_dead(m))
-        return mount_remove_dead(m, shown, e);
+    r = mount_remove_dead(m, shown, e);
+    if (r <= 0)
+        return r;
     return err_set(e, -EBUSY,
                    "%s: ggufs is already mounted there (%s); unmount it first: ggufs --unmount %s",
                    shown, show(of, m->source, strlen(m->source)), shown);
@@ -90,10 +91,13 @@ static int take_spot(char **mountpoint, int *lock, struct err *e)
 
 /* ---- requests and replies ---- */
 
+/* Replies and later requests are in order: the thread sanitizer does not see that the kernel sends a
+ * release only after the replies to all other requests of the file. */
 static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 {
-    (void)mnt;
-    return read(fd, bytes, n);
+    const ssize_t got = read(fd, bytes, n);
+    order_after(mnt);
+    return got;
 }
 
 /* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
@@ -106,6 +110,7 @@ static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
     if (init && part[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof(init->flags))
         init->flags |= FUSE_PARALLEL_DIROPS;
     m->begun = true;
+    order_before(m);
     return writev(fd, part, n);
 }
 

@@ -2,23 +2,20 @@
 /*
  * The commands about mounts: --list, --unmount, and --undo of a mounted model. They read the list of
  * mounts, and ask a mount by fsync(2) and by its attributes user.gguf.*, only as the user that made
- * it: root does so in a child process with that user's ids. Call these functions before threads are
- * started.
+ * it. Call these functions before threads are started, but for mount_take_down().
  */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "shelf/mountinfo.h"
 
-/* Return true if the daemon of a mount has been killed: all calls fail with ENOTCONN. Returns false
- * for the mount of another user, unless run by root. */
-bool mount_is_dead(const struct mount *m);
-/* Remove a dead mount, and log that. `shown` is its mount point. Returns 0 or -errno. */
+/* If the daemon of a mount has been killed, so that all calls fail with ENOTCONN, remove the mount,
+ * and log that. `shown` is its mount point. Returns 0, 1 if the mount is alive or of another user, or
+ * -errno. */
 int mount_remove_dead(const struct mount *m, const char *shown, struct err *e);
 /* Unmount the mount at `at`, a real path: directly if run by root, otherwise with fusermount3. With
  * `lazy`, even a mount that is in use is unmounted. Returns 0, -EBUSY or another -errno. */
@@ -37,17 +34,20 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
  */
 int mnt_list(bool json, struct buf *out, struct err *e);
 
-/* Write pending edits, unmount, and wait until the daemon has ended. `said` gets lines about edits
- * that are not in the file and about a backup. Returns 0, 1 (unmounted, but some edits are not in
- * the file), or -errno with the reason; then the mount still exists or is still being written. */
-int mnt_unmount(const char *mountpoint, struct buf *said, struct err *e);
+/* Write pending edits, unmount, and wait until the daemon has ended. Run by root, this process becomes
+ * the user that made the mount. Logs edits that are not in the file, and a backup. Returns 0, 1
+ * (unmounted, but some edits are not in the file), or -errno with the reason; then the mount still
+ * exists or is still being written. */
+int mnt_unmount(const char *mountpoint, struct err *e);
 
 /*
- * Restore the keys of a mounted model to a state of the history (0: before the last edits).
- * `operand` is the model's file, a mount point, or the model's directory in a mount. Appends what
- * was done to `said`. Returns 0, 1 (no mount here edits the model), or -errno with the reason.
+ * Restore the keys of a mounted model to a state of the history, given by its number ("0": before
+ * the last edits). `operand` is the model's file, a mount point, or the model's directory in a
+ * mount. Run by root, this process becomes the user that made the mount. Appends what was done to
+ * `said`. Returns 0, 1 (no mount here edits the model), or -errno
+ * with the reason.
  */
-int mnt_undo(const char *operand, uint64_t number, struct buf *said, struct err *e);
+int mnt_undo(const char *operand, const char *number, struct buf *said, struct err *e);
 /* Return the real path of the file of a model that is given by a mount point or its directory in a
  * mount, or of any other operand a copy. The caller frees it. Returns NULL with errno. */
 char *mnt_model(const char *operand);

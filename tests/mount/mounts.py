@@ -309,14 +309,20 @@ class Unmount(Case):
             self.assertEqual(shelflib.value(model), b'pending')
 
     def test_refused(self):
-        """A write that was refused, which a shell does not tell, is named."""
-        with Mount(self.model) as at:
-            with self.assertRaises(OSError):
-                write(at, 'llama.context_length', 'no number')
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual(done.returncode, 1)
-            self.assertRegex(done.err, f'^ggufs: {at}: not saved: metadata/llama.context_length: .*\n$')
-            self.assertIsNone(mountlib.mount_of(at))
+        """A write that was refused, which a shell does not tell, is named, also in a directory of
+        models in which `errors` is one of them."""
+        top = self.folder()
+        os.mkdir(top + '/errors')
+        for name in ('errors/m.gguf', 'm.gguf'):
+            shutil.copy(self.model, f'{top}/{name}')
+        for what, inside in ((self.model, ''), (top, '/m.gguf')):
+            with Mount(what) as at:
+                with self.assertRaises(OSError):
+                    write(at + inside, 'llama.context_length', 'no number')
+                done = run(GGUFS, '--unmount', at)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.err, f'^ggufs: {at}: not saved: .*llama.context_length: .*\n$')
+                self.assertIsNone(mountlib.mount_of(at))
 
     def test_backup(self):
         """A backup is named, with its size."""
