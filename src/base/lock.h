@@ -236,19 +236,10 @@ static inline bool when_past(const struct timespec *t, time_t seconds)
 }
 
 /*
- * ---- the order of requests, for the thread sanitizer ----
+ * ---- order that the thread sanitizer does not see ----
  *
- * The kernel sends requests for an open file after the reply to its open, and its release after the
- * replies to all of those. The thread sanitizer does not see that order, so these calls show it for
- * one object (NULL: no object). In other builds they do nothing.
- *
- *     order_before(f);                 this thread's last access to it before the reply
- *     fuse_reply_buf(req, ...);
- *                                      order_after(f);        another thread: at its release
- *                                      free(f);
- *
- * Calls on an open file may arrive at the same time and in any order; calls on an open directory
- * arrive one at a time.
+ * What a thread did before order_before(x) has happened before what another thread does after a later
+ * order_after(x). In other builds these calls do nothing.
  */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -260,8 +251,8 @@ static inline bool when_past(const struct timespec *t, time_t seconds)
 
 #ifdef ORDER_SHOWN
 #include <sanitizer/tsan_interface.h>
-#define order_before(object) ((object) ? __tsan_release(object) : (void)0)
-#define order_after(object) ((object) ? __tsan_acquire(object) : (void)0)
+#define order_before(object) __tsan_release(object)
+#define order_after(object) __tsan_acquire(object)
 #else
 #define order_before(object) ((void)(object))
 #define order_after(object) ((void)(object))

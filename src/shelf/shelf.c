@@ -399,8 +399,7 @@ static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
         /* metadata/, tensors/ and, if it is a directory, source/ */
         ret->attr.st_nlink += u.slot->shards ? 3 : 2;
     set_rights(s, &g, folder ? 0777 : 0444, ret);
-    ret->steady = true;
-    ret->slow = true;
+    ret->name_for = ret->attr_for = 1;
     return 0;
 }
 
@@ -446,7 +445,7 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
                        : error ? S_IFREG
                                : S_IFLNK | 0777,
                        &st, text.len);
-    ret->steady = ret->slow = !error;
+    ret->name_for = ret->attr_for = !error;
     if (folder || error)
         set_rights(s, &g, 0444, ret);
     return 0;

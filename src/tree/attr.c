@@ -140,39 +140,23 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
     return node_has(n, ROW_WHOLE | ROW_MOVES) ? v->snap->mtime : t->st.st_mtim;
 }
 
-/*
- * Return true if the name always refers to this node. In a writable tree, names may change their
- * meaning, except for tensors' directories, their contents, and the root. If tensors can be edited,
- * their directories change only at the kernel's own request, but a name in such a directory may
- * refer to a different node at any time.
- */
-static bool node_fixed(const struct tree *t, const struct node *n)
+/* Return how long the name refers to this node. A view of the whole has a node for each state. A key's
+ * name, or one in the directory of a tensor that can be edited, may change its meaning at any
+ * time. */
+static double name_for(const struct tree *t, const struct node *n)
 {
-    if (node_has(n, ROW_STATE))
-        return false;
-    if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
-        node_is_folder(n, ROOT_TENSORS))
-        return true;
-    return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !node_has(n, ROW_MOVES);
+    const bool moves = n->kind == NODE_KEY || n->kind == NODE_WHOLE ||
+                       (n->kind == NODE_TENSOR_FILE && t->opt.tensors);
+    return (t->writable && moves) || node_has(n, ROW_STATE) ? 0 : TREE_FOREVER;
 }
 
-/* Return true if the node's attributes are valid for only a second. This applies to editable
- * tensors, whose attributes writes change without the kernel's knowledge, and to the directories on
- * every path, whose rights gate what lies below. */
-static bool node_steady(const struct tree *t, const struct node *n)
+/* Return how long the node's attributes are valid. The directories on every path have rights that
+ * gate what lies below. Where it is 0, the kernel requests them at each read(2). */
+static double attr_for(const struct tree *t, const struct node *n)
 {
-    bool top = n->kind == NODE_ROOT || n->kind == NODE_DIR;
-    return tensors_has(t, n) || (top && node_fixed(t, n));
-}
-
-/* Return true if the node's attributes are valid as long as the node exists, or as long as those of
- * its directory. Otherwise the kernel requests them at each read(2). */
-static bool node_lasting(const struct tree *t, const struct node *n)
-{
-    if (node_steady(t, n))
-        return false;
-    return node_fixed(t, n) || n->kind == NODE_WHOLE ||
-           (n->kind == NODE_TENSOR_FILE && !node_has(n, ROW_MOVES));
+    if (n->kind == NODE_ROOT || n->kind == NODE_DIR || tensors_has(t, n))
+        return 1;
+    return t->writable && (n->kind == NODE_KEY || node_has(n, ROW_MOVES)) ? 0 : TREE_FOREVER;
 }
 
 /* Get the entry for any node, given its facts in `a`. */
@@ -183,9 +167,8 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
     struct timespec mtime = node_mtime(t, v, n, a);
     const struct grant g = tree_grant(t, v);
     *ret = (struct tree_entry){.node = n->kind == NODE_KEY ? ino_key(n->number) : ino_of(n),
-                               .fixed = node_fixed(t, n),
-                               .lasting = node_lasting(t, n),
-                               .steady = node_steady(t, n)};
+                               .name_for = name_for(t, n),
+                               .attr_for = attr_for(t, n)};
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, n),

@@ -45,7 +45,7 @@ static void stand_in(struct tree *t, const struct node *n, const struct live_fol
     (void)node_entry(t, &v, &tensors_folder, ret);
     ret->node = ret->attr.st_ino = ino_of(n);
     ret->generation = 0;
-    ret->fixed = ret->lasting = ret->steady = false;
+    ret->name_for = ret->attr_for = 0;
     ret->attr.st_nlink = n->kind == NODE_TENSOR ? 2 : !folder->removed;
     if (folder->mtime.tv_sec)
         ret->attr.st_atim = ret->attr.st_mtim = ret->attr.st_ctim = folder->mtime;
@@ -71,7 +71,7 @@ bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *re
         folder.removed |= !making;
         stand_in(t, n, &folder, ret);
     }
-    ret->lasting = false;
+    ret->attr_for = 0;
     if (n->kind == NODE_TENSOR_FILE) {
         ret->attr.st_size = (off_t)size;
         ret->attr.st_blocks = (blkcnt_t)((size + 511) / 512);

@@ -49,15 +49,16 @@ struct tree_options {
     mode_t umask;
 };
 
+/* Longer than any mount exists, in seconds. */
+#define TREE_FOREVER 1e9
+
 struct tree_entry {
     uint64_t node;
     uint64_t generation; /* changes each time a node number is reused */
     struct stat attr;
-    /* the name will never change its meaning in this mount, except at the kernel's request */
-    bool fixed;
-    bool lasting; /* the attributes of the node will never change, with the same exception */
-    bool steady;  /* the attributes shown may be a second old */
-    bool slow;    /* the node that the name refers to may be a second old, too */
+    /* The seconds for which the kernel may keep the meaning of the name and the attributes of the
+     * node: 0, 1 or TREE_FOREVER. Changes that it has requested itself it knows. */
+    double name_for, attr_for;
 };
 
 /* Open the model at `path` (symbolic links are followed). The process can fork until the first

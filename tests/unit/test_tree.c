@@ -189,7 +189,7 @@ static void check_file(const struct tree_image *m, const struct tree_entry *e)
 static bool same(const struct tree_entry *a, const struct tree_entry *b)
 {
     const struct stat *x = &a->attr, *y = &b->attr;
-    return a->node == b->node && a->fixed == b->fixed && x->st_ino == y->st_ino &&
+    return a->node == b->node && a->name_for == b->name_for && x->st_ino == y->st_ino &&
            x->st_mode == y->st_mode && x->st_nlink == y->st_nlink && x->st_size == y->st_size &&
            x->st_uid == y->st_uid && x->st_gid == y->st_gid;
 }
