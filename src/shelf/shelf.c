@@ -244,27 +244,10 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
     return r < 0 ? r : tree_fsyncdir(at.use.tree, w);
 }
 
-struct waiting {
-    struct live_wait wait; /* must come first */
-    atomic_bool answered;
-    int result;
-};
-
-static void wake(struct live_wait *w, int result)
-{
-    struct waiting *x = (struct waiting *)w;
-    x->result = result;
-    pool_tell(&x->answered);
-}
-
 int shelf_sync(struct shelf *s)
 {
-    struct waiting w = {.wait = {.done = wake}};
-    int r = sync_all(s, &w.wait);
-    if (r != LIVE_PARKED)
-        return r;
-    (void)pool_wait(&w.answered, NULL);
-    return w.result;
+    struct tree_call c = TREE_CALL;
+    return tree_call_end(&c, sync_all(s, &c.wait));
 }
 
 static void unsaved(const struct use *u, void *out)

@@ -147,7 +147,7 @@ static double name_for(const struct tree *t, const struct node *n)
 {
     const bool moves = n->kind == NODE_KEY || n->kind == NODE_WHOLE ||
                        (n->kind == NODE_TENSOR_FILE && t->opt.tensors);
-    return (t->writable && moves) || node_has(n, ROW_STATE) ? 0 : TREE_FOREVER;
+    return t->writable && moves ? 0 : TREE_FOREVER;
 }
 
 /* Return how long the node's attributes are valid. The directories on every path have rights that
@@ -156,7 +156,8 @@ static double attr_for(const struct tree *t, const struct node *n)
 {
     if (n->kind == NODE_ROOT || n->kind == NODE_DIR || tensors_has(t, n))
         return 1;
-    return t->writable && (n->kind == NODE_KEY || node_has(n, ROW_MOVES)) ? 0 : TREE_FOREVER;
+    const bool moves = t->writable && (n->kind == NODE_KEY || node_has(n, ROW_MOVES));
+    return moves || node_has(n, ROW_STATE) ? 0 : TREE_FOREVER;
 }
 
 /* Get the entry for any node, given its facts in `a`. */
@@ -170,7 +171,7 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
                                .name_for = name_for(t, n),
                                .attr_for = attr_for(t, n)};
     ret->attr = (struct stat){
-        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
+        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, n),
         .st_nlink = node_links(t, v->snap, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,

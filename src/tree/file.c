@@ -164,7 +164,7 @@ static int row_open(struct tree_file *f, int flags)
     if (sys_open_changes(flags))
         return t->writable && !tensors_fixed(t, &f->node) ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
-    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES) &&
+    f->cacheable = !node_has(&f->node, ROW_STATE) && !(t->writable && f->row->flags & ROW_MOVES) &&
                    !(t->opt.tensors && f->node.kind == NODE_TENSOR_FILE && !f->row->read);
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))

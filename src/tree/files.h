@@ -46,7 +46,7 @@ enum {
     ROW_EXTRA = 1 << 7,  /* repeats bytes that other files show; not listed with views=raw */
     ROW_MOVES = 1 << 4,  /* in a tensor's directory, but its content may differ between snapshots */
     ROW_KEPT = 1 << 5,   /* rendered only once per snapshot: rendering is slow or reads the disk */
-    ROW_STATE = 1 << 8,  /* ends with the state of the mount and has a node for each state */
+    ROW_STATE = 1 << 8,  /* ends with the state of the mount at the moment of the open */
     ROW_SAFETENSORS = 1 << 9,
     ROW_ERRORS = 1 << 10, /* with ROW_STATE: shows the errors instead */
 };
@@ -128,8 +128,7 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * object:
  *
  *     0   a state of the model: each whole-model view has one node per state, numbered like the
- *         snapshot. `info`, which also shows the state of the mount, has its own numbers, so that
- *         its length at open is what stat(2) reported.
+ *         snapshot
  *     1   always 0: the root or, with a row, a directory at the root
  *     2   a tensor: its directory
  *     3   a metadata key: its file
@@ -158,7 +157,7 @@ enum node_kind {
 struct node {
     enum node_kind kind;
     uint32_t row; /* row in its table; meaningless for an even kind */
-    /* number of the tensor or key; for NODE_WHOLE, that of the snapshot or state */
+    /* number of the tensor or key; for NODE_WHOLE, that of the snapshot */
     uint32_t number;
 };
 

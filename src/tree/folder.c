@@ -25,14 +25,6 @@ static uint64_t root_ino(const struct snapshot *g, uint32_t i)
     return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
 }
 
-/* Return the node number of a tensor's file, which changes with the tensor's bytes, type or
- * shape. */
-static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *tensor,
-                            uint32_t row)
-{
-    return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, tensor)).number, row);
-}
-
 /* Return the node number of `name` in a directory other than metadata/, or 0 if it does not
  * exist. */
 static uint64_t find_child(struct snapshot *g, const struct node *dir, const char *name)
@@ -45,7 +37,7 @@ static uint64_t find_child(struct snapshot *g, const struct node *dir, const cha
     }
     if (dir->kind == NODE_TENSOR) {
         row = files_find(g, FILES_TENSOR, tensor, name);
-        return row < 0 ? 0 : tensor_file(g, tensor, (uint32_t)row);
+        return row < 0 ? 0 : ino_tensor_file(dir->number, (uint32_t)row);
     }
     uint32_t found = snapshot_find(g, false, name);
     return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
@@ -222,7 +214,7 @@ static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *
         return 0;
     const uint32_t row = (uint32_t)row_at(where, *i);
     (void)strcpy(name, files_row(where, row)->name);
-    return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, tensor, row);
+    return where == FILES_ROOT ? root_ino(g, row) : ino_tensor_file(dir->number, row);
 }
 
 /* Record the current entries of a directory if an edit may change the list. */
@@ -360,7 +352,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     if (attrs && !whole)
         r = tensors_entry(t, &v, &child, ret);
     else
-        brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
+        brief_entry(ino, node_inode(&child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
     if (whole) /* a view is not measured for a listing; the kernel looks the view up when needed */
         ret->node = 0;
     *cookie = i + 3;

@@ -83,34 +83,6 @@ void errors_text(const struct buf *notes, const struct buf *trouble, struct buf 
         }
 }
 
-/* ---- waiting calls ---- */
-
-/* A call that another thread completes. */
-struct waiting {
-    struct live_wait wait; /* must come first */
-    atomic_bool answered;
-    int result;
-};
-
-/* Maximum number of attempts to undo while other programs are making edits. */
-#define UNDO_TRIES 20
-
-static void on_done(struct live_wait *w, int result)
-{
-    struct waiting *x = (struct waiting *)w;
-    x->result = result;
-    pool_tell(&x->answered);
-}
-
-/* Return the final result of a call that returned r. */
-static int wait_end(struct waiting *x, int r)
-{
-    if (r != LIVE_PARKED)
-        return r;
-    (void)pool_wait(&x->answered, NULL);
-    return x->result;
-}
-
 /* ---- the history ---- */
 
 int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w)
@@ -127,21 +99,13 @@ int tree_undo_said(struct tree *t, struct buf *out)
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 {
     CLEANUP(buf_free) struct buf line = BUF_INIT;
+    struct tree_call call = TREE_CALL;
     int r = begin_editing(t);
     if (r < 0) {
         LOCKED(&t->newest.lock);
         return err_set(e, r, "%s", t->writable ? t->refusal : "it is mounted read-only");
     }
-    r = -EBUSY;
-    /* Other programs may be making edits. */
-    for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
-        struct waiting x = {.wait = {.done = on_done}};
-        r = wait_end(&x, tree_fsyncdir(t, &x.wait));
-        if (r < 0)
-            return err_sys(e, r, "edits before it could not be written");
-        x = (struct waiting){.wait = {.done = on_done}};
-        r = wait_end(&x, tree_begin_undo(t, number, &x.wait));
-    }
+    r = tree_call_end(&call, live_undo(t->meta, number, &call.wait));
     (void)tree_undo_said(t, &line);
     if (r < 0)
         return err_set(e, r, "%.*s", (int)line.len, buf_text(&line));

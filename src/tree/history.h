@@ -13,8 +13,8 @@
 #include "tree/tree.h"
 
 /*
- * Restore all keys to a state in the history; number 0 is the state before the last edits. Accepted
- * edits are written first. Appends a line about the result to `said`. Returns 0, -EROFS, or -errno
+ * Restore all keys to a state in the history; number 0 is the state before the last edits. Nobody else
+ * may edit the tree. Appends a line about the result to `said`. Returns 0, -EROFS, or -errno
  * with the reason in *e.
  */
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e);
@@ -30,8 +30,7 @@ int tree_history_clear(struct tree *t, struct err *e);
 
 /*
  * Write the last line of `info`, the state of the mount: "mount: read-write; 2 edits are not
- * written yet\n". The line may change while the snapshot stays the same, so it is recorded when the
- * name `info` is looked up and kept with the node (nodes.h). `why_not` is NULL or the reason why
+ * written yet\n". `why_not` is NULL or the reason why
  * the model cannot be edited, and `tensors` the same for its tensors. `im` holds the importances
  * that weight values, or is NULL. `notes` (live/live.h) holds the refused writes.
  */

@@ -27,18 +27,9 @@ const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct nod
     return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
 }
 
-struct tensor_id node_id(const struct snapshot *g, const struct node *n)
+uint64_t node_inode(const struct node *n)
 {
-    const struct gguf_tensor *tensor = node_tensor(g, n);
-    return tensor ? ids_of(g->ids, snapshot_tensor_no(g, tensor))
-                  : (struct tensor_id){IDS_NONE, IDS_NONE};
-}
-
-uint64_t node_inode(const struct snapshot *g, const struct node *n)
-{
-    if (n->kind == NODE_WHOLE)
-        return ino_row(n->row);
-    return n->kind == NODE_TENSOR_FILE ? ino_tensor_file(node_id(g, n).number, n->row) : ino_of(n);
+    return n->kind == NODE_WHOLE ? ino_row(n->row) : ino_of(n);
 }
 
 const struct row *node_row(const struct node *n)
@@ -93,14 +84,11 @@ static bool is_whole(const struct node *n)
     return n->kind == NODE_WHOLE && n->row < files_count(FILES_ROOT);
 }
 
-/* Return the key under which data is held for a node. All files of one version of a tensor share a
- * key, as do all whole-model views in one state, except those with a state number of their own. */
+/* Return the key under which data is held for a node. All files of a tensor share a key, as do all
+ * views of the whole in one state. */
 static uint64_t held_key(const struct node *n)
 {
-    if (n->kind == NODE_TENSOR_FILE)
-        return ino_tensor(n->number);
-    return node_has(n, ROW_STATE) ? ino_whole(n->number, n->row)
-                                  : ino_make(INO_WHOLE, n->number, 0);
+    return ino_make(n->kind == NODE_TENSOR_FILE ? INO_TENSOR : INO_WHOLE, n->number, 0);
 }
 
 static struct held *held_of(struct link *l)
@@ -149,7 +137,6 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     else
         ret->snap = h->snap;
     table_remove(&t->held, &h->link);
-    free(h->state);
     free(h);
 }
 
@@ -175,22 +162,21 @@ void tree_keep_views(void *tree, const struct snapshot *next)
 }
 
 /* Get the view that a node shows. Call with the lock of `newest` held. */
-static int find_view(struct tree *t, struct node *n, struct view *ret)
+static int find_view(struct tree *t, const struct node *n, struct view *ret)
 {
     bool whole = is_whole(n);
     struct held *h = whole || n->kind == NODE_TENSOR_FILE ? find_held(t, n) : NULL;
     struct snapshot *now = t->newest.view.snap, *snap = h && h->snap ? h->snap : now;
     if (h && h->kept.snap)
         *ret = view_ref(&h->kept);
-    else if (whole && (snap->ids != now->ids ||
-                       (!h && (node_has(n, ROW_STATE) || n->number != snap->number))))
+    else if (whole && (snap->ids != now->ids || (!h && n->number != snap->number)))
         return -ESTALE;
     else
         *ret = newest_view_as(&t->newest, snap);
     return 0;
 }
 
-int tree_view_of(struct tree *t, struct node *n, struct view *ret)
+int tree_view_of(struct tree *t, const struct node *n, struct view *ret)
 {
     lock_take(&t->newest.lock);
     int r = find_view(t, n, ret);
@@ -198,7 +184,7 @@ int tree_view_of(struct tree *t, struct node *n, struct view *ret)
     return r;
 }
 
-int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held)
+int tree_hold_view(struct tree *t, const struct node *n, struct view *ret, struct held **held)
 {
     bool holds = is_whole(n) || n->kind == NODE_TENSOR_FILE;
     lock_take(&t->newest.lock);
@@ -243,78 +229,22 @@ void node_written(struct tree *t, const struct node *n)
         atomic_fetch_or(&h->written, (uint32_t)1 << n->row);
 }
 
-/* Return the one of the two texts that a node shows. */
-static const char *node_text(const struct node *n, const char *texts)
-{
-    return node_has(n, ROW_ERRORS) ? texts + strlen(texts) + 1 : texts;
-}
-
-/* Write the two texts that show the state of the mount, each followed by a NUL: the last line of
- * `info`, and `errors`. */
-static void state_texts(struct tree *t, const struct live_counts *c, const struct buf *notes,
-                        const struct buf *trouble, struct buf *out)
-{
-    state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix, c,
-               notes, out);
-    buf_char(out, '\0');
-    errors_text(notes, trouble, out);
-    buf_char(out, '\0');
-}
-
-/* Assign a number to a view that shows the state of the mount. The number changes only when that
- * state or the snapshot does. */
-static int known_state(struct tree *t, const struct view *v, struct node *n)
-{
-    CLEANUP(buf_free) struct buf notes = BUF_INIT, trouble = BUF_INIT, text = BUF_INIT;
-    struct live_counts c = live_count(t->meta);
-    c.changed = tree_changed(t);
-    if (c.refused)
-        live_refused(t->meta, &notes);
-    live_trouble(t->meta, &trouble);
-    LOCKED(&t->newest.lock);
-    state_texts(t, &c, &notes, &trouble, &text);
-    if (buf_error(&notes) || buf_error(&trouble) || buf_error(&text))
-        return -ENOMEM;
-    if (!t->state || t->state_snap != v->snap->number || t->state_len != text.len ||
-        memcmp(t->state, text.data, text.len) != 0) {
-        if (t->states == UINT32_MAX)
-            return -EOVERFLOW;
-        t->states++;
-        free(t->state);
-        t->state_len = text.len;
-        t->state = (char *)buf_steal(&text);
-        t->state_snap = v->snap->number;
-    }
-    n->number = t->states;
-    struct held *h = hold(t, n, v->snap);
-    if (h && !h->state)
-        h->state = strdup(node_text(n, t->state));
-    if (!h || !h->state)
-        return -ENOMEM;
-    h->lookups++;
-    return 0;
-}
-
 void node_free(struct tree *t)
 {
-    free(t->state);
     for (struct link *l = table_each(&t->held, NULL), *next; l; l = next) {
         struct held *h = held_of(l);
         next = table_each(&t->held, l);
         snapshot_unref(h->snap);
         view_free(&h->kept);
-        free(h->state);
         free(h);
     }
     table_free(&t->held);
 }
 
-int node_known(struct tree *t, const struct view *v, struct node *n)
+int node_known(struct tree *t, const struct view *v, const struct node *n)
 {
     if (n->kind != NODE_WHOLE)
         return 0;
-    if (node_has(n, ROW_STATE))
-        return known_state(t, v, n);
     LOCKED(&t->newest.lock);
     struct held *h = hold(t, n, v->snap);
     if (h)
@@ -338,10 +268,20 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
 
 void node_state(struct tree *t, const struct node *n, struct buf *out)
 {
+    CLEANUP(buf_free) struct buf notes = BUF_INIT, trouble = BUF_INIT;
     if (!node_has(n, ROW_STATE))
         return;
-    LOCKED(&t->newest.lock);
-    const struct held *h = find_held(t, n);
-    if (h && h->state) /* else the kernel has just forgotten the node */
-        buf_str(out, h->state);
+    struct live_counts c = live_count(t->meta);
+    if (c.refused)
+        live_refused(t->meta, &notes);
+    if (node_has(n, ROW_ERRORS)) {
+        live_trouble(t->meta, &trouble);
+        errors_text(&notes, &trouble, out);
+    } else {
+        c.changed = tree_changed(t);
+        state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
+                   &c, &notes, out);
+    }
+    if (buf_error(&notes) || buf_error(&trouble))
+        out->err = -ENOMEM;
 }

@@ -27,7 +27,6 @@ struct held {
     uint64_t key; /* held_key() */
     unsigned opens;
     struct view kept; /* read by open files if the newest state lacks their content; else empty */
-    char *state;      /* owned: text of the state of the mount, if the node shows it */
     /* For a whole-model view: a reference to its snapshot (NULL for a tensor), and the number of
      * the kernel's references. */
     struct snapshot *snap;
@@ -60,7 +59,7 @@ struct tree {
     struct work *work; /* owned: computes and keeps results for tensors */
     struct live *meta; /* owned: the content of metadata/, whether or not the model is edited */
     _Atomic(struct live *) live; /* equal to `meta` once editing has begun; until then NULL */
-    atomic_bool rests;           /* no thread is beginning to edit (begin_alone()) */
+    atomic_bool rests;           /* no thread is beginning to edit */
     bool locked;                 /* the model's file is open for writing and locked */
     /* why editing could not begin; protected by the lock of `newest` */
     char refusal[512];
@@ -68,10 +67,6 @@ struct tree {
     /* Protected by the lock of `newest`, like the ids in `opened` and `others`: */
     /* whole-model views that the kernel knows, and open files of tensors */
     struct table held;
-    uint32_t states; /* number of the newest view of the state of the mount */
-    char *state;     /* owned: the texts of that view (nodes.c) */
-    size_t state_len;
-    uint32_t state_snap;
     unsigned anomalies; /* anomalies in the first snapshot, for tree_warning() */
 };
 
@@ -85,10 +80,7 @@ static inline bool node_is_folder(const struct node *n, uint32_t row)
 
 /* Return the tensor that a node belongs to, or NULL if there is none. */
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n);
-/* Return the tensor's number and version, or IDS_NONE. */
-struct tensor_id node_id(const struct snapshot *g, const struct node *n);
-/* Return the st_ino of a node that exists in the snapshot. */
-uint64_t node_inode(const struct snapshot *g, const struct node *n);
+uint64_t node_inode(const struct node *n); /* its st_ino */
 /* Return the row of a node, or NULL if it has none (root, tensor directory, key). */
 const struct row *node_row(const struct node *n);
 /* Return true if the node is a row with one of these flags. */
@@ -104,14 +96,14 @@ bool node_is_dir(const struct node *n);
 
 /* Get the view that a node shows; for NODE_WHOLE, it may belong to an older snapshot. May return
  * -ESTALE. */
-int tree_view_of(struct tree *t, struct node *n, struct view *ret);
+int tree_view_of(struct tree *t, const struct node *n, struct view *ret);
 /*
  * Get the view for a file being opened. *held may become NULL; release it with tree_let_go(). The
  * file is then read from tree_held_view(): from its own snapshot if it is a whole-model view, else
  * from the newest one that has this version of the tensor. `file` (or NULL) becomes the view's
  * `file`.
  */
-int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
+int tree_hold_view(struct tree *t, const struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held **h);
 /* Record that a view was opened for writing: open files of this node now show the bytes written. */
@@ -120,15 +112,12 @@ void node_written(struct tree *t, const struct node *n);
 void tree_keep_views(void *tree, const struct snapshot *next);
 /* Free everything held. */
 void node_free(struct tree *t);
-/*
- * Count one more kernel reference to a node that is not a key. If the node shows the state of the
- * mount, *n becomes the node of the current state. Returns 0, -ENOMEM or -EOVERFLOW.
- */
-int node_known(struct tree *t, const struct view *v, struct node *n);
+/* Count one more kernel reference to a node that is not a key. Returns 0 or -ENOMEM. */
+int node_known(struct tree *t, const struct view *v, const struct node *n);
 /* Drop `times` of the kernel's references. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
-/* If the node shows the state of the mount, append it. */
+/* If the node shows the state of the mount, append that, as it is now. */
 void node_state(struct tree *t, const struct node *n, struct buf *out);
 
 #endif

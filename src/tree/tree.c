@@ -246,12 +246,6 @@ static int begin(struct tree *t, struct err *e)
     return r;
 }
 
-void begin_alone(struct tree *t)
-{
-    while (!atomic_exchange(&t->rests, false))
-        (void)pool_wait(&t->rests, NULL);
-}
-
 int begin_editing(struct tree *t)
 {
     struct err e = {0};
@@ -260,7 +254,8 @@ int begin_editing(struct tree *t)
         return -EROFS;
     if (atomic_load(&t->live))
         return 0;
-    begin_alone(t);
+    while (!atomic_exchange(&t->rests, false)) /* another thread is beginning */
+        (void)pool_wait(&t->rests, NULL);
     if (!atomic_load(&t->live))
         r = begin(t, &e);
     pool_tell(&t->rests);
@@ -273,17 +268,6 @@ int begin_editing(struct tree *t)
 }
 
 /* ---- open ---- */
-
-/* Takes ownership of g. */
-static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
-{
-    int r = newest_make(&t->newest, g, t->shards.g, 0, &t->st.st_mtim, &t->newest.view.snap, e);
-    if (r < 0)
-        return r;
-    struct snapshot *snap = t->newest.view.snap;
-    atomic_store(&t->newest.numbers, snap->gguf->n_tensors);
-    return 0;
-}
 
 /* Create the first state. Takes ownership of g, the first file's header. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
@@ -299,10 +283,12 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     t->newest.name = path_name(t->model.path);
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
-    r = first_snapshot(t, g, e);
-    if (r == 0)
-        r = newest_make_store(t->newest.view.snap, t->shards.file, t->model.file.fd,
-                              &t->newest.view.store, e);
+    r = newest_make(&t->newest, g, t->shards.g, 0, &t->st.st_mtim, &t->newest.view.snap, e);
+    if (r < 0)
+        return r;
+    atomic_store(&t->newest.numbers, t->newest.view.snap->gguf->n_tensors);
+    r = newest_make_store(t->newest.view.snap, t->shards.file, t->model.file.fd,
+                          &t->newest.view.store, e);
     if (r < 0)
         return r;
     shards_release(&t->shards);
@@ -553,9 +539,19 @@ void tree_notes(struct tree *t, struct buf *out)
     live_unsaved(t->meta, out);
 }
 
-void tree_unsaved(struct tree *t, struct buf *out)
+/* ---- calls that wait ---- */
+
+void tree_call_done(struct live_wait *w, int result)
 {
-    CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    tree_notes(t, &notes);
-    unsaved_lines(&notes, out);
+    struct tree_call *c = (struct tree_call *)w;
+    c->result = result;
+    pool_tell(&c->answered);
+}
+
+int tree_call_end(struct tree_call *c, int r)
+{
+    if (r != LIVE_PARKED)
+        return r;
+    (void)pool_wait(&c->answered, NULL);
+    return c->result;
 }

@@ -72,9 +72,6 @@ int tree_finish(struct tree *t);
 /* Call before releasing the handles that programs still have open after a signal or a forced
  * unmount. Drops anything that no flush, fsync or release has judged. */
 void tree_abandon(struct tree *t);
-/* Append a line for each edit that did not reach the file, and for each file that was dropped
- * because it is not a key. Call after tree_finish(). */
-void tree_unsaved(struct tree *t, struct buf *out);
 /* Append what backup there is of the model as it was before the first edit, if any. */
 void tree_backup(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
@@ -82,7 +79,8 @@ void tree_close(struct tree *t);
 /* Return true if nothing is open and closing the tree would lose nothing (with `helpers`: nothing
  * but helpers in metadata/ and beside views). */
 bool tree_idle(struct tree *t, bool helpers);
-/* Append the notes (live/live.h) of edits that did not reach the file. */
+/* Append the notes (live/live.h) of edits that did not reach the file, and of files that were dropped
+ * because they are no keys. */
 void tree_notes(struct tree *t, struct buf *notes);
 /* Return true if another program changed a file of the model. Accesses the disk. */
 bool tree_changed(struct tree *t);
@@ -105,6 +103,25 @@ const char *tree_path(const struct tree *t);
  * NULL. */
 const char *tree_warning(const struct tree *t, unsigned i);
 
+/*
+ * A call whose answer the calling thread waits for:
+ *
+ *     struct tree_call c = TREE_CALL;
+ *     r = tree_call_end(&c, tree_fsyncdir(t, &c.wait));
+ */
+struct tree_call {
+    struct live_wait wait; /* must come first */
+    atomic_bool answered;
+    int result;
+};
+#define TREE_CALL                   \
+    {                               \
+        .wait.done = tree_call_done \
+    }
+void tree_call_done(struct live_wait *w, int result);
+/* Return the final result of a call that returned r. */
+int tree_call_end(struct tree_call *c, int r);
+
 int tree_statfs(struct tree *t, struct statvfs *ret);
 
 /* Answer the waiting `request` with -EINTR. Accepted edits are written nevertheless. */
@@ -118,7 +135,5 @@ void tree_stop(struct tree *t);
 /* Begin editing if it has not begun. Call before each edit to t->meta. Returns 0, -EROFS, -EBUSY
  * (another process has the lock) or another -errno. */
 int begin_editing(struct tree *t);
-/* Keep other threads from beginning to edit, until pool_tell(&t->rests). */
-void begin_alone(struct tree *t);
 
 #endif

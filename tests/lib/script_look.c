@@ -373,11 +373,18 @@ static int op_states(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
+static void unsaved(struct tree *t, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    tree_notes(t, &notes);
+    unsaved_lines(&notes, out);
+}
+
 static int op_unsaved(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     (void)w;
-    tree_unsaved(r->t, &text);
+    unsaved(r->t, &text);
     buf_char(&text, '\0');
     for (size_t i = 0; i + 1 < text.len; i++)
         text.data[i] = text.data[i] == '\n' ? ';' : text.data[i] == '\'' ? '"' : text.data[i];
@@ -393,7 +400,7 @@ static int op_owes(struct run *r, char **arg, struct waiter *w)
     unsigned lines = 0, names = 0;
     (void)w;
     buf_char(&text, '\n');
-    tree_unsaved(r->t, &text);
+    unsaved(r->t, &text);
     for (size_t i = 1; i < text.len; i++)
         lines += text.data[i] == '\n';
     buf_char(&text, '\0');
