@@ -69,9 +69,7 @@ class State(unittest.TestCase):
                         file.write('many\n')
                 self.assertRegex(mount_line(at), r'^read-write; 4 writes were refused \(llama\.\S+, llama\.\S+, '
                                  r'llama\.\S+ and 1 more\)$')
-                text = before.read()
-                self.assertTrue(text.decode().endswith(refused + '\n'))
-                self.assertEqual(os.fstat(before.fileno()).st_size, len(text))
+                self.assertTrue(before.read().decode().endswith(refused + '\n'))
             for key in ('llama.block_count', 'llama.embedding_length', 'llama.rope.dimension_count'):
                 with open(os.path.join(at, 'metadata', key), 'w') as file:
                     file.write('16\n')
@@ -96,16 +94,19 @@ class State(unittest.TestCase):
 
 class Sizes(unittest.TestCase):
     def test_while_edited(self):
-        """Each handle reads as many bytes as its stat reports, whatever is edited meanwhile."""
+        """Each handle reads as many bytes as its stat reports, whatever is edited meanwhile; and `info`, which is
+        rendered at open, is whole."""
         stop, failed = threading.Event(), []
 
         def look(at):
             try:
                 while not stop.is_set():
-                    for name in 'info', 'check', 'metadata.json':
+                    for name in 'check', 'metadata.json':
                         with open(os.path.join(at, name), 'rb') as file:
                             size = os.fstat(file.fileno()).st_size
                             self.assertEqual(len(file.read()), size, name)
+                    with open(os.path.join(at, 'info'), 'rb') as file:
+                        self.assertRegex(file.read(), rb'\Aname: [^\0]*\nmount: .*\n\Z')
                     os.listdir(at)
             except (OSError, AssertionError) as error:
                 failed.append(error)
