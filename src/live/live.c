@@ -236,11 +236,9 @@ void live_trouble(struct live *l, struct buf *out)
 int live_freshen(struct live *l, struct view *ret)
 {
     struct err e = {0};
-    int r = 0;
-    if (atomic_load(&l->stale)) {
-        LOCKED(&l->lock);
-        r = overlay_freshen(l, &e);
-    }
+    lock_take(&l->lock);
+    const int r = overlay_freshen(l, &e);
+    lock_drop(&l->lock);
     if (ret)
         *ret = newest_view(l->newest);
     return r;

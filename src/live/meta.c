@@ -294,7 +294,7 @@ void name_keep(struct live *l, struct name *x)
     const struct edit_slot *s;
     if (!x->gone || (l->busy && !edit_find(&l->pending, x->key, x->key_len, &s)))
         return;
-    atomic_store(&l->stale, true);
+    l->changes++;
     l->n_gone--;
     x->gone = false;
     if (!overlay_is_pending(l))

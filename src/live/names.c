@@ -156,7 +156,7 @@ static void remove_later(struct live *l, struct name *x)
         return;
     x->gone = true;
     l->n_gone++;
-    atomic_store(&l->stale, true);
+    l->changes++;
     newest_touch(l->newest);
     queue_later(l, QUEUE_REMOVALS, true);
 }

@@ -23,41 +23,29 @@ void overlay_begin(struct live *l)
     edit_change_init(&l->pending, &on);
 }
 
+/* True if keys or tensors are gone. */
+static bool is_hiding(const struct live *l)
+{
+    return l->n_gone || l->tensors.n_gone;
+}
+
 bool overlay_is_pending(const struct live *l)
 {
-    return l->n_gone || l->tensors.n_gone || l->unfinished || !edit_change_is_empty(&l->pending);
+    return is_hiding(l) || l->unfinished || !edit_change_is_empty(&l->pending);
 }
 
-/* Add the removal of the keys and tensors that are gone. A key that may not be removed is there
- * again. Returns 0 or -ENOMEM. */
-static int remove_gone(struct live *l, struct err *why)
+/* Add the removal of the keys and tensors that are gone. Returns 0 or -ENOMEM. */
+static int remove_gone(struct live *l, struct edit_change *c, struct err *e)
 {
-    tensors_remove(l, &l->pending);
-    for (struct name *x = l->first; x && l->n_gone; x = x->next) {
-        struct err e = {0};
-        if (!x->gone ||
-            !edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}) ||
-            edit_remove(&l->pending, x->key, x->key_len, &e) >= 0)
-            continue;
-        if (e.code == -ENOMEM)
-            return err_set(why, e.code, "%s", e.msg);
-        name_spare(l, x);
-        (void)name_refused(l, x, &e);
-    }
-    return 0;
+    int r = 0;
+    tensors_remove(l, c);
+    for (const struct name *x = l->first; x && l->n_gone && r >= 0; x = x->next)
+        if (x->gone && edit_find(c, x->key, x->key_len, &(const struct edit_slot *){0}))
+            r = edit_remove(c, x->key, x->key_len, e);
+    return r < 0 ? r : 0;
 }
 
-/* Plan what is pending, which only this thread changes. Drops the lock. */
-static int plan(struct live *l, struct edit_plan *ret, struct err *e)
-{
-    edit_plan_free(ret);
-    lock_drop(&l->lock);
-    const int r = edit_plan_make(&l->pending, &l->opt.edit, ret, e);
-    lock_take(&l->lock);
-    return r;
-}
-
-/* ---- snapshots ---- */
+/* ---- states ---- */
 
 /* Return the key of `old` that has the name of key kv of `now`, or UINT32_MAX. *at: where it is
  * expected; initially 0. */
@@ -84,29 +72,25 @@ static uint32_t id_after(struct live *l, const struct edit_change *c, const stru
     if (old != EDIT_NONE)
         return ids_of(base->key_ids, old).number;
     (void)name_encode(key, n, text);
+    LOCKED(&l->lock);
     const struct name *x = name_find(l, text);
     return x ? x->ino : l->given++;
 }
 
+/* Make the ids of the keys of `now`. was: the accepted state. */
 static int key_ids(struct live *l, const struct edit_change *c, const struct snapshot *base,
-                   const struct gguf *g, struct ids **ret)
+                   const struct snapshot *was, struct snapshot *now)
 {
-    const struct gguf *old = snapshot_own(l->state);
+    const struct gguf *old = snapshot_own(was), *g = snapshot_own(now);
     struct tensor_id *of = malloc((g->n_kv + 1ull) * sizeof(*of));
-    bool same = g->n_kv == old->n_kv;
     for (uint32_t kv = 0, at = 0; of && kv < g->n_kv; kv++) {
-        const uint32_t was = same_key(old, g, kv, &at);
+        const uint32_t i = same_key(old, g, kv, &at);
         const struct gguf_kv *k = &g->kv[kv];
-        const uint32_t id = was == UINT32_MAX ? id_after(l, c, base, gguf_key(g, k), k->key_len)
-                                              : ids_of(l->state->key_ids, was).number;
+        const uint32_t id = i == UINT32_MAX ? id_after(l, c, base, gguf_key(g, k), k->key_len)
+                                            : ids_of(was->key_ids, i).number;
         of[kv] = (struct tensor_id){id, id};
-        same &= was == kv;
     }
-    int r = of ? 0 : -ENOMEM;
-    if (r == 0 && same)
-        *ret = ids_ref(l->state->key_ids);
-    else if (r == 0)
-        r = ids_make(of, g->n_kv, ret);
+    const int r = of ? ids_make(of, g->n_kv, &now->key_ids) : -ENOMEM;
     free(of);
     return r;
 }
@@ -122,8 +106,6 @@ static void keep_sizes(const struct snapshot *old, struct snapshot *now)
     }
 }
 
-/* ---- tensors ---- */
-
 /* True if `s` (NULL: of n tensors) is already the plan's table. */
 static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 {
@@ -136,10 +118,12 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* Use the table of ids that is shown, if it is still valid; otherwise make a new one. */
-static int tensor_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
+/* Use a table of tensors' ids that is known, if it is still valid; otherwise make a new one. */
+static int tensor_ids(struct live *l, const struct edit_plan *p, const struct snapshot *base,
+                      const struct snapshot *was, struct ids **ret)
 {
-    const struct snapshot *known[] = {l->newest->view.snap, l->state, l->disk.snap};
+    CLEANUP(view_free) struct view shown = newest_view(l->newest);
+    const struct snapshot *known[] = {shown.snap, was, base};
     for (size_t i = 0; i < COUNT(known); i++)
         if (is_table(known[i]->ids, known[i]->gguf->n_tensors, p)) {
             *ret = ids_ref(known[i]->ids);
@@ -186,180 +170,134 @@ static int make_store(struct store *base, const struct edit_plan *p, struct stor
     return r;
 }
 
-/* ---- states ---- */
-
-/* Make the state that a change of `base` leads to; p: its plan. */
+/* Make the state that a change of `base` leads to; p: its plan; was: the accepted state. Call
+ * without the lock. */
 static int make_state(struct live *l, const struct edit_change *c, const struct view *base,
-                      const struct edit_plan *p, struct view *ret, struct err *e)
+                      const struct snapshot *was, const struct edit_plan *p, struct view *ret,
+                      struct err *e)
 {
     const struct timespec changed = newest_changed(l->newest);
+    const uint32_t number = atomic_fetch_add(&l->shown, 1) + 1;
     struct snapshot *g;
     struct store *s = NULL;
-    int r =
-        newest_make(l->newest, gguf_ref(p->next), base->snap->shard, l->shown + 1, &changed, &g, e);
+    int r = newest_make(l->newest, gguf_ref(p->next), base->snap->shard, number, &changed, &g, e);
     if (r < 0)
         return r;
-    l->shown++;
     ids_unref(g->ids);
     g->ids = p->tensor ? NULL : ids_ref(base->snap->ids);
-    r = p->tensor ? tensor_ids(l, p, &g->ids) : 0;
+    r = p->tensor ? tensor_ids(l, p, base->snap, was, &g->ids) : 0;
     if (r == 0)
         r = make_store(base->store, p, &s);
     if (r == 0)
-        r = key_ids(l, c, base->snap, snapshot_own(g), &g->key_ids);
-    if (r < 0) {
-        snapshot_unref(g);
-        store_unref(s);
-        return err_set(e, r, "no memory");
-    }
-    keep_sizes(l->state, g);
+        r = key_ids(l, c, base->snap, was, g);
     *ret = (struct view){.snap = g, .store = s};
-    return 0;
+    if (r == 0)
+        keep_sizes(was, g);
+    else
+        view_free(ret);
+    return err_sys(e, r, "cannot show the edit");
 }
 
-/* Make the accepted state without the keys and tensors that are gone. `pending` stays out of this:
- * the worker may be writing it. */
-static int make_without_gone(struct live *l, struct view *ret, struct err *e)
+/* Make the accepted state without the keys and tensors that are gone, as changed by c. Call without
+ * the lock. */
+static int make_without(struct live *l, const struct edit_change *c, const struct view *state,
+                        struct view *ret, struct err *e)
 {
-    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-    const struct view state = {l->state, l->over, NULL};
-    edit_change_init(&c, &(struct edit_base){.g = snapshot_own(l->state),
-                                             .ids = l->state->ids,
-                                             .numbers = &l->newest->numbers});
-    for (const struct name *x = l->first; x; x = x->next)
-        if (x->gone)
-            (void)edit_remove(&c, x->key, x->key_len, NULL); /* refused when it is written */
-    tensors_remove(l, &c);
-    int r = edit_plan_make(&c, &l->opt.edit, &p, e);
-    return r < 0 ? r : make_state(l, &c, &state, &p, ret, e);
+    const int r = edit_plan_make(c, &l->opt.edit, &p, e);
+    return r < 0 ? r : make_state(l, c, state, state->snap, &p, ret, e);
 }
 
-/* Show the accepted state without the keys and tensors that are gone. A view never shows them
- * again, because a reader may take it at any moment. *old: the view that is replaced. */
-static int show_accepted(struct live *l, struct view *old, struct err *e)
+/* Show a view of the accepted state; *v is the replaced one then. */
+static void show_now(struct live *l, struct view *v)
 {
-    struct view v = {l->state, l->over, NULL}, made = VIEW_INIT;
-    int r = l->n_gone || l->tensors.n_gone ? make_without_gone(l, &made, e) : 0;
-    v = view_ref(made.snap ? &made : &v);
-    *old = newest_put_view(l->newest, v.snap, v.store);
-    atomic_store(&l->stale, r < 0);
-    view_free(&made);
-    return r;
+    *v = newest_put_view(l->newest, v->snap, v->store);
+    l->as_shown = l->changes;
 }
 
 int overlay_freshen(struct live *l, struct err *e)
 {
+    int r = 0;
     assert(lock_held(&l->lock));
-    struct view old;
-    if (!atomic_load(&l->stale))
-        return 0;
-    int r = show_accepted(l, &old, e);
-    view_free(&old);
+    while (r == 0 && l->as_shown != l->changes) {
+        const struct view accepted = {l->state, l->over, NULL};
+        struct view state = view_ref(&accepted), v = VIEW_INIT;
+        const uint64_t changes = l->changes;
+        struct edit_change c;
+        edit_change_init(&c, &(struct edit_base){.g = snapshot_own(l->state),
+                                                 .ids = l->state->ids,
+                                                 .numbers = &l->newest->numbers});
+        r = remove_gone(l, &c, e);
+        lock_drop(&l->lock);
+        if (r == 0 && edit_change_is_empty(&c))
+            v = view_ref(&state);
+        else if (r == 0)
+            r = make_without(l, &c, &state, &v, e);
+        lock_take(&l->lock);
+        if (r == 0 && changes == l->changes && changes != l->as_shown)
+            show_now(l, &v);
+        lock_drop(&l->lock);
+        edit_change_free(&c);
+        view_free(&v);
+        view_free(&state);
+        lock_take(&l->lock);
+    }
     return r;
 }
 
 /* ---- what the log says ---- */
 
-/* Return the number of bytes in a value, without the length word of a string. */
-static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
-{
-    return type == GGUF_STRING ? n - fmt->len_width : n;
-}
-
-/* Describe what an edit does to a key. Writes nothing if it does nothing. */
-static void note_key(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
-{
-    char name[SHOW_MAX], old[SHOW_MAX], type[GGUF_TYPE_NAME_MAX];
-    const struct gguf_format *fmt = &c->on.g->fmt;
-    const struct gguf_kv *kv = s->old == EDIT_NONE ? NULL : &c->on.g->kv[s->old];
-    (void)show(name, s->name, s->name_len);
-    if (kv)
-        (void)show(old, gguf_key(c->on.g, kv), kv->key_len);
-    if (s->gone) {
-        if (kv)
-            buf_printf(out, "%s: removed", old);
-        return;
-    }
-    const bool renamed = kv && strcmp(name, old) != 0;
-    if (renamed)
-        buf_printf(out, "%s: renamed to %s", old, name);
-    if (!s->value)
-        return;
-    const struct gguf_value v = gguf_value_at(fmt, s->value->type, s->value->bytes.data);
-    const size_t now = text_bytes(fmt, s->value->type, s->value->bytes.len);
-    buf_printf(out, "%s%s: ", renamed ? "; " : "", name);
-    if (kv)
-        buf_printf(out, "%s, %zu -> %zu bytes", gguf_type_name(&v, type),
-                   text_bytes(fmt, kv->type, (size_t)(kv->end - kv->val_off)), now);
-    else
-        buf_printf(out, "new, %s, %zu bytes", gguf_type_name(&v, type), now);
-}
-
-/* The same for a tensor. */
-static void note_tensor(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
+/* Describe what an edit does to a key or tensor. Writes nothing if it does nothing. */
+static void put_note(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX];
-    const struct gguf_tensor *t = s->old == EDIT_NONE ? NULL : &c->on.g->tensor[s->old];
-    (void)show(name, s->name, s->name_len);
-    if (t)
-        (void)show(old, gguf_name(c->on.g, t), t->name_len);
-    if (s->gone) {
-        if (t)
-            buf_printf(out, UNSAVED_TENSOR "%s: removed", old);
+    const bool tensor = s->kind == EDIT_TENSOR, known = s->old != EDIT_NONE;
+    if (s->gone && !known)
         return;
-    }
-    const bool renamed = t && strcmp(name, old) != 0;
-    uint64_t n = 0;
-    for (size_t i = 0; s->content && i < s->content->n; i++)
-        n += s->content->piece[i].len;
-    if (renamed)
-        buf_printf(out, UNSAVED_TENSOR "%s: renamed to %s", old, name);
-    if (s->content)
-        buf_printf(out, "%s" UNSAVED_TENSOR "%s: %s%llu bytes", renamed ? "; " : "", name,
-                   t ? "" : "new, ", (unsigned long long)n);
-}
-
-static void note_gone(const struct live *l, struct buf *out)
-{
-    struct edit_tensor t;
-    char shown[SHOW_MAX];
-    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
-        const struct object *o = (const struct object *)k;
-        if (!o->gone || !edit_tensor_numbered(&l->pending, o->number, &t))
-            continue;
-        buf_printf(out, UNSAVED_TENSOR "%s: removed", show(shown, t.name, t.name_len));
-        buf_char(out, '\0');
-    }
+    (void)show(name, s->name, s->name_len);
+    if (known && tensor)
+        (void)show(old, gguf_name(c->on.g, &c->on.g->tensor[s->old]),
+                   c->on.g->tensor[s->old].name_len);
+    else if (known)
+        (void)show(old, gguf_key(c->on.g, &c->on.g->kv[s->old]), c->on.g->kv[s->old].key_len);
+    const bool renamed = known && !s->gone && strcmp(name, old) != 0;
+    buf_printf(out, "%s%s: %s%s", tensor ? UNSAVED_TENSOR : "", known ? old : name,
+               s->gone   ? "removed"
+               : renamed ? "renamed to "
+               : known   ? "changed"
+                         : "new",
+               renamed ? name : "");
+    buf_char(out, '\0');
 }
 
 void overlay_notes(const struct live *l, struct buf *out)
 {
-    for (size_t i = 0; i < l->pending.n; i++) {
-        const size_t before = out->len;
-        if (l->pending.slot[i]->kind == EDIT_TENSOR)
-            note_tensor(&l->pending, l->pending.slot[i], out);
-        else
-            note_key(&l->pending, l->pending.slot[i], out);
-        if (out->len > before)
-            buf_char(out, '\0');
-        if (buf_error(out)) /* whole notes only */
-            out->len = before;
-    }
     char shown[SHOW_MAX];
+    struct edit_tensor t;
+    for (size_t i = 0; i < l->pending.n; i++)
+        put_note(&l->pending, l->pending.slot[i], out);
     for (const struct name *x = l->first; x && l->n_gone; x = x->next)
-        if (x->gone && edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0})) {
-            buf_printf(out, "%s: removed", show(shown, x->key, x->key_len));
-            buf_char(out, '\0');
-        }
-    if (l->tensors.n_gone)
-        note_gone(l, out);
+        if (x->gone && edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}))
+            buf_printf(out, "%s: removed%c", show(shown, x->key, x->key_len), '\0');
+    for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
+        const struct object *o = (const struct object *)k;
+        if (o->gone && edit_tensor_numbered(&l->pending, o->number, &t))
+            buf_printf(out, UNSAVED_TENSOR "%s: removed%c", show(shown, t.name, t.name_len), '\0');
+    }
+    if (buf_error(out)) /* whole notes only */
+        out->len = 0;
 }
 
 /* ---- writing ---- */
 
-struct job {
+/* An edit that is being accepted. */
+struct accept {
     struct live *l;
+    struct edit_plan p;
+    bool write; /* write it now */
+    bool sure;  /* however long that takes */
+    bool mixed; /* with removals */
+    bool tried; /* the write began */
     struct edit_result result;
     long long begun, reported; /* ms */
     struct buf notes;          /* what it does, for the log */
@@ -367,26 +305,26 @@ struct job {
 
 static void on_progress(uint64_t done, uint64_t total, void *arg)
 {
-    struct job *b = arg;
-    const long long s = (when_ms() - b->begun) / 1000;
-    if (s <= b->reported)
+    struct accept *a = arg;
+    const long long s = (when_ms() - a->begun) / 1000;
+    if (s <= a->reported)
         return;
-    b->reported = s;
-    live_log(b->l, LOG_INFO, "copying: %llu of %llu MiB", (unsigned long long)(done >> 20),
+    a->reported = s;
+    live_log(a->l, LOG_INFO, "copying: %llu of %llu MiB", (unsigned long long)(done >> 20),
              (unsigned long long)(total >> 20));
 }
 
 /* Log the outcome for each key. why: why it was not written, or NULL. */
-static void log_notes(const struct job *b, const struct err *why)
+static void log_notes(const struct accept *a, const struct err *why)
 {
-    const char *at = buf_text(&b->notes), *end = buf_text_end(&b->notes);
-    for (; at && at < end && !buf_error(&b->notes); at += strlen(at) + 1)
+    const char *at = buf_text(&a->notes), *end = buf_text_end(&a->notes);
+    for (; at && at < end; at += strlen(at) + 1)
         if (why)
-            live_log(b->l, LOG_ERR, b->result.unfinished ? "%s: %s" : "%s: not written: %s", at,
+            live_log(a->l, LOG_ERR, a->result.unfinished ? "%s: %s" : "%s: not written: %s", at,
                      why->msg);
         else
-            live_log(b->l, LOG_INFO, "%s; %s, %lld ms", at, edit_strategy_name(b->result.strategy),
-                     when_ms() - b->begun);
+            live_log(a->l, LOG_INFO, "%s; %s, %lld ms", at, edit_strategy_name(a->result.strategy),
+                     when_ms() - a->begun);
 }
 
 /* Make a store of the new file for readers. If the file cannot be mapped, readers continue with
@@ -418,61 +356,63 @@ static void put_on_record(struct live *l, const struct snapshot *g)
     l->unrecorded = e.code;
 }
 
-/* Write the plan, whose state is g. Call without the lock. *ret: the new store, or NULL if readers
+/* Write the plan, whose state is g. Call without the lock. Gives g the new store, unless readers
  * keep theirs. */
-static int write_plan(struct job *b, const struct edit_plan *p, struct snapshot *g,
-                      struct store **ret, struct err *e)
+static int write_plan(struct accept *a, struct view *g, struct err *e)
 {
-    struct live *l = b->l;
-    const struct edit_hooks hooks = {.progress = on_progress, .arg = b};
-    b->begun = when_ms();
-    b->result = (struct edit_result){.old_fd = -1};
+    struct live *l = a->l;
+    const struct edit_hooks hooks = {.progress = on_progress, .arg = a};
+    struct store *s = NULL;
+    a->tried = true;
+    a->begun = when_ms();
+    a->result = (struct edit_result){.old_fd = -1};
     if (l->history)
-        put_on_record(l, g);
-    int r = edit_commit(l->file, p, &l->opt.edit, &hooks, &b->result, e);
+        put_on_record(l, g->snap);
+    int r = edit_commit(l->file, &a->p, &l->opt.edit, &hooks, &a->result, e);
     if (l->history)
-        history_end(l->history, r == 0 || b->result.unfinished, when_date().tv_sec);
-    const bool replaced = b->result.old_fd >= 0;
+        history_end(l->history, r == 0 || a->result.unfinished, when_date().tv_sec);
+    const bool replaced = a->result.old_fd >= 0;
     if (replaced)
-        (void)close(b->result.old_fd);
-    if (r == 0 || b->result.unfinished)
-        *ret = store_written(l, g, p, replaced);
-    log_notes(b, r < 0 ? e : NULL);
+        (void)close(a->result.old_fd);
+    if (r == 0 || a->result.unfinished)
+        s = store_written(l, g->snap, &a->p, replaced);
+    if (s) {
+        store_unref(g->store);
+        g->store = s;
+    }
+    log_notes(a, r < 0 ? e : NULL);
     return r;
 }
 
-/* The state g is on disk, and nothing is pending any more. */
-static void landed(struct live *l, const struct view *g)
+/* The state g is accepted. written: it is on disk, and nothing is pending any more. */
+static void accepted(struct live *l, const struct view *g, bool written)
 {
-    l->old[0] = l->disk;
-    l->old[1] = (struct view){.snap = l->state, .store = l->over};
-    l->disk = view_ref(g);
-    l->state = snapshot_ref(g->snap);
-    l->over = store_ref(g->store);
-    edit_change_free(&l->pending);
-    overlay_begin(l);
-    names_removed(l);
-    tensors_removed(l);
-    (void)show_accepted(l, &l->old[2], NULL);
-    if (l->disk.store != l->old[0].store)
-        newest_drop_file(l->newest);
-    l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
-    l->trouble = (struct err){0};
-    if (l->n_gone || l->tensors.n_gone) /* removed while it was written */
-        queue_later(l, l->tensors.n_gone ? QUEUE_TENSORS : QUEUE_REMOVALS, true);
-}
-
-/* The state g is accepted, and written later. */
-static void kept(struct live *l, const struct view *g)
-{
+    const bool mapped = written && g->store != l->disk.store;
     l->old[0] = (struct view){.snap = l->state, .store = l->over};
     l->state = snapshot_ref(g->snap);
     l->over = store_ref(g->store);
-    edit_keep(&l->pending, edit_mark(&l->pending));
+    if (written) {
+        l->old[1] = l->disk;
+        l->disk = view_ref(g);
+        edit_change_free(&l->pending);
+        overlay_begin(l);
+        l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
+        l->trouble = (struct err){0};
+    } else {
+        edit_keep(&l->pending, edit_mark(&l->pending));
+        queue_later(l, QUEUE_EDITS, false);
+    }
     names_removed(l);
     tensors_removed(l);
-    (void)show_accepted(l, &l->old[1], NULL);
-    queue_later(l, QUEUE_EDITS, false);
+    l->changes++;
+    if (!is_hiding(l)) {
+        l->old[2] = view_ref(g);
+        show_now(l, &l->old[2]);
+    } else if (written) { /* removed while it was written */
+        queue_later(l, l->tensors.n_gone ? QUEUE_TENSORS : QUEUE_REMOVALS, true);
+    }
+    if (mapped)
+        newest_drop_file(l->newest);
 }
 
 void overlay_retire(struct live *l)
@@ -483,146 +423,98 @@ void overlay_retire(struct live *l)
 
 /* ---- accepting ---- */
 
-/* An edit that is being accepted. */
-struct accept {
-    struct edit_plan p;
-    size_t edit; /* the mark after the edit, before the removals of gone keys */
-    bool write;  /* write it now */
-    bool sure;   /* however long that takes */
-    bool all;    /* with everything that was accepted before */
-    bool mixed;  /* edits that were accepted before are written with it */
-    bool tried;  /* the write began */
-};
-
-static void decide(const struct live *l, enum when when, struct accept *a)
-{
-    const enum live_commit mode = l->opt.commit;
-    a->sure = when == WHEN_NOW || (when == WHEN_MODE && mode == LIVE_COMMIT_CLOSE) ||
-              (when == WHEN_DUE && !(l->queue.removes && mode == LIVE_COMMIT_AUTO));
-    a->all = when == WHEN_NOW;
-    a->write = a->sure || mode != LIVE_COMMIT_SYNC;
-}
-
-/* Ask the disk whether the plan can be written, and whether that copies little. Drops the lock. */
-static int ask_disk(struct live *l, const struct edit_plan *p, bool *cheap, struct err *e)
+/* Plan what is pending, which only this thread changes, and ask the disk whether the plan can be
+ * written, and whether that copies little. Drops the lock. */
+static int plan(struct live *l, struct edit_plan *p, bool *cheap, struct err *e)
 {
     struct edit_disk disk = {0};
     enum edit_strategy how;
     uint64_t copies = 0;
+    edit_plan_free(p);
     lock_drop(&l->lock);
-    int r = edit_look(l->file, &l->opt.edit, &disk, e);
-    lock_take(&l->lock);
+    int r = edit_plan_make(&l->pending, &l->opt.edit, p, e);
+    if (r == 0)
+        r = edit_look(l->file, &l->opt.edit, &disk, e);
     if (r == 0)
         r = edit_plan_way(p, &l->opt.edit, &disk, &how, &copies, e);
+    lock_take(&l->lock);
     *cheap = copies <= EDIT_CHEAP;
     return r;
 }
 
-static int plan_and_ask(struct live *l, struct accept *a, bool *cheap, struct err *e)
+/* Plan what is pending, with the removals if it is written now. */
+static int prepare(struct live *l, struct accept *a, struct err *e)
 {
-    int r = plan(l, &a->p, e);
-    return r < 0 ? r : ask_disk(l, &a->p, cheap, e);
-}
-
-static void in_trouble(struct live *l, const struct err *e, bool logged);
-
-/* Plan what is pending, with the removals if it is written now. edit: an edit is pending that was
- * not accepted before, and that the removals must not prevent, unless they must be written too. */
-static int prepare(struct live *l, struct accept *a, bool edit, struct err *e)
-{
+    const size_t mark = edit_mark(&l->pending);
     bool cheap = true;
-    a->edit = edit_mark(&l->pending);
-    int r = a->write ? remove_gone(l, e) : 0;
-    a->mixed |= edit_mark(&l->pending) > a->edit;
+    int r = a->write ? remove_gone(l, &l->pending, e) : 0;
+    a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
-        r = plan_and_ask(l, a, &cheap, e);
-    if (r < 0 && edit && a->mixed && !a->all) {
-        const struct err why = *e;
-        edit_undo(&l->pending, a->edit);
-        a->mixed = false;
-        r = plan_and_ask(l, a, &cheap, e);
-        if (r == 0)
-            in_trouble(l, &why, false);
-    }
+        r = plan(l, &a->p, &cheap, e);
     if (r < 0 || !a->write || a->sure || cheap)
         return r;
     a->write = false;
-    if (edit_mark(&l->pending) == a->edit)
+    if (edit_mark(&l->pending) == mark)
         return 0;
-    edit_undo(&l->pending, a->edit);
-    return plan(l, &a->p, e);
+    edit_undo(&l->pending, mark);
+    return plan(l, &a->p, &cheap, e);
 }
 
 static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e)
 {
-    CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    struct job job = {.l = l};
-    struct view g = VIEW_INIT;
-    struct store *s = NULL;
+    CLEANUP(view_free) struct view g = VIEW_INIT;
+    bool astray = l->astray;
     newest_touch(l->newest);
-    int r = make_state(l, &l->pending, &l->disk, &a->p, &g, e);
-    if (r < 0)
-        return r;
-    *done = !a->write;
-    if (a->write) {
-        overlay_notes(l, &notes);
-        job.notes = notes;
-        a->tried = true;
-        lock_drop(&l->lock);
-        r = write_plan(&job, &a->p, g.snap, &s, e);
+    if (a->write)
+        overlay_notes(l, &a->notes);
+    lock_drop(&l->lock);
+    int r = make_state(l, &l->pending, &l->disk, l->state, &a->p, &g, e);
+    *done = r == 0 && !a->write;
+    if (r == 0 && a->write) {
+        r = write_plan(a, &g, e);
+        *done = r == 0 || a->result.unfinished;
         /* -ESTALE itself: another program's file is there */
-        const bool astray = r < 0 && r != -ESTALE && edit_file_fresh(l->file, NULL) == -ESTALE;
-        lock_take(&l->lock);
-        l->astray = astray;
-        l->unfinished = l->file->unfinished;
-        *done = r == 0 || job.result.unfinished;
+        astray = r < 0 && r != -ESTALE && edit_file_fresh(l->file, NULL) == -ESTALE;
     }
-    if (s) {
-        store_unref(g.store);
-        g.store = s;
-    }
-    if (*done && a->write)
-        landed(l, &g);
-    else if (*done)
-        kept(l, &g);
+    lock_take(&l->lock);
+    l->astray = astray;
+    l->unfinished = l->file->unfinished;
+    if (*done)
+        accepted(l, &g, a->write);
     if (r < 0 && l->unfinished)
         l->trouble = *e;
-    view_free(&g);
     return r;
-}
-
-/* Edits that were accepted before could not be written: time does not try again. logged: the log
- * names each of them already. */
-static void in_trouble(struct live *l, const struct err *e, bool logged)
-{
-    if (!logged)
-        live_log(l, LOG_ERR, "edits wait, since they cannot be written: %s", e->msg);
-    l->trouble = *e;
-    l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
 }
 
 int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, struct err *e)
 {
     const bool edit = edit_mark(&l->pending) > mark;
-    struct accept a = {0};
+    const enum live_commit mode = l->opt.commit;
+    struct accept a = {.l = l};
     assert(lock_held(&l->lock) && !l->busy);
     *done = false;
     if (!overlay_is_pending(l))
         return l->astray ? err_set(e, -ESTALE, "the file was replaced by a failed edit") : 0;
-    decide(l, when, &a);
+    a.sure = when == WHEN_NOW || (when == WHEN_MODE && mode == LIVE_COMMIT_CLOSE) ||
+             (when == WHEN_DUE && !(l->queue.removes && mode == LIVE_COMMIT_AUTO));
+    a.write = a.sure || mode != LIVE_COMMIT_SYNC;
     l->busy = true;
-    int r = prepare(l, &a, edit, e);
+    int r = prepare(l, &a, e);
     if (r == 0)
         r = carry_out(l, &a, done, e);
     edit_plan_free(&a.p);
+    buf_free(&a.notes);
     l->busy = false;
     if (*done)
         return r;
     edit_undo(&l->pending, mark);
-    if (edit && !a.tried) /* the fault may be this edit's */
+    const bool others = a.mixed || l->unfinished || !edit_change_is_empty(&l->pending);
+    if (!others || (edit && !a.tried)) /* the fault may be this edit's */
         return r;
-    if (a.mixed || l->unfinished || !edit_change_is_empty(&l->pending))
-        in_trouble(l, e, a.tried);
+    if (!a.tried) /* time does not try again */
+        live_log(l, LOG_ERR, "edits wait, since they cannot be written: %s", e->msg);
+    l->trouble = *e;
+    l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
     return r;
 }
 

@@ -16,7 +16,8 @@ bool overlay_is_pending(const struct live *l);
 /*
  * Accept what the worker has added to `pending` since `mark`: plan it, and write it now or keep it.
  * If that fails, takes it back to the mark. Only the worker calls this; the lock is dropped
- * meanwhile, and from the moment that the new state is shown it is held. Returns 0, or -errno with
+ * meanwhile, and held again from the moment that the state is accepted. Then overlay_freshen() shows
+ * it. Returns 0, or -errno with
  * the reason. *done: the edit was made nevertheless (edit/commit.h: `unfinished`).
  */
 int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, struct err *e);
@@ -24,7 +25,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
 /* Free the views that the last edit replaced. Only the worker calls this, without the lock. */
 void overlay_retire(struct live *l);
 
-/* Show the accepted state without the keys that are gone, if the newest view shows another one. */
+/* Show the accepted state without what is gone, if the newest view shows another one. Drops the
+ * lock meanwhile. Returns 0 or -errno. */
 int overlay_freshen(struct live *l, struct err *e);
 
 /*

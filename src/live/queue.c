@@ -71,6 +71,7 @@ static void serve(struct live *l, struct request *q)
     q->done |= equal;
     if (q->end)
         r = q->end(l, q, r, &e);
+    (void)overlay_freshen(l, &e);
     struct live_wait *w = q->wait;
     l->queue.running = NULL;
     request_free(l, q);

@@ -139,8 +139,9 @@ struct live {
     struct store *over;         /* a reference: the store of `state` */
     struct edit_change pending; /* from `disk` to `state` */
     bool busy;                  /* the worker uses `pending` or the file without the lock */
-    atomic_bool stale;          /* the newest view does not fit the names that are gone */
-    uint32_t shown;             /* number of the newest snapshot */
+    uint64_t changes;           /* counts changes of `state` and of what is gone */
+    uint64_t as_shown;          /* the newest view shows the state after so many changes */
+    atomic_uint shown;          /* number of the newest snapshot */
     struct err trouble;         /* why pending edits could not be written; else code 0 */
     struct view old[3];         /* the worker's: replaced views, to be freed without the lock */
     /* A write failed, and its new file stayed in the model's place (edit/commit.h): what the mount

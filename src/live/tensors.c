@@ -110,7 +110,7 @@ static void spare(struct live *l, struct object *o)
     o->hidden = 0;
     o->generation++; /* who is in the directory sees it as removed */
     l->tensors.n_gone--;
-    atomic_store(&l->stale, true);
+    l->changes++;
 }
 
 /* Bring all tensors back whose removal is neither written nor being written. */
@@ -181,7 +181,7 @@ static int remove_locked(struct live *l, const char *file, const struct err *unr
     o->removing = false;
     l->tensors.n_gone++;
     object_set_error(l, o, NULL);
-    atomic_store(&l->stale, true);
+    l->changes++;
     newest_touch(l->newest);
     queue_later(l, QUEUE_TENSORS, true);
     return 0;
