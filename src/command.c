@@ -315,11 +315,6 @@ static int add_table_row(const struct model_path *m, const char *folder, struct 
     struct err e = {0};
     int r = open_model(m, &s, &e);
     add_shown_text(lines, short_label(m, folder));
-    if (m->tags) { /* "llama3.1:8b, latest" */
-        lines->len -= strlen(strrchr(m->label, '/'));
-        buf_str(lines, ", ");
-        add_shown_text(lines, m->tags);
-    }
     if (r < 0)
         buf_printf(lines, "\terror: %s", e.msg);
     else

@@ -86,15 +86,18 @@ static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
     if (!m->layer)
         return err_set(e, -ENOMEM, "no memory");
     const cJSON *at;
+    bool tensors = false;
     int r = 0;
+    for (size_t k = 0; k < COUNT(kinds) && r == 0; k++)
+        r = add_kind(layers, k, m, e);
     cJSON_ArrayForEach(at, layers)
     {
         const char *word = word_of(at); /* parameters may follow the word */
-        m->tensors += strcspn(word, "; ") == 6 && strncmp(word, "tensor", 6) == 0;
+        tensors |= strcspn(word, "; ") == 6 && strncmp(word, "tensor", 6) == 0;
     }
-    for (size_t k = 0; k < COUNT(kinds) && r == 0; k++)
-        r = add_kind(layers, k, m, e);
-    return r;
+    return r == 0 && tensors && !m->models
+               ? err_set(e, -EBADMSG, "stores each tensor in its own file, not in a GGUF file")
+               : r;
 }
 
 int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e)

@@ -29,11 +29,11 @@ struct layer {
 struct manifest {
     struct layer *layer; /* owned; models come first; layers of the same name are adjacent */
     size_t n;
-    size_t models;  /* number of layers that are models */
-    size_t tensors; /* number of layers that each hold a single tensor; they are not shown */
+    size_t models; /* number of layers that are models */
 };
 
-/* Parse a manifest. Returns 0, or -EBADMSG, -EFBIG or -ENOMEM with a message. */
+/* Parse a manifest. Returns 0, or -EBADMSG, -EFBIG or -ENOMEM with a message. One whose layers hold
+ * a tensor each is -EBADMSG. */
 int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e);
 void manifest_free(struct manifest *m);
 

@@ -21,22 +21,18 @@
 
 /* ---- one path without links ---- */
 
-bool path_barred(const struct paths *p, const struct mounts *ms, const char *path)
+bool paths_bar(const struct paths *p, const struct mount *m)
 {
-    for (size_t i = 0; i < ms->n; i++) {
-        const struct mount *m = &ms->mount[i];
-        if ((mount_is_ggufs(m) || (p->own && m->dev == p->own)) && path_below(path, m->at))
-            return true;
-    }
-    return false;
+    return mount_is_ggufs(m) || (p->own && m->dev == p->own);
 }
 
 /* Returns true also if the list of mounts cannot be read. */
 static bool is_barred(const struct paths *p, const char *path)
 {
-    struct mounts ms;
-    const bool barred = mounts_load(&ms) < 0 || path_barred(p, &ms, path);
-    mounts_free(&ms);
+    CLEANUP(mounts_free) struct mounts ms;
+    bool barred = mounts_load(&ms) < 0;
+    for (size_t i = 0; i < ms.n && !barred; i++)
+        barred = paths_bar(p, &ms.mount[i]) && path_below(path, ms.mount[i].at);
     return barred;
 }
 
@@ -87,6 +83,12 @@ static int find(const struct paths *p, char *path, struct found *ret)
     return path ? make_found(open_path(p, path, O_PATH | O_NOFOLLOW), path, ret) : -ENOMEM;
 }
 
+char *path_above(const char *path)
+{
+    const size_t n = (size_t)(path_name(path) - path);
+    return strndup(path, n > 1 ? n - 1 : 1);
+}
+
 /* ---- links ---- */
 
 /* Return the absolute path of `name`, which may contain "." and "..", in a directory that is known
@@ -119,13 +121,12 @@ static char *join(const char *dir, const char *name)
 /* Find the target of a link, which may be another link. */
 static int follow_once(const struct paths *p, const struct found *link, struct found *ret)
 {
-    char target[PATH_MAX], *slash = strrchr(link->path, '/');
+    char target[PATH_MAX];
     const ssize_t n = readlinkat(link->fd, "", target, sizeof(target) - 1);
     if (n <= 0)
         return n < 0 ? -errno : -ENOENT;
     target[n] = '\0';
-    char *dir = strndup(link->path, (size_t)(slash - link->path)),
-         *path = dir ? join(dir, target) : NULL;
+    char *dir = path_above(link->path), *path = dir ? join(dir, target) : NULL;
     free(dir);
     if (path && p->shared && (link->st.st_uid != geteuid() || !path_below(path, p->path))) {
         free(path);
@@ -191,15 +192,12 @@ int path_via(const struct paths *p, const struct found *dir, const char *name, c
     return e;
 }
 
-int path_parent(const struct paths *p, const struct found *f)
+int path_parent(const struct paths *p, const char *path)
 {
-    char *slash = strrchr(f->path, '/'), *dir = strndup(f->path, (size_t)(slash - f->path));
-    if (!dir)
-        return -ENOMEM;
-    const char *path = *dir ? dir : "/";
-    int fd = open_path(p, path, O_RDONLY | O_DIRECTORY);
+    char *dir = path_above(path);
+    int fd = dir ? open_path(p, dir, O_RDONLY | O_DIRECTORY) : -ENOMEM;
     if (fd == -EACCES) /* not listable, but enough for one file */
-        fd = open_path(p, path, O_PATH | O_DIRECTORY);
+        fd = open_path(p, dir, O_PATH | O_DIRECTORY);
     free(dir);
     return fd;
 }

@@ -63,9 +63,9 @@ int path_in(const struct paths *p, const struct found *dir, const char *name, bo
 /* Find `name` in a directory, following it if it is a link, and then `rest` in it, without links. */
 int path_via(const struct paths *p, const struct found *dir, const char *name, const char *rest,
              struct found *ret);
-/* Open the directory that contains f for reading or, if that is not permitted, with O_PATH. Returns
- * the descriptor or -errno. */
-int path_parent(const struct paths *p, const struct found *f);
+/* Open the directory that contains this real path for reading or, if that is not permitted, with
+ * O_PATH. Returns the descriptor or -errno. */
+int path_parent(const struct paths *p, const char *path);
 void found_close(struct found *f);
 
 /* Open f, which must be a directory or a regular file, for reading. Returns the descriptor or
@@ -74,8 +74,11 @@ int found_read(const struct found *f);
 /* Read all of a small file. Returns 0, -EFBIG (larger than `most` bytes) or another -errno. */
 int found_text(const struct found *f, size_t most, struct buf *ret);
 
-/* Returns true if a path is at or below a mount of ggufs in this list, or of the shelf itself. */
-bool path_barred(const struct paths *p, const struct mounts *ms, const char *path);
+/* Returns true if this is a mount of ggufs, on which nothing may be touched. */
+bool paths_bar(const struct paths *p, const struct mount *m);
+/* Return the path of the directory that contains an absolute path. The caller frees it. Returns NULL
+ * if out of memory. */
+char *path_above(const char *path);
 
 /* Returns true if the error means that the process lacks memory or descriptors. */
 static inline bool is_shortage(int e)

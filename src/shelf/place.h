@@ -4,13 +4,10 @@
  * directory, a model, or a small text file in a store. docs/shelf.md describes the names.
  *
  *     r = place_top(&paths, &top);
- *     r = place_list(&cache, &top, &l);                        all names
- *     r = place_find(&cache, &top, "x.gguf", &item);           what one of them stands for
- *     r = place_item(&cache, &top, &l->entry[i], &item);
+ *     r = place_list(&paths, &top, NULL, &l);                  all names
+ *     e = listing_find(l, "x.gguf");
+ *     r = place_item(&paths, &top, e, &item);                  what one of them stands for
  *     listing_unref(l);
- *
- * The listings of the most recently used places are kept: those that depend only on the names in
- * one directory until its times change, others for a second.
  *
  * Any thread may call these functions. The content of files is not trusted.
  */
@@ -19,8 +16,8 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
-#include "base/lock.h"
 #include "shelf/path.h"
 #include "text/name.h"
 #include "tree/attr.h"
@@ -40,11 +37,11 @@ struct place {
                       * below manifests/; else "" */
 };
 
-/* What an entry stands for. */
+/* What an entry stands for. Of entries with equal names, the first kind keeps the name. */
 enum entry_kind {
     ENTRY_FOLDER,   /* a directory, or a link to one; `at` is its name */
     ENTRY_MODEL,    /* a file, or a link to one; `at` is its name */
-    ENTRY_SPLIT,    /* a split model; `at` is the name of one of its files */
+    ENTRY_SPLIT,    /* a split model; `at` is the name of its first file */
     ENTRY_ORG,      /* an organisation; `at` is its name */
     ENTRY_REVISION, /* of a repository; `at` is "models--org--name/COMMIT" */
     ENTRY_OLLAMA,   /* a host, a namespace, or a model with its tag; `at` is the path below
@@ -62,22 +59,10 @@ struct entry {
 struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
-    bool wide;  /* depends on more than the names in one directory and their types */
-    bool store; /* all entries come from a store */
-    /* what identifies the place, and its directory as it was before the names were read */
-    uint64_t place;
-    struct stat st;
-    struct timespec made;
+    bool store;           /* all entries come from a store */
+    struct stat st;       /* of the place's directory, before the names were read */
+    struct timespec made; /* when they were read */
     atomic_uint refs;
-};
-
-/* How many listings are kept. */
-#define LISTINGS_KEPT 16
-
-struct listings {
-    const struct paths *paths;
-    struct lock lock;
-    struct listing *kept[LISTINGS_KEPT]; /* references, the most recently used first */
 };
 
 enum item_kind { ITEM_FOLDER, ITEM_MODEL, ITEM_TEXT };
@@ -87,36 +72,34 @@ struct item {
     enum item_kind kind;
     bool store;         /* it cannot be edited */
     uint64_t key;       /* hash of its place and name in the mount */
+    uint64_t stamp;     /* of a directory a hash of the place; of files, tree_identity() */
     struct place place; /* for ITEM_FOLDER */
     char *path; /* owned; for a file, the path by which it is opened; its last name may be a link */
     char *real; /* owned; the real path; NULL if there is no regular file */
     size_t shards;      /* for a split model, the number of files that its name states; else 0 */
-    bool behind;        /* the files of a split model lie beside `real`, not beside `path` */
     struct stat st;     /* zero if there is no regular file */
     struct grant grant; /* 0777 if there is no regular file: only a link and the reason are shown */
-    struct err error;   /* why the model cannot be opened, if already known */
+    int error;          /* 0, or -errno if it is known that the model cannot be opened */
+    char *why;          /* owned; the reason */
 };
-
-void listings_init(struct listings *l, const struct paths *p);
-void listings_free(struct listings *l);
 
 /* Get the top of the shelf. Returns 0 or -ENOMEM. */
 int place_top(const struct paths *p, struct place *ret);
 void place_free(struct place *p);
-uint64_t place_hash(const struct place *p);
 
-/* Get a reference to the entries that a place shows now. Returns 0, -ENOENT (the directory was
- * removed) or another -errno. */
-int place_list(struct listings *l, const struct place *p, struct listing **ret);
+/* Get a reference to the entries that a place shows now. `kept` is an earlier listing of this place,
+ * which is used again if it is less than a second old and the directory has not changed, or NULL.
+ * Returns 0, -ENOENT (the directory was removed) or another -errno. */
+int place_list(const struct paths *p, const struct place *place, struct listing *kept,
+               struct listing **ret);
 void listing_unref(struct listing *l); /* may be NULL */
-/* Get the item that a name, or an entry (NULL: the place itself), stands for. Returns 0, -ENOENT or
- * another -errno. */
-int place_find(struct listings *l, const struct place *p, const char *name, struct item *ret);
-int place_item(struct listings *l, const struct place *p, const struct entry *e, struct item *ret);
+/* Return the entry with this name, or NULL. */
+const struct entry *listing_find(const struct listing *l, const char *name);
+/* Get the item that an entry (NULL: the place itself) stands for. Returns 0, -ENOENT or another
+ * -errno. */
+int place_item(const struct paths *p, const struct place *place, const struct entry *e,
+               struct item *ret);
 void item_free(struct item *i);
-/* Get a hash of what the item is: of a directory the place, of a file its path and identity, of a
- * split model those of its files. */
-int item_stamp(const struct paths *p, const struct item *i, uint64_t *ret);
 
 /* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/REVISION/PATH} ---- */
 

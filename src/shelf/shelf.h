@@ -8,9 +8,9 @@
  *     r = shelf_finish(s);
  *     shelf_close(s);
  *
- * The calls are those of a tree, but use the mount's node numbers. Slot 0 holds the shelf's own
- * directories and text files (or the model, if it is mounted alone); every other slot represents
- * one state of one model's file (slots.h).
+ * The calls are those of a tree, but use the mount's node numbers. A slot represents one state of one
+ * model's file, or a directory or text file (slots.h); slot 0 is the mounted directory, or the model if
+ * it is mounted alone.
  *
  * Any thread may call these functions. No lock is held during disk access.
  */
@@ -23,23 +23,28 @@ struct shelf;
 struct shelf_dir;
 struct slot;
 
-/* A model in use. */
+/* A slot in use. */
 struct use {
     struct slot *slot; /* NULL: no slot is in use, or the model is mounted alone */
-    struct tree *tree; /* NULL: not opened for this use */
+    struct tree *tree; /* NULL: not open, or not a model's */
+};
+
+/* What a node is. */
+enum at_kind {
+    AT_FOLDER, /* a directory of the shelf */
+    AT_MODEL,  /* a model's directory, in a mount of a directory of models */
+    AT_TEXT,   /* a text file in a store */
+    AT_LINK,   /* in a model's directory: `source`, or one of the links in it */
+    AT_LINKS,  /* `source` of a split model */
+    AT_ERROR,  /* `error` */
+    AT_TREE    /* anything in a model's tree */
 };
 
 /* The location of a node in a mount. */
 struct at {
-    /* the slot's own node: a directory, a text file, or, for a node in a model, the model's
-     * directory */
-    uint64_t node;
-    uint64_t local; /* the node's number in the slot; if in_tree, also its number in the tree */
-    bool in_tree;   /* the node is in a model's tree; otherwise, it is one of the following three */
-    bool own;       /* a directory or text file of the shelf itself */
-    bool model;     /* a model's directory, in a mount of a directory of models */
-    uint32_t extra; /* number of an extra file in such a directory; 0: not one */
     struct use use;
+    uint64_t local; /* the node's number in its slot and, for AT_TREE, in the tree */
+    enum at_kind kind;
 };
 
 struct shelf_options {
@@ -62,8 +67,6 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
 /* Call tree_stop() and, with `abandon`, tree_abandon() for each open tree. This must come before
  * shelf_finish(). */
 void shelf_stop(struct shelf *s, bool abandon);
-/* Append a line for each edit that is not in its file: refused, or not written (yet). */
-void shelf_unsaved(struct shelf *s, struct buf *out);
 void shelf_close(struct shelf *s);
 
 /* Set the device of the shelf's own mount, on which nothing may be accessed. */

