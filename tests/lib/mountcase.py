@@ -7,7 +7,7 @@ import unittest
 
 import mountlib
 import samples
-from mountlib import GGUFS, daemon, run
+from mountlib import GGUFS, run
 
 ROOT = os.getuid() == 0
 needs_namespaces = unittest.skipUnless(mountlib.has_namespaces(), 'may not make a mount namespace')

@@ -9,7 +9,7 @@ import ggufmodel as gguf
 import llama
 import mountlib
 from ggufmodel import Value
-from mountcase import daemon
+from mountlib import daemon
 
 A64, B64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 40 * '1', 40 * '2'
 LIBRARY = 'manifests/registry.ollama.ai/library'

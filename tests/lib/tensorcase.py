@@ -9,7 +9,6 @@ import ggufmodel as gguf
 import mountlib
 import samples
 from editlib import RESERVE, entries, strict, sync
-from mountlib import GGUFS, run
 
 EDIT = ('-o', 'tensors=edit')
 

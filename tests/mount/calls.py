@@ -9,7 +9,6 @@ import os
 import stat
 import subprocess
 import threading
-import unittest
 
 import editlib
 import ggufmodel as gguf

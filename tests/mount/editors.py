@@ -6,9 +6,7 @@ A tool is a function that makes one line the whole content of a file, and return
 reported success. All go through the same trials: see Editors.
 """
 import os
-import shlex
 import shutil
-import sys
 import unittest
 
 import mountlib
@@ -53,35 +51,26 @@ def shell_tool(name, script, *programs, stays=()):
 
 
 shell_tool('echo', 'echo "$2" > "$1"')
-shell_tool('dash', 'dash -c \'echo "$1" > "$2"\' dash "$2" "$1"', 'dash')
 shell_tool('cat', 'cat "$3" > "$1"')
 shell_tool('tee', 'echo "$2" | tee "$1" > /dev/null')
 shell_tool('dd', 'dd if="$3" of="$1" status=none')
-shell_tool('dd-bytes', 'dd if="$3" of="$1" bs=1 status=none')
 shell_tool('cp', 'cp "$3" "$1"')
 shell_tool('cp-a', 'cp -a "$3" "$1"')
-shell_tool('cp-p', 'cp -p "$3" "$1"')
 shell_tool('cp-force', 'cp --remove-destination "$3" "$1"')
 shell_tool('cp-backup', 'cp --backup "$3" "$1"', stays=['~'])
 shell_tool('mv', 'mv "$3" "$1"')
-shell_tool('mv-backup', 'mv --backup=simple "$3" "$1"', stays=['~'])
 shell_tool('mv-helper', 'cp "$3" "$1.new" && mv "$1.new" "$1"; s=$?; rm -f "$1.new"; exit $s')
 shell_tool('mv-dance', 'mv "$1" "$1.old" && if cp "$3" "$1"; then rm "$1.old"; else '
            'mv "$1.old" "$1"; exit 1; fi')
-shell_tool('mv-dance-helix', 'mv "$1" "$1Ab1Cd2.bck" && if cp "$3" "$1"; then rm "$1Ab1Cd2.bck"; '
-           'else mv "$1Ab1Cd2.bck" "$1"; exit 1; fi')
 shell_tool('rm-and-cp', 'rm "$1" && cp "$3" "$1"')
 shell_tool('install', 'install -m 600 "$3" "$1"')
 shell_tool('sed', 'sed -i "1s/.*/$2/" "$1"')
 shell_tool('sed-suffix', 'sed -i.bak "1s/.*/$2/" "$1"', stays=['.bak'])
 shell_tool('perl', 'perl -i -pe "s/.*/$2/" "$1"', 'perl')
-shell_tool('perl-suffix', 'perl -i.orig -pe "s/.*/$2/" "$1"', 'perl', stays=['.orig'])
 shell_tool('rsync', 'rsync -I "$3" "$1"', 'rsync')
 shell_tool('rsync-a', 'rsync -aI "$3" "$1"', 'rsync')
 shell_tool('rsync-inplace', 'rsync -I --inplace "$3" "$1"', 'rsync')
-shell_tool('rsync-backup', 'rsync -Ib "$3" "$1"', 'rsync', stays=['~'])
 shell_tool('gio-save', 'gio save "$1" < "$3"', 'gio')
-shell_tool('gio-save-backup', 'gio save --backup "$1" < "$3"', 'gio', stays=['~'])
 shell_tool('ed', r'printf "1c\n%s\n.\nw\nq\n" "$2" | ed "$1"', 'ed')
 
 
@@ -120,20 +109,6 @@ def python_replace(path, line):
             os.unlink(path + '.tmp')
 
 
-@python_tool('python-update')
-def python_update(path, line):
-    with open(path, 'r+', encoding='utf-8') as file:
-        file.write(line + '\n')
-        file.truncate()
-
-
-@python_tool('python-append')
-def python_append(path, line):
-    with open(path, 'a', encoding='utf-8') as file:
-        file.truncate(0)
-        file.write(line + '\n')
-
-
 # ---- editors ----
 
 def vim_tool(name, *settings, stays=()):
@@ -156,9 +131,6 @@ def vim_tool(name, *settings, stays=()):
 vim_tool('vim')
 vim_tool('vim-copy', 'backupcopy=yes')
 vim_tool('vim-rename', 'backupcopy=no')
-vim_tool('vim-copy-backup', 'backup', 'backupcopy=yes', stays=['~'])
-vim_tool('vim-rename-backup', 'backup', 'backupcopy=no', stays=['~'])
-vim_tool('vim-no-fsync', 'backupcopy=no', 'nofsync')
 vim_tool('vim-no-writebackup', 'nowritebackup')
 
 
@@ -186,7 +158,6 @@ def nano_tool(name, *options, stays=()):
 
 nano_tool('nano')
 nano_tool('nano-backup', '--backup', stays=['~'])
-nano_tool('nano-locking', '--locking')
 
 
 def emacs_tool(name, *settings, stays=()):
@@ -213,9 +184,7 @@ def emacs_tool(name, *settings, stays=()):
 
 
 emacs_tool('emacs', stays=['~'])
-emacs_tool('emacs-copying', '(setq backup-by-copying t)', stays=['~'])
 emacs_tool('emacs-precious', '(setq file-precious-flag t)', stays=['~'])
-emacs_tool('emacs-no-backup', '(setq make-backup-files nil)')
 
 
 # ---- trials ----

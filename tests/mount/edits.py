@@ -10,7 +10,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
 import unittest
 
 import editlib

@@ -212,29 +212,23 @@ class Ends(unittest.TestCase):
         self.ended()
         self.close(fd)
 
-    def test_half_a_text(self):
-        self.each(lambda way, name: self.open_and_end(way, name, b'["half a", '))
-
-    def test_half_of_the_lines(self):
-        """The lines written so far would be a valid value, but are dropped."""
-        self.each(lambda way, name: self.open_and_end(way, name, b'"token 0"\n"token 1"\n'))
-
-    def test_truncated(self):
-        self.each(lambda way, name: self.open_and_end(way, name, b''))
+    def test_open(self):
+        """Half a text, whole lines of one, a truncation: what no close has judged is dropped."""
+        for text in (b'["half a", ', b'"token 0"\n"token 1"\n', b''):
+            self.each(lambda way, name, text=text: self.open_and_end(way, name, text))
 
     def test_new_key(self):
         """A key that was created and only partly written, or not written at all, does not exist."""
-        def end(way, name, text):
-            self.accept('general.name', 'accepted')
-            fd = os.open(place(self.at, 'my.new'), os.O_WRONLY | os.O_CREAT)
-            os.write(fd, text)
-            if way:
-                self.leave(way)
-            self.signal(name)
-            self.ended()
-            self.close(fd)
         for text in (b'', b'1'):
-            self.each(lambda way, name, text=text: end(way, name, text))
+            def end(way, name, text=text):
+                fd = os.open(place(self.at, 'my.new'), os.O_WRONLY | os.O_CREAT)
+                os.write(fd, text)
+                if way:
+                    self.leave(way)
+                self.signal(name)
+                self.ended()
+                self.close(fd)
+            self.each(end)
 
     @needs_gate
     def test_open_while_copying(self):
@@ -436,34 +430,6 @@ class Closing(unittest.TestCase):
                 process.send_signal(getattr(signal, name))
                 self.assertEqual(process.wait(mountlib.LIMIT), 0)
                 self.assertIsNone(mountlib.mount_of(at))
-
-    @needs_gate
-    def test_signals(self):
-        """While a large model is being released after all edits were written, a signal does not
-        change the exit status."""
-        data = bytes(65 << 20)
-        source = mountlib.put('large.gguf', gguf.encode(
-            samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
-        gate = Gate(mountlib.path('gate'))
-        self.addCleanup(gate.remove)
-        for name in SIGNALS:
-            with self.subTest(signal=name):
-                mount = mountlib.Foreground(source)
-                with gate.before('GATE_FREE'), mount as (_, process):
-                    gate.shut()
-                    process.send_signal(getattr(signal, name))
-                    gate.wait()
-                    for again in SIGNALS:
-                        process.send_signal(getattr(signal, again))
-                    gate.open()
-                    self.assertEqual(process.wait(mountlib.LIMIT), 0)
-
-
-class EndsAtOnce(Ends):
-    """Tests in the mode in which a close of a small model waits until the edit is written."""
-
-    options = 'relayout=copy'
-    test_pending = test_copying = test_killed = test_force_while_copying = None
 
 
 if __name__ == '__main__':

@@ -18,7 +18,6 @@ import mountlib
 import samples
 from disks import figure
 from editlib import RESERVE, opened, write
-from ggufmodel import Value
 from mountlib import GGUFS, get, run
 
 KILLER = os.environ.get('GGUFS_KILLER', '')

@@ -20,8 +20,8 @@ import mountlib
 import samples
 import shelflib
 from editlib import Gate, needs_gate, read, write
-from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, needs_namespaces, why
-from mountlib import GGUFS, Mount, run
+from mountcase import READ_ONLY, ROOT, Case, as_nobody, needs_namespaces, why
+from mountlib import GGUFS, Mount, daemon, run
 
 
 class ReadOnly(Case):
@@ -67,25 +67,6 @@ class ReadOnly(Case):
             self.assertEqual(said, f'ggufs: {model}: mounted read-only: another ggufs has it mounted on {first}\n')
             mountlib.unmount(at)
 
-    @needs_namespaces
-    def test_apparmor(self):
-        """A mount that fusermount3 was not allowed is explained where there is AppArmor."""
-        os.chmod(mountlib.folder, 0o755)
-        at, model = self.folder('of-nobody-at'), os.path.join(self.folder('of-nobody-2'), 'model.gguf')
-        shutil.copy(self.model, model)
-        for name in (at, model, os.path.dirname(model)):
-            os.chown(name, 65534, 65534)
-        fake = mountlib.put('fusermount3', b'#!/bin/sh\necho "fusermount3: mount failed: Permission denied" >&2\n'
-                            b'exit 1\n')
-        os.chmod(fake, 0o755)
-        for kind in ('other', 'apparmor'):
-            done = as_nobody(f'mount -t tmpfs none /sys/kernel/security; mkdir /sys/kernel/security/{kind}; '
-                             f'mount --bind {fake} "$(readlink -f "$(command -v fusermount3)")"; "$@"',
-                             GGUFS, model, at)
-            self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
-            self.assertIn(f'{at}: cannot mount: mount failed: Permission denied', done.err)
-            self.assertEqual('/etc/apparmor.d/local/fusermount3' in done.err, kind == 'apparmor', done.err)
-
     @unittest.skipUnless(ROOT, 'for root only')
     def test_model_bound_by_itself(self):
         """Containers are given single files; such a file cannot be replaced."""
@@ -125,14 +106,6 @@ class ReadOnly(Case):
         at = self.folder()
         self.check(at, self.mounted('-o', 'partial', self.model, at),
                    'nothing can be edited with -o partial')
-
-    @unittest.skipIf(ROOT, 'root may write any file')
-    def test_may_not_be_written(self):
-        os.chmod(self.model, 0o444)
-        self.addCleanup(os.chmod, self.model, 0o644)
-        at = self.folder()
-        self.check(at, self.mounted(self.model, at),
-                   r'cannot open the model for writing: Permission denied \(chmod u\+w\)')
 
 
 class Again(Case):
@@ -245,10 +218,6 @@ class Places(Case):
         self.assertEqual(read(at, 'general.architecture'), b'llama\n')
         mountlib.unmount(at)
 
-    def test_empty(self):
-        for model, at, name in (('', self.folder(), 'MODEL'), (self.model, '', 'MOUNTPOINT')):
-            self.refused(at, f'ggufs: {name} is empty ', status=2, command=(model, at))
-
     def test_unmount_of_the_dead(self):
         at = self.folder()
         self.killed(at)
@@ -324,15 +293,6 @@ class Unmount(Case):
                 self.assertRegex(done.err, f'^ggufs: {at}: not saved: .*llama.context_length: .*\n$')
                 self.assertIsNone(mountlib.mount_of(at))
 
-    def test_backup(self):
-        """A backup is named, with its size."""
-        with Mount(self.model, '-o', 'backup=.orig') as at:
-            write(at, 'general.name', 'x')
-            done = run(GGUFS, '--unmount', at)
-        self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.err, f'^ggufs: {at}: backup: model.gguf.orig: .*, [0-9.]+ .*B\n$')
-        os.unlink(self.model + '.orig')
-
     @unittest.skipUnless(ROOT, 'for root only')
     def test_bind_mount(self):
         """The daemon serves for as long as one of its mounts exists."""
@@ -400,12 +360,6 @@ class List(Case):
                                          f'{self.model} on {second}, read-only ({reason})'])
             self.assertIn('a b\\x0a\\x1b[31mc.gguf on ', lines[2])
         self.assertEqual(self.list(), ([], []))
-
-    def test_wrong_arguments(self):
-        for arguments in (['--jso'], ['--json', 'more'], [self.model]):
-            done = run(GGUFS, '--list', *arguments)
-            self.assertEqual((done.returncode, done.out), (2, ''))
-            self.assertIn('--help', done.err)
 
     def test_dead(self):
         dead = Mount(self.model, at=self.folder('dead'))

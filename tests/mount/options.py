@@ -5,10 +5,7 @@ faults."""
 import errno
 import json
 import os
-import re
-import select
 import shutil
-import signal
 import stat
 import subprocess
 import time
@@ -19,7 +16,7 @@ import disks
 import ggufmodel as gguf
 import mountlib
 from ggufmodel import Tensor, Value
-from mountlib import GGUFS, Foreground, Mount, run
+from mountlib import GGUFS, Mount, run
 
 ROOT = os.getuid() == 0
 SIZE = 1 << 20  # of each of the model's two tensors
@@ -69,100 +66,48 @@ class Options(unittest.TestCase):
             said, before = self.edited('-o', option)
             with open(self.model + suffix, 'rb') as file:
                 self.assertEqual(file.read(), before)
-            self.assertRegex(said, rf'^ggufs: .*: backup: model.gguf{suffix}: the model as it was before the first edit, '
-                                   r'2\.0 MiB\n$')
+            self.assertIn(f'model.gguf{suffix}', said)
         kept = os.stat(self.model + '~')
         with Mount(self.model, '-o', 'backup') as at:
             os.listdir(f'{at}/metadata')
         self.assertEqual(os.stat(self.model + '~').st_mtime_ns, kept.st_mtime_ns)
         for suffix in ('~', '.old'):
             os.unlink(self.model + suffix)
-        self.refused(2, '-o', 'backup=a/b', self.model, self.folder(), names=['backup', "'a/b'"])
-        for option in ('backup', 'hashnames=edit'):
-            self.refused(1, '-o', option, mountlib.folder, self.folder(), names=['directory', '-o ' + option])
 
-    def test_wrong_options(self):
+    # (exit status, arguments, what the line names); M is the model, AT the mount point
+    WRONG = [
+        *((2, ['-o', option, 'M', 'AT'], [option.split('=')[0].split(',')[-1]]) for option in (
+            'nonsense', 'ro,nonsense=5', 'umask=nonsense', 'commit=5', 'commit=never', 'views=', 'views=some', 'relayout=move',
+            'reserve=1T', 'tensors=yes', 'uid=4294967296', 'uid=-1', 'uid=4294967295', 'gid=1x', 'gid=', 'umask=0x1',
+            'umask=1000', 'readahead=5k', 'idle=1m', 'subtype=a\\,b', 'ro,remount', 'backup=a/b', 'history=1001')),
+        *((2, [*option, 'M', 'AT'], [nearest]) for option, nearest in (
+            (['-o', 'comit=sync'], '-o commit='), (['-o', 'ro,viwes=raw'], '-o views='), (['--partial'], '-o partial'),
+            (['-ro'], '-o ro'), (['-o', 'commit'], '-o commit='), (['--unmout'], '--unmount'), (['--hlep'], '--help'),
+            (['--nonsense'], '--nonsense'))),
+        *((2, arguments, ['ggufs --help']) for arguments in ([], ['M'], ['M', 'AT', 'third'], ['--unmount'], ['--recover'],
+                                                            ['--list', '--jso'], ['--list', 'M'])),
+        *((2, arguments, [meant]) for arguments, meant in (
+            (['info', 'M'], '--info'), (['check'], '--check'), (['--undo', '1', 'M'], '--undo=1'),
+            (['--history', 'clear', 'M'], '--history=clear'), (['', 'AT'], 'MODEL'), (['M', ''], 'MOUNTPOINT'))),
+        (1, ['/none.gguf', 'AT'], ['/none.gguf']), (1, ['AT', 'AT'], []), (1, ['M', '/none/at'], ['mkdir -p /none/at']),
+        (1, ['-o', 'backup', '/usr', 'AT'], ['-o backup']), (1, ['-o', 'hashnames=edit', '/usr', 'AT'], ['-o hashnames=edit'])]
+
+    def test_wrong(self):
+        """What is given by mistake is named, in one line, and nothing is mounted."""
         at = self.folder()
-        for option in (['-o', 'nonsense'], ['-o', 'ro,nonsense=5'], ['--nonsense'],
-                       ['-o', 'umask=nonsense'], ['-o', 'uid=nonsense']):
-            with self.subTest(option=option):
-                self.refused(2, *option, self.model, at, names=['nonsense'])
+        for status, arguments, names in self.WRONG:
+            with self.subTest(arguments):
+                self.refused(status, *({'M': self.model, 'AT': at}.get(word, word) for word in arguments), names=names)
                 self.assertIsNone(mountlib.mount_of(at))
 
-    def test_wrong_words(self):
-        for option, value, said in (('commit', '5', 'auto, close or sync, not .5. .seconds are for ext4.'),
-                                    ('commit', '5s', 'ext4'), ('commit', 'never', "sync, not 'never'$"),
-                                    ('views', '', 'std, raw or all'), ('relayout', 'move', 'inplace'),
-                                    ('reserve', '1T', "not '1T'$")):
-            with self.subTest(option=option, value=value):
-                self.refused(2, '-o', f'{option}={value}', self.model, self.folder(), names=[option])
-                done = run(GGUFS, '-o', f'{option}={value}', self.model, self.folder())
-                self.assertRegex(done.err.strip(), said)
-
-    def test_wrong_numbers(self):
-        """A number must be the whole word, and must fit: 2^32 is not root."""
-        for option, value in (('uid', '4294967296'), ('uid', '-1'), ('uid', '4294967295'),
-                              ('gid', '1x'), ('gid', ''), ('gid', '+1'), ('umask', '0x1'),
-                              ('umask', '1000'), ('umask', '-1'), ('readahead', '5k'), ('idle', '1m'),
-                              ('readahead', '99999999999999999999')):
-            with self.subTest(option=option, value=value):
-                self.refused(2, '-o', f'{option}={value}', self.model, self.folder(),
-                             names=[option, f"'{value}'"])
-
-    def test_wrong_type(self):
-        """fusermount3 would take what follows a comma for another option."""
-        for value in ('a\\,b', 'a\\\\b'):
-            self.refused(2, '-o', f'subtype={value}', self.model, self.folder(), names=['option subtype'])
-
-    def test_nearest_option(self):
-        for option, nearest in ((['-o', 'comit=sync'], '-o commit='),
-                                (['-o', 'ro,viwes=raw'], '-o views='),
-                                (['--partial'], '-o partial'), (['-ro'], '-o ro'),
-                                (['-o', 'commit'], '-o commit='),
-                                (['-o', 'alow_other'], '-o allow_other'),
-                                (['--unmout'], '--unmount'), (['--hlep'], '--help'),
-                                (['-o', 'ro', '--check'], 'first')):
-            with self.subTest(option=option):
-                self.refused(2, *option, self.model, self.folder(),
-                             names=[f"'{option[-1].split(',')[-1]}'" if nearest != 'first' else '',
-                                    nearest, 'ggufs --help'])
-
-    def test_remount(self):
-        self.refused(2, '-o', 'remount,ro', self.model, self.folder(),
-                     names=['remount', 'ggufs --unmount'])
-
-    def test_wrong_arguments(self):
-        for arguments in ([], [self.model], [self.model, self.folder(), 'third'], ['--unmount'],
-                          ['--recover']):
-            with self.subTest(arguments=arguments):
-                self.refused(2, *arguments, names=['ggufs --help'])
-
-    def test_meant(self):
-        """A command without its dashes, and a value that is not joined to its option, are named."""
-        for arguments, meant in ((['info', self.model], '--info'), (['check'], '--check'),
-                                 (['check', self.model, self.model, self.model], '--check'),
-                                 (['--undo', '1', self.model], '--undo=1'),
-                                 (['--history', 'clear', self.model], '--history=clear'),
-                                 (['--undo', self.model, self.model], 'takes one MODEL')):
-            with self.subTest(arguments=arguments):
-                self.refused(2, *arguments, names=[meant])
-
-    def test_failures(self):
-        bad = mountlib.put('bad.gguf', b'GGUF' + bytes(100))
-        at, missing = self.folder(), mountlib.path('missing')
-        self.refused(1, missing, at, names=[missing])
-        self.refused(1, bad, at, names=['bad.gguf'])
-        self.refused(1, at, at, names=[at])
-        self.refused(1, self.model, missing, names=[f'make it first: mkdir -p {missing}'])
-        self.assertIsNone(mountlib.mount_of(at))
-
     def test_help_and_version(self):
-        done = run(GGUFS, '--help')
-        self.assertEqual((done.returncode, done.err), (0, ''))
-        self.assertIn('MOUNTPOINT', done.out)
-        done = run(GGUFS, '--version')
-        self.assertEqual((done.returncode, done.err), (0, ''))
-        self.assertRegex(done.out, r'\b\d+\.\d+\.\d+\b')
+        for option, shown in (('--help', 'MOUNTPOINT'), ('--version', '.')):
+            done = run(GGUFS, option)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertIn(shown, done.out)
+            with open('/dev/full', 'w', encoding='ascii') as full:
+                done = subprocess.run([GGUFS, option], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual((done.returncode, done.stderr.count(b'\n')), (1, 1))
 
     def test_names_in_mountinfo(self):
         odd = mountlib.put('a,b \\,"c\' \\101\n.gguf', MODEL)
@@ -189,13 +134,6 @@ class Options(unittest.TestCase):
         self.assertEqual(run(GGUFS, 'model.gguf', 'relative', cwd=mountlib.folder).returncode, 0)
         self.assertEqual(mountlib.get(mountlib.path('relative/model.gguf')), MODEL)
         mountlib.unmount(mountlib.path('relative'))
-
-    def test_read_only(self):
-        with Mount(self.model, '-o', 'ro') as at:
-            self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
-            with self.assertRaises(OSError) as caught:
-                os.open(os.path.join(at, 'metadata/general.name'), os.O_WRONLY)
-            self.assertEqual(caught.exception.errno, errno.EROFS)
 
     def test_the_last_of_ro_and_rw(self):
         """The last option counts, as for mount(8)."""
@@ -230,40 +168,10 @@ class Options(unittest.TestCase):
             self.assertEqual({(status.st_uid, status.st_gid) for status in self.modes(at)},
                              {(12345, 23456)})
 
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_allow_other(self):
-        os.chmod(self.model, 0o644)
-        os.chmod(mountlib.folder, 0o755)
-        for option, status in (('allow_other', 0), ('umask=0', 1)):
-            at = mountlib.path(option)
-            os.mkdir(at)
-            with Mount(self.model, '-o', option, at=at):
-                done = run(*mountlib.as_other('cat', os.path.join(at, 'metadata/general.name')))
-                self.assertEqual(done.returncode, status, done.err)
-
-    def test_views(self):
-        with Mount(self.model, '-o', 'views=all') as at:
-            self.assertTrue({'f16', 'f16.npy', 'bf16'} <=
-                            set(os.listdir(os.path.join(at, 'tensors/last'))))
-
-        with Mount(self.model, '-o', 'ro,views=raw') as at:
-            self.assertEqual(os.listdir(os.path.join(at, 'tensors/last')), ['type', 'shape', 'raw'])
-            self.assertNotIn('model.gguf', os.listdir(at))
-            self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), MODEL)
-        for value in ('RAW', '', 'some'):
-            self.refused(2, '-o', 'views=' + value, self.model, self.folder(),
-                         names=['views', 'std, raw or all'])
-
     def test_dropped_options(self):
         with Mount(self.model, '-o', ',ro,,nofail,_netdev,_rnetdev,noauto,user,x-systemd.automount,'
                    'noatime,nodiratime,atime,lazytime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro,'):
             pass
-
-    def test_nowhere_to_print(self):
-        for option in ('--help', '--version'):
-            with open('/dev/full', 'w', encoding='ascii') as full:
-                done = subprocess.run([GGUFS, option], stdout=full, stderr=subprocess.PIPE, check=False)
-            self.assertEqual((done.returncode, done.stderr), (1, b'ggufs: cannot write to standard output\n'))
 
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse3'), 'for root with mount.fuse3 only')
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it needs rights')
@@ -304,16 +212,6 @@ class Options(unittest.TestCase):
                            self.model, *command)
                 self.assertEqual((done.returncode, done.err), (0, ''))
 
-    def test_unmount(self):
-        """--unmount returns when the daemon has ended, and not earlier."""
-        mount = Mount(self.model)
-        with mount as at:
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual((done.returncode, done.err), (0, ''))
-            self.assertIsNone(mountlib.mount_of(at))
-            self.assertTrue(select.select([mount.life], [], [], 0)[0])
-        self.refused(1, '--unmount', at, names=[at])
-
     def test_unmount_by_a_link(self):
         at, link = mountlib.path('linked'), mountlib.path('link')
         os.mkdir(at)
@@ -351,28 +249,6 @@ class Options(unittest.TestCase):
                        at)
             self.assertEqual((done.returncode, done.err), (0, ''))
 
-    def test_signals(self):
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            with self.subTest(signal=number), Foreground(self.model) as (at, process):
-                os.stat(at)
-                process.send_signal(number)
-                self.assertEqual(process.wait(mountlib.LIMIT), 0)
-                self.assertIsNone(mountlib.mount_of(at))
-
-    def test_log(self):
-        """In the foreground, irregularities of a file are reported on standard error."""
-        tensors = [Tensor(b'one', 24, (5,), b'abcde'), Tensor(b'two', 24, (3,), b'xyz')]
-        odd = mountlib.put('odd.gguf', gguf.encode(KV, tensors, order=[1, 0]))
-        mount = Foreground(odd)
-        with mount as (at, _):
-            os.stat(at)
-            log = mount.log()
-        self.assertRegex(log, '(?i)order')
-        mount = Foreground(self.model, '-o', 'ro')
-        with mount as (at, _):
-            os.listdir(at)
-            self.assertNotRegex(mount.log(), '(?i)warning|error|invalid|ignor')
-
     def lost(self, *name):
         """Check that reading the end of this file fails with EIO."""
         with open(os.path.join(*name), 'rb') as file:
@@ -409,23 +285,6 @@ class Options(unittest.TestCase):
             os.truncate(self.model, len(MODEL) - SIZE // 2)
             self.lost(at, 'model.gguf')
             self.lost(last)
-
-    def test_partial(self):
-        at, missing = self.folder(), 12345
-        os.truncate(self.model, len(MODEL) - missing)
-        self.refused(1, self.model, at, names=[str(missing), 'partial'])
-        with Mount(self.model, '-o', 'partial') as at:
-            self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
-            self.check_short(at)
-
-    def test_terminal_safety(self):
-        """Names from a file are escaped in the log."""
-        tensors = [Tensor(b'\x1b[31mred\n', 0, (1 << 40,))]
-        bad = mountlib.put('bad.gguf', gguf.encode(KV, tensors))
-        done = run(GGUFS, bad, self.folder())
-        self.assertEqual(done.returncode, 1)
-        self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f]', done.err), repr(done.err))
-        self.assertEqual(done.err.count('\n'), 1)
 
 
 if __name__ == '__main__':

@@ -85,18 +85,12 @@ class Planted(unittest.TestCase):
         for name in self.plants(JOURNAL):
             with Mount(self.model, '-o', 'ro') as at:
                 self.reads(at)
-            for options in ((), ('-o', 'relayout=copy'), ('-o', 'relayout=inplace')):
-                mount = Foreground(self.model, *options)
-                with mount as (at, _):
-                    self.reads(at)
-                    editlib.until(lambda: 'read-only: ' in mount.log())
-                    owned = stat.S_ISREG(os.lstat(name).st_mode) and not ROOT
-                    why = 'has other hard links' if owned else 'belongs neither to '
-                    self.assertIn(f'{JOURNAL} beside the model {why}', mount.log())
-                    # A mount that does not write the model does not lock it against other
-                    # processes.
-                    with open(self.model, 'rb') as other:
-                        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with Mount(self.model) as at:
+                self.reads(at)
+                self.assertIn(JOURNAL, os.getxattr(at, 'user.gguf.readonly').decode())
+                # A mount that does not write the model does not lock it against other processes.
+                with open(self.model, 'rb') as other:
+                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             done = run(mountlib.GGUFS, '--check', self.model)
             self.assertNotEqual(done.returncode, 2, done.err)
             done = run(mountlib.GGUFS, '--recover', self.model)
@@ -105,10 +99,22 @@ class Planted(unittest.TestCase):
         with Mount(self.model) as at:
             self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
 
+    def test_while_mounted(self):
+        """What takes the place of the journal while the model is mounted prevents the edit, and is not followed."""
+        with Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
+            editlib.write(at, 'general.name', 'first')
+        self.data = mountlib.get(self.model)
+        with Mount(self.model, '-o', 'relayout=inplace,reserve=65536') as at:
+            for _ in self.plants(JOURNAL):
+                with self.assertRaises(OSError):
+                    editlib.write(at, 'general.name', 'second')
+            self.assertFalse(os.path.exists(os.path.join(self.folder, 'nothing')))
+
     def test_leftover(self):
         """A new file that looks like a leftover of another user's edit is ignored, as is anything
         that is not a regular file."""
         for name in self.plants(LEFTOVER, [plant for plant in PLANTS if ROOT or plant is not linked]):
+            self.assertEqual(run(mountlib.GGUFS, '--recover', self.model).returncode, 0)
             with Mount(self.model) as at:
                 self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
                 before = editlib.read(at, 'general.name')
@@ -118,28 +124,21 @@ class Planted(unittest.TestCase):
 
 
 class Recovered(unittest.TestCase):
-    def said(self, *left):
-        """Return the output of --recover for a model beside files of these names and contents."""
+    def test_said(self):
+        """--recover and a mount say what they undid or removed."""
         model = mountlib.put('model.gguf', samples.editable())
-        for name, data in left:
+        for name, data in (JOURNAL, b'GGUFSJN3'), (LEFTOVER, samples.editable()):
+            left = mountlib.put(name, data)
+            done = run(mountlib.GGUFS, '--recover', model)
+            self.assertEqual((done.returncode, done.err, os.path.exists(left)), (0, '', False))
+            said = done.out.removeprefix(f'{model}: ')
+            self.assertNotEqual(said, 'nothing to recover\n')
             mountlib.put(name, data)
-        done = run(mountlib.GGUFS, '--recover', model)
-        self.assertEqual((done.returncode, done.err), (0, ''))
-        self.assertEqual([name for name, _ in left if os.path.exists(mountlib.path(name))], [])
-        return done.out.removeprefix(f'{model}: ')
-
-    def test_what_was_done_is_said(self):
-        self.assertEqual(self.said(), 'nothing to recover\n')
-        for left, what in ((JOURNAL, 'an interrupted edit was undone; '),
-                           (LEFTOVER, 'files left by an interrupted edit were removed; ')):
-            data = b'GGUFSJN3' if left == JOURNAL else samples.editable()
-            lost = 'the last edits before the interruption may not be in the file\n'
-            self.assertEqual(self.said((left, data)), what + lost)
-            mountlib.put(left, data)
-            mount = Foreground(mountlib.path('model.gguf'))
+            mount = Foreground(model)
             with mount:
-                editlib.until(lambda: lost in mount.log())
-                self.assertIn(what + lost, mount.log())
+                editlib.until(lambda: said in mount.log())
+            self.assertFalse(os.path.exists(left))
+        self.assertEqual(run(mountlib.GGUFS, '--recover', model).out, f'{model}: nothing to recover\n')
 
     def test_half_written(self):
         """A model with a journal is not read, by no command and no read-only mount, nor in a

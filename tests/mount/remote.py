@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Models on other machines (docs/remote.md): the requests that ggufs makes to the file system below
-it, the traffic with sshfs and with rclone over HTTP, and servers that disappear. Servers listen on
-the loopback interface."""
+"""Models on file systems that are not disks (docs/remote.md): the requests that ggufs makes to the file
+system below it, edits through sshfs and through rclone with each of its caches, and servers that
+disappear. If an edit could not be saved, the mount is read-only and says why; nothing is left behind."""
 import contextlib
 import errno
+import functools
 import http.server
 import os
 import shutil
@@ -20,8 +21,8 @@ import mountlib
 import samples
 from ggufmodel import Tensor, Value, array
 from mountlib import GGUFS, Foreground, Mount, run
-from stores import SFTP, served
 
+SFTP = '/usr/lib/openssh/sftp-server'
 SMALL = b'blk.20.attn_norm.weight'
 SMALL_SIZE, LARGE_SIZE, TENSORS = 16384, 26214400, 41
 MORE = 4 << 20  # allowed traffic besides the header and the tensor
@@ -51,6 +52,27 @@ def large(name):
     return begin, data
 
 
+@contextlib.contextmanager
+def served(command, at, **streams):
+    """Mount another program's file system on a new directory; yields the program."""
+    os.mkdir(at)
+    with open(mountlib.path('store.log'), 'wb') as log, \
+            subprocess.Popen(command, stderr=log, **streams) as process:
+        try:
+            editlib.until(lambda: mountlib.mount_of(at) or process.poll() is not None)
+            yield process
+        finally:
+            subprocess.run(['fusermount3', '-u', '-z', at], check=False, stderr=log)
+            process.wait(mountlib.LIMIT)
+            os.rmdir(at)
+
+
+def listing(folder):
+    """Return names, contents and times."""
+    return {name: (mountlib.get(os.path.join(folder, name)),
+                   os.stat(os.path.join(folder, name)).st_mtime_ns) for name in os.listdir(folder)}
+
+
 class Remote(unittest.TestCase):
     def setUp(self):
         self.store, self.at = mountlib.path('store'), mountlib.path('far')
@@ -59,9 +81,9 @@ class Remote(unittest.TestCase):
         self.model = os.path.join(self.store, 'model.gguf')
         self.far = os.path.join(self.at, 'model.gguf')
 
-    def look(self, data, model=None):
+    def look(self, data):
         """Mount, then run ls, read info and one small tensor."""
-        with Mount(model or self.far, '-o', 'ro') as at:
+        with Mount(self.far, '-o', 'ro') as at:
             for folder in (at, at + '/metadata', at + '/tensors', f'{at}/tensors/{SMALL.decode()}'):
                 for entry in os.scandir(folder):
                     entry.stat()
@@ -115,23 +137,21 @@ class Remote(unittest.TestCase):
 
     @contextlib.contextmanager
     def sshfs(self):
-        """An sshfs whose server is behind a relay: yields (bytes received, how to cut it off)."""
+        """An sshfs whose server is behind a relay: yields how to cut it off."""
         near, near_end = socket.socketpair()
         far, far_end = socket.socketpair()
-        came = [0]
 
-        def pump(source, target, count):
+        def pump(source, target):
             with contextlib.suppress(OSError):
                 while piece := source.recv(1 << 16):
-                    came[0] += len(piece) if count else 0
                     target.sendall(piece)
 
         def cut():
             for end in (near_end, far_end):
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
-        threads = [threading.Thread(target=pump, args=(far_end, near_end, True)),
-                   threading.Thread(target=pump, args=(near_end, far_end, False))]
+        threads = [threading.Thread(target=pump, args=(far_end, near_end)),
+                   threading.Thread(target=pump, args=(near_end, far_end))]
         with near, near_end, far, far_end, \
                 subprocess.Popen([SFTP], stdin=far, stdout=far) as server:
             far.close()
@@ -141,7 +161,7 @@ class Remote(unittest.TestCase):
                 with served(['sshfs', '-f', '-o', 'passive', f':{self.store}', self.at], self.at,
                             stdin=near, stdout=near):
                     near.close()
-                    yield came, cut
+                    yield cut
             finally:
                 cut()
                 for thread in threads:
@@ -149,17 +169,10 @@ class Remote(unittest.TestCase):
                 server.wait(mountlib.LIMIT)
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
-    def test_sshfs(self):
-        begin, data = large(self.model)
-        with self.sshfs() as (came, _):
-            self.look(data)
-            self.assertLessEqual(came[0], begin + SMALL_SIZE + MORE)
-
-    @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_server_gone(self):
         """Data that was read stays, other reads fail; the mount ends, and no file is left."""
         large(self.model)
-        with self.sshfs() as (_, cut):
+        with self.sshfs() as cut:
             mount = Foreground(self.far)
             with mount as (at, process):
                 cut()
@@ -179,7 +192,7 @@ class Remote(unittest.TestCase):
         data = samples.editable()
         with open(self.model, 'wb') as out:
             out.write(data)
-        with self.sshfs() as (_, cut):
+        with self.sshfs() as cut:
             mount = Foreground(self.far)
             with mount as (at, process):
                 self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
@@ -198,107 +211,93 @@ class Remote(unittest.TestCase):
         self.assertEqual(mountlib.get(self.model), before)
         self.assertEqual(os.listdir(self.store), ['model.gguf'])
 
-    @contextlib.contextmanager
-    def http(self):
-        """Run a web server that supports ranges in front of the store. Yields (its port, bytes
-        sent, how to end it: from then on it closes connections without an answer)."""
-        sent, store, gone = [0], self.store, threading.Event()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
+class Stores(unittest.TestCase):
+    def setUp(self):
+        self.store, self.at = mountlib.path('store'), mountlib.path('far')
+        os.mkdir(self.store)
+        self.model = os.path.join(self.store, 'model.gguf')
+        self.far = os.path.join(self.at, 'model.gguf')
+        self.data = samples.editable()
+        with open(self.model, 'wb') as out:
+            out.write(self.data)
 
-            def do_HEAD(self):
-                self.answer(False)
+    def tearDown(self):
+        shutil.rmtree(self.store)
 
-            def do_GET(self):
-                self.answer(True)
+    def check_mount(self, *options):
+        """Read everything, and edit if possible. Returns the reason if editing is not possible."""
+        before = listing(self.store)
+        mount = Foreground(self.far, *options)
+        with mount as (at, _):
+            self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), self.data)
+            editlib.until(lambda: 'mounted on' in mount.log())
+            if os.statvfs(at).f_flag & os.ST_RDONLY:
+                self.assertEqual(listing(self.store), before)
+                return os.getxattr(at, 'user.gguf.readonly').decode()
+            editlib.write(at, 'general.name', 'TEST')
+        return None
 
-            def answer(self, body):
-                if gone.is_set():
-                    self.close_connection = True
-                    return
-                if self.path == '/':
-                    page = b'<a href="model.gguf">model.gguf</a>'
-                    self.head(200, len(page), 'text/html')
-                    self.wfile.write(page if body else b'')
-                    return
-                with open(os.path.join(store, 'model.gguf'), 'rb') as file:
-                    size = os.fstat(file.fileno()).st_size
-                    begin, end = 0, size - 1
-                    given = self.headers.get('Range')
-                    if given:
-                        first, last = given.split('=')[1].split('-')
-                        begin, end = int(first), min(int(last), end) if last else end
-                    self.head(206 if given else 200, end - begin + 1, 'application/octet-stream',
-                              f'bytes {begin}-{end}/{size}')
-                    file.seek(begin)
-                    with contextlib.suppress(OSError):  # the client has closed the connection
-                        while body and begin <= end and not gone.is_set():
-                            piece = file.read(min(1 << 16, end - begin + 1))
-                            self.wfile.write(piece)
-                            begin += len(piece)
-                            sent[0] += len(piece)
-                    self.close_connection = gone.is_set()
+    def check_edited(self, folder):
+        data = mountlib.get(os.path.join(folder, 'model.gguf'))
+        self.assertEqual(dict(gguf.read(data).kv)[b'general.name'].data, b'TEST')
+        self.assertEqual(os.listdir(folder), ['model.gguf'])
 
-            def head(self, status, length, kind, content_range=None):
-                self.send_response(status)
-                self.send_header('Content-Length', str(length))
-                self.send_header('Content-Type', kind)
-                self.send_header('Accept-Ranges', 'bytes')
-                self.send_header('Last-Modified', 'Sat, 01 Jan 2022 00:00:00 GMT')
-                if content_range and status == 206:
-                    self.send_header('Content-Range', content_range)
-                self.end_headers()
+    REASONS = ("the model's list of extended attributes cannot be reproduced",
+               'cannot read a file that is open for writing here')
 
+    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
+    def test_rclone(self):
+        """The result depends on the version of rclone: without a cache no edit works; with one,
+        attributes may fail. Edits are uploaded, and no other file is there when rclone has
+        ended."""
+        for cache in ('off', 'minimal', 'writes', 'full'):
+            command = ['rclone', 'mount', f':local:{self.store}', self.at, '--config', '/dev/null',
+                       '--vfs-cache-mode', cache, '--cache-dir', mountlib.path(cache),
+                       '--vfs-write-back', '0s']
+            with self.subTest(cache=cache), served(command, self.at):
+                for options in ((), ('-o', 'relayout=copy'), ('-o', 'relayout=inplace')):
+                    why = self.check_mount(*options)
+                    if why is None:
+                        self.check_edited(self.at)
+                        edited = mountlib.get(self.far)
+                        editlib.until(lambda: mountlib.get(self.model) == edited)
+                        break
+                    self.assertIn(why.split(': ')[0], self.REASONS)
+                self.assertEqual(why is None, cache != 'off')
+            if cache != 'off':
+                self.check_edited(self.store)
+            with open(self.model, 'wb') as out:
+                out.write(self.data)
+
+    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
+    def test_new_models(self):
+        """Over HTTP a directory has no times, and rclone shows 1970. Models that appear and
+        disappear are noticed."""
+        class Quiet(http.server.SimpleHTTPRequestHandler):
             def log_message(self, *_):
                 pass
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0),
+                                                 functools.partial(Quiet, directory=self.store))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        folder = os.path.join(self.store, 'models')
+        os.mkdir(folder)
+        os.rename(self.model, os.path.join(folder, 'old.gguf'))
+        url = f'http://127.0.0.1:{server.server_port}'
+        command = ['rclone', 'mount', ':http:', self.at, '--http-url', url, '--config', '/dev/null',
+                   '--dir-cache-time', '0', '--attr-timeout', '0']
+        with served(command, self.at), \
+                Foreground(os.path.join(self.at, 'models')) as (at, _):
+            self.assertEqual(os.stat(os.path.join(self.at, 'models')).st_mtime, 0)
+            self.assertEqual(os.listdir(at), ['old.gguf'])
+            shutil.copy(os.path.join(folder, 'old.gguf'), os.path.join(folder, 'new.gguf'))
+            editlib.until(lambda: sorted(os.listdir(at)) == ['new.gguf', 'old.gguf'])
+            self.assertTrue(os.path.isdir(os.path.join(at, 'new.gguf/tensors')))
+            os.remove(os.path.join(folder, 'old.gguf'))
+            editlib.until(lambda: os.listdir(at) == ['new.gguf'])
 
-        class Server(http.server.ThreadingHTTPServer):
-            def handle_error(self, *_):
-                pass  # rclone drops connections that it no longer needs
-
-        with Server(('127.0.0.1', 0), Handler) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-            thread.start()
-            try:
-                yield server.server_address[1], sent, gone.set
-            finally:
-                server.shutdown()
-                thread.join()
-
-    def rclone(self, port, *options):
-        return served(['rclone', 'mount', ':http:', self.at, '--config', '/dev/null', '--http-url',
-                       f'http://127.0.0.1:{port}/', '--low-level-retries', '1', *options], self.at)
-
-    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
-    def test_rclone_http(self):
-        """By default rclone fetches ahead, 16 MiB for each place that is read; with --buffer-size 0
-        the traffic is what is requested, plus what was in flight."""
-        begin, data = large(self.model)
-        for options, more in (((), 128 << 20), (('--read-only',), 128 << 20),
-                              (('--buffer-size', '0', '--vfs-read-chunk-size', '1M'), 2 * MORE)):
-            with self.subTest(options=options), self.http() as (port, sent, _), \
-                    self.rclone(port, *options):
-                self.look(data)
-                self.assertLessEqual(sent[0], begin + SMALL_SIZE + more)
-
-    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
-    def test_rclone_http_read_only(self):
-        """Every byte is right. Edits are impossible, and the mount says so."""
-        data = samples.editable()
-        with open(self.model, 'wb') as out:
-            out.write(data)
-        for options in ((), ('--read-only',)):
-            with self.subTest(options=options), self.http() as (port, *_), \
-                    self.rclone(port, *options), Foreground(self.far) as (at, _):
-                self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
-                self.assertTrue(os.getxattr(at, 'user.gguf.readonly'))
-                self.assertEqual(mountlib.get(at + '/model.gguf'), data)
-                with self.assertRaises(OSError) as caught:
-                    editlib.write(at, 'general.name', 'x')
-                self.assertIn(caught.exception.errno, (errno.EROFS, errno.EACCES))
-            self.assertEqual(os.listdir(self.store), ['model.gguf'])
-            self.assertEqual(mountlib.get(self.model), data)
 
 if __name__ == '__main__':
     mountlib.main()

@@ -1,10 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits of models in a directory of models: their results, and the state at the end."""
+"""Edits of models in a directory of models: their results, the state at the end, and the options that
+each model gets."""
 import errno
 import os
-import signal
-import subprocess
 
 import editlib
 import ggufmodel as gguf
@@ -81,13 +80,6 @@ class Edits(Shelf):
                          at + '/sub/b.gguf/metadata/general.name')
         self.assertEqual(mountlib.get(os.path.join(self.top, 'a.gguf')), llama.image())
 
-    def test_locked_elsewhere(self):
-        path = self.put('m.gguf')
-        with Mount(path), Mount(self.top) as at:
-            self.refused(errno.EBUSY, editlib.write, at + '/m.gguf', 'general.name', 'x')
-            self.assertIn('another process has the model open', editlib.error_of(at + '/m.gguf', 'general.name'))
-            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Tiny\n')
-
     def test_two_names(self):
         """A model with two names is edited under one of them; the other shows it within a second."""
         self.put('m.gguf')
@@ -111,20 +103,6 @@ class Edits(Shelf):
             editlib.until(lambda: editlib.read(at + '/m.gguf', 'general.name') == b'Alone\n')
             editlib.write(at + '/m.gguf', 'general.name', 'Shelf')
         self.assertEqual(value(path), b'Shelf')
-
-    def test_many_at_once(self):
-        """Edits of 50 models are all in the files after the unmount."""
-        for i in range(50):
-            self.put(f'm{i:02}.gguf')
-        with Mount(self.top, '-o', 'commit=sync') as at:
-            workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', f'N{i}')
-                       for i in range(50)]
-            self.assertEqual([worker.wait() for worker in workers], 50 * [None])
-            for i in range(50):
-                self.assertEqual(editlib.read(f'{at}/m{i:02}.gguf', 'general.name'), b'N%d\n' % i)
-            self.assertEqual(run(GGUFS, '--unmount', at).returncode, 0)
-        for i in range(50):
-            self.assertEqual(value(os.path.join(self.top, f'm{i:02}.gguf')), b'N%d' % i)
 
     @editlib.needs_gate
     def test_others_while_one_is_written(self):
@@ -150,25 +128,6 @@ class Edits(Shelf):
         self.assertEqual(os.stat(at + '/m.gguf/metadata/general.name').st_size, len('Ti\n'))
         mount.__exit__(None, None, None)
         self.assertEqual(value(path), b'Ti')
-
-    def test_killed(self):
-        """After a kill, each model is the complete old or new one."""
-        for i in range(50):
-            self.put(f'm{i:02}.gguf')
-        with Foreground(self.top, '-o', 'commit=close') as (at, process):
-            try:
-                workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', 'New')
-                           for i in range(50)]
-                editlib.until(lambda: mountlib.get(os.path.join(self.top, 'm00.gguf')) != llama.image())
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                for worker in workers:
-                    worker.wait()
-            finally:
-                subprocess.run(['fusermount3', '-u', '-z', at], check=False)
-                process.returncode = 0
-        for i in range(50):
-            self.assertIn(value(os.path.join(self.top, f'm{i:02}.gguf')), (b'Tiny', b'New'))
 
     def test_lost_at_the_end(self):
         """Lost edits are reported by model and key."""
@@ -201,11 +160,58 @@ class Edits(Shelf):
             editlib.until(lambda: editlib.read(at + '/m.gguf', 'general.name') == b'Theirs\n')
         self.assertEqual(value(path), b'Theirs')
 
-    def test_read_only(self):
+
+class Options(Shelf):
+    def test_what_is_shown(self):
+        """Options for what is shown: views, partial, umask, uid, gid."""
         self.put('m.gguf')
-        with Mount(self.top, '-o', 'ro') as at:
-            self.refused(errno.EROFS, editlib.write, at + '/m.gguf', 'general.name', 'x')
-            self.assertIn(b'read-only: requested by -o ro', mountlib.get(at + '/m.gguf/info'))
+        self.put('cut.gguf', llama.image()[:-1088])
+        with Mount(self.top, '-o', 'views=raw') as at:
+            tensor = os.listdir(at + '/m.gguf/tensors')[0]
+            self.assertEqual(sorted(os.listdir(f'{at}/m.gguf/tensors/{tensor}')), ['raw', 'shape', 'type'])
+            self.assertNotIn('model.gguf', os.listdir(at + '/m.gguf'))
+        with Mount(self.top, '-o', f'views=all,partial,umask=077,uid={os.getuid()},gid=456') as at:
+            self.assertIn('stats.tsv', os.listdir(at + '/m.gguf'))
+            self.assertIn(b'Tiny', mountlib.get(at + '/cut.gguf/info'))
+            self.assertIn(b'-o partial', os.getxattr(at + '/m.gguf', 'user.gguf.readonly'))
+            for name in ('', '/m.gguf', '/m.gguf/metadata'):
+                found = os.stat(at + name)
+                self.assertEqual((found.st_uid, found.st_gid, found.st_mode & 0o077), (os.getuid(), 456, 0))
+
+    def test_how_it_is_written(self):
+        """Options for how edits are written: commit, relayout, reserve, history."""
+        path = self.put('m.gguf')
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            editlib.write(at + '/m.gguf', 'general.name', 'Later')
+            self.assertEqual(value(path), b'Tiny')
+        self.assertEqual(value(path), b'Later')
+        os.link(path, os.path.join(self.top, 'second'))
+        with Mount(self.top, '-o', 'commit=close') as at:
+            self.refused(errno.EMLINK, editlib.write, at + '/m.gguf', 'general.name', 'Linked')
+        os.unlink(os.path.join(self.top, 'second'))
+        options = 'commit=close,relayout=copy,reserve=4096,history=0'
+        with Mount(self.top, '-o', options) as at:
+            editlib.write(at + '/m.gguf', 'general.name', 'Copied')
+            self.assertEqual(value(path), b'Copied')
+            self.assertIn(editlib.RESERVE, dict(gguf.read(mountlib.get(path)).kv))
+            self.assertNotEqual(run(GGUFS, '--undo', at + '/m.gguf').returncode, 0)
+        inode = os.stat(path).st_ino
+        with Mount(self.top, '-o', 'commit=close,relayout=inplace') as at:
+            editlib.write(at + '/m.gguf', 'general.name', 'In place')
+        self.assertEqual((os.stat(path).st_ino, value(path)), (inode, b'In place'))
+
+    def test_tensors(self):
+        path, other = self.put('m.gguf'), self.put('other.gguf')
+        with Mount(self.top, '-o', 'tensors=edit,commit=close') as at:
+            folder = at + '/m.gguf/tensors/'
+            tensor = os.listdir(folder)[0]
+            os.rename(folder + tensor, folder + 'another.weight')
+            editlib.sync(at + '/m.gguf', 'tensors')
+            for name in ('', '/raw'):
+                self.refused(errno.EXDEV, os.rename, folder + 'another.weight' + name,
+                             f'{at}/other.gguf/tensors/{tensor}{name}')
+        self.assertEqual(mountlib.get(other), llama.image())
+        self.assertIn(b'another.weight', [t.name for t in gguf.read(mountlib.get(path)).tensors])
 
 
 if __name__ == '__main__':

@@ -13,9 +13,12 @@ import unittest
 import disks
 import llama
 import mountlib
+from disks import Disk
 from mountlib import OTHER, Mount, run
 from shelflib import Shelf, listing, shards
 
+ENTRIES = 1000000
+MEMORY = 128 << 20  # for the daemon itself, and for the names
 ROUNDS = int(os.environ.get('GGUFS_ROUNDS', '300'))  # of reading
 SECRET = llama.image(general__name=llama.text('secret'))
 
@@ -89,6 +92,34 @@ class Trust(Shelf):
         done = run(*mountlib.as_other('/usr/bin/python3', '-c', READER, str(rounds), *paths))
         self.assertEqual((done.returncode, done.err), (0, ''))
         return int(done.out)
+
+    def seen(self, path):
+        """Return the files that another user can read there, or None."""
+        done = run(*mountlib.as_other('cat', path))
+        return done.out if done.returncode == 0 else None
+
+    def test_allow_other(self):
+        self.put('m.gguf')
+        os.chmod(self.put('private.gguf'), 0o600)
+        self.put('secret/s.gguf')
+        os.chmod(os.path.join(self.top, 'secret'), 0o700)
+        for i, data in enumerate(shards()):
+            self.put(f'blobs/{i}', data)
+            self.link(f's-0000{i + 1}-of-00002.gguf', f'blobs/{i}')
+        with Mount(self.top, '-o', 'allow_other') as at:
+            for name in ('m.gguf', 's.gguf'):
+                self.assertIn('Tiny', self.seen(f'{at}/{name}/info') or '', name)
+            for name in ('private.gguf/info', 'secret/s.gguf/info', 'private.gguf/metadata/general.name'):
+                self.assertIsNone(self.seen(f'{at}/{name}'), name)
+            done = run(*mountlib.as_other('sh', '-c', f'echo x > {at}/m.gguf/metadata/general.name'))
+            self.assertNotEqual(done.returncode, 0)
+        os.lchown(os.path.join(self.top, 's-00002-of-00002.gguf'), OTHER, OTHER)
+        with Mount(self.top, '-o', 'allow_other') as at:
+            self.assertEqual(self.seen(at + '/s.gguf/error'), 'shard s-00002-of-00002.gguf: Permission denied\n')
+        for options in ([], ['-o', 'allow_root']):  # only for the mounting user, and root
+            with Mount(self.top, *options) as at:
+                self.assertIsNone(self.seen(at + '/m.gguf/info'))
+                self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
 
     def test_links(self):
         """A link is followed only if it is root's own and leads to something below the directory."""
@@ -186,6 +217,35 @@ class Trust(Shelf):
         with self.served() as at:
             self.assertEqual(self.reads(at + '/s.gguf'), 0)
             self.assertTrue(mountlib.get(at + '/s.gguf/info'))
+
+
+def put_entries(folder):
+    """Make links to one file in memory, which is the fastest way to make that many names."""
+    first = os.path.join(folder, 'first')
+    with open(first, 'wb'):
+        pass
+    at = os.open(folder, os.O_RDONLY)
+    try:
+        for i in range(ENTRIES - 1):
+            os.link('first', str(i), src_dir_fd=at, dst_dir_fd=at)
+    finally:
+        os.close(at)
+
+
+class Many(Shelf):
+    @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it has memory of its own')
+    def test_a_million_entries(self):
+        """Names that are not models take memory only for a moment, and models are found."""
+        with Disk('tmpfs') as folder:
+            put_entries(folder)
+            with open(os.path.join(folder, 'm.gguf'), 'wb') as out:
+                out.write(llama.image())
+            with Mount(folder) as at:
+                self.assertEqual(os.listdir(at), ['m.gguf'])
+                self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+                self.assertFalse(os.path.exists(at + '/999'))
+                self.assertFalse(os.path.exists(at + '/none.gguf'))
+                self.assertLess(mountlib.anonymous(at), MEMORY)
 
 
 if __name__ == '__main__':

@@ -8,7 +8,6 @@ import mmap
 import os
 import random
 import struct
-import unittest
 
 import ggufmodel as gguf
 import mountlib

@@ -8,7 +8,6 @@ import os
 import shutil
 import stat
 import threading
-import unittest
 
 import ggufmodel as gguf
 import mountlib

@@ -7,7 +7,6 @@ import itertools
 import os
 import shutil
 import struct
-import unittest
 
 import ggufmodel as gguf
 import mountlib

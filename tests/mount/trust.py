@@ -18,7 +18,6 @@ from mountlib import OTHER, Foreground, Mount, run
 
 ROOT = os.getuid() == 0
 LOGTAP = os.environ.get('GGUFS_LOGTAP', '')
-JOURNAL = '.model.gguf.ggufs-journal'
 
 # The attempts of another user, one per line: "what: errno's name" or "what: ok".
 ATTEMPTS = '''
@@ -39,8 +38,7 @@ for what, act in (
     ("read json", lambda: read("metadata.json")),
     ("create", lambda: os.open(os.path.join(at, "metadata/new.key"), os.O_WRONLY | os.O_CREAT)),
     ("remove", lambda: os.unlink(os.path.join(at, "metadata/last.key"))),
-    ("rename", lambda: os.rename(os.path.join(at, "metadata/last.key"),
-                                 os.path.join(at, "metadata/last.name"))),
+    ("rename", lambda: os.rename(os.path.join(at, "metadata/type.i8"), os.path.join(at, "metadata/type.name"))),
     ("truncate", lambda: os.truncate(os.path.join(at, "metadata/general.name"), 0)),
     ("retype", lambda: os.setxattr(os.path.join(at, "metadata/type.u32"), "user.gguf.type", b"u64")),
     ("write", lambda: write("metadata/general.name")),
@@ -101,42 +99,28 @@ class Trust(unittest.TestCase):
             return attempts(at)
 
     @unittest.skipUnless(ROOT, 'for root only')
-    def test_private(self):
-        """A model that is private to its owner stays private."""
-        self.assertEqual(set(self.as_another(0o600).values()), {'EACCES'})
-        self.assertEqual(mountlib.get(self.model), self.data)
-
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_readable(self):
-        """Users that may read the file can read the tree, and change nothing."""
-        found = self.as_another(0o644)
-        readers = {what for what in found if what.startswith(('list', 'read'))}
-        self.assertEqual({what for what in found if found[what] == 'ok'}, readers)
-        self.assertEqual({found[what] for what in found if what not in readers}, {'EACCES'})
-        self.assertEqual(mountlib.get(self.model), self.data)
-
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_writable(self):
-        """Users that may write the file can edit it; its owner does not change."""
-        found = self.as_another(0o666)
-        self.assertEqual(found['write'], 'ok', found)
-        status = os.stat(self.model)
-        self.assertEqual((status.st_uid, status.st_gid, status.st_mode & 0o777),
-                         (os.getuid(), os.getgid(), 0o666))
-        self.assertEqual(dict(gguf.read(mountlib.get(self.model)).kv)[b'general.name'].data,
-                         b'written by another')
-
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_group(self):
-        """The group bits apply only to members of the group, and take precedence over those for
-        others."""
-        os.chown(self.model, -1, OTHER)
-        found = self.as_another(0o640)
-        self.assertEqual((found['read raw'], found['list'], found['write']), ('ok', 'ok', 'EACCES'))
-        self.assertEqual(set(self.as_another(0o606).values()), {'EACCES'})
-        self.assertEqual(mountlib.get(self.model), self.data)
-        self.assertEqual(self.as_another(0o660)['write'], 'ok')
-        self.assertEqual(os.stat(self.model).st_gid, OTHER)
+    def test_modes(self):
+        """What another user may do is what the file's bits give: nothing, reading, or editing as well; the group bits
+        count for its members only, and before those for others; uid= and umask= override."""
+        os.chown(self.model, -1, 0)
+        for mode, group, options, may in (
+                (0o600, 0, (), ''), (0o644, 0, (), 'r'), (0o666, 0, (), 'rw'), (0o640, OTHER, (), 'r'),
+                (0o606, OTHER, (), ''), (0o660, OTHER, (), 'rw'), (0o666, 0, ('umask=077',), ''),
+                (0o600, 0, (f'uid={OTHER}',), 'rw')):
+            with self.subTest(mode=oct(mode), group=group, options=options):
+                self.put(self.model, self.data)
+                os.chown(self.model, -1, group)
+                found = self.as_another(mode, *options)
+                reads = {what for what in found if what.startswith(('list', 'read'))}
+                self.assertEqual({found[what] for what in reads}, {'ok' if may else 'EACCES'})
+                self.assertEqual({found[what] for what in found if what not in reads}, {'ok' if 'w' in may else 'EACCES'})
+                status = os.stat(self.model)
+                self.assertEqual((status.st_uid, status.st_gid, status.st_mode & 0o777), (os.getuid(), group, mode))
+                name = dict(gguf.read(mountlib.get(self.model)).kv)
+                if 'w' in may:
+                    self.assertEqual(name[b'general.name'].data, b'written by another')
+                else:
+                    self.assertEqual(mountlib.get(self.model), self.data)
 
     def read_only(self, at):
         with self.assertRaises(OSError) as caught:
@@ -175,13 +159,6 @@ class Trust(unittest.TestCase):
                                  (uid, gid))
 
     @unittest.skipUnless(ROOT, 'for root only')
-    def test_options(self):
-        """uid= gives the tree to another user; umask= restricts it."""
-        self.assertEqual(set(self.as_another(0o666, 'umask=077').values()), {'EACCES'})
-        found = self.as_another(0o600, f'uid={OTHER}')
-        self.assertEqual((found['read key'], found['write']), ('ok', 'ok'))
-
-    @unittest.skipUnless(ROOT, 'for root only')
     def test_without_allow_other(self):
         os.chmod(mountlib.folder, 0o755)
         os.chmod(self.model, 0o666)
@@ -192,47 +169,10 @@ class Trust(unittest.TestCase):
 
     # ---- planted files ----
 
-    def victim(self):
-        name = os.path.join(self.folder, 'victim')
-        self.put(name, b'not to be touched')
-        return name
-
-    def test_planted_journal(self):
-        """A link, a pipe or a directory takes the place of the journal of an in-place edit."""
-        with Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
-            write(at, 'general.name', 'first')
-        before, victim = mountlib.get(self.model), self.victim()
-        journal, missing = os.path.join(self.folder, JOURNAL), os.path.join(self.folder, 'missing')
-        for plant in (lambda: os.symlink(victim, journal), lambda: os.symlink(missing, journal),
-                      lambda: os.mkfifo(journal), lambda: os.link(victim, journal)):
-            with Mount(self.model, '-o', 'relayout=inplace,reserve=65536') as at:
-                plant()
-                with self.assertRaises(OSError):
-                    write(at, 'general.name', 'second')
-                self.assertEqual(mountlib.get(victim), b'not to be touched')
-                self.assertFalse(os.path.exists(missing))
-                self.assertEqual(mountlib.get(self.model), before)
-            # A mount that finds the file is read-only (see also planted.py).
-            with Mount(self.model) as at:
-                self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
-            self.assertEqual(mountlib.get(victim), b'not to be touched')
-            os.unlink(journal)
-
-    def test_planted_leftovers(self):
-        """Links that look like leftovers of a crash are neither followed nor emptied."""
-        victim = self.victim()
-        os.symlink(victim, os.path.join(self.folder, '.model.gguf.ggufs-abc123'))
-        os.mkdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
-        done = run(mountlib.GGUFS, '--recover', self.model)
-        self.assertEqual(done.returncode, 0, done.err)
-        with Mount(self.model) as at:
-            write(at, 'general.name', 'x')
-        self.assertEqual(mountlib.get(victim), b'not to be touched')
-        os.rmdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
-
     def test_model_becomes_a_link(self):
         """If the model's path becomes a link to another file, that file is not written."""
-        victim = self.victim()
+        victim = os.path.join(self.folder, 'victim')
+        self.put(victim, b'not to be touched')
         with Mount(self.model) as at:
             os.rename(self.model, self.model + '.moved')
             os.symlink(victim, self.model)
@@ -304,15 +244,6 @@ class Trust(unittest.TestCase):
             with contextlib.suppress(OSError):
                 write(at, name, b'1')
 
-    def test_log_of_edits(self):
-        self.put(self.model, self.hostile())
-        mount = Foreground(self.model)
-        with mount as (at, _):
-            self.edit_everything(at)
-            log = mount.log()
-        self.check_log(log)
-        self.assertRegex(log, r'bad\.key\\x1b\[2J')
-
     @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
                      or mountlib.sanitized('tsan'), 'no tap on syslog')
     def test_syslog_of_edits(self):
@@ -346,24 +277,6 @@ class Trust(unittest.TestCase):
         os.unlink(tap)
         self.assertEqual(lines[-2:], [f'{self.model}: an edit was lost: Stale file handle', ''])
 
-    def test_long_line(self):
-        """A line that does not fit is not cut inside a character."""
-        name = os.path.join(self.folder, 'ü' * 110 + '.gguf')
-        kv = samples.ARCH + [(('ü' * 60).encode() + b'.k', Value('u32', 7))]
-        self.put(name, gguf.encode(kv, samples.small()))
-        mount = Foreground(name, '-d')
-        with mount as (at, _):
-            for key in editlib.keys(at):
-                for text in ('ü' * 2000, 'ä' * 70000 + '\xff'):
-                    with contextlib.suppress(OSError):
-                        write(at, key, text)
-            for count in range(100, 120):
-                with contextlib.suppress(OSError):
-                    write(at, ('ü' * count).encode()[:255], '1')
-                with contextlib.suppress(OSError):
-                    os.listdir(os.path.join(at, 'ü' * count + '\x1b'))
-            self.check_log(mount.log())
-
     def test_summary(self):
         """Output for a terminal is printable: the summary, the findings, and --check."""
         self.put(self.model, self.hostile())
@@ -391,17 +304,6 @@ class Trust(unittest.TestCase):
                 if done.returncode != 0:
                     self.check_log(done.err)
                     self.assertEqual(done.err.count('\n'), 1, repr(done.err))
-
-    def test_error_attribute(self):
-        """user.gguf.error is printable as well, because terminals show it."""
-        self.put(self.model, self.hostile())
-        with Mount(self.model) as at:
-            name = [name for name in editlib.keys(at) if name.startswith(b'bad.key')][0]
-            with self.assertRaises(OSError):
-                write(at, name, b'\x1b[31m\n')
-            error = editlib.error_of(at, name)
-            self.assertTrue(error)
-            self.assertIsNone(re.search('[\x00-\x1f\x7f-\x9f\udc80-\udcff]', error), repr(error))
 
 
 if __name__ == '__main__':
