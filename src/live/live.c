@@ -59,8 +59,7 @@ void live_hurry(struct live *l)
     if (!l->started || l->stop)
         return;
     live_end_made(l);
-    tensors_hurry(l);
-    (void)queue_sync(l, NULL);
+    (void)queue_sync(l, tensors_hurry(l), NULL);
     l->stop = true;
     if (l->queue.running && l->queue.running->converts)
         atomic_store(&l->queue.cancel, true);

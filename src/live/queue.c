@@ -72,6 +72,8 @@ static void serve(struct live *l, struct request *q)
     if (q->end)
         r = q->end(l, q, r, &e);
     (void)overlay_freshen(l, &e);
+    while (q->asked)
+        (void)lock_wait(&l->lock, &l->queue.rest, NULL);
     struct live_wait *w = q->wait;
     l->queue.running = NULL;
     request_free(l, q);
@@ -133,16 +135,14 @@ int queue_add(struct live *l, struct request *q, struct live_wait *w)
     return LIVE_PARKED;
 }
 
-/* A tensor that was judged before this request could not be added. */
+/* A tensor that this call had judged could not be added. */
 static int synced(struct live *l, struct request *q, int r, const struct err *e)
 {
-    (void)q;
     (void)e;
-    const int failed = tensors_failure(l);
-    return r < 0 ? r : failed;
+    return r == 0 && q->number > 0 && q->number == l->tensors.failed ? l->tensors.failure : r;
 }
 
-int queue_sync(struct live *l, struct live_wait *w)
+int queue_sync(struct live *l, uint64_t hurry, struct live_wait *w)
 {
     if (queue_is_idle(l) && !overlay_is_pending(l))
         return l->astray ? -ESTALE : 0;
@@ -150,76 +150,77 @@ int queue_sync(struct live *l, struct live_wait *w)
     if (!q)
         return -ENOMEM;
     q->when = WHEN_NOW;
+    q->number = hurry;
     q->end = synced;
     return queue_add(l, q, w);
 }
 
 /* ---- signals ---- */
 
-static bool is_of(struct live_wait *w, const void *request)
+/* Return a request that is running or waits, and for which somebody waits: the one with this
+ * identity or, if that is NULL, one that was not asked in this round. */
+static struct request *find_wait(const struct queue *s, const void *request)
 {
-    return w->request == request;
-}
-
-static bool is_stopped(struct live_wait *w, const void *arg)
-{
-    (void)arg;
-    return w->stopped && w->stopped(w);
-}
-
-/* Take out and return the first waiting request that `pick` selects. If it is the running one, only
- * its wait ends: *w is set. */
-static struct request *pick_out(struct queue *s, bool (*pick)(struct live_wait *, const void *),
-                                const void *arg, struct live_wait **w)
-{
-    struct request *q = s->running, **at = &s->first;
-    *w = q && q->wait && pick(q->wait, arg) ? q->wait : NULL;
-    if (*w) {
-        q->wait = NULL;
-        return NULL;
-    }
-    while (*at && !((*at)->wait && pick((*at)->wait, arg)))
-        at = &(*at)->next;
-    q = *at;
-    if (!q)
-        return NULL;
-    *at = q->next;
-    if (!*at)
-        s->end = at;
-    *w = q->wait;
+    struct request *q = s->running ? s->running : s->first;
+    while (q && !(q->wait && (request ? q->wait->request == request
+                                      : q->wait->stopped && q->round != s->round)))
+        q = q == s->running ? s->first : q->next;
     return q;
 }
 
-/* End the waits that `pick` selects, and drop the requests that have not begun. */
-static void stop(struct live *l, bool (*pick)(struct live_wait *, const void *), const void *arg)
+/* End a wait, and drop the request if it has not begun. Drops and retakes the lock. */
+static void end_wait(struct live *l, struct request *q)
 {
-    struct live_wait *w;
-    do {
-        lock_take(&l->lock);
-        struct request *q = pick_out(&l->queue, pick, arg, &w);
-        if (q)
-            request_free(l, q);
-        else if (w)
-            atomic_store(&l->queue.cancel, true);
-        lock_drop(&l->lock);
-        if (w)
-            w->done(w, -EINTR);
-    } while (w);
+    struct queue *s = &l->queue;
+    struct live_wait *w = q->wait;
+    struct request **at = &s->first;
+    q->wait = NULL;
+    if (q == s->running) {
+        atomic_store(&s->cancel, true);
+    } else {
+        while (*at != q)
+            at = &(*at)->next;
+        *at = q->next;
+        if (!*at)
+            s->end = at;
+        request_free(l, q);
+    }
+    lock_drop(&l->lock);
+    w->done(w, -EINTR);
+    lock_take(&l->lock);
 }
 
 void queue_interrupt(struct live *l, const void *request)
 {
-    stop(l, is_of, request);
+    struct request *q;
+    LOCKED(&l->lock);
+    while ((q = find_wait(&l->queue, request)) && q->asked)
+        (void)lock_wait(&l->lock, &l->queue.rest, NULL);
+    if (q)
+        end_wait(l, q);
 }
 
 /* The kernel reports only the first signal to a waiting program, so look for others. */
 static bool watch(struct pool_job *j, struct timespec *again)
 {
     struct live *l = (struct live *)((char *)j - offsetof(struct live, queue.watch));
-    stop(l, is_stopped, NULL);
-    *again = when_after(WATCH_MS);
+    struct queue *s = &l->queue;
+    struct request *q;
     LOCKED(&l->lock);
-    return l->queue.working;
+    s->round++;
+    while ((q = find_wait(s, NULL))) {
+        q->round = s->round;
+        q->asked = true;
+        lock_drop(&l->lock); /* it reads /proc */
+        const bool stops = q->wait->stopped(q->wait);
+        lock_take(&l->lock);
+        q->asked = false;
+        cond_broadcast(&s->rest);
+        if (stops)
+            end_wait(l, q);
+    }
+    *again = when_after(WATCH_MS);
+    return s->working;
 }
 
 /* ---- timers ---- */

@@ -19,6 +19,8 @@ enum when { WHEN_DUE, WHEN_MODE, WHEN_NOW };
 struct request {
     struct request *next;
     struct live_wait *wait; /* NULL: nobody waits, or no longer */
+    unsigned round;         /* when `wait` was last asked whether a signal ended it */
+    bool asked;             /* it is being asked, and must stay */
     enum when when;
     /*
      * Make the edit in l->pending; may drop the lock meanwhile. Returns 1 if pending was changed, 0
@@ -60,8 +62,9 @@ static inline void request_pin(struct request *q, struct name *to)
 int queue_add(struct live *l, struct request *q, struct live_wait *w);
 /* Return true if no request is waiting or running. */
 bool queue_is_idle(const struct live *l);
-/* Write what is pending, after all requests before. Returns as queue_add(). */
-int queue_sync(struct live *l, struct live_wait *w);
+/* Write what is pending, after all requests before. hurry: what tensors_hurry() returned, or 0.
+ * Returns as queue_add(). */
+int queue_sync(struct live *l, uint64_t hurry, struct live_wait *w);
 /* Have pending edits written in this many seconds: removals, or collected edits. */
 void queue_later(struct live *l, unsigned seconds, bool removes);
 #define QUEUE_REMOVALS 1 /* seconds after the last removal */

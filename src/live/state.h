@@ -114,7 +114,8 @@ struct queue {
     struct request *first, **end; /* waiting; owned */
     struct request *running;
     bool working;             /* the worker has a turn */
-    struct cond rest;         /* signalled when it ends */
+    unsigned round;           /* of `watch` */
+    struct cond rest;         /* signalled when `working` or request.asked ends */
     struct pool_job worker;   /* runs while there are requests */
     struct pool_job tick;     /* runs at `due` */
     struct pool_job watch;    /* looks for signals to waiting programs */
@@ -168,7 +169,9 @@ struct live {
         size_t n_fresh, cap;
         size_t n_gone;
         atomic_bool any; /* there are objects */
-        int failure;     /* the last error of a fresh tensor that was judged in a hurry */
+        uint64_t hurry;  /* counts calls that had fresh tensors judged */
+        uint64_t failed; /* the last of these that met an error, `failure` */
+        int failure;
     } tensors;
     struct logs logs; /* of drafts of views */
 

@@ -387,7 +387,7 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
 /* What a request about a tensor by name needs. */
 struct about {
     struct object *o; /* pinned */
-    bool hurried;     /* judge it even if a program still writes it */
+    uint64_t hurry;   /* the call that has it judged even if a program still writes it, or 0 */
     int verdict;
     uint64_t epoch[TENSOR_VIEWS]; /* of what was judged */
     char name[TREE_NAME_MAX + 1]; /* for a rename: the new name */
@@ -467,7 +467,7 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
     struct object *o = a->o;
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     const size_t mark = edit_mark(&l->pending);
-    if (!o->fresh || !(o->touched || (a->hurried && o->failed)) || (!a->hurried && o->owing))
+    if (!o->fresh || !(o->touched || (a->hurry && o->failed)) || (!a->hurry && o->owing))
         return 0;
     o->touched = o->failed = false;
     struct tensor_new t = {.has_type = o->has_type,
@@ -486,7 +486,7 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
     tensor_new_free(&t);
     lock_take(&l->lock);
     a->verdict = r;
-    if (!o->fresh || (o->touched && !a->hurried))
+    if (!o->fresh || (o->touched && !a->hurry))
         r = 0; /* it was removed, or is judged again once it rests */
     if (r == TENSOR_CHANGED) {
         r = take_name(l, o->name, o->name_len, e);
@@ -515,8 +515,10 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
     const bool added = o->adding;
     o->adding = false;
     if (r < 0 && !q->done) {
-        if (a->hurried)
+        if (a->hurry) {
+            l->tensors.failed = a->hurry;
             l->tensors.failure = r;
+        }
         if (added && o->gone) { /* it was removed meanwhile */
             o->gone = false;
             l->tensors.n_gone--;
@@ -543,29 +545,26 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
     return r;
 }
 
-static void judge_fresh(struct live *l, struct object *o, bool hurried)
+static void judge_fresh(struct live *l, struct object *o, uint64_t hurry)
 {
     struct request *q = about(l, o);
     if (!q)
         return;
-    ((struct about *)q->own)->hurried = hurried;
+    ((struct about *)q->own)->hurry = hurry;
     q->apply = accept_new;
     q->end = new_accepted;
     (void)queue_add(l, q, NULL);
 }
 
-void tensors_hurry(struct live *l)
+uint64_t tensors_hurry(struct live *l)
 {
+    const uint64_t hurry = l->tensors.hurry + 1;
     for (size_t i = 0; i < l->tensors.n_fresh; i++)
-        if (l->tensors.fresh[i]->touched || l->tensors.fresh[i]->failed)
-            judge_fresh(l, l->tensors.fresh[i], true);
-}
-
-int tensors_failure(struct live *l)
-{
-    const int r = l->tensors.failure;
-    l->tensors.failure = 0;
-    return r;
+        if (l->tensors.fresh[i]->touched || l->tensors.fresh[i]->failed) {
+            judge_fresh(l, l->tensors.fresh[i], hurry);
+            l->tensors.hurry = hurry;
+        }
+    return l->tensors.hurry == hurry ? hurry : 0;
 }
 
 static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
@@ -592,7 +591,7 @@ void tensors_tick(struct live *l)
         struct object *o = l->tensors.fresh[i];
         if (!o->touched || o->owing || !when_past(&o->due, 0))
             continue;
-        judge_fresh(l, o, false);
+        judge_fresh(l, o, 0);
         o->due = when_after(NEW_QUIET * 1000); /* not before it has been judged */
     }
     for (struct link *k = table_each(&l->tensors.by_number, NULL), *next; k; k = next) {

@@ -64,12 +64,11 @@ struct edit_change;
 void tensors_remove(const struct live *l, struct edit_change *c);
 /* Forget tensors that are gone and whose removal is written. */
 void tensors_removed(struct live *l);
-/* Have all fresh tensors judged that were written since. */
-void tensors_hurry(struct live *l);
+/* Have all fresh tensors judged that were written since. Returns the number of this call, or 0 if
+ * there are none. */
+uint64_t tensors_hurry(struct live *l);
 /* When tensors_tick() is to be called next, or NULL. */
 const struct timespec *tensors_due(const struct live *l);
 void tensors_tick(struct live *l);
-/* Return the error that kept a fresh tensor from being added since the last call, or 0. */
-int tensors_failure(struct live *l);
 
 #endif

@@ -574,13 +574,14 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 
 int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
 {
+    uint64_t hurry = 0;
+    int r;
     LOCKED(&l->lock);
     if (!h) {
         live_end_made(l);
-        tensors_hurry(l);
+        hurry = tensors_hurry(l);
     }
-    int r;
-    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, w);
+    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, hurry, w);
 }
 
 static void release_locked(struct live *l, struct live_file *h)

@@ -621,7 +621,7 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
     if (!q) {
         tensor_round_free(&j->round);
         free(j);
-        return r < 0 || written ? -ENOMEM : when == WHEN_NOW ? queue_sync(l, w) : 0;
+        return r < 0 || written ? -ENOMEM : when == WHEN_NOW ? queue_sync(l, 0, w) : 0;
     }
     buf_add(&q->text, d->text.data, d->text.len);
     d->judging++;
@@ -804,7 +804,7 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
     if (r)
         return r;
     LOCKED(&l->lock);
-    return queue_sync(l, w);
+    return queue_sync(l, 0, w);
 }
 
 int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
@@ -815,7 +815,7 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
     while (d && !(draft_is_written(d) && d->dirty))
         d = d->next;
     if (!d || d->why.code) { /* a write was refused: the draft is no edit */
-        const int r = d ? d->why.code : queue_sync(l, w);
+        const int r = d ? d->why.code : queue_sync(l, 0, w);
         lock_drop(&l->lock);
         return r;
     }

@@ -7,6 +7,11 @@
 #define FAR "99999999999999999"
 
 static const struct script scripts[] = {
+    {"what an fsync that was interrupted would have heard is told to no other", "tensors sync",
+     "tput a/raw Xbcdefgh; hold; & fsync; held; tmkdir n; topen A n/raw creat w; write A abcd 0;"
+     "write A x " FAR " =EFBIG; release A; tput n/type I8; tput n/shape 4; & fsync; interrupt; go;"
+     "wait; wait =EINTR; trmdir c; fsync; tlist . 'a b z n'",
+     "a:I8:8=Xbcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
     {"a tensor whose bytes were refused is not added", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4; write A ab 0;"
      "write A x " FAR " =EFBIG; release A; logged 'tensors/n: refused: '; terror n 'long'; fsync "
