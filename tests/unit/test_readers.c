@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Readers of a model are answered while another call renders, parses or plans something large, or
+ * looks whether a signal ended a wait. At the first large allocation of such a call, or in place of
+ * the look, another thread reads a key; if it had to wait for the call, it would never be answered.
+ */
+#include "cu_main.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "build_gguf.h"
+#include "model_dir.h"
+#include "tree/file.h"
+#include "tree_edit.h"
+#include "tree_image.h"
+
+#define LARGE ((size_t)1 << 20)
+#define TEXT ((size_t)3 << 20)
+#define LINES 250000 /* of "1\n": less than LARGE as text, more as values */
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+
+static struct tree *tree;
+static atomic_bool armed, answered;
+static bool asks; /* the large allocation waits until it is asked whether a signal ended the wait */
+static sem_t asked;
+
+static void *read_key(void *arg)
+{
+    const struct tree_image m = {.t = tree};
+    size_t n;
+    char *text = image_text(&m, "metadata/a.small", &n);
+    atomic_store(&answered, strcmp(text, "7\n") == 0);
+    free(text);
+    return arg;
+}
+
+/* Let another thread read a key. */
+static void read_beside(void)
+{
+    pthread_t reader;
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    if (asks ? sem_timedwait(&asked, &until) == 0
+             : pthread_create(&reader, NULL, read_key, NULL) == 0 &&
+                   pthread_timedjoin_np(reader, NULL, &until) == 0)
+        return;
+    fprintf(stderr, "a thread waits\n");
+    abort();
+}
+
+static bool is_stopped(struct live_wait *w)
+{
+    (void)w;
+    asks = false;
+    read_beside();
+    (void)sem_post(&asked);
+    return false;
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    if (n >= LARGE && atomic_exchange(&armed, false))
+        read_beside();
+    return __real_realloc(p, n);
+}
+
+static struct place begin(void)
+{
+    struct build b;
+    char *text = malloc(TEXT + 1);
+    memset(text, 'x', TEXT);
+    text[TEXT] = '\0';
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "a.big", text);
+    build_u32(&b, "a.small", 7);
+    build_str(&b, "a.other", "one");
+    build_array(&b, "a.list", GGUF_I64, 0);
+    build_tensor(&b, "t", 0, (uint64_t[]){5}, 1, NULL, 20);
+    free(text);
+    const struct place p = place_of(&b);
+    tree = image_tree(p.model, &(struct tree_options){.commit = LIVE_COMMIT_SYNC});
+    atomic_store(&answered, false);
+    atomic_store(&armed, true);
+    return p;
+}
+
+static void end(struct place *p)
+{
+    CU_ASSERT_TRUE(atomic_load(&answered));
+    atomic_store(&armed, false);
+    CU_ASSERT_EQUAL(tree_finish(tree), 0);
+    tree_close(tree);
+    drop_place(p);
+}
+
+static void test_moved_aside(void)
+{
+    struct place p = begin();
+    CU_ASSERT_EQUAL(do_rename(tree, "a.big", "a.big~"), 0);
+    end(&p);
+}
+
+static void test_renamed_over(void)
+{
+    struct place p = begin();
+    CU_ASSERT_EQUAL(do_rename(tree, "a.big", "a.other"), 0);
+    end(&p);
+}
+
+static void test_opened(void)
+{
+    struct place p = begin();
+    struct tree_file *f = NULL;
+    const struct tree_image m = {.t = tree};
+    CU_ASSERT_EQUAL_FATAL(
+        tree_open_file(tree, image_node(&m, "metadata/a.big"), O_WRONLY | O_APPEND, &f), 0);
+    CU_ASSERT_EQUAL(tree_release(f), 0);
+    end(&p);
+}
+
+static void test_created(void)
+{
+    struct place p = begin();
+    struct tree_entry e;
+    struct tree_file *f = NULL;
+    CU_ASSERT_EQUAL_FATAL(tree_create(tree, ino_row(0), "a.big", O_WRONLY, &e, &f), 0);
+    CU_ASSERT_EQUAL(tree_release(f), 0);
+    end(&p);
+}
+
+static void test_written(void)
+{
+    struct place p = begin();
+    struct tree_file *f = NULL;
+    const struct tree_image m = {.t = tree};
+    struct tree_wait w;
+    char *text = malloc(2 * LINES);
+    for (size_t i = 0; i < LINES; i++)
+        memcpy(text + 2 * i, "1\n", 2);
+    CU_ASSERT_EQUAL_FATAL(
+        tree_open_file(tree, image_node(&m, "metadata/a.list"), O_WRONLY | O_TRUNC, &f), 0);
+    CU_ASSERT_EQUAL(tree_write(f, 0, text, 2 * LINES, NULL), 0);
+    CU_ASSERT_TRUE(atomic_load(&answered));
+    CU_ASSERT_EQUAL(tree_waited(&w, tree_flush(f, tree_wait(&w))), 0);
+    CU_ASSERT_EQUAL(tree_release(f), 0);
+    free(text);
+    end(&p);
+}
+
+static void test_removed(void)
+{
+    struct place p = begin();
+    const struct tree_image m = {.t = tree};
+    CU_ASSERT_EQUAL(do_unlink(tree, "a.other"), 0);
+    CU_ASSERT_TRUE(image_node(&m, "model.gguf") > 0);
+    end(&p);
+}
+
+/* An edit is accepted while a removal waits. */
+static void test_removed_before(void)
+{
+    struct place p = begin();
+    CU_ASSERT_EQUAL(do_unlink(tree, "a.other"), 0);
+    CU_ASSERT_EQUAL(do_write(tree, "a.list", "1\n", 2), 0);
+    end(&p);
+}
+
+static void test_asked(void)
+{
+    struct place p = begin();
+    struct tree_wait w;
+    (void)sem_init(&asked, 0, 0);
+    asks = true;
+    struct live_wait *wait = tree_wait(&w);
+    wait->stopped = is_stopped;
+    CU_ASSERT_EQUAL(
+        tree_waited(&w, tree_rename(tree, ino_row(0), "a.big", ino_row(0), "a.other", 0, wait)), 0);
+    (void)sem_destroy(&asked);
+    end(&p);
+}
+
+static CU_TestInfo tests[] = {
+    {"a key is moved aside", test_moved_aside},
+    {"a key is renamed over another", test_renamed_over},
+    {"a key is opened for appending", test_opened},
+    {"a key is created that is there already", test_created},
+    {"lines are written at once", test_written},
+    {"the whole model is looked up after a removal", test_removed},
+    {"a key is edited after a removal", test_removed_before},
+    {"a wait is asked whether a signal ended it", test_asked},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("readers", tests)
