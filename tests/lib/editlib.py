@@ -8,7 +8,6 @@
 """
 import contextlib
 import errno
-import fcntl
 import os
 import struct
 import threading
@@ -19,7 +18,8 @@ import ggufmodel as gguf
 import mountlib
 
 RESERVE = b'ggufs.reserve'
-FICLONE = 0x40049409  # linux/fs.h
+
+
 GATE = os.environ.get('GGUFS_GATE', '')
 
 
@@ -226,21 +226,6 @@ def until(condition):
     while not condition():
         assert time.monotonic() < end, 'it did not come'
         time.sleep(0.001)
-
-
-def clones(folder):
-    """True if the directory's file system has reflinks."""
-    with open(os.path.join(folder, 'from'), 'w+b') as a, open(os.path.join(folder, 'to'), 'w') as b:
-        a.write(bytes(65536))
-        a.flush()
-        try:
-            fcntl.ioctl(b.fileno(), FICLONE, a.fileno())
-            return True
-        except OSError:
-            return False
-        finally:
-            os.unlink(a.name)
-            os.unlink(b.name)
 
 
 def leftovers(folder):

@@ -252,16 +252,6 @@ class Views(unittest.TestCase):
             name = rb'odd\x0a\x1b\xff name' if tensor.name == ODD_NAME else tensor.name
             self.assertEqual(line, b'sha256    ' + want + b'  made.gguf:' + name)
 
-    def test_pieces(self):
-        """The content is right when read from any byte, in pieces of any length."""
-        for name in ('stats.tsv', 'tensors/plain/stats') + (('hashes', ) if has('sha256') else ()):
-            name = os.path.join(self.at, name)
-            whole = self.content(name)
-            with open(name, 'rb', buffering=0) as file:
-                for size in (1, 7, 100, 1000):
-                    for at in range(0, len(whole) + size, max(size // 3, 1)):
-                        self.assertEqual(os.pread(file.fileno(), size, at), whole[at:at + size])
-
     def test_pictures(self):
         if not has('heatmap.png'):
             self.skipTest('built without zlib')
@@ -271,13 +261,6 @@ class Views(unittest.TestCase):
                 want = picture(self.values(tensor))
                 self.assertEqual(got.shape, want.shape)
                 self.assertLessEqual(np.abs(got - want).max(), 1)
-
-    def test_second_program(self):
-        """libpng can read the picture as well."""
-        if not has('heatmap.png') or not any(os.path.exists(d + '/pngfix') for d in os.get_exec_path()):
-            self.skipTest('no pngfix')
-        done = mountlib.run('pngfix', os.path.join(self.at, 'tensors/large/heatmap.png'))
-        self.assertEqual(done.returncode, 0, done.err)
 
 
 class Empty(unittest.TestCase):
@@ -305,33 +288,6 @@ class Empty(unittest.TestCase):
                 lines = mountlib.get(at + '/hashes').decode().splitlines()
                 self.assertEqual([line.split()[1:] for line in lines[1:]],
                                  [[nothing, f'empty.gguf:{name}'] for name in ('none', 'last')])
-
-
-class Newest(unittest.TestCase):
-    def test_edit(self):
-        """Lines have the names of the newest state, hashes are kept, and an open file keeps its
-        content."""
-        if not has('sha256'):
-            self.skipTest('built without libcrypto')
-        source = mountlib.put('edit.gguf', gguf.encode(samples.ARCH, tensors()))
-        with mountlib.Mount(source, '-o', 'commit=close,relayout=copy') as at:
-            before = mountlib.get(at + '/hashes')
-            with open(at + '/hashes', 'rb', buffering=0) as file:
-                with open(at + '/metadata/general.name', 'w', encoding='utf-8') as key:
-                    key.write('x' * 5000)
-                self.assertEqual(file.read(), before)
-            self.assertEqual(mountlib.get(at + '/hashes'), before)
-
-    def test_split(self):
-        shards = [os.path.join(mountlib.SHARED, f'models/small-0000{i}-of-00003.gguf') for i in (1, 2, 3)]
-        if not has('sha256') or not os.path.exists(shards[0]):
-            self.skipTest('no shared data')
-        with mountlib.Mount(shards[0], '-o', 'ro') as at:
-            for line in mountlib.get(at + '/hashes').decode().splitlines():
-                _, digest, name = line.split()
-                shard, name = name.split(':', 1)
-                self.assertEqual(mountlib.get(f'{at}/tensors/{name}/shard').decode().strip(), shard)
-                self.assertEqual(mountlib.get(f'{at}/tensors/{name}/sha256').decode().strip(), digest)
 
 
 class Faults(unittest.TestCase):
@@ -440,12 +396,6 @@ class Long(unittest.TestCase):
             file.seek(start + offsets[2])
             file.write(made[2].data)
         return name
-
-    def test_names_and_sizes(self):
-        with mountlib.Mount(self.model(), '-o', 'ro,views=all') as at:
-            done = mountlib.run('ls', '-lR', at)
-            self.assertEqual((done.returncode, done.err), (0, ''))
-            self.assertIn('heatmap.png' if has('heatmap.png') else 'stats', done.out)
 
     def test_others_go_on(self):
         """With more waiting readers than serving threads, other readers are served, and all can be

@@ -9,6 +9,7 @@ import numpy as np
 
 import ggufmodel as gguf
 import mountlib
+import safetensors_reader as reader
 
 TENSORS, TOKENS = 20000, 1000000
 Q4_K = 12
@@ -47,6 +48,17 @@ class Huge(unittest.TestCase):
         values = np.load(last + '/f32.npy', mmap_mode='r')
         self.assertEqual(values.shape, tuple(dims))
         self.assertEqual(values[-1, -1], 0)
+
+    def test_safetensors(self):
+        """Only the header and the last tensor of terabytes are read."""
+        with open(os.path.join(self.at, 'model.safetensors'), 'rb', buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            self.assertGreater(size, 1 << 40)
+            _, tensors, start = reader.parse(os.pread(file.fileno(), 8 + int.from_bytes(file.read(8), 'little'), 0), size)
+            self.assertEqual(len(tensors), TENSORS)
+            dtype, _, _, end = list(tensors.values())[-1]
+            self.assertEqual((dtype, start + end), ('F32', size))
+            self.assertEqual(os.pread(file.fileno(), 8192, size - 4096), bytes(4096))
 
     def test_tokens(self):
         text = mountlib.get(os.path.join(self.at, 'metadata/tokenizer.ggml.tokens'))
