@@ -1,121 +1,257 @@
 # SPDX-License-Identifier: MIT
-"""scripts/bench [--markdown] [--rounds N] [--work DIR] [--tsv FILE] [WHAT...]
+"""scripts/bench [--rounds N] [--work DIR] [--mib N] [--types T...] [WHAT...]
 
 Measures ggufs against the bound set by this machine, in turns, and prints ratios: the median of all
 rounds and, in brackets, the minimum and the maximum. WHAT is any of
 
-  decode      decoders on one core, against memcpy and plain C (bench_decode)
-  encode      encoders on one core, against plain C (bench_encode)
+  decode      decoders on one core, against memcpy and plain C
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
-  whole       the same for model.safetensors and model.f32.safetensors, with few and with many tensors
-  disk        `sequential` with the model file not in the page cache
-  cached      second read of a file of the mount against a native file
-  random      4 KiB at random places through mmap, against a native file
-  parallel    1, 2, 4 and 8 readers at a time, against the server of ready bytes
+  disk        the same with the model file not in the page cache, against a native file
+  cached      second read of a file of the mount, against a native file
+  random      4 KiB at random places, against a native file
   start       mount, list, memory and unmount: a small model and one of 1 TB with 20,000 tensors
   edit        each kind of edit of a 100 GiB model, on XFS, btrfs and ext4 in images
-  tensors     edits of tensors of such a model: renamed, reshaped, removed, 64 MiB of bytes replaced
-  gathered    3,000 small tensors written one by one, and committed together
   copy        an edit by copy of a 2 GB model, against cp
-  during      `ls -l metadata` and reads of tensors during such a copy, against the same during cp
-  latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
-  `folders`   a directory of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
-  before      reads, listings and edits against an earlier commit (--before COMMIT)
+  folder      a directory of 10,000 models: mount and list, memory, `info`, --info
 
-(default: all). Each table names its goals; docs/performance.md has figures.
+(default: all). Environment: GGUFS (the program), BENCH_PROGRAMS (the directory of the programs of
+tests/bench). docs/performance.md has figures.
 """
 import argparse
 import contextlib
 import os
-import platform
-import shutil
+import random as dice
+import select
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-import before
-import benchlib
-import copies
-import edits
-import folders
-import programs
-import reading
-import tensors
-import waiting
-from benchlib import MIB, VALUES, Table, goal, quiet, show_ms, timed
+import ggufmodel
+import llama
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-
-LARGE = 176  # MiB of each tensor's float32 values in the model of 2 GB
-
-
-class Run:
-    """Options, and files shared by several benchmarks."""
-
-    def __init__(self, args):
-        self.args, self.work, self.rounds = args, args.work, args.rounds
-        os.makedirs(self.work, exist_ok=True)
-
-    def made(self, name, *command):
-        """Return the path of a file in the work directory. A command makes it if it does not exist
-        yet."""
-        path = os.path.join(self.work, name)
-        if not os.path.exists(path):
-            subprocess.run([*command, path + '.new'], check=True)
-            os.rename(path + '.new', path)
-        return path
-
-    def types(self, mib=VALUES // MIB):
-        """Return the model of all types, whose tensors have that many MiB as float32."""
-        name = 'types.gguf' if mib == VALUES // MIB else f'types-{mib}.gguf'
-        return self.made(name, sys.executable, os.path.join(HERE, 'make-types'), '--mib', str(mib))
-
-    def many(self):
-        """Return the model of all types with many small tensors."""
-        count, kib = reading.MANY
-        return self.made(f'types-{count}x{kib}.gguf', sys.executable, os.path.join(HERE, 'make-types'),
-                         '--count', str(count), '--kib', str(kib))
-
-    def large(self):
-        """Return the model of all types with 2 GB of data."""
-        return self.made('large.gguf', sys.executable, os.path.join(HERE, 'make-types'), '--mib',
-                         str(LARGE))
-
-    def script(self, name, script, *options):
-        return self.made(name, sys.executable, os.path.join(SOURCE, 'scripts', script), *options)
-
-    def native(self):
-        """Return a plain file as large as the values of one type."""
-        path = os.path.join(self.work, 'native')
-        if not os.path.exists(path):
-            with open(path, 'wb') as out:
-                for _ in range(VALUES // MIB):
-                    out.write(os.urandom(MIB))
-                os.fsync(out.fileno())
-        return path
-
-    @contextlib.contextmanager
-    def small_pages(self):
-        """Return a copy of the plain file, on tmpfs, whose pages in the cache are single, like
-        those of all FUSE files. None if there is no tmpfs with single pages."""
-        huge = '/sys/kernel/mm/transparent_hugepage/shmem_enabled'
-        kinds = subprocess.run(['stat', '-fc', '%T', '/dev/shm'], stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL, text=True, check=False).stdout
-        with contextlib.suppress(OSError), open(huge, encoding='utf-8') as file:
-            if kinds == 'tmpfs\n' and '[never]' in file.read():
-                with tempfile.NamedTemporaryFile(dir='/dev/shm') as copy, \
-                        open(self.native(), 'rb') as source:
-                    shutil.copyfileobj(source, copy, MIB)
-                    copy.flush()
-                    yield copy.name
-                    return
-        yield None
+GGUFS = os.environ.get('GGUFS', 'ggufs')
+PROGRAMS = os.environ.get('BENCH_PROGRAMS', '.')
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+READAHEADS = (128, 1024)  # in KiB: the default of FUSE, and a value that root may set
+KEY = 'general.name'
+missed = []
 
 
-# ---- the benchmarks: each yields tables; mounting is measured here ----
+class Skipped(Exception):
+    """Reason why a measurement is not possible here."""
+
+
+# ---- figures ----
+
+def timed(function, *args):
+    begin = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - begin
+
+
+def quiet(*command):
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def spread(values, scale=1.0, digits=2):
+    """Return the median, and the extremes in brackets."""
+    middle, least, most = (scale * f(values) for f in (statistics.median, min, max))
+    return f'{middle:.{digits}f} ({least:.{digits}f}-{most:.{digits}f})'
+
+
+def goal(what, value, bound, at_least=True):
+    met = value >= bound if at_least else value <= bound
+    if not met:
+        missed.append(f'{what}: {value:.3g}')
+    return f'{">=" if at_least else "<="} {bound:g}: {"met" if met else "MISSED"}'
+
+
+def table(title, columns, rows):
+    rows = [[str(cell) for cell in row] for row in [columns, *rows]]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+    print('\n' + title)
+    for row in rows:
+        print('  ' + '  '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip(), flush=True)
+
+
+# ---- reading ----
+
+def drop(path):
+    """Make the kernel drop the file's pages."""
+    with open(path, 'rb') as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read(path, buffer=bytearray(MIB)):
+    with open(path, 'rb', buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def read_places(path, count=4096):
+    places = dice.Random(1)
+    with open(path, 'rb', buffering=0) as file:
+        pages = os.fstat(file.fileno()).st_size // 4096
+        for _ in range(count):
+            os.pread(file.fileno(), 4096, places.randrange(pages) * 4096)
+
+
+def turns(files, rounds, cold=(), how=read):
+    """Return, for each file, the list of its seconds; its place in a round changes from round to
+    round. cold: the files whose pages are dropped before each turn."""
+    seconds = {path: [] for path in files}
+    for path in files:
+        how(path)
+    for i in range(rounds):
+        for k in range(len(files)):
+            path = files[(i + k) % len(files)]
+            for other in cold:
+                drop(other)
+            seconds[path].append(timed(how, path))
+    return [seconds[path] for path in files]
+
+
+def compare(title, what, base, own, rounds, bound, cold=(), how=read):
+    """Return a row: how fast `own` is read, as a fraction of `base`."""
+    base_s, own_s = turns([base, own], rounds, cold, how)
+    ratios = [b / o for b, o in zip(base_s, own_s)]
+    size = os.stat(own).st_size
+    return [what, *(f'{size / statistics.median(s) / 1e9:.2f}' for s in (base_s, own_s)), spread(ratios),
+            goal(f'{title}: {what}', statistics.median(ratios), bound)]
+
+
+READ = ('file', 'base GB/s', 'ggufs GB/s', 'ratio', 'goal')
+
+
+# ---- mounts ----
+
+def mounted(at):
+    with open('/proc/self/mountinfo', encoding='utf-8') as lines:
+        return any(line.split()[4] == at for line in lines)
+
+
+@contextlib.contextmanager
+def serve(work, *command, readahead=None):
+    """Run a FUSE server in the foreground on a new directory, which is added to its command line."""
+    at = tempfile.mkdtemp(prefix='mnt-', dir=work)
+    process = subprocess.Popen([*command, '-f', at], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        while not mounted(at):
+            if process.poll() is not None:
+                raise SystemExit(f'{command} ended with status {process.returncode}')
+            time.sleep(0.01)
+        device = os.stat(at).st_dev  # answered: the handshake with the kernel is complete
+        if readahead:
+            with contextlib.suppress(OSError), \
+                    open(f'/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb', 'w', encoding='utf-8') as file:
+                file.write(str(readahead))
+        yield at
+    finally:
+        if mounted(at):
+            subprocess.run(['fusermount3', '-u', at], check=True)
+        else:
+            process.terminate()
+        process.wait()
+        os.rmdir(at)
+
+
+def ggufs(run, model, *options, readahead=None):
+    own = ['-o', f'readahead={readahead}'] if readahead else []
+    return serve(run.work, GGUFS, *options, *own, model, readahead=readahead)
+
+
+def ready(run, size, readahead=None):
+    return serve(run.work, os.path.join(PROGRAMS, 'ready_server'), str(size), readahead=readahead)
+
+
+def made(run, name, script, *options):
+    """Return the path of a generated file, which is made if it does not exist yet."""
+    path = os.path.join(run.work, name)
+    if not os.path.exists(path):
+        subprocess.run([sys.executable, os.path.join(SOURCE, script), *options, path + '.new'], check=True)
+        os.rename(path + '.new', path)
+    return path
+
+
+def types(run, mib=None):
+    """Return the model with a tensor of each type, of as many MiB as float32."""
+    mib = mib or run.mib
+    return made(run, f'types-{mib}.gguf', 'tests/bench/make-types', '--mib', str(mib))
+
+
+def native(run):
+    """Return a plain file as large as the values of one type."""
+    path = os.path.join(run.work, f'native-{run.mib}')
+    if not os.path.exists(path):
+        with open(path, 'wb') as out:
+            for _ in range(run.mib):
+                out.write(os.urandom(MIB))
+    return path
+
+
+def tensor(at, name, file='f32'):
+    return os.path.join(at, 'tensors', name, file)
+
+
+# ---- the benchmarks ----
+
+def decode(run):
+    done = subprocess.run([os.path.join(PROGRAMS, 'bench_decode')], check=True, stdout=subprocess.PIPE, text=True)
+    table('Decoders, one core', ('type', 'set', 'GB/s', 'of memcpy', 'of plain C'),
+          [line.split('\t') for line in done.stdout.splitlines()])
+
+
+def sequential(run):
+    model = types(run)
+    for kib in READAHEADS:
+        title = f'Sequential read, readahead {kib} KiB, model in the page cache'
+        with ggufs(run, model, readahead=kib) as own, ready(run, run.mib * MIB, readahead=kib) as base:
+            far = os.path.join(base, 'far0')
+            read(model)
+            rows = []
+            for name, file, bound in [(name, 'f32', 0.9) for name in run.types] + [('F32', 'raw', 0.95)]:
+                path = tensor(own, name, file)
+                rows.append(compare(title, f'{file} of {name}', far, path, run.rounds, bound, (far, path)))
+            table(title, READ, rows)
+
+
+def disk(run):
+    model = types(run)
+    for kib in READAHEADS:
+        title = f'Sequential read, readahead {kib} KiB, model not in the page cache'
+        rows = []
+        for name, file in (('F32', 'raw'), ('F32', 'f32'), ('Q8_0', 'f32'), ('Q4_K', 'f32')):
+            pairs = []
+            for _ in range(run.rounds):  # each turn has its own mount: mapped pages cannot be dropped
+                drop(model)
+                with ggufs(run, model, readahead=kib) as own:
+                    drop(native(run))
+                    pairs.append(timed(read, native(run)) / timed(read, tensor(own, name, file)))
+            rows.append([f'{file} of {name}', spread(pairs),
+                         goal(f'{title}: {file} of {name}', statistics.median(pairs), 0.9)])
+        table(title, ('file', 'speed, of native', 'goal'), rows)
+
+
+def cached(run):
+    with ggufs(run, types(run)) as own:
+        table('Second read, from the page cache', READ,
+              [compare('cached', f'f32 of {name}', native(run), tensor(own, name), 2 * run.rounds, 0.3)
+               for name in ('F32', 'Q4_K')])
+
+
+def random(run):
+    with ggufs(run, types(run)) as own:
+        for title, is_cold in (('4 KiB at random places, cached', False), ('the same, not cached', True)):
+            table(title, READ, [compare(title, f'f32 of {name}', native(run), tensor(own, name), run.rounds,
+                                        0.1 if is_cold else 0.8, (tensor(own, name),) if is_cold else (), read_places)
+                                for name in ('F32', 'Q4_K')])
+
 
 def daemon_of(at):
     """Return the process whose command line ends in this mount point."""
@@ -126,146 +262,213 @@ def daemon_of(at):
     raise SystemExit(f'no daemon serves {at}')
 
 
-def resident(pid):
-    """Return the resident bytes: in total, and without pages of files."""
-    with open(f'/proc/{pid}/status', encoding='utf-8') as lines:
-        fields = dict(line.split(':', 1) for line in lines)
-    return tuple(int(fields[name].split()[0]) * 1024 for name in ('VmRSS', 'RssAnon'))
+def resident(at):
+    """Return the resident memory in MiB."""
+    with open(f'/proc/{daemon_of(at)}/status', encoding='ascii') as lines:
+        return [int(line.split()[1]) / 1024 for line in lines if line.startswith('VmRSS')][0]
 
 
-def mount(model, at):
-    subprocess.run([benchlib.GGUFS, model, at], check=True, stdin=subprocess.DEVNULL)
-
-
-def unmount(at, pid):
-    end = os.pidfd_open(pid)
-    subprocess.run(['fusermount3', '-u', at], check=True)
-    poll = benchlib.select.poll()
-    poll.register(end, benchlib.select.POLLIN)
-    poll.poll(1000 * benchlib.LIMIT)
+def unmount(at):
+    end = os.pidfd_open(daemon_of(at))
+    subprocess.run([GGUFS, '--unmount', at], check=True)
+    poll = select.poll()
+    poll.register(end, select.POLLIN)
+    poll.poll(60000)
     os.close(end)
 
 
 def mount_and_list(model, at):
-    mount(model, at)
+    quiet(GGUFS, model, at)
     os.listdir(at)
 
 
-def header_size(model):
-    """Return the size of the header in bytes."""
-    done = subprocess.run([benchlib.program('bench_parse'), '1', model], check=True,
-                          stdout=subprocess.PIPE, text=True)
-    return int(done.stdout.split()[1])
-
-
-def last_tensor(at):
-    folder = os.path.join(at, 'tensors')
-    return os.path.join(folder, os.listdir(folder)[-1])
-
-
-def start_once(model, at, seconds):
-    def add(what, function, *args):
-        seconds.setdefault(what, []).append(timed(function, *args))
-
-    add('mount to first ls', mount_and_list, model, at)
-    pid = daemon_of(at)
-    first = resident(pid)
-    add('ls -l tensors', quiet, 'ls', '-l', os.path.join(at, 'tensors'))
-    add('ls -l tensors again', quiet, 'ls', '-l', os.path.join(at, 'tensors'))
-    add('ls -lR', quiet, 'ls', '-lR', at)
-    add('tail -c 4096 of the last f32', quiet, 'tail', '-c', '4096',
-        os.path.join(last_tensor(at), 'f32'))
-    add('cat metadata.json', quiet, 'cat', os.path.join(at, 'metadata.json'))
-    after = resident(pid)
-    add('unmount', unmount, at, pid)
-    return first, after
-
-
-START_GOALS = {'mount to first ls': 1.0, 'ls -l tensors': 2.0, 'tail -c 4096 of the last f32': 0.1}
+START_GOALS = {'mount to first ls': 1.0, 'ls -l tensors': 2.0, 'tail of the last f32': 0.1}
 
 
 def start(run):
-    models = {'small (5M weights)': run.script('sample.gguf', 'make-sample'),
-              '1 TB, 20,000 tensors, 1,000,000 tokens': run.script('huge.gguf', 'make-huge')}
-    at = os.path.join(run.work, 'mnt-start')
-    os.makedirs(at, exist_ok=True)
+    models = {'small (5M weights)': made(run, 'sample.gguf', 'scripts/make-sample'),
+              '1 TB, 20,000 tensors, 1,000,000 tokens': made(run, 'huge.gguf', 'scripts/make-huge')}
     for name, model in models.items():
-        table = Table(f'Mounting: {name}', 'what', 'figure', 'goal')
-        seconds = {}
-        for _ in range(max(3, run.rounds // 3)):
-            first, after = start_once(model, at, seconds)
-        for what, values in seconds.items():
-            bound = START_GOALS.get(what)
-            table.add(what, show_ms(values) + ' ms',
-                      goal(round(benchlib.spread(values)[0], 3), bound, False, ' s')
-                      if bound else '')
-        head = header_size(model)
-        bound = (3 * head + 16 * MIB) / MIB
-        table.add('header', f'{head / MIB:.1f} MiB', '')
-        for when, (rss, anon) in (('after the first ls', first), ('at the end', after)):
-            table.add(f'resident memory {when}', f'{rss / MIB:.1f} MiB ({anon / MIB:.1f} its own)',
-                      goal(round(rss / MIB, 1), round(bound, 1), False, ' MiB'))
-        yield table
+        seconds, memory = {}, []
+        at = tempfile.mkdtemp(prefix='mnt-', dir=run.work)
+        tensors = os.path.join(at, 'tensors')
+        for _ in range(run.rounds):
+            def add(what, function, *args):
+                seconds.setdefault(what, []).append(timed(function, *args))
+
+            add('mount to first ls', mount_and_list, model, at)
+            add('ls -l tensors', quiet, 'ls', '-l', tensors)
+            add('ls -lR', quiet, 'ls', '-lR', at)
+            add('tail of the last f32', quiet, 'tail', '-c', '4096', tensor(at, os.listdir(tensors)[-1]))
+            add('cat metadata.json', quiet, 'cat', os.path.join(at, 'metadata.json'))
+            memory.append(resident(at))
+            add('unmount', unmount, at)
+        os.rmdir(at)
+        rows = [[what, spread(values, 1e3, 1) + ' ms',
+                 goal(f'{name}: {what}', statistics.median(values), START_GOALS[what], False) if what in START_GOALS else '']
+                for what, values in seconds.items()]
+        table(f'Mounting: {name}', ('what', 'figure', 'goal, in s'),
+              rows + [['resident memory', f'{max(memory):.1f} MiB', '']])
 
 
-BENCHES = {f.__name__: f for f in (
-    programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk, reading.cached, reading.random,
-    reading.parallel, start, edits.edit, copies.copy, copies.during, waiting.latency, waiting.beside, waiting.signals,
-    before.before, folders.folders, tensors.tensors, tensors.gathered)}
+# ---- edits ----
+
+MAKE = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf', '-m', 'reflink=1'], 'btrfs': ['mkfs.btrfs', '-qf']}
 
 
-def machine():
-    with open('/proc/cpuinfo', encoding='utf-8') as lines:
-        cpu = next((line.split(':')[1].strip() for line in lines if 'model name' in line), '?')
-    with open('/proc/meminfo', encoding='utf-8') as lines:
-        memory = int(next(lines).split()[1]) // MIB
-    fuse = subprocess.run(['pkg-config', '--modversion', 'fuse3'], stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
-    return (f'{cpu}, {os.cpu_count()} CPUs, {memory} GiB; Linux {platform.release()}, '
-            f'libfuse {fuse}; load {os.getloadavg()[0]:.1f}; {time.strftime("%Y-%m-%d")}')
+@contextlib.contextmanager
+def image_of(run, kind):
+    """Make a new file system in a loop-mounted sparse image. Yields its directory."""
+    with tempfile.TemporaryDirectory(prefix='disk-', dir=run.work) as home:
+        folder, image = os.path.join(home, 'at'), os.path.join(home, 'image')
+        os.mkdir(folder)
+        with open(image, 'wb') as file:
+            file.truncate(16 * GIB)
+        for command in ([*MAKE[kind], image], ['mount', '-o', 'loop', image, folder]):
+            try:
+                quiet(*command)
+            except (OSError, subprocess.CalledProcessError) as why:
+                raise Skipped(f'{kind}: {why}') from why
+        try:
+            yield folder
+        finally:
+            subprocess.run(['umount', folder], check=True)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(prog='bench', usage=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('what', nargs='*', metavar='WHAT')
-    parser.add_argument('--markdown', action='store_true')
-    parser.add_argument('--rounds', type=int, default=15)
-    parser.add_argument('--work', default=os.path.join(os.getcwd(), 'bench-work'))
-    parser.add_argument('--tsv')
-    parser.add_argument('--types', nargs='*', help='of `sequential`: `f32` of these alone')
-    parser.add_argument('--mib', nargs='*', type=int, help='of `sequential`: of each tensor, as float32')
-    parser.add_argument('--readahead', nargs='*', type=int, help='of `sequential` and `disk`: KiB')
-    parser.add_argument('--tokens', type=int, default=1000000, help='of `latency`')
-    parser.add_argument('--seconds', type=int, default=20, help='of each row of `latency`')
-    parser.add_argument('-o', dest='mount_options', action='append', default=[], help='of both servers')
-    args = parser.parse_args()
-    if unknown := [what for what in args.what if what not in BENCHES]:
-        parser.error(f'{unknown[0]}: not one of {", ".join(BENCHES)}')
-    args.mount_options = [part for option in args.mount_options for part in ('-o', option)]
-    args.work = os.path.realpath(args.work)
-    return args
+def write(path, text):
+    """Write like a shell's `echo TEXT > PATH`, which closes the truncated file once before it writes."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.close(os.dup(fd))
+    os.write(fd, text.encode() + b'\n')
+    os.close(fd)
+
+
+def sync(folder):
+    fd = os.open(folder, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def remove(path):
+    os.unlink(path)
+    sync(os.path.dirname(path))
+
+
+def added(metadata, i):
+    return os.path.join(metadata, f'bench.added.{i}')
+
+
+COUNT, LENGTH = 20, 400  # edits of each kind; initial bytes of KEY
+# name -> the i-th edit of that kind, i from 0. Longer and shorter undo each other, as do add and remove.
+EDITS = {
+    'same size': lambda at, i: write(os.path.join(at, KEY), chr(97 + i % 26) * LENGTH),
+    'longer': lambda at, i: write(os.path.join(at, KEY), 'x' * (LENGTH + 20 * (i + 1))),
+    'shorter': lambda at, i: write(os.path.join(at, KEY), 'x' * (LENGTH + 20 * (COUNT - i - 1))),
+    'add a key': lambda at, i: write(added(at, i), f'number {i}'),
+    'remove a key': lambda at, i: remove(added(at, i)),
+}
+
+
+def edit_on(run, kind):
+    source = made(run, 'sparse-100g.gguf', 'scripts/make-huge', '--size', '100G', '--tensors', '1000', '--tokens', '128000')
+    rows = []
+    with image_of(run, kind) as folder:
+        model = os.path.join(folder, 'model.gguf')
+        quiet('cp', '--sparse=always', source, model)
+        size = os.stat(model).st_size
+        with open(model, 'r+b') as file:  # some data in each tensor, so that it is not a single hole
+            for i in range(1000):
+                file.seek(size // 1000 * i + size // 2000)
+                file.write(dice.randbytes(64 * KIB))
+            os.fsync(file.fileno())
+        with ggufs(run, model, '-o', 'commit=close') as at:
+            metadata = os.path.join(at, 'metadata')
+            write(os.path.join(metadata, KEY), 'x' * LENGTH)  # makes the reserve
+            sync(metadata)
+            for what, once in EDITS.items():
+                seconds = [timed(once, metadata, i) for i in range(COUNT)]
+                rows.append([kind, what, spread(seconds, 1e3, 1), goal(f'{kind}: {what}', 1e3 * max(seconds), 200, False)])
+    return rows
+
+
+def edit(run):
+    rows = []
+    for kind in MAKE:
+        try:
+            rows += edit_on(run, kind)
+        except Skipped as why:
+            rows.append([kind, f'skipped: {why}', '', ''])
+    table('Edits of a model of 100 GiB', ('file system', 'edit', 'ms', 'goal: the slowest'), rows)
+
+
+def copy(run):
+    """Both end when the copy is on the disk. The file that cp leaves is removed outside the timing;
+    the file that an edit replaces is freed by the edit."""
+    source, ratios = types(run, 176), []
+    with tempfile.TemporaryDirectory(prefix='copy-', dir=run.work) as folder:
+        model, new = os.path.join(folder, 'model.gguf'), os.path.join(folder, 'new')
+        quiet('cp', source, model)
+        quiet('sync', model)
+        with ggufs(run, model, '-o', 'relayout=copy,commit=close') as at:
+            for i in range(max(3, run.rounds // 2)):
+                native_s = timed(quiet, 'sh', '-c', 'cp --reflink=never "$1" "$2" && sync "$2"', 'sh', model, new)
+                os.unlink(new)
+                quiet('sync', folder)
+                ratios.append(native_s / timed(write, os.path.join(at, 'metadata', KEY), f'copy {i}'))
+                quiet('sync', folder)
+    table('An edit by copy of a model of 2 GB', ('speed, of cp and sync', 'goal'),
+          [[spread(ratios), goal('copy', statistics.median(ratios), 0.9)]])
+
+
+# ---- folders ----
+
+def folder(run):
+    rows = []
+    with tempfile.TemporaryDirectory(prefix='folder-', dir=run.work) as top:
+        at, models = os.path.join(top, 'mnt'), os.path.join(top, 'models')
+        os.mkdir(at)
+        os.mkdir(models)
+        for i in range(10000):
+            with open(os.path.join(models, f'model-{i:05}.gguf'), 'wb') as out:
+                out.write(llama.image())
+        seconds, memory = [], []
+        for _ in range(run.rounds):
+            seconds.append(timed(mount_and_list, models, at))
+            memory.append(resident(at))
+            unmount(at)
+        rows.append(['mount and first `ls`', spread(seconds, 1e3, 1) + ' ms',
+                     goal('folder: ls', statistics.median(seconds), 0.2, False)])
+        rows.append(['resident, with nothing open', f'{max(memory):.1f} MiB', goal('folder: memory', max(memory), 32, False)])
+        quiet(GGUFS, models, at)
+        spent = timed(quiet, 'cat', *(os.path.join(at, name, 'info') for name in os.listdir(at)[:1000]))
+        rows.append(['`cat` of `info` of 1,000', f'{spent:.2f} s', goal('folder: info', spent, 3, False)])
+        unmount(at)
+        spent = timed(quiet, GGUFS, '--info', '--json', models)
+        rows.append(['`ggufs --info --json`', f'{spent:.2f} s', goal('folder: --info', spent, 20, False)])
+    table('A folder of 10,000 models', ('what', 'figure', 'goal'), rows)
+
+
+BENCHES = {f.__name__: f for f in (decode, sequential, disk, cached, random, start, edit, copy, folder)}
 
 
 def main():
     # Act as on Ctrl-C: mounts are unmounted on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    args = arguments()
-    run = Run(args)
+    parser = argparse.ArgumentParser(prog='bench', usage=__doc__)
+    parser.add_argument('what', nargs='*')
+    parser.add_argument('--rounds', type=int, default=15)
+    parser.add_argument('--work', default=os.path.join(os.getcwd(), 'bench-work'))
+    parser.add_argument('--mib', type=int, default=64, help='of each tensor, as float32')
+    parser.add_argument('--types', nargs='*', default=[name for _, (name, _, _) in sorted(ggufmodel.GEOMETRY.items())])
+    run = parser.parse_args()
+    if unknown := [what for what in run.what if what not in BENCHES]:
+        parser.error(f'{unknown[0]}: not one of {", ".join(BENCHES)}')
+    run.work = os.path.realpath(run.work)
+    os.makedirs(run.work, exist_ok=True)
     os.environ['XDG_STATE_HOME'] = os.path.join(run.work, 'state')
-    missed = []
-    tsv = open(args.tsv or os.path.join(run.work, 'results.tsv'), 'w', encoding='utf-8')
-    print(machine())
-    for what in args.what or BENCHES:
-        for table in BENCHES[what](run):
-            print('\n' + (table.markdown() if args.markdown else table.plain()), flush=True)
-            print(table.tsv(), file=tsv, flush=True)
-            missed += [f'{table.title}: {row[0]}: {row[-1]}' for row in table.rows if row[-1].endswith('MISSED')]
-    print(machine(), file=tsv)
+    for what in run.what or BENCHES:
+        BENCHES[what](run)
     print('\n' + '\n'.join(['goals that were missed:', *missed] if missed else ['no goal was missed']))
-    for name in os.listdir(run.work):
-        if name.startswith('mnt-'):
-            with contextlib.suppress(OSError):
-                os.rmdir(os.path.join(run.work, name))
-    tsv.close()
 
 
 if __name__ == '__main__':
