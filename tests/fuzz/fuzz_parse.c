@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Treats arbitrary bytes as a model: parses them and, if that succeeds, reads every name, renders
- * every value as text and as JSON, and decodes ranges of every tensor's data.
+ * every value as text and as JSON, and decodes ranges of every tensor's data. As far as they can be
+ * parsed, applies all rules of --check, scans all values, and suggests a name.
  */
 #include "fuzz.h"
 
@@ -9,6 +10,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "check/check.h"
+#include "check/filename.h"
 #include "gguf/gguf.h"
 #include "text/json.h"
 #include "text/name.h"
@@ -110,6 +113,58 @@ static int parse(const struct source *s, unsigned flags, struct gguf **ret)
     return r;
 }
 
+/* ---- the rules of --check, as far as the bytes can be parsed ---- */
+
+/* A finding must be one printable line. */
+static void sink(void *arg, const struct check_finding *f)
+{
+    (void)arg;
+    FUZZ_CHECK(f->rule[0] && f->what[0] && f->where);
+    for (const char *p = f->what; *p; p++)
+        FUZZ_CHECK((unsigned char)*p >= 0x20 && *p != 0x7f);
+}
+
+static void on_fault(void *arg, const struct err *e)
+{
+    unsigned *faults = arg;
+    ++*faults;
+    FUZZ_CHECK(e->where > 0 && strncmp(e->msg + e->where, ": ", 2) == 0);
+}
+
+static void check_suggestion(const struct gguf *g)
+{
+    CLEANUP(buf_free) struct buf name = BUF_INIT;
+    struct file_name f;
+    file_name_suggest(g, &name);
+    FUZZ_CHECK(buf_error(&name) == 0 && name.len <= 255);
+    buf_char(&name, '\0');
+    FUZZ_CHECK(file_name_parse((const char *)name.data, &f));
+}
+
+static void check_values(const struct gguf *g, const uint8_t *data, size_t size)
+{
+    struct map m = {.fd = -1, .data = data, .size = size};
+    struct scan_result *found = calloc((size_t)g->n_tensors + 1, sizeof(*found));
+    FUZZ_CHECK(found && scan_run(g, &m, NULL, found) == -EIO); /* there is no file behind the map */
+    free(found);
+}
+
+static void check(const struct source *s, const uint8_t *data, size_t size, int strict)
+{
+    struct gguf *g = NULL;
+    struct err e = {0};
+    unsigned faults = 0;
+    int r = gguf_parse_faults(s, on_fault, &faults, &g, &e);
+    FUZZ_CHECK(strict == 0 ? r == 0 && faults == 0 : r < 0 || faults > 0);
+    if (!g)
+        return;
+    struct check_model m = {.g = g, .src = s, .file = "A-7B-v1.0.gguf"};
+    FUZZ_CHECK(check_rules(&m, sink, NULL) == 0);
+    check_suggestion(g);
+    check_values(g, data, size);
+    gguf_free(g);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct source s = source_mem(data, size);
@@ -124,6 +179,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_keys(partial);
         check_tensors(partial, data, size);
     }
+    check(&s, data, size, r);
     gguf_free(g);
     gguf_free(partial);
     gguf_free(cut);
