@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: headers read from files, failing media, and error messages. */
+/* gguf/source: headers read from files, failing media, limits, and error messages. */
 #include "cu_main.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "base/bytes.h"
 #include "parsed.h"
 
@@ -19,7 +21,6 @@ struct medium {
     const uint8_t *head;
     size_t n;
     uint64_t fails_at;
-    uint64_t *taken; /* number of bytes read; may be NULL */
 };
 
 static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n)
@@ -27,8 +28,6 @@ static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n
     const struct medium *m = s->mem;
     if (off + n > m->fails_at)
         return -EIO;
-    if (m->taken)
-        *m->taken += n;
     memset(dst, 0, n);
     if (off < m->n)
         memcpy(dst, m->head + off, min_u64(n, m->n - off));
@@ -72,36 +71,6 @@ static void test_medium(void)
     build_array(&b, "k", GGUF_U8, 1 << 20);
     CU_ASSERT_EQUAL(parse_medium(&b, 1 << 20, &e), -EIO);
     CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: Input/output error");
-}
-
-/* Check that, for a header of n strings in a large file, no byte is read twice, and less than 2 MiB
- * is read beyond the header. */
-static void check_ahead(unsigned n)
-{
-    struct build b;
-    struct gguf *g = NULL;
-    uint64_t taken = 0;
-    struct medium m = {.fails_at = UINT64_MAX, .taken = &taken};
-    build_init(&b, 3, false);
-    build_array(&b, "k", GGUF_STRING, n);
-    for (unsigned i = 0; i < n; i++)
-        build_item_str(&b, "0123456789");
-    build_u32(&b, "last", 1);
-    uint8_t *image = build_finish(&b, &m.n);
-    m.head = image;
-    m.s = (struct source){.size = (uint64_t)265 << 20, .read = read_medium, .mem = &m};
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&m.s, 0, &g, NULL), 0);
-    CU_ASSERT_TRUE(taken >= g->head_len);
-    CU_ASSERT_TRUE(taken - g->head_len < (uint64_t)2 << 20);
-    gguf_free(g);
-    free(image);
-}
-
-static void test_ahead(void)
-{
-    static const unsigned counts[] = {1, 10000, 100000, 475000};
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        check_ahead(counts[i]);
 }
 
 /* A message is one line without control bytes, whatever names it contains. */
@@ -170,13 +139,68 @@ static void test_no_file(void)
     CU_ASSERT_EQUAL(s.size, 777);
 }
 
+static void test_many_keys(void)
+{
+    enum { N = 200000 };
+    struct build b;
+    struct gguf *g;
+    size_t n;
+    char key[16];
+    build_init(&b, 3, false);
+    for (uint32_t i = 0; i < N; i++) {
+        (void)snprintf(key, sizeof(key), "key.%u", i);
+        build_u32(&b, key, i);
+    }
+    uint8_t *image = build_finish(&b, &n);
+    alloc_count();
+    g = gguf_in(image, n);
+    CU_ASSERT_TRUE(alloc_calls() < 64);
+    CU_ASSERT_EQUAL(g->n_kv, N);
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        (void)snprintf(key, sizeof(key), "key.%u", i);
+        wrong += gguf_find_key(g, key, strlen(key)) != i;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    gguf_free(g);
+    /* If the first and the last key have the same name, the message names both. */
+    uint8_t *last = image + n - 4 - 4 - strlen("key.199999");
+    memcpy(last, "key.199998", 10);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, NULL), -EBADMSG);
+    free(image);
+}
+
+static void test_too_many(void)
+{
+    for (size_t at = 8; at <= 16; at += 8) {
+        uint8_t head[24] = "GGUF\3";
+        const struct medium m = {.head = head, .n = sizeof(head), .fails_at = UINT64_MAX};
+        struct source s = {.size = (uint64_t)1 << 40, .read = read_medium, .mem = &m, .fd = -1};
+        struct gguf *g = NULL;
+        struct err e = {0};
+        put_u64(head + at, GGUF_MAX_ITEMS + 1, false);
+        CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EFBIG);
+        CU_ASSERT_STRING_EQUAL(e.msg, at == 8 ? "number of tensors at byte 8: 16777217 is over the "
+                                                "limit of 16777216"
+                                              : "number of keys at byte 16: 16777217 is over the "
+                                                "limit of 16777216");
+        /* The limit itself is accepted; parsing then fails at the second entry. */
+        put_u64(head + at, GGUF_MAX_ITEMS, false);
+        CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, at == 8 ? "tensor 1" : "key 0"));
+        CU_ASSERT_PTR_NULL(g);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"a file is read, even if it is truncated meanwhile", test_file},
     {"only regular files can be sources", test_no_file},
     {"a header over the limit is refused without being read", test_header_limit},
     {"a medium that fails gives EIO", test_medium},
-    {"little beyond the header is read", test_ahead},
     {"names in messages are escaped and shortened", test_names_in_lines},
+    {"200,000 keys are found, and duplicate names are refused", test_many_keys},
+    {"more keys or tensors than the limit are refused", test_too_many},
     CU_TEST_INFO_NULL,
 };
 
