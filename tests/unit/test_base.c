@@ -57,45 +57,6 @@ static void write_both(struct buf *b)
     buf_char(b, 'x');
 }
 
-static void test_buf(void)
-{
-    struct buf b = BUF_INIT, m = BUF_MEASURE;
-    write_both(&b);
-    write_both(&m);
-    CU_ASSERT_EQUAL(buf_error(&b), 0);
-    CU_ASSERT_EQUAL(b.len, 3 + 300 + 2 + 5 + 1);
-    CU_ASSERT_EQUAL(m.len, b.len);
-    CU_ASSERT_PTR_NULL(m.data);
-    CU_ASSERT_EQUAL(b.data[302], '7');
-    CU_ASSERT_EQUAL(b.data[304], 2);
-    (void)buf_extend(&m, SIZE_MAX);
-    CU_ASSERT_EQUAL(buf_error(&m), -EOVERFLOW);
-    (void)buf_extend(&b, SIZE_MAX);
-    CU_ASSERT_EQUAL(buf_error(&b), -ENOMEM);
-    CU_ASSERT_EQUAL(b.len, 311);
-    buf_free(&b);
-}
-
-static void test_array(void)
-{
-    uint16_t *array = NULL;
-    size_t cap = 0;
-    static const size_t last[] = {0, 15, 16, 40, 1000, 999, 5000};
-    for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
-        CU_ASSERT_EQUAL(array_grow(&array, &cap, last[i], sizeof(*array)), 0);
-        CU_ASSERT_TRUE_FATAL(cap > last[i]);
-        array[last[i]] = (uint16_t)(i + 1);
-    }
-    CU_ASSERT_EQUAL(array[40], 4);
-    CU_ASSERT_EQUAL(array[1000], 5);
-    const size_t before = cap;
-    CU_ASSERT_EQUAL(array_grow(&array, &cap, SIZE_MAX, sizeof(*array)), -ENOMEM);
-    CU_ASSERT_EQUAL(array_grow(&array, &cap, SIZE_MAX / 2, sizeof(*array)), -ENOMEM);
-    CU_ASSERT_EQUAL(cap, before);
-    CU_ASSERT_EQUAL(array[999], 6);
-    free(array);
-}
-
 static void test_show(void)
 {
     char dst[SHOW_MAX];
@@ -108,16 +69,6 @@ static void test_show(void)
     memset(longname, 1, sizeof(longname));
     CU_ASSERT_TRUE(strlen(show(dst, longname, sizeof(longname))) < SHOW_MAX);
     CU_ASSERT_PTR_NOT_NULL(strstr(dst, "..."));
-}
-
-static void test_err(void)
-{
-    struct err e = {0};
-    CU_ASSERT_EQUAL(err_set(&e, -EIO, "at byte %d", 5), -EIO);
-    CU_ASSERT_EQUAL(err_prefix(&e, -EIO, "file"), -EIO);
-    CU_ASSERT_STRING_EQUAL(e.msg, "file: at byte 5");
-    CU_ASSERT_EQUAL(err_set(NULL, -EIO, "x"), -EIO);
-    CU_ASSERT_EQUAL(err_prefix(NULL, -EIO, "x"), -EIO);
 }
 
 /* The first, second and 16th reference vectors for SipHash-2-4: key 00..0f, message 00, 01, ... */
@@ -191,9 +142,6 @@ static void test_map_guard(void)
     (void)close(fd);
 }
 
-#define K ((uint64_t)1 << 10)
-#define M (K << 10)
-
 static void test_table(void)
 {
     CLEANUP(buf_free) struct buf lines = BUF_INIT, out = BUF_INIT;
@@ -214,11 +162,8 @@ static void test_table(void)
 static CU_TestInfo tests[] = {
     {"unaligned bytes are read and written in both orders", test_bytes},
     {"arithmetic that overflows is refused", test_checked},
-    {"a measured text has the size of the written one", test_buf},
-    {"an array grows by several elements", test_array},
     {"lines with tabs become aligned columns", test_table},
     {"names are printed without control bytes", test_show},
-    {"errors carry a message and a prefix", test_err},
     {"siphash equals its reference vectors", test_siphash},
     {"xxh64 equals its reference", test_xxh64},
     {"the index finds what was inserted and nothing else", test_index},

@@ -75,35 +75,6 @@ static struct log *made(size_t n)
     return log;
 }
 
-static void test_taken(void)
-{
-    struct log *log = made(100);
-    CU_ASSERT_EQUAL(log_end(log), 100);
-    CU_ASSERT_EQUAL(log_take(log, 7, 5), 100); /* a few bytes are appended to the log */
-    CU_ASSERT_EQUAL(log_take(log, LOG_BLOCK, 5), LOG_BLOCK + 5);
-    /* right after the previous bytes */
-    CU_ASSERT_EQUAL(log_take(log, LOG_BLOCK, 3 * LOG_BLOCK + 5), 2 * LOG_BLOCK + 5);
-    CU_ASSERT_EQUAL(log_take(log, LOG_BLOCK, 4), 4 * LOG_BLOCK + 4);
-    CU_ASSERT_EQUAL(log_take(log, 1, 0), 5 * LOG_BLOCK + 4);
-    CU_ASSERT_EQUAL(log_end(log), 5 * LOG_BLOCK + 5);
-    CU_ASSERT_EQUAL(log_source(log).size, 5 * LOG_BLOCK + 5);
-    log_unref(log);
-}
-
-static void test_no_log(void)
-{
-    struct log *log = NULL;
-    struct err e = {0};
-    int ends[2];
-    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
-    CU_ASSERT_EQUAL(log_make(ends[0], &log, &e), -EINVAL);
-    CU_ASSERT_STRING_EQUAL(e.msg, "is not a regular file");
-    CU_ASSERT_PTR_NULL(log);
-    (void)close(ends[0]); /* the descriptor still belongs to the caller */
-    CU_ASSERT_EQUAL(close(ends[1]), 0);
-    log_unref(NULL);
-}
-
 /* ---- pieces ---- */
 
 enum { BYTES = 60, LOG = 500 };
@@ -215,37 +186,6 @@ static void test_random(void)
     log_unref(logs[1]);
 }
 
-/* The content consists of the base alone. */
-static void test_base(void)
-{
-    const struct tensor_piece *p = (const struct tensor_piece *)&seed;
-    CU_ASSERT_EQUAL(tensor_content_stretch(NULL, 3, 9, &p), 9);
-    CU_ASSERT_PTR_NULL(p);
-    CU_ASSERT_PTR_NULL(tensor_content_ref(NULL));
-    tensor_content_unref(NULL);
-}
-
-static void test_whole(void)
-{
-    static const struct tensor_shape shape = {F32, 2, {3, 5}};
-    struct log *log = made(LOG);
-    const struct tensor_piece piece[] = {{0, 20, 100, log}, {20, 40, 7, log}};
-    struct tensor_content *k = NULL;
-    uint8_t bytes[9];
-    CU_ASSERT_EQUAL_FATAL(tensor_content_make(&shape, BYTES, NULL, piece, 2, &k), 0);
-    CU_ASSERT_EQUAL(memcmp(&k->shape, &shape, sizeof(shape)), 0);
-    CU_ASSERT_TRUE(k->nbytes == BYTES && k->n == 2 && tensor_content_covers(k));
-    CU_ASSERT_EQUAL(tensor_piece_read(&k->piece[1], 23, bytes, sizeof(bytes)), 0);
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        CU_ASSERT_EQUAL(bytes[i], byte_of(10 + i));
-    struct tensor_content *same = tensor_content_ref(k);
-    tensor_content_unref(k);
-    CU_ASSERT_EQUAL(log->refs, 3);
-    tensor_content_unref(same);
-    CU_ASSERT_EQUAL(log->refs, 1);
-    log_unref(log);
-}
-
 static void test_refused(void)
 {
     struct log *log = made(LOG);
@@ -278,11 +218,7 @@ static void test_refused(void)
 
 static CU_TestInfo tests[] = {
     {"the size of a shape is computed, or its fault named", test_shapes},
-    {"log space is taken at the end, at the requested phase", test_taken},
-    {"a pipe cannot be a log", test_no_log},
     {"random pieces over earlier ones give the bytes of a plain array", test_random},
-    {"without content, all bytes are those of the base", test_base},
-    {"content may cover the whole tensor", test_whole},
     {"invalid pieces are refused", test_refused},
     CU_TEST_INFO_NULL,
 };

@@ -289,70 +289,6 @@ static bool is_version(void *version, struct tensor_id of)
     return of.version == *(const uint32_t *)version;
 }
 
-static void test_kept(void)
-{
-    struct kept k = KEPT_NONE;
-    uint32_t none = 99;
-    const struct tensor_id a = {3, 0}, far = {1000000, 2}, newer = {3, 1};
-    CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_SHA256));
-    put(&k, a, DERIVED_SHA256, 32);
-    put(&k, far, DERIVED_MOMENTS, sizeof(struct moments));
-    put(&k, a, DERIVED_STATS, 100);
-    CU_ASSERT_EQUAL(k.bytes, 100);
-    CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_MOMENTS));
-    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, far, DERIVED_MOMENTS));
-    CU_ASSERT_PTR_NULL(kept_find(&k, newer, DERIVED_SHA256));
-    struct result *held = kept_use(&k, a, DERIVED_STATS);
-    put(&k, newer, DERIVED_SHA256, 32);
-    kept_forget_others(&k, newer, is_version, &none);
-    CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_SHA256));
-    CU_ASSERT_PTR_NULL(kept_use(&k, a, DERIVED_STATS));
-    CU_ASSERT_EQUAL(held->bytes.len, 100);
-    result_unref(held);
-    kept_free(&k);
-}
-
-/* The results for a state of a tensor are kept as long as that state is needed. */
-static void test_states(void)
-{
-    struct kept k = KEPT_NONE;
-    uint32_t needed = 1;
-    const struct tensor_id other = {4, 0};
-    put(&k, other, DERIVED_SHA256, 32);
-    for (uint32_t i = 0; i < 3; i++) {
-        put(&k, (struct tensor_id){3, i}, DERIVED_SHA256, 32);
-        put(&k, (struct tensor_id){3, i}, DERIVED_STATS, 100);
-    }
-    CU_ASSERT_EQUAL(k.bytes, 300);
-    kept_forget_others(&k, (struct tensor_id){3, 2}, is_version, &needed);
-    for (uint32_t i = 0; i < 3; i++) {
-        CU_ASSERT_EQUAL(kept_find(&k, (struct tensor_id){3, i}, DERIVED_SHA256) != NULL, i > 0);
-        CU_ASSERT_EQUAL(kept_find(&k, (struct tensor_id){3, i}, DERIVED_STATS) != NULL, i > 0);
-    }
-    CU_ASSERT_EQUAL(k.bytes, 200);
-    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, other, DERIVED_SHA256));
-    kept_free(&k);
-}
-
-/* The least recently used results are dropped first. */
-static void test_kept_most(void)
-{
-    struct kept k = KEPT_NONE;
-    enum { SIZE = 10 << 20 };
-    for (uint32_t i = 0; i < 6; i++)
-        put(&k, (struct tensor_id){i, 0}, DERIVED_PICTURE, SIZE);
-    result_unref(kept_use(&k, (struct tensor_id){0, 0}, DERIVED_PICTURE));
-    put(&k, (struct tensor_id){6, 0}, DERIVED_PICTURE, SIZE);
-    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, (struct tensor_id){0, 0}, DERIVED_PICTURE));
-    CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){1, 0}, DERIVED_PICTURE));
-    CU_ASSERT_EQUAL(k.bytes, (size_t)6 * SIZE);
-    put(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE,
-        KEPT_BYTES + 1); /* the newest result is always kept */
-    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE));
-    CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){6, 0}, DERIVED_PICTURE));
-    kept_free(&k);
-}
-
 static CU_TestInfo tests[] = {
     {"moments do not depend on the lengths of stretches", test_moments},
     {"NaN and infinities are counted and left out", test_not_finite},
@@ -362,9 +298,6 @@ static CU_TestInfo tests[] = {
     {"a text has the announced size for all numbers", test_text_size},
     {"the rows of a picture are contiguous and cover all values", test_picture_rows},
     {"pixels have the mean squares of their values", test_picture_pixels},
-    {"results are kept for each state", test_kept},
-    {"results are kept for every state still needed", test_states},
-    {"the most recently used result is kept", test_kept_most},
     CU_TEST_INFO_NULL,
 };
 

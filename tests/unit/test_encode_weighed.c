@@ -131,24 +131,6 @@ static void encode(const struct quant_type *t, size_t n, const float *weight, ui
     t->decode(dst, n / t->block_len, back);
 }
 
-/* Within the range of float32, only the ratios between importances matter. */
-static void test_sizes_of_importances(void)
-{
-    static const float by[] = {0x1p-73f, 0x1p100f, 0x1p-120f};
-    fill(1024);
-    for (size_t k = 0; k < COUNT_OF(weighing); k++) {
-        const struct quant_type *t = quant_find(weighing[k]);
-        encode(t, 1024, importances, raw);
-        for (size_t i = 0; i < COUNT_OF(by); i++) {
-            float other[1024];
-            for (size_t c = 0; c < 1024; c++)
-                other[c] = importances[c] * by[i];
-            encode(t, 1024, other, more);
-            CU_ASSERT_EQUAL(memcmp(raw, more, 1024u / t->block_len * t->block_bytes), 0);
-        }
-    }
-}
-
 /* Encode zeros, and values of every magnitude that the type's scale can express. */
 static void test_sizes_of_values(void)
 {
@@ -204,7 +186,6 @@ static void test_by_rows(void)
 static CU_TestInfo tests[] = {
     {"errors are close to the reference's", test_table},
     {"all machines produce the same bytes", test_same_bytes},
-    {"only the ratios of importances matter", test_sizes_of_importances},
     {"values of every magnitude are encoded", test_sizes_of_values},
     {"rows and matrices have their own importances", test_by_rows},
     CU_TEST_INFO_NULL,

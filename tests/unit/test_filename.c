@@ -113,27 +113,6 @@ static void test_sizes(void)
     CU_ASSERT_FALSE(file_size_parse((struct text){"B", 1}, &experts, &params));
 }
 
-static void test_labels(void)
-{
-    static const struct {
-        struct params p;
-        const char *want;
-    } rows[] = {{{7241732096, 7241732096, 0}, "7.2B"},
-                {{8030261248, 8030261248, 0}, "8B"},
-                {{494032768, 494032768, 0}, "494M"},
-                {{12345678901, 12345678901, 0}, "12B"},
-                {{46702792704, 7241732096, 8}, "8x7.2B"},
-                {{128, 128, 0}, "0.13K"},
-                {{999600, 999600, 0}, "1M"},
-                {{70553706496, 70553706496, 0}, "71B"},
-                {{0, 0, 0}, "0K"}};
-    char label[SIZE_LABEL_MAX];
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        fact_size_label(&rows[i].p, label);
-        CU_ASSERT_STRING_EQUAL(label, rows[i].want);
-    }
-}
-
 static void test_fits(void)
 {
     struct params dense = {7241732096, 7241732096, 0}, mixed = {46702792704, 7241732096, 8};
@@ -215,7 +194,6 @@ static CU_TestInfo tests[] = {
     {"names that follow the convention are parsed", test_good},
     {"names that do not follow the convention are refused", test_bad},
     {"size labels are parsed", test_sizes},
-    {"size labels are generated", test_labels},
     {"size labels are compared with the number of parameters", test_fits},
     {"a name is suggested from the keys", test_suggest},
     {"names that are a hash are recognised", test_hashes},

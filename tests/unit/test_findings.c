@@ -49,24 +49,6 @@ static void templates(void *arg, const struct check_finding *f)
         CU_ASSERT_STRING_EQUAL(f->what, "12 more of these");
 }
 
-static void test_templates(void)
-{
-    struct build b;
-    unsigned n = 0;
-    char key[64];
-    build_init(&b, 3, false);
-    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 0);
-    for (int i = 0; i < 1000; i++) {
-        (void)snprintf(key, sizeof(key), "tokenizer.chat_template.t%d", i);
-        build_str(&b, key, "<|none|>");
-    }
-    struct parsed p = parse_build(&b, 0);
-    struct check_model m = {.g = p.g};
-    CU_ASSERT_EQUAL(check_rules(&m, templates, &n), 0);
-    CU_ASSERT_EQUAL(n, CHECK_MOST + 1);
-    parsed_free(&p);
-}
-
 /* ---- padding is read up to a limit ---- */
 
 struct padding {
@@ -80,29 +62,6 @@ static void on_padding(void *arg, const struct check_finding *f)
         return;
     p->warnings += f->severity == CHECK_WARNING;
     p->notes += f->severity == CHECK_NOTE && strstr(f->what, "only part of it was read");
-}
-
-static void test_padding(void)
-{
-    static const struct {
-        uint64_t most; /* limit on padding bytes read, in whole pages of 4096 bytes */
-        unsigned warnings, notes;
-    } rows[] = {{0, 4, 0}, {4 * 4096, 4, 0}, {3 * 4096, 3, 1}, {4096, 1, 1}, {1, 0, 1}};
-    struct build b;
-    build_init(&b, 3, false);
-    b.pad_byte = 1;
-    for (int i = 0; i < 3; i++)
-        build_tensor(&b, (char[]){(char)('a' + i), '\0'}, F32, (uint64_t[]){1025}, 1, NULL, 4100);
-    struct parsed p = parse_build(&b, 0);
-    struct source src = source_mem(p.image, p.size);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct padding found = {0};
-        struct check_model m = {.g = p.g, .src = &src, .padding_most = rows[i].most};
-        CU_ASSERT_EQUAL(check_rules(&m, on_padding, &found), 0);
-        CU_ASSERT_EQUAL(found.warnings, rows[i].warnings);
-        CU_ASSERT_EQUAL(found.notes, rows[i].notes);
-    }
-    parsed_free(&p);
 }
 
 /* ---- architectures ---- */
@@ -194,8 +153,6 @@ static void test_faults(void)
 
 static CU_TestInfo tests[] = {
     {"the findings of one rule are limited", test_many},
-    {"tokens are looked up for a limited number of templates", test_templates},
-    {"padding is read only up to a limit", test_padding},
     {"missing required keys of each architecture are counted", test_required},
     {"the parser continues after a fault, and reports every one", test_faults},
     CU_TEST_INFO_NULL,

@@ -131,78 +131,6 @@ static void test_reserve(void)
     close_model(&want[1]);
 }
 
-/* Version 1 has no reserve, even if a key has the reserve's name. */
-static void test_reserve_of_version_1(void)
-{
-    struct build b;
-    build_init(&b, 1, false);
-    build_str(&b, "ggufs.reserve", "   ");
-    struct parsed p = parse_build(&b, 0);
-    CU_ASSERT_FALSE(image_hides(p.g));
-    CU_ASSERT_EQUAL(image_cut(p.g), 0);
-    parsed_free(&p);
-}
-
-/* A tensor without elements may be anywhere; all others must be in order. */
-static void test_order(void)
-{
-    for (int first = 0; first < 2; first++) {
-        struct build b;
-        struct image *im = NULL;
-        build_init(&b, 3, false);
-        build_tensor_at(&b, "a", F32, SHAPE(2), first ? 0 : 32, NULL, 8);
-        build_tensor_at(&b, "none", F32, SHAPE(0), 0, NULL, 0);
-        build_tensor_at(&b, "b", F32, SHAPE(2), first ? 32 : 0, NULL, 8);
-        struct parsed p = parse_build(&b, 0);
-        CU_ASSERT_EQUAL(image_of_model(p.g, &im), first ? 0 : -EINVAL);
-        CU_ASSERT_TRUE(!im || im->size == p.size);
-        image_unref(im);
-        parsed_free(&p);
-    }
-}
-
-/* A tensor of unknown type has no values. */
-static void test_unknown(void)
-{
-    struct build b;
-    build_init(&b, 3, false);
-    build_tensor(&b, "known", Q8_0, SHAPE(32), NULL, 34);
-    build_tensor(&b, "unknown", 200, SHAPE(3), NULL, 12);
-    struct parsed p = parse_build(&b, 0);
-    struct image *im = image_new(p.g);
-    image_add_values(im, 0, &form_f16);
-    image_add_values(im, 0, &form_f16);
-    CU_ASSERT_EQUAL(image_end(im), 0);
-    CU_ASSERT_EQUAL(im->size, 128);
-    image_add_values(im, 1, &form_f16);
-    CU_ASSERT_EQUAL(image_end(im), -EINVAL);
-    image_unref(im);
-    parsed_free(&p);
-}
-
-/* A file without tensors ends with its header. */
-static void test_reserve_alone(void)
-{
-    struct build b;
-    uint8_t got[128];
-    struct image *im;
-    build_init(&b, 2, false);
-    build_str(&b, "ggufs.reserve", "   ");
-    build_u32(&b, "a.b", 7);
-    struct parsed p = parse_build(&b, 0);
-    build_init(&b, 2, false);
-    build_u32(&b, "a.b", 7);
-    struct parsed want = parse_build(&b, 0);
-    CU_ASSERT_EQUAL_FATAL(image_of_model(p.g, &im), 0);
-    CU_ASSERT_EQUAL_FATAL(im->size, want.size);
-    CU_ASSERT_EQUAL_FATAL(image_read(im, NULL, 0, got, want.size), 0);
-    CU_ASSERT_EQUAL(memcmp(got, want.image, want.size), 0);
-    CU_ASSERT_EQUAL(p.size - image_cut(p.g), want.size);
-    image_unref(im);
-    parsed_free(&p);
-    parsed_free(&want);
-}
-
 /* The end of the data is missing from the file. */
 static void test_missing(void)
 {
@@ -290,10 +218,6 @@ static void test_files(void)
 static CU_TestInfo tests[] = {
     {"the image of a regular model is the model", test_model},
     {"an image omits the reserve", test_reserve},
-    {"an image without tensors omits the reserve", test_reserve_alone},
-    {"a key named like the reserve stays in version 1", test_reserve_of_version_1},
-    {"only tensors without elements may be out of order", test_order},
-    {"a tensor of unknown type has no values", test_unknown},
     {"bytes missing from the file are missing from the image", test_missing},
     {"values are shown in a 16-bit form", test_values},
     {"an image consists of ranges of files and memory", test_files},

@@ -44,22 +44,8 @@ static void test_meant(void)
         CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
 }
 
-/* No word is close to a word that exceeds the maximum length. */
-static void test_long(void)
-{
-    char word[1000];
-    memset(word, 'c', sizeof(word));
-    struct nearest n = nearest_to(word, sizeof(word));
-    nearest_offer(&n, word, sizeof(word), 0);
-    CU_ASSERT_FALSE(n.found);
-    n = nearest_to("c", 1);
-    nearest_offer(&n, word, sizeof(word), 0);
-    CU_ASSERT_FALSE(n.found);
-}
-
 static CU_TestInfo tests[] = {
     {"the intended word is suggested", test_meant},
-    {"a word that is too long is close to none", test_long},
     CU_TEST_INFO_NULL,
 };
 

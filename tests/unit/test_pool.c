@@ -14,8 +14,6 @@
 #include "base/map.h"
 #include "base/pool.h"
 
-#define JOBS 50
-
 struct work {
     struct pool_job job;
     sem_t begun, hang;
@@ -64,24 +62,6 @@ static void leave(struct work *w)
     (void)sem_destroy(&w->hang);
 }
 
-static void test_hangs(void)
-{
-    static struct work work[JOBS];
-    for (unsigned i = 0; i < JOBS; i++) {
-        join(&work[i]);
-        work[i].hangs = i < JOBS - 1;
-        pool_call(&work[i].job);
-    }
-    for (unsigned i = 0; i < JOBS; i++)
-        (void)sem_wait(&work[i].begun);
-    for (unsigned i = 0; i < JOBS; i++)
-        (void)sem_post(&work[i].hang);
-    for (unsigned i = 0; i < JOBS; i++) {
-        leave(&work[i]);
-        CU_ASSERT_EQUAL(work[i].turns, 1);
-    }
-}
-
 /* Calls during a turn lead to one more turn, which does not overlap it. */
 static void test_called_again(void)
 {
@@ -97,23 +77,6 @@ static void test_called_again(void)
     leave(&w);
     CU_ASSERT_EQUAL(w.turns, 2);
     CU_ASSERT_EQUAL(w.most, 1);
-}
-
-/* A turn is due at the earliest time that was asked for. Those that are due later are not waited
- * for. */
-static void test_times(void)
-{
-    struct work w;
-    const struct timespec far = in_an_hour();
-    join(&w);
-    w.far = true;
-    pool_call_at(&w.job, &far);
-    pool_call(&w.job);
-    (void)sem_wait(&w.begun);
-    pool_call(&w.job); /* earlier than the turn that the running one asks for */
-    (void)sem_wait(&w.begun);
-    leave(&w);
-    CU_ASSERT_EQUAL(w.turns, 2);
 }
 
 enum { WAITERS = 100 }; /* more than there may be threads */
@@ -301,32 +264,14 @@ static void half_done(void *arg, uint64_t done, uint64_t all)
     (void)sem_post(&p->reported);
 }
 
-static void test_last(void)
-{
-    struct pair p = {.last = 0};
-    struct units u = {.n = 2, .unit = half, .arg = &p};
-    const struct units_watch w = {.progress = half_done, .arg = &p};
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-        return; /* no second thread was started */
-    (void)sem_init(&p.begun, 0, 0);
-    (void)sem_init(&p.reported, 0, 0);
-    CU_ASSERT_EQUAL(units_run(&u, &w), 0);
-    CU_ASSERT_EQUAL(p.last, 2);
-    (void)sem_destroy(&p.begun);
-    (void)sem_destroy(&p.reported);
-}
-
 static CU_TestInfo tests[] = {
-    {"turns that hang do not delay other jobs", test_hangs},
     {"turns of one job do not overlap", test_called_again},
-    {"a turn is due at the earliest of its times", test_times},
     {"turns that wait for other jobs block none", test_waits},
     {"a turn that reads a truncated page gets an error", test_gone_page},
     {"each unit runs once", test_all},
     {"units without work are skipped", test_some},
     {"the first error is reported", test_error},
     {"cancelled work ends early", test_cancel},
-    {"another thread finishes the last unit", test_last},
     CU_TEST_INFO_NULL,
 };
 

@@ -167,27 +167,6 @@ static void test_all_halves(void)
         }
 }
 
-/* A non-finite float is found at any position in arrays of three lengths. Huge floats are finite,
- * even though their sum is not. */
-static void test_all_finite(void)
-{
-    static const struct {
-        uint32_t bits;
-        bool finite;
-    } rows[] = {{0x7f7fffff, true},  {0xff7fffff, true},  {1, true},          {0x7f800000, false},
-                {0xff800000, false}, {0x7f800001, false}, {0xffc00000, false}};
-    static const size_t lengths[] = {1, 64, 200};
-    for (size_t s = 0; set_at(s); s++)
-        for (size_t k = 0; k < 3 * sizeof(rows) / sizeof(rows[0]); k++)
-            for (size_t i = 0, n = lengths[k % 3]; i < n; i++) {
-                for (size_t j = 0; j < n; j++)
-                    put_u32(raw + 4 * j, 0x7f7fffff, false);
-                put_u32(raw + 4 * i, rows[k / 3].bits, false);
-                CU_ASSERT_EQUAL(set_at(s)->all_finite(raw, n), rows[k / 3].finite);
-            }
-    CU_ASSERT_TRUE(quant_all_finite(raw, 0));
-}
-
 static void check_distance(const float *a, const float *b, size_t n, const struct quant_distance *d)
 {
     struct quant_distance own = {0};
@@ -205,22 +184,6 @@ static void check_distance(const float *a, const float *b, size_t n, const struc
     CU_ASSERT_DOUBLE_EQUAL(d->squares_b, own.squares_b, 1e-12 * own.squares_b);
     CU_ASSERT_DOUBLE_EQUAL(d->squares, own.squares, 1e-12 * own.squares);
     CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
-}
-
-/* For any number of values, kernel sets agree on the distance to the last bit. */
-static void test_distance(void)
-{
-    static float x[1000];
-    for (size_t i = 0; i < 1000; i++)
-        x[i] = i % 7 ? ((float)(i * 7919 % 2003) - 1001) / 1001 * 3 : i % 3 ? 0.0f : -0.0f;
-    for (size_t n = 1; n <= 1000; n = n < 70 ? n + 1 : n + 93)
-        for (size_t s = 0; set_at(s); s++) {
-            struct quant_distance d = {0}, c = {0};
-            set_at(0)->distance(x, x + (1000 - n), n, &d);
-            set_at(s)->distance(x, x + (1000 - n), n, &c);
-            CU_ASSERT_EQUAL(memcmp(&c, &d, sizeof(c)), 0);
-            check_distance(x, x + (1000 - n), n, &c);
-        }
 }
 
 /* Memory between two inaccessible pages. */
@@ -328,8 +291,6 @@ static CU_TestInfo tests[] = {
     {"zero, subnormal, infinite and NaN scales decode alike", test_special_scales},
     {"any values are encoded or refused alike", test_encode_any},
     {"all 16-bit floats are converted alike", test_all_halves},
-    {"non-finite floats are found alike", test_all_finite},
-    {"distances agree", test_distance},
     {"nothing outside the blocks is read, and nothing outside the floats is written",
      test_guard_pages},
     {"encoders access nothing outside their blocks and values", test_encode_guard_pages},

@@ -65,29 +65,6 @@ static void test_hole(void)
     free(bytes);
 }
 
-static void test_copy(void)
-{
-    struct mapped *m = made(100), *none = made(0);
-    uint8_t got[100];
-    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 100, 100), 0);
-    CU_ASSERT_EQUAL(got[99], byte_at(99));
-    CU_ASSERT_EQUAL(mapped_copy(m, 99, got, 1, 100), 0);
-    CU_ASSERT_EQUAL(mapped_copy(m, 100, got, 0, 100), 0);
-    CU_ASSERT_EQUAL(mapped_copy(m, 99, got, 2, 100), -EIO);
-    CU_ASSERT_EQUAL(mapped_copy(m, 100, got, 1, 100), -EIO);
-    CU_ASSERT_EQUAL(mapped_copy(m, 101, got, 0, 100), -EIO);
-    CU_ASSERT_EQUAL(mapped_copy(none, 0, got, 1, 100), -EIO);
-    CU_ASSERT_EQUAL(ftruncate(m->fd, 99), 0);
-    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 99, 100), 0);
-    CU_ASSERT_FALSE(atomic_load(&m->cut));
-    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 100, 100), -EIO);
-    CU_ASSERT_TRUE(atomic_load(&m->cut));
-    mapped_unref(m);
-    mapped_unref(none);
-    mapped_unref(NULL);
-    CU_ASSERT_EQUAL(mapped_open(-1, 1, &m, &(struct err){0}), -EBADF);
-}
-
 /* Two files. The first has tensors of 3 and 5 bytes, the second has one of 7 bytes. */
 struct two {
     struct parsed p[2];
@@ -197,35 +174,6 @@ static void test_store(void)
     free_two(&t);
 }
 
-/* The padded position of a tensor without elements is beyond the end of the file, but none of the
- * tensor is missing. */
-static void test_empty_behind(void)
-{
-    struct build b;
-    struct mapped *m = NULL;
-    struct store *s = NULL;
-    build_init(&b, 3, false);
-    build_tensor(&b, "a", I8, (uint64_t[]){3}, 1, "abc", 3);
-    build_tensor(&b, "none", I8, (uint64_t[]){0}, 1, "", 0);
-    b.no_tail = true;
-    struct parsed p = parse_build(&b, 0);
-    uint64_t size = p.g->tensor[0].off + 3;
-    CU_ASSERT_TRUE(p.g->tensor[1].off > size);
-    int fd = memfd_create("model", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL_FATAL(pwrite(fd, p.image, size, 0), (ssize_t)size);
-    CU_ASSERT_EQUAL_FATAL(mapped_open(fd, size, &m, &(struct err){0}), 0);
-    (void)close(fd);
-    CU_ASSERT_EQUAL_FATAL(store_make(&m, (const struct gguf *const *)&p.g, 1, &s), 0);
-    check_bytes(s, 1, 0, "", 0);
-    CU_ASSERT_EQUAL(read_error(s, 1, 0, 1), -EIO);
-    CU_ASSERT_EQUAL(store_there(s, 1, 0), 0);
-    CU_ASSERT_EQUAL(store_check(s, 1, 0, 0), 0);
-    CU_ASSERT_FALSE(store_cut(s));
-    store_unref(s);
-    mapped_unref(m);
-    parsed_free(&p);
-}
-
 /* Bytes of drafts overlay those in the file, even for a tensor that has no bytes in the file. */
 static void test_over(void)
 {
@@ -271,10 +219,8 @@ static void test_over(void)
 
 static CU_TestInfo tests[] = {
     {"a hole reads as zeros without touching its pages", test_hole},
-    {"mapped bytes are copied", test_copy},
     {"tensors are stored in two files", test_store},
     {"drafts overlay the bytes of a file", test_over},
-    {"an empty range may be past the end of the file", test_empty_behind},
     CU_TEST_INFO_NULL,
 };
 

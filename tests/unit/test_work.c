@@ -190,24 +190,6 @@ static void test_interrupt(void)
     model_free(&m);
 }
 
-/* A program that reads again after a signal gets the result. */
-static void test_wanted_again(void)
-{
-    struct model m = model(2, 8000000, 0);
-    bool in_the_middle = false;
-    for (unsigned round = 0; round < 100 && !in_the_middle; round++) {
-        struct work *w = work_new();
-        struct heard h = HEARD, first = HEARD;
-        int r = want(w, &m.view, DERIVED_STATS, 0, 2, &first, &first);
-        in_the_middle = r == WORK_PARKED && work_interrupt(w, &first);
-        r = want(w, &m.view, DERIVED_STATS, 0, 1, &h, &h);
-        CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
-        work_free(w);
-    }
-    CU_ASSERT_TRUE(in_the_middle);
-    model_free(&m);
-}
-
 /* A request for the moments in one state of a model, and the number of results found when it is
  * answered. */
 struct reading {
@@ -226,59 +208,11 @@ static void read_moments(void *arg, int result)
     hear(&r->heard, result);
 }
 
-/* Results for two states of the same tensors are requested together. Each request finds all its
- * results when it is answered. */
-static void test_states(void)
-{
-    enum { TENSORS = 50, STATES = 2, ROUNDS = 50 };
-    struct model m = model(TENSORS, 1000, 0);
-    struct snapshot *other = NULL;
-    struct tensor_id of[TENSORS];
-    for (uint32_t i = 0; i < TENSORS; i++)
-        of[i] = (struct tensor_id){i, TENSORS + i};
-    CU_ASSERT_EQUAL_FATAL(snapshot_make(gguf_ref(m.snap->gguf), 1, &(struct timespec){0}, &other),
-                          0);
-    CU_ASSERT_EQUAL_FATAL(ids_make(of, TENSORS, &other->ids), 0);
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        struct work *w = work_new();
-        struct reading r[STATES];
-        for (unsigned i = 0; i < STATES; i++) {
-            r[i] = (struct reading){HEARD, w, {i ? other : m.snap, m.store, NULL}, TENSORS, 0};
-            const struct work_waiter waiter = {&r[i], read_moments, NULL, &r[i]};
-            if (work_want(w, &r[i].view, DERIVED_MOMENTS, 0, TENSORS, &waiter) != WORK_PARKED)
-                read_moments(&r[i], 0);
-        }
-        for (unsigned i = 0; i < STATES; i++) {
-            CU_ASSERT_EQUAL(wait_for(&r[i].heard, 1), 0);
-            CU_ASSERT_EQUAL(r[i].found, TENSORS);
-        }
-        work_free(w);
-    }
-    snapshot_unref(other);
-    model_free(&m);
-}
-
 /* A signal that arrives before the request waits is not missed. */
 static bool is_stopped(void *arg)
 {
     (void)arg;
     return true;
-}
-
-static void test_stopped(void)
-{
-    struct model m = model(1, 1000, 0);
-    struct work *w = work_new();
-    struct heard h = HEARD;
-    const struct work_waiter waiter = {&h, hear, is_stopped, &h};
-    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), -EINTR);
-    CU_ASSERT_FALSE(work_interrupt(w, &h));
-    int r = want(w, &m.view, DERIVED_MOMENTS, 0, 1, &h, &h);
-    CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
-    /* A kept result is returned despite the signal. */
-    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), 0);
-    work_free(w);
-    model_free(&m);
 }
 
 static void test_stop(void)
@@ -314,9 +248,6 @@ static CU_TestInfo tests[] = {
     {"many requests share one computation", test_shared},
     {"all kinds of results are requested together", test_kinds},
     {"an interrupted request is answered immediately", test_interrupt},
-    {"a request repeated after an interrupt gets the result", test_wanted_again},
-    {"results for two states are requested together", test_states},
-    {"a request signalled before it waits is interrupted", test_stopped},
     {"the end of the mount answers all requests", test_stop},
     {"missing data fails only the results that need it", test_missing},
     CU_TEST_INFO_NULL,
