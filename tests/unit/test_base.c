@@ -48,15 +48,6 @@ static void test_checked(void)
     CU_ASSERT_TRUE(is_pow2(1) && is_pow2(1ull << 63) && !is_pow2(0) && !is_pow2(24));
 }
 
-static void write_both(struct buf *b)
-{
-    buf_str(b, "abc");
-    buf_printf(b, "%0300d", 7); /* longer than the built-in buffer */
-    buf_uint(b, 0x0102, 2, true);
-    buf_zero(b, 5);
-    buf_char(b, 'x');
-}
-
 static void test_show(void)
 {
     char dst[SHOW_MAX];

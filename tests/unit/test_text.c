@@ -99,8 +99,7 @@ static void same(const struct buf *got, const void *want, size_t n, const char *
 static void round_trip(const struct gguf_value *v, const struct buf *payload)
 {
     CLEANUP(buf_free)
-    struct buf text = BUF_INIT,
-               over = BUF_INIT, again = BUF_INIT, anew = BUF_INIT;
+    struct buf text = BUF_INIT, over = BUF_INIT, again = BUF_INIT, anew = BUF_INIT;
     text_value(&text, v);
     CU_ASSERT_EQUAL(text_parse(v->fmt, v->type, v->elem, text.data, text.len, v, &over, NULL), 0);
     same(&over, payload->data, payload->len, "written over the value");
