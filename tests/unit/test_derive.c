@@ -277,18 +277,6 @@ static void test_picture_pixels(void)
 
 /* ---- kept results ---- */
 
-static void put(struct kept *k, struct tensor_id key, enum derived what, size_t n)
-{
-    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
-    buf_zero(&bytes, n);
-    CU_ASSERT_EQUAL(kept_put(k, key, what, &bytes), 0);
-}
-
-static bool is_version(void *version, struct tensor_id of)
-{
-    return of.version == *(const uint32_t *)version;
-}
-
 static CU_TestInfo tests[] = {
     {"moments do not depend on the lengths of stretches", test_moments},
     {"NaN and infinities are counted and left out", test_not_finite},

@@ -42,27 +42,11 @@ static void test_many(void)
 
 /* ---- the number of templates whose tokens are looked up is limited ---- */
 
-static void templates(void *arg, const struct check_finding *f)
-{
-    unsigned *n = arg;
-    if (strcmp(f->rule, "chat-template") == 0 && ++*n > CHECK_MOST)
-        CU_ASSERT_STRING_EQUAL(f->what, "12 more of these");
-}
-
 /* ---- padding is read up to a limit ---- */
 
 struct padding {
     unsigned warnings, notes;
 };
-
-static void on_padding(void *arg, const struct check_finding *f)
-{
-    struct padding *p = arg;
-    if (strcmp(f->rule, "padding") != 0)
-        return;
-    p->warnings += f->severity == CHECK_WARNING;
-    p->notes += f->severity == CHECK_NOTE && strstr(f->what, "only part of it was read");
-}
 
 /* ---- architectures ---- */
 

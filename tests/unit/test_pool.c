@@ -248,22 +248,6 @@ struct pair {
     uint64_t last;
 };
 
-static int half(void *arg, uint64_t i, void *room)
-{
-    struct pair *p = arg;
-    (void)room;
-    (void)(i ? sem_post(&p->begun) : sem_wait(&p->begun));
-    return i ? sem_wait(&p->reported) : 0;
-}
-
-static void half_done(void *arg, uint64_t done, uint64_t all)
-{
-    struct pair *p = arg;
-    CU_ASSERT_TRUE(done > p->last && done <= all && all == 2);
-    p->last = done;
-    (void)sem_post(&p->reported);
-}
-
 static CU_TestInfo tests[] = {
     {"turns of one job do not overlap", test_called_again},
     {"turns that wait for other jobs block none", test_waits},

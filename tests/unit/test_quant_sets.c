@@ -167,25 +167,6 @@ static void test_all_halves(void)
         }
 }
 
-static void check_distance(const float *a, const float *b, size_t n, const struct quant_distance *d)
-{
-    struct quant_distance own = {0};
-    for (size_t i = 0; i < n; i++) {
-        double away = fabs((double)a[i] - (double)b[i]);
-        own.squares_a += (double)a[i] * (double)a[i];
-        own.squares_b += (double)b[i] * (double)b[i];
-        own.products += (double)a[i] * (double)b[i];
-        own.squares += away * away;
-        own.max = away > own.max ? away : own.max;
-        own.differ += a[i] != b[i];
-    }
-    CU_ASSERT_TRUE(d->max == own.max && d->differ == own.differ);
-    CU_ASSERT_DOUBLE_EQUAL(d->squares_a, own.squares_a, 1e-12 * own.squares_a);
-    CU_ASSERT_DOUBLE_EQUAL(d->squares_b, own.squares_b, 1e-12 * own.squares_b);
-    CU_ASSERT_DOUBLE_EQUAL(d->squares, own.squares, 1e-12 * own.squares);
-    CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
-}
-
 /* Memory between two inaccessible pages. */
 struct guarded {
     uint8_t *map, *first, *end; /* usable range: [first, end) */

@@ -14,34 +14,6 @@
 
 enum { PAGE = 4096, LARGE = 1 << 20, I8 = 24 };
 
-static uint8_t byte_at(uint64_t off)
-{
-    return (uint8_t)(1 + off / 7 + off / PAGE * 31);
-}
-
-static void fill_file(int fd, size_t n, uint8_t flip)
-{
-    uint8_t *bytes = malloc(n);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = byte_at(i) ^ flip;
-    CU_ASSERT_EQUAL_FATAL(pwrite(fd, bytes, n, 0), (ssize_t)n);
-    free(bytes);
-}
-
-static struct mapped *made(size_t n)
-{
-    struct mapped *m = NULL;
-    struct err e = {0};
-    int fd = memfd_create("model", MFD_CLOEXEC);
-    CU_ASSERT_TRUE_FATAL(fd >= 0);
-    if (n)
-        fill_file(fd, n, 0);
-    CU_ASSERT_EQUAL_FATAL(mapped_open(fd, n, &m, &e), 0);
-    (void)close(fd);
-    return m;
-}
-
 /* A hole before data reads as zeros. Once the file is truncated, the hole is gone too. */
 static void test_hole(void)
 {

@@ -199,22 +199,6 @@ struct reading {
     uint32_t n, found;
 };
 
-static void read_moments(void *arg, int result)
-{
-    struct reading *r = arg;
-    struct moments got;
-    for (uint32_t i = 0; i < r->n; i++)
-        r->found += moments_of(r->w, &r->view, i, &got);
-    hear(&r->heard, result);
-}
-
-/* A signal that arrives before the request waits is not missed. */
-static bool is_stopped(void *arg)
-{
-    (void)arg;
-    return true;
-}
-
 static void test_stop(void)
 {
     struct model m = model(2, 8000000, 0);
