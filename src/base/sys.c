@@ -169,12 +169,6 @@ int sys_sync(const struct sys *s, int fd)
     return r;
 }
 
-void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n)
-{
-    if (s->begin_sync)
-        (void)s->begin_sync(s, fd, off, n);
-}
-
 int sys_sync_dir(const struct sys *s, int dir)
 {
     int r = sys_sync(s, dir);
@@ -208,7 +202,8 @@ static bool begin_range(struct pool_job *j, struct timespec *again)
 {
     struct written_range *r = (struct written_range *)j;
     (void)again;
-    sys_begin_sync(r->sys, r->fd, r->off, r->n);
+    if (r->sys->begin_sync)
+        (void)r->sys->begin_sync(r->sys, r->fd, r->off, r->n);
     (void)atomic_fetch_sub(&waiting, 1);
     r->release(r->owner);
     free(r);

@@ -71,15 +71,11 @@ int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64
 /* fsync, repeated after EINTR. */
 int sys_sync(const struct sys *s, int fd);
 
-/* Start writing out the n bytes at `off` (n = 0: up to the end), so that a later fsync waits for
- * less. This is only a hint and makes nothing durable. */
-void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
-
 /*
- * Have a pool job call sys_begin_sync() soon. A later fsync then waits for less, and the thread
- * that wrote the bytes is spared the file system's work of allocating blocks. release(owner) is
- * called afterwards; fd must stay open until then. If too much is queued, release is called
- * immediately and nothing is started.
+ * Have a pool job start writing out the n bytes at `off` (n = 0: up to the end). A later fsync then
+ * waits for less, and the thread that wrote the bytes is spared the file system's work of allocating
+ * blocks. This is only a hint and makes nothing durable. release(owner) is called afterwards; fd must
+ * stay open until then. If too much is queued, release is called immediately and nothing is started.
  */
 void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
                void (*release)(void *owner));

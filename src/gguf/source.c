@@ -186,7 +186,8 @@ bool sniff_part(const char *name)
     return *end && strlen(end) <= 4 && strspn(end, "0123456789") == strlen(end);
 }
 
-const struct sniffed *sniff_path(const char *path)
+/* Recognise a path that is a URL. Returns NULL for any other path. */
+static const struct sniffed *sniff_path(const char *path)
 {
     size_t n = 0, i = 0;
     while (isalnum((unsigned char)path[n]) || (path[n] && strchr("+-.", path[n])))

@@ -40,8 +40,6 @@ const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
 /* True for the name of one part of a file that was cut into several: "x.gguf.part1of2",
  * "x.gguf-split-a", "x.gguf.001". */
 bool sniff_part(const char *name);
-/* Recognise a path that is a URL. Returns NULL for any other path. */
-const struct sniffed *sniff_path(const char *path);
 /* Set *e for a path that could not be opened. If the path is a URL and no such file exists, the
  * message gives advice; otherwise it explains `code`. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);

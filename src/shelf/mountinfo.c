@@ -125,18 +125,15 @@ void mounts_free(struct mounts *ms)
     free(ms->text);
 }
 
-bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source)
-{
-    return m->dev == dev &&
-           ((at && strcmp(m->at, at) == 0) || (source && strcmp(m->source, source) == 0));
-}
-
 const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
                               const char *source)
 {
-    for (size_t i = ms->n; i-- > 0;)
-        if (mount_is_of(&ms->mount[i], dev, at, source))
-            return &ms->mount[i];
+    for (size_t i = ms->n; i-- > 0;) {
+        const struct mount *m = &ms->mount[i];
+        if (m->dev == dev &&
+            ((at && strcmp(m->at, at) == 0) || (source && strcmp(m->source, source) == 0)))
+            return m;
+    }
     return NULL;
 }
 

@@ -10,13 +10,20 @@
 #include "tree/attr.h"
 #include "tree/tensors.h"
 
+/* An entry of a directory other than metadata/. */
+struct child {
+    uint64_t node;
+    size_t name; /* offset in the names */
+};
+
+/* An open directory, with its entries when it was opened or rewound. */
 struct tree_dir {
     struct tree *t;
     uint64_t node;
-    bool keys;             /* the directory is metadata/ */
-    struct live_list list; /* for metadata/: its entries when the directory was opened */
-    /* for tensors/: a reference to the snapshot whose tensors are listed; otherwise NULL */
-    struct snapshot *snap;
+    bool keys; /* the directory is metadata/, with entries in `list` */
+    struct live_list list;
+    struct buf children; /* of struct child */
+    struct buf names;    /* each NUL-terminated */
 };
 
 /* Return the node number of row i at the root. */
@@ -161,75 +168,69 @@ static size_t row_at(enum files_where where, uint64_t i)
     return where == FILES_TENSOR && i < sizeof(first) ? first[i] : (size_t)i;
 }
 
-/* Advance *i to the next listed row. Returns false if there are no more. */
-static bool next_row(const struct tree *t, struct snapshot *g, enum files_where where,
-                     const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
+static void add_child(struct tree_dir *d, uint64_t node, const char *name)
 {
-    for (; *i < files_count(where); ++*i) {
-        size_t row = row_at(where, *i);
-        if (files_listed(g, files_row(where, row), tensor, t->opt.views) && !(hidden >> row & 1))
-            return true;
-    }
-    return false;
+    const struct child c = {node, d->names.len};
+    buf_add(&d->children, &c, sizeof(c));
+    buf_add(&d->names, name, strlen(name) + 1);
 }
 
-/* Get the name of the next listed tensor. Those of the model come first, except removed ones, then
- * new tensors. Returns its node number, or 0 at the end. */
-static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *i,
-                            char name[TREE_NAME_MAX + 1])
+/* List the tensors: those of the model, except removed ones, then new ones. */
+static void list_tensors(struct tree_dir *d, const struct snapshot *g)
 {
     const struct gguf *m = g->gguf;
-    struct live *l = tensors_live(t);
+    struct live *l = tensors_live(d->t);
+    char name[TREE_NAME_MAX + 1];
     struct live_folder folder;
     struct node n = {.kind = NODE_TENSOR};
-    for (; *i < m->n_tensors; ++*i) {
-        n.number = ids_of(g->ids, (uint32_t)*i).number;
-        tensors_facts(t, g, &n, &folder);
-        if (folder.removed)
-            continue;
-        (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
-        return ino_of(&n);
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
+        n.number = ids_of(g->ids, i).number;
+        tensors_facts(d->t, g, &n, &folder);
+        (void)name_encode(gguf_name(m, &m->tensor[i]), m->tensor[i].name_len, name);
+        if (!folder.removed)
+            add_child(d, ino_of(&n), name);
     }
-    uint64_t at = *i - m->n_tensors;
-    if (!l || !live_making_at(l, &at, name, &n.number))
-        return 0;
-    *i = m->n_tensors + at;
-    return ino_of(&n);
+    for (uint64_t i = 0; l && live_making_at(l, &i, name, &n.number); i++)
+        add_child(d, ino_of(&n), name);
 }
 
-/* In a directory other than metadata/, get the name of entry *i or, if it is not listed, of the
- * next listed entry. Returns that entry's node number after setting *i to its position, or 0 at the
- * end. */
-static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
-                         char name[TREE_NAME_MAX + 1])
+/* List the files of the root or of a tensor; of a new one, those that were written. */
+static void list_rows(struct tree_dir *d, struct snapshot *g, const struct node *n)
 {
-    const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-    const struct gguf_tensor *tensor = node_tensor(g, dir);
+    const enum files_where where = n->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
+    const struct gguf_tensor *tensor = node_tensor(g, n);
     struct live_folder folder;
-    if (dir->kind == NODE_DIR)
-        return next_tensor(t, g, i, name);
-    tensors_facts(t, g, dir, &folder);
-    folder.removed |= where == FILES_TENSOR && !tensor;
-    if (folder.removed || !next_row(t, g, where, tensor, folder.hidden, i))
-        return 0;
-    const uint32_t row = (uint32_t)row_at(where, *i);
-    (void)strcpy(name, files_row(where, row)->name);
-    return where == FILES_ROOT ? root_ino(g, row) : ino_tensor_file(dir->number, row);
+    uint32_t views;
+    const bool making = tensors_is_making(d->t, n, &views);
+    tensors_facts(d->t, g, n, &folder);
+    if (where == FILES_TENSOR && !making && (!tensor || folder.removed))
+        return;
+    for (size_t i = 0; i < files_count(where); i++) {
+        const uint32_t no = (uint32_t)row_at(where, i);
+        const struct row *row = files_row(where, no);
+        if (making ? views >> no & 1
+                   : files_listed(g, row, tensor, d->t->opt.views) && !(folder.hidden >> no & 1))
+            add_child(d, where == FILES_ROOT ? root_ino(g, no) : ino_tensor_file(n->number, no),
+                      row->name);
+    }
 }
 
-/* Record the current entries of a directory if an edit may change the list. */
-static int open_list(struct tree *t, struct tree_dir *d)
+/* Record the current entries of a directory. */
+static int open_list(struct tree_dir *d)
 {
-    struct node n = ino_node(d->node);
-    if (node_is_folder(&n, ROOT_TENSORS)) {
-        CLEANUP(view_free) struct view v = VIEW_INIT;
-        int r = live_freshen(t->meta, &v);
-        if (r < 0)
-            return r;
-        snapshot_unref(d->snap);
-        d->snap = snapshot_ref(v.snap);
-    }
-    return d->keys ? live_list(t->meta, &d->list) : 0;
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    const struct node n = ino_node(d->node);
+    if (d->keys)
+        return live_list(d->t->meta, &d->list);
+    int r = live_freshen(d->t->meta, &v);
+    if (r < 0)
+        return r;
+    d->children.len = d->names.len = 0;
+    if (n.kind == NODE_DIR)
+        list_tensors(d, v.snap);
+    else
+        list_rows(d, v.snap, &n);
+    return buf_error(&d->children) ? buf_error(&d->children) : buf_error(&d->names);
 }
 
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
@@ -246,7 +247,7 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
     atomic_fetch_add(&t->open, 1);
     d->node = node;
     d->keys = node_is_folder(&n, ROOT_METADATA);
-    r = open_list(t, d);
+    r = open_list(d);
     if (r < 0)
         tree_closedir(d);
     else
@@ -257,7 +258,8 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 void tree_closedir(struct tree_dir *d)
 {
     live_list_free(&d->list);
-    snapshot_unref(d->snap);
+    buf_free(&d->children);
+    buf_free(&d->names);
     atomic_fetch_sub(&d->t->open, 1);
     free(d);
 }
@@ -277,7 +279,7 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && open_list(t, d) < 0) /* after a rewind, record the entries again */
+    if (at == 0 && open_list(d) < 0) /* after a rewind, record the entries again */
         return -ENOMEM;
     if (!attrs) {
         brief_entry(ino, ino, S_IFDIR, ret);
@@ -305,72 +307,36 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     return 1;
 }
 
-/* Get the next written view of a new tensor. */
-static int next_written(struct tree *t, const struct node *dir, uint32_t views, uint64_t *cookie,
-                        bool attrs, char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
+/* Get the next entry of a directory other than metadata/ that is still there. */
+static int next_child(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
+                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    uint64_t i = *cookie - 2;
-    while (i < files_count(FILES_TENSOR) && !(views >> row_at(FILES_TENSOR, i) & 1))
-        i++;
-    *cookie = i + 3;
-    if (i >= files_count(FILES_TENSOR))
-        return 0;
-    uint32_t row = (uint32_t)row_at(FILES_TENSOR, i);
-    uint64_t ino = ino_tensor_file(dir->number, row);
-    (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
-    brief_entry(ino, ino, S_IFREG, ret);
-    ret->node = 0; /* 0 unless the file still exists */
-    if (attrs)
-        (void)tensors_lookup(t, dir, name, ret);
-    return 1;
-}
-
-/* Get the next entry of a directory other than metadata/, and advance *cookie past it. Returns
- * -ESTALE if the entry was removed in the meantime. */
-static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
-                          char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
-{
-    struct node n = ino_node(d->node);
-    uint64_t i = *cookie - 2;
-    uint32_t views;
-    if (tensors_is_making(t, &n, &views))
-        return next_written(t, &n, views, cookie, attrs, name, ret);
-    CLEANUP(view_free) struct view v = VIEW_INIT;
-    if (attrs && n.kind == NODE_TENSOR) { /* for `offset` */
-        int r = live_freshen(t->meta, &v);
-        if (r < 0)
-            return r;
-    } else {
-        v = newest_view(&t->newest);
+    const struct child *all = (const struct child *)(const void *)d->children.data;
+    int r = -ENOENT;
+    while (r == -ENOENT || r == -ESTALE) {
+        CLEANUP(view_free) struct view v = VIEW_INIT;
+        const uint64_t i = *cookie - 2;
+        if (i >= d->children.len / sizeof(*all))
+            return 0;
+        const struct node n = ino_node(all[i].node);
+        ++*cookie;
+        (void)strcpy(name, (const char *)d->names.data + all[i].name);
+        brief_entry(all[i].node, node_inode(&n), node_is_dir(&n) ? S_IFDIR : S_IFREG, ret);
+        r = attrs ? live_freshen(t->meta, &v) : 0;
+        if (n.kind == NODE_WHOLE) /* not measured; the kernel looks the view up when needed */
+            ret->node = 0;
+        else if (attrs && r == 0)
+            r = tensors_entry(t, &v, &n, ret);
     }
-    const uint64_t ino = child_at(t, d->snap ? d->snap : v.snap, &n, &i, name);
-    if (!ino)
-        return 0;
-    int r = 0;
-    struct node child = ino_node(ino);
-    bool whole = child.kind == NODE_WHOLE;
-    if (attrs && !whole)
-        r = tensors_entry(t, &v, &child, ret);
-    else
-        brief_entry(ino, node_inode(&child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
-    if (whole) /* a view is not measured for a listing; the kernel looks the view up when needed */
-        ret->node = 0;
-    *cookie = i + 3;
     return r < 0 ? r : 1;
 }
 
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    if (*cookie < 2)
-        return next_dot(t, d, cookie, attrs, name, ret);
-    if (d->keys)
-        return next_key(t, d, cookie, attrs, name, ret);
-    int r;
-    do
-        r = next_row_entry(t, d, cookie, attrs, name, ret);
-    while (r == -ESTALE);
-    return r;
+    return *cookie < 2 ? next_dot(t, d, cookie, attrs, name, ret)
+           : d->keys   ? next_key(t, d, cookie, attrs, name, ret)
+                       : next_child(t, d, cookie, attrs, name, ret);
 }
 
 /* ---- names that change ---- */
