@@ -29,45 +29,54 @@ int read_all(int fd, size_t most, struct buf *ret)
     return e;
 }
 
-/* Return the next field, which ends at a space or the end of the line and may be empty, or NULL if
- * there are no more fields. */
-static char *field(char **at)
+static bool is_octal(const char *p)
 {
-    char *start = *at;
-    size_t n = strcspn(start, " ");
-    if (!*start)
-        return NULL;
-    *at = start + n + (start[n] == ' ');
-    start[n] = '\0';
-    return start;
+    for (int i = 0; i < 3; i++)
+        if (p[i] < '0' || p[i] > (i ? '7' : '3'))
+            return false;
+    return true;
+}
+
+/* Decode the octal escapes (\ooo) of white space and backslashes, in place. */
+static void unescape(char *text)
+{
+    char *to = text;
+    for (const char *p = text; *p; to++)
+        if (*p == '\\' && is_octal(p + 1)) {
+            *to = (char)((p[1] - '0') << 6 | (p[2] - '0') << 3 | (p[3] - '0'));
+            p += 4;
+        } else {
+            *to = *p++;
+        }
+    *to = '\0';
 }
 
 bool mount_parse(char *line, struct mount *ret)
 {
-    enum { ID, PARENT, DEV, ROOT, AT, FLAGS, BEFORE };
-    enum { TYPE, SOURCE, SUPER, BEHIND };
-    char *one[BEFORE], *two[BEHIND], *tag;
     unsigned major_no, minor_no;
-    for (int i = 0; i < BEFORE; i++)
-        if (!(one[i] = field(&line)))
-            return false;
-    do /* skip any number of tags, and then a dash */
-        tag = field(&line);
-    while (tag && strcmp(tag, "-") != 0);
-    for (int i = 0; tag && i < BEHIND; i++)
-        if (!(two[i] = field(&line)))
-            tag = NULL;
-    if (!tag || sscanf(one[DEV], "%u:%u", &major_no, &minor_no) != 2)
+    int at = 0, end = 0;
+    struct mount m;
+    /* then any number of tags, and a dash */
+    if (sscanf(line, "%ld %*d %u:%u %*s %n%*s%n", &m.id, &major_no, &minor_no, &at, &end) < 3 ||
+        !end)
         return false;
-    path_unescape(one[AT]);
-    path_unescape(two[TYPE]);
-    path_unescape(two[SOURCE]);
-    *ret = (struct mount){.id = strtol(one[ID], NULL, 10),
-                          .dev = makedev(major_no, minor_no),
-                          .at = one[AT],
-                          .type = two[TYPE],
-                          .source = two[SOURCE],
-                          .super = two[SUPER]};
+    char *rest = strstr(line + end, " - ");
+    m.at = line + at;
+    line[end] = '\0';
+    if (!rest)
+        return false;
+    rest += strlen(" - ");
+    char *type = strsep(&rest, " "), *source = strsep(&rest, " ");
+    if (!rest)
+        return false;
+    unescape(line + at);
+    unescape(type);
+    unescape(source);
+    m.dev = makedev(major_no, minor_no);
+    m.type = type;
+    m.source = source;
+    m.super = rest;
+    *ret = m;
     return true;
 }
 
@@ -167,25 +176,4 @@ const struct mount *mounts_around(const struct mounts *ms, const char *path)
             return &ms->mount[i];
     errno = ENOENT;
     return NULL;
-}
-
-static bool is_octal(const char *p)
-{
-    for (int i = 0; i < 3; i++)
-        if (p[i] < '0' || p[i] > (i ? '7' : '3'))
-            return false;
-    return true;
-}
-
-void path_unescape(char *text)
-{
-    char *to = text;
-    for (const char *p = text; *p; to++)
-        if (*p == '\\' && is_octal(p + 1)) {
-            *to = (char)((p[1] - '0') << 6 | (p[2] - '0') << 3 | (p[3] - '0'));
-            p += 4;
-        } else {
-            *to = *p++;
-        }
-    *to = '\0';
 }

@@ -55,8 +55,6 @@ char *mounts_path(const char *given);
 bool path_of_fd(int fd, char ret[PATH_MAX]);
 /* Return the mount that contains this real path, or NULL with errno. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
-/* Decode the octal escapes (\ooo) of white space and backslashes, in place. */
-void path_unescape(char *text);
 
 /* Read a file to its end, or until there are more than `most` bytes. Closes the descriptor. Returns
  * 0 or -errno. */

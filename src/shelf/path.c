@@ -210,20 +210,14 @@ void found_close(struct found *f)
     *f = FOUND_NONE;
 }
 
-int found_read(const struct found *f)
+int found_text(const struct found *f, size_t most, struct buf *ret)
 {
     char path[64];
-    if (!S_ISDIR(f->st.st_mode) && !S_ISREG(f->st.st_mode))
+    if (!S_ISREG(f->st.st_mode))
         return -EINVAL;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    return fd < 0 ? -errno : fd;
-}
-
-int found_text(const struct found *f, size_t most, struct buf *ret)
-{
-    int fd = S_ISREG(f->st.st_mode) ? found_read(f) : -EINVAL;
-    int e = fd < 0 ? fd : read_all(fd, most, ret);
+    int e = fd < 0 ? -errno : read_all(fd, most, ret);
     return e == 0 && ret->len > most ? -EFBIG : e;
 }
 

@@ -68,10 +68,8 @@ int path_via(const struct paths *p, const struct found *dir, const char *name, c
 int path_parent(const struct paths *p, const char *path);
 void found_close(struct found *f);
 
-/* Open f, which must be a directory or a regular file, for reading. Returns the descriptor or
- * -errno (-EINVAL: it is something else). */
-int found_read(const struct found *f);
-/* Read all of a small file. Returns 0, -EFBIG (larger than `most` bytes) or another -errno. */
+/* Read all of a small file. Returns 0, -EINVAL (it is not a regular file), -EFBIG (larger than `most`
+ * bytes) or another -errno. */
 int found_text(const struct found *f, size_t most, struct buf *ret);
 
 /* Returns true if this is a mount of ggufs, on which nothing may be touched. */

@@ -78,22 +78,25 @@ static bool is_root(const struct at *at)
     return at_node(at, at->local) == INO_ROOT;
 }
 
-/* Open the tree that contains a node. */
-static int at_open(struct at *at)
+/* Locate a node, and open its tree if it is in one. Call shelf_leave() even on failure. */
+static int at_enter(struct shelf *s, uint64_t node, struct at *ret)
 {
-    return at->use.slot ? slot_open(&at->use, NULL) : 0;
+    int r = at_find(s, node, ret);
+    return r == 0 && ret->kind == AT_TREE && !s->one ? slot_open(&ret->use, NULL) : r;
 }
 
-/* Returns true if the directory of a model that cannot be opened shows only the reason. */
-static bool is_broken(const struct at *at, int r)
+/* Open the model of a model's directory. Returns 0, 1 if it cannot be opened, so that the directory
+ * shows only the reason, or -errno. */
+static int at_open(struct at *at)
 {
-    return at->kind == AT_MODEL && r < 0 && r != -ESTALE && r != -ENOMEM;
+    int r = slot_open(&at->use, NULL);
+    return r == 0 || r == -ESTALE || r == -ENOMEM ? r : 1;
 }
 
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret)
 {
-    int r = at_find(s, node, ret);
-    return r < 0 ? r : ret->kind == AT_TREE ? at_open(ret) : otherwise;
+    int r = at_enter(s, node, ret);
+    return r < 0 || ret->kind == AT_TREE ? r : otherwise;
 }
 
 void shelf_leave(struct at *at)
@@ -261,13 +264,11 @@ static int sync_all(struct shelf *s, struct live_wait *w)
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 {
     CLEANUP(shelf_leave) struct at at;
-    int r = at_find(s, node, &at);
+    int r = at_enter(s, node, &at);
     if (r == 0 && at.kind == AT_FOLDER && is_root(&at))
         return sync_all(s, w);
-    if (r < 0 || (at.kind != AT_TREE && at.kind != AT_MODEL))
-        return r;
-    r = at_open(&at);
-    return r < 0 ? r : tree_fsyncdir(at.use.tree, w);
+    /* a model that is not open has nothing to write */
+    return r < 0 || !at.use.tree ? r : tree_fsyncdir(at.use.tree, w);
 }
 
 int shelf_sync(struct shelf *s)
@@ -479,7 +480,7 @@ static uint32_t extra_named(const struct at *at, const char *name)
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
 {
     CLEANUP(shelf_leave) struct at at;
-    int r = at_find(s, parent, &at);
+    int r = at_enter(s, parent, &at);
     if (r < 0)
         return r;
     if (strlen(name) > TREE_NAME_MAX)
@@ -491,11 +492,10 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
         const struct at here = at_extra(&at, extra);
         return own_entry(s, &here, ret);
     }
-    if (at.kind != AT_TREE && at.kind != AT_MODEL)
-        return -ENOENT;
-    r = at_open(&at);
-    if (r < 0)
-        return is_broken(&at, r) ? -ENOENT : r;
+    if (at.kind != AT_TREE)
+        r = at.kind == AT_MODEL ? at_open(&at) : 1;
+    if (r != 0)
+        return r < 0 ? r : -ENOENT;
     return shelf_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
 }
 
@@ -513,30 +513,23 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
 int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
 {
     CLEANUP(shelf_leave) struct at at;
-    int r = at_find(s, node, &at);
-    if (r == 0 && at.kind != AT_TREE) {
-        slot_look(at.use.slot);
-        return own_entry(s, &at, ret);
-    }
-    if (r == 0)
-        r = at_open(&at);
-    if (r == 0)
-        r = tree_getattr(at.use.tree, at.local, f, ret);
-    return shelf_given(&at.use, r, ret);
+    int r = at_enter(s, node, &at);
+    if (r < 0)
+        return r;
+    if (at.kind == AT_TREE)
+        return shelf_given(&at.use, tree_getattr(at.use.tree, at.local, f, ret), ret);
+    slot_look(at.use.slot);
+    return own_entry(s, &at, ret);
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at;
-    int r = at_find(s, node, &at);
-    if (r < 0)
-        return r;
-    if (at.kind == AT_LINK)
-        return link_target(&at, out);
-    if (at.kind != AT_TREE)
-        return -EINVAL;
-    r = at_open(&at);
-    return r < 0 ? r : tree_readlink(at.use.tree, at.local, out);
+    int r = at_enter(s, node, &at);
+    return r < 0                ? r
+           : at.kind == AT_TREE ? tree_readlink(at.use.tree, at.local, out)
+           : at.kind == AT_LINK ? link_target(&at, out)
+                                : -EINVAL;
 }
 
 /* ---- directories ---- */
@@ -555,32 +548,26 @@ struct shelf_dir {
     bool broken;           /* the model cannot be opened */
 };
 
-static int open_dir(struct shelf_dir *d)
-{
-    struct at *at = &d->at;
-    if (at->kind == AT_FOLDER || at->kind == AT_LINKS)
-        return 0;
-    if (at->kind != AT_TREE && at->kind != AT_MODEL)
-        return -ENOTDIR;
-    int r = at_open(at);
-    d->broken = is_broken(at, r);
-    return d->broken ? 0 : r < 0 ? r : tree_opendir(at->use.tree, at->local, &d->tree);
-}
-
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
 {
     struct shelf_dir *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
     d->shelf = s;
-    int r = at_find(s, node, &d->at);
-    if (r == 0)
-        r = open_dir(d);
+    struct at *at = &d->at;
+    int r = at_enter(s, node, at);
+    if (r == 0 && at->kind == AT_MODEL)
+        r = at_open(at);
+    d->broken = r > 0;
+    if (r == 0 && (at->kind == AT_TREE || at->kind == AT_MODEL))
+        r = tree_opendir(at->use.tree, at->local, &d->tree);
+    else if (r == 0 && at->kind != AT_FOLDER && at->kind != AT_LINKS)
+        r = -ENOTDIR;
     if (r < 0)
         shelf_closedir(d);
     else
         *ret = d;
-    return r;
+    return r < 0 ? r : 0;
 }
 
 void shelf_closedir(struct shelf_dir *d)
@@ -700,7 +687,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
 {
     CLEANUP(shelf_leave) struct at at;
     const bool read_only = strcmp(name, READ_ONLY) == 0;
-    int r = at_find(s, node, &at);
+    int r = at_enter(s, node, &at);
     if (r < 0)
         return r;
     if (at.kind == AT_FOLDER && is_root(&at)) {
@@ -710,13 +697,10 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
             buf_str(out, shelf_why_not(s));
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
     }
-    /* ls requests others for each file: no model is opened for that */
-    if ((at.kind != AT_TREE && at.kind != AT_MODEL) ||
-        (!s->one && strncmp(name, "user.gguf.", 10) != 0))
-        return -ENODATA;
-    r = at_open(&at);
-    if (r < 0)
-        return is_broken(&at, r) ? -ENODATA : r;
+    if (at.kind != AT_TREE) /* ls requests others for each file: no model is opened for that */
+        r = at.kind == AT_MODEL && strncmp(name, "user.gguf.", 10) == 0 ? at_open(&at) : 1;
+    if (r != 0)
+        return r < 0 ? r : -ENODATA;
     if (!read_only || at.local != INO_ROOT)
         return tree_getxattr(at.use.tree, at.local, name, out);
     if (tree_writable(at.use.tree))
@@ -729,12 +713,10 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at;
     bool writable = shelf_writable(s);
-    int r = at_find(s, node, &at);
+    int r = at_enter(s, node, &at);
     if (r == 0 && at.kind == AT_TREE) {
-        r = at_open(&at);
-        if (r == 0)
-            r = tree_listxattr(at.use.tree, at.local, out);
-        writable = r < 0 || tree_writable(at.use.tree);
+        r = tree_listxattr(at.use.tree, at.local, out);
+        writable = tree_writable(at.use.tree);
     }
     if (r == 0 && !writable && (is_root(&at) || at.kind == AT_MODEL))
         buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* including its NUL */
@@ -743,40 +725,23 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 
 /* ---- open files ---- */
 
-static int read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
-{
-    ssize_t got = pread(f->fd, r->scratch, n, (off_t)off);
-    r->bytes = r->scratch;
-    r->len = got < 0 ? 0 : (size_t)got;
-    return got < 0 ? -errno : 0;
-}
+/* Maximum size in bytes of a text in a store. */
+#define TEXT_MAX ((size_t)16 << 20)
 
-static void close_text(struct tree_file *f)
-{
-    (void)close(f->fd);
-}
+static const struct file_ops file_own = {.read = file_read_text};
 
-static const struct file_ops file_of_store = {.read = read_text, .release = close_text};
-static const struct file_ops file_error = {.read = file_read_text};
-
-/* Open a text file in a store. Its content is read from the file itself. */
-static int open_text(struct shelf *s, struct slot *slot, struct tree_file *f)
+/* Read a text file of a store, which must be the one that was found. */
+static int store_text(struct shelf *s, struct slot *slot, struct buf *out)
 {
-    CLEANUP(found_close) struct found found = FOUND_NONE;
+    CLEANUP(found_close) struct found f = FOUND_NONE;
     struct stat st;
     struct grant g;
     slot_facts(slot, &st, &g);
-    int r = path_open(&s->paths, slot->is.real, &found);
-    if (r == 0 && (found.st.st_ino != st.st_ino || found.st.st_dev != st.st_dev))
-        r = -ESTALE;
-    if (r == 0)
-        r = found_read(&found);
+    int r = path_open(&s->paths, slot->is.real, &f);
     if (r < 0)
         return r;
-    f->ops = &file_of_store;
-    f->fd = r;
-    f->cacheable = true;
-    return 0;
+    return f.st.st_ino == st.st_ino && f.st.st_dev == st.st_dev ? found_text(&f, TEXT_MAX, out)
+                                                                : -ESTALE;
 }
 
 /* Open a file that is in no tree. */
@@ -789,8 +754,8 @@ static int open_own(struct shelf *s, const struct at *at, int flags, struct tree
     struct tree_file *f = tree_file_new(NULL, 0);
     if (!f)
         return -ENOMEM;
-    f->ops = &file_error;
-    int r = at->kind == AT_TEXT ? open_text(s, at->use.slot, f) : error_text(at, &f->text);
+    f->ops = &file_own;
+    int r = at->kind == AT_TEXT ? store_text(s, at->use.slot, &f->text) : error_text(at, &f->text);
     if (r < 0)
         (void)tree_release(f);
     else
@@ -808,12 +773,9 @@ static void keep(struct at *at, struct tree_file *f)
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret)
 {
     CLEANUP(shelf_leave) struct at at;
-    int r = at_find(s, node, &at);
-    if (r < 0)
-        return r;
-    if (at.kind != AT_TREE)
+    int r = at_enter(s, node, &at);
+    if (r == 0 && at.kind != AT_TREE)
         return open_own(s, &at, flags, ret);
-    r = at_open(&at);
     if (r == 0)
         r = tree_open_file(at.use.tree, at.local, flags, ret);
     if (r == 0)

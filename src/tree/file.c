@@ -185,7 +185,7 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
-    *f = (struct tree_file){.ops = &file_text, .tree = t, .fd = -1};
+    *f = (struct tree_file){.ops = &file_text, .tree = t};
     if (t) {
         f->node = ino_node(node);
         atomic_fetch_add(&t->open, 1);

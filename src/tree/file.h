@@ -34,7 +34,6 @@ struct tree_file {
     const struct file_ops *ops;
     struct tree *tree; /* NULL: the file is in no tree */
     void *owner;       /* set by the shelf: the slot in which the file is open */
-    int fd;            /* owned; for a file outside any tree; otherwise -1 */
     struct node node;
     const struct row *row; /* NULL for files in metadata/ */
     bool cacheable;        /* the kernel may cache the content */

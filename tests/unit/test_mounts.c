@@ -3,6 +3,7 @@
 #include "cu_main.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -20,10 +21,11 @@ static void test_unescape(void)
         {"\\377", "\377"}, {"a\\x41", "a\\x41"}, {"a\\040b\\134", "a b\\"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        char text[64];
-        (void)strcpy(text, rows[i].text);
-        path_unescape(text);
-        CU_ASSERT_STRING_EQUAL(text, rows[i].path);
+        char line[64];
+        struct mount m;
+        (void)snprintf(line, sizeof(line), "1 2 0:3 / %s rw - type source rw", rows[i].text);
+        CU_ASSERT_TRUE_FATAL(mount_parse(line, &m));
+        CU_ASSERT_STRING_EQUAL(m.at, rows[i].path);
     }
 }
 
