@@ -106,60 +106,59 @@ static int add_mounted(struct models *m, const char *folder)
 /* Add a model that was found. Skips what is not a regular file or is inside a ggufs mount. A
  * dangling link is added; a model with a broken manifest is added with its error. The path of a
  * model in a store is not its name. */
-static int add_model(struct models *m, const struct item *i, const char *label, bool store)
+static int add_model(struct models *m, const struct item *i, const char *label)
 {
     const bool broken = i->error == -EBADMSG || i->error == -EFBIG;
     if (i->error == -EINVAL || i->error == -EXDEV)
         return 0;
-    struct model_path new = {.path = strdup(store ? i->path : label),
-                             .label = store ? strdup(label) : NULL,
+    struct model_path new = {.path = strdup(i->store ? i->path : label),
+                             .label = i->store ? strdup(label) : NULL,
                              .shards = i->shards,
                              .error = broken ? i->error : 0,
                              .why = broken ? strdup(i->why) : NULL};
-    if ((!store || new.label) && (!broken || new.why))
+    if ((!i->store || new.label) && (!broken || new.why))
         return put(m, &new);
     free_model(&new);
     return -ENOMEM;
 }
 
-static int walk(struct models *m, const struct paths *p, const struct place *place,
+static int walk(struct models *m, const struct paths *p, const struct item *folder,
                 const char *label);
 
-static int walk_entry(struct models *m, const struct paths *p, const struct place *place,
+static int walk_entry(struct models *m, const struct paths *p, const struct item *folder,
                       const struct entry *e, const char *above)
 {
     struct item i;
     char *label;
-    int r = place_item(p, place, e, &i);
+    int r = place_item(p, folder, e, &i);
     if (r < 0) /* the entry was removed or must not be shown */
         return r == -ENOMEM ? r : 0;
     /* The label is a path, unless the names that a store shows differ from those on disk. */
-    const bool plain = place->kind == PLACE_FOLDER && e->kind <= ENTRY_SPLIT,
-               store = place->store || i.store;
+    const bool plain = e->kind <= ENTRY_SPLIT;
     if (asprintf(&label, "%s%s%s", above, above[strlen(above) - 1] == '/' ? "" : "/",
                  plain ? e->at : e->name) < 0) {
         item_free(&i);
         return -ENOMEM;
     }
     if (i.kind == ITEM_MODEL)
-        r = add_model(m, &i, label, store);
-    else if (i.kind == ITEM_FOLDER)
-        r = !store && is_mounted(label) ? add_mounted(m, label) : walk(m, p, &i.place, label);
+        r = add_model(m, &i, label);
+    else if (i.kind != ITEM_TEXT)
+        r = !i.store && is_mounted(label) ? add_mounted(m, label) : walk(m, p, &i, label);
     free(label);
     item_free(&i);
     return r;
 }
 
 /* Visit a place and everything below it. The maximum length of a path limits the recursion. */
-static int walk(struct models *m, const struct paths *p, const struct place *place,
+static int walk(struct models *m, const struct paths *p, const struct item *folder,
                 const char *label)
 {
     struct listing *l = NULL;
-    int r = place_list(p, place, NULL, &l);
+    int r = place_list(p, folder, NULL, &l);
     if (r < 0 && r != -ENOMEM && r != -ENOENT)
         return put_unreadable(m, label, r);
     for (size_t i = 0; r == 0 && i < l->n; i++)
-        r = walk_entry(m, p, place, &l->entry[i], label);
+        r = walk_entry(m, p, folder, &l->entry[i], label);
     listing_unref(l);
     return r == -ENOENT ? 0 : r;
 }
@@ -167,16 +166,16 @@ static int walk(struct models *m, const struct paths *p, const struct place *pla
 static int add_folder(struct models *m, const char *path)
 {
     struct paths p;
-    struct place top = {0};
+    struct item top = {0};
     struct err e = {0};
     const size_t before = m->n;
     m->folders = true;
     int r = paths_begin(&p, path, false, &e);
     if (r < 0)
         r = put_unreadable(m, path, r);
-    else if ((r = place_top(&p, &top)) == 0)
+    else if ((r = item_top(&p, &top)) == 0)
         r = walk(m, &p, &top, path);
-    place_free(&top);
+    item_free(&top);
     paths_end(&p);
     return r == 0 && m->n == before
                ? put_error(m, path, -ENOENT, "this directory contains no models (files NAME.gguf)")

@@ -156,40 +156,38 @@ int path_open(const struct paths *p, const char *path, struct found *ret)
     return find(p, strdup(path), ret);
 }
 
-int path_in(const struct paths *p, const struct found *dir, const char *name, bool links,
-            struct found *ret)
+/* Find a name, or several separated by slashes, in a directory. A link is not followed. */
+static int step(const struct paths *p, const struct found *dir, const char *name, struct found *ret)
 {
-    struct found f = FOUND_NONE;
-    char *path = NULL;
-    const bool here = strcmp(name, ".") == 0;
-    if (asprintf(&path, "%s%s%s", dir->path[1] || here ? dir->path : "", here ? "" : "/",
-                 here ? "" : name) < 0)
+    char *path;
+    if (asprintf(&path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
         return -ENOMEM;
     int fd = open_with(dir->fd, name, O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_XDEV);
     if (fd == -EXDEV) /* a mount: its path decides */
         fd = open_path(p, path, O_PATH | O_NOFOLLOW);
-    int e = make_found(fd, path, &f);
-    if (e < 0)
-        return e;
-    if (S_ISLNK(f.st.st_mode))
-        e = links ? follow(p, &f) : -ELOOP;
-    if (e == 0)
-        *ret = f;
-    else
-        found_close(&f);
-    return e;
+    return make_found(fd, path, ret);
 }
 
-int path_via(const struct paths *p, const struct found *dir, const char *name, const char *rest,
-             struct found *ret)
+int path_in(const struct paths *p, const struct found *dir, const char *name, struct found *ret)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE;
-    int e = path_in(p, dir, name, true, &f);
-    if (e == 0)
-        e = path_in(p, &f, rest, false, ret);
-    if (e == 0)
-        ret->linked = f.linked;
-    return e;
+    CLEANUP(found_close) struct found f = FOUND_NONE, rest = FOUND_NONE;
+    const size_t n = strcspn(name, "/");
+    char *first = strndup(name, n);
+    int e = first ? step(p, dir, first, &f) : -ENOMEM;
+    free(first);
+    if (e == 0 && S_ISLNK(f.st.st_mode))
+        e = follow(p, &f);
+    if (e == 0 && name[n])
+        e = step(p, &f, name + n + 1, &rest);
+    if (e == 0 && S_ISLNK(rest.st.st_mode))
+        e = -ELOOP;
+    if (e < 0)
+        return e;
+    struct found *last = name[n] ? &rest : &f;
+    *ret = *last;
+    ret->linked = f.linked;
+    *last = FOUND_NONE;
+    return 0;
 }
 
 int path_parent(const struct paths *p, const char *path)

@@ -5,12 +5,12 @@
  *
  *     r = paths_begin(&p, "/srv/models", false, &e);
  *     r = path_open(&p, "/srv/models/sub", &dir);            by its real path, without links
- *     r = path_in(&p, &dir, "x.gguf", true, &f);             by a name; a link is followed
+ *     r = path_in(&p, &dir, "x.gguf", &f);                   by a name; a link is followed
  *     ... f.fd (O_PATH), f.path, f.st ...
  *     found_close(&f);
  *     paths_end(&p);
  *
- * No link is followed on the way. A last name that is a link is replaced by its target, joined and
+ * No link is followed on the way. A name that is a link is replaced by its target, joined and
  * normalised, which is then opened in the same manner; it may be a link again (at most 8: -ELOOP).
  * If other users can access the mount, each link must belong to the daemon's user and lead below the
  * directory (-EACCES). Nothing at or below a mount of ggufs is touched (-EXDEV). Files are opened
@@ -43,7 +43,7 @@ struct paths {
 struct found {
     int fd;      /* owned; O_PATH; -1: none */
     char *path;  /* owned; the real path */
-    bool linked; /* the last name was a link */
+    bool linked; /* a name was a link */
     struct stat st;
 };
 
@@ -56,13 +56,9 @@ void paths_end(struct paths *p);
 
 /* Find a file by its real path. Returns 0 or -errno, -ELOOP if there is a link on the way. */
 int path_open(const struct paths *p, const char *path, struct found *ret);
-/* Find `name`, which may be several names separated by slashes, in a directory. If the last one is a
- * link, follows it with `links`, else returns -ELOOP. Returns 0 or -errno. */
-int path_in(const struct paths *p, const struct found *dir, const char *name, bool links,
-            struct found *ret);
-/* Find `name` in a directory, following it if it is a link, and then `rest` in it, without links. */
-int path_via(const struct paths *p, const struct found *dir, const char *name, const char *rest,
-             struct found *ret);
+/* Find `name`, which may be several names separated by slashes, in a directory. The first one may be
+ * a link, the others not (-ELOOP). Returns 0 or -errno. */
+int path_in(const struct paths *p, const struct found *dir, const char *name, struct found *ret);
 /* Open the directory that contains this real path for reading or, if that is not permitted, with
  * O_PATH. Returns the descriptor or -errno. */
 int path_parent(const struct paths *p, const char *path);

@@ -26,54 +26,22 @@
  * space. */
 #define REF_MAX 4096
 
-/* A place whose directory is open. */
+/* Size of a buffer for a path below a store, of at most five names. */
+#define PATH_ROOM (5 * (TREE_NAME_MAX + 1))
+
+/* A directory that is shown, and is open: of an organisation or in an ollama store, that of the
+ * store. */
 struct here {
     const struct paths *paths;
-    const struct place *place;
+    const struct item *folder;
     struct found dir;
 };
 
-/* ---- places ---- */
-
-static int place_make(const struct place *above, enum place_kind kind, const char *path,
-                      const char *sub, struct place *ret)
+/* Open the directory. Returns 0, -ENOENT if it was removed or replaced, or another -errno. */
+static int open_here(const struct paths *p, const struct item *folder, struct here *ret)
 {
-    const size_t n = strlen(path) + 1;
-    char *text = malloc(n + strlen(sub) + 1);
-    if (!text)
-        return -ENOMEM;
-    *ret = (struct place){.kind = kind,
-                          .store = above->store || kind != PLACE_FOLDER,
-                          .linked = above->linked,
-                          .path = strcpy(text, path),
-                          .sub = strcpy(text + n, sub)};
-    return 0;
-}
-
-int place_top(const struct paths *p, struct place *ret)
-{
-    return place_make(&(struct place){0}, PLACE_FOLDER, p->path, "", ret);
-}
-
-void place_free(struct place *p)
-{
-    free(p->path);
-    *p = (struct place){0};
-}
-
-static uint64_t place_hash(const struct place *p)
-{
-    const size_t n = (size_t)(p->sub - p->path) + strlen(p->sub);
-    return hash_name(p->path, n) ^
-           hash_number((uint64_t)p->kind << 2 | (unsigned)p->store << 1 | p->linked);
-}
-
-/* Open the directory of a place. Returns 0, -ENOENT if it was removed or replaced, or another
- * -errno. */
-static int open_place(const struct paths *p, const struct place *place, struct here *ret)
-{
-    *ret = (struct here){p, place, FOUND_NONE};
-    int e = path_open(p, place->path, &ret->dir);
+    *ret = (struct here){p, folder, FOUND_NONE};
+    int e = path_open(p, folder->path, &ret->dir);
     if (e == 0 && !S_ISDIR(ret->dir.st.st_mode)) {
         found_close(&ret->dir);
         e = -ENOENT;
@@ -190,68 +158,52 @@ static int add(struct listing *l, enum entry_kind kind, const char *name, const 
 
 static int by_name(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
-    const int order = strcmp(x->name, y->name);
-    if (order || x->kind == y->kind)
-        return order ? order : strcmp(x->at, y->at);
-    return x->kind < y->kind ? -1 : 1;
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-static void sort(struct listing *l)
+static int by_all(const void *a, const void *b)
 {
-    if (l->n)
-        qsort(l->entry, l->n, sizeof(*l->entry), by_name);
+    const struct entry *x = a, *y = b;
+    const int order = by_name(a, b);
+    return order ? order : x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : strcmp(x->at, y->at);
 }
 
-/* Let entries that are equal be one: the files of a split model, the repositories of an
- * organisation. */
-static void merge(struct listing *l)
+/* Sort the entries, and let those that are equal be one. */
+static void sort(struct listing *l, int (*equal)(const void *a, const void *b))
 {
     size_t n = 0;
+    if (l->n)
+        qsort(l->entry, l->n, sizeof(*l->entry), by_all);
     for (size_t i = 0; i < l->n; i++)
-        if (n && by_name(&l->entry[n - 1], &l->entry[i]) == 0)
+        if (n && equal(&l->entry[n - 1], &l->entry[i]) == 0)
             free(l->entry[i].name);
         else
             l->entry[n++] = l->entry[i];
     l->n = n;
 }
 
-/* Rename an entry whose name others have: in the first round a split model to the name of its first
- * file, else to NAME~k. */
-static int rename_entry(struct entry *e, bool first_round, size_t k)
-{
-    char shown[TREE_NAME_MAX + 1];
-    if (first_round && e->kind == ENTRY_SPLIT)
-        (void)name_encode(e->at, strlen(e->at), shown);
-    else if (k == 1)
-        return 0;
-    else
-        (void)snprintf(shown, sizeof(shown), "%.*s~%zu", TREE_NAME_MAX - 8, e->name, k);
-    return set_entry(e, shown, e->at);
-}
-
-/* Sort the entries, and give them different names: of equal ones the first keeps it, the others are
- * numbered 2, 3 and so on; where that name exists, by numbers that were not used before. */
+/* Sort the entries, and give them different names: a split model gets the name of its first file, of
+ * others the first keeps its name, and the rest become NAME~2, NAME~3 and so on. What is still equal
+ * is left out. */
 static int settle(struct listing *l)
 {
-    size_t unused = 0, renamed = 1;
-    sort(l);
-    merge(l);
-    while (renamed) {
-        const bool first_round = !unused;
-        renamed = 0;
-        for (size_t i = 0, end; i < l->n; i = end) {
-            for (end = i + 1; end < l->n && strcmp(l->entry[i].name, l->entry[end].name) == 0;)
-                end++;
-            for (size_t k = i; end - i > 1 && k < end; k++, renamed++) {
-                const size_t number = k == i ? 1 : first_round ? k - i + 1 : unused++;
-                if (rename_entry(&l->entry[k], first_round, number) < 0)
-                    return -ENOMEM;
-            }
+    char shown[TREE_NAME_MAX + 1];
+    sort(l, by_all); /* the files of a split model, and the repositories of an organisation */
+    for (size_t i = 0, end; i < l->n; i = end) {
+        for (end = i + 1; end < l->n && by_name(&l->entry[i], &l->entry[end]) == 0;)
+            end++;
+        for (size_t k = i; end - i > 1 && k < end; k++) {
+            struct entry *e = &l->entry[k];
+            if (e->kind == ENTRY_SPLIT)
+                (void)name_encode(e->at, strlen(e->at), shown);
+            else
+                (void)snprintf(shown, sizeof(shown), "%.*s~%zu", TREE_NAME_MAX - 8, e->name,
+                               k - i + 1);
+            if ((k > i || e->kind == ENTRY_SPLIT) && set_entry(e, shown, e->at) < 0)
+                return -ENOMEM;
         }
-        unused = unused ? unused : l->n + 1;
-        sort(l);
     }
+    sort(l, by_name);
     return 0;
 }
 
@@ -285,12 +237,14 @@ bool revision_parse(const void *bytes, size_t n, char ret[TREE_NAME_MAX + 1])
 }
 
 /* Read the revision that refs/main of a repository names. */
-static bool read_main(const struct here *h, const char *folder, char ret[TREE_NAME_MAX + 1])
+static bool read_main(const struct here *h, const char *repo, char ret[TREE_NAME_MAX + 1])
 {
+    char path[PATH_ROOM];
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(found_close) struct found ref = FOUND_NONE;
-    return path_via(h->paths, &h->dir, folder, "refs/main", &ref) == 0 &&
-           found_text(&ref, REF_MAX, &text) == 0 && revision_parse(text.data, text.len, ret);
+    (void)snprintf(path, sizeof(path), "%s/refs/main", repo);
+    return path_in(h->paths, &h->dir, path, &ref) == 0 && found_text(&ref, REF_MAX, &text) == 0 &&
+           revision_parse(text.data, text.len, ret);
 }
 
 /* Return the name of the newest of the directories in `snapshots`, or "". If several have the same
@@ -312,23 +266,23 @@ static const char *newest(const struct found *snapshots, const struct names *nam
     return found;
 }
 
-/* Add the revisions of the repository `folder` (".": the place's directory itself). A repository
- * that cannot be read is left out. */
-static int add_repo(const struct here *h, const char *folder, const char *name, struct listing *l)
+/* Add the revisions of the repository in the directory `repo`. One that cannot be read is left out. */
+static int add_repo(const struct here *h, const char *repo, const char *name, struct listing *l)
 {
-    char shown[2 * (TREE_NAME_MAX + 1)], at[2 * (TREE_NAME_MAX + 1)], main[TREE_NAME_MAX + 1];
+    char shown[2 * (TREE_NAME_MAX + 1)], at[PATH_ROOM], main[TREE_NAME_MAX + 1];
     CLEANUP(found_close) struct found snapshots = FOUND_NONE;
     CLEANUP(names_free) struct names names = {0};
-    int e = path_via(h->paths, &h->dir, folder, "snapshots", &snapshots);
+    (void)snprintf(at, sizeof(at), "%s/snapshots", repo);
+    int e = path_in(h->paths, &h->dir, at, &snapshots);
     if (e == 0)
         e = names_read(&snapshots, not_hidden, &names);
-    const char *first = read_main(h, folder, main) && has_folder(&names, main, false)
+    const char *first = read_main(h, repo, main) && has_folder(&names, main, false)
                             ? main
                             : newest(&snapshots, &names);
     for (size_t i = 0; e == 0 && i < names.n; i++) {
         const char *revision = names.at[i]->d_name;
         const bool is_first = strcmp(revision, first) == 0;
-        (void)snprintf(at, sizeof(at), "%s/%s", folder, revision);
+        (void)snprintf(at, sizeof(at), "%s/snapshots/%s", repo, revision);
         (void)snprintf(shown, sizeof(shown), "%s%s%s", name, is_first ? "" : "@",
                        is_first ? "" : revision);
         if (names.at[i]->d_type == DT_DIR)
@@ -343,7 +297,7 @@ static int list_org(const struct here *h, const struct names *names, struct list
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
     int e = 0;
     for (size_t i = 0; e == 0 && i < names->n; i++)
-        if (repo_name(names->at[i]->d_name, org, name) && strcmp(org, h->place->sub) == 0)
+        if (repo_name(names->at[i]->d_name, org, name) && strcmp(org, h->folder->sub) == 0)
             e = add_repo(h, names->at[i]->d_name, name, l);
     return e;
 }
@@ -370,14 +324,14 @@ static bool is_store(const struct found *f)
  * must not show a directory inside itself. Returns 0, -ENOENT or another -errno. */
 static int find_folder(const struct here *h, const char *name, struct found *ret)
 {
-    const struct place *place = h->place;
-    int e = path_in(h->paths, &h->dir, name, true, ret);
+    int e = path_in(h->paths, &h->dir, name, ret);
     if (e < 0)
         return e == -EXDEV ? -ENOENT : e;
-    const bool around = ret->linked && (place->linked || path_below(place->path, ret->path) ||
-                                        path_below(h->paths->path, ret->path));
+    const bool around =
+        ret->linked && (h->folder->linked || path_below(h->folder->path, ret->path) ||
+                        path_below(h->paths->path, ret->path));
     if (S_ISDIR(ret->st.st_mode) && !around &&
-        (!is_hidden(name) || (!place->store && is_store(ret))))
+        (!is_hidden(name) || (!h->folder->store && is_store(ret))))
         return 0;
     found_close(ret);
     return -ENOENT;
@@ -400,7 +354,7 @@ static int add_name(const struct here *h, const char *name, uint8_t type, struct
     }
     if (!folder && !hidden && named_gguf(name))
         return add(l, ENTRY_MODEL, name, name);
-    if (!h->place->store && repo_name(name, org, repo))
+    if (!h->folder->store && repo_name(name, org, repo))
         return *org ? add(l, ENTRY_ORG, org, org) : add_repo(h, name, repo, l);
     if (link || hidden) {
         CLEANUP(found_close) struct found f = FOUND_NONE;
@@ -437,26 +391,26 @@ static int list_names(const struct here *h, const struct names *names, struct li
 
 /* ---- an ollama store ---- */
 
+#define MANIFESTS "manifests"
 /* The host and the namespace omitted from shown names. */
-#define DEFAULT_HOST "registry.ollama.ai"
+#define DEFAULT_HOST MANIFESTS "/registry.ollama.ai"
 #define DEFAULT_SPACE DEFAULT_HOST "/library"
 
-/* Size of a buffer for HOST/NAMESPACE/MODEL/TAG. */
-#define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
+/* What a path manifests/HOST/NAMESPACE/MODEL/TAG names, by the number of its slashes. */
+enum { OF_NAMESPACE = 2, OF_TAG = 4 };
 
-/* Return the number of components in a path below manifests/. */
-static unsigned names_in(const char *sub)
+static unsigned slashes(const char *path)
 {
-    unsigned n = *sub != '\0';
-    for (; *sub; sub++)
-        n += *sub == '/';
+    unsigned n = 0;
+    for (; *path; path++)
+        n += *path == '/';
     return n;
 }
 
 /* Open a path below manifests/, which may be a link. */
 static int open_below(const struct here *h, const char *sub, struct found *ret)
 {
-    int e = path_via(h->paths, &h->dir, "manifests", *sub ? sub : ".", ret);
+    int e = path_in(h->paths, &h->dir, sub, ret);
     return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG ? -ENOENT : e;
 }
 
@@ -514,8 +468,8 @@ static int add_below(const struct here *h, const char *sub, const char *except, 
         const char *name = names.at[i]->d_name;
         if (names.at[i]->d_type != DT_DIR || strcmp(name, except) == 0)
             continue;
-        (void)snprintf(path, sizeof(path), "%s%s%s", sub, *sub ? "/" : "", name);
-        if (names_in(sub) != 2)
+        (void)snprintf(path, sizeof(path), "%s/%s", sub, name);
+        if (slashes(sub) != OF_NAMESPACE)
             e = add(l, ENTRY_OLLAMA, name, path);
         else if (!strchr(name, ':'))
             e = add_tags(h, sub, name, l);
@@ -526,15 +480,16 @@ static int add_below(const struct here *h, const char *sub, const char *except, 
 /* List the layers of a model. */
 static int list_tag(const struct here *h, struct listing *l)
 {
-    char name[TREE_NAME_MAX + 1];
+    char name[TREE_NAME_MAX + 1], at[DIGEST_DIGITS + 16];
     unsigned number = 0;
     struct manifest m = {0};
-    int e = load(h, h->place->sub, &m, NULL);
+    int e = load(h, h->folder->sub, &m, NULL);
     for (size_t i = 0; i < m.n && e == 0; i++) {
         const struct layer *layer = &m.layer[i];
         number = i && strcmp(layer->name, layer[-1].name) == 0 ? number + 1 : 1;
         (void)snprintf(name, sizeof(name), number > 1 ? "%s~%u" : "%s", layer->name, number);
-        e = add(l, layer->model ? ENTRY_LAYER : ENTRY_TEXT, name, layer->digest);
+        (void)snprintf(at, sizeof(at), "blobs/sha256-%s", layer->digest);
+        e = add(l, layer->model ? ENTRY_LAYER : ENTRY_TEXT, name, at);
     }
     manifest_free(&m);
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
@@ -542,15 +497,13 @@ static int list_tag(const struct here *h, struct listing *l)
 
 static int list_ollama(const struct here *h, struct listing *l)
 {
-    const char *sub = h->place->sub;
-    if (names_in(sub) == 4)
-        return list_tag(h, l);
+    const char *sub = h->folder->sub;
     if (*sub)
-        return add_below(h, sub, "", l);
+        return slashes(sub) == OF_TAG ? list_tag(h, l) : add_below(h, sub, "", l);
     int e = add_below(h, DEFAULT_SPACE, "", l);
     if (e == 0)
         e = add_below(h, DEFAULT_HOST, path_name(DEFAULT_SPACE), l);
-    return e == 0 ? add_below(h, "", DEFAULT_HOST, l) : e;
+    return e == 0 ? add_below(h, MANIFESTS, path_name(DEFAULT_HOST), l) : e;
 }
 
 /* ---- listings ---- */
@@ -570,22 +523,15 @@ static bool all_stored(const struct listing *l)
 
 static int make_listing(const struct here *h, struct listing *l)
 {
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    const struct place *p = h->place;
     CLEANUP(names_free) struct names names = {0};
-    if (p->kind == PLACE_OLLAMA)
+    if (h->folder->kind == ITEM_OLLAMA)
         return list_ollama(h, l);
-    int e = names_read(&h->dir, model_or_folder, &names);
+    const int e = names_read(&h->dir, model_or_folder, &names);
     if (e < 0)
         return e;
-    if (p->kind == PLACE_ORG)
+    if (h->folder->kind == ITEM_ORG)
         return list_org(h, &names, l);
-    if (!p->store && repo_name(path_name(p->path), org, name) &&
-        has_folder(&names, "snapshots", false)) /* the directory itself is a repository */
-        return add_repo(h, ".", name, l);
-    if (!p->store && is_ollama(&names))
-        return list_ollama(h, l);
-    return list_names(h, &names, l);
+    return !h->folder->store && is_ollama(&names) ? list_ollama(h, l) : list_names(h, &names, l);
 }
 
 void listing_unref(struct listing *l)
@@ -620,11 +566,11 @@ static bool is_current(const struct listing *l, const struct stat *st)
     return tree_identity_with(0, &l->st) == tree_identity_with(0, st) && !when_past(&l->made, 1);
 }
 
-int place_list(const struct paths *p, const struct place *place, struct listing *kept,
+int place_list(const struct paths *p, const struct item *folder, struct listing *kept,
                struct listing **ret)
 {
     struct here h;
-    int e = open_place(p, place, &h);
+    int e = open_here(p, folder, &h);
     if (e == 0 && kept && is_current(kept, &h.dir.st)) {
         (void)atomic_fetch_add(&kept->refs, 1);
         *ret = kept;
@@ -649,27 +595,45 @@ const struct entry *listing_find(const struct listing *l, const char *name)
 
 void item_free(struct item *i)
 {
-    place_free(&i->place);
     free(i->path);
+    free(i->sub);
     free(i->real);
     free(i->why);
     *i = (struct item){0};
 }
 
-/* Make an item for a directory that was found. Takes ownership of f->path. */
-static int folder_item(const struct place *above, enum place_kind kind, const char *sub,
-                       struct found *f, struct item *ret)
+static uint64_t folder_stamp(const struct item *i)
 {
-    struct item i = {.kind = ITEM_FOLDER, .st = f->st, .grant = grant_of(f->fd, &f->st)};
-    int e = place_make(above, kind, kind == PLACE_FOLDER ? f->path : above->path, sub, &i.place);
-    if (e < 0)
-        return e;
-    i.place.linked |= f->linked;
-    i.store = i.place.store;
-    i.real = f->path;
-    f->path = NULL;
-    *ret = i;
+    return hash_name(i->path, strlen(i->path)) ^ hash_name(i->sub, strlen(i->sub)) ^
+           hash_number((uint64_t)i->kind << 2 | (unsigned)i->store << 1 | i->linked);
+}
+
+/* The following functions make items, whose owned members the caller frees even on failure. */
+
+/* Make an item for a directory that was found. */
+static int folder_item(const struct item *above, enum item_kind kind, bool store, const char *sub,
+                       const struct found *f, struct item *ret)
+{
+    *ret = (struct item){.kind = kind,
+                         .store = store,
+                         .linked = above->linked || f->linked,
+                         .path = strdup(kind == ITEM_FOLDER ? f->path : above->path),
+                         .sub = strdup(sub),
+                         .real = strdup(f->path),
+                         .st = f->st,
+                         .grant = grant_of(f->fd, &f->st)};
+    if (!ret->path || !ret->sub || !ret->real)
+        return -ENOMEM;
+    ret->stamp = folder_stamp(ret);
     return 0;
+}
+
+int item_top(const struct paths *p, struct item *ret)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    const int e = path_open(p, p->path, &f);
+    *ret = (struct item){0};
+    return e < 0 ? e : folder_item(ret, ITEM_FOLDER, false, "", &f, ret);
 }
 
 /* Set the reason why a model cannot be opened. Returns 0 or -ENOMEM. */
@@ -682,10 +646,10 @@ static int refuse(struct item *i, int error, const char *why)
 }
 
 /* Set what belongs to the file of a model or text, or why there is none. */
-static int set_file(const struct here *h, const struct found *dir, const char *name, struct item *i)
+static int set_file(const struct here *h, const char *at, struct item *i)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    int e = path_in(h->paths, dir, name, true, &f);
+    int e = path_in(h->paths, &h->dir, at, &f);
     if (e == 0 && !S_ISREG(f.st.st_mode))
         e = S_ISDIR(f.st.st_mode) ? -EISDIR : -EINVAL;
     if (is_shortage(e))
@@ -700,35 +664,34 @@ static int set_file(const struct here *h, const struct found *dir, const char *n
     i->grant = grant_of(f.fd, &f.st);
     i->real = f.path;
     f.path = NULL;
-    if (i->shards || !(i->shards = split_count(i->real)))
+    const bool beside =
+        !i->shards && split_count(i->real); /* other files lie beside the real one */
+    if (!beside && !strchr(at, '/'))
         return 0;
-    free(i->path); /* the other files of the split model lie beside this one */
+    if (beside)
+        i->shards = split_count(i->real);
+    free(i->path); /* links on the way to a file in a store are not followed again */
     i->path = strdup(i->real);
     return i->path ? 0 : -ENOMEM;
 }
 
-/* Make an item for the file `name`, a model or a text file, in the directory `dir`. The file need
- * not exist. */
-static int file_item(const struct here *h, const struct found *dir, const char *name, bool store,
-                     enum item_kind kind, struct item *ret)
+/* Make an item for a model or a text file. The file need not exist. */
+static int file_item(const struct here *h, const char *at, bool store, enum item_kind kind,
+                     struct item *ret)
 {
-    struct item i = {
-        .kind = kind, .store = store, .shards = split_count(name), .grant = {.bits = 0777}};
-    if (asprintf(&i.path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
-        return -ENOMEM;
-    const int e = set_file(h, dir, name, &i);
-    if (e < 0)
-        item_free(&i);
-    else
-        *ret = i;
-    return e;
+    *ret = (struct item){
+        .kind = kind, .store = store, .shards = split_count(at), .grant = {.bits = 0777}};
+    if (asprintf(&ret->path, "%s/%s", h->dir.path[1] ? h->dir.path : "", at) >= 0)
+        return set_file(h, at, ret);
+    ret->path = NULL;
+    return -ENOMEM;
 }
 
 static int below_item(const struct here *h, const char *name, struct item *ret)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
     int e = find_folder(h, name, &f);
-    return e < 0 ? e : folder_item(h->place, PLACE_FOLDER, "", &f, ret);
+    return e < 0 ? e : folder_item(h->folder, ITEM_FOLDER, h->folder->store, "", &f, ret);
 }
 
 /* Get the item for a name that looks like a model's. It may be a dangling link, or one to a
@@ -738,7 +701,7 @@ static int model_item(const struct here *h, const char *name, struct item *ret)
     struct stat st;
     if (fstatat(h->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    const int e = file_item(h, &h->dir, name, h->place->store, ITEM_MODEL, ret);
+    const int e = file_item(h, name, h->folder->store, ITEM_MODEL, ret);
     if (e < 0 || ret->error != -EISDIR)
         return e;
     item_free(ret);
@@ -747,25 +710,11 @@ static int model_item(const struct here *h, const char *name, struct item *ret)
 
 static int revision_item(const struct here *h, const char *at, struct item *ret)
 {
-    char folder[TREE_NAME_MAX + 1], path[TREE_NAME_MAX + 16];
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    struct place above = *h->place;
-    (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(at, "/"), at);
-    (void)snprintf(path, sizeof(path), "snapshots/%s", path_name(at));
-    int e = path_via(h->paths, &h->dir, folder, path, &f);
+    int e = path_in(h->paths, &h->dir, at, &f);
     if (e == 0 && !S_ISDIR(f.st.st_mode))
         e = -ENOENT;
-    above.store = true;
-    return e < 0 ? e : folder_item(&above, PLACE_FOLDER, "", &f, ret);
-}
-
-/* Get the item for the place's own directory as a place of another kind. */
-static int self_item(const struct here *h, enum place_kind kind, const char *sub, struct item *ret)
-{
-    struct found same = {.fd = h->dir.fd, .path = strdup(h->dir.path), .st = h->dir.st};
-    int e = same.path ? folder_item(h->place, kind, sub, &same, ret) : -ENOMEM;
-    free(same.path);
-    return e;
+    return e < 0 ? e : folder_item(h->folder, ITEM_FOLDER, true, "", &f, ret);
 }
 
 /* Get the item for a host, a namespace or a tag: a directory or, for a tag whose manifest is
@@ -776,9 +725,8 @@ static int ollama_item(const struct here *h, const char *sub, struct item *ret)
     struct err why = {0};
     struct manifest m = {0};
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    const bool tag = names_in(sub) == 4;
-    const char *name = path_name(sub);
-    (void)snprintf(above, sizeof(above), "%.*s", (int)(name - sub - 1), sub);
+    const bool tag = slashes(sub) == OF_TAG;
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(path_name(sub) - sub - 1), sub);
     int e = open_below(h, tag ? above : sub, &f);
     if (e == 0 && !S_ISDIR(f.st.st_mode))
         e = -ENOENT;
@@ -786,28 +734,18 @@ static int ollama_item(const struct here *h, const char *sub, struct item *ret)
         e = load(h, sub, &m, &why);
     manifest_free(&m);
     if (e == 0)
-        return folder_item(h->place, PLACE_OLLAMA, sub, &f, ret);
+        return folder_item(h->folder, ITEM_OLLAMA, true, sub, &f, ret);
     if (!why.code || is_shortage(e))
         return e;
     (void)err_prefix(&why, e, "manifest");
-    e = file_item(h, &f, name, true, ITEM_MODEL, ret);
+    e = file_item(h, sub, true, ITEM_MODEL, ret);
     return e < 0 ? e : refuse(ret, why.code, why.msg);
 }
 
-static int layer_item(const struct here *h, const char *digest, enum item_kind kind,
-                      struct item *ret)
+static int text_item(const struct here *h, const char *at, struct item *ret)
 {
-    char name[DIGEST_DIGITS + 8];
-    CLEANUP(found_close) struct found blobs = FOUND_NONE;
-    (void)snprintf(name, sizeof(name), "sha256-%s", digest);
-    int e = path_in(h->paths, &h->dir, "blobs", true, &blobs);
-    if (e == 0)
-        e = file_item(h, &blobs, name, true, kind, ret);
-    if (e == 0 && kind == ITEM_TEXT && ret->error) {
-        item_free(ret);
-        e = -ENOENT;
-    }
-    return e;
+    const int e = file_item(h, at, true, ITEM_TEXT, ret);
+    return e == 0 && ret->error ? -ENOENT : e;
 }
 
 static int item_as(const struct here *h, const struct entry *e, struct item *ret)
@@ -818,17 +756,17 @@ static int item_as(const struct here *h, const struct entry *e, struct item *ret
     case ENTRY_MODEL:
         return model_item(h, e->at, ret);
     case ENTRY_SPLIT:
-        return file_item(h, &h->dir, e->at, h->place->store, ITEM_MODEL, ret);
+        return file_item(h, e->at, h->folder->store, ITEM_MODEL, ret);
     case ENTRY_ORG:
-        return self_item(h, PLACE_ORG, e->at, ret);
+        return folder_item(h->folder, ITEM_ORG, true, e->at, &h->dir, ret);
     case ENTRY_REVISION:
         return revision_item(h, e->at, ret);
     case ENTRY_OLLAMA:
         return ollama_item(h, e->at, ret);
     case ENTRY_LAYER:
-        return layer_item(h, e->at, ITEM_MODEL, ret);
+        return file_item(h, e->at, true, ITEM_MODEL, ret);
     default:
-        return layer_item(h, e->at, ITEM_TEXT, ret);
+        return text_item(h, e->at, ret);
     }
 }
 
@@ -836,18 +774,18 @@ static int item_as(const struct here *h, const struct entry *e, struct item *ret
 static int set_stamp(const struct here *h, struct item *i)
 {
     CLEANUP(found_close) struct found dir = FOUND_NONE;
-    i->stamp = i->kind == ITEM_FOLDER ? place_hash(&i->place) : (uint64_t)i->error;
-    if (i->kind != ITEM_FOLDER && !i->shards)
+    i->stamp = (uint64_t)i->error;
+    if (!i->shards) {
         i->stamp = tree_identity_with(i->stamp, &i->st);
-    if (!i->shards)
         return 0;
+    }
     char *folder = path_above(i->path);
     int e = folder ? path_open(h->paths, folder, &dir) : -ENOMEM;
     free(folder);
     for (size_t k = 0; e == 0 && k < i->shards; k++) {
         CLEANUP(found_close) struct found f = FOUND_NONE;
         char *name = split_sibling(path_name(i->path), k, i->shards);
-        e = name ? path_in(h->paths, &dir, name, true, &f) : -ENOMEM;
+        e = name ? path_in(h->paths, &dir, name, &f) : -ENOMEM;
         free(name);
         if (e == 0)
             i->stamp = tree_identity_with(i->stamp, &f.st);
@@ -855,18 +793,17 @@ static int set_stamp(const struct here *h, struct item *i)
     return is_shortage(e) ? e : 0;
 }
 
-int place_item(const struct paths *p, const struct place *place, const struct entry *entry,
+int place_item(const struct paths *p, const struct item *folder, const struct entry *entry,
                struct item *ret)
 {
     struct here h;
     struct item i = {0};
-    int e = open_place(p, place, &h);
+    int e = open_here(p, folder, &h);
     if (e == 0)
-        e = entry ? item_as(&h, entry, &i) : self_item(&h, place->kind, place->sub, &i);
-    if (e == 0)
+        e = item_as(&h, entry, &i);
+    if (e == 0 && (i.kind == ITEM_MODEL || i.kind == ITEM_TEXT))
         e = set_stamp(&h, &i);
-    if (entry)
-        i.key = hash_number(place_hash(place)) ^ hash_name(entry->name, strlen(entry->name));
+    i.key = hash_number(folder->stamp) ^ hash_name(entry->name, strlen(entry->name));
     if (e == 0)
         *ret = i;
     else

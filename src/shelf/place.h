@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides what a shelf shows: directories ("places") with entries, each of which stands for a
- * directory, a model, or a small text file in a store. docs/shelf.md describes the names.
+ * Decides what a shelf shows: directories with entries, each of which stands for a directory, a model,
+ * or a small text file in a store. docs/shelf.md describes the names.
  *
- *     r = place_top(&paths, &top);
+ *     r = item_top(&paths, &top);
  *     r = place_list(&paths, &top, NULL, &l);                  all names
  *     e = listing_find(l, "x.gguf");
  *     r = place_item(&paths, &top, e, &item);                  what one of them stands for
@@ -22,32 +22,16 @@
 #include "text/name.h"
 #include "tree/attr.h"
 
-enum place_kind {
-    PLACE_FOLDER, /* any directory; it may turn out to be a repository or an ollama store */
-    PLACE_ORG,    /* in a Hugging Face cache: the repositories of an organisation */
-    PLACE_OLLAMA  /* in an ollama store: a host, a namespace, or a model with its tag */
-};
-
-struct place {
-    enum place_kind kind;
-    bool store;  /* in a store: its contents cannot be edited */
-    bool linked; /* a link led here or above, so links to directories are not shown */
-    char *path;  /* owned; the real path of the directory or, unless PLACE_FOLDER, of the store */
-    const char *sub; /* in the same memory; PLACE_ORG: the organisation; PLACE_OLLAMA: the path
-                      * below manifests/; else "" */
-};
-
 /* What an entry stands for. Of entries with equal names, the first kind keeps the name. */
 enum entry_kind {
     ENTRY_FOLDER,   /* a directory, or a link to one; `at` is its name */
     ENTRY_MODEL,    /* a file, or a link to one; `at` is its name */
     ENTRY_SPLIT,    /* a split model; `at` is the name of its first file */
     ENTRY_ORG,      /* an organisation; `at` is its name */
-    ENTRY_REVISION, /* of a repository; `at` is "models--org--name/COMMIT" */
-    ENTRY_OLLAMA,   /* a host, a namespace, or a model with its tag; `at` is the path below
-                     * manifests/ */
-    ENTRY_LAYER,    /* a layer of an ollama model that holds a model; `at` is its digest */
-    ENTRY_TEXT      /* a layer that holds text; `at` is its digest */
+    ENTRY_REVISION, /* of a repository; `at` is "models--org--name/snapshots/COMMIT" */
+    ENTRY_OLLAMA,   /* a host, a namespace, or a model with its tag; `at` is manifests/... */
+    ENTRY_LAYER,    /* a layer of an ollama model that holds a model; `at` is blobs/... */
+    ENTRY_TEXT      /* a layer that holds text; `at` is blobs/... */
 };
 
 struct entry {
@@ -60,21 +44,30 @@ struct listing {
     struct entry *entry; /* owned; sorted bytewise by name */
     size_t n, cap;
     bool store;           /* all entries come from a store */
-    struct stat st;       /* of the place's directory, before the names were read */
+    struct stat st;       /* of the directory, before the names were read */
     struct timespec made; /* when they were read */
     atomic_uint refs;
 };
 
-enum item_kind { ITEM_FOLDER, ITEM_MODEL, ITEM_TEXT };
+enum item_kind {
+    ITEM_FOLDER, /* any directory; it may turn out to be an ollama store */
+    ITEM_ORG,    /* in a Hugging Face cache: the repositories of an organisation */
+    ITEM_OLLAMA, /* in an ollama store: a host, a namespace, or a model with its tag */
+    ITEM_MODEL,
+    ITEM_TEXT
+};
 
 /* What a name stands for at present. */
 struct item {
     enum item_kind kind;
-    bool store;         /* it cannot be edited */
-    uint64_t key;       /* hash of its place and name in the mount */
-    uint64_t stamp;     /* of a directory a hash of the place; of files, tree_identity() */
-    struct place place; /* for ITEM_FOLDER */
-    char *path; /* owned; for a file, the path by which it is opened; its last name may be a link */
+    bool store;     /* in a store: it cannot be edited */
+    bool linked;    /* of a directory: a link led here or above, so links to others are not shown */
+    uint64_t key;   /* hash of its directory and name in the mount */
+    uint64_t stamp; /* of a directory a hash of the following; of a model, tree_identity() */
+    char *
+        path; /* owned; of a file, the path by which it is opened; its last name may be a link; of a
+                 * directory, its real path or, unless ITEM_FOLDER, that of the store */
+    char *sub;  /* owned; ITEM_ORG: the organisation; ITEM_OLLAMA: manifests/...; else "" or NULL */
     char *real; /* owned; the real path; NULL if there is no regular file */
     size_t shards;      /* for a split model, the number of files that its name states; else 0 */
     struct stat st;     /* zero if there is no regular file */
@@ -83,23 +76,21 @@ struct item {
     char *why;          /* owned; the reason */
 };
 
-/* Get the top of the shelf. Returns 0 or -ENOMEM. */
-int place_top(const struct paths *p, struct place *ret);
-void place_free(struct place *p);
+/* Get the top of the shelf. Returns 0 or -errno. Free the item in both cases. */
+int item_top(const struct paths *p, struct item *ret);
+void item_free(struct item *i);
 
-/* Get a reference to the entries that a place shows now. `kept` is an earlier listing of this place,
- * which is used again if it is less than a second old and the directory has not changed, or NULL.
- * Returns 0, -ENOENT (the directory was removed) or another -errno. */
-int place_list(const struct paths *p, const struct place *place, struct listing *kept,
+/* Get a reference to the entries that a directory shows now. `kept` is an earlier listing of it, which
+ * is used again if it is less than a second old and the directory has not changed, or NULL. Returns
+ * 0, -ENOENT (the directory was removed) or another -errno. */
+int place_list(const struct paths *p, const struct item *folder, struct listing *kept,
                struct listing **ret);
 void listing_unref(struct listing *l); /* may be NULL */
 /* Return the entry with this name, or NULL. */
 const struct entry *listing_find(const struct listing *l, const char *name);
-/* Get the item that an entry (NULL: the place itself) stands for. Returns 0, -ENOENT or another
- * -errno. */
-int place_item(const struct paths *p, const struct place *place, const struct entry *e,
+/* Get the item that an entry stands for. Returns 0, -ENOENT or another -errno. */
+int place_item(const struct paths *p, const struct item *folder, const struct entry *e,
                struct item *ret);
-void item_free(struct item *i);
 
 /* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/REVISION/PATH} ---- */
 

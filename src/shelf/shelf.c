@@ -35,8 +35,11 @@ static uint32_t extra_of(uint64_t local)
 
 static enum at_kind kind_of(const struct item *is, uint64_t local)
 {
-    static const enum at_kind own[] = {
-        [ITEM_FOLDER] = AT_FOLDER, [ITEM_MODEL] = AT_MODEL, [ITEM_TEXT] = AT_TEXT};
+    static const enum at_kind own[] = {[ITEM_FOLDER] = AT_FOLDER,
+                                       [ITEM_ORG] = AT_FOLDER,
+                                       [ITEM_OLLAMA] = AT_FOLDER,
+                                       [ITEM_MODEL] = AT_MODEL,
+                                       [ITEM_TEXT] = AT_TEXT};
     const uint32_t extra = extra_of(local);
     return local == INO_ROOT                     ? own[is->kind]
            : !extra                              ? AT_TREE
@@ -118,8 +121,7 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
 static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
     CLEANUP(slot_leave) struct use root = {0};
-    struct place top = {0};
-    struct item item = {0};
+    struct item top = {0};
     struct listing *l = NULL;
     if (s->opt.tree.backup)
         return err_set(e, -EINVAL, "is a directory: -o backup is for a mount of one model");
@@ -133,17 +135,14 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     if (r < 0)
         return r;
     quant_init(); /* must be called before threads open models */
-    r = place_top(&s->paths, &top);
+    r = item_top(&s->paths, &top);
     if (r == 0)
-        r = place_item(&s->paths, &top, NULL, &item);
-    if (r == 0)
-        r = slot_of(&s->slots, &item, &root);
+        r = slot_of(&s->slots, &top, &root);
     if (r == 0)
         r = slot_names(root.slot, &l);
     s->store = r == 0 && l->store;
     listing_unref(l);
-    item_free(&item);
-    place_free(&top);
+    item_free(&top);
     return r < 0 ? err_set(e, r, "%s", strerror(-r)) : 0;
 }
 
@@ -455,7 +454,7 @@ static int lookup_own(struct shelf *s, struct slot *folder, const char *name,
     if (r < 0)
         return r;
     const struct entry *e = listing_find(l, name);
-    r = e ? place_item(&s->paths, &folder->is.place, e, &i) : -ENOENT;
+    r = e ? place_item(&s->paths, &folder->is, e, &i) : -ENOENT;
     listing_unref(l);
     return r < 0 ? r : item_entry(s, &i, ret);
 }
@@ -606,7 +605,7 @@ static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attr
         *ret = (struct tree_entry){
             .attr = {.st_ino = UNKNOWN_INO, .st_mode = e->kind == ENTRY_TEXT ? S_IFREG : S_IFDIR}};
         if (attrs && (e->kind == ENTRY_MODEL || e->kind == ENTRY_SPLIT)) {
-            r = place_item(&d->shelf->paths, &d->at.use.slot->is.place, e, &item);
+            r = place_item(&d->shelf->paths, &d->at.use.slot->is, e, &item);
             if (r == 0)
                 r = item_entry(d->shelf, &item, ret);
         }

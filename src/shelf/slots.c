@@ -294,7 +294,7 @@ int slot_names(struct slot *slot, struct listing **ret)
     if (kept)
         (void)atomic_fetch_add(&kept->refs, 1);
     lock_drop(&s->lock);
-    const int e = place_list(s->paths, &slot->is.place, kept, ret);
+    const int e = place_list(s->paths, &slot->is, kept, ret);
     listing_unref(kept);
     if (e < 0 || *ret == kept)
         return e;
@@ -319,7 +319,7 @@ static int find_file(void *arg, const char *path, struct model_file *m, struct e
     int r = above && m->path ? path_open(p, above, &dir) : -ENOMEM;
     free(above);
     if (r == 0)
-        r = path_in(p, &dir, path_name(path), true, &f);
+        r = path_in(p, &dir, path_name(path), &f);
     if (r == 0 && !S_ISREG(f.st.st_mode))
         return err_set(e, -EINVAL, "is not a regular file");
     if (r == 0)
