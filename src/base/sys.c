@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,6 @@
 #include <sys/ioctl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-#include "base/pool.h"
 
 #define SELF __attribute__((unused)) const struct sys *s
 
@@ -34,8 +31,7 @@ CALL(ssize_t, pwrite, pwrite(fd, src, n, (off_t)off), int fd, const void *src, s
      uint64_t off)
 CALL(int, ftruncate, ftruncate(fd, (off_t)size), int fd, uint64_t size)
 CALL(int, fsync, fsync(fd), int fd)
-CALL(int, begin_sync, sync_file_range(fd, (off64_t)off, (off64_t)n, SYNC_FILE_RANGE_WRITE), int fd,
-     uint64_t off, uint64_t n)
+CALL(int, settled, sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE), int fd)
 CALL(int, flock, flock(fd, how), int fd, int how)
 CALL(int, fstat, fstat(fd, ret), int fd, struct stat *ret)
 CALL(int, fstatat, fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW), int dir, const char *name,
@@ -103,7 +99,7 @@ const struct sys sys_libc = {
     .pwrite = do_pwrite,
     .ftruncate = do_ftruncate,
     .fsync = do_fsync,
-    .begin_sync = do_begin_sync,
+    .settled = do_settled,
     .flock = do_flock,
     .seek = do_seek,
     .copy_range = do_copy_range,
@@ -180,48 +176,4 @@ void sys_close(const struct sys *s, int *fd)
     if (*fd >= 0)
         (void)s->close(s, *fd);
     *fd = -1;
-}
-
-/* ---- by another thread ---- */
-
-/* Limit on the ranges that are queued or being written; more of them would only wait. */
-#define WRITE_OUT_MOST 8
-
-static atomic_uint waiting;
-
-struct written_range {
-    struct pool_job job; /* first member: begin_range() gets its address */
-    const struct sys *sys;
-    int fd;
-    uint64_t off, n;
-    void *owner;
-    void (*release)(void *owner);
-};
-
-static bool begin_range(struct pool_job *j, struct timespec *again)
-{
-    struct written_range *r = (struct written_range *)j;
-    (void)again;
-    if (r->sys->begin_sync)
-        (void)r->sys->begin_sync(r->sys, r->fd, r->off, r->n);
-    (void)atomic_fetch_sub(&waiting, 1);
-    r->release(r->owner);
-    free(r);
-    return false;
-}
-
-void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
-               void (*release)(void *owner))
-{
-    struct written_range *r =
-        s->begin_sync && atomic_fetch_add(&waiting, 1) < WRITE_OUT_MOST ? malloc(sizeof(*r)) : NULL;
-    if (r)
-        *r = (struct written_range){
-            .sys = s, .fd = fd, .off = off, .n = n, .owner = owner, .release = release};
-    if (r && pool_do(&r->job, begin_range) == 0)
-        return;
-    if (s->begin_sync)
-        (void)atomic_fetch_sub(&waiting, 1);
-    free(r);
-    release(owner);
 }

@@ -27,8 +27,9 @@ struct sys {
     ssize_t (*pwrite)(const struct sys *s, int fd, const void *src, size_t n, uint64_t off);
     int (*ftruncate)(const struct sys *s, int fd, uint64_t size);
     int (*fsync)(const struct sys *s, int fd);
-    /* sync_file_range(): begin to write the range out. May be NULL in a test's table. */
-    int (*begin_sync)(const struct sys *s, int fd, uint64_t off, uint64_t n);
+    /* sync_file_range(): wait for writes to the disk that are under way. Returns the error of one
+     * that failed since the last such call or fsync. Begins no write. */
+    int (*settled)(const struct sys *s, int fd);
     int (*flock)(const struct sys *s, int fd, int how);
     /* SEEK_DATA or SEEK_HOLE: *ret is the offset that was found. */
     int (*seek)(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret);
@@ -70,15 +71,6 @@ int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64
 
 /* fsync, repeated after EINTR. */
 int sys_sync(const struct sys *s, int fd);
-
-/*
- * Have a pool job start writing out the n bytes at `off` (n = 0: up to the end). A later fsync then
- * waits for less, and the thread that wrote the bytes is spared the file system's work of allocating
- * blocks. This is only a hint and makes nothing durable. release(owner) is called afterwards; fd must
- * stay open until then. If too much is queued, release is called immediately and nothing is started.
- */
-void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
-               void (*release)(void *owner));
 
 /* fsync a directory. Also returns 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);

@@ -853,6 +853,20 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
     return 0;
 }
 
+/* Checks that no byte of a draft, all of which have been read, was lost before. */
+static int check_drafts(const struct edit_file *f, const struct edit_plan *p, struct err *e)
+{
+    struct log *last = NULL;
+    int r = 0;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        const struct tensor_content *k = p->tensor[i].content;
+        for (size_t n = 0; k && n < k->n && r == 0; n++)
+            if (k->piece[n].log != last)
+                r = log_check(last = k->piece[n].log, f->sys, e);
+    }
+    return r;
+}
+
 /* ---- in place ---- */
 
 /*
@@ -875,7 +889,9 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
     int r = journal_write(f, p, h, &k, e);
     if (r < 0)
         return r;
-    r = edit_file_fresh(f, e);
+    r = check_drafts(f, p, e);
+    if (r == 0)
+        r = edit_file_fresh(f, e);
     if (r < 0)
         return journal_cancel(f, &k, r, e);
     r = journal_apply(f, &k);
@@ -907,6 +923,8 @@ static int make_file(struct edit_file *f, const struct edit_plan *p, const struc
         r = temp_dress(f, &t, e);
     if (r == 0)
         r = temp_fill(f, &t, p, backup, h, e);
+    if (r == 0 && !backup)
+        r = check_drafts(f, p, e);
     if (r == 0)
         r = temp_sync(f, &t, e);
     if (r == 0)

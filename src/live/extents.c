@@ -47,8 +47,8 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
 {
     struct log *old = NULL, *made;
     lock_take(s->lock);
-    if (s->now &&
-        (is_unused(s->now) || atomic_load(&s->now->used) >= LARGE || log_end(s->now) >= LONG))
+    if (s->now && (is_unused(s->now) || atomic_load(&s->now->used) >= LARGE ||
+                   log_end(s->now) >= LONG || atomic_load(&s->now->lost)))
         old = swap(s, NULL);
     while (!s->now) {
         lock_drop(s->lock);
@@ -70,6 +70,16 @@ int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *byt
 {
     atomic_fetch_add(&log->used, n);
     return sys_write_all(s->f->sys, log->src.fd, bytes, n, at);
+}
+
+int logs_check(const struct logs *s, const struct extents *of, struct err *e)
+{
+    struct log *last = NULL;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < of->n; i++)
+        if (of->of[i].log && of->of[i].log != last)
+            r = log_check(last = of->of[i].log, s->f->sys, e);
+    return r;
 }
 
 int logs_failed(int r, struct err *e)
@@ -111,8 +121,7 @@ static uint64_t end_of(const struct extent *x)
     return x->at + x->len;
 }
 
-/* Return the index of the first extent that ends after `off`, or the number of extents. */
-static size_t find(const struct extents *s, uint64_t off)
+size_t extents_find(const struct extents *s, uint64_t off)
 {
     const size_t i = UPTO(s->of, at, s->n, off);
     return i && end_of(&s->of[i - 1]) > off ? i - 1 : i;
@@ -149,7 +158,7 @@ static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct ex
                     size_t n)
 {
     struct extent now[3] = {{0}};
-    size_t first = find(s, lo), last = first, k = 0;
+    size_t first = extents_find(s, lo), last = first, k = 0;
     if (first < s->n && s->of[first].at < lo)
         now[k++] = part(&s->of[first], s->of[first].at, lo);
     if (n)
@@ -193,21 +202,22 @@ void extents_cut(struct extents *s, uint64_t size)
         replace(s, size, UINT64_MAX, NULL, 0);
 }
 
-int extents_copy(const struct extents *s, struct extents *ret)
+int extents_copy(const struct extents *s, uint64_t off, uint64_t n, struct extents *ret)
 {
-    int r = array_grow(&ret->of, &ret->cap, s->n + 1, sizeof(*ret->of));
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < s->n; i++)
-        ret->of[i] = part(&s->of[i], s->of[i].at, end_of(&s->of[i]));
-    ret->n = s->n;
-    return 0;
+    const size_t first = extents_find(s, off);
+    size_t end = first;
+    while (end < s->n && s->of[end].at - min_u64(off, s->of[end].at) < n)
+        end++;
+    int r = array_grow(&ret->of, &ret->cap, end - first + 1, sizeof(*ret->of));
+    for (size_t i = first; r == 0 && i < end; i++)
+        ret->of[ret->n++] = part(&s->of[i], s->of[i].at, end_of(&s->of[i]));
+    return r;
 }
 
 uint64_t extents_stretch(const struct extents *s, uint64_t off, uint64_t n,
                          const struct extent **ret)
 {
-    const size_t i = find(s, off);
+    const size_t i = extents_find(s, off);
     const struct extent *x = i < s->n ? &s->of[i] : NULL;
     *ret = x && x->at <= off ? x : NULL;
     if (*ret)

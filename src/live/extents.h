@@ -30,6 +30,9 @@ int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, 
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
 /* Set e to a message about r, an error from logs_put(). Returns r. */
 int logs_failed(int r, struct err *e);
+struct extents;
+/* Call log_check() on each log that these extents are in. */
+int logs_check(const struct logs *s, const struct extents *of, struct err *e);
 /* Drop the log if nothing needs it. */
 void logs_rest(struct logs *s);
 
@@ -60,8 +63,11 @@ int extents_put(struct extents *s, const struct extent *x);
 void extents_drop(struct extents *s, uint64_t epoch);
 /* Drop all bytes past `size`. */
 void extents_cut(struct extents *s, uint64_t size);
-/* Copy all extents into *ret, which must be empty, with new references. Returns 0 or -ENOMEM. */
-int extents_copy(const struct extents *s, struct extents *ret);
+/* Return the index of the first extent that ends after `off`, or the number of extents. */
+size_t extents_find(const struct extents *s, uint64_t off);
+/* Copy the extents of bytes [off, off + n) into *ret, which must be empty, with new references.
+ * Returns 0 or -ENOMEM. */
+int extents_copy(const struct extents *s, uint64_t off, uint64_t n, struct extents *ret);
 /* Return how many of the n > 0 bytes at `off` belong to one extent (*ret), or to no extent (*ret is
  * NULL). */
 uint64_t extents_stretch(const struct extents *s, uint64_t off, uint64_t n,

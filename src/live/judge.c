@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/map.h"
 #include "edit/commit.h"
 #include "quant/encode.h"
 #include "text/number.h"
@@ -57,11 +58,6 @@ static uint32_t dims_of(const struct tensor_base *b, uint64_t dims[GGUF_MAX_DIMS
 static uint64_t offset_of(const struct tensor_base *b)
 {
     return b->t ? b->v.store->place[place_of(b)].off : 0;
-}
-
-static uint64_t elements(const struct tensor_base *b)
-{
-    return b->t ? b->t->n_elem : 0;
 }
 
 /* ---- views ---- */
@@ -103,20 +99,6 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
     return header(b, view, &measure) + b->t->n_elem * tensor_views[view].form->width;
 }
 
-/* From this size on, copying with a system call is faster than accessing the mapped pages. */
-#define MUCH ((size_t)32 << 10)
-
-static int read_raw(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
-{
-    uint64_t at;
-    const uint32_t i = place_of(b);
-    struct mapped *m = n < MUCH ? NULL : store_mapped(b->v.store, i, off, n, &at);
-    const struct source file = m ? mapped_source(m) : (struct source){0};
-    int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
-    /* store_read() also records that the file was truncated. */
-    return r == -EIO ? store_read(b->v.store, i, off, dst, n, b->t->nbytes) : r;
-}
-
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n)
 {
@@ -124,7 +106,7 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
     if (view_is_text(view))
         tensor_text(b, view, &head);
     else if (!tensor_views[view].form)
-        return read_raw(b, off, dst, n);
+        return store_read(b->v.store, place_of(b), off, dst, n, b->t->nbytes);
     size_t len = view_is_text(view) ? head.len : header(b, view, &head), done = 0;
     if (buf_error(&head))
         return buf_error(&head);
@@ -145,27 +127,22 @@ void tensor_round_free(struct tensor_round *round)
     extents_free(&round->written);
 }
 
-/* Read bytes of one stretch from x or, if x is NULL, from the tensor. */
-static int read_stretch(const struct tensor_round *round, const struct tensor_base *b,
-                        const struct extent *x, uint64_t off, uint8_t *dst, size_t n)
-{
-    if (x)
-        return extent_read(x, off, dst, n);
-    const uint64_t end = min_u64(round->cut, tensor_view_size(b, round->view));
-    const size_t there = (size_t)within_u64(off, n, end);
-    memset(dst + there, 0, n - there);
-    return there ? tensor_view_read(b, round->view, off, dst, there) : 0;
-}
-
 int tensor_round_read(const struct tensor_round *round, const struct tensor_base *b, uint64_t off,
                       void *dst, size_t n)
 {
+    const uint64_t stored = min_u64(round->cut, tensor_view_size(b, round->view));
     const struct extent *x;
     uint8_t *to = dst;
     int r = 0;
     for (uint64_t len; r == 0 && n > 0; off += len, to += len, n -= (size_t)len) {
         len = extents_stretch(&round->written, off, n, &x);
-        r = read_stretch(round, b, x, off, to, (size_t)len);
+        if (x) {
+            r = extent_read(x, off, to, (size_t)len);
+            continue;
+        }
+        const size_t there = (size_t)within_u64(off, (size_t)len, stored);
+        memset(to + there, 0, (size_t)len - there);
+        r = there ? tensor_view_read(b, round->view, off, to, there) : 0;
     }
     return r;
 }
@@ -363,21 +340,21 @@ static int needs_importances(const struct quant_type *t, struct err *e)
 /* ---- a judgement ---- */
 
 enum {
-    RAW_UNIT = 256 * 1024, /* number of bytes of `raw` judged at a time */
-    RAW_BLOCK = 512,       /* number of bytes compared as a unit */
+    STRETCH = 65536, /* number of values judged at a time; whole blocks of any type */
+    RAW_BLOCK = 512, /* number of bytes of `raw` compared as a unit */
     /* Gaps of at most this many equal bytes between two runs are rewritten, to limit the number of
      * pieces. */
     GAP = 16 * 1024,
 };
 
-/* Sizes and offsets of values are counted in the view, after its header; a conversion uses those of
- * `f32`. */
+/* Sizes and offsets of values are counted in the view, after its header, as if it were of float32
+ * in C order if it is not; a conversion uses those of `f32`. */
 struct job {
     const struct tensor_round *round; /* the data to judge; NULL for a conversion */
     const struct tensor_base *base;   /* the tensor before the edit */
     struct logs *logs;
     bool whole;                    /* the pieces must cover the whole tensor, not only changes */
-    bool all;                      /* values have moved: judge all, not only what was written */
+    bool all;                      /* judge all, not only what was written */
     const struct quant_type *type; /* type of the result; NULL if bytes are judged, not values */
     uint32_t n_dims;               /* the shape of the result */
     uint64_t dims[GGUF_MAX_DIMS];
@@ -386,11 +363,13 @@ struct job {
     const struct quant_importances *weigh; /* points to `imp`, or NULL */
     uint64_t head;                         /* bytes of the view before the first value */
     uint64_t size, unit, block;            /* numbers of bytes: in total, per unit and per block */
-    uint64_t old;       /* bytes below this are compared with current blocks of the same type */
-    unsigned width;     /* bytes per value */
-    uint32_t raw_block; /* bytes per stored block */
-    struct log *log;    /* a reference: the log that values are encoded into */
-    uint64_t low, room; /* stored byte `low` is at `room` in the log */
+    uint64_t old;           /* bytes below this are compared with current blocks of the same type */
+    unsigned width;         /* bytes per value */
+    uint32_t raw_block;     /* bytes per stored block */
+    struct map map;         /* the log of an array in Fortran order */
+    const uint8_t *fortran; /* its values there; NULL: not in one piece */
+    struct log *log;        /* a reference: the log that values are encoded into */
+    uint64_t low, room;     /* stored byte `low` is at `room` in the log */
     struct units units;
     /* Protected by the lock of the units: */
     uint64_t failed; /* the first unit that failed so far, and why */
@@ -401,9 +380,7 @@ struct job {
 
 /* The buffers of one thread. */
 struct room {
-    uint8_t in[TENSOR_STRETCH * 8];
-    uint8_t old[TENSOR_STRETCH * 8];
-    uint8_t raw[TENSOR_STRETCH * 8];
+    uint8_t in[STRETCH * 8], old[STRETCH * 8], raw[STRETCH * 8];
 };
 
 /* Set e to a message about an error from quant_write() or quant_convert(); fault->element is
@@ -474,10 +451,10 @@ static int add_written(struct job *j, uint64_t at, uint64_t n)
 
 static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
 {
-    uint64_t src = j->room + (at - j->low);
+    const uint64_t src = j->room + (at - j->low);
     if (!j->type)
         return add_written(j, at, n);
-    int r = logs_put(j->logs, j->log, src, bytes, n);
+    const int r = logs_put(j->logs, j->log, src, bytes, n);
     return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
 }
 
@@ -523,72 +500,128 @@ static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 
 /* ---- units ---- */
 
-static int cannot_read(int r, struct err *e)
+/* Return where element `e` of an array, counted in C order, is in Fortran order. */
+static uint64_t fortran_place(const struct npy *npy, uint64_t e)
 {
-    return err_sys(e, r, "cannot read what was written, or the tensor");
+    uint64_t at = 0, step = npy->n_elem;
+    for (uint32_t k = 0; k < npy->n_dims; k++) { /* dims[0] varies fastest in C order */
+        step /= npy->dims[k];
+        at += e % npy->dims[k] * step;
+        e /= npy->dims[k];
+    }
+    return at;
 }
 
-static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
+/* Elements [at, end), counted in C order, of an array in Fortran order. */
+struct gather {
+    const struct job *j;
+    uint64_t at, end;
+    uint8_t *to;
+};
+
+static int gather_mapped(void *arg)
 {
-    struct compare c = {room->old, room->in, (size_t)(hi - lo), RAW_BLOCK};
+    struct gather *g = arg;
+    const struct npy *npy = &g->j->round->npy;
+    const uint64_t row = npy->dims[0], width = npy->width, step = npy->n_elem / row * width;
+    while (g->at < g->end) {
+        const uint8_t *from = g->j->fortran + fortran_place(npy, g->at) * width;
+        for (uint64_t n = min_u64(row - g->at % row, g->end - g->at); n > 0; n--, g->at++) {
+            memcpy(g->to, from, width);
+            from += step;
+            g->to += width;
+        }
+    }
+    return 0;
+}
+
+static int gather(struct gather *g)
+{
+    const struct npy *npy = &g->j->round->npy;
     int r = 0;
-    if (lo >= j->old)
-        return logs_failed(add_written(j, lo, hi - lo), e);
-    r = tensor_round_read(j->round, j->base, lo, room->in, c.n);
-    if (r == 0)
-        r = tensor_view_read(j->base, TENSOR_RAW, lo, room->old, c.n);
-    if (r < 0)
-        return cannot_read(r, e);
-    r = add_pieces(j, lo / RAW_BLOCK, &c);
-    return logs_failed(r, e);
+    if (g->j->fortran)
+        return map_guard(gather_mapped, g);
+    for (; r == 0 && g->at < g->end; g->at++, g->to += npy->width)
+        r = tensor_round_read(g->j->round, g->j->base,
+                              npy->header + fortran_place(npy, g->at) * npy->width, g->to,
+                              npy->width);
+    return r;
 }
 
-/* Read the values, or the stored blocks to convert. */
-static int read_in(const struct job *j, uint64_t lo, uint64_t hi, void *dst)
+/* Round n doubles to float32, in place. Returns -ERANGE if one is finite, but too large. */
+static int round_doubles(uint8_t *p, uint64_t n)
 {
-    if (j->round)
-        return tensor_round_read(j->round, j->base, j->head + lo, dst, (size_t)(hi - lo));
-    const struct quant_type *t = quant_find(j->base->t->type_id);
-    lo = lo / j->width / t->block_len * t->block_bytes;
-    hi = hi / j->width / t->block_len * t->block_bytes;
-    return tensor_view_read(j->base, TENSOR_RAW, lo, dst, (size_t)(hi - lo));
+    int r = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t bits = get_u64(p + 8 * i, false);
+        double d;
+        memcpy(&d, &bits, sizeof(d));
+        const float f = (float)d;
+        uint32_t now;
+        memcpy(&now, &f, sizeof(now));
+        put_u32(p + 4 * i, now, false);
+        if (isinf(f) && isfinite(d))
+            r = -ERANGE;
+    }
+    return r;
 }
 
-static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
+/* Read the values, the bytes of `raw`, or the stored blocks to convert. */
+static int read_in(const struct job *j, uint64_t lo, uint64_t hi, struct room *room)
 {
-    const uint64_t first = lo / j->block, at = first * j->raw_block;
-    const size_t blocks = (size_t)(hi / j->block - first);
-    const bool over = lo < j->old;
-    struct compare c = {room->old, room->raw, blocks * j->raw_block, j->raw_block};
+    if (!j->round) {
+        const struct quant_type *t = quant_find(j->base->t->type_id);
+        lo = lo / j->width / t->block_len * t->block_bytes;
+        hi = hi / j->width / t->block_len * t->block_bytes;
+        return tensor_view_read(j->base, TENSOR_RAW, lo, room->in, (size_t)(hi - lo));
+    }
+    const struct npy *npy = &j->round->npy;
+    const unsigned width = npy->header ? npy->width : j->width;
+    const uint64_t first = lo / j->width, n = (hi - lo) / j->width;
+    int r = npy->fortran ? gather(&(struct gather){j, first, first + n, room->in})
+                         : tensor_round_read(j->round, j->base, j->head + first * width, room->in,
+                                             (size_t)(n * width));
+    return r == 0 && width == 8 ? round_doubles(room->in, n) : r;
+}
+
+static int encode(const struct job *j, uint64_t lo, size_t blocks, struct room *room, struct err *e)
+{
     struct quant_fault fault = {0};
     struct quant_importances imp = j->imp;
     const struct quant_importances *weigh = j->weigh ? &imp : NULL;
+    const bool big = j->base->big;
+    int r;
     imp.first = lo / j->width;
-    int r = read_in(j, lo, hi, room->in);
-    if (r == 0 && over)
-        r = tensor_view_read(j->base, TENSOR_RAW, at, room->old, c.n);
-    if (r < 0)
-        return cannot_read(r, e);
     if (j->round)
-        r = quant_write(j->type, j->base->big, j->view, over ? room->old : NULL, room->in, blocks,
+        r = quant_write(j->type, big, j->view, lo < j->old ? room->old : NULL, room->in, blocks,
                         room->raw, weigh, &fault);
     else
-        r = quant_convert(quant_find(j->base->t->type_id), j->type, j->base->big, room->in,
+        r = quant_convert(quant_find(j->base->t->type_id), j->type, big, room->in,
                           blocks * j->type->block_len, room->raw, weigh, &fault);
     fault.element += imp.first;
+    return r < 0 ? report_fault(j, r, &fault, e) : 0;
+}
+
+/* Judge bytes [lo, hi), all of which are below j->old, or none. */
+static int judge_part(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
+{
+    const uint64_t first = lo / j->block, at = first * j->raw_block;
+    const size_t blocks = (size_t)(hi / j->block - first);
+    const struct compare c = {room->old, j->type ? room->raw : room->in,
+                              j->type ? blocks * j->raw_block : (size_t)(hi - lo), j->raw_block};
+    if (!j->type && j->whole)
+        return logs_failed(add_written(j, lo, hi - lo), e);
+    int r = read_in(j, lo, hi, room);
+    if (r == 0 && lo < j->old)
+        r = tensor_view_read(j->base, TENSOR_RAW, at, room->old, c.n);
     if (r < 0)
-        return report_fault(j, r, &fault, e);
+        return r == -ERANGE ? err_set(e, r, "a value is too large for float32")
+                            : err_sys(e, r, "cannot read what was written, or the tensor");
+    if (j->type && (r = encode(j, lo, blocks, room, e)) < 0)
+        return r;
     r = j->whole ? logs_put(j->logs, j->log, j->room + at, room->raw, c.n)
                  : add_pieces(j, first, &c);
     return logs_failed(r, e);
-}
-
-/* Return the index of the first extent that ends after byte `off` of the view, or their number. */
-static size_t find_written(const struct job *j, uint64_t off)
-{
-    const struct extents *w = &j->round->written;
-    const size_t i = UPTO(w->of, at, w->n, off);
-    return i && w->of[i - 1].at + w->of[i - 1].len > off ? i - 1 : i;
 }
 
 /* Find the part of [lo, hi) that was written, in bytes of the view after its header, and extend it
@@ -597,9 +630,7 @@ static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
 {
     const struct extents *w = &j->round->written;
     const uint64_t from = j->head + *lo, upto = j->head + *hi;
-    const size_t first = find_written(j, from), end = find_written(j, upto);
-    if (j->all)
-        return true;
+    const size_t first = extents_find(w, from), end = extents_find(w, upto);
     if (first == w->n || w->of[first].at >= upto)
         return false;
     const uint64_t begin = max_u64(w->of[first].at, from) - j->head;
@@ -616,11 +647,11 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
     struct err e = {0};
     uint64_t lo = unit * j->unit, hi = min_u64(j->size, lo + j->unit);
     int r = 0;
-    if (!j->whole && !written_in(j, &lo, &hi))
+    if (!j->all && !written_in(j, &lo, &hi))
         return 0;
     for (uint64_t upto; r == 0 && lo < hi; lo = upto) {
         upto = lo < j->old ? min_u64(hi, j->old) : hi;
-        r = j->type ? judge_values(j, lo, upto, room, &e) : judge_bytes(j, lo, upto, room, &e);
+        r = judge_part(j, lo, upto, room, &e);
     }
     if (r == 0)
         return 0;
@@ -635,7 +666,7 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
 static uint64_t next_unit(void *arg, uint64_t unit)
 {
     const struct job *j = arg;
-    const size_t i = find_written(j, j->head + unit * j->unit);
+    const size_t i = extents_find(&j->round->written, j->head + unit * j->unit);
     if (i == j->round->written.n)
         return UINT64_MAX;
     const uint64_t lo = j->round->written.of[i].at;
@@ -654,7 +685,7 @@ static int by_place(const void *a, const void *b)
 static int reserve(struct job *j, struct err *e)
 {
     uint64_t lo = 0, hi = j->size;
-    if (!j->type || (!j->whole && !written_in(j, &lo, &hi)))
+    if (!j->type || (!j->all && !written_in(j, &lo, &hi)))
         return 0;
     lo = lo / j->block * j->raw_block;
     hi = hi / j->block * j->raw_block;
@@ -669,15 +700,25 @@ static int reserve(struct job *j, struct err *e)
     return 0;
 }
 
-/* Run all units. imp: the importances of the tensor's columns, or NULL. Sets everything in *ret
- * except its shape. */
-static int run(struct job *j, const struct imatrix_row *imp, const struct units_watch *watch,
-               struct tensor_edit *ret, struct err *e)
+/* Take the values of a view, or of a conversion, `width` bytes each. */
+static void take_values(struct job *j, const struct quant_type *type, unsigned width)
 {
+    j->type = type;
+    j->width = width;
+    j->block = (uint64_t)type->block_len * width;
+    j->raw_block = type->block_bytes;
+}
+
+/* Run all units. Sets everything in *ret except its shape. */
+static int run(struct job *j, const struct units_watch *watch, struct tensor_edit *ret,
+               struct err *e)
+{
+    const struct imatrix_row *imp = j->base->imp;
     int r = 0;
+    j->unit = (uint64_t)STRETCH * (j->type ? j->width : 8);
     j->units = (struct units){.n = (j->size + j->unit - 1) / j->unit,
                               .unit = judge_unit,
-                              .next = j->whole || j->all ? NULL : next_unit,
+                              .next = j->all ? NULL : next_unit,
                               .arg = j,
                               .room = sizeof(struct room)};
     if (imp && j->type && j->type->weighs != QUANT_IGNORES) {
@@ -692,6 +733,8 @@ static int run(struct job *j, const struct imatrix_row *imp, const struct units_
         else if (e)
             *e = j->why;
     }
+    if (r == 0 && j->round)
+        r = logs_check(j->logs, &j->round->written, e);
     log_unref(j->log);
     struct tensor_edit edit = {.shaped = j->whole, .whole = j->whole, .piece = j->piece, .n = j->n};
     if (j->n)
@@ -701,44 +744,6 @@ static int run(struct job *j, const struct imatrix_row *imp, const struct units_
     else
         *ret = edit;
     return r;
-}
-
-static void take_values(struct job *j, const struct quant_type *type, unsigned width)
-{
-    j->type = type;
-    j->width = width;
-    j->unit = (uint64_t)TENSOR_STRETCH * width;
-    j->block = (uint64_t)type->block_len * width;
-    j->raw_block = type->block_bytes;
-}
-
-/* Make the job for a round. shape: the shape of a tensor that is new or whose number of elements
- * changes; else NULL. */
-static struct job make_job(const struct tensor_round *round, const struct tensor_base *b,
-                           struct logs *logs, const struct tensor_shape *shape)
-{
-    const struct tensor_view_kind *kind = &tensor_views[round->view];
-    const struct npy *npy = round->npy.header || round->npy.width ? &round->npy : NULL;
-    struct job j = {.round = round, .base = b, .logs = logs, .whole = shape};
-    if (shape) {
-        j.n_dims = shape->n_dims;
-        memcpy(j.dims, shape->dims, sizeof(shape->dims));
-    } else {
-        j.n_dims = dims_of(b, j.dims);
-    }
-    j.head = npy ? npy->header : 0;
-    j.size = round->size - j.head;
-    if (round->view == TENSOR_RAW) {
-        j.unit = RAW_UNIT;
-        j.block = RAW_BLOCK;
-        j.old = b->t ? b->t->nbytes : 0;
-        return j;
-    }
-    take_values(&j, quant_find(shape ? shape->type : b->t->type_id),
-                npy ? npy->width : kind->form->width);
-    j.view = !npy ? kind->values : npy->width == 2 ? QUANT_F16 : QUANT_F32;
-    j.old = min_u64(j.size, elements(b) * j.width);
-    return j;
 }
 
 /* ---- convert ---- */
@@ -774,149 +779,19 @@ int tensor_convert(const struct tensor_base *b, uint32_t type, struct logs *logs
     int r = check_convert(b, quant_find(type), &shape, logs, e);
     if (r < 0)
         return r;
-    struct job j = {
-        .base = b, .logs = logs, .whole = true, .n_dims = shape.n_dims, .size = b->t->n_elem * 4};
+    struct job j = {.base = b,
+                    .logs = logs,
+                    .whole = true,
+                    .all = true,
+                    .n_dims = shape.n_dims,
+                    .size = b->t->n_elem * 4};
     memcpy(j.dims, shape.dims, sizeof(shape.dims));
     take_values(&j, quant_find(type), 4);
-    r = run(&j, b->imp, watch, ret, e);
+    r = run(&j, watch, ret, e);
     if (r < 0)
         return r;
     ret->shape = shape;
     return TENSOR_CHANGED;
-}
-
-/* ---- arrays of doubles, and in Fortran order ---- */
-
-/* An array whose values are brought into C order and, if they are doubles, rounded to float32, in
- * the log. */
-struct rewrite {
-    const struct tensor_round *from;
-    const struct tensor_base *base;
-    uint64_t first, n; /* elements of the slowest dimension (in NumPy's order, the first) */
-    uint64_t strip;    /* as many of these at a time */
-    unsigned width;    /* bytes of a value as it is in the file */
-    uint8_t *in, *out; /* owned: one run of values; a strip in C order */
-    uint64_t dims[NPY_MAX_DIMS];
-    uint32_t n_dims;
-};
-
-enum { STRIP = 16 << 20 /* bytes of a strip */ };
-
-/* Store a value as float32, or as the float16 that it is. Returns false if it is finite, but too
- * large. */
-static bool put_rounded(uint8_t *dst, const uint8_t *src, unsigned width)
-{
-    if (width < 8) {
-        memcpy(dst, src, width);
-        return true;
-    }
-    const uint64_t bits = get_u64(src, false);
-    double d;
-    memcpy(&d, &bits, sizeof(d));
-    const float f = (float)d;
-    uint32_t now;
-    memcpy(&now, &f, sizeof(f));
-    put_u32(dst, now, false);
-    return isfinite(f) || !isfinite(d);
-}
-
-/* Return where column `c` of the other dimensions, counted in C order, lies in Fortran order. */
-static uint64_t column_of(const struct rewrite *w, uint64_t c)
-{
-    uint64_t at = 0, step = w->n;
-    uint64_t index[NPY_MAX_DIMS] = {0};
-    for (uint32_t k = 0; k + 1 < w->n_dims; k++) { /* dims[0] varies fastest in C order */
-        index[k] = c % w->dims[k];
-        c /= w->dims[k];
-    }
-    for (uint32_t k = w->n_dims - 1; k-- > 0;) {
-        at += index[k] * step;
-        step *= w->dims[k];
-    }
-    return at;
-}
-
-/* Bring elements [w->first, w->first + n) of the slowest dimension into C order. */
-static int rewrite_strip(const struct rewrite *w, uint64_t n)
-{
-    const struct npy *npy = &w->from->npy;
-    const uint64_t columns = npy->n_elem / w->n;
-    const unsigned to = w->width == 2 ? 2 : 4;
-    int r = 0;
-    for (uint64_t c = 0; r == 0 && c < columns; c++) {
-        const uint64_t at = npy->fortran ? column_of(w, c) + w->first : 0;
-        if (!npy->fortran && c > 0)
-            break;
-        const uint64_t count = npy->fortran ? n : n * columns;
-        const uint64_t off = npy->fortran ? at : w->first * columns;
-        r = tensor_round_read(w->from, w->base, npy->header + off * w->width, w->in,
-                              (size_t)(count * w->width));
-        for (uint64_t i = 0; r == 0 && i < count; i++) {
-            const uint64_t place = npy->fortran ? i * columns + c : i;
-            if (!put_rounded(w->out + place * to, w->in + i * w->width, w->width))
-                r = -ERANGE;
-        }
-    }
-    return r;
-}
-
-static int rewrite_all(struct rewrite *w, struct logs *logs, const struct units_watch *watch,
-                       struct extent *x)
-{
-    const uint64_t columns = w->from->npy.n_elem / w->n;
-    const unsigned to = w->width == 2 ? 2 : 4;
-    int r = 0;
-    for (uint64_t n; r == 0 && w->first < w->n; w->first += n) {
-        n = min_u64(w->strip, w->n - w->first);
-        if (watch && watch->cancel && atomic_load(watch->cancel))
-            return -EINTR;
-        r = rewrite_strip(w, n);
-        if (r == 0)
-            r = logs_put(logs, x->log, x->src + w->first * columns * to, w->out,
-                         (size_t)(n * columns * to));
-    }
-    return r;
-}
-
-/*
- * Make a round of the same values as float32 (float16 stays) in C order, without a header, if the
- * array is of doubles or in Fortran order. Returns 1 if *ret was made, 0 if not needed, or -errno.
- */
-static int normalise(const struct tensor_round *round, const struct tensor_base *b,
-                     struct logs *logs, const struct units_watch *watch, struct tensor_round *ret,
-                     struct err *e)
-{
-    const struct npy *npy = &round->npy;
-    const bool fortran = npy->fortran && npy->n_dims > 1;
-    if (npy->width != 8 && !fortran)
-        return 0;
-    struct rewrite w = {.from = round, .base = b, .width = npy->width, .n_dims = npy->n_dims};
-    memcpy(w.dims, npy->dims, sizeof(npy->dims));
-    w.n = fortran ? npy->dims[npy->n_dims - 1] : npy->n_elem; /* each value by itself */
-    const uint64_t columns = npy->n_elem / w.n;
-    w.strip = max_u64(1, min_u64(w.n, STRIP / (columns * npy->width)));
-    const uint64_t room = w.strip * columns * npy->width;
-    w.in = malloc((size_t)room);
-    w.out = malloc((size_t)room);
-    const unsigned to = npy->width == 2 ? 2 : 4;
-    struct extent x = {.len = npy->n_elem * to};
-    int r = w.in && w.out ? 0 : err_set(e, -ENOMEM, "no memory for a strip of the array");
-    if (r == 0)
-        r = logs_take(logs, x.len, 0, &x.log, &x.src, e);
-    *ret = (struct tensor_round){
-        .view = round->view, .size = x.len, .npy = {.width = to, .n_elem = npy->n_elem}};
-    if (r == 0)
-        r = rewrite_all(&w, logs, watch, &x);
-    if (r == 0)
-        r = extents_put(&ret->written, &x);
-    if (r == -ERANGE || r == -EINTR)
-        (void)err_set(e, r, r == -EINTR ? "interrupted" : "a value is too large for float32");
-    else
-        (void)logs_failed(r, e);
-    log_unref(x.log);
-    free(w.in);
-    free(w.out);
-    return r < 0 ? r : 1;
 }
 
 /* ---- the result for a view ---- */
@@ -945,22 +820,60 @@ static int check_header(const struct tensor_round *round, struct err *e)
     return TENSOR_SHORT;
 }
 
-/* Judge values or bytes whose length is right. */
-static int judge(const struct tensor_round *round, const struct tensor_base *b,
-                 const struct tensor_shape *shape, bool all, const struct imatrix_row *imp,
-                 struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
-                 struct err *e)
+/* Map the values of an array in Fortran order, which are collected from all over it. */
+static void map_fortran(struct job *j, const struct tensor_round *round)
 {
-    struct tensor_round rewritten;
-    int r = normalise(round, b, logs, watch, &rewritten, e);
-    if (r < 0)
-        return r;
-    struct job j = make_job(r > 0 ? &rewritten : round, b, logs, shape);
-    j.all = all || r > 0;
-    const bool own = r > 0;
-    r = run(&j, imp, watch, ret, e);
-    if (own)
-        tensor_round_free(&rewritten);
+    const struct npy *npy = &round->npy;
+    const struct extent *x;
+    const uint64_t n = npy->n_elem * npy->width;
+    if (!npy->fortran || extents_stretch(&round->written, npy->header, n, &x) < n || !x || !x->log)
+        return;
+    const uint64_t src = x->src + (npy->header - x->at);
+    if (map_open(&j->map, x->log->src.fd, src + n) == 0)
+        j->fortran = j->map.data + src;
+}
+
+/*
+ * Judge values or bytes whose length is right. shape: that of a tensor that is new or gets another
+ * number of elements; else NULL. moved: a value may be at another place in the view than now.
+ */
+static int judge(const struct tensor_round *round, const struct tensor_base *b,
+                 const struct tensor_shape *shape, bool moved, struct logs *logs,
+                 const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+{
+    const struct tensor_view_kind *kind = &tensor_views[round->view];
+    const struct npy *npy = &round->npy;
+    struct job j = {.round = round,
+                    .base = b,
+                    .logs = logs,
+                    .whole = shape,
+                    .all = shape || moved,
+                    .view = kind->values,
+                    .head = npy->header,
+                    .size = round->size};
+    if (shape) {
+        j.n_dims = shape->n_dims;
+        memcpy(j.dims, shape->dims, sizeof(shape->dims));
+    } else {
+        j.n_dims = dims_of(b, j.dims);
+    }
+    if (round->view == TENSOR_RAW) {
+        j.width = 1;
+        j.block = j.raw_block = RAW_BLOCK;
+        j.old = b->t ? b->t->nbytes : 0;
+        return run(&j, watch, ret, e);
+    }
+    unsigned width = kind->form->width;
+    if (npy->header) {
+        width = npy->width == 2 ? 2 : 4;
+        j.view = npy->width == 2 ? QUANT_F16 : QUANT_F32;
+        j.size = npy->n_elem * width;
+    }
+    take_values(&j, quant_find(shape ? shape->type : b->t->type_id), width);
+    j.old = b->t ? min_u64(j.size, b->t->n_elem * j.width) : 0;
+    map_fortran(&j, round);
+    const int r = run(&j, watch, ret, e);
+    map_close(&j.map);
     return r;
 }
 
@@ -974,7 +887,7 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
     uint64_t nbytes;
     int r = check_header(round, e);
     if (r == 0)
-        r = check_length(round->size, npy->header + npy->n_elem * npy->width, "it", "", e);
+        r = check_length(round->size, npy_size(npy), "it", "", e);
     memcpy(shape.dims, npy->dims, sizeof(npy->dims));
     if (r == 0)
         r = tensor_shape_bytes(&shape, &nbytes, e);
@@ -982,9 +895,8 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
         return r;
     const bool shaped = !has_shape(b, npy->n_dims, npy->dims);
     const uint64_t head = tensor_view_size(b, round->view) - b->t->n_elem * width;
-    const bool moved = shaped || npy->header != head || npy->width != width;
-    r = judge(round, b, npy->n_elem == b->t->n_elem ? NULL : &shape, moved, b->imp, logs, watch,
-              ret, e);
+    const bool moved = shaped || npy->header != head || npy->width != width || npy->fortran;
+    r = judge(round, b, npy->n_elem == b->t->n_elem ? NULL : &shape, moved, logs, watch, ret, e);
     ret->shaped = shaped;
     ret->shape = shape;
     return r;
@@ -1000,18 +912,12 @@ int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, 
     } else {
         r = check_length(round->size, tensor_view_size(b, round->view), "it", "", e);
         if (r == 0)
-            r = judge(round, b, NULL, false, b->imp, logs, watch, ret, e);
+            r = judge(round, b, NULL, false, logs, watch, ret, e);
     }
     return r == 0 && (ret->n > 0 || ret->shaped) ? TENSOR_CHANGED : r;
 }
 
 /* ---- new tensors ---- */
-
-void tensor_new_free(struct tensor_new *t)
-{
-    for (size_t i = 0; i < TENSOR_VIEWS; i++)
-        tensor_round_free(&t->round[i]);
-}
 
 static int lacks(struct err *e, const char *what)
 {
@@ -1052,28 +958,21 @@ static int new_shape(const struct tensor_new *t, const struct tensor_round *roun
     return r < 0 ? r : check_length(round->size, whole, "a new tensor: ", kind->name, e);
 }
 
-int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,
-                     struct tensor_edit *ret, struct err *e)
+int tensor_judge_new(const struct tensor_new *t, const struct tensor_round *round,
+                     struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
+                     struct err *e)
 {
-    /* Views of the same type are adjacent; the view that also defines the shape comes first. */
-    static const enum tensor_view order[] = {TENSOR_RAW,     TENSOR_F32_NPY, TENSOR_F32,
-                                             TENSOR_F16_NPY, TENSOR_F16,     TENSOR_BF16};
-    const struct tensor_base none = {.big = t->big};
+    const struct tensor_base none = {.big = t->big, .imp = t->imp};
     struct tensor_shape shape;
-    size_t i = 0;
     *ret = TENSOR_EDIT_INIT;
-    while (i < COUNT(order) && t->round[order[i]].size == 0)
-        i++;
-    if (i == COUNT(order) && t->has_type && t->has_shape)
-        return lacks(e, "raw or values");
-    if (i == COUNT(order))
-        return lacks(e, t->has_type    ? "shape, and raw or values"
-                        : t->has_shape ? "type, and raw or values"
-                                       : "type, shape, and raw or values");
-    const struct tensor_round *round = &t->round[order[i]];
+    if (!round)
+        return lacks(e, t->has_type && t->has_shape ? "raw or values"
+                        : t->has_type               ? "shape, and raw or values"
+                        : t->has_shape              ? "type, and raw or values"
+                                                    : "type, shape, and raw or values");
     int r = new_shape(t, round, &shape, e);
     if (r == 0)
-        r = judge(round, &none, &shape, false, t->imp, logs, watch, ret, e);
+        r = judge(round, &none, &shape, false, logs, watch, ret, e);
     if (r)
         return r;
     ret->shape = shape;

@@ -7,9 +7,8 @@
  * bytes, and the others are encoded, using all processors. Bytes of `raw` that differ become pieces
  * where they already are in the log; values are encoded into new pieces in the log.
  *
- * Once a new tensor has a `raw`, only type, shape and `raw` count, and values are ignored.
- * Otherwise the values are encoded from the first of these views that has values: f32.npy, f32,
- * f16.npy, f16, bf16. The type defaults to the view's own, and the shape to that in a NumPy header.
+ * Of a new tensor one view counts. The type defaults to the view's own, and the shape to that in a
+ * NumPy header.
  *
  * Threads: any. Call without any lock.
  */
@@ -141,9 +140,6 @@ int tensor_convert(const struct tensor_base *b, uint32_t type, struct logs *logs
 
 /* ---- judging ---- */
 
-/* Number of values per unit of work; a whole number of blocks in any type. */
-#define TENSOR_STRETCH 65536
-
 /*
  * Judge what was written to a view of an existing tensor. Returns enum tensor_verdict, or -EDOM,
  * -ERANGE, -EOPNOTSUPP (as from quant_write(); the message names the element), -EINVAL (an
@@ -153,20 +149,21 @@ int tensor_convert(const struct tensor_base *b, uint32_t type, struct logs *logs
 int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, struct logs *logs,
                  const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
 
+/* What is known of a new tensor. */
 struct tensor_new {
     bool has_type, has_shape, big;
-    uint32_t type;                           /* from tensor_type_parse() */
-    struct tensor_shape shape;               /* dims from tensor_shape_parse() */
-    const struct imatrix_row *imp;           /* not owned; NULL if unknown */
-    struct tensor_round round[TENSOR_VIEWS]; /* owned; size is 0 if not written */
+    uint32_t type;                 /* from tensor_type_parse() */
+    struct tensor_shape shape;     /* dims from tensor_shape_parse() */
+    const struct imatrix_row *imp; /* not owned; NULL if unknown */
 };
 
-void tensor_new_free(struct tensor_new *t);
 /*
- * Judge a new tensor. Returns TENSOR_CHANGED, with the shape and pieces for edit_tensor_add() in
- * *ret; TENSOR_SHORT, with a message that says what is missing; or an error as above.
+ * Judge a new tensor by what was written to the view that counts; NULL: to none. Returns
+ * TENSOR_CHANGED, with the shape and pieces for edit_tensor_add() in *ret; TENSOR_SHORT, with a
+ * message that says what is missing; or an error as above.
  */
-int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,
-                     struct tensor_edit *ret, struct err *e);
+int tensor_judge_new(const struct tensor_new *t, const struct tensor_round *round,
+                     struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
+                     struct err *e);
 
 #endif

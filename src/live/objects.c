@@ -91,7 +91,7 @@ void object_changed(struct live *l, struct object *o)
 
 struct view_draft *object_draft(const struct object *o, enum tensor_view view)
 {
-    struct view_draft *d = o->drafts;
+    struct view_draft *d = o ? o->drafts : NULL;
     while (d && d->view != view)
         d = d->next;
     return d;
@@ -145,6 +145,15 @@ void draft_settle(struct view_draft *d, uint64_t epoch)
         d->cut = TENSOR_UNCUT;
 }
 
+static void draft_free(struct view_draft *d)
+{
+    extents_free(&d->written);
+    buf_free(&d->text);
+    log_unref(d->room.log);
+    lock_destroy(&d->io);
+    free(d);
+}
+
 void draft_reap(struct live *l, struct view_draft *d)
 {
     struct object *o = d->object;
@@ -157,11 +166,7 @@ void draft_reap(struct live *l, struct view_draft *d)
     while (*at != d)
         at = &(*at)->next;
     *at = d->next;
-    draft_reset(d);
-    buf_free(&d->text);
-    log_unref(d->room.log);
-    lock_destroy(&d->io);
-    free(d);
+    draft_free(d);
 }
 
 void draft_expire(struct live *l, struct view_draft *d)
@@ -173,26 +178,16 @@ void draft_expire(struct live *l, struct view_draft *d)
     draft_reap(l, d);
 }
 
-void draft_drop_room(struct view_draft *d)
+int draft_take(struct view_draft *d, struct tensor_round *ret)
 {
     log_unref(d->room.log);
     d->room = (struct extent){0};
-}
-
-int draft_take(struct live *l, struct view_draft *d, struct tensor_round *ret)
-{
-    lock_take(&d->io);
-    draft_drop_room(d);
-    lock_take(&l->lock);
     *ret = (struct tensor_round){.view = d->view,
                                  .size = d->changed ? d->size : 0,
                                  .cut = d->cut,
                                  .epoch = d->epoch++,
                                  .npy = d->npy};
-    const int r = extents_copy(&d->written, &ret->written);
-    lock_drop(&l->lock);
-    lock_drop(&d->io);
-    return r;
+    return extents_copy(&d->written, 0, UINT64_MAX, &ret->written);
 }
 
 /* ---- the end ---- */
@@ -204,11 +199,7 @@ void objects_close(struct live *l)
         next = table_each(&l->tensors.by_number, k);
         for (struct view_draft *d = o->drafts, *after; d; d = after) {
             after = d->next;
-            extents_free(&d->written);
-            log_unref(d->room.log);
-            buf_free(&d->text);
-            lock_destroy(&d->io);
-            free(d);
+            draft_free(d);
         }
         free(o->error);
         free(o->name);

@@ -46,11 +46,10 @@ struct view_draft {
     uint64_t size, cut, cut_epoch; /* cut: as in struct tensor_round */
     struct npy npy;                /* likewise */
     /* Held during a write, and taken before the lock of `struct live`. Protects what follows:
-     * room in the log for bytes [room.at, room.at + room.len) of the view, which no copy has seen;
-     * bytes [sent, run) of it have been written one after another, but not sent to the disk. */
+     * room in the log for bytes [room.at, room.at + room.len) of the view, which no copy has
+     * seen. */
     struct lock io;
     struct extent room;
-    uint64_t sent, run;
 };
 
 struct object {
@@ -93,7 +92,7 @@ int object_refused(struct live *l, struct object *o, const struct err *e);
 void object_changed(struct live *l, struct object *o);
 /* A fresh tensor was written: it is judged when it rests. */
 void object_touch(struct live *l, struct object *o);
-/* Return the draft of a fresh tensor's view, or NULL. */
+/* Return the draft of a view, or NULL. o may be NULL. */
 struct view_draft *object_draft(const struct object *o, enum tensor_view view);
 
 /* Get the tensor as it is in the accepted state; ret->t is NULL if it is not there. */
@@ -108,11 +107,9 @@ void draft_settle(struct view_draft *d, uint64_t epoch);
 void draft_reset(struct view_draft *d);
 /* Free a draft that nothing needs. */
 void draft_reap(struct live *l, struct view_draft *d);
-/* Copy what was written. Takes d->io, and the lock, which must not be held. Returns 0 or
- * -ENOMEM. */
-int draft_take(struct live *l, struct view_draft *d, struct tensor_round *ret);
-/* Have later writes go elsewhere than those before. Call with d->io held. */
-void draft_drop_room(struct view_draft *d);
+/* Copy what was written, and have later writes go elsewhere. Call with d->io held as well. Returns 0
+ * or -ENOMEM. */
+int draft_take(struct view_draft *d, struct tensor_round *ret);
 /* Drop a header that has waited long enough, and say so. */
 void draft_expire(struct live *l, struct view_draft *d);
 

@@ -65,6 +65,8 @@ static void serve(struct live *l, struct request *q)
     atomic_store(&l->queue.cancel, false);
     int r = q->apply ? q->apply(l, q, &e) : 0;
     const bool equal = r == 0;
+    if (r < 0)
+        edit_undo(&l->pending, mark);
     q->changed = r > 0;
     if (r > 0 || (equal && q->when != WHEN_MODE))
         r = overlay_accept(l, mark, q->when, &q->done, &e);
@@ -225,16 +227,6 @@ static bool watch(struct pool_job *j, struct timespec *again)
 
 /* ---- timers ---- */
 
-static const struct timespec *next_tick(const struct live *l)
-{
-    const struct timespec *due = l->queue.due.tv_sec ? &l->queue.due : NULL;
-    const struct timespec *other[] = {l->made.file ? &l->made.due : NULL, tensors_due(l)};
-    for (size_t i = 0; i < COUNT(other); i++)
-        if (other[i] && (!due || when_before(other[i], due)))
-            due = other[i];
-    return due;
-}
-
 static bool tick(struct pool_job *j, struct timespec *again)
 {
     struct live *l = (struct live *)((char *)j - offsetof(struct live, queue.tick));
@@ -242,7 +234,7 @@ static bool tick(struct pool_job *j, struct timespec *again)
     LOCKED(&l->lock);
     if (l->made.file && when_past(&l->made.due, 0))
         live_end_made(l);
-    tensors_tick(l);
+    const struct timespec *next = tensors_tick(l);
     if (s->due.tv_sec && when_past(&s->due, 0)) {
         s->due.tv_sec = 0;
         struct request *q = request_new(l, NULL, NULL, NULL);
@@ -251,7 +243,10 @@ static bool tick(struct pool_job *j, struct timespec *again)
         if (!q || queue_add(l, q, NULL) < 0)
             s->due = when_after(1000);
     }
-    const struct timespec *next = next_tick(l);
+    if (l->made.file && (!next || when_before(&l->made.due, next)))
+        next = &l->made.due;
+    if (s->due.tv_sec && (!next || when_before(&s->due, next)))
+        next = &s->due;
     if (next)
         *again = *next;
     return next;

@@ -12,14 +12,6 @@
 #include "live/objects.h"
 #include "live/overlay.h"
 
-static struct view_draft *draft_of_row(const struct object *o, uint32_t row)
-{
-    struct view_draft *d = o->drafts;
-    while (d && d->row != row)
-        d = d->next;
-    return d;
-}
-
 /* ---- tensors of the model ---- */
 
 /* Find a tensor of the accepted state, even if it is gone. Returns false if there is none. */
@@ -363,12 +355,12 @@ bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tens
     return left;
 }
 
-int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
+int live_making_unlink(struct live *l, uint32_t number, uint32_t row, enum tensor_view view)
 {
     const uint32_t bit = (uint32_t)1 << row;
     LOCKED(&l->lock);
     struct object *o = object_find(l, number);
-    struct view_draft *d = o && o->fresh ? draft_of_row(o, row) : NULL;
+    struct view_draft *d = o && o->fresh ? object_draft(o, view) : NULL;
     if (!d && !(o && o->aside & bit))
         return -ENOENT;
     o->aside &= ~bit;
@@ -389,7 +381,8 @@ struct about {
     struct object *o; /* pinned */
     uint64_t hurry;   /* the call that has it judged even if a program still writes it, or 0 */
     int verdict;
-    uint64_t epoch[TENSOR_VIEWS]; /* of what was judged */
+    enum tensor_view view; /* what was judged, and its epoch */
+    uint64_t epoch;
     char name[TREE_NAME_MAX + 1]; /* for a rename: the new name */
     size_t n;
 };
@@ -429,22 +422,28 @@ static int check_views(const struct object *o, struct err *e)
     return d ? d->why.code : 0;
 }
 
-/* Copy what was written. Drops and retakes the lock. */
-static int take_views(struct live *l, struct about *a, struct tensor_new *t)
+/* Copy what was written to the view that counts. Drops and retakes the lock. Returns 0, 1 (nothing
+ * was written) or -ENOMEM. */
+static int take_view(struct live *l, struct about *a, struct tensor_round *ret)
 {
-    int r = 0;
-    for (int k = 0; k < TENSOR_VIEWS && r == 0; k++) {
-        struct view_draft *d = object_draft(a->o, (enum tensor_view)k);
-        if (!d)
-            continue;
-        d->pins++;
-        lock_drop(&l->lock);
-        r = draft_take(l, d, &t->round[k]);
-        lock_take(&l->lock);
-        a->epoch[k] = t->round[k].epoch;
-        d->pins--;
-        draft_reap(l, d);
-    }
+    /* Views of the same type are adjacent; the view that also defines the shape comes first. */
+    static const enum tensor_view order[] = {TENSOR_RAW,     TENSOR_F32_NPY, TENSOR_F32,
+                                             TENSOR_F16_NPY, TENSOR_F16,     TENSOR_BF16};
+    struct view_draft *d = NULL;
+    for (size_t i = 0; i < COUNT(order) && !(d && d->changed && d->size > 0); i++)
+        d = object_draft(a->o, order[i]);
+    if (!d || !d->changed || d->size == 0)
+        return 1;
+    d->pins++;
+    lock_drop(&l->lock);
+    lock_take(&d->io);
+    lock_take(&l->lock);
+    const int r = draft_take(d, ret);
+    lock_drop(&d->io);
+    a->view = d->view;
+    a->epoch = ret->epoch;
+    d->pins--;
+    draft_reap(l, d);
     return r;
 }
 
@@ -465,47 +464,39 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
 {
     struct about *a = q->own;
     struct object *o = a->o;
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    const size_t mark = edit_mark(&l->pending);
+    CLEANUP(tensor_edit_free) struct tensor_edit edit = TENSOR_EDIT_INIT;
+    CLEANUP(tensor_round_free) struct tensor_round round = {0};
+    const struct units_watch watch = {.cancel = &l->queue.cancel};
     if (!o->fresh || !(o->touched || (a->hurry && o->failed)) || (!a->hurry && o->owing))
         return 0;
     o->touched = o->failed = false;
-    struct tensor_new t = {.has_type = o->has_type,
-                           .has_shape = o->has_shape,
-                           .big = l->state->gguf->fmt.big,
-                           .type = o->type,
-                           .shape = o->shape,
-                           .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
+    const struct tensor_new t = {.has_type = o->has_type,
+                                 .has_shape = o->has_shape,
+                                 .big = l->state->gguf->fmt.big,
+                                 .type = o->type,
+                                 .shape = o->shape,
+                                 .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
     int r = check_views(o, e);
-    if (r == 0 && (r = take_views(l, a, &t)) < 0)
+    if (r == 0 && (r = take_view(l, a, &round)) < 0)
         (void)err_sys(e, r, "cannot judge it");
-    const struct units_watch watch = {.cancel = &l->queue.cancel};
     lock_drop(&l->lock);
-    if (r == 0)
-        r = tensor_judge_new(&t, &l->logs, &watch, &edit, e);
-    tensor_new_free(&t);
+    if (r >= 0)
+        r = tensor_judge_new(&t, r == 0 ? &round : NULL, &l->logs, &watch, &edit, e);
     lock_take(&l->lock);
     a->verdict = r;
     if (!o->fresh || (o->touched && !a->hurry))
-        r = 0; /* it was removed, or is judged again once it rests */
-    if (r == TENSOR_CHANGED) {
-        r = take_name(l, o->name, o->name_len, e);
-        if (r == 0)
-            r = edit_tensor_add(&l->pending, o->name, o->name_len, &edit.shape, edit.piece, edit.n,
-                                o->number, e);
-        if (r < 0)
-            edit_undo(&l->pending, mark);
-        else
-            r = 1;
-        o->adding = r > 0;
-    } else if (r == TENSOR_SHORT) {
+        return 0; /* it was removed, or is judged again once it rests */
+    if (r == TENSOR_SHORT) {
         object_set_error(l, o, e->msg);
-        r = 0;
+        return 0;
     }
-    lock_drop(&l->lock);
-    tensor_edit_free(&edit);
-    lock_take(&l->lock);
-    return r;
+    if (r == TENSOR_CHANGED)
+        r = take_name(l, o->name, o->name_len, e);
+    if (r == 0)
+        r = edit_tensor_add(&l->pending, o->name, o->name_len, &edit.shape, edit.piece, edit.n,
+                            o->number, e);
+    o->adding = r == 0;
+    return r < 0 ? r : 1;
 }
 
 static int new_accepted(struct live *l, struct request *q, int r, const struct err *e)
@@ -536,8 +527,8 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
     object_changed(l, o);
     for (struct view_draft *d = o->drafts, *next; d; d = next) {
         next = d->next;
-        if (d->view < TENSOR_VIEWS && a->epoch[d->view])
-            draft_settle(d, a->epoch[d->view]);
+        if (d->view == a->view)
+            draft_settle(d, a->epoch);
         else if (!d->dirty && !d->judging)
             draft_reset(d);
         draft_reap(l, d);
@@ -567,42 +558,31 @@ uint64_t tensors_hurry(struct live *l)
     return l->tensors.hurry == hurry ? hurry : 0;
 }
 
-static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
+const struct timespec *tensors_tick(struct live *l)
 {
-    return !a || when_before(b, a) ? b : a;
-}
-
-const struct timespec *tensors_due(const struct live *l)
-{
-    const struct timespec *due = NULL;
-    for (size_t i = 0; i < l->tensors.n_fresh; i++)
-        if (l->tensors.fresh[i]->touched && !l->tensors.fresh[i]->owing)
-            due = sooner(due, &l->tensors.fresh[i]->due);
-    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));)
-        for (const struct view_draft *d = ((struct object *)k)->drafts; d; d = d->next)
-            if (d->begun.tv_sec)
-                due = sooner(due, &d->begun);
-    return due;
-}
-
-void tensors_tick(struct live *l)
-{
+    const struct timespec *next = NULL;
     for (size_t i = 0; i < l->tensors.n_fresh; i++) {
         struct object *o = l->tensors.fresh[i];
-        if (!o->touched || o->owing || !when_past(&o->due, 0))
+        if (!o->touched || o->owing)
             continue;
-        judge_fresh(l, o, 0);
-        o->due = when_after(NEW_QUIET * 1000); /* not before it has been judged */
+        if (when_past(&o->due, 0)) {
+            judge_fresh(l, o, 0);
+            o->due = when_after(NEW_QUIET * 1000); /* not before it has been judged */
+        }
+        if (!next || when_before(&o->due, next))
+            next = &o->due;
     }
-    for (struct link *k = table_each(&l->tensors.by_number, NULL), *next; k; k = next) {
-        struct object *o = (struct object *)k;
-        next = table_each(&l->tensors.by_number, k);
-        for (struct view_draft *d = o->drafts, *after; d; d = after) {
+    for (struct link *k = table_each(&l->tensors.by_number, NULL), *more; k; k = more) {
+        more = table_each(&l->tensors.by_number, k);
+        for (struct view_draft *d = ((struct object *)k)->drafts, *after; d; d = after) {
             after = d->next;
             if (d->begun.tv_sec && when_past(&d->begun, 0))
                 draft_expire(l, d);
+            else if (d->begun.tv_sec && (!next || when_before(&d->begun, next)))
+                next = &d->begun;
         }
     }
+    return next;
 }
 
 /* ---- rename ---- */
@@ -619,7 +599,6 @@ static int accept_rename(struct live *l, struct request *q, struct err *e)
 {
     struct about *a = q->own;
     struct edit_tensor t;
-    const size_t mark = edit_mark(&l->pending);
     if (a->o->fresh && !a->o->gone) /* adding it failed meanwhile */
         return err_sys(e, rename_fresh(l, a->o, a->name, a->n), "cannot be renamed");
     if (!edit_tensor_numbered(&l->pending, a->o->number, &t) || a->o->gone)
@@ -627,8 +606,6 @@ static int accept_rename(struct live *l, struct request *q, struct err *e)
     int r = take_name(l, a->name, a->n, e);
     if (r == 0)
         r = edit_tensor_rename(&l->pending, t.name, t.name_len, a->name, a->n, e);
-    if (r < 0)
-        edit_undo(&l->pending, mark);
     return r < 0 ? r : 1;
 }
 

@@ -38,7 +38,7 @@ bool live_making(struct live *l, uint32_t number, uint32_t *views);
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number);
 /* True if a view of a new tensor is ignored, in which case it counts as written from now on. */
 bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view);
-int live_making_unlink(struct live *l, uint32_t number, uint32_t row);
+int live_making_unlink(struct live *l, uint32_t number, uint32_t row, enum tensor_view view);
 
 /* Rename a directory, with the flags of renameat2(2). Returns -ENOTEMPTY if a tensor with the new
  * name exists. */
@@ -67,8 +67,7 @@ void tensors_removed(struct live *l);
 /* Have all fresh tensors judged that were written since. Returns the number of this call, or 0 if
  * there are none. */
 uint64_t tensors_hurry(struct live *l);
-/* When tensors_tick() is to be called next, or NULL. */
-const struct timespec *tensors_due(const struct live *l);
-void tensors_tick(struct live *l);
+/* Do what is due, and return when to do so again; NULL: not before the next queue_tick(). */
+const struct timespec *tensors_tick(struct live *l);
 
 #endif

@@ -15,8 +15,6 @@
 /* Seconds that a NumPy header alone waits for the rest: open_memmap() closes it, and opens the view
  * again. */
 #define BEGUN_SECONDS 10
-/* A sequential run is sent to the disk once it has this many bytes. */
-#define RUN_LEAST ((uint64_t)4 << 20)
 
 struct live_view {
     struct object *o;     /* pinned */
@@ -27,22 +25,17 @@ struct live_view {
 
 /* ---- drafts ---- */
 
-static struct view_draft *draft_at(const struct object *o, uint32_t row)
-{
-    struct view_draft *d = o ? o->drafts : NULL;
-    while (d && d->row != row)
-        d = d->next;
-    return d;
-}
-
 static struct view_draft *draft_make(struct object *o, uint32_t row, enum tensor_view view)
 {
     struct view_draft *d = calloc(1, sizeof(*d));
     if (!d)
         return NULL;
     lock_init(&d->io);
-    *d = (struct view_draft){
-        .io = d->io, .object = o, .view = view, .row = row, .epoch = 1, .next = o->drafts};
+    d->object = o;
+    d->view = view;
+    d->row = row;
+    d->epoch = 1;
+    d->next = o->drafts;
     o->drafts = d;
     return d;
 }
@@ -156,40 +149,25 @@ static int refuse(struct live *l, struct view_draft *d, int r, struct err *e)
 /* ---- write ---- */
 
 /*
- * Reserve space for bytes [off, off + n). If the view's length is limited, reserve space for the
+ * Reserve space for bytes [off, off + n). If the view's length is known, reserve space for the
  * whole view, so that contiguous bytes of the view are contiguous in the log, aligned as in the
  * model; otherwise only for these bytes, because the next write usually continues after them.
  */
 static int make_room(struct live *l, struct view_draft *d, uint64_t off, uint64_t n, uint64_t limit,
                      uint64_t phase, struct err *e)
 {
-    const bool known = limit < DRAFT_MAX;
+    const uint64_t whole = limit < DRAFT_MAX ? limit : npy_size(&d->npy);
     if (d->room.log && off >= d->room.at && off + n <= d->room.at + d->room.len)
         return 0;
-    draft_drop_room(d);
-    struct extent room = {.at = known ? 0 : off, .len = known ? limit : n};
+    struct extent room = {.at = off, .len = n};
+    if (off + n <= whole)
+        room = (struct extent){.at = 0, .len = whole};
     int r = logs_take(&l->logs, room.len, phase + room.at, &room.log, &room.src, e);
-    if (r == 0)
-        d->room = room;
-    return r;
-}
-
-static void release_log(void *log)
-{
-    log_unref(log);
-}
-
-/* Send long sequential runs to the disk early, so that a commit does not have to wait for them. */
-static void note_run(struct live *l, struct view_draft *d, uint64_t off, uint64_t end)
-{
-    if (off != d->run)
-        d->sent = off;
-    d->run = end;
-    if (end - d->sent < RUN_LEAST)
-        return;
-    write_out(l->file->sys, d->room.log->src.fd, d->sent, end - d->sent, log_ref(d->room.log),
-              release_log);
-    d->sent = end;
+    if (r < 0)
+        return r;
+    log_unref(d->room.log);
+    d->room = room;
+    return 0;
 }
 
 /* Extend the draft with zeros as if they had been written, because cp(1) skips the zeros of a
@@ -214,31 +192,20 @@ static int too_long(const struct view_draft *d, uint64_t limit, struct err *e)
 }
 
 /* Read bytes of a draft, over a tensor. *got < n only at its end. */
-static int read_draft(struct live *l, struct view_draft *d, const struct tensor_base *b,
+static int read_draft(struct live *l, const struct view_draft *d, const struct tensor_base *b,
                       uint64_t off, void *dst, size_t n, size_t *got)
 {
-    struct tensor_round round = {.view = d->view};
+    struct tensor_round round = {.view = d->view, .cut = TENSOR_UNCUT};
     int r = 0;
-    *got = 0;
-    while (r == 0 && *got < n) {
-        const struct extent *x;
-        lock_take(&l->lock);
-        const uint64_t at = off + *got, size = d->changed ? d->size : tensor_view_size(b, d->view);
-        uint64_t len = at < size ? min_u64(size - at, n - *got) : 0;
-        if (len)
-            len = extents_stretch(&d->written, at, len, &x);
-        round.cut = d->changed ? d->cut : TENSOR_UNCUT;
-        if (len && x)
-            r = extents_put(&round.written,
-                            &(struct extent){at, len, x->src + (at - x->at), x->log, x->epoch});
-        lock_drop(&l->lock);
-        if (len == 0)
-            break;
-        if (r == 0)
-            r = tensor_round_read(&round, b, at, (uint8_t *)dst + *got, (size_t)len);
-        tensor_round_free(&round);
-        *got += (size_t)len;
+    lock_take(&l->lock);
+    *got = (size_t)within_u64(off, n, d->changed ? d->size : tensor_view_size(b, d->view));
+    if (d->changed) {
+        round.cut = d->cut;
+        r = extents_copy(&d->written, off, *got, &round.written);
     }
+    lock_drop(&l->lock);
+    if (r == 0)
+        r = tensor_round_read(&round, b, off, dst, *got);
     tensor_round_free(&round);
     return r;
 }
@@ -259,7 +226,7 @@ static int check_header(struct live *l, struct view_draft *d, const struct tenso
         LOCKED(&l->lock);
         d->npy = npy;
     }
-    const uint64_t end = d->npy.header + d->npy.n_elem * d->npy.width;
+    const uint64_t end = npy_size(&d->npy);
     if (r >= 0 && d->npy.header && d->size > end)
         return err_set(e, -EFBIG, "longer than its header says: %llu bytes",
                        (unsigned long long)end);
@@ -287,7 +254,6 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
     r = logs_put(&l->logs, x.log, x.src, bytes, n);
     if (r < 0)
         return logs_failed(r, e);
-    note_run(l, d, x.src, x.src + n);
     lock_take(&l->lock);
     r = begin(l, d);
     x.epoch = d->epoch;
@@ -303,8 +269,8 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
 }
 
 /* Write to a text. Call with the lock held. Returns 1 if the bytes complete its line. */
-static int write_text(const struct live *l, struct live_view *h, uint64_t off, const void *bytes,
-                      size_t n, struct err *e)
+static int write_text(const struct live *l, const struct live_view *h, uint64_t off,
+                      const void *bytes, size_t n, struct err *e)
 {
     struct view_draft *d = h->d;
     int r = begin(l, d);
@@ -368,10 +334,6 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
         off = h->append ? (d->changed ? d->size : tensor_view_size(&b, d->view)) : off;
         r = write_bytes(l, h, &b, off, bytes, n, &e);
     }
-    lock_take(&l->lock);
-    if (d->changed)
-        d->touched = d->epoch;
-    lock_drop(&l->lock);
     lock_drop(&d->io);
     if (r < 0)
         return refuse(l, d, r, &e);
@@ -379,10 +341,9 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
 }
 
 /* Cut the draft off, or extend it. Call with both locks held. */
-static int resize(const struct live *l, struct live_view *h, const struct tensor_base *b,
+static int resize(const struct live *l, struct view_draft *d, const struct tensor_base *b,
                   uint64_t size, struct err *e)
 {
-    struct view_draft *d = h->d;
     const uint64_t limit = limit_of(b, d->view);
     int r = begin(l, d);
     if (r == 0 && size > limit)
@@ -405,44 +366,34 @@ static int resize(const struct live *l, struct live_view *h, const struct tensor
     return grow(d, size);
 }
 
-int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
+/* Set the size of a view. grows: a view that is larger keeps its size. */
+static int set_size(struct live *l, struct live_view *h, uint64_t size, bool grows)
 {
     CLEANUP(tensor_base_free) struct tensor_base b = {0};
+    struct view_draft *d = h->d;
     struct err e = {0};
-    if (!h->d)
-        return 0;
-    lock_take(&h->d->io);
+    lock_take(&d->io);
     int r = begin_write(l, h, size == 0, &b);
-    const bool begun = r == 0;
     lock_take(&l->lock);
-    if (r == 0)
-        r = resize(l, h, &b, size, &e);
-    if (r == 0)
-        h->d->touched = h->d->epoch;
+    if (r == 0 && !(grows && size <= (d->changed ? d->size : tensor_view_size(&b, d->view))))
+        r = resize(l, d, &b, size, &e);
     lock_drop(&l->lock);
-    lock_drop(&h->d->io);
-    return !begun && r > 0 ? 0 : r < 0 && begun && e.code ? refuse(l, h->d, r, &e) : r;
+    lock_drop(&d->io);
+    return e.code && !grows ? refuse(l, d, r, &e) : r > 0 ? 0 : r;
+}
+
+int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
+{
+    return h->d ? set_size(l, h, size, false) : 0;
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
                        bool keep_size)
 {
-    CLEANUP(tensor_base_free) struct tensor_base b = {0};
     uint64_t end;
-    if (!h->d || view_is_text(h->d->view))
+    if (!h->d || view_is_text(h->d->view) || keep_size)
         return 0;
-    lock_take(&h->d->io);
-    int r = begin_write(l, h, false, &b);
-    lock_take(&l->lock);
-    if (r == 0)
-        r = begin(l, h->d);
-    if (r == 0 && (!add_u64(off, n, &end) || end > limit_of(&b, h->d->view)))
-        r = -EFBIG;
-    if (r == 0 && !keep_size)
-        r = grow(h->d, end);
-    lock_drop(&l->lock);
-    lock_drop(&h->d->io);
-    return r < 0 ? r : 0;
+    return add_u64(off, n, &end) ? set_size(l, h, end, true) : -EFBIG;
 }
 
 /* ---- judging ---- */
@@ -469,9 +420,9 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
     j->told = now;
 }
 
-static int judge_text(const struct judged *j, const struct buf *text, const struct tensor_base *b,
-                      struct live *l, const struct units_watch *watch, struct tensor_edit *edit,
-                      struct err *e)
+static int judge_text(struct live *l, const struct judged *j, const struct buf *text,
+                      const struct tensor_base *b, const struct units_watch *watch,
+                      struct tensor_edit *edit, struct err *e)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
     const char *s = buf_text(text);
@@ -504,47 +455,31 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
 {
     struct judged *j = q->own;
     struct object *o = j->d->object;
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct tensor_base b;
-    const size_t mark = edit_mark(&l->pending);
+    CLEANUP(tensor_edit_free) struct tensor_edit edit = TENSOR_EDIT_INIT;
+    CLEANUP(tensor_base_free) struct tensor_base b = {0};
+    const struct units_watch watch = {&l->queue.cancel, on_progress, j};
     tensor_base_get(l, o->number, &b);
     j->begun = true;
+    j->verdict = TENSOR_SAME;
     if (o->fresh && !o->gone) { /* adding it failed meanwhile: it is judged with the rest */
-        tensor_base_free(&b);
         object_touch(l, o);
         j->left = true;
         return 0;
     }
-    if (!b.t || o->gone) { /* what is written to a removed file is gone with it */
-        tensor_base_free(&b);
-        j->verdict = TENSOR_SAME;
+    if (!b.t || o->gone) /* what is written to a removed file is gone with it */
         return 0;
-    }
     q->converts = j->round.view == TENSOR_TYPE;
-    j->l = l;
-    const struct units_watch watch = {&l->queue.cancel, on_progress, j};
     lock_drop(&l->lock);
-    int r = view_is_text(j->round.view) ? judge_text(j, &q->text, &b, l, &watch, &edit, e)
+    int r = view_is_text(j->round.view) ? judge_text(l, j, &q->text, &b, &watch, &edit, e)
                                         : tensor_judge(&j->round, &b, &l->logs, &watch, &edit, e);
     lock_take(&l->lock);
     q->converts = false;
     j->verdict = r;
     if (r == TENSOR_CHANGED) {
         r = apply(l, o->number, &edit, e);
-        if (r < 0)
-            edit_undo(&l->pending, mark);
-        else
-            r = 1;
-    } else if (r == TENSOR_SHORT) {
-        r = -EINVAL;
-    } else if (r == TENSOR_BEGUN) {
-        r = 0;
+        return r < 0 ? r : 1;
     }
-    lock_drop(&l->lock);
-    tensor_edit_free(&edit);
-    tensor_base_free(&b);
-    lock_take(&l->lock);
-    return r;
+    return r == TENSOR_SHORT ? -EINVAL : r == TENSOR_BEGUN ? 0 : r;
 }
 
 static int view_refused(struct live *l, const struct judged *j, int r, const struct err *e)
@@ -612,26 +547,29 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
     struct judged *j = calloc(1, sizeof(*j));
     if (!j)
         return -ENOMEM;
-    j->d = d;
-    j->last = last;
-    int r = draft_take(l, d, &j->round);
-    LOCKED(&l->lock);
+    *j = (struct judged){.d = d, .last = last, .l = l};
+    lock_take(&d->io);
+    lock_take(&l->lock);
     const bool written = draft_is_written(d); /* else a request before has accepted it meanwhile */
+    int r = written ? draft_take(d, &j->round) : when == WHEN_NOW ? queue_sync(l, 0, w) : 0;
+    lock_drop(&d->io); /* once the request is in the queue, the draft may go */
     struct request *q = r == 0 && written ? request_new(l, NULL, NULL, NULL) : NULL;
-    if (!q) {
+    if (q) {
+        buf_add(&q->text, d->text.data, d->text.len);
+        d->judging++;
+        d->object->pins++;
+        q->own = j;
+        q->drop = judged_free;
+        q->when = when;
+        q->apply = accept_view;
+        q->end = view_accepted;
+        r = queue_add(l, q, w);
+    } else {
         tensor_round_free(&j->round);
         free(j);
-        return r < 0 || written ? -ENOMEM : when == WHEN_NOW ? queue_sync(l, 0, w) : 0;
     }
-    buf_add(&q->text, d->text.data, d->text.len);
-    d->judging++;
-    d->object->pins++;
-    q->own = j;
-    q->drop = judged_free;
-    q->when = when;
-    q->apply = accept_view;
-    q->end = view_accepted;
-    return queue_add(l, q, w);
+    lock_drop(&l->lock);
+    return q || !written ? r : -ENOMEM;
 }
 
 /* Take the text of a new tensor's `type` or `shape`. */
@@ -662,7 +600,7 @@ static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tenso
     int r = !there ? -ESTALE : writes && l->stop ? -EROFS : 0;
     if (r == 0 && writes && view != TENSOR_ASIDE) {
         r = is_busy(l, o, row) ? -EBUSY : 0;
-        h->d = draft_at(o, row);
+        h->d = object_draft(o, view);
         if (r == 0 && !h->d && !(h->d = draft_make(o, row, view)))
             r = -ENOMEM;
     }
@@ -674,9 +612,8 @@ static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tenso
     if (!h->d)
         return 0;
     struct view_draft *d = h->d;
-    if (!o->fresh && d->refused && d->touched <= d->refused && is_over(d))
-        draft_reset(d); /* it was refused: begin with what is stored */
-    if (has_expired(d))
+    /* What was refused, or was never more than a header, begins with what is stored. */
+    if ((!o->fresh && d->refused && d->touched <= d->refused && is_over(d)) || has_expired(d))
         draft_reset(d);
     d->begun.tv_sec = 0;
     d->writers++;
@@ -725,13 +662,13 @@ bool live_view_cold(struct live *l, uint32_t tensor, uint32_t row)
     return cold;
 }
 
-bool live_view_size(struct live *l, uint32_t tensor, uint32_t row, uint64_t *ret)
+bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret)
 {
     if (!atomic_load(&l->tensors.any))
         return false;
     LOCKED(&l->lock);
     const struct object *o = object_find(l, tensor);
-    const struct view_draft *d = draft_at(o, row);
+    const struct view_draft *d = object_draft(o, view);
     if (!d || !(d->changed || o->fresh) || has_expired(d))
         return false;
     *ret = !d->changed ? 0 : view_is_text(d->view) ? d->text.len : d->size;
@@ -740,17 +677,16 @@ bool live_view_size(struct live *l, uint32_t tensor, uint32_t row, uint64_t *ret
 
 /* ---- read ---- */
 
-int live_view_read(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
-                   const struct view *v, uint64_t off, void *dst, size_t n, size_t *got)
+int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const struct view *v,
+                   uint64_t off, void *dst, size_t n, size_t *got)
 {
     struct tensor_base b = {.v = *v, .big = v->snap->gguf->fmt.big};
     const uint32_t i = ids_find(v->snap->ids, v->snap->gguf->n_tensors, tensor);
-    (void)view;
     if (i != IDS_NONE)
         b.t = &v->snap->gguf->tensor[i];
     lock_take(&l->lock);
     struct object *o = object_find(l, tensor);
-    struct view_draft *d = draft_at(o, row);
+    struct view_draft *d = object_draft(o, view);
     if (!d || !d->changed) {
         lock_drop(&l->lock);
         return -ESTALE;

@@ -21,12 +21,12 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
 /* True if the kernel's pages of this view may be outdated; false the next time. */
 bool live_view_cold(struct live *l, uint32_t tensor, uint32_t row);
 /* Get the size of a view's draft. Returns false if it has none. */
-bool live_view_size(struct live *l, uint32_t tensor, uint32_t row, uint64_t *ret);
+bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret);
 
 /* Read a view that is being written. v: the state from which bytes that were not written are read.
  * Returns -ESTALE if nothing was written. */
-int live_view_read(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
-                   const struct view *v, uint64_t off, void *dst, size_t n, size_t *got);
+int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const struct view *v,
+                   uint64_t off, void *dst, size_t n, size_t *got);
 /* Write to a view. A complete line of a text is judged immediately, and w waits for it. */
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w);

@@ -24,6 +24,12 @@ struct npy {
     uint64_t n_elem;
 };
 
+/* Return the size of a file with this array. */
+static inline uint64_t npy_size(const struct npy *npy)
+{
+    return npy->header + npy->n_elem * npy->width;
+}
+
 /* Append the header for an array of this type, with dims as in struct npy. Returns its length. */
 size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uint64_t *dims);
 

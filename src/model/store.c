@@ -90,6 +90,15 @@ struct source log_source(const struct log *s)
     return ret;
 }
 
+int log_check(struct log *s, const struct sys *sys, struct err *e)
+{
+    int r = sys->settled(sys, s->src.fd);
+    if (r == -EIO || r == -ENOSPC || r == -EDQUOT)
+        atomic_store(&s->lost, r);
+    r = atomic_load(&s->lost);
+    return err_sys(e, r, "what was written to a tensor did not reach the disk");
+}
+
 /* ---- contents ---- */
 
 struct tensor_content *tensor_content_ref(struct tensor_content *k)

@@ -40,6 +40,8 @@ struct tensor_shape {
  */
 int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *e);
 
+struct sys;
+
 /*
  * A log is an unnamed file that drafts write to. Space is taken only at the end of the file and is
  * never reused, so bytes that a piece refers to never change.
@@ -49,6 +51,7 @@ struct log {
     struct source src;      /* the file; see log_source() for its size */
     _Atomic(uint64_t) end;  /* number of bytes taken so far */
     _Atomic(uint64_t) used; /* number of bytes written */
+    atomic_int lost;        /* the error of a write to the disk that failed, or 0 */
 };
 
 /* No file system has larger blocks. */
@@ -68,6 +71,12 @@ static inline uint64_t log_end(const struct log *s)
     return atomic_load(&s->end);
 }
 struct source log_source(const struct log *s);
+/*
+ * Check that no bytes that were read from the log were lost before: the kernel may drop a page
+ * whose write to the disk failed. So a log need not be synced before its bytes are used, only
+ * checked afterwards. Returns 0, or -errno each time from then on.
+ */
+int log_check(struct log *s, const struct sys *sys, struct err *e);
 
 /* A range of a log, `len` > 0 bytes from `src`, that replaces the tensor's bytes from `at`. */
 struct tensor_piece {

@@ -12,6 +12,15 @@
 
 static const struct node tensors_folder = {.kind = NODE_DIR, .row = ROOT_TENSORS};
 
+static enum tensor_view kind_of(uint32_t row)
+{
+    static const enum tensor_view kinds[] = {/* indexed by row */
+                                             TENSOR_RAW,   TENSOR_F32,     TENSOR_F32_NPY,
+                                             TENSOR_SHAPE, TENSOR_TYPE,    TENSOR_ASIDE,
+                                             TENSOR_F16,   TENSOR_F16_NPY, TENSOR_BF16};
+    return row < COUNT(kinds) ? kinds[row] : TENSOR_ASIDE;
+}
+
 struct live *tensors_live(const struct tree *t)
 {
     return t->opt.tensors ? atomic_load(&t->live) : NULL;
@@ -62,7 +71,8 @@ bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *re
     if (!l || (n->kind != NODE_TENSOR && n->kind != NODE_TENSOR_FILE))
         return false;
     const bool making = live_making(l, n->number, &views);
-    const bool drafted = n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, n->row, &size);
+    const bool drafted =
+        n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, kind_of(n->row), &size);
     if (!making && !drafted)
         return false;
     live_tensor_folder(l, n->number, &folder);
@@ -109,15 +119,6 @@ int tensors_lookup(struct tree *t, const struct node *dir, const char *name, str
 }
 
 /* ---- open ---- */
-
-static enum tensor_view kind_of(uint32_t row)
-{
-    static const enum tensor_view kinds[] = {/* indexed by row */
-                                             TENSOR_RAW,   TENSOR_F32,     TENSOR_F32_NPY,
-                                             TENSOR_SHAPE, TENSOR_TYPE,    TENSOR_ASIDE,
-                                             TENSOR_F16,   TENSOR_F16_NPY, TENSOR_BF16};
-    return row < COUNT(kinds) ? kinds[row] : TENSOR_ASIDE;
-}
 
 /* Open f->node, a view of a tensor. */
 static int open_view(struct tree_file *f, enum tensor_view kind, int flags)
@@ -166,7 +167,7 @@ void tensors_opened(struct tree_file *f)
     if (!l || f->node.kind != NODE_TENSOR_FILE)
         return;
     f->cold = live_view_cold(l, f->node.number, f->node.row);
-    if (live_view_size(l, f->node.number, f->node.row, &size))
+    if (live_view_size(l, f->node.number, kind_of(f->node.row), &size))
         node_written(f->tree, &f->node);
 }
 
@@ -176,8 +177,8 @@ static int read_draft(const struct tree_file *f, const struct view *v, uint64_t 
                       struct reply *r)
 {
     r->bytes = r->scratch;
-    return live_view_read(f->tree->meta, f->node.number, f->node.row, kind_of(f->node.row), v, off,
-                          r->scratch, n, &r->len);
+    return live_view_read(f->tree->meta, f->node.number, kind_of(f->node.row), v, off, r->scratch,
+                          n, &r->len);
 }
 
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret)
@@ -290,7 +291,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
     if (r < 0 || row < 0)
         return r < 0 ? r : -ENOENT;
     if (tensors_is_making(t, dir, &views))
-        return live_making_unlink(t->meta, dir->number, (uint32_t)row);
+        return live_making_unlink(t->meta, dir->number, (uint32_t)row, kind_of((uint32_t)row));
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     return tensor && files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor)

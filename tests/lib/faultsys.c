@@ -123,6 +123,13 @@ static int f_fsync(const struct sys *s, int fd)
     return 0;
 }
 
+static int f_settled(const struct sys *s, int fd)
+{
+    (void)fd;
+    FAULT("settled");
+    return 0;
+}
+
 static int f_flock(const struct sys *s, int fd, int how)
 {
     FAULT("flock");
@@ -287,6 +294,7 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
                 .pwrite = f_pwrite,
                 .ftruncate = f_ftruncate,
                 .fsync = f_fsync,
+                .settled = f_settled,
                 .flock = f_flock,
                 .seek = f_seek,
                 .copy_range = f_copy_range,

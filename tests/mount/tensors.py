@@ -3,6 +3,7 @@
 """Editing tensors (-o tensors=edit) as programs do it: names, attributes, tools that copy, mappings
 and the kernel's caches. What each operation does to the file: tensorverbs.py."""
 import errno
+import io
 import mmap
 import os
 import shutil
@@ -265,6 +266,20 @@ class NumPy(Views):
             np.save(self.tensor('f.weight', 'f32.npy'), np.asfortranarray(want))
             self.assertEqual(self.get('f.weight', 'shape'), b'2 3 20\n')
             self.set(b'f.weight', dims=(20, 3, 2), data=want.astype('<f4').tobytes())
+            self.check()
+        # Longer than what is encoded at a time, in one piece, and with a flush in between.
+        want = np.arange(2 * 3 * 40000, dtype='<f4').reshape(2, 3, 40000)
+        whole = io.BytesIO()
+        np.save(whole, np.asfortranarray(want))
+        for first in (len(whole.getvalue()), 300000):
+            want[0, 0, 0] += 1
+            whole.getbuffer()[128:] = want.tobytes('F')
+            with open(self.tensor('f.weight', 'f32.npy'), 'wb', buffering=0) as f:
+                f.write(whole.getvalue()[:first])
+                if first == 300000:
+                    self.raises(errno.EINVAL, os.close, os.dup(f.fileno()))
+                    f.write(whole.getvalue()[first:])
+            self.set(b'f.weight', dims=(40000, 3, 2), data=want.tobytes())
             self.check()
         self.raises(errno.EINVAL, np.save, self.tensor('a.weight', 'f32.npy'), np.int64([1, 2, 3]))
         self.raises(errno.ERANGE, np.save, self.tensor('f.weight', 'f32.npy'), np.float64([1e300]))

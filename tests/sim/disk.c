@@ -519,6 +519,13 @@ static int d_list(const struct sys *s, int dir, int (*fn)(void *arg, const char 
     return UNDER->list(UNDER, dir, fn, arg);
 }
 
+static int d_settled(const struct sys *s, int fd)
+{
+    (void)s;
+    (void)fd;
+    return 0;
+}
+
 const struct sys __wrap_sys_libc = {
     .openat = d_openat,
     .close = d_close,
@@ -526,6 +533,7 @@ const struct sys __wrap_sys_libc = {
     .pwrite = d_pwrite,
     .ftruncate = d_ftruncate,
     .fsync = d_fsync,
+    .settled = d_settled,
     .flock = d_flock,
     .seek = d_seek,
     .copy_range = d_copy_range,

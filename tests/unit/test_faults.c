@@ -146,6 +146,19 @@ static void check_way(const struct trial *t, const struct edit_file *f, uint64_t
     CU_ASSERT_EQUAL(edit_file_fresh(f, NULL), 0);
 }
 
+static unsigned seen_lost;
+
+/* The kernel has dropped bytes of a draft that could not be written to the disk: no later try
+ * writes what it finds in their place either. */
+static void check_lost(struct trial *t, struct edit_file *f, int r)
+{
+    struct edit_result res;
+    seen_lost++;
+    CU_ASSERT_EQUAL(r, -EIO);
+    CU_ASSERT_EQUAL(commit(f, &t->d, &res, NULL), -EIO);
+    CU_ASSERT_TRUE(is_old(&t->x));
+}
+
 /* Make call n fail, and check invariant C4 (edit/commit.h). brief: reads and writes are short. */
 static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
@@ -174,6 +187,8 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     CU_ASSERT_TRUE(!kept || strcmp(fs.what, "fsync") == 0);
     const bool hit = fs.hit;
     fs.mode = FAULT_NONE;
+    if (hit && strcmp(fs.what, "settled") == 0)
+        check_lost(&t, &f, r);
     if (!kept)
         check_history(&t, r == 0, hit);
     if (!hit)
@@ -207,6 +222,7 @@ static void test_fail(void)
         CU_ASSERT_TRUE(n > 10);
         soak_count("faults injected", n - 1);
     }
+    CU_ASSERT_TRUE(seen_lost > 0);
 }
 
 /* C4: the next edit, planned on top of an unfinished edit, completes it. */

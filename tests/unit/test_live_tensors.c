@@ -215,7 +215,7 @@ static const struct script scripts[] = {
      "ttext a/raw abcdefgh; topen A a/raw rw; write A X 1; close A; ttext a/raw aXcdefgh; close B",
      "a:I8:8=aXcdefgh " B C},
     {"fallocate succeeds within the size of a view", "tensors",
-     "topen A a/raw w; allocate A 0 8; allocate A 0 9 =EFBIG; allocate A 0 9 keep =EFBIG; "
+     "topen A a/raw w; allocate A 0 8; allocate A 0 9 =EFBIG; allocate A 0 9 keep; "
      "allocate A 18446744073709551615 2 =EFBIG; allocate A 4 4 keep; write A X 1; close A;"
      "topen A a/raw r; allocate A 0 8 =EOPNOTSUPP; close A; topen A a/type w; allocate A 0 8; "
      "close A",
