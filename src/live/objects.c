@@ -121,13 +121,12 @@ void tensor_base_get(const struct live *l, uint32_t number, struct tensor_base *
 
 bool draft_is_written(const struct view_draft *d)
 {
-    return d->changed && (view_is_text(d->view) ? d->text.len > 0 : d->written.n > 0);
+    return d->changed && d->written.n > 0;
 }
 
 void draft_reset(struct view_draft *d)
 {
     extents_free(&d->written);
-    d->text.len = 0;
     d->changed = d->dirty = false;
     d->npy = (struct npy){0};
     d->begun.tv_sec = 0;
@@ -148,7 +147,6 @@ void draft_settle(struct view_draft *d, uint64_t epoch)
 static void draft_free(struct view_draft *d)
 {
     extents_free(&d->written);
-    buf_free(&d->text);
     log_unref(d->room.log);
     lock_destroy(&d->io);
     free(d);

@@ -39,9 +39,7 @@ struct view_draft {
     uint64_t refused;      /* the newest epoch that was judged invalid; 0: none */
     struct err why;        /* why a write was refused, until the view is written anew */
     struct timespec begun; /* until when a header alone waits for the rest; tv_sec 0: it does not */
-    /* The content, if `changed`. For a text: */
-    struct buf text;
-    /* For bytes and values: */
+    /* The content, if `changed`: */
     struct extents written;
     uint64_t size, cut, cut_epoch; /* cut: as in struct tensor_round */
     struct npy npy;                /* likewise */

@@ -66,22 +66,18 @@ static void stored_header(const struct tensor_base *b, enum tensor_view view, st
 }
 
 /* Begin a draft over the tensor as it is, unless it has begun. */
-static int begin(const struct live *l, struct view_draft *d)
+static void begin(const struct live *l, struct view_draft *d)
 {
     struct tensor_base b;
     if (d->changed)
-        return 0;
+        return;
     tensor_base_get(l, d->object->number, &b);
     d->size = tensor_view_size(&b, d->view);
     d->cut = TENSOR_UNCUT;
-    d->text.len = 0;
-    if (view_is_text(d->view) && b.t)
-        tensor_text(&b, d->view, &d->text);
     if (tensor_views[d->view].npy)
         stored_header(&b, d->view, &d->npy);
     tensor_base_free(&b);
-    d->changed = buf_error(&d->text) == 0;
-    return buf_error(&d->text);
+    d->changed = true;
 }
 
 /* Note a write or a truncation. */
@@ -156,7 +152,9 @@ static int refuse(struct live *l, struct view_draft *d, int r, struct err *e)
 static int make_room(struct live *l, struct view_draft *d, uint64_t off, uint64_t n, uint64_t limit,
                      uint64_t phase, struct err *e)
 {
-    const uint64_t whole = limit < DRAFT_MAX ? limit : npy_size(&d->npy);
+    const uint64_t whole = view_is_text(d->view) ? 0
+                           : limit < DRAFT_MAX   ? limit
+                                                 : npy_size(&d->npy);
     if (d->room.log && off >= d->room.at && off + n <= d->room.at + d->room.len)
         return 0;
     struct extent room = {.at = off, .len = n};
@@ -184,9 +182,6 @@ static int too_long(const struct view_draft *d, uint64_t limit, struct err *e)
 {
     if (limit == DRAFT_MAX)
         return err_set(e, -EFBIG, "longer than any tensor");
-    if (view_is_text(d->view))
-        return err_set(e, -EINVAL, "%s is longer than %d bytes", tensor_views[d->view].name,
-                       DRAFT_TEXT_MAX);
     return err_set(e, -EFBIG, "%s of this tensor holds at most %llu bytes",
                    tensor_views[d->view].name, (unsigned long long)limit);
 }
@@ -233,7 +228,8 @@ static int check_header(struct live *l, struct view_draft *d, const struct tenso
     return r < 0 ? r : 0;
 }
 
-/* Write bytes to the log, and lay them over the tensor. Call with `io` held. */
+/* Write bytes to the log, and lay them over the tensor. Call with `io` held. Returns 1 if they
+ * complete the line of a text. */
 static int write_bytes(struct live *l, struct live_view *h, const struct tensor_base *b,
                        uint64_t off, const void *bytes, size_t n, struct err *e)
 {
@@ -255,39 +251,19 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
     if (r < 0)
         return logs_failed(r, e);
     lock_take(&l->lock);
-    r = begin(l, d);
+    begin(l, d);
     x.epoch = d->epoch;
-    if (r == 0)
-        r = grow(d, off);
+    r = grow(d, off);
     if (r == 0)
         r = extents_put(&d->written, &x);
     d->size = r == 0 ? max_u64(d->size, end) : d->size;
     lock_drop(&l->lock);
     if (r < 0)
         return err_set(e, r, "no memory for a draft");
-    return tensor_views[d->view].npy ? check_header(l, d, b, off, e) : 0;
-}
-
-/* Write to a text. Call with the lock held. Returns 1 if the bytes complete its line. */
-static int write_text(const struct live *l, const struct live_view *h, uint64_t off,
-                      const void *bytes, size_t n, struct err *e)
-{
-    struct view_draft *d = h->d;
-    int r = begin(l, d);
-    if (h->append)
-        off = d->text.len;
-    if (n > DRAFT_TEXT_MAX || off > DRAFT_TEXT_MAX - n)
-        return too_long(d, DRAFT_TEXT_MAX, e);
-    if (r == 0 && off > d->text.len)
-        return err_set(e, -EINVAL, "%s has a hole", tensor_views[d->view].name);
-    if (r == 0 && off + n > d->text.len)
-        buf_zero(&d->text, (size_t)(off + n) - d->text.len);
-    if (r == 0 && (r = buf_error(&d->text)) == 0 && n)
-        memcpy(d->text.data + off, bytes, n);
-    if (r < 0)
-        return err_set(e, r, "no memory for a draft");
+    if (tensor_views[d->view].npy)
+        return check_header(l, d, b, off, e);
     /* A line with text after it is not yet the whole value: the program may truncate it next. */
-    return off + n >= d->text.len && n > 0 && memchr(bytes, '\n', n);
+    return view_is_text(d->view) && end == d->size && memchr(bytes, '\n', n);
 }
 
 static int ask(struct live *l, struct view_draft *d, enum when when, bool last,
@@ -321,19 +297,15 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     if (!d)
         return 0;
     lock_take(&d->io);
-    const bool text = view_is_text(d->view);
-    int r = begin_write(l, h, text && (h->append ? d->text.len == 0 : off == 0), &b);
+    const uint64_t size = d->changed ? d->size : 0;
+    int r = begin_write(l, h, view_is_text(d->view) && (h->append ? size : off) == 0, &b);
     if (r) {
         lock_drop(&d->io);
         return r < 0 ? r : 0;
     }
-    if (text) {
-        LOCKED(&l->lock);
-        r = write_text(l, h, off, bytes, n, &e);
-    } else {
-        off = h->append ? (d->changed ? d->size : tensor_view_size(&b, d->view)) : off;
-        r = write_bytes(l, h, &b, off, bytes, n, &e);
-    }
+    if (h->append)
+        off = d->changed ? d->size : tensor_view_size(&b, d->view);
+    r = write_bytes(l, h, &b, off, bytes, n, &e);
     lock_drop(&d->io);
     if (r < 0)
         return refuse(l, d, r, &e);
@@ -345,17 +317,9 @@ static int resize(const struct live *l, struct view_draft *d, const struct tenso
                   uint64_t size, struct err *e)
 {
     const uint64_t limit = limit_of(b, d->view);
-    int r = begin(l, d);
-    if (r == 0 && size > limit)
+    if (size > limit)
         return too_long(d, limit, e);
-    if (r < 0)
-        return r;
-    if (view_is_text(d->view)) {
-        if (size > d->text.len)
-            return -EINVAL;
-        d->text.len = (size_t)size;
-        return 0;
-    }
+    begin(l, d);
     if (size < d->size) {
         extents_cut(&d->written, size);
         d->cut = min_u64(d->cut, size);
@@ -420,21 +384,24 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
     j->told = now;
 }
 
-static int judge_text(struct live *l, const struct judged *j, const struct buf *text,
-                      const struct tensor_base *b, const struct units_watch *watch,
-                      struct tensor_edit *edit, struct err *e)
+static int judge_text(struct live *l, const struct tensor_round *round, const struct tensor_base *b,
+                      const struct units_watch *watch, struct tensor_edit *edit, struct err *e)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    const char *s = buf_text(text);
+    char text[DRAFT_TEXT_MAX];
+    const size_t n = (size_t)round->size;
     uint32_t type = 0;
-    tensor_text(b, j->round.view, &shown);
-    if (shown.len == text->len && memcmp(shown.data, text->data, text->len) == 0)
+    tensor_text(b, round->view, &shown);
+    int r = tensor_round_read(round, b, 0, text, n);
+    if (r < 0)
+        return err_sys(e, r, "cannot read what was written");
+    if (shown.len == n && memcmp(shown.data, text, n) == 0)
         return TENSOR_SAME;
-    if (j->round.view == TENSOR_TYPE) {
-        const int r = tensor_type_parse(s, text->len, &type, e);
+    if (round->view == TENSOR_TYPE) {
+        r = tensor_type_parse(text, n, &type, e);
         return r < 0 ? r : tensor_convert(b, type, &l->logs, watch, edit, e);
     }
-    int r = tensor_shape_parse(s, text->len, &edit->shape, e);
+    r = tensor_shape_parse(text, n, &edit->shape, e);
     if (r == 0)
         r = tensor_reshape(b, &edit->shape, e);
     edit->shaped = r == TENSOR_CHANGED;
@@ -470,7 +437,7 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
         return 0;
     q->converts = j->round.view == TENSOR_TYPE;
     lock_drop(&l->lock);
-    int r = view_is_text(j->round.view) ? judge_text(l, j, &q->text, &b, &watch, &edit, e)
+    int r = view_is_text(j->round.view) ? judge_text(l, &j->round, &b, &watch, &edit, e)
                                         : tensor_judge(&j->round, &b, &l->logs, &watch, &edit, e);
     lock_take(&l->lock);
     q->converts = false;
@@ -555,7 +522,6 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
     lock_drop(&d->io); /* once the request is in the queue, the draft may go */
     struct request *q = r == 0 && written ? request_new(l, NULL, NULL, NULL) : NULL;
     if (q) {
-        buf_add(&q->text, d->text.data, d->text.len);
         d->judging++;
         d->object->pins++;
         q->own = j;
@@ -572,17 +538,36 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
     return q || !written ? r : -ENOMEM;
 }
 
-/* Take the text of a new tensor's `type` or `shape`. */
-static int take_text(struct live *l, struct view_draft *d, struct err *e)
+/* Take the text of a new tensor's `type` or `shape`. Call without the lock. */
+static int take_text(struct live *l, struct view_draft *d)
 {
-    struct object *o = d->object;
+    const struct tensor_base none = {0};
     const bool is_type = d->view == TENSOR_TYPE;
-    int r = is_type ? tensor_type_parse(buf_text(&d->text), d->text.len, &o->type, e)
-                    : tensor_shape_parse(buf_text(&d->text), d->text.len, &o->shape, e);
-    *(is_type ? &o->has_type : &o->has_shape) = r == 0;
+    struct object *o = d->object;
+    struct tensor_shape shape;
+    struct err e = {0};
+    char text[DRAFT_TEXT_MAX];
+    uint32_t type;
+    size_t n;
+    int r = read_draft(l, d, &none, 0, text, sizeof(text), &n);
     if (r < 0)
-        d->why = *e;
-    return r < 0 ? object_refused(l, o, e) : 0;
+        (void)err_sys(&e, r, "cannot read what was written");
+    else
+        r = is_type ? tensor_type_parse(text, n, &type, &e)
+                    : tensor_shape_parse(text, n, &shape, &e);
+    LOCKED(&l->lock);
+    *(is_type ? &o->has_type : &o->has_shape) = r == 0;
+    if (r < 0) {
+        d->why = e;
+        return object_refused(l, o, &e);
+    }
+    if (is_type)
+        o->type = type;
+    else
+        o->shape = shape;
+    if (o->fresh)
+        object_touch(l, o);
+    return 0;
 }
 
 /* ---- open ---- */
@@ -671,7 +656,7 @@ bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint
     const struct view_draft *d = object_draft(o, view);
     if (!d || !(d->changed || o->fresh) || has_expired(d))
         return false;
-    *ret = !d->changed ? 0 : view_is_text(d->view) ? d->text.len : d->size;
+    *ret = d->changed ? d->size : 0;
     return true;
 }
 
@@ -690,12 +675,6 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
     if (!d || !d->changed) {
         lock_drop(&l->lock);
         return -ESTALE;
-    }
-    if (view_is_text(d->view)) {
-        *got = (size_t)within_u64(off, n, d->text.len);
-        memcpy(dst, d->text.data + off, *got);
-        lock_drop(&l->lock);
-        return 0;
     }
     d->pins++;
     o->pins++;
@@ -716,17 +695,17 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
 static int judge_now(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
 {
     struct view_draft *d = h->d;
-    struct err e = {0};
     lock_take(&l->lock);
     flushed(l, h);
     int r = d->why.code;
     const bool written = draft_is_written(d);
     const bool fresh = h->o->fresh && !h->o->adding;
-    if (r == 0 && fresh && written && view_is_text(d->view))
-        r = take_text(l, d, &e);
-    const bool asks = r == 0 && !fresh && written;
     lock_drop(&l->lock);
-    return asks ? ask(l, d, when, false, w) : r;
+    if (r < 0 || !written)
+        return r;
+    if (!fresh)
+        return ask(l, d, when, false, w);
+    return view_is_text(d->view) ? take_text(l, d) : 0;
 }
 
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
@@ -771,22 +750,22 @@ static void end_writing(struct live *l, struct view_draft *d)
     struct object *o = d->object;
     struct err e = {0};
     const bool due = draft_is_written(d) && d->touched > d->refused && !d->why.code;
-    if (o->fresh && !o->adding) {
-        if (draft_is_written(d) && view_is_text(d->view) && d->dirty)
-            (void)take_text(l, d, &e);
+    const bool fresh = o->fresh && !o->adding;
+    if (fresh && !(due && d->dirty && view_is_text(d->view)))
         return;
-    }
-    if (due && l->ending && d->dirty)
-        (void)object_refused(l, o, &never);
-    if (due && !(l->ending && d->dirty)) {
+    if (due && (fresh || !(l->ending && d->dirty))) {
         d->pins++;
         lock_drop(&l->lock);
-        const int r = ask(l, d, WHEN_MODE, true, NULL);
+        const int r = fresh ? take_text(l, d) : ask(l, d, WHEN_MODE, true, NULL);
         lock_take(&l->lock);
         d->pins--;
-        if (err_sys(&e, r, "cannot be judged") < 0)
+        if (!fresh && err_sys(&e, r, "cannot be judged") < 0)
             (void)object_refused(l, o, &e);
-    } else if (!d->judging) {
+        return;
+    }
+    if (due)
+        (void)object_refused(l, o, &never);
+    if (!d->judging) {
         o->cold |= d->changed ? (uint32_t)1 << d->row : 0;
         draft_reset(d);
     }
