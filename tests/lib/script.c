@@ -11,6 +11,7 @@
 
 #include "cu_main.h"
 #include "live/tensors.h"
+#include "base/bytes.h"
 #include "script_run.h"
 #include "tree_image.h"
 
@@ -37,7 +38,7 @@ static enum live_commit mode_of(const char *name)
 void script_start(struct run *r)
 {
     struct err e = {0};
-    if (tree_open(r->m.place.model, &r->opt, &r->t, &e) < 0)
+    if (tree_open(r->place.model, &r->opt, &r->t, &e) < 0)
         script_fail(r, "does not open: %s", e.msg);
     else if (!tree_writable(r->t))
         script_fail(r, "is read-only: %s", tree_why_not(r->t));
@@ -59,37 +60,6 @@ int script_finish(struct run *r)
     return r->finished;
 }
 
-int script_wait(struct waiter *w, int result)
-{
-    if (result == LIVE_PARKED) {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += WAIT_MOST;
-        if (sem_timedwait(&w->answered, &until) < 0) { /* a wait that only this thread could end */
-            CU_FAIL("an operation waits for what comes after it");
-            script_copies_go(0);
-            (void)sem_wait(&w->answered);
-        }
-        result = w->result;
-    }
-    (void)sem_destroy(&w->answered);
-    return result;
-}
-
-int script_wait_here(struct waiter *w, int result)
-{
-    result = script_wait(w, result);
-    (void)sem_init(&w->answered, 0, 0);
-    return result;
-}
-
-static void answer(struct live_wait *w, int result)
-{
-    struct waiter *me = (struct waiter *)w;
-    me->result = result;
-    (void)sem_post(&me->answered);
-}
-
 /* ---- one operation ---- */
 
 int script_errno(const char *name)
@@ -98,30 +68,13 @@ int script_errno(const char *name)
         const char *name;
         int code;
     } rows[] = {
-        {"EACCES", EACCES},
-        {"EBADF", EBADF},
-        {"EBUSY", EBUSY},
-        {"EEXIST", EEXIST},
-        {"EDQUOT", EDQUOT},
-        {"EFBIG", EFBIG},
-        {"EILSEQ", EILSEQ},
-        {"EINTR", EINTR},
-        {"EINVAL", EINVAL},
-        {"EIO", EIO},
-        {"ENODATA", ENODATA},
-        {"ENOENT", ENOENT},
-        {"ENOSPC", ENOSPC},
-        {"EPERM", EPERM},
-        {"ERANGE", ERANGE},
-        {"ESTALE", ESTALE},
-        {"EOPNOTSUPP", EOPNOTSUPP},
-        {"EROFS", EROFS},
-        {"ENAMETOOLONG", ENAMETOOLONG},
-        {"EDOM", EDOM},
-        {"EISDIR", EISDIR},
-        {"ENOTDIR", ENOTDIR},
-        {"ENOTEMPTY", ENOTEMPTY},
-        {"ELOOP", ELOOP},
+        // clang-format off
+        {"EACCES", EACCES}, {"EBADF", EBADF}, {"EBUSY", EBUSY}, {"EDOM", EDOM}, {"EDQUOT", EDQUOT},
+        {"EEXIST", EEXIST}, {"EFBIG", EFBIG}, {"EILSEQ", EILSEQ}, {"EINTR", EINTR}, {"EINVAL", EINVAL},
+        {"EIO", EIO}, {"EISDIR", EISDIR}, {"ELOOP", ELOOP}, {"ENAMETOOLONG", ENAMETOOLONG}, {"ENODATA", ENODATA},
+        {"ENOENT", ENOENT}, {"ENOSPC", ENOSPC}, {"ENOTDIR", ENOTDIR}, {"ENOTEMPTY", ENOTEMPTY}, {"EOPNOTSUPP", EOPNOTSUPP},
+        {"EPERM", EPERM}, {"ERANGE", ERANGE}, {"EROFS", EROFS}, {"ESTALE", ESTALE},
+        // clang-format on
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -131,13 +84,10 @@ int script_errno(const char *name)
 
 static const struct script_op *find_op(const char *name)
 {
-    const struct script_op *const tables[] = {script_edits, script_looks, script_faults,
-                                              script_tensors};
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-        for (const struct script_op *op = tables[i]; op->name; op++)
-            if (strcmp(op->name, name) == 0)
-                return op;
-    return NULL;
+    const struct script_op *op = script_ops;
+    while (op->name && strcmp(op->name, name) != 0)
+        op++;
+    return op->name ? op : NULL;
 }
 
 /* Split an operation into its words, in place. Returns their number, or UINT_MAX for too many words
@@ -176,8 +126,6 @@ static int expected(struct run *r, char *word[ARGS], unsigned *n)
 
 static void check_result(struct run *r, int got, int want)
 {
-    if (r->lenient && got <= 0)
-        return;
     if (!r->failed && got != want)
         script_fail(r, "%s instead of %s", got ? strerror(-got) : "success",
                     want ? strerror(-want) : "success");
@@ -186,35 +134,22 @@ static void check_result(struct run *r, int got, int want)
 /* Run an operation. If it was marked with &, a later operation waits for it. */
 static void run_op(struct run *r, const struct script_op *op, char **arg, int want, bool later)
 {
-    struct waiter own, *w = &own;
+    struct tree_wait own, *w = &own;
     if (later && r->started == WAITS) {
         script_fail(r, "too many operations with &");
         return;
     }
     if (later)
         w = &r->waiter[r->started++];
-    *w = (struct waiter){.wait = {.done = answer, .request = w}};
-    (void)sem_init(&w->answered, 0, 0);
+    (void)tree_wait(w);
     int got = op->run(r, arg, w);
     if (!later)
-        check_result(r, script_wait(w, got), want);
+        check_result(r, tree_waited(w, got), want);
     else if (got != LIVE_PARKED)
-        answer(&w->wait, got);
+        w->wait.done(&w->wait, got);
 }
 
-void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
-{
-    char op[160];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(op, sizeof(op), fmt, ap);
-    va_end(ap);
-    buf_printf(log, "%s; ", op);
-    if (!r->failed)
-        script_do(r, op, strlen(op));
-}
-
-void script_do(struct run *r, const char *text, size_t n)
+static void do_op(struct run *r, const char *text, size_t n)
 {
     char copy[sizeof(r->op)], *word[ARGS + 1] = {0};
     size_t blank = strspn(text, " ");
@@ -264,17 +199,16 @@ static void check_end(struct run *r)
     if (r->started != r->waited)
         script_fail(r, "an operation with & is not waited for");
     int ended = r->t ? script_finish(r) : 0;
-    struct content now = script_model_file(&r->m);
+    struct content now = script_model_file(r);
     if (!r->failed && ended < 0)
         script_fail(r, "%s", strerror(-ended));
-    else if (!r->failed && !(r->opt.tensors ? script_model_tensors(&r->m, &keys)
+    else if (!r->failed && !(r->opt.tensors ? script_model_tensors(r, &keys)
                                             : script_model_keys(now.bytes, now.n, &keys)))
         script_fail(r, "the file is not a regular model");
     else if (!r->failed && strcmp((char *)keys.data, r->s->saved) != 0)
         script_fail(r, "the file has\n      %s\n    and not\n      %s", (char *)keys.data,
                     r->s->saved);
-    else if (!r->failed &&
-             !(r->opt.tensors ? script_model_alone(&r->m) : script_model_whole(&r->m)))
+    else if (!r->failed && !script_model_whole(r))
         script_fail(r, "tensors were changed, or a file was left");
     free(now.bytes);
 }
@@ -300,31 +234,30 @@ static void run_in(const struct script *s, const char *mode)
         CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(state));
         (void)setenv("XDG_STATE_HOME", state, 1);
     }
-    bool split = s->how && strstr(s->how, "split");
-    r.opt.tensors = s->how && strstr(s->how, "tensors");
+    static const char *const words[] = {"split", "tensors", "large", "deep"};
+    unsigned how = 0;
+    for (size_t i = 0; i < COUNT(words); i++)
+        how |= s->how && strstr(s->how, words[i]) ? 1U << i : 0;
+    r.opt.tensors = how & SCRIPT_TENSORS;
     if (s->how && strstr(s->how, "inplace"))
         r.opt.strategy = EDIT_INPLACE;
-    unsigned how = (split ? SCRIPT_SPLIT : 0) | (r.opt.tensors ? SCRIPT_TENSORS : 0);
-    how |= s->how && strstr(s->how, "large") ? SCRIPT_LARGE : 0;
-    how |= s->how && strstr(s->how, "deep") ? SCRIPT_DEEP : 0;
-    script_model_make(&r.m, how);
-    script_log_clear();
+    script_model_make(&r, how);
+    script_calm();
     script_start(&r);
-    r.heap = script_heap();
     for (const char *p = s->ops; *p && !r.failed;) {
         size_t n = op_length(p);
-        script_do(&r, p, n);
+        do_op(&r, p, n);
         p += n + (p[n] == ';');
     }
-    script_copies_go(0);
-    script_copies_fail(0);
-    script_disk_full(false);
+    struct script_gate *g = script_gate_open();
+    *g = (struct script_gate){.held = g->held};
+    script_gate_close();
     if (r.failed)
         (void)script_finish(&r);
     else
         check_end(&r);
-    script_time_runs();
-    script_model_drop(&r.m);
+    script_calm();
+    script_model_drop(&r);
     if (r.opt.history)
         CU_ASSERT_EQUAL(nftw(state, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }

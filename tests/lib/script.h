@@ -21,9 +21,15 @@
  *     a.other  u32           8
  *     a.list   array[i32]    1 2 3
  *
- * Files of metadata/ (H: a handle, a letter):
- *     open H NAME WORD...    r, w, rw; trunc, append, creat, excl, mkstemp (exclusively, mode 0600)
+ * and, with `tensors`, the tensors a, c and z of bytes, and b of floats. A path is a name in
+ * metadata/ or, if it begins with a slash, a path below tensors/ (/ is tensors/ itself).
+ *
+ * Files (H: a handle, a letter):
+ *     open H PATH WORD...    r, w, rw; trunc, append, creat, excl, mkstemp (exclusively, mode 0600)
+ *     note H; node H WORD...      note the node of H; open it without a name
  *     write H TEXT           at the handle's offset; write H TEXT OFFSET: at that offset
+ *     poke H OFFSET 'F...'   little-endian floats; npy H SHAPE 'F...'  a whole .npy
+ *     dots H N STEP          N X's, STEP apart
  *     read H TEXT            reading up to the end gives TEXT
  *     size H N               fstat
  *     trunc H N              ftruncate
@@ -31,23 +37,26 @@
  *     flush H; release H     a close by one of several owners; by the last one
  *     close H                both
  *     fsync H; fsync         the file; the directory
- *     put NAME TEXT          printf TEXT > NAME, as a shell does; add NAME TEXT: >>
- *     truncate NAME N; rm NAME; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
+ *     put PATH TEXT          printf TEXT > PATH, as a shell does; add PATH TEXT: >>
+ *     floats PATH 'F...'     the same with floats
+ *     truncate PATH N; rm PATH; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
+ *     mkdir PATH; rmdir PATH
  *     mknod NAME             tar calls this before it opens a file; the handle is released at the
  *                            next mknod, fsync of the directory, or finish
  *     type NAME TYPE         set user.gguf.type
- *     forgive NAME           remove user.gguf.error; forgive NAME ATTRIBUTE
+ *     forgive PATH           remove user.gguf.error; forgive PATH ATTRIBUTE
  * Inspections:
- *     list NAME...           exactly these, in this order
- *     files N                the number of files, including general.architecture
- *     gone NAME...           none of these can be opened
- *     text NAME TEXT; stat NAME SIZE; typed NAME TYPE
- *     attr NAME ATTRIBUTE TEXT; attrs NAME 'ATTRIBUTE ...'
- *     refused NAME; good NAME         it has user.gguf.error, or not
- *     time noted NAME; time same NAME; time moved NAME      note st_mtime, and compare it
+ *     list NAME...           metadata/ has exactly these, in this order; list DIR 'NAME...'
+ *     gone PATH...           none of these can be opened
+ *     text PATH TEXT; stat PATH SIZE; typed NAME TYPE; readlink NAME TARGET
+ *     values PATH 'F...'     the floats at its end; dotted PATH N STEP: X's there, dots elsewhere
+ *     attr PATH ATTRIBUTE TEXT; attrs PATH 'ATTRIBUTE ...'
+ *     refused PATH [TEXT]; good PATH      it has user.gguf.error (that contains TEXT), or not
+ *     time noted PATH; time same PATH; time moved PATH      note st_mtime, and compare it
  *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
  *     file KEY:TYPE=TEXT...           the keys of the file on the disk
- *     readlink NAME TARGET; unsaved 'LINE;...'      what the end of the mount would report
+ *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk, or of both
+ *     unsaved 'LINE;...'     what the end of the mount would report
  *     owes NAME...           it names exactly these
  * The history, in scripts that keep one:
  *     undo; undo N           restore all keys as before the last edits; as in state N
@@ -63,35 +72,16 @@
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                N seconds pass; behind N: the clock runs N seconds late, so timed
  *                            waits wake at once and end as soon as `later` moves it
- *     converts N             this many seconds pass while a tensor is being converted
- *     hasty; still           each reading advances the clock by 1; only `later` moves it
+ *     still                  only `later` moves the clock
  *     alter; restore         another program touches the model; its time is restored
  *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; check and remove them
- *     many NAME TIMES BYTES  put TIMES different texts of BYTES bytes
- *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
- *     heap KIB               at most this much more memory is in use than at the beginning
- *     helpers N                       bytes that helpers hold, including those of keys that are
- *                                     not written yet
+ *     helpers N              bytes that helpers hold, including those of keys that are not written
+ *                            yet
  *     edits changed; edits same       the model is edited; another program changed it, or not
  *     hurry                  pending edits are written now, and no more are made; hurry starved:
  *                            there is no memory for that
  *     finish; reopen         end the mount (as at the end of each script); mount again
- *
- * For tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
- *     topen H PATH WORD...   as open, for PATH below tensors/; the handle's operations are those
- *                            above
- *     tnote H; tnode H WORD...       note the node of H; open it without a name
- *     tmoved PATH            its node differs from the noted one
- *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian
- *                                                             floats
- *     tpoke H OFFSET 'F...'  floats at OFFSET; tnpy H SHAPE 'F...'  a whole .npy
- *     tdots H N STEP         N X's, STEP apart; tdotted PATH N STEP: X's there, dots elsewhere
- *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
- *     tlist DIR 'NAME...' exactly these; DIR may be . (tensors/ itself)
- *     ttext PATH TEXT; tvalues PATH 'F...' (at its end); tstat PATH SIZE; tgone PATH
- *     terror NAME TEXT       its user.gguf.error contains TEXT; tforgive NAME
- *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk, or of both
  *
  * After each successful fsync of the directory, the file holds what model.gguf shows. After the
  * script, the file has the keys or tensors in `saved`, and there is no other file beside it.

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes and reads the model of a script: see script_model.h. */
-#include "script_model.h"
+/* Makes and reads the model of a script; holds copies of it, stops the clock, and keeps the log: see
+ * script_run.h. */
+#include "script_run.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "build_gguf.h"
-#include "gguf/gguf.h"
 #include "gguf/value.h"
-#include "model_dir.h"
+#include "parsed.h"
 #include "text/text.h"
 
 #define FIRST "model-00001-of-00002.gguf"
 #define SECOND "model-00002-of-00002.gguf"
+
+/* Size of the tensor `big` of a large model, which has no z. */
+#define LARGE_SIZE ((size_t)66 << 20)
 
 /* ---- make ---- */
 
@@ -63,7 +67,7 @@ static void put_tensors(struct build *b, bool large)
     build_tensor(b, "a", I8, SHAPE(8), "abcdefgh", 8);
     build_tensor(b, "b", F32, SHAPE(3, 2), values, 24);
     build_tensor(b, "c", I8, SHAPE(4), "wxyz", 4);
-    size_t n = large ? SCRIPT_LARGE_SIZE : 20000;
+    size_t n = large ? LARGE_SIZE : 20000;
     uint8_t *dots = malloc(n);
     CU_ASSERT_PTR_NOT_NULL_FATAL(dots);
     memset(dots, '.', n);
@@ -81,11 +85,11 @@ static void put_deep(struct build *b)
     build_item_num(b, GGUF_U8, 3);
 }
 
-void script_model_make(struct script_model *m, unsigned how)
+void script_model_make(struct run *r, unsigned how)
 {
     struct build b;
     bool split = how & SCRIPT_SPLIT;
-    build_init(&b, 3, how & SCRIPT_BIG);
+    build_init(&b, 3, false);
     build_str(&b, "general.architecture", "test");
     build_str(&b, "a.name", "one");
     build_u32(&b, "a.count", 7);
@@ -96,7 +100,7 @@ void script_model_make(struct script_model *m, unsigned how)
     if (how & SCRIPT_DEEP)
         put_deep(&b);
     const unsigned tensors = how & SCRIPT_TENSORS ? 5 : 2;
-    const size_t second = how & SCRIPT_LARGE ? SCRIPT_LARGE_SIZE : 9001;
+    const size_t second = how & SCRIPT_LARGE ? LARGE_SIZE : 9001;
     if (split)
         put_split(&b, 0, tensors);
     if (how & SCRIPT_TENSORS)
@@ -105,21 +109,21 @@ void script_model_make(struct script_model *m, unsigned how)
         build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
     if (!split && !(how & SCRIPT_TENSORS))
         build_tensor(&b, "b", I8, SHAPE(second), NULL, second);
-    *m = (struct script_model){.old = finish(&b)};
-    make_place(&m->place, &m->old);
+    r->old = finish(&b);
+    make_place(&r->place, &r->old);
     if (!split)
         return;
-    m->other = make_second(tensors);
-    put_file(m->place.dir, SECOND, m->other.bytes, m->other.n);
-    (void)snprintf(m->place.model, sizeof(m->place.model), "%s/" FIRST, m->place.folder);
-    CU_ASSERT_EQUAL_FATAL(renameat(m->place.dir, NAME, m->place.dir, FIRST), 0);
+    r->other = make_second(tensors);
+    put_file(r->place.dir, SECOND, r->other.bytes, r->other.n);
+    (void)snprintf(r->place.model, sizeof(r->place.model), "%s/" FIRST, r->place.folder);
+    CU_ASSERT_EQUAL_FATAL(renameat(r->place.dir, NAME, r->place.dir, FIRST), 0);
 }
 
-void script_model_drop(struct script_model *m)
+void script_model_drop(struct run *r)
 {
-    drop_place(&m->place);
-    free(m->old.bytes);
-    free(m->other.bytes);
+    drop_place(&r->place);
+    free(r->old.bytes);
+    free(r->other.bytes);
 }
 
 /* ---- read back ---- */
@@ -165,10 +169,8 @@ bool script_model_keys(const void *bytes, size_t n, struct buf *out)
 
 static bool same_tensors(const struct content *a, const struct content *b)
 {
-    struct gguf *ga = NULL, *gb = NULL;
-    struct source sa = source_mem(a->bytes, a->n), sb = source_mem(b->bytes, b->n);
-    bool good = gguf_parse(&sa, 0, &ga, NULL) == 0 && gguf_parse(&sb, 0, &gb, NULL) == 0 &&
-                ga->n_tensors == gb->n_tensors;
+    struct gguf *ga = gguf_in(a->bytes, a->n), *gb = gguf_in(b->bytes, b->n);
+    bool good = ga->n_tensors == gb->n_tensors;
     for (uint32_t i = 0; good && i < ga->n_tensors; i++)
         good = ga->tensor[i].nbytes == gb->tensor[i].nbytes &&
                memcmp(a->bytes + ga->tensor[i].off, b->bytes + gb->tensor[i].off,
@@ -224,23 +226,23 @@ static bool put_file_tensors(const struct content *file, struct buf *out)
     return good;
 }
 
-static struct content read_back(const struct script_model *m, const char *name)
+static struct content read_back(const struct run *r, const char *name)
 {
     struct content i;
-    i.bytes = get_file(m->place.dir, name, &i.n);
+    i.bytes = get_file(r->place.dir, name, &i.n);
     return i;
 }
 
-struct content script_model_file(const struct script_model *m)
+struct content script_model_file(const struct run *r)
 {
-    return read_back(m, m->other.bytes ? FIRST : NAME);
+    return read_back(r, r->other.bytes ? FIRST : NAME);
 }
 
-bool script_model_tensors(const struct script_model *m, struct buf *out)
+bool script_model_tensors(const struct run *r, struct buf *out)
 {
-    struct content first = script_model_file(m), second = {0};
-    if (m->other.bytes)
-        second = read_back(m, SECOND);
+    struct content first = script_model_file(r), second = {0};
+    if (r->other.bytes)
+        second = read_back(r, SECOND);
     bool good = put_file_tensors(&first, out) && (!second.bytes || put_file_tensors(&second, out));
     buf_char(out, '\0');
     free(first.bytes);
@@ -248,66 +250,38 @@ bool script_model_tensors(const struct script_model *m, struct buf *out)
     return good && buf_error(out) == 0;
 }
 
-bool script_model_whole(const struct script_model *m)
+bool script_model_whole(const struct run *r)
 {
-    bool split = m->other.bytes != NULL;
-    struct content now = script_model_file(m);
-    bool good = same_tensors(&m->old, &now) && files_in(&m->place) == 1 + split;
+    bool split = r->other.bytes != NULL, good = files_in(&r->place) == 1 + split;
+    if (r->opt.tensors)
+        return good;
+    struct content now = script_model_file(r);
+    good = good && same_tensors(&r->old, &now);
     free(now.bytes);
     if (split) {
-        now = read_back(m, SECOND);
-        good &= same(&now, &m->other);
+        now = read_back(r, SECOND);
+        good &= same(&now, &r->other);
         free(now.bytes);
     }
     return good;
 }
 
-bool script_model_alone(const struct script_model *m)
-{
-    return files_in(&m->place) == 1 + (m->other.bytes != NULL);
-}
-
 /* ---- copies held and failed, a full disk ---- */
 
-static struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool hold;
-    bool full;     /* no room is left */
-    unsigned held; /* number of waiting copies */
-    int spoilt;    /* result of the waiting copies; 0: success */
-    int error;     /* error that copies return */
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static struct script_gate gate;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-void script_copies_hold(void)
+struct script_gate *script_gate_open(void)
 {
-    (void)pthread_mutex_lock(&gate.lock);
-    gate.hold = true;
-    (void)pthread_mutex_unlock(&gate.lock);
+    (void)pthread_mutex_lock(&lock);
+    return &gate;
 }
 
-void script_disk_full(bool full)
+void script_gate_close(void)
 {
-    (void)pthread_mutex_lock(&gate.lock);
-    gate.full = full;
-    (void)pthread_mutex_unlock(&gate.lock);
-}
-
-void script_copies_go(int error)
-{
-    (void)pthread_mutex_lock(&gate.lock);
-    gate.hold = false;
-    gate.spoilt = error;
-    (void)pthread_cond_broadcast(&gate.changed);
-    (void)pthread_mutex_unlock(&gate.lock);
-}
-
-bool script_copies_are_held(void)
-{
-    (void)pthread_mutex_lock(&gate.lock);
-    const bool hold = gate.hold;
-    (void)pthread_mutex_unlock(&gate.lock);
-    return hold;
+    (void)pthread_cond_broadcast(&changed);
+    (void)pthread_mutex_unlock(&lock);
 }
 
 bool script_copies_held(void)
@@ -316,36 +290,11 @@ bool script_copies_held(void)
     int r = 0;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += WAIT_MOST;
-    (void)pthread_mutex_lock(&gate.lock);
+    (void)pthread_mutex_lock(&lock);
     while (gate.held == 0 && r == 0)
-        r = pthread_cond_timedwait(&gate.changed, &gate.lock, &until);
-    (void)pthread_mutex_unlock(&gate.lock);
+        r = pthread_cond_timedwait(&changed, &lock, &until);
+    (void)pthread_mutex_unlock(&lock);
     return r == 0;
-}
-
-void script_copies_fail(int error)
-{
-    (void)pthread_mutex_lock(&gate.lock);
-    gate.error = error;
-    (void)pthread_mutex_unlock(&gate.lock);
-}
-
-/* Wait while copies are held. Returns true if the call had to wait. *error: the copy's error, or
- * 0. */
-static bool pass(int *error)
-{
-    (void)pthread_mutex_lock(&gate.lock);
-    bool held = gate.hold;
-    if (held) {
-        gate.held++;
-        (void)pthread_cond_broadcast(&gate.changed);
-        while (gate.hold)
-            (void)pthread_cond_wait(&gate.changed, &gate.lock);
-        gate.held--;
-    }
-    *error = held && gate.spoilt ? gate.spoilt : gate.error;
-    (void)pthread_mutex_unlock(&gate.lock);
-    return held;
 }
 
 /* Replaces the C library's function. A copy that was held then moves only one byte, so it is not
@@ -353,8 +302,15 @@ static bool pass(int *error)
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
                         unsigned flags)
 {
-    int error;
-    bool held = pass(&error);
+    (void)pthread_mutex_lock(&lock);
+    const bool held = gate.hold;
+    gate.held += held;
+    (void)pthread_cond_broadcast(&changed);
+    while (gate.hold)
+        (void)pthread_cond_wait(&changed, &lock);
+    gate.held -= held;
+    const int error = held && gate.spoilt ? gate.spoilt : gate.error;
+    (void)pthread_mutex_unlock(&lock);
     if (error) {
         errno = error;
         return -1;
@@ -367,14 +323,75 @@ int fstatvfs(int fd, struct statvfs *ret)
     struct statfs st;
     if (fstatfs(fd, &st) < 0)
         return -1;
-    (void)pthread_mutex_lock(&gate.lock);
+    (void)pthread_mutex_lock(&lock);
     if (gate.full)
         st.f_bfree = st.f_bavail = 0;
-    (void)pthread_mutex_unlock(&gate.lock);
+    (void)pthread_mutex_unlock(&lock);
     *ret = (struct statvfs){.f_bsize = (unsigned long)st.f_bsize,
                             .f_frsize = (unsigned long)st.f_frsize,
                             .f_blocks = st.f_blocks,
                             .f_bfree = st.f_bfree,
                             .f_bavail = st.f_bavail};
     return 0;
+}
+
+/* ---- the time ---- */
+
+atomic_long script_ahead, script_still;
+
+/* Replaces the C library's function. */
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int r = (int)syscall(SYS_clock_gettime, clock, ret);
+    if (r < 0 || clock != CLOCK_MONOTONIC)
+        return r;
+    if (atomic_load(&script_still))
+        *ret = (struct timespec){atomic_load(&script_still), 0};
+    ret->tv_sec += atomic_load(&script_ahead);
+    return 0;
+}
+
+/* ---- the log ---- */
+
+static char lines[16384]; /* the newest lines that fit */
+static size_t filled;
+static bool warned;
+
+void script_log(int priority, const char *line)
+{
+    (void)pthread_mutex_lock(&lock);
+    size_t n = strlen(line);
+    if (n >= sizeof(lines) - filled)
+        filled = 0;
+    if (n < sizeof(lines)) {
+        memcpy(lines + filled, line, n + 1);
+        filled += n;
+    }
+    warned |= priority <= LOG_WARNING;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void script_logged(struct run *r, const char *text)
+{
+    (void)pthread_mutex_lock(&lock);
+    if (text ? !strstr(lines, text) : warned)
+        script_fail(r, "the log has \"%s\"", lines);
+    if (text) {
+        filled = 0;
+        lines[0] = '\0';
+        warned = false;
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void script_calm(void)
+{
+    struct script_gate *g = script_gate_open();
+    *g = (struct script_gate){.held = g->held};
+    filled = 0;
+    lines[0] = '\0';
+    warned = false;
+    atomic_store(&script_still, 0);
+    atomic_store(&script_ahead, 0);
+    script_gate_close();
 }

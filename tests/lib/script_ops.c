@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts' operations on metadata/: see script.h. */
+/* The operations of scripts: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "alloc.h"
+#include "base/bytes.h"
+#include "live/queue.h"
 #include "script_run.h"
-#include "tree_edit.h"
-#include "tree_image.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
-#include "live/queue.h"
+#include "tree_image.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+/* Begin an operation. Not all of them need all of this. */
+#define OP(name)                                                \
+    static int op_##name(__attribute__((unused)) struct run *r, \
+                         __attribute__((unused)) char **arg,    \
+                         __attribute__((unused)) struct tree_wait *w)
 
-uint64_t script_folder(void)
-{
-    return ino_row(0);
-}
-
-uint64_t script_number(struct run *r, const char *text)
+static uint64_t number(struct run *r, const char *text)
 {
     char *end;
     unsigned long long n = strtoull(text, &end, 10);
@@ -30,9 +31,76 @@ uint64_t script_number(struct run *r, const char *text)
     return n;
 }
 
+static void expect(struct run *r, const char *got, const char *want)
+{
+    if (strcmp(got, want) != 0)
+        script_fail(r, "it is\n      %s\n    and not\n      %s", got, want);
+}
+
+/* Wait for a part of an operation, after which w can be used again. */
+static int wait_here(struct tree_wait *w, int result)
+{
+    result = tree_waited(w, result);
+    (void)tree_wait(w);
+    return result;
+}
+
+/* ---- paths: in metadata/ or, if they begin with a slash, in tensors/ ---- */
+
+/* Find the directory and the last name of a path; "/" is tensors/ itself, with an empty name. */
+static int parent_of(struct run *r, const char *path, uint64_t *dir, const char **name)
+{
+    struct tree_entry e;
+    char folder[TREE_NAME_MAX + 1];
+    *dir = ino_row(0);
+    *name = path;
+    if (*path != '/')
+        return 0;
+    const char *slash = strchr(path + 1, '/');
+    int got = tree_lookup(r->t, INO_ROOT, "tensors", &e);
+    if (got == 0 && slash) {
+        (void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path - 1), path + 1);
+        got = tree_lookup(r->t, e.node, folder, &e);
+    }
+    *dir = e.node;
+    *name = slash ? slash + 1 : path + 1;
+    return got;
+}
+
+/* Look up a path; if a node on the way is stale, look the path up again, as the kernel does. The
+ * caller calls forget(). */
+static int find(struct run *r, const char *path, struct tree_entry *e)
+{
+    uint64_t dir;
+    const char *name;
+    int got = -ESTALE;
+    for (int tries = 0; got == -ESTALE && tries < 2; tries++) {
+        got = parent_of(r, path, &dir, &name);
+        if (got == 0 && !*name)
+            got = tree_getattr(r->t, dir, NULL, e);
+        else if (got == 0)
+            got = tree_lookup(r->t, dir, name, e);
+    }
+    return got;
+}
+
+static void forget(struct run *r, const struct tree_entry *e)
+{
+    tree_forget(r->t, e->node, 1);
+}
+
+/* Drop the reference of a lookup after a call on its node; at once if the script goes on. */
+static int forget_then(struct run *r, const struct tree_entry *e, struct tree_wait *w, int got)
+{
+    if (w < r->waiter || w >= r->waiter + WAITS)
+        got = wait_here(w, got);
+    forget(r, e);
+    return got;
+}
+
 /* ---- handles ---- */
 
-struct handle *script_handle(struct run *r, const char *name)
+static struct handle *handle(struct run *r, const char *name)
 {
     static struct handle none;
     struct handle *h =
@@ -43,7 +111,7 @@ struct handle *script_handle(struct run *r, const char *name)
     return &none;
 }
 
-int script_flags(struct run *r, char **word)
+static int flags_of(struct run *r, char **word)
 {
     static const struct {
         const char *name;
@@ -65,54 +133,86 @@ int script_flags(struct run *r, char **word)
     return flags;
 }
 
-/* Open a name as the kernel does: look it up, then open or create it. */
-int script_open(struct run *r, const char *name, int flags, struct handle *h)
+/* Open a path as the kernel does: look it up, then open or create it; if the node is stale, once
+ * more. */
+static int open_path(struct run *r, const char *path, int flags, struct handle *h)
 {
     struct tree_entry e;
-    int found = tree_lookup(r->t, script_folder(), name, &e);
-    int got = found;
+    uint64_t dir;
+    const char *name;
+    int got = -ESTALE;
     *h = (struct handle){0};
-    if (found == 0 && flags & O_EXCL)
-        got = -EEXIST;
-    else if (found == 0)
-        got = tree_open_file(r->t, e.node, flags & ~O_CREAT, &h->f);
-    else if (found == -ENOENT && flags & O_CREAT)
-        got = found = tree_create(r->t, script_folder(), name, flags, &e, &h->f);
-    if (got == 0)
-        h->node = e.node;
-    else if (found == 0)
-        tree_forget(r->t, e.node, 1);
+    for (int tries = 0; got == -ESTALE && tries < 2; tries++) {
+        int found = got = parent_of(r, path, &dir, &name);
+        if (got < 0)
+            return got;
+        found = got = tree_lookup(r->t, dir, name, &e);
+        if (found == 0 && flags & O_EXCL)
+            got = -EEXIST;
+        else if (found == 0)
+            got = tree_open_file(r->t, e.node, flags & ~O_CREAT, &h->f);
+        else if (found == -ENOENT && flags & O_CREAT)
+            got = found = tree_create(r->t, dir, name, flags, &e, &h->f);
+        if (got == 0)
+            h->node = e.node;
+        else if (found == 0)
+            forget(r, &e);
+    }
     return got;
 }
 
-static int op_open(struct run *r, char **arg, struct waiter *w)
+static bool is_free(struct run *r, const char *name)
 {
-    (void)w;
-    if (arg[0][0] < 'A' || arg[0][0] > 'Z' || arg[0][1] || r->handle[arg[0][0] - 'A'].f) {
-        script_fail(r, "%s is not a handle, or is open", arg[0]);
-        return 0;
-    }
-    return script_open(r, arg[1], script_flags(r, arg + 2), &r->handle[arg[0][0] - 'A']);
+    bool is = name[0] >= 'A' && name[0] <= 'Z' && !name[1] && !r->handle[name[0] - 'A'].f;
+    if (!is)
+        script_fail(r, "%s is not a handle, or is open", name);
+    return is;
 }
 
-static int put(struct handle *h, const char *text, uint64_t at, struct waiter *w)
+OP(open)
 {
-    size_t n = strlen(text);
-    int got = script_wait_here(w, tree_write(h->f, at, text, n, &w->wait));
+    if (!is_free(r, arg[0]))
+        return 0;
+    return open_path(r, arg[1], flags_of(r, arg + 2), &r->handle[arg[0][0] - 'A']);
+}
+
+OP(note)
+{
+    r->node = handle(r, arg[0])->node;
+    return 0;
+}
+
+/* Open by node, as through /proc/self/fd, for which the kernel looks up no name. */
+OP(node)
+{
+    struct handle *h = &r->handle[(arg[0][0] - 'A') % HANDLES];
+    if (!is_free(r, arg[0]))
+        return 0;
+    *h = (struct handle){.node = r->node};
+    int got = tree_open_file(r->t, r->node, flags_of(r, arg + 1), &h->f);
+    if (got < 0)
+        *h = (struct handle){0};
+    return got;
+}
+
+static int put_bytes(struct handle *h, const void *bytes, size_t n, uint64_t at,
+                     struct tree_wait *w)
+{
+    int got = wait_here(w, tree_write(h->f, at, bytes, n, &w->wait));
     if (got == 0)
         h->at = at + n;
     return got;
 }
 
-static int op_write(struct run *r, char **arg, struct waiter *w)
+OP(write)
 {
-    struct handle *h = script_handle(r, arg[0]);
-    return h->f ? put(h, arg[1], arg[2] ? script_number(r, arg[2]) : h->at, w) : 0;
+    struct handle *h = handle(r, arg[0]);
+    return h->f ? put_bytes(h, arg[1], strlen(arg[1]), arg[2] ? number(r, arg[2]) : h->at, w) : 0;
 }
 
-static int op_flush(struct run *r, char **arg, struct waiter *w)
+OP(flush)
 {
-    struct handle *h = script_handle(r, arg[0]);
+    struct handle *h = handle(r, arg[0]);
     return h->f ? tree_flush(h->f, &w->wait) : 0;
 }
 
@@ -120,10 +220,12 @@ static int op_flush(struct run *r, char **arg, struct waiter *w)
 static void settle(const struct run *r)
 {
     struct live *l = atomic_load(&r->t->live);
-    for (bool idle = !l; !idle && !script_copies_are_held(); (void)usleep(100)) {
+    for (bool idle = !l; !idle; (void)usleep(100)) {
         lock_take(&l->lock);
         idle = queue_is_idle(l);
         lock_drop(&l->lock);
+        idle |= script_gate_open()->hold;
+        script_gate_close();
     }
 }
 
@@ -135,170 +237,792 @@ void script_release(struct run *r, struct handle *h)
     *h = (struct handle){0};
 }
 
-static int op_release(struct run *r, char **arg, struct waiter *w)
+OP(release)
 {
-    struct handle *h = script_handle(r, arg[0]);
-    (void)w;
+    struct handle *h = handle(r, arg[0]);
     if (h->f)
         script_release(r, h);
     return 0;
 }
 
 /* The kernel releases the file whatever the flush returns. */
-static int close_handle(struct run *r, struct handle *h, struct waiter *w)
+static int close_handle(struct run *r, struct handle *h, struct tree_wait *w)
 {
-    int got = script_wait_here(w, tree_flush(h->f, &w->wait));
+    int got = wait_here(w, tree_flush(h->f, &w->wait));
     script_release(r, h);
     return got;
 }
 
-static int op_close(struct run *r, char **arg, struct waiter *w)
+OP(close)
 {
-    struct handle *h = script_handle(r, arg[0]);
+    struct handle *h = handle(r, arg[0]);
     return h->f ? close_handle(r, h, w) : 0;
 }
 
-static int op_trunc(struct run *r, char **arg, struct waiter *w)
+OP(trunc)
 {
-    struct handle *h = script_handle(r, arg[0]);
-    return h->f ? tree_truncate(h->f, script_number(r, arg[1]), &w->wait) : 0;
+    struct handle *h = handle(r, arg[0]);
+    return h->f ? tree_truncate(h->f, number(r, arg[1]), &w->wait) : 0;
 }
 
-static int op_allocate(struct run *r, char **arg, struct waiter *w)
+OP(allocate)
 {
-    struct handle *h = script_handle(r, arg[0]);
-    (void)w;
-    return h->f ? tree_allocate(h->f, arg[3] ? FALLOC_FL_KEEP_SIZE : 0, script_number(r, arg[1]),
-                                script_number(r, arg[2]))
+    struct handle *h = handle(r, arg[0]);
+    return h->f ? tree_allocate(h->f, arg[3] ? FALLOC_FL_KEEP_SIZE : 0, number(r, arg[1]),
+                                number(r, arg[2]))
                 : 0;
+}
+
+/* ---- floats ---- */
+
+enum { FLOATS = 64 };
+
+/* Write numbers, separated by spaces, as little-endian floats. Returns their size in bytes. */
+static size_t floats_of(const char *text, uint8_t bytes[4 * FLOATS])
+{
+    size_t n = 0;
+    for (char *end; *text && n < FLOATS; text = end + strspn(end, " "), n++) {
+        float value = strtof(text, &end);
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        put_u32(bytes + 4 * n, bits, false);
+    }
+    return 4 * n;
+}
+
+/* Write over existing bytes; the header of an .npy stays. */
+OP(poke)
+{
+    uint8_t bytes[4 * FLOATS];
+    size_t n = floats_of(arg[2], bytes);
+    struct handle *h = handle(r, arg[0]);
+    return h->f ? tree_write(h->f, number(r, arg[1]), bytes, n, &w->wait) : 0;
+}
+
+/* Write X's at multiples of a step. */
+OP(dots)
+{
+    struct handle *h = handle(r, arg[0]);
+    uint64_t n = number(r, arg[1]), step = number(r, arg[2]);
+    int got = 0;
+    for (uint64_t i = 0; h->f && got == 0 && i < n; i++)
+        got = wait_here(w, tree_write(h->f, i * step, "X", 1, &w->wait));
+    return got;
+}
+
+/* Write a whole .npy of float32 with this shape. */
+OP(npy)
+{
+    uint8_t bytes[128 + 4 * FLOATS] = "\x93NUMPY\x01\x00\x76";
+    size_t n = floats_of(arg[2], bytes + 128);
+    struct handle *h = handle(r, arg[0]);
+    int len = snprintf((char *)bytes + 10, 118,
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", arg[1]);
+    memset(bytes + 10 + len, ' ', 118 - (size_t)len);
+    bytes[127] = '\n';
+    return h->f ? tree_write(h->f, 0, bytes, 128 + n, &w->wait) : 0;
 }
 
 /* ---- names ---- */
 
 /* Write as a shell does: open the file, make it the output (which closes the first descriptor),
  * write, close. */
-int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w)
+static int redirect(struct run *r, const char *path, int flags, const void *bytes, size_t n,
+                    struct tree_wait *w)
 {
     struct handle h;
-    int got = script_open(r, name, O_WRONLY | O_CREAT | flags, &h);
+    int got = open_path(r, path, O_WRONLY | O_CREAT | flags, &h);
     if (got < 0)
         return got;
-    got = script_wait_here(w, tree_flush(h.f, &w->wait));
-    if (got == 0 && *text)
-        got = put(&h, text, 0, w);
+    got = wait_here(w, tree_flush(h.f, &w->wait));
+    if (got == 0 && n)
+        got = put_bytes(&h, bytes, n, 0, w);
     int closed = close_handle(r, &h, w);
     return got ? got : closed;
 }
 
-static int op_put(struct run *r, char **arg, struct waiter *w)
+OP(put)
 {
-    return script_redirect(r, arg[0], O_TRUNC, arg[1], w);
+    return redirect(r, arg[0], O_TRUNC, arg[1], strlen(arg[1]), w);
 }
 
-static int op_add(struct run *r, char **arg, struct waiter *w)
+OP(add)
 {
-    return script_redirect(r, arg[0], O_APPEND, arg[1], w);
+    return redirect(r, arg[0], O_APPEND, arg[1], strlen(arg[1]), w);
 }
 
-/* Drop the reference of a lookup after a call on its node; at once if the script goes on. */
-static int forget_then(struct run *r, uint64_t node, struct waiter *w, int got)
+OP(floats)
 {
-    if (w < r->waiter || w >= r->waiter + WAITS)
-        got = script_wait_here(w, got);
-    tree_forget(r->t, node, 1);
-    return got;
+    uint8_t bytes[4 * FLOATS];
+    size_t n = floats_of(arg[1], bytes);
+    return redirect(r, arg[0], O_TRUNC, bytes, n, w);
 }
 
-static int op_truncate(struct run *r, char **arg, struct waiter *w)
+OP(truncate)
 {
     struct tree_entry e;
-    int got = tree_lookup(r->t, script_folder(), arg[0], &e);
-    if (got < 0)
-        return got;
-    got = truncate_node(r->t, e.node, script_number(r, arg[1]), &w->wait);
-    return forget_then(r, e.node, w, got);
+    int got = find(r, arg[0], &e);
+    return got < 0
+               ? got
+               : forget_then(r, &e, w, truncate_node(r->t, e.node, number(r, arg[1]), &w->wait));
 }
 
-static int op_rm(struct run *r, char **arg, struct waiter *w)
+OP(rm)
 {
-    (void)w;
-    return tree_unlink(r->t, script_folder(), arg[0]);
+    uint64_t dir;
+    const char *name;
+    int got = parent_of(r, arg[0], &dir, &name);
+    return got < 0 ? got : tree_unlink(r->t, dir, name);
 }
 
-static int op_mv(struct run *r, char **arg, struct waiter *w)
+OP(rmdir)
 {
-    return tree_rename(r->t, script_folder(), arg[0], script_folder(), arg[1], 0, &w->wait);
+    uint64_t dir;
+    const char *name;
+    int got = parent_of(r, arg[0], &dir, &name);
+    return got < 0 ? got : tree_rmdir(r->t, dir, name);
 }
 
-static int op_mvnew(struct run *r, char **arg, struct waiter *w)
-{
-    return tree_rename(r->t, script_folder(), arg[0], script_folder(), arg[1], RENAME_NOREPLACE,
-                       &w->wait);
-}
-
-static int op_link(struct run *r, char **arg, struct waiter *w)
+OP(mkdir)
 {
     struct tree_entry e;
-    (void)w;
-    int got = tree_symlink(r->t, script_folder(), arg[0], arg[1], &e);
+    uint64_t dir;
+    const char *name;
+    int got = parent_of(r, arg[0], &dir, &name);
+    return got < 0 ? got : tree_mkdir(r->t, dir, name, &e);
+}
+
+static int rename_path(struct run *r, char **arg, unsigned flags, struct tree_wait *w)
+{
+    uint64_t from, to;
+    const char *name, *new_name;
+    int got = parent_of(r, arg[0], &from, &name);
     if (got == 0)
-        tree_forget(r->t, e.node, 1);
-    return got;
+        got = parent_of(r, arg[1], &to, &new_name);
+    return got < 0 ? got : tree_rename(r->t, from, name, to, new_name, flags, &w->wait);
 }
 
-static int op_mknod(struct run *r, char **arg, struct waiter *w)
+OP(mv)
+{
+    return rename_path(r, arg, 0, w);
+}
+
+OP(mvnew)
+{
+    return rename_path(r, arg, RENAME_NOREPLACE, w);
+}
+
+OP(link)
 {
     struct tree_entry e;
-    (void)w;
-    int got = tree_mknod(r->t, script_folder(), arg[0], &e);
+    int got = tree_symlink(r->t, ino_row(0), arg[0], arg[1], &e);
     if (got == 0)
-        tree_forget(r->t, e.node, 1);
+        forget(r, &e);
     return got;
 }
 
-static int op_type(struct run *r, char **arg, struct waiter *w)
+OP(mknod)
 {
     struct tree_entry e;
-    int got = tree_lookup(r->t, script_folder(), arg[0], &e);
+    int got = tree_mknod(r->t, ino_row(0), arg[0], &e);
+    if (got == 0)
+        forget(r, &e);
+    return got;
+}
+
+OP(type)
+{
+    struct tree_entry e;
+    int got = find(r, arg[0], &e);
     if (got < 0)
         return got;
     got = tree_setxattr(r->t, e.node, "user.gguf.type", arg[1], strlen(arg[1]), &w->wait);
-    return forget_then(r, e.node, w, got);
+    return forget_then(r, &e, w, got);
 }
 
-static int op_forgive(struct run *r, char **arg, struct waiter *w)
+OP(forgive)
 {
     struct tree_entry e;
-    (void)w;
-    int got = tree_lookup(r->t, script_folder(), arg[0], &e);
+    int got = find(r, arg[0], &e);
     if (got < 0)
         return got;
     got = tree_removexattr(r->t, e.node, arg[1] ? arg[1] : "user.gguf.error");
-    tree_forget(r->t, e.node, 1);
+    forget(r, &e);
     return got;
 }
 
-static int op_undo(struct run *r, char **arg, struct waiter *w)
+OP(undo)
 {
     return tree_begin_undo(r->t, arg[0] ? strtoull(arg[0], NULL, 10) : 0, &w->wait);
 }
 
-static int op_clear(struct run *r, char **arg, struct waiter *w)
+OP(clear)
 {
-    (void)arg;
-    (void)w;
     return tree_history_clear(r->t, NULL);
 }
 
-const struct script_op script_edits[] = {
-    {"open", op_open, 3, 8, false},       {"write", op_write, 2, 3, false},
-    {"trunc", op_trunc, 2, 2, false},     {"allocate", op_allocate, 3, 4, false},
-    {"flush", op_flush, 1, 1, false},     {"release", op_release, 1, 1, false},
-    {"close", op_close, 1, 1, false},     {"put", op_put, 2, 2, false},
-    {"add", op_add, 2, 2, false},         {"truncate", op_truncate, 2, 2, false},
-    {"rm", op_rm, 1, 1, false},           {"mv", op_mv, 2, 2, false},
-    {"mvnew", op_mvnew, 2, 2, false},     {"link", op_link, 2, 2, false},
-    {"mknod", op_mknod, 1, 1, false},     {"type", op_type, 2, 2, false},
-    {"forgive", op_forgive, 1, 2, false}, {"undo", op_undo, 0, 1, false},
-    {"clear", op_clear, 0, 0, false},     {0},
+/* ---- looking at files ---- */
+
+/* Read everything from a handle, NUL-terminated; brief: with long runs made short. */
+static void read_all(struct run *r, const struct handle *h, bool brief, struct buf *out)
+{
+    struct tree_entry e = {0};
+    int got = tree_getattr(r->t, h->node, h->f, &e);
+    const size_t room = got < 0 || e.attr.st_size < 1 << 16 ? 1 << 16 : (size_t)e.attr.st_size + 1;
+    struct reply reply = {.scratch = malloc(room)};
+    got = tree_read(h->f, 0, room, &reply);
+    if (got < 0)
+        script_fail(r, "cannot be read: %s", strerror(-got));
+    else if (brief)
+        script_model_brief(out, reply.bytes, reply.len);
+    else
+        buf_add(out, reply.bytes, reply.len);
+    buf_char(out, '\0');
+    tree_reply_done(&reply);
+    free(reply.scratch);
+}
+
+OP(read)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct handle *h = handle(r, arg[0]);
+    if (!h->f)
+        return 0;
+    read_all(r, h, false, &text);
+    expect(r, buf_text(&text), arg[1]);
+    return 0;
+}
+
+OP(text)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct handle h;
+    int got = open_path(r, arg[0], O_RDONLY, &h);
+    if (got < 0)
+        return got;
+    read_all(r, &h, *arg[0] == '/', &text);
+    script_release(r, &h);
+    expect(r, buf_text(&text), arg[1]);
+    return 0;
+}
+
+static char *whole(struct run *r, const char *path, size_t *n)
+{
+    const struct tree_image m = {.t = r->t};
+    char full[TREE_NAME_MAX + 10];
+    (void)snprintf(full, sizeof(full), "tensors%s", path);
+    return image_text(&m, full, n);
+}
+
+OP(dotted)
+{
+    size_t size, n = (size_t)number(r, arg[1]), step = (size_t)number(r, arg[2]);
+    char *text = whole(r, arg[0], &size);
+    for (size_t i = 0; !r->failed && i < size; i++)
+        if (text[i] != (i % step == 0 && i / step < n ? 'X' : '.'))
+            script_fail(r, "byte %zu is %c", i, text[i]);
+    free(text);
+    return 0;
+}
+
+OP(values)
+{
+    uint8_t want[4 * FLOATS];
+    size_t n, size = floats_of(arg[1], want);
+    char *text = whole(r, arg[0], &n);
+    if (n < size || memcmp(text + n - size, want, size) != 0)
+        script_fail(r, "other values");
+    free(text);
+    return 0;
+}
+
+static void size_is(struct run *r, const struct tree_entry *e, const char *want)
+{
+    if ((uint64_t)e->attr.st_size != number(r, want))
+        script_fail(r, "it is %lld", (long long)e->attr.st_size);
+}
+
+OP(size)
+{
+    struct tree_entry e = {0};
+    struct handle *h = handle(r, arg[0]);
+    int got = h->f ? tree_getattr(r->t, h->node, h->f, &e) : 0;
+    if (h->f && got == 0)
+        size_is(r, &e, arg[1]);
+    return got;
+}
+
+OP(stat)
+{
+    struct tree_entry e = {0};
+    int got = find(r, arg[0], &e);
+    if (got < 0)
+        return got;
+    size_is(r, &e, arg[1]);
+    forget(r, &e);
+    return 0;
+}
+
+OP(gone)
+{
+    struct tree_entry e;
+    for (; *arg; arg++)
+        if (find(r, *arg, &e) != -ENOENT)
+            script_fail(r, "%s is there", *arg);
+    return 0;
+}
+
+OP(list)
+{
+    const struct tree_image m = {.t = r->t};
+    CLEANUP(buf_free) struct buf want = BUF_INIT;
+    char path[TREE_NAME_MAX + 10] = "metadata";
+    const bool keys = !*arg || **arg != '/';
+    if (!keys) {
+        (void)snprintf(path, sizeof(path), "tensors%s", strcmp(*arg, "/") == 0 ? "" : *arg);
+        arg++;
+    }
+    buf_str(&want, keys ? "general.architecture " : "");
+    for (; *arg; arg++)
+        buf_printf(&want, "%s%s", *arg, **arg ? " " : "");
+    buf_char(&want, '\0');
+    char *got = image_list(&m, path);
+    for (char *p = got; *p; p++)
+        *p = (char)(*p == '\n' ? ' ' : *p);
+    expect(r, got, buf_text(&want));
+    free(got);
+    return 0;
+}
+
+/* Read an extended attribute, NUL-terminated; empty if it is not set. */
+static int attribute(struct run *r, const char *path, const char *which, struct buf *out)
+{
+    struct tree_entry e;
+    int got = find(r, path, &e);
+    if (got < 0)
+        return got;
+    got = tree_getxattr(r->t, e.node, which, out);
+    forget(r, &e);
+    buf_char(out, '\0');
+    return got == -ENODATA ? 0 : got;
+}
+
+OP(attr)
+{
+    CLEANUP(buf_free) struct buf value = BUF_INIT;
+    int got = attribute(r, arg[0], arg[1], &value);
+    if (got == 0)
+        expect(r, buf_text(&value), arg[2]);
+    return got;
+}
+
+OP(typed)
+{
+    char *args[] = {arg[0], (char[]){"user.gguf.type"}, arg[1]};
+    return op_attr(r, args, w);
+}
+
+OP(attrs)
+{
+    CLEANUP(buf_free) struct buf names = BUF_INIT;
+    struct tree_entry e;
+    int got = find(r, arg[0], &e);
+    if (got < 0)
+        return got;
+    got = tree_listxattr(r->t, e.node, &names);
+    forget(r, &e);
+    for (size_t i = 0; i + 1 < names.len; i++)
+        if (!names.data[i])
+            names.data[i] = ' ';
+    buf_char(&names, '\0');
+    if (got == 0)
+        expect(r, buf_text(&names), arg[1]);
+    return got;
+}
+
+/* Compare the time of a file with the noted time. */
+OP(time)
+{
+    struct tree_entry e;
+    int got = find(r, arg[1], &e);
+    if (got < 0)
+        return got;
+    forget(r, &e);
+    bool same =
+        e.attr.st_mtim.tv_sec == r->noted.tv_sec && e.attr.st_mtim.tv_nsec == r->noted.tv_nsec;
+    if (strcmp(arg[0], "noted") == 0)
+        r->noted = e.attr.st_mtim;
+    else if (same != (strcmp(arg[0], "same") == 0))
+        script_fail(r, same ? "it has not moved" : "it has moved");
+    return 0;
+}
+
+OP(refused)
+{
+    CLEANUP(buf_free) struct buf why = BUF_INIT;
+    int got = attribute(r, arg[0], "user.gguf.error", &why);
+    if (got == 0 && (why.len <= 1 || !strstr(buf_text(&why), arg[1] ? arg[1] : "")))
+        script_fail(r, "user.gguf.error is \"%s\"", buf_text(&why));
+    return got;
+}
+
+OP(good)
+{
+    CLEANUP(buf_free) struct buf why = BUF_INIT;
+    int got = attribute(r, arg[0], "user.gguf.error", &why);
+    if (got == 0 && why.len > 1)
+        script_fail(r, "user.gguf.error is \"%s\"", buf_text(&why));
+    return got;
+}
+
+OP(readlink)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct tree_entry e;
+    int got = find(r, arg[0], &e);
+    if (got < 0)
+        return got;
+    got = tree_readlink(r->t, e.node, &text);
+    forget(r, &e);
+    buf_char(&text, '\0');
+    if (got == 0)
+        expect(r, buf_text(&text), arg[1]);
+    return got;
+}
+
+/* ---- looking at the model ---- */
+
+static void expect_keys(struct run *r, struct content now, const char *want)
+{
+    CLEANUP(buf_free) struct buf keys = BUF_INIT, wanted = BUF_INIT;
+    buf_printf(&wanted, "%s%s", want, *want && want[strlen(want) - 1] != ' ' ? " " : "");
+    buf_char(&wanted, '\0');
+    if (!script_model_keys(now.bytes, now.n, &keys))
+        script_fail(r, "it is not a regular model");
+    else
+        expect(r, buf_text(&keys), buf_text(&wanted));
+    free(now.bytes);
+}
+
+static struct content shown(const struct run *r)
+{
+    const struct tree_image m = {.t = r->t};
+    struct content i;
+    i.bytes = (uint8_t *)image_text(&m, "model.gguf", &i.n);
+    return i;
+}
+
+OP(shown)
+{
+    expect_keys(r, shown(r), arg[0]);
+    return 0;
+}
+
+OP(file)
+{
+    expect_keys(r, script_model_file(r), arg[0]);
+    return 0;
+}
+
+/* Compare the tensors of the files on the disk. */
+OP(tfile)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    if (!script_model_tensors(r, &text))
+        script_fail(r, "the file is not a regular model");
+    else
+        expect(r, buf_text(&text), arg[0]);
+    return 0;
+}
+
+OP(fsync)
+{
+    CLEANUP(buf_free) struct buf keys = BUF_INIT;
+    struct tree_file *f = arg[0] ? handle(r, arg[0])->f : NULL;
+    if (r->failed)
+        return 0;
+    int got = f ? tree_fsync(f, &w->wait) : tree_fsyncdir(r->t, &w->wait);
+    if (w >= r->waiter && w < r->waiter + WAITS)
+        return got;
+    got = wait_here(w, got);
+    if (got < 0 || f)
+        return got;
+    struct content now = shown(r);
+    if (!script_model_keys(now.bytes, now.n, &keys))
+        script_fail(r, "model.gguf is not a regular model");
+    free(now.bytes);
+    if (!r->failed)
+        expect_keys(r, script_model_file(r), buf_text(&keys));
+    return 0;
+}
+
+OP(said)
+{
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    int got = tree_undo_said(r->t, &said);
+    buf_char(&said, '\0');
+    if (got == 0 && !strstr(buf_text(&said), arg[0]))
+        script_fail(r, "it said \"%s\"", buf_text(&said));
+    return got;
+}
+
+OP(states)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    int got = tree_history(r->t, &text, NULL);
+    buf_char(&text, '\0');
+    if (got == 0 && (arg[0] ? !strstr(buf_text(&text), arg[0]) : text.len > 1))
+        script_fail(r, "they are '%s'", buf_text(&text));
+    return got;
+}
+
+static void unsaved(struct tree *t, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    tree_notes(t, &notes);
+    unsaved_lines(&notes, out);
+    buf_char(out, '\0');
+}
+
+OP(unsaved)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    unsaved(r->t, &text);
+    for (size_t i = 0; i + 1 < text.len; i++)
+        text.data[i] = text.data[i] == '\n' ? ';' : text.data[i] == '\'' ? '"' : text.data[i];
+    expect(r, buf_text(&text), arg[0] ? arg[0] : "");
+    return 0;
+}
+
+/* Check that the report has a line for each of these names, and no other. */
+OP(owes)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    char line[TREE_NAME_MAX + 4];
+    unsigned lines = 0, names = 0;
+    buf_char(&text, '\n');
+    unsaved(r->t, &text);
+    for (size_t i = 1; i < text.len; i++)
+        lines += text.data[i] == '\n';
+    for (; arg[names] && !r->failed; names++) {
+        (void)snprintf(line, sizeof(line), "\n%s:", arg[names]);
+        if (!strstr(buf_text(&text), line))
+            script_fail(r, "%s is not in%s", arg[names], buf_text(&text));
+    }
+    if (!r->failed && lines != names)
+        script_fail(r, "it is%s", buf_text(&text));
+    return 0;
+}
+
+OP(logged)
+{
+    script_logged(r, arg[0]);
+    return 0;
+}
+
+OP(quiet)
+{
+    script_logged(r, NULL);
+    return 0;
+}
+
+/* Check how many bytes helpers hold. Text that has become a key's value also counts as long as it
+ * can return to a helper. */
+OP(helpers)
+{
+    const struct live *l = atomic_load(&r->t->live);
+    if (l->helper_bytes != number(r, arg[0]))
+        script_fail(r, "helpers hold %llu bytes", (unsigned long long)l->helper_bytes);
+    return 0;
+}
+
+/* Check that the tree edits the model, and whether another program has changed the model. */
+OP(edits)
+{
+    if (!tree_edited(r->t))
+        script_fail(r, "it does not edit the model");
+    if (tree_changed(r->t) != (strcmp(arg[0], "changed") == 0))
+        script_fail(r, "it is not %s", arg[0]);
+    return 0;
+}
+
+/* Create, or check and remove, the keys n.0, n.1, ... */
+OP(fill)
+{
+    const bool make = !arg[1];
+    char name[32], text[32], *args[] = {name, text};
+    int got = 0;
+    for (uint64_t i = 0; i < number(r, arg[0]) && got == 0 && !r->failed; i++) {
+        (void)snprintf(name, sizeof(name), "n.%llu", (unsigned long long)i);
+        (void)snprintf(text, sizeof(text), "%llu\n", (unsigned long long)i);
+        got = make ? op_put(r, args, w) : op_text(r, args, w);
+        if (!make && got == 0)
+            got = op_rm(r, args, w);
+    }
+    return got;
+}
+
+OP(empty)
+{
+    char *args[] = {arg[0], (char[]){"empty"}};
+    return op_fill(r, args, w);
+}
+
+/* ---- waiting, time and faults ---- */
+
+OP(wait)
+{
+    if (r->waited < r->started)
+        return tree_waited(&r->waiter[r->waited++], LIVE_PARKED);
+    script_fail(r, "there is nothing to wait for");
+    return 0;
+}
+
+OP(interrupt)
+{
+    if (r->waited == r->started)
+        script_fail(r, "nothing waits");
+    else
+        tree_interrupt(r->t, &r->waiter[arg[0] ? r->waited : r->started - 1]);
+    return 0;
+}
+
+OP(later)
+{
+    atomic_fetch_add(&script_ahead, (long)number(r, arg[0]));
+    return 0;
+}
+
+/* Timed waits then wake at once, and end when `later` advances the clock. */
+OP(behind)
+{
+    atomic_fetch_sub(&script_ahead, (long)number(r, arg[0]));
+    return 0;
+}
+
+OP(still)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    atomic_store(&script_still, now.tv_sec);
+    return 0;
+}
+
+/* Return the code of the named error, or 0 if name is NULL. */
+static int named(struct run *r, const char *name)
+{
+    int code = name ? script_errno(name) : 0;
+    if (name && !code)
+        script_fail(r, "no such error");
+    return code;
+}
+
+OP(hold)
+{
+    script_gate_open()->hold = true;
+    script_gate_close();
+    return 0;
+}
+
+OP(held)
+{
+    if (!script_copies_held())
+        script_fail(r, "no copy has begun");
+    return 0;
+}
+
+OP(go)
+{
+    const int error = named(r, arg[0]);
+    struct script_gate *g = script_gate_open();
+    g->hold = false;
+    g->spoilt = error;
+    script_gate_close();
+    return 0;
+}
+
+OP(fail)
+{
+    const int error = named(r, arg[0]);
+    script_gate_open()->error = error;
+    script_gate_close();
+    return 0;
+}
+
+OP(full)
+{
+    script_gate_open()->full = !arg[0];
+    script_gate_close();
+    return 0;
+}
+
+/* Shift the model's modification time. */
+static int touch(const struct run *r, int seconds)
+{
+    struct stat st;
+    if (stat(r->place.model, &st) < 0)
+        return -errno;
+    struct timespec times[2] = {st.st_atim, st.st_mtim};
+    times[1].tv_sec += seconds;
+    return utimensat(AT_FDCWD, r->place.model, times, 0) < 0 ? -errno : 0;
+}
+
+OP(alter)
+{
+    return touch(r, 1000);
+}
+
+OP(restore)
+{
+    return touch(r, -1000);
+}
+
+OP(finish)
+{
+    return script_finish(r);
+}
+
+OP(reopen)
+{
+    int got = script_finish(r);
+    script_start(r);
+    return got;
+}
+
+OP(hurry)
+{
+    if (arg[0])
+        alloc_arm(1, true);
+    tree_hurry(r->t);
+    (void)alloc_disarm();
+    return 0;
+}
+
+const struct script_op script_ops[] = {
+    // clang-format off
+    {"open", op_open, 3, 8, false}, {"note", op_note, 1, 1, false}, {"node", op_node, 2, 8, false},
+    {"write", op_write, 2, 3, false}, {"flush", op_flush, 1, 1, false}, {"release", op_release, 1, 1, false},
+    {"close", op_close, 1, 1, false}, {"trunc", op_trunc, 2, 2, false}, {"allocate", op_allocate, 3, 4, false},
+    {"poke", op_poke, 3, 3, false}, {"dots", op_dots, 3, 3, false}, {"npy", op_npy, 3, 3, false},
+    {"put", op_put, 2, 2, false}, {"add", op_add, 2, 2, false}, {"floats", op_floats, 2, 2, false},
+    {"truncate", op_truncate, 2, 2, false}, {"rm", op_rm, 1, 1, false}, {"rmdir", op_rmdir, 1, 1, false},
+    {"mkdir", op_mkdir, 1, 1, false}, {"mv", op_mv, 2, 2, false}, {"mvnew", op_mvnew, 2, 2, false},
+    {"link", op_link, 2, 2, false}, {"mknod", op_mknod, 1, 1, false}, {"type", op_type, 2, 2, false},
+    {"forgive", op_forgive, 1, 2, false}, {"undo", op_undo, 0, 1, false}, {"clear", op_clear, 0, 0, false},
+    {"read", op_read, 2, 2, false}, {"text", op_text, 2, 2, false}, {"dotted", op_dotted, 3, 3, false},
+    {"values", op_values, 2, 2, false}, {"size", op_size, 2, 2, false}, {"stat", op_stat, 2, 2, false},
+    {"gone", op_gone, 1, 11, false}, {"list", op_list, 0, 11, false}, {"attr", op_attr, 3, 3, false},
+    {"typed", op_typed, 2, 2, false}, {"attrs", op_attrs, 2, 2, false}, {"time", op_time, 2, 2, false},
+    {"refused", op_refused, 1, 2, false}, {"good", op_good, 1, 1, false}, {"readlink", op_readlink, 2, 2, false},
+    {"shown", op_shown, 1, 1, true}, {"file", op_file, 1, 1, true}, {"tfile", op_tfile, 1, 1, true},
+    {"fsync", op_fsync, 0, 1, false}, {"said", op_said, 1, 1, false}, {"states", op_states, 0, 1, false},
+    {"unsaved", op_unsaved, 0, 1, false}, {"owes", op_owes, 0, 11, false}, {"logged", op_logged, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false}, {"helpers", op_helpers, 1, 1, false}, {"edits", op_edits, 1, 1, false},
+    {"fill", op_fill, 1, 1, false}, {"empty", op_empty, 1, 1, false}, {"wait", op_wait, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 1, false}, {"later", op_later, 1, 1, false}, {"behind", op_behind, 1, 1, false},
+    {"still", op_still, 0, 0, false}, {"hold", op_hold, 0, 0, false}, {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 1, false}, {"fail", op_fail, 0, 1, false}, {"full", op_full, 0, 1, false},
+    {"alter", op_alter, 0, 0, false}, {"restore", op_restore, 0, 0, false}, {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false}, {"hurry", op_hurry, 0, 1, false}, {0},
+    // clang-format on
 };

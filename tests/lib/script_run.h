@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* State of a running script, shared by script.c, which parses it, and script_ops.c, which executes
- * it. */
+/* State of a running script, and its model: script.c parses scripts, script_ops.c has their
+ * operations, script_model.c makes and reads models, and holds copies of them. */
 #ifndef TESTS_LIB_SCRIPT_RUN_H
 #define TESTS_LIB_SCRIPT_RUN_H
 
-#include <semaphore.h>
-#include <string.h>
-
+#include "model_dir.h"
 #include "script.h"
-#include "script_model.h"
-#include "tree/folder.h"
-#include "tree/attr.h"
+#include "tree_edit.h"
 
 enum { HANDLES = 26, WAITS = 8, ARGS = 12 };
-
-struct waiter {
-    struct live_wait wait; /* must come first */
-    sem_t answered;
-    int result;
-};
 
 struct handle {
     struct tree_file *f; /* NULL: not open */
@@ -30,71 +20,90 @@ struct run {
     const struct script *s;
     const char *mode;        /* commit mode, for messages */
     struct tree_options opt; /* options of each mount */
-    struct script_model m;
-    struct tree *t; /* NULL once the mount has ended */
+    struct place place;      /* the directory, and the file that has the keys */
+    struct content old;      /* original content of that file */
+    struct content other;    /* the second shard; bytes is NULL without one */
+    struct tree *t;          /* NULL once the mount has ended */
     struct handle handle[HANDLES];
-    struct waiter waiter[WAITS];
+    struct tree_wait waiter[WAITS];
     unsigned started, waited; /* counts of operations with & */
     int finished;             /* result of ending the mount */
     struct timespec noted;    /* set by `time noted` */
-    size_t heap;              /* memory in use at the beginning */
+    uint64_t node;            /* set by `note` */
     char op[512];             /* the operation, for messages */
     bool failed;
-    bool lenient; /* any error is allowed, because allocations fail */
 };
 
 /* Runs an operation with its arguments, using `w` if it may have to wait. Returns 0, -errno or
  * LIVE_PARKED. */
 struct script_op {
     const char *name;
-    int (*run)(struct run *r, char **arg, struct waiter *w);
+    int (*run)(struct run *r, char **arg, struct tree_wait *w);
     unsigned least, most; /* minimum and maximum number of arguments */
     bool rest;            /* the rest of the line is one argument */
 };
 
-/* All operations. Each array ends with an entry without a name. */
-extern const struct script_op script_edits[], script_looks[], script_faults[], script_tensors[];
-
-/* Return the code of a named error, or 0 for an unknown name. */
-int script_errno(const char *name);
+/* All operations, up to one without a name. */
+extern const struct script_op script_ops[];
 
 /* Make the test fail, and end the script. */
 void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* Run one operation, a string of n bytes. */
-void script_do(struct run *r, const char *text, size_t n);
-
-/* Note an operation, given as a format, in the log, and run it unless the script has failed. */
-void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
+/* Return the code of a named error, or 0. */
+int script_errno(const char *name);
 void script_start(struct run *r);
 int script_finish(struct run *r);
-
-/* Wait for the operation, if necessary, and return its final result. After _here, `w` can be used
- * again. */
-int script_wait(struct waiter *w, int result);
-int script_wait_here(struct waiter *w, int result);
-
-/* Return the open(2) flags for the words of `open`. */
-int script_flags(struct run *r, char **word);
-/* Return the node of metadata/. */
-uint64_t script_folder(void);
-uint64_t script_number(struct run *r, const char *text);
-/* Return an open handle. If it is not open, the script fails, and ->f is NULL. */
-struct handle *script_handle(struct run *r, const char *name);
-/* Open a name as the kernel does: look it up, then open or create it. Returns 0 or -errno.
- * script_release() ends the handle. */
-int script_open(struct run *r, const char *name, int flags, struct handle *h);
+/* Release a handle, and wait for what that leaves behind. */
 void script_release(struct run *r, struct handle *h);
-/* Do what "printf TEXT > NAME" does, or ">>" if flags is O_APPEND, not O_TRUNC. */
-int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w);
+
+/* ---- the model ---- */
+
+/* Two shards; editable tensors (a, c and z of bytes, b of floats); a large model; with an array of
+ * arrays. */
+enum { SCRIPT_SPLIT = 1, SCRIPT_TENSORS = 2, SCRIPT_LARGE = 4, SCRIPT_DEEP = 8 };
+void script_model_make(struct run *r, unsigned how);
+/* Remove the directory and everything in it. */
+void script_model_drop(struct run *r);
+
+/*
+ * Write "KEY:TYPE=TEXT " for each key except general.architecture, the reserve and split.*, with
+ * newlines as commas. Returns false if the bytes are not a regular model.
+ */
+bool script_model_keys(const void *bytes, size_t n, struct buf *out);
+/* Write "NAME:TYPE:SHAPE=VALUES " for each tensor of the current files: I8 as unchanged bytes, F32
+ * as comma-separated floats, other types as a byte count. */
+bool script_model_tensors(const struct run *r, struct buf *out);
+/* Write bytes as text. A run of nine or more equal bytes becomes X{N}. */
+void script_model_brief(struct buf *out, const void *bytes, size_t n);
+/* Return the current file that has the keys. The caller frees its bytes. */
+struct content script_model_file(const struct run *r);
+/* True if the directory holds only the model's files and, without `tensors`, these have their
+ * original bytes. */
+bool script_model_whole(const struct run *r);
+
+/* ---- copies of the model, the disk, the clock and the log ---- */
+
+/* What copies do, and the disk says. */
+struct script_gate {
+    bool hold;     /* copies stop at their beginning */
+    bool full;     /* no room is left */
+    unsigned held; /* number of copies that have stopped */
+    int spoilt;    /* result of those that have stopped, when they go on; 0: success */
+    int error;     /* error that copies return */
+};
+/* Change the gate: script_gate_go() lets the copies go on. */
+struct script_gate *script_gate_open(void);
+void script_gate_close(void);
+/* Wait for a copy to stop. Returns false if none does within a minute. */
+bool script_copies_held(void);
+/* Forget all of it, and let copies go on. */
+void script_calm(void);
+
+extern _Atomic long script_ahead; /* seconds by which the clock runs ahead */
+extern _Atomic long script_still; /* the second at which the clock is stopped; 0: running */
+
 /* Receive the lines of the tree's log; any thread may call this. */
 void script_log(int priority, const char *line);
-void script_log_clear(void);
-/* Restore the real clock after `later`, `hasty` and `still`. */
-void script_time_runs(void);
-/* Return the amount of memory in use. */
-size_t script_heap(void);
+/* Check that the log since the last call contains the text. text NULL: that it has no warning. */
+void script_logged(struct run *r, const char *text);
 
 #endif

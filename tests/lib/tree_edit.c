@@ -4,7 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static void answer(struct live_wait *w, int result)
 {
@@ -23,8 +26,13 @@ struct live_wait *tree_wait(struct tree_wait *w)
 int tree_waited(struct tree_wait *w, int r)
 {
     if (r == LIVE_PARKED) {
-        while (sem_wait(&w->answered) < 0)
-            ;
+        struct timespec until;
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += WAIT_MOST;
+        if (sem_timedwait(&w->answered, &until) < 0) {
+            (void)puts("\na call waits for what comes after it");
+            abort();
+        }
         r = w->result;
     }
     (void)sem_destroy(&w->answered);

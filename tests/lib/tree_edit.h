@@ -20,6 +20,8 @@ struct tree_wait {
     sem_t answered;
     int result;
 };
+/* Seconds; enough for any call on a busy machine. */
+enum { WAIT_MOST = 60 };
 struct live_wait *tree_wait(struct tree_wait *w);
 int tree_waited(struct tree_wait *w, int r);
 

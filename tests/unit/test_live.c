@@ -290,10 +290,6 @@ static const struct script scripts[] = {
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
 
     /* Pending edits to the same key replace each other. */
-    {"a key that is written often uses the memory of one value", "sync",
-     "many a.name 200 100000; heap 4000; many a.new 100 100000; heap 5000; put a.name 'new';"
-     "put a.new 'x'; fsync",
-     "a.name:string=new " A_COUNT A_OTHER A_LIST "a.new:string=x "},
     {"1,000 keys are created and removed one by one", "sync", "fill 1000; fsync; empty 1000; fsync",
      UNCHANGED},
     /* Names with a type. */

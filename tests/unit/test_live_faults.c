@@ -15,10 +15,6 @@ static const struct script scripts[] = {
      "shown a.name:string=one a.count:u32=9 " A_OTHER A_LIST "; full no; later 2; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     /* ---- the commit fails ---- */
-    {"a failed write leaves the old value in the views and in the file", "auto close",
-     "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED
-     "; fail; put a.name 'newer'; good a.name",
-     "a.name:string=newer " A_COUNT A_OTHER A_LIST},
     {"truncate(2) on a full disk reports that it is full", NULL,
      "full; later 2; truncate a.name 0 =ENOSPC; text a.name 'one\n'; refused a.name; fsync;"
      "full no; later 2; truncate a.name 0; fsync",
@@ -32,15 +28,6 @@ static const struct script scripts[] = {
      "put a.name 'new'; open B a.name w trunc; write B 'new'; fail EIO; fsync B =EIO; fail;"
      "write B 'new' 0; fsync B; close B; file a.name:string=new " A_COUNT A_OTHER A_LIST,
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
-    {"a failed rename leaves the old names", "auto close",
-     "fail EIO; mv a.count a.amount =EIO; text a.count '7\n'; gone a.amount;"
-     "mv a.count a.other =EIO; text a.count '7\n'; text a.other '8\n'; fail;"
-     "list a.name a.count a.other a.list; mv a.count a.amount",
-     A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
-    {"a helper whose rename fails gets its name back", "auto close",
-     "put .c '12'; fail EIO; mv .c a.count =EIO; text .c '12'; text a.count '7\n'; fail;"
-     "mv .c a.count; gone .c",
-     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
     {"an open helper whose rename fails can still be written", "auto close",
      "open T .c rw creat; write T '1'; flush T; fail EIO; mv .c a.count =EIO; write T '2';"
      "read T '12'; text .c '12'; text a.count '7\n'; fail; mv .c a.count; write T '3'; close T",
@@ -49,14 +36,6 @@ static const struct script scripts[] = {
      "open A a.name rw append; write A 'x\n'; flush A; fail EIO; mv a.name a.title =EIO;"
      "write A 'y\n'; fail; close A; text a.name 'one\nx\ny\n'; gone a.title",
      "a.name:string=one,x,y " A_COUNT A_OTHER A_LIST},
-    {"a failed change of type leaves the old type", "auto close",
-     "fail EIO; type a.count u64 =EIO; typed a.count u32; fail; type a.count u64",
-     A_NAME "a.count:u64=7 " A_OTHER A_LIST},
-    {"a new key whose write fails does not exist", "auto close",
-     "fail EIO; put a.new '5' =EIO; gone a.new; fail; put a.new 'text'",
-     UNCHANGED "a.new:string=text "},
-    {"a failure at the end of the mount is reported as its result", "sync",
-     "put a.name 'new'; fail EIO; finish =EIO; file " UNCHANGED, UNCHANGED},
 
     /* ---- a file that another program changed ---- */
     {"a file that another program changed is not written", NULL,

@@ -156,8 +156,8 @@ static const struct script scripts[] = {
      "text .x h; fsync",
      UNCHANGED},
     {"links cannot be opened, nor can removed names be opened for writing", NULL,
-     "link .l target; open A .l r =ELOOP; open A .l w =ELOOP; rm .l; open A a.name r; tnote A;"
-     "rm a.name; tnode B w =ESTALE; fsync; tnode B r =ESTALE; close A",
+     "link .l target; open A .l r =ELOOP; open A .l w =ELOOP; rm .l; open A a.name r; note A;"
+     "rm a.name; node B w =ESTALE; fsync; node B r =ESTALE; close A",
      A_COUNT A_OTHER A_LIST},
     {"ggufs' own keys are not shown and cannot be created", "split",
      "put split.no 5 =EPERM; rm split.no =ENOENT;"

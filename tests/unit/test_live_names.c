@@ -63,12 +63,6 @@ static const struct script scripts[] = {
      "mv a.count a..b =EINVAL; mv a.count split.x =EPERM; mv a.gone a.x =ENOENT;"
      "mvnew a.count a.other =EEXIST; mvnew a.count a.amount; mv a.amount a.amount",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
-    {"a hundred keys are created and removed", NULL,
-     "fill 100; files 105; reopen; rm a.count; empty 100; files 4; fsync; fill 20; empty 20",
-     A_NAME A_OTHER A_LIST},
-    {"a key that is often renamed and then removed uses no memory", "sync",
-     "many a.name 1 100000; back a.name a.title 100; heap 4000; rm a.name; fsync",
-     A_COUNT A_OTHER A_LIST},
     {"swapping the names of two keys through a third name keeps their places", NULL,
      "mv a.count a.x; mv a.other a.count; mv a.x a.other; fsync; text a.count '8\n';"
      "text a.other '7\n'",

@@ -1,51 +1,131 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts about time: views that reappear, drafts that wait, and progress lines. */
+/* Scripts about time: views that reappear, drafts that wait, edits that nobody waits for, requests
+ * that wait for a write, and a full disk. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "
 #define B "b:F32:2x3=1,2,3,4,5,6 "
 #define C "c:I8:4=wxyz "
 #define Z "z:I8:20000=.{20000} "
-#define BIG "big:I8:69206016=.{69206016} "
 
 static const struct script scripts[] = {
     {"views that were unlinked come back after a second", "tensors",
-     "still; trm a/raw; tgone a/raw; trm a/raw =ENOENT; later 1; ttext a/raw abcdefgh; trm a/raw;"
-     "trm a/f32; tgone a/raw; tgone a/f32; later 1; ttext a/raw abcdefgh; tstat a/f32 32; trm "
-     "a/f32;"
-     "ttext a/raw abcdefgh; tgone a/f32",
+     "still; rm /a/raw; gone /a/raw; rm /a/raw =ENOENT; later 1; text /a/raw abcdefgh; rm /a/raw;"
+     "rm /a/f32; gone /a/raw; gone /a/f32; later 1; text /a/raw abcdefgh; stat /a/f32 32; rm "
+     "/a/f32;"
+     "text /a/raw abcdefgh; gone /a/f32",
      A B C Z},
     {"a removal is written two seconds later, or with the next edit", "tensors auto close",
-     "still; trmdir c; tgone c/raw; tfile " A B C Z "; open A a.name w trunc; write A two; close A;"
-     "tfile " A B Z "; trmdir a; trmdir b; tmkdir b; later 3; fsync",
+     "still; rmdir /c; gone /c/raw; tfile " A B C Z "; open A a.name w trunc; write A two; close A;"
+     "tfile " A B Z "; rmdir /a; rmdir /b; mkdir /b; later 3; fsync",
      Z},
     {"a NumPy header alone waits for its program to go on", "tensors",
-     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A;"
-     "terror b x =ENODATA; later 9; topen A b/f32.npy rw;"
-     "size A 128; tpoke A 128 '6 5 4 3 2 1'; close A; tvalues b/f32 '6 5 4 3 2 1'",
+     "still; open A /b/f32.npy w trunc; npy A '2, 3' ''; close A;"
+     "good /b; later 9; open A /b/f32.npy rw;"
+     "size A 128; poke A 128 '6 5 4 3 2 1'; close A; values /b/f32 '6 5 4 3 2 1'",
      A "b:F32:2x3=6,5,4,3,2,1 " C Z},
     {"readers of the view see only the header; another view is unchanged", "tensors",
-     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; tstat b/f32.npy 128;"
-     "tvalues b/f32 '1 2 3 4 5 6'; later 11; tstat b/f32.npy 152; tvalues b/f32.npy '1 2 3 4 5 6'",
+     "still; open A /b/f32.npy w trunc; npy A '2, 3' ''; close A; stat /b/f32.npy 128;"
+     "values /b/f32 '1 2 3 4 5 6'; later 11; stat /b/f32.npy 152; values /b/f32.npy '1 2 3 4 5 6'",
      A B C Z},
     {"a NumPy header alone waits for at most ten seconds", "tensors",
-     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; later 11; topen B b/f32.npy rw;"
-     "size B 152; tpoke B 128 '9'; close B; tvalues b/f32 '9 2 3 4 5 6'",
+     "still; open A /b/f32.npy w trunc; npy A '2, 3' ''; close A; later 11; open B /b/f32.npy rw;"
+     "size B 152; poke B 128 '9'; close B; values /b/f32 '9 2 3 4 5 6'",
      A "b:F32:2x3=9,2,3,4,5,6 " C Z},
     {"two views whose headers waited too long are both dropped", "tensors",
-     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; topen A a/f32.npy w trunc;"
-     "tnpy A '8,' ''; close A; later 11; topen A c/f32.npy w trunc; tnpy A '4,' ''; close A;"
-     "topen A a/f32.npy r; size A 160; close A; topen A c/f32.npy rw; size A 128;"
-     "tpoke A 128 '1 2 3 4'; close A; tvalues c/f32 '1 2 3 4'",
+     "still; open A /b/f32.npy w trunc; npy A '2, 3' ''; close A; open A /a/f32.npy w trunc;"
+     "npy A '8,' ''; close A; later 11; open A /c/f32.npy w trunc; npy A '4,' ''; close A;"
+     "open A /a/f32.npy r; size A 160; close A; open A /c/f32.npy rw; size A 128;"
+     "poke A 128 '1 2 3 4'; close A; values /c/f32 '1 2 3 4'",
      A B "c:I8:4=\1\2\3\4 " Z},
     {"a reader outlasts the wait of a header", "tensors",
-     "still; topen A a/f32.npy rw trunc; tnpy A '8,' ''; tnote A; tnode B r; close A; later 11;"
-     "size B 160; close B; topen B a/f32.npy rw; size B 160; tpoke B 128 '65'; close B",
+     "still; open A /a/f32.npy rw trunc; npy A '8,' ''; note A; node B r; close A; later 11;"
+     "size B 160; close B; open B /a/f32.npy rw; size B 160; poke B 128 '65'; close B",
      "a:I8:8=Abcdefgh " B C Z},
-    {"the progress of a conversion and of a copy is logged", "tensors large auto",
-     "hasty; tput big/type 'F16\n'; logged 'encoding '; put a.name two; fsync;"
-     "logged 'copying: 128 of 132 MiB'",
-     A B C "big:F16:69206016=138412032 "},
+
+    /* ---- edits that no request waits for; `held` waits until the write begins ---- */
+    {"a truncation is written after its handle is released", "auto close",
+     "behind 100; hold; open A a.name w trunc; release A; later 1; held; go; fsync",
+     "a.name:string= " A_COUNT A_OTHER A_LIST},
+    {"what a killed process wrote is written", "auto close",
+     "behind 100; hold; open A a.name w trunc; write A two; release A; later 1; held; go; fsync",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a file made by mknod is closed after a while, and written", "auto close",
+     "behind 100; hold; mknod a.new; stat a.new 0; later 9; shown " UNCHANGED "; later 1; held; go;"
+     "fsync; text a.new '\n'",
+     UNCHANGED "a.new:string= "},
+    {"the removal of a key, directly or through its backup, is written", "auto",
+     "behind 100; hold; rm a.count; later 1; held; go; fsync; mv a.name a.name~; hold; rm a.name~;"
+     "later 1; held; go; fsync",
+     A_OTHER A_LIST},
+    {"an edited tensor and a removed tensor are written", "tensors auto",
+     "hold; open A /a/raw w; write A X; release A; held; go; fsync; hold; rmdir /c; held; go; "
+     "fsync",
+     "a:I8:8=Xbcdefgh " B Z},
+    {"a new tensor is written", "tensors auto",
+     "behind 100; hold; mkdir /n; put /n/type I8; put /n/shape 2; put /n/raw 12; later 3; held; go;"
+     "fsync",
+     A B C Z "n:I8:2=12 "},
+    {"a key removed while a write fails is removed after a second", "close",
+     "behind 100; open A a.count w trunc; write A '9\n'; hold; & flush A; held; rm a.name; go EIO;"
+     "wait =EIO; hold; later 1; held; go; close A =EIO; fsync",
+     A_COUNT A_OTHER A_LIST},
+
+    /* ---- requests that wait for a write, and edits that do not fit on the disk ---- */
+    {"a signal interrupts a request that waits for a write begun by another program", "sync",
+     "put a.name two; hold; & fsync; held; & fsync; interrupt; go; wait; wait =EINTR; fsync",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a signal interrupts the request that began a write, but not one that waits for it", "close",
+     "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first;"
+     "wait =EINTR; go; wait; release A; text a.name 'two\n'",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a rename over a key that is about to get the same value waits for it", "close",
+     "put .c two; put .d two; hold; & mv .c a.name; held; & mv .d a.name; interrupt; go; wait;"
+     "wait =EINTR",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"no room for an edit: every later fsync and close reports it, and other edits stay", "sync",
+     "put a.name two; full; open A a.count w trunc; open B a.count w; write A 9; flush A =ENOSPC; "
+     "refused a.count;"
+     "fsync A =ENOSPC; flush A =ENOSPC; fsync B =ENOSPC; close B; close A =ENOSPC; good a.name;"
+     "text a.name 'two\n'; text a.count '7\n'; full no; put a.other 10; fsync",
+     "a.name:string=two " A_COUNT "a.other:u32=10 " A_LIST},
+    {"no room for an edit: the close of a duplicate fails too, even if the key is opened again",
+     "close",
+     "full; open B a.name w trunc; write B two; flush B =ENOSPC; open C a.name w; flush B =ENOSPC;"
+     "fsync B =ENOSPC; close C; later 2; full no; write B two 0; flush B; close B",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"an edit succeeds if there is room by the time it is written", "sync",
+     "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"nothing is written automatically with commit=sync", "sync",
+     "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
+     "put a.count 10; put a.other 11; file " UNCHANGED,
+     "a.name:string=three a.count:u32=10 a.other:u32=11 "},
+    {"no room for a rename of a key", "sync",
+     "full; mv a.count a.amount =ENOSPC; refused a.count; text a.count '7\n'; gone a.amount;"
+     "full no; mv a.name a.title; fsync",
+     "a.title:string=one " A_COUNT A_OTHER A_LIST},
+    {"no room for a rename: a helper renamed over a key stays a helper", "sync",
+     "put .c 12; full; mv .c a.count =ENOSPC; text .c 12; text a.count '7\n'; refused a.count;"
+     "full no; mv .c a.count; good a.count; fsync",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"no room for a rename: a tensor removed earlier stays removed", "tensors sync",
+     "rmdir /b; mv /a /b; full; mv /c /x =ENOSPC; full no; list / 'b c z'; fsync; list / 'b c z'",
+     "b:I8:8=abcdefgh c:I8:4=wxyz z:I8:20000=.{20000} "},
+    {"no room for the bytes of one tensor: the bytes of another stay", "tensors sync",
+     "put /c/raw WXYZ; open A /a/raw w; write A X; full; open B /a/raw w; flush A =ENOSPC;"
+     "refused /a 'are free'; release A; release B; text /a/raw abcdefgh; text /c/raw WXYZ; full "
+     "no; "
+     "fsync",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=WXYZ z:I8:20000=.{20000} "},
+    {"an editor's backup keeps a value whose write fails", "sync",
+     "put .c 12; mv .c a.name; hold; & fsync; held; mv a.name a.name~; go EIO; wait =EIO;"
+     "text a.name~ '12\n'; mv a.name~ a.name; fsync",
+     "a.name:string=12 " A_COUNT A_OTHER A_LIST},
+    {"a close waits for the rename that took its name, and its text is dropped", "close",
+     "put .c 12; open A a.name rw; hold; & mv .c a.name; held; write A x; & flush A; go;"
+     "wait; wait; text a.name '12\n'; close A",
+     "a.name:string=12 " A_COUNT A_OTHER A_LIST},
 };
 
 SCRIPTS_MAIN("live_times", scripts)
