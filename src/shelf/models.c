@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
 #include "model/snapshot.h"
 #include "shelf/place.h"
@@ -42,13 +43,6 @@ static int put_error(struct models *m, const char *path, int error, const char *
     return -ENOMEM;
 }
 
-static int put_unreadable(struct models *m, const char *path, int error)
-{
-    char why[SHOW_MAX];
-    (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-error));
-    return put_error(m, path, error, why);
-}
-
 /* Add a file. If it belongs to a split model, add that model instead, unless that model is already
  * listed. */
 static int add_file(struct models *m, const char *path)
@@ -73,20 +67,18 @@ static int add_file(struct models *m, const char *path)
 
 #define FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC in statfs(2) */
 
-static bool has(const char *folder, const char *name, mode_t type)
+static bool has(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    struct stat st;
     return (size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) < sizeof(path) &&
-           stat(path, &st) == 0 && (st.st_mode & S_IFMT) == type;
+           access(path, F_OK) == 0;
 }
 
 static bool is_mounted(const char *folder)
 {
     struct statfs fs;
-    return statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC &&
-           has(folder, "metadata", S_IFDIR) && has(folder, "tensors", S_IFDIR) &&
-           has(folder, "model.gguf", S_IFREG);
+    return statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC && has(folder, "metadata.json") &&
+           has(folder, "tensors.json") && has(folder, "model.gguf");
 }
 
 /* Add a model in a mount. Its file model.gguf has all edits. */
@@ -156,7 +148,7 @@ static int walk(struct models *m, const struct paths *p, const struct item *fold
     struct listing *l = NULL;
     int r = place_list(p, folder, NULL, &l);
     if (r < 0 && r != -ENOMEM && r != -ENOENT)
-        return put_unreadable(m, label, r);
+        return put_error(m, label, r, strerror(-r));
     for (size_t i = 0; r == 0 && i < l->n; i++)
         r = walk_entry(m, p, folder, &l->entry[i], label);
     listing_unref(l);
@@ -172,7 +164,7 @@ static int add_folder(struct models *m, const char *path)
     m->folders = true;
     int r = paths_begin(&p, path, false, &e);
     if (r < 0)
-        r = put_unreadable(m, path, r);
+        r = put_error(m, path, r, e.msg);
     else if ((r = item_top(&p, &top)) == 0)
         r = walk(m, &p, &top, path);
     item_free(&top);

@@ -70,15 +70,15 @@ static struct at at_extra(const struct at *at, uint32_t extra)
     return (struct at){at->use, local, kind_of(&at->use.slot->is, local)};
 }
 
-static uint64_t at_node(const struct at *at, uint64_t local)
+static uint64_t at_node(const struct at *at)
 {
-    return at->use.slot ? ino_in_slot(at->use.slot->id, local) : local;
+    return at->use.slot ? ino_in_slot(at->use.slot->id, at->local) : at->local;
 }
 
 /* Returns true for the mount's root. */
 static bool is_root(const struct at *at)
 {
-    return at_node(at, at->local) == INO_ROOT;
+    return at_node(at) == INO_ROOT;
 }
 
 /* Locate a node, and open its tree if it is in one. Call shelf_leave() even on failure. */
@@ -403,7 +403,7 @@ static int own_entry(struct shelf *s, const struct at *at, struct tree_entry *re
         [AT_LINKS] = S_IFDIR,  [AT_LINK] = S_IFLNK | 0777, [AT_ERROR] = S_IFREG};
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     const enum at_kind kind = at->kind;
-    const uint64_t node = at_node(at, at->local);
+    const uint64_t node = at_node(at);
     struct stat st;
     struct grant g;
     int r = kind == AT_ERROR ? error_text(at, &text) : kind == AT_LINK ? link_target(at, &text) : 0;
@@ -587,7 +587,7 @@ bool shelf_dir_cacheable(const struct shelf_dir *d)
 static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX + 1],
                 struct tree_entry *ret)
 {
-    const uint64_t node = at_node(&d->at, d->at.local);
+    const uint64_t node = at_node(&d->at);
     (void)strcpy(name, i ? ".." : ".");
     *ret = (struct tree_entry){.node = node, .attr = {.st_ino = node, .st_mode = S_IFDIR}};
 }
@@ -684,9 +684,10 @@ static void add_unsaved(const struct use *u, void *out)
 
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)
 {
-    CLEANUP(shelf_leave) struct at at;
+    CLEANUP(shelf_leave) struct at at = {0};
     const bool read_only = strcmp(name, READ_ONLY) == 0;
-    int r = at_enter(s, node, &at);
+    /* no ACLs and labels, for which ls then does not ask again */
+    int r = strncmp(name, "user.", 5) == 0 ? at_enter(s, node, &at) : -EOPNOTSUPP;
     if (r < 0)
         return r;
     if (at.kind == AT_FOLDER && is_root(&at)) {
@@ -696,7 +697,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
             buf_str(out, shelf_why_not(s));
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
     }
-    if (at.kind != AT_TREE) /* ls requests others for each file: no model is opened for that */
+    if (at.kind != AT_TREE) /* file managers ask for others: no model is opened for that */
         r = at.kind == AT_MODEL && strncmp(name, "user.gguf.", 10) == 0 ? at_open(&at) : 1;
     if (r != 0)
         return r < 0 ? r : -ENODATA;

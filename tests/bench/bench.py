@@ -431,13 +431,15 @@ def folder(run):
         for i in range(10000):
             with open(os.path.join(models, f'model-{i:05}.gguf'), 'wb') as out:
                 out.write(llama.image())
-        seconds, memory = [], []
+        seconds, long, memory = [], [], []
         for _ in range(run.rounds):
             seconds.append(timed(mount_and_list, models, at))
+            long.append(timed(quiet, 'ls', '-l', at))
             memory.append(resident(at))
             unmount(at)
         rows.append(['mount and first `ls`', spread(seconds, 1e3, 1) + ' ms',
                      goal('folder: ls', statistics.median(seconds), 0.2, False)])
+        rows.append(['`ls -l`', spread(long, 1e3, 1) + ' ms', goal('folder: ls -l', statistics.median(long), 0.5, False)])
         rows.append(['resident, with nothing open', f'{max(memory):.1f} MiB', goal('folder: memory', max(memory), 32, False)])
         quiet(GGUFS, models, at)
         spent = timed(quiet, 'cat', *(os.path.join(at, name, 'info') for name in os.listdir(at)[:1000]))
