@@ -130,13 +130,13 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 /*
  * ---- values ----
  *
- * Tensors are divided into pieces, the units of base/pool.h. A piece is decoded in chunks that fit
- * the first-level cache, where a quick pass checks that all values are finite. Only chunks that
- * fail the check are counted value by value.
+ * Tensors are scanned one after another, each on all processors, in pieces of chunks that fit the
+ * first-level cache. A quick pass checks that all values of a chunk are finite; only chunks that fail
+ * are counted value by value.
  */
 
 /* Numbers of elements: multiples of every block length (QUANT_MAX_BLOCK_LEN). */
-enum { CHUNK = 6144, PIECE = 192 * CHUNK };
+enum { CHUNK = 6144, PIECE = 48 * CHUNK };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
@@ -268,15 +268,6 @@ static int scan_piece(void *arg)
     return 0;
 }
 
-struct scan {
-    const struct gguf *g;
-    const struct map *map;
-    struct scan_result *found; /* protected by the units' lock */
-    /* owned: the number of each tensor's first piece, then the number of pieces */
-    uint64_t *begin;
-    struct units units;
-};
-
 /* True if the tensor can be scanned; otherwise records that it cannot. */
 static bool scannable(const struct gguf *g, uint64_t size, const struct gguf_tensor *t,
                       struct scan_result *r)
@@ -288,25 +279,30 @@ static bool scannable(const struct gguf *g, uint64_t size, const struct gguf_ten
            type->id != I32_ID && type->id != I64_ID;
 }
 
+/* A tensor being scanned. */
+struct scan {
+    const struct gguf_tensor *t;
+    bool big;
+    const struct map *map;
+    struct scan_result *found; /* protected by units_lock() */
+    struct scan_watch *watch;
+};
+
 static int scan_unit(void *arg, uint64_t unit, void *room)
 {
-    struct scan *w = arg;
-    /* the last tensor that begins at or before the piece; tensors without pieces come before it */
-    const uint32_t i =
-        (uint32_t)upto_u64(w->begin, 0, sizeof(*w->begin), w->g->n_tensors, unit) - 1;
-    const struct gguf_tensor *t = &w->g->tensor[i];
-    struct scan_piece p = {.type = gguf_type(t),
-                           .big = w->g->fmt.big,
-                           .data = w->map->data + t->off,
-                           .first = (unit - w->begin[i]) * PIECE,
+    const struct scan *w = arg;
+    struct scan_piece p = {.type = gguf_type(w->t),
+                           .big = w->big,
+                           .data = w->map->data + w->t->off,
+                           .first = unit * PIECE,
                            .room = room};
-    p.n = min_u64(PIECE, t->n_elem - p.first);
+    p.n = min_u64(PIECE, w->t->n_elem - p.first);
     int r = map_guard(scan_piece, &p);
     if (r < 0)
         return r;
-    /* Add the result; the pieces of a tensor may finish in any order. */
+    /* Add the result; the pieces may finish in any order. */
     const struct scan_result *f = &p.found;
-    struct scan_result *all = &w->found[i];
+    struct scan_result *all = w->found;
     LOCKED(units_lock());
     bool had = all->nan || all->inf || all->scales, has = f->nan || f->inf || f->scales;
     if (has)
@@ -318,25 +314,35 @@ static int scan_unit(void *arg, uint64_t unit, void *room)
     return 0;
 }
 
-int scan_run(const struct gguf *g, const struct map *map, const struct units_watch *watch,
+static void tell_scanned(void *arg, uint64_t done, uint64_t all)
+{
+    const struct scan *w = arg;
+    const double part = (double)done / (double)all * (double)w->t->nbytes;
+    w->watch->progress(w->watch->arg, w->watch->done + (uint64_t)part, w->watch->total);
+}
+
+int scan_run(const struct gguf *g, const struct map *map, struct scan_watch *watch,
              struct scan_result *found)
 {
-    const uint32_t n = g->n_tensors;
     uint64_t end = 0;
-    struct scan w = {.g = g, .map = map, .found = found};
-    w.begin = calloc((size_t)n + 1, sizeof(*w.begin));
-    if (!w.begin)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct gguf_tensor *t = &g->tensor[i];
-        const bool scan = scannable(g, map->size, t, &found[i]);
-        w.begin[i + 1] = w.begin[i] + (scan ? t->n_elem / PIECE + (t->n_elem % PIECE != 0) : 0);
-        end = scan ? max_u64(end, t->off + t->nbytes) : end;
+    int r = 0;
+    struct scan w = {.big = g->fmt.big, .map = map, .watch = watch};
+    const struct units_watch units = {.progress = watch && watch->progress ? tell_scanned : NULL,
+                                      .arg = &w};
+    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
+        w.t = &g->tensor[i];
+        w.found = &found[i];
+        if (!scannable(g, map->size, w.t, w.found))
+            continue;
+        struct units u = {.n = (w.t->n_elem - 1) / PIECE + 1,
+                          .unit = scan_unit,
+                          .arg = &w,
+                          .room = CHUNK * sizeof(float)};
+        r = units_run(&u, &units);
+        end = max_u64(end, w.t->off + w.t->nbytes);
+        if (watch)
+            watch->done += w.t->nbytes;
     }
-    w.units = (struct units){
-        .n = w.begin[n], .unit = scan_unit, .arg = &w, .room = CHUNK * sizeof(float)};
-    int r = w.units.n ? units_run(&w.units, watch) : 0;
-    free(w.begin);
     return r < 0 ? r : map_check(map, end);
 }
 
@@ -393,8 +399,7 @@ struct checking {
     struct shards split;
     struct part *part; /* owned; a missing or unreadable part has no header */
     size_t n;
-    /* Numbers of bytes to scan: in earlier parts, in this part, and in all parts. */
-    uint64_t before, now, total;
+    struct scan_watch watch;
 };
 
 /* Include a finding in the outcome, and pass it on to the caller's sink. */
@@ -581,37 +586,19 @@ static void tell_values(struct checking *j, const struct part *p, const struct s
                "%" PRIu32 " of %" PRIu32 " have no values that can be checked", unread, n);
 }
 
-static void tell_progress(void *arg, uint64_t done, uint64_t all)
-{
-    const struct checking *j = arg;
-    const double part = (double)done / (double)all;
-    j->opt->progress(j->opt->arg, j->before + (uint64_t)(part * (double)j->now), j->total);
-}
-
 static int scan_part(struct checking *j, const struct part *p)
 {
-    const struct units_watch watch = {.progress = j->opt->progress ? tell_progress : NULL,
-                                      .arg = j};
     struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
     struct map map;
     int r = found ? map_open(&map, p->m.file.fd, p->m.src.size) : -ENOMEM;
     if (r == 0) {
-        r = scan_run(p->g, &map, &watch, found);
+        r = scan_run(p->g, &map, &j->watch, found);
         map_close(&map);
     }
     if (r == 0)
         tell_values(j, p, found);
     free(found);
     return r;
-}
-
-static uint64_t bytes_of(const struct part *p)
-{
-    uint64_t total = 0;
-    for (uint32_t i = 0; p->g && i < p->g->n_tensors; i++)
-        if (scannable(p->g, p->m.src.size, &p->g->tensor[i], &(struct scan_result){0}))
-            total += p->g->tensor[i].nbytes;
-    return total;
 }
 
 static void scan_all(struct checking *j, const char *path)
@@ -622,15 +609,16 @@ static void scan_all(struct checking *j, const char *path)
         return;
     }
     quant_init();
-    for (size_t i = 0; i < j->n; i++)
-        j->total += bytes_of(&j->part[i]);
     for (size_t i = 0; i < j->n; i++) {
         const struct part *p = &j->part[i];
-        j->now = bytes_of(p);
-        r = p->g ? scan_part(j, p) : 0;
+        for (uint32_t k = 0; p->g && k < p->g->n_tensors; k++)
+            if (scannable(p->g, p->m.src.size, &p->g->tensor[k], &(struct scan_result){0}))
+                j->watch.total += p->g->tensor[k].nbytes;
+    }
+    for (size_t i = 0; i < j->n; i++) {
+        r = j->part[i].g ? scan_part(j, &j->part[i]) : 0;
         if (r < 0)
-            cannot(j, p->m.path, "read", r);
-        j->before += j->now;
+            cannot(j, j->part[i].m.path, "read", r);
     }
 }
 
@@ -659,7 +647,7 @@ static void check_parts(struct checking *j, const char *path)
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg)
 {
-    struct checking j = {.opt = o, .sink = sink, .arg = arg};
+    struct checking j = {.opt = o, .sink = sink, .arg = arg, .watch = {o->progress, o->arg, 0, 0}};
     j.structure = (struct checker){.rule = CHECK_STRUCTURE, .sink = count_finding, .arg = &j};
     j.set = (struct checker){.rule = "split", .sink = count_finding, .arg = &j};
     int r = shards_find(&j.split, path);

@@ -113,12 +113,19 @@ struct scan_result {
     bool unread;     /* the type has no values, or data is missing from the file */
 };
 
+/* Reports the progress of several scans: `done` of `total` bytes. The function may be NULL. */
+struct scan_watch {
+    void (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *arg;
+    uint64_t done, total;
+};
+
 /*
  * Decode and check every value of a mapped file, on all processors. found: a zeroed result for each
- * tensor. Needs map_guard_init() and, to be fast, quant_init(). Returns 0, -EIO (the file was
+ * tensor. watch: may be NULL. Needs map_guard_init() and, to be fast, quant_init(). Returns 0, -EIO (the file was
  * truncated, or the medium failed) or -ENOMEM.
  */
-int scan_run(const struct gguf *g, const struct map *map, const struct units_watch *watch,
+int scan_run(const struct gguf *g, const struct map *map, struct scan_watch *watch,
              struct scan_result *found);
 
 /* ---- for the rules: private to the check layer ---- */

@@ -863,30 +863,6 @@ uint64_t summary_missing(const struct gguf *g)
     return g->data_end > g->file_size ? g->data_end - g->file_size : 0;
 }
 
-/* Load the header of the first file and, for a split model, the headers of its other files. */
-static int load_header(struct shards *s, struct gguf **first, struct err *e)
-{
-    const unsigned flags = GGUF_PARTIAL | GGUF_CUT;
-    struct model_file m;
-    char *path = shards_path(s, 0);
-    if (!path)
-        return err_set(e, -ENOMEM, "no memory");
-    const bool stream = s->n == 0 && model_is_stream(path);
-    int r = stream ? model_read(path, &m, e) : model_find(path, &m, e);
-    if (r == 0)
-        r = model_parse(&m, flags, first, e);
-    model_free(&m);
-    if (r < 0 && s->n) {
-        char shown[SHOW_MAX];
-        (void)err_prefix(e, r, "shard %s", show(shown, path_name(path), strlen(path_name(path))));
-    }
-    free(path);
-    if (r < 0 || stream || (*first)->anomalies & GGUF_ANOMALY_CUT)
-        return r;
-    return s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e)
-                : merge_check_single(*first, e);
-}
-
 /* Set the numbers of files of a model of which only the first file was opened. */
 static int count_files(const struct shards *s, struct summary *ret)
 {
@@ -905,39 +881,24 @@ static int count_files(const struct shards *s, struct summary *ret)
     return 0;
 }
 
-/* Merge the files that were opened. */
-static int merge_files(const struct shards *s, struct summary *ret, struct err *e)
-{
-    struct gguf *merged = NULL;
-    ret->absent = s->all - s->n;
-    for (size_t i = 1; i < s->n; i++)
-        ret->missing += summary_missing(s->g[i]);
-    int r = merge_shards((const struct gguf *const *)s->g, s->n, &merged, e);
-    if (r == 0) {
-        gguf_free(ret->g);
-        ret->g = merged;
-    }
-    return r;
-}
-
 int summary_open(const char *path, struct summary *ret, struct err *e)
 {
-    struct shards s;
-    struct gguf *g = NULL;
-    if (shards_find(&s, path) < 0)
-        return err_set(e, -ENOMEM, "no memory");
-    int r = load_header(&s, &g, e);
-    if (r == 0) {
-        *ret = (struct summary){
-            .g = g, .file = path_name(path), .shards = s.all, .missing = summary_missing(g)};
-        r = s.g ? merge_files(&s, ret, e)
-                : err_sys(e, count_files(&s, ret), "cannot look for files");
-        g = ret->g;
+    struct model_whole m;
+    int r = model_whole_open(path, GGUF_PARTIAL | GGUF_CUT, &m, e);
+    *ret =
+        (struct summary){.g = r < 0 ? NULL : m.g, .file = path_name(path), .shards = m.files.all};
+    if (r == 0 && !m.files.g) {
+        ret->missing = summary_missing(m.g);
+        r = err_sys(e, count_files(&m.files, ret), "cannot look for files");
     }
-    if (r < 0) {
-        gguf_free(g);
+    for (size_t i = 0; r == 0 && m.files.g && i < m.files.n; i++)
+        ret->missing += summary_missing(m.files.g[i]);
+    if (m.files.g)
+        ret->absent = m.files.all - m.files.n;
+    if (r == 0)
+        m.g = NULL;
+    else
         ret->g = NULL;
-    }
-    shards_free(&s);
+    model_whole_free(&m);
     return r;
 }

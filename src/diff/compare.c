@@ -23,50 +23,27 @@
 
 /* ---- the two models ---- */
 
-/* Merge the headers of the files, and find the place of each tensor in them. */
-static int join_files(struct side *s, struct shards *of, struct mapped *first, struct err *e)
-{
-    const struct gguf *const *g = (const struct gguf *const *)of->g;
-    of->file[0] = mapped_ref(first);
-    int r = merge_shards(g, of->n, &s->g, e);
-    return r < 0 ? r : err_sys(e, store_make(of->file, g, of->n, &s->store), "cannot open");
-}
-
-static int open_files(struct side *s, struct shards *of, struct model_file *m, struct err *e)
-{
-    struct gguf *first = NULL;
-    struct mapped *file = NULL;
-    int r = model_parse(m, 0, &first, e);
-    if (r == 0)
-        r = mapped_open(m->file.fd, m->src.size, &file, e);
-    if (r == 0 && of->n)
-        r = model_open_shards(of, first, 0, NULL, e);
-    if (r == 0 && of->n) {
-        r = join_files(s, of, file, e);
-    } else if (r == 0) {
-        s->g = gguf_ref(first);
-        r = err_sys(e, store_make(&file, (const struct gguf *const *)&first, 1, &s->store),
-                    "cannot open");
-    }
-    mapped_unref(file);
-    gguf_free(first);
-    return r;
-}
-
 int side_open(struct side *s, const char *path, const char *label, struct err *e)
 {
-    struct shards of;
-    struct model_file m;
+    struct model_whole m;
+    struct mapped *file = NULL;
     *s = (struct side){.label = label};
-    char *first = shards_find(&of, path) < 0 ? NULL : shards_path(&of, 0);
-    if (!first)
-        return err_set(e, -ENOMEM, "no memory");
-    int r = model_find(first, &m, e);
+    int r = model_whole_open(path, 0, &m, e);
+    const bool split = r == 0 && m.files.n;
     if (r == 0)
-        r = open_files(s, &of, &m, e);
-    model_free(&m);
-    shards_free(&of);
-    free(first);
+        r = mapped_open(m.first.file.fd, m.first.src.size, &file, e);
+    if (r == 0 && split)
+        m.files.file[0] = mapped_ref(file);
+    if (r == 0)
+        r = err_sys(e,
+                    store_make(split ? m.files.file : &file,
+                               (const struct gguf *const *)(split ? m.files.g : &m.g),
+                               split ? m.files.n : 1, &s->store),
+                    "cannot open");
+    if (r == 0)
+        s->g = gguf_ref(m.g);
+    mapped_unref(file);
+    model_whole_free(&m);
     return r;
 }
 
@@ -101,13 +78,6 @@ static uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off)
 }
 
 /* ---- pairs ---- */
-
-struct text pair_name(const struct gguf *g, bool keys, uint32_t i)
-{
-    if (keys)
-        return (struct text){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
-    return (struct text){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
-}
 
 static uint32_t find_named(const struct gguf *g, bool keys, struct text name)
 {
@@ -163,14 +133,14 @@ static int pairs_make(const struct diff *d, bool keys, struct pairs *ret)
     ret->of = calloc(room, sizeof(*ret->of));
     const bool ok = ret->of && tail && before;
     for (uint32_t i = 0; ok && i < n_a; i++) {
-        const struct text name = pair_name(a, keys, i);
+        const struct text name = gguf_name_of(a, keys, i);
         const uint32_t other = find_named(b, keys, name);
         if (!left_out(d->opt, keys, name))
             ret->of[ret->n++] =
                 (struct pair){{i, other}, other == PAIR_NONE ? DIFF_ONLY_A : DIFF_SAME};
     }
     for (uint32_t i = 0; ok && i < n_b; i++) {
-        const struct text name = pair_name(b, keys, i);
+        const struct text name = gguf_name_of(b, keys, i);
         if (find_named(a, keys, name) == PAIR_NONE && !left_out(d->opt, keys, name))
             ret->of[ret->n++] = (struct pair){{PAIR_NONE, i}, DIFF_ONLY_B};
     }
@@ -262,20 +232,16 @@ struct diff_room {
     uint8_t bytes[2][ROOM];
 };
 
+/* A pass over a pair of tensors: over their bytes, or over their values. */
 struct diff_pass {
-    struct diff *d;
+    const struct diff *d;
+    const struct pair *p;
+    const struct quant_type *type[2];
+    struct tensor_diff *found; /* protected by units_lock() */
     bool values;
-    uint64_t *first; /* owned: the first piece of each pair, then the number of pieces */
-    struct units units;
-    /* Protected by the lock, like the results: */
-    uint64_t bad; /* the first unreadable piece */
-    size_t side_of_bad;
-};
-
-/* A range of a pair's bytes (in A) or elements. */
-struct diff_piece {
-    size_t pair;
-    uint64_t first, n;
+    uint64_t all, size; /* bytes (of A) or elements: of the pair, and of a unit, in whole blocks */
+    uint64_t before, total; /* units of the pairs before this one, and of all pairs */
+    _Atomic(size_t) side;   /* the side that could not be read */
 };
 
 static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const struct gguf *b,
@@ -287,48 +253,49 @@ static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const 
     return x->n_dims == y->n_dims;
 }
 
-/* Return the amount of work for a pair in a pass, in bytes or elements. */
-static uint64_t work_of(const struct diff_pass *w, size_t i)
+/* Return a pass over pair i, with `all` 0 if it has nothing to compare. */
+static struct diff_pass pass_of(const struct diff *d, size_t i, bool values)
 {
-    const struct pair *p = &w->d->tensors.of[i];
-    const struct tensor_diff *d = &w->d->of[i];
-    if (!is_both(p) || d->shape)
-        return 0;
-    const struct gguf_tensor *x = pair_tensor(w->d, p, 0), *y = pair_tensor(w->d, p, 1);
-    if (!w->values)
-        return d->type ? 0 : x->nbytes;
-    bool wanted = (d->type || d->bytes) &&
-                  quant_has_values(gguf_type(x), w->d->side[0]->g->fmt.big) &&
-                  quant_has_values(gguf_type(y), w->d->side[1]->g->fmt.big);
-    return wanted ? x->n_elem : 0;
+    struct diff_pass w = {.d = d, .p = &d->tensors.of[i], .found = &d->of[i], .values = values};
+    if (!is_both(w.p) || w.found->shape)
+        return w;
+    const struct gguf_tensor *x = pair_tensor(d, w.p, 0), *y = pair_tensor(d, w.p, 1);
+    w.type[0] = gguf_type(x);
+    w.type[1] = gguf_type(y);
+    const bool differ = w.found->type || w.found->bytes;
+    const uint64_t block = w.type[0] && w.type[0]->block_bytes ? w.type[0]->block_bytes : 1;
+    w.size = values ? (uint64_t)PIECE : ROOM / block * block;
+    if (!values)
+        w.all = differ ? 0 : x->nbytes;
+    else if (differ && quant_has_values(w.type[0], d->side[0]->g->fmt.big) &&
+             quant_has_values(w.type[1], d->side[1]->g->fmt.big))
+        w.all = x->n_elem;
+    return w;
 }
 
 /* ---- bytes ---- */
 
-/* Return the end of the holes that both tensors have at byte `off` of A's data. */
-static uint64_t byte_holes(const struct diff *d, const struct pair *p, uint64_t off)
+static int compare_bytes(struct diff_pass *w, uint64_t first, uint64_t n, struct diff_room *m)
 {
-    uint64_t end = side_hole(d->side[0], p->no[0], off);
-    return end > off ? min_u64(end, side_hole(d->side[1], p->no[1], off)) : off;
-}
-
-static int compare_bytes(struct diff_pass *w, const struct diff_piece *c, struct diff_room *m,
-                         size_t *side)
-{
-    const struct pair *p = &w->d->tensors.of[c->pair];
-    const struct quant_type *type = gguf_type(pair_tensor(w->d, p, 0));
-    size_t n = (size_t)c->n;
-    for (*side = 0; *side < 2; ++*side) {
-        int r = side_read(w->d->side[*side], p->no[*side], c->first, m->bytes[*side], n);
-        if (r < 0)
+    lock_take(units_lock());
+    const bool known = w->found->bytes;
+    lock_drop(units_lock());
+    if (known)
+        return 0;
+    for (size_t k = 0; k < 2; k++) {
+        int r = side_read(w->d->side[k], w->p->no[k], first, m->bytes[k], (size_t)n);
+        if (r < 0) {
+            atomic_store(&w->side, k);
             return r;
+        }
     }
     /* convert B's bytes, which are whole blocks, to A's byte order */
-    if (w->d->side[0]->g->fmt.big != w->d->side[1]->g->fmt.big && type && type->block_len)
-        quant_swap(type, m->bytes[1], n / type->block_bytes);
-    if (memcmp(m->bytes[0], m->bytes[1], n) != 0) {
+    if (w->d->side[0]->g->fmt.big != w->d->side[1]->g->fmt.big && w->type[0] &&
+        w->type[0]->block_len)
+        quant_swap(w->type[0], m->bytes[1], (size_t)n / w->type[0]->block_bytes);
+    if (memcmp(m->bytes[0], m->bytes[1], (size_t)n) != 0) {
         LOCKED(units_lock());
-        w->d->of[c->pair].bytes = true;
+        w->found->bytes = true;
     }
     return 0;
 }
@@ -416,20 +383,6 @@ static uint64_t byte_of(const struct quant_type *t, uint64_t element)
     return element / t->block_len * t->block_bytes;
 }
 
-/* Return the end of the holes that both tensors have at an element, or the element itself if one of
- * them has no hole there or its zero bytes do not decode to zeros. */
-static uint64_t value_holes(const struct diff *d, const struct pair *p, uint64_t element)
-{
-    uint64_t end = UINT64_MAX;
-    for (size_t k = 0; k < 2 && end > element; k++) {
-        const struct quant_type *t = gguf_type(pair_tensor(d, p, k));
-        uint64_t off = byte_of(t, element);
-        uint64_t to = zeros_are_zeros(t) ? side_hole(d->side[k], p->no[k], off) : off;
-        end = min_u64(end, to / t->block_bytes * t->block_len);
-    }
-    return end;
-}
-
 static void add_distance(struct tensor_diff *d, const struct tensor_diff *f)
 {
     bool more = f->sum.max > d->sum.max, again = f->sum.max == d->sum.max && f->max_at < d->max_at;
@@ -447,113 +400,115 @@ static void add_distance(struct tensor_diff *d, const struct tensor_diff *f)
     d->apart += f->apart;
 }
 
-static int compare_values(struct diff_pass *w, const struct diff_piece *c, struct diff_room *m,
-                          size_t *side)
+static int compare_values(struct diff_pass *w, uint64_t first, uint64_t n, struct diff_room *m)
 {
-    const struct pair *p = &w->d->tensors.of[c->pair];
     struct tensor_diff found = {.max_at = UINT64_MAX};
     struct diff_stretch s[2];
-    for (*side = 0; *side < 2; ++*side) {
-        const size_t k = *side;
-        const struct quant_type *t = gguf_type(pair_tensor(w->d, p, k));
+    for (size_t k = 0; k < 2; k++) {
+        const struct quant_type *t = w->type[k];
         s[k] = (struct diff_stretch){t, w->d->side[k]->g->fmt.big, m->bytes[k]};
-        int r = side_read(w->d->side[k], p->no[k], byte_of(t, c->first), m->bytes[k],
-                          (size_t)byte_of(t, c->n));
-        if (r < 0)
+        int r = side_read(w->d->side[k], w->p->no[k], byte_of(t, first), m->bytes[k],
+                          (size_t)byte_of(t, n));
+        if (r < 0) {
+            atomic_store(&w->side, k);
             return r;
+        }
     }
-    for (uint64_t i = 0; i < c->n; i += CHUNK)
-        add_chunk(&found, s, m->values, i, (size_t)min_u64(CHUNK, c->n - i), c->first + i);
+    for (uint64_t i = 0; i < n; i += CHUNK)
+        add_chunk(&found, s, m->values, i, (size_t)min_u64(CHUNK, n - i), first + i);
     LOCKED(units_lock());
-    add_distance(&w->d->of[c->pair], &found);
+    add_distance(w->found, &found);
     return 0;
 }
 
 /* ---- a pass ---- */
 
-/* Return the size of a pair's pieces in bytes or elements. Pieces are whole blocks. */
-static uint64_t piece_size(const struct diff_pass *w, size_t i)
+/* Return the end of the holes that both tensors have at byte (of A) or element `at`, or `at` itself if
+ * one of them has no hole there, or its zero bytes do not decode to zeros. */
+static uint64_t holes_end(const struct diff_pass *w, uint64_t at)
 {
-    const struct pair *p = &w->d->tensors.of[i];
-    const struct quant_type *t = is_both(p) ? gguf_type(pair_tensor(w->d, p, 0)) : NULL;
-    const uint64_t block = t && t->block_bytes ? t->block_bytes : 1;
-    return w->values ? (uint64_t)PIECE : (uint64_t)ROOM / block * block;
+    uint64_t end = w->all;
+    for (size_t k = 0; k < 2 && end > at; k++) {
+        const struct quant_type *t = w->type[k];
+        const uint64_t off = w->values ? byte_of(t, at) : at;
+        const bool may = !w->values || zeros_are_zeros(t);
+        const uint64_t to = may ? side_hole(w->d->side[k], w->p->no[k], off) : off;
+        end = min_u64(end, w->values ? to / t->block_bytes * t->block_len : to);
+    }
+    return end;
 }
 
-static struct diff_piece piece_at(const struct diff_pass *w, uint64_t unit)
+/* Skip holes. */
+static uint64_t next_unit(void *arg, uint64_t unit)
 {
-    const size_t lo = upto_u64(w->first, 0, sizeof(*w->first), w->d->tensors.n, unit) - 1;
-    uint64_t size = piece_size(w, lo), at = (unit - w->first[lo]) * size;
-    return (struct diff_piece){lo, at, min_u64(size, work_of(w, lo) - at)};
-}
-
-/* Skip holes, and pieces of pairs whose bytes are known to differ. */
-static uint64_t next_piece(void *arg, uint64_t unit)
-{
-    struct diff_pass *w = arg;
-    while (unit < w->first[w->d->tensors.n]) {
-        struct diff_piece c = piece_at(w, unit);
-        const struct pair *p = &w->d->tensors.of[c.pair];
-        lock_take(units_lock());
-        const bool known = !w->values && w->d->of[c.pair].bytes;
-        lock_drop(units_lock());
-        if (known) {
-            unit = w->first[c.pair + 1];
-            continue;
-        }
-        uint64_t end = w->values ? value_holes(w->d, p, c.first) : byte_holes(w->d, p, c.first);
-        if (end < c.first + c.n)
+    const struct diff_pass *w = arg;
+    for (uint64_t at; (at = unit * w->size) < w->all;) {
+        const uint64_t end = holes_end(w, at);
+        if (end < min_u64(at + w->size, w->all))
             break;
-        uint64_t after = w->first[c.pair] + end / piece_size(w, c.pair);
-        unit = min_u64(max_u64(after, unit + 1), w->first[c.pair + 1]);
+        unit = max_u64(end / w->size, unit + 1);
     }
     return unit;
 }
 
-static int compare_piece(void *arg, uint64_t unit, void *room)
+static int compare_unit(void *arg, uint64_t unit, void *room)
 {
     struct diff_pass *w = arg;
-    const struct diff_piece c = piece_at(w, unit);
-    size_t side = 0;
-    int r = w->values ? compare_values(w, &c, room, &side) : compare_bytes(w, &c, room, &side);
-    if (r < 0) {
-        LOCKED(units_lock());
-        if (unit < w->bad) {
-            w->bad = unit;
-            w->side_of_bad = side;
-        }
-    }
-    return r;
+    const uint64_t first = unit * w->size, n = min_u64(w->size, w->all - first);
+    return (w->values ? compare_values : compare_bytes)(w, first, n, room);
+}
+
+static void tell_progress(void *arg, uint64_t done, uint64_t all)
+{
+    const struct diff_pass *w = arg;
+    (void)all;
+    w->d->opt->progress(w->d->opt->arg, w->before + done, w->total);
 }
 
 /* Set e to a message that names the unreadable tensor. */
 static int unreadable(const struct diff_pass *w, int r, struct err *e)
 {
     char shown[SHOW_MAX], file[SHOW_MAX];
-    if (w->bad == UINT64_MAX)
+    const struct text name = gguf_name_of(w->d->side[0]->g, false, w->p->no[0]);
+    const char *label = w->d->side[atomic_load(&w->side)]->label;
+    if (r != -EIO)
         return err_set(e, r, "cannot compare: %s", strerror(-r));
-    const struct pair *p = &w->d->tensors.of[piece_at(w, w->bad).pair];
-    const struct text name = pair_name(w->d->side[0]->g, false, p->no[0]);
-    const char *label = w->d->side[w->side_of_bad]->label;
     return err_set(e, r, "%s: tensor '%s': cannot be read: %s", show(file, label, strlen(label)),
                    show(shown, name.at, name.len), strerror(-r));
 }
 
-static int run_pass(struct diff_pass *w, struct err *e)
+static uint64_t units_of(const struct diff_pass *w)
 {
-    const struct units_watch watch = {.progress = w->d->opt->progress, .arg = w->d->opt->arg};
-    struct units *u = &w->units;
-    *u = (struct units){
-        .unit = compare_piece, .next = next_piece, .arg = w, .room = sizeof(struct diff_room)};
-    for (size_t i = 0; i < w->d->tensors.n; i++) {
-        uint64_t size = piece_size(w, i);
-        w->first[i] = u->n;
-        u->n += (work_of(w, i) + size - 1) / size;
+    return w->all / max_u64(w->size, 1) + (w->all && w->all % w->size != 0);
+}
+
+/* Compare the bytes or the values of all pairs, each pair on all processors. */
+static int run_pass(const struct diff *d, bool values, struct err *e)
+{
+    uint64_t total = 0, before = 0;
+    int r = 0;
+    for (size_t i = 0; i < d->tensors.n; i++) {
+        const struct diff_pass w = pass_of(d, i, values);
+        total += units_of(&w);
     }
-    w->first[w->d->tensors.n] = u->n;
-    w->bad = UINT64_MAX;
-    int r = u->n ? units_run(u, &watch) : 0;
-    return r < 0 ? unreadable(w, r, e) : 0;
+    for (size_t i = 0; i < d->tensors.n && r == 0; i++) {
+        struct diff_pass w = pass_of(d, i, values);
+        const struct units_watch watch = {.progress = d->opt->progress ? tell_progress : NULL,
+                                          .arg = &w};
+        struct units u = {.n = units_of(&w),
+                          .unit = compare_unit,
+                          .next = next_unit,
+                          .arg = &w,
+                          .room = sizeof(struct diff_room)};
+        w.before = before;
+        w.total = total;
+        w.found->measured = values && u.n;
+        r = u.n ? units_run(&u, &watch) : 0;
+        if (r < 0)
+            (void)unreadable(&w, r, e);
+        before += u.n;
+    }
+    return r;
 }
 
 /* ---- tensors that only one has ---- */
@@ -701,22 +656,14 @@ static void apply_tolerance(struct diff *d)
 
 static int compare_tensors(struct diff *d, struct err *e)
 {
-    struct diff_pass w = {.d = d, .first = calloc(d->tensors.n + 1, sizeof(*w.first))};
-    if (!w.first)
-        return err_set(e, -ENOMEM, "no memory");
     begin_tensors(d);
-    int r = run_pass(&w, e);
-    if (r == 0 && !d->opt->quick) {
-        w.values = true;
-        r = run_pass(&w, e);
-        for (size_t i = 0; r == 0 && i < d->tensors.n; i++)
-            d->of[i].measured = work_of(&w, i) > 0;
-    }
+    int r = run_pass(d, false, e);
+    if (r == 0 && !d->opt->quick)
+        r = run_pass(d, true, e);
     if (r == 0)
         r = twins(d, e);
     if (r == 0)
         apply_tolerance(d);
-    free(w.first);
     return r;
 }
 

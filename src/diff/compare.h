@@ -90,8 +90,6 @@ void diff_free(struct diff *d);
 /* True if nothing differs but the order. */
 bool diff_is_same(const struct diff *d);
 
-/* Return the name of a key or a tensor. */
-struct text pair_name(const struct gguf *g, bool keys, uint32_t i);
 static inline const struct gguf_tensor *pair_tensor(const struct diff *d, const struct pair *p,
                                                     size_t side)
 {

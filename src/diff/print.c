@@ -310,7 +310,7 @@ static struct gguf_value pair_value(const struct diff *d, const struct pair *p, 
 
 static struct text pair_title(const struct diff *d, bool keys, const struct pair *p)
 {
-    return pair_name(d->side[side_of(p)]->g, keys, p->no[side_of(p)]);
+    return gguf_name_of(d->side[side_of(p)]->g, keys, p->no[side_of(p)]);
 }
 
 /* ---- lines of text ---- */
@@ -618,7 +618,7 @@ static void add_one(struct buf *out, const struct diff *of, const struct pair *p
     buf_str(out, "  ");
     fact_shape(of->side[side]->g, t, " ", out);
     if (d->twin != PAIR_NONE) {
-        const struct text twin = pair_name(of->side[!side]->g, false, d->twin);
+        const struct text twin = gguf_name_of(of->side[!side]->g, false, d->twin);
         buf_printf(out, "  (the same bytes as %s's ", side ? "A" : "B");
         show_all(out, twin.at, twin.len);
         buf_char(out, ')');
@@ -809,7 +809,7 @@ static void json_tensor(struct out *o, struct json *j, size_t i)
     if (d->measured)
         json_numbers(o, j, d, pair_tensor(o->d, p, 0));
     if (d->twin != PAIR_NONE) {
-        const struct text twin = pair_name(o->d->side[!side_of(p)]->g, false, d->twin);
+        const struct text twin = gguf_name_of(o->d->side[!side_of(p)]->g, false, d->twin);
         json_string(json_item(j, "same_bytes_as"), twin.at, twin.len);
     }
     json_end(j);

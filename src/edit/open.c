@@ -314,6 +314,46 @@ int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
     return check_extra(s, o, e);
 }
 
+/* Opens the files after the first one, and merges them. */
+static int join_files(struct model_whole *m, unsigned flags, struct err *e)
+{
+    struct gguf *merged;
+    int r = model_open_shards(&m->files, m->g, flags & GGUF_PARTIAL, NULL, e);
+    if (r == 0)
+        r = merge_shards((const struct gguf *const *)m->files.g, m->files.n, &merged, e);
+    if (r < 0)
+        return r;
+    gguf_free(m->g);
+    m->g = merged;
+    return 0;
+}
+
+int model_whole_open(const char *path, unsigned flags, struct model_whole *m, struct err *e)
+{
+    char shown[SHOW_MAX];
+    *m = (struct model_whole){.first = {.dir = -1, .file = {.fd = -1}}};
+    char *first = shards_find(&m->files, path) < 0 ? NULL : shards_path(&m->files, 0);
+    if (!first)
+        return err_set(e, -ENOMEM, "no memory");
+    const bool stream = flags & GGUF_CUT && m->files.n == 0 && model_is_stream(first);
+    int r = stream ? model_read(first, &m->first, e) : model_find(first, &m->first, e);
+    if (r == 0)
+        r = model_parse(&m->first, flags, &m->g, e);
+    if (r < 0 && m->files.n)
+        (void)err_prefix(e, r, "shard %s", show(shown, path_name(first), strlen(path_name(first))));
+    free(first);
+    if (r < 0 || stream || m->g->anomalies & GGUF_ANOMALY_CUT)
+        return r;
+    return m->files.n ? join_files(m, flags, e) : merge_check_single(m->g, e);
+}
+
+void model_whole_free(struct model_whole *m)
+{
+    gguf_free(m->g);
+    model_free(&m->first);
+    shards_free(&m->files);
+}
+
 static int recover_file(const char *path, struct edit_recovered *ret, struct err *e)
 {
     struct model_file m;

@@ -70,6 +70,21 @@ struct model_opener {
 int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
                       const struct model_opener *o, struct err *e);
 
+/* A model of which all files have been read. */
+struct model_whole {
+    struct shards files;     /* if the model is split: its files, as after model_open_shards() */
+    struct model_file first; /* the first file */
+    struct gguf *g; /* owned: the first file's content or, of a split model, all of them merged */
+};
+
+/*
+ * Open all files of the model at `path`, which may be any shard and, with GGUF_CUT, a pipe. flags: as
+ * for gguf_parse(). If the header ends early, the other files are not opened. Returns 0, or -errno
+ * with the message that a mount would print. Call model_whole_free() even after a failure.
+ */
+int model_whole_open(const char *path, unsigned flags, struct model_whole *m, struct err *e);
+void model_whole_free(struct model_whole *m);
+
 /*
  * Finish or undo an edit of the model at `path` that a crash interrupted. Returns the same results
  * as edit_recover().
