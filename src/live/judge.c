@@ -322,7 +322,7 @@ static void put_index(struct buf *out, uint64_t element, uint32_t n_dims, const 
 static void put_value(struct buf *out, const struct quant_value *v)
 {
     if (v->kind == QUANT_INTEGER)
-        text_i64(out, v->i64);
+        buf_printf(out, "%" PRId64, v->i64);
     else if (v->kind == QUANT_DOUBLE)
         text_f64(out, v->f64, &float_names_text);
     else

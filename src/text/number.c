@@ -4,15 +4,13 @@
  *
  * Floats. Every decimal strictly between the midpoints with the two neighbours parses back to the
  * value; whether a midpoint itself does depends on the parity of the last bit. The task is to find
- * the decimal with the fewest digits in that interval. Two ways:
- *
- *   whole_digits  integers below 2^24 (f64: 2^53): neighbours are at most 1 away, so every digit of
- *                 the integer itself is needed.
- *   tried_digits  libc prints the value with increasing precision and reads it back.
+ * the decimal with the fewest digits in that interval: libc prints the value with increasing
+ * precision and reads it back.
  */
 #include "text/number.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +19,6 @@
 
 enum {
     MAX_DIGITS = 17, /* enough for any f64; 9 for any f32 */
-    FLOAT_MAX = 32,  /* the longest text: sign, 17 digits, point, e-308; or 0.000 and 17 digits */
     MIN_PLAIN_EXP = -4,
     MAX_PLAIN_EXP = 15,
 };
@@ -29,58 +26,12 @@ enum {
 /* The number 0.digit[0] digit[1] ... times 10^(exp + 1): exp is the power of ten of the first
  * digit. */
 struct decimal {
-    char digit[MAX_DIGITS + 3]; /* '0' to '9'; the last one is not '0'. Room for a carry and NUL */
+    char digit[MAX_DIGITS + 1]; /* '0' to '9' */
     int n;
     int exp;
 };
 
 const struct float_names float_names_text = {"nan", "inf", "-inf"};
-
-/* Write the decimal digits of v, right-aligned, to the 20 bytes before `end`. Returns a pointer
- * to the first digit. */
-static char *digits_before(char *end, uint64_t v)
-{
-    do {
-        *--end = (char)('0' + v % 10);
-        v /= 10;
-    } while (v);
-    return end;
-}
-
-void text_u64(struct buf *out, uint64_t v)
-{
-    char s[20], *end = s + sizeof(s), *at = digits_before(end, v);
-    buf_add(out, at, (size_t)(end - at));
-}
-
-void text_i64(struct buf *out, int64_t v)
-{
-    char s[21], *end = s + sizeof(s),
-                *at = digits_before(end, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
-    if (v < 0)
-        *--at = '-';
-    buf_add(out, at, (size_t)(end - at));
-}
-
-/* Set *d to v * 10^exp10. v must not be 0. */
-static void set_decimal(struct decimal *d, uint64_t v, int exp10)
-{
-    char s[20], *end = s + sizeof(s), *at = digits_before(end, v);
-    int n = (int)(end - at);
-    d->exp = n - 1 + exp10;
-    while (n > 1 && at[n - 1] == '0')
-        n--;
-    d->n = n;
-    memcpy(d->digit, at, (size_t)n);
-}
-
-static bool whole_digits(double x, double limit, struct decimal *d)
-{
-    if (x >= limit || x != (double)(uint64_t)x)
-        return false;
-    set_decimal(d, (uint64_t)x, 0);
-    return true;
-}
 
 /* Set *d to the p-digit decimal nearest to x. The point is skipped, because it depends on the
  * locale. */
@@ -145,107 +96,54 @@ static void tried_digits(double x, bool single, struct decimal *d)
         d->n--;
 }
 
-static char *put(char *at, const char *s, int n)
-{
-    memcpy(at, s, (size_t)n);
-    return at + n;
-}
-
-/* Write 0.000ddd */
-static char *layout_small(char *at, const struct decimal *d)
-{
-    at = put(at, "0.000", 1 - d->exp);
-    return put(at, d->digit, d->n);
-}
-
-/* Write ddd000 or ddd.ddd */
-static char *layout_plain(char *at, const struct decimal *d)
-{
-    int whole = d->exp + 1;
-    if (d->n <= whole) {
-        at = put(at, d->digit, d->n);
-        return put(at, "000000000000000", whole - d->n);
-    }
-    at = put(at, d->digit, whole);
-    *at++ = '.';
-    return put(at, d->digit + whole, d->n - whole);
-}
-
-/* Write d.ddde+XX: a sign and at least two digits */
-static char *layout_exp(char *at, const struct decimal *d)
-{
-    *at++ = d->digit[0];
-    if (d->n > 1) {
-        *at++ = '.';
-        at = put(at, d->digit + 1, d->n - 1);
-    }
-    *at++ = 'e';
-    *at++ = d->exp < 0 ? '-' : '+';
-    int e = abs(d->exp);
-    if (e >= 100)
-        *at++ = (char)('0' + e / 100);
-    *at++ = (char)('0' + e / 10 % 10);
-    *at++ = (char)('0' + e % 10);
-    return at;
-}
-
-static char *layout(char *at, const struct decimal *d)
-{
-    if (d->exp < MIN_PLAIN_EXP || d->exp > MAX_PLAIN_EXP)
-        return layout_exp(at, d);
-    return d->exp < 0 ? layout_small(at, d) : layout_plain(at, d);
-}
-
-static bool special(struct buf *out, double v, const struct float_names *names)
-{
-    if (isfinite(v) && v != 0)
-        return false;
-    if (v == 0)
-        buf_str(out, signbit(v) ? "-0" : "0");
-    else
-        buf_str(out, isnan(v) ? names->nan : signbit(v) ? names->minus_inf : names->inf);
-    return true;
-}
-
+/* Lay a decimal out: 0.000ddd, ddd000, ddd.ddd or d.ddde+XX. */
 static void add_decimal(struct buf *out, bool minus, const struct decimal *d)
 {
-    char s[FLOAT_MAX], *at = s;
-    if (minus)
-        *at++ = '-';
-    at = layout(at, d);
-    buf_add(out, s, (size_t)(at - s));
+    const int whole = d->exp + 1;
+    buf_str(out, minus ? "-" : "");
+    if (d->exp < MIN_PLAIN_EXP || d->exp > MAX_PLAIN_EXP)
+        buf_printf(out, "%c%s%.*se%+03d", d->digit[0], d->n > 1 ? "." : "", d->n - 1, d->digit + 1,
+                   d->exp);
+    else if (whole <= 0)
+        buf_printf(out, "0.%.*s%.*s", -whole, "000", d->n, d->digit);
+    else if (d->n <= whole)
+        buf_printf(out, "%.*s%.*s", d->n, d->digit, whole - d->n, "000000000000000");
+    else
+        buf_printf(out, "%.*s.%.*s", whole, d->digit, d->n - whole, d->digit + whole);
+}
+
+static void add_float(struct buf *out, double v, bool single, const struct float_names *names)
+{
+    const double x = fabs(v);
+    struct decimal d;
+    if (!isfinite(v)) {
+        buf_str(out, isnan(v) ? names->nan : signbit(v) ? names->minus_inf : names->inf);
+    } else if (x < (single ? 0x1p24 : 0x1p53) && x == floor(x)) {
+        buf_printf(out, "%.0f", v); /* neighbours are at most 1 away: every digit is needed */
+    } else {
+        tried_digits(x, single, &d);
+        add_decimal(out, signbit(v), &d);
+    }
 }
 
 void text_f32(struct buf *out, float v, const struct float_names *names)
 {
-    double x = fabs((double)v);
-    struct decimal d;
-    if (special(out, (double)v, names))
-        return;
-    if (!whole_digits(x, 0x1p24, &d))
-        tried_digits(x, true, &d);
-    add_decimal(out, signbit(v), &d);
+    add_float(out, (double)v, true, names);
 }
 
 void text_f64(struct buf *out, double v, const struct float_names *names)
 {
-    double x = fabs(v);
-    struct decimal d;
-    if (special(out, v, names))
-        return;
-    if (!whole_digits(x, 0x1p53, &d))
-        tried_digits(x, false, &d);
-    add_decimal(out, signbit(v), &d);
+    add_float(out, v, false, names);
 }
 
 void text_scalar(struct buf *out, const struct gguf_value *v, const struct float_names *names)
 {
     switch (gguf_types[v->type].kind) {
     case GGUF_KIND_UINT:
-        text_u64(out, gguf_uint(v));
+        buf_printf(out, "%" PRIu64, gguf_uint(v));
         break;
     case GGUF_KIND_INT:
-        text_i64(out, gguf_int(v));
+        buf_printf(out, "%" PRId64, gguf_int(v));
         break;
     case GGUF_KIND_BOOL:
         buf_str(out, gguf_uint(v) ? "true" : "false");
@@ -351,13 +249,6 @@ static int scan_decimal(uint32_t type, const uint8_t *p, size_t n, double *ret)
     if (s != small)
         free(s);
     return !whole ? -EINVAL : isinf(*ret) ? -ERANGE : 0;
-}
-
-bool scan_is_float(const uint8_t *p, size_t n)
-{
-    double v;
-    const int r = scan_special(p, n, &v) ? 0 : scan_decimal(GGUF_F64, p, n, &v);
-    return r == 0 || r == -ERANGE;
 }
 
 static int float_value(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits)

@@ -22,8 +22,6 @@ struct float_names {
 
 extern const struct float_names float_names_text; /* "nan", "inf", "-inf" */
 
-void text_u64(struct buf *out, uint64_t v);
-void text_i64(struct buf *out, int64_t v);
 void text_f32(struct buf *out, float v, const struct float_names *names);
 void text_f64(struct buf *out, double v, const struct float_names *names);
 
@@ -59,8 +57,6 @@ bool integer_fits(uint32_t type, const struct integer *v);
  */
 int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 
-/* True if the text is a float as described above (of any size) or an integer. */
-bool scan_is_float(const uint8_t *p, size_t n);
 /* Space, tab, CR and LF: allowed around numbers and between JSON values. */
 static inline bool is_space(uint8_t c)
 {

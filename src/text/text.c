@@ -95,126 +95,6 @@ bool type_name_get(const char *name, size_t n, uint32_t *type, uint32_t *elem)
     return true;
 }
 
-/* ---- contents of a JSON array ---- */
-
-enum shape_kind {
-    SHAPE_STRING = 1 << 0,
-    SHAPE_BOOL = 1 << 1,
-    SHAPE_INTEGER = 1 << 2,
-    SHAPE_FLOAT = 1 << 3,
-};
-
-struct shape {
-    unsigned kinds;        /* kinds of the elements, a set of enum shape_kind; 0 if empty */
-    uint64_t max;          /* largest non-negative integer */
-    uint64_t max_negative; /* largest magnitude of a negative integer */
-    bool huge;             /* an integer is too large for u64 */
-    bool minus_zero;       /* an integer is -0, which only float types hold */
-    bool wide;             /* a float is outside the range of f32 */
-};
-
-static bool integers_fit(const struct shape *s, uint32_t type)
-{
-    struct integer low = {true, s->max_negative}, high = {false, s->max};
-    return !s->huge && integer_fits(type, &low) && integer_fits(type, &high);
-}
-
-/* True if an array of this element type can hold the values. */
-static bool shape_fits(const struct shape *s, uint32_t elem)
-{
-    if (s->kinds == 0)
-        return true;
-    switch (gguf_types[elem].kind) {
-    case GGUF_KIND_UINT:
-    case GGUF_KIND_INT:
-        return s->kinds == SHAPE_INTEGER && integers_fit(s, elem);
-    case GGUF_KIND_FLOAT:
-        return !(elem == GGUF_F32 && s->wide) &&
-               !(s->kinds & ~(unsigned)(SHAPE_INTEGER | SHAPE_FLOAT));
-    case GGUF_KIND_BOOL:
-        return s->kinds == SHAPE_BOOL;
-    default:
-        return s->kinds == SHAPE_STRING;
-    }
-}
-
-/*
- * Find the element type for values of one kind: for integers, the first of u32, i32, u64 and i64
- * that can hold all of them; for numbers that include a float or a -0, f32 (f64 if one is out of
- * range for f32); otherwise string or bool. Returns false if the kinds are mixed, an integer
- * is too large, or there are no values.
- */
-static bool shape_type(const struct shape *s, uint32_t *elem)
-{
-    static const uint8_t order[] = {GGUF_U32, GGUF_I32, GGUF_U64,    GGUF_I64,
-                                    GGUF_F32, GGUF_F64, GGUF_STRING, GGUF_BOOL};
-    /*
-     * Integers that no integer type can hold are not silently rounded to floats. Only floats can
-     * hold -0.
-     */
-    bool integers = s->kinds == SHAPE_INTEGER, floats = s->minus_zero && !s->huge;
-    for (size_t i = 0; s->kinds && i < sizeof(order); i++) {
-        bool is_float = gguf_types[order[i]].kind == GGUF_KIND_FLOAT;
-        if ((integers && is_float != floats) || !shape_fits(s, order[i]))
-            continue;
-        *elem = order[i];
-        return true;
-    }
-    return false;
-}
-
-/* Add a value with the text `word`. Returns false if the word is not a JSON value. */
-static bool shape_add_word(struct shape *s, const uint8_t *word, size_t n)
-{
-    struct integer v;
-    uint64_t bits;
-    int r = scan_integer(word, n, &v);
-    if (r == 0) {
-        uint64_t *most = v.minus ? &s->max_negative : &s->max;
-        *most = max_u64(*most, v.magnitude);
-        s->minus_zero |= v.minus && v.magnitude == 0;
-        s->kinds |= SHAPE_INTEGER;
-    } else if (r == -ERANGE) {
-        s->huge = true;
-        s->kinds |= SHAPE_INTEGER;
-    } else if (scan_is_float(word, n)) {
-        s->wide |= scan_scalar(GGUF_F32, word, n, &bits) == -ERANGE;
-        s->kinds |= SHAPE_FLOAT;
-    } else if (scan_scalar(GGUF_BOOL, word, n, &bits) == 0)
-        s->kinds |= SHAPE_BOOL;
-    else
-        return false;
-    return true;
-}
-
-static int add_item(struct reader *r, struct shape *s)
-{
-    struct buf skipped = BUF_MEASURE;
-    const uint8_t *word;
-    size_t n;
-    if (reader_at(r, '"')) {
-        s->kinds |= SHAPE_STRING;
-        return reader_string(r, &skipped);
-    }
-    int e = reader_word(r, &word, &n);
-    if (e < 0 || shape_add_word(s, word, n))
-        return e;
-    char shown[SHOW_MAX];
-    return reader_fail(r, -EINVAL, "'%s' is not a JSON value", show(shown, word, n));
-}
-
-/* Read the array that starts with "[" at r->at, and move past its end. */
-static int shape_array(struct reader *r, struct shape *s)
-{
-    int e;
-    *s = (struct shape){0};
-    struct items it = items_begin_array(r);
-    while ((e = items_next(&it)) > 0)
-        if ((e = add_item(r, s)) < 0)
-            return e;
-    return e;
-}
-
 /* ---- a value from its text ---- */
 
 /* The state of a call of text_parse(). */
@@ -431,33 +311,57 @@ int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, cons
 
 /* ---- the type of a new value ---- */
 
-static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
+/* True if the text is a value of this type; `elem`: of an array. */
+static bool is_value(const uint8_t *text, size_t n, uint32_t type, uint32_t elem)
 {
-    struct reader r = {text, text, text + n, NULL};
-    struct shape s;
-    *elem = GGUF_STRING;
-    return shape_array(&r, &s) == 0 && r.at == r.end && (s.kinds == 0 || shape_type(&s, elem));
+    static const struct gguf_format fmt = {.version = 3, .len_width = 8};
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    return text_parse(&fmt, type, elem, text, n, NULL, &payload, NULL) == 0;
+}
+
+/* True if the text may have a number that is no integer. No integer is -0, either. */
+static bool may_have_float(const uint8_t *text, size_t n)
+{
+    bool ret = false;
+    for (size_t i = 0; i < n && !ret; i++)
+        ret = memchr(".eEnN", text[i], 5) || (text[i] == '-' && i + 1 < n && text[i + 1] == '0');
+    return ret;
+}
+
+/* Find the first type that the text is a value of. */
+static uint32_t fitting_type(const uint8_t *text, size_t n, bool array)
+{
+    static const uint8_t order[] = {GGUF_STRING, GGUF_U32, GGUF_I32, GGUF_U64,
+                                    GGUF_I64,    GGUF_F32, GGUF_F64, GGUF_BOOL};
+    const bool floats = may_have_float(text, n);
+    for (size_t i = array ? 0 : 1; i < sizeof(order); i++) {
+        const unsigned kind = gguf_types[order[i]].kind;
+        const bool integer = kind == GGUF_KIND_UINT || kind == GGUF_KIND_INT;
+        if ((integer && floats) || (kind == GGUF_KIND_FLOAT && !floats))
+            continue;
+        if (is_value(text, n, array ? (uint32_t)GGUF_ARRAY : order[i], order[i]))
+            return order[i];
+    }
+    return GGUF_VALUE_TYPES;
 }
 
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem)
 {
-    struct integer v;
-    struct shape s = {0};
     scan_trim(&text, &n);
+    const bool array = n && *text == '[';
     if (!row) {
-        *type = *elem = GGUF_STRING;
-        if (n && *text == '[')
-            *type = infer_array(text, n, elem) ? GGUF_ARRAY : GGUF_STRING;
-        else if (shape_add_word(&s, text, n) && !s.huge)
-            (void)shape_type(&s, type);
+        *elem = fitting_type(text, n, array);
+        *type = array ? (uint32_t)GGUF_ARRAY : *elem;
+        if (*elem == GGUF_VALUE_TYPES)
+            *type = *elem = GGUF_STRING;
         return;
     }
     *type = row->type;
     *elem = row->elem;
-    if ((row->flags & KEY_PER_LAYER) && n && (*text == '[' || memchr(text, '\n', n)))
+    if ((row->flags & KEY_PER_LAYER) && (array || (n && memchr(text, '\n', n))))
         *type = GGUF_ARRAY;
-    else if ((row->flags & KEY_COUNT) && scan_integer(text, n, &v) == 0 &&
-             !integer_fits(row->type, &v) && integer_fits(GGUF_U64, &v))
+    else if ((row->flags & KEY_COUNT) && !is_value(text, n, row->type, 0) &&
+             is_value(text, n, GGUF_U64, 0))
         *type = GGUF_U64;
 }
