@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The code books for the IQ types. An entry holds eight codes (four in the three-bit types), one
- * per byte, with the first in the lowest byte. In the source they are packed into two or three bits
- * per code; the compiler unpacks them.
+ * per byte, with the first in the lowest byte. codebook.tsv has them packed.
  */
 #ifndef QUANT_CODEBOOK_H
 #define QUANT_CODEBOOK_H
