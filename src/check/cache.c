@@ -8,34 +8,6 @@
 
 enum { LAYERS_MOST = 65536 };
 
-/* Architectures without a key-value cache, because they read the whole text in one pass or keep a
- * state instead. For the last one listed, the keys do not determine the size. */
-static const char without[] =
-    "bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 modern-bert eurobert "
-    "t5encoder gemma-embedding dream llada llada-moe rnd1 wavtokenizer-dec mamba mamba2 rwkv6 "
-    "rwkv6qwen2 rwkv7 arwkv7 minimax-m3";
-
-/* Of every `period` layers, all but one have a sliding window. The exception is the last one or,
- * if `first` is true, the first one. */
-static const struct pattern {
-    const char *arch;
-    unsigned period;
-    bool first;
-    unsigned length; /* window length if no key specifies it; 0: no window */
-} patterns[] = {
-    {"gemma2", 2, false, 4096}, {"gemma3", 6, false, 0},      {"gemma3n", 5, false, 0},
-    {"gpt-oss", 2, false, 0},   {"cohere2", 4, false, 0},     {"cohere2moe", 4, true, 0},
-    {"olmo2", 4, false, 0},     {"llama4", 4, false, 8192},   {"exaone-moe", 4, false, 0},
-    {"plamo3", 8, false, 0},    {"smallthinker", 4, true, 0},
-};
-
-/* Architectures whose keys do not say which layers have a window, or which are recurrent. */
-static const char unclear[] = "exaone4 afmoe laguna";
-
-/* Architectures with a key that says which layers are recurrent. In other architectures, the layers
- * without key heads are recurrent. */
-static const char recurrent[] = "qwen3next qwen35 qwen35moe minimax-01";
-
 /* Sources of each layer's facts: indices of keys, or UINT32_MAX if the model lacks the key. */
 struct layers {
     const struct gguf *g;
@@ -76,10 +48,8 @@ static void windows(struct layers *l, struct text arch)
 {
     uint64_t period;
     l->windows = fact_arch_key(l->g, "attention.sliding_window_pattern");
-    for (size_t i = 0; i < COUNT(patterns); i++) {
-        const struct pattern *p = &patterns[i];
-        if (!text_is(arch, p->arch))
-            continue;
+    const struct need_window *p = needs_window(arch);
+    if (p) {
         l->window = key_or(l->g, "attention.sliding_window", p->length);
         l->period =
             fact_arch_uint(l->g, "attention.sliding_window_pattern", &period) ? period : p->period;
@@ -99,9 +69,9 @@ static bool find_layers(const struct gguf *g, struct layers *l)
     l->heads = fact_arch_key(g, "attention.head_count_kv");
     if (l->heads == UINT32_MAX)
         l->heads = fact_arch_key(g, "attention.head_count");
-    bool named = needs_list(recurrent, arch);
+    bool named = needs_listed("recurrent-by-key", arch);
     l->recurrent = named ? fact_arch_key(g, "attention.recurrent_layers") : UINT32_MAX;
-    if (needs_list(without, arch) || l->heads == UINT32_MAX ||
+    if (needs_listed("without-cache", arch) || l->heads == UINT32_MAX ||
         !fact_arch_uint(g, "block_count", &l->count) || l->count > LAYERS_MOST || !lengths(l))
         return false;
     n = key_or(g, "nextn_predict_layers", 0);
@@ -154,7 +124,7 @@ bool cache_of(const struct gguf *g, struct cache *ret)
     if (!add_u64(full, window, &ret->token) || ret->token == 0)
         return false;
     struct text arch = fact_text(g, "general.architecture");
-    bool vague = needs_list(unclear, arch) && l.windows == UINT32_MAX;
+    bool vague = needs_listed("layers-unclear", arch) && l.windows == UINT32_MAX;
     if (vague || !fact_arch_uint(g, "context_length", &context) || !mul_u64(full, context, &full) ||
         !mul_u64(window, min_u64(context, l.window), &window) ||
         !add_u64(full, window, &ret->whole))

@@ -258,7 +258,7 @@ static void rule_heads(struct checker *c)
     uint64_t heads, width, length;
     uint32_t key = fact_arch_key(c->g, "attention.head_count");
     uint32_t kv = fact_arch_key(c->g, "attention.head_count_kv");
-    if (key == UINT32_MAX || needs_list("mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7", c->arch))
+    if (key == UINT32_MAX || needs_listed("without-attention", c->arch))
         return;
     bool one = fact_arch_uint(c->g, "attention.head_count", &heads) && heads > 0;
     bool own = fact_arch_uint(c->g, "attention.key_length", &length);
@@ -304,9 +304,9 @@ static void check_experts(struct checker *c)
  * rope.dimension_count. */
 static void check_turned(struct checker *c)
 {
-    static const char archs[] = "llama llama-embed deci falcon baichuan";
     uint64_t turned, heads, width, length = 0;
-    if (!needs_list(archs, c->arch) || !fact_arch_uint(c->g, "rope.dimension_count", &turned))
+    if (!needs_listed("whole-head-rotated", c->arch) ||
+        !fact_arch_uint(c->g, "rope.dimension_count", &turned))
         return;
     if (!fact_arch_uint(c->g, "attention.key_length", &length) &&
         fact_arch_uint(c->g, "attention.head_count", &heads) && heads &&
@@ -320,10 +320,8 @@ static void check_turned(struct checker *c)
 /* Readers of these architectures require exactly four sections. */
 static void check_sections(struct checker *c)
 {
-    static const char archs[] =
-        "ernie4_5 ernie4_5-moe glm-dsa glm4 qwen2vl qwen3tts qwen3vl qwen3vlmoe qwen35 qwen35moe";
     uint32_t key = fact_arch_key(c->g, "rope.dimension_sections");
-    if (key == UINT32_MAX || !needs_list(archs, c->arch))
+    if (key == UINT32_MAX || !needs_listed("four-rope-sections", c->arch))
         return;
     struct gguf_value v = gguf_value(c->g, &c->g->kv[key]);
     if (v.type == GGUF_ARRAY && v.count != 4)
@@ -340,7 +338,7 @@ static void rule_values(struct checker *c)
     if (key != UINT32_MAX)
         v = gguf_value(c->g, &c->g->kv[key]);
     struct text type = {(const char *)v.data, (size_t)v.len};
-    if (v.type == GGUF_STRING && !needs_list("none linear yarn longrope", type))
+    if (v.type == GGUF_STRING && !needs_listed("rope-scaling", type))
         report(c, CHECK_ERROR, at_key(c, key), "'%s' is not a known scaling type",
                show(shown, type.at, type.len));
     uint64_t interval;
@@ -354,24 +352,6 @@ static void rule_values(struct checker *c)
 }
 
 /* ---- the tokenizer that readers build from the keys ---- */
-
-static const char models[] =
-    "llama gpt2 bert t5 rwkv plamo2 gemma4 hybriddna whitespace no_vocab none";
-
-/* The values of tokenizer.ggml.pre that llama.cpp knew in August 2026. */
-// clang-format off
-static const char pres[] =
-    "a.x-4.0 afmoe bailingmoe bailingmoe2 bloom chameleon chatglm-bpe codeshell cohere2moe "
-    "command-r dbrx deepseek-coder deepseek-llm deepseek-r1-qwen deepseek-v3 default exaone "
-    "exaone-moe exaone4 f2llmv2 falcon falcon-h1 falcon3 gemma4 gigachat glm4 gpt-2 gpt-4o "
-    "gpt3-finnish granite-docling granite-embed-multi-311m granite-embed-multi-97m grok-2 "
-    "hunyuan hunyuan-dense hy_v4 jais jais-2 jina-de jina-es jina-v1-en jina-v2-code "
-    "jina-v2-de jina-v2-es jina-v5-nano joyai-llm kanana2 kimi-k2 kormo laguna lfm2 llada-moe "
-    "llama-bpe llama-v3 llama3 llama4 megrez mellum mellum2 midm-2.0 minerva-7b minicpm5 "
-    "minimax-m2 modern-bert mpt olmo phi-2 pixtral poro-chat qwen2 qwen35 refact roberta-bpe "
-    "sarvam-moe seed-coder smaug-bpe smollm solar-open spark2_5 stablelm2 starcoder superbpe "
-    "talkie tekken tiny_aya trillion ufakzeka viking whitespace youtu";
-// clang-format on
 
 /* A token and its number, and the first token with the same text. */
 struct word {
@@ -453,21 +433,21 @@ static void rule_tokenizer(struct checker *c)
     if (!model.at && (has || needs_know(c->arch)))
         report(c, CHECK_ERROR, "metadata", "the required key %s is missing", model_key);
     uint64_t rows;
-    if (needs_list("bert nomic-bert nomic-bert-moe jina-bert-v3", c->arch) &&
+    if (needs_listed("token-types", c->arch) &&
         (!fact_uint(c->g, "tokenizer.ggml.token_type_count", &rows) || rows == 0))
         report(c, CHECK_ERROR, "metadata", "tokenizer.ggml.token_type_count is missing, or 0");
     if (text_is(model, "no_vocab") && !fact_arch_uint(c->g, "vocab_size", &rows))
         report(c, CHECK_ERROR, "metadata", "without a vocabulary, the key vocab_size is required");
     if (!model.at || text_is(model, "no_vocab") || text_is(model, "none"))
         return;
-    if (!needs_list(models, model))
+    if (!needs_listed("tokenizers", model))
         report(c, CHECK_ERROR, "key 'tokenizer.ggml.model'", "'%s' is not a known tokenizer",
                show(shown, model.at, model.len));
     else if (!has && !text_is(model, "rwkv"))
         report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.tokens is missing");
     if (text_is(model, "gpt2")) {
         const struct text pre = fact_text(c->g, "tokenizer.ggml.pre");
-        if (pre.at && pre.len && !needs_list(pres, pre) && needs_know(c->arch))
+        if (pre.at && pre.len && !needs_listed("pre-tokenizers", pre) && needs_know(c->arch))
             report(c, CHECK_ERROR, "key 'tokenizer.ggml.pre'", "'%s' is not a known pre-tokenizer",
                    show(shown, pre.at, pre.len));
         if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) && !text_is(pre, "kimi-k2"))

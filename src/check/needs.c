@@ -20,7 +20,7 @@ struct need_tensors {
 
 /*
  * The dimensions that keys imply for a tensor, in file order: "E,HK+2GV". A letter is a key
- * (letters[]); adjacent letters are multiplied; "|" separates alternatives; "" means unknown. Rows
+ * (need_letters); adjacent letters are multiplied; "|" separates alternatives; "" means unknown. Rows
  * are sorted by tensor, with the row for all other architectures last.
  */
 struct need_shape {
@@ -45,9 +45,19 @@ struct need_read {
     const char *archs;
 };
 
-/* need_tensors, need_keys, need_shapes, need_reads and need_names, generated from needs.tsv. need_names lists
- * every name that some architecture takes, sorted, without ".weight" and the like, and with "#" for
- * each number. */
+/* Words that have something in common. */
+struct need_list {
+    const char *name, *words;
+};
+
+/* A letter of need_shape, and its key; `window`: the key for layers with a sliding window. */
+struct need_letter {
+    char letter;
+    const char *key, *window;
+};
+
+/* Generated from needs.tsv. need_names lists every name that some architecture takes, sorted, without
+ * ".weight" and the like, and with "#" for each number. */
 #include "check/needs-table.inc"
 
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest)
@@ -69,6 +79,22 @@ bool needs_list(const char *list, struct text word)
             return true;
     }
     return false;
+}
+
+bool needs_listed(const char *name, struct text word)
+{
+    size_t i = 0;
+    while (strcmp(need_lists[i].name, name) != 0)
+        i++;
+    return needs_list(need_lists[i].words, word);
+}
+
+const struct need_window *needs_window(struct text arch)
+{
+    for (size_t i = 0; i < COUNT(need_windows); i++)
+        if (text_is(arch, need_windows[i].arch))
+            return &need_windows[i];
+    return NULL;
 }
 
 bool needs_know(struct text arch)
@@ -113,7 +139,7 @@ uint64_t needs_first_block(const struct gguf *g)
 bool needs_ahead(const struct checker *c, uint64_t block)
 {
     uint64_t count, nextn;
-    return needs_list("glm-dsa glm4moe hy_v3 mimo2", c->arch) && needs_first_block(c->g) == 0 &&
+    return needs_listed("ahead-spare", c->arch) && needs_first_block(c->g) == 0 &&
            fact_arch_uint(c->g, "block_count", &count) && block < count &&
            fact_arch_uint(c->g, "nextn_predict_layers", &nextn) && count - block <= nextn;
 }
@@ -218,21 +244,14 @@ static bool has_tensor(const struct look *b, const char *word, size_t n)
     return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
 }
 
-/* Architectures with experts that take no ffn_gate_up_exps. */
-static const char apart[] =
-    "arctic bailingmoe bailingmoe2 dbrx deepseek deepseek32 dots1 ernie4_5-moe glm-dsa glm4moe "
-    "gpt-oss granite granitemoe grok grovemoe hunyuan-moe lfm2moe llada-moe llama llama-embed "
-    "llama4 minicpm minimax-m2 minimax-m3 mistral3 olmoe phimoe qwen2moe qwen3moe qwen3vlmoe "
-    "refact rnd1 smallthinker";
-
 /* True if the word's tensor was fused into another tensor that the architecture takes. */
 static bool is_fused(const struct look *b, struct text word)
 {
     static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
     if (needs_list("attn_q attn_k attn_v", word))
         return has_tensor(b, qkv, strlen(qkv));
-    return needs_list("ffn_gate_exps ffn_up_exps", word) && !needs_list(apart, b->c->arch) &&
-           has_tensor(b, gate_up, strlen(gate_up));
+    return needs_list("ffn_gate_exps ffn_up_exps", word) &&
+           !needs_listed("experts-apart", b->c->arch) && has_tensor(b, gate_up, strlen(gate_up));
 }
 
 /* True if llama.cpp loads the model without the word's tensor, although other readers do not. */
@@ -340,11 +359,11 @@ static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
     uint32_t key = fact_arch_key(g, "attention.head_count_kv");
     if (key == UINT32_MAX)
         key = fact_arch_key(g, "attention.head_count");
-    if (needs_list("granitehybrid jamba lfm2 lfm2moe plamo2", arch))
+    if (needs_listed("recurrent-by-heads", arch))
         return fact_layer_uint(g, key, block, &heads) ? heads == 0 : -1;
     (void)fact_arch_uint(g, "full_attention_interval", &interval);
     (void)fact_arch_uint(g, "nextn_predict_layers", &ahead);
-    if (!needs_list("qwen3next qwen35 qwen35moe", arch) ||
+    if (!needs_listed("recurrent-by-interval", arch) ||
         fact_arch_key(g, "attention.recurrent_layers") != UINT32_MAX || interval == 0)
         return -1;
     return block + ahead < count && (block + 1) % interval != 0;
@@ -388,54 +407,6 @@ static void rule_tensors(struct checker *c)
 
 /* ---- the dimensions of tensors follow from the keys ---- */
 
-/* The letters of need_shape. The second key applies to layers with a sliding window. */
-static const struct {
-    char letter;
-    const char *key, *window;
-} letters[] = {
-    {'C', "context_length", NULL},
-    {'E', "embedding_length", NULL},
-    {'F', "feed_forward_length", NULL},
-    {'G', "attention.head_count_kv", NULL},
-    {'H', "attention.head_count", NULL},
-    {'K', "attention.key_length", "attention.key_length_swa"},
-    {'L', "block_count", NULL},
-    {'M', "moe_latent_size", NULL},
-    {'P', "altup.num_inputs", NULL},
-    {'R', "rope.dimension_count", "rope.dimension_count_swa"},
-    {'S', "expert_shared_feed_forward_length", NULL},
-    {'U', "expert_used_count", NULL},
-    {'V', "attention.value_length", "attention.value_length_swa"},
-    {'X', "expert_count", NULL},
-    {'Y', "expert_feed_forward_length", NULL},
-    {'Z', "expert_shared_count", NULL},
-    {'a', "kda.head_dim", NULL},
-    {'b', "attention.relative_buckets_count", NULL},
-    {'c', "ssm.conv_kernel", NULL},
-    {'d', "time_decay_extra_dim", NULL},
-    {'e', "expert_latent_length", NULL},
-    {'f', "expert_chunk_feed_forward_length", NULL},
-    {'g', "ssm.group_count", NULL},
-    {'h', "attention.indexer.head_count", NULL},
-    {'i', "ssm.inner_size", NULL},
-    {'j', "experts_per_group", NULL},
-    {'k', "attention.key_length_mla", NULL},
-    {'l', "shortconv.l_cache", NULL},
-    {'m', "time_mix_extra_dim", NULL},
-    {'n', "attention.decay_lora_rank", NULL},
-    {'o', "attention.iclr_lora_rank", NULL},
-    {'p', "embedding_length_per_layer_input", NULL},
-    {'q', "attention.q_lora_rank", NULL},
-    {'r', "attention.kv_lora_rank", NULL},
-    {'s', "ssm.state_size", NULL},
-    {'t', "ssm.time_step_rank", NULL},
-    {'u', "attention.value_residual_mix_lora_rank", NULL},
-    {'v', "attention.value_length_mla", NULL},
-    {'w', "wkv.head_size", NULL},
-    {'x', "attention.indexer.key_length", NULL},
-    {'y', "attention.gate_lora_rank", NULL},
-};
-
 /* The model's keys, looked up once: the index of each letter's key, or UINT32_MAX if it does not
  * exist. */
 struct lengths {
@@ -463,11 +434,11 @@ static void lengths_of(const struct gguf *g, struct lengths *l)
                         ? fact_arch_uint(g, "vocab_size", &l->tokens)
                         : fact_vocabulary(g, &l->tokens);
     l->windows = fact_arch_uint(g, "attention.sliding_window", &window) && window;
-    for (size_t i = 0; i < COUNT(letters); i++) {
-        size_t at = (unsigned char)letters[i].letter;
-        l->key[at] = fact_arch_key(g, letters[i].key);
-        if (letters[i].window)
-            l->window[at] = fact_arch_key(g, letters[i].window);
+    for (size_t i = 0; i < COUNT(need_letters); i++) {
+        size_t at = (unsigned char)need_letters[i].letter;
+        l->key[at] = fact_arch_key(g, need_letters[i].key);
+        if (need_letters[i].window)
+            l->window[at] = fact_arch_key(g, need_letters[i].window);
     }
 }
 
@@ -540,7 +511,7 @@ static bool length(const struct tensor_layer *t, char letter, uint64_t *ret)
     case 'Y':
         return (has && *ret) || quotient(t, 'F', 'U', ret);
     case 'S':
-        if (needs_list("qwen2moe qwen3next qwen35moe", t->l->arch))
+        if (needs_listed("shared-as-feed-forward", t->l->arch))
             return (has && *ret) || length(t, 'F', ret);
         return (has && *ret) || product(t, 'Z', 'Y', ret);
     default:
