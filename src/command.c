@@ -26,7 +26,6 @@
 #include "check/filename.h"
 #include "check/summary.h"
 #include "command_diff.h"
-#include "derive/task.h"
 #include "edit/history.h"
 #include "edit/open.h"
 #include "mount/proc.h"
@@ -723,16 +722,6 @@ static int run_command(const struct command *c, const struct option_row *row, in
 
 /* ---- the program ---- */
 
-/* A build without one of these libraries does not show the files that depend on it. */
-static void print_version(void)
-{
-    const char *sha256 = task_hash_library(), *pictures = picture_library();
-    (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
-    (void)printf("sha256, hashes: %s\n", sha256 ? sha256 : "not in this build (libcrypto)");
-    (void)printf("heatmap.png: %s%s\n", pictures ? "zlib " : "",
-                 pictures ? pictures : "not in this build (zlib)");
-}
-
 static int mount_model(int argc, char **argv)
 {
     struct mnt_options o;
@@ -743,7 +732,7 @@ static int mount_model(int argc, char **argv)
     else if (o.help)
         (void)fputs(help, stdout);
     else if (o.version)
-        print_version();
+        (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
     else if (mnt_run(&o, &e) < 0)
         status = command_failed(NULL, e.msg, 1);
     mnt_options_free(&o);

@@ -139,53 +139,30 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 enum { CHUNK = 6144, PIECE = 48 * CHUNK };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
-enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
-
-/* Offsets of the scales in a type's blocks. `hidden`: a bad scale may leave all values finite. */
-static const struct scale_places {
-    uint8_t kind, n, at[2];
-    bool hidden;
-} scales[QUANT_N_TYPES] = {
-    [Q4_0_ID] = {HALVES, 1, {0}, false},        [Q4_1_ID] = {HALVES, 2, {0, 2}, false},
-    [Q5_0_ID] = {HALVES, 1, {0}, false},        [Q5_1_ID] = {HALVES, 2, {0, 2}, false},
-    [Q8_0_ID] = {HALVES, 1, {0}, false},        [Q8_1_ID] = {HALVES, 2, {0, 2}, true},
-    [Q2_K_ID] = {HALVES, 2, {80, 82}, false},   [Q3_K_ID] = {HALVES, 1, {108}, false},
-    [Q4_K_ID] = {HALVES, 2, {0, 2}, false},     [Q5_K_ID] = {HALVES, 2, {0, 2}, false},
-    [Q6_K_ID] = {HALVES, 1, {208}, false},      [Q8_K_ID] = {SINGLE, 1, {0}, false},
-    [IQ2_XXS_ID] = {HALVES, 1, {0}, false},     [IQ2_XS_ID] = {HALVES, 1, {0}, false},
-    [IQ3_XXS_ID] = {HALVES, 1, {0}, false},     [IQ1_S_ID] = {HALVES, 1, {0}, false},
-    [IQ4_NL_ID] = {HALVES, 1, {0}, false},      [IQ3_S_ID] = {HALVES, 1, {0}, false},
-    [IQ2_S_ID] = {HALVES, 1, {0}, false},       [IQ4_XS_ID] = {HALVES, 1, {0}, false},
-    [IQ1_M_ID] = {SPREAD_HALF, 1, {48}, false}, [TQ1_0_ID] = {HALVES, 1, {52}, false},
-    [TQ2_0_ID] = {HALVES, 1, {64}, false},      [MXFP4_ID] = {E8M0, 1, {0}, true},
-    [NVFP4_ID] = {UE4M3, 4, {0}, true},         [Q1_0_ID] = {HALVES, 1, {0}, false},
-    [Q2_0_ID] = {HALVES, 1, {0}, false},
-};
-
 /* True if all bits of the exponent are set: infinite or NaN. */
 static bool bad_single(uint32_t u)
 {
     return (u & 0x7f800000) == 0x7f800000;
 }
 
-static bool bad_scale(const struct scale_places *s, const uint8_t *block, bool big)
+static bool bad_scale(const struct quant_type *t, const uint8_t *block, bool big)
 {
+    const uint8_t *p = block + t->swap_at[0];
     bool bad = false;
-    const uint8_t *p = block + s->at[0];
-    switch (s->kind) {
-    case HALVES:
-        for (size_t i = 0; i < s->n; i++)
-            bad |= (get_u16(block + s->at[i], big) & 0x7c00) == 0x7c00;
+    switch (t->scale) {
+    case QUANT_HALVES:
+        for (size_t i = 0; i < t->swap_count; i++)
+            bad |= (get_u16(block + t->swap_at[i], big) & 0x7c00) == 0x7c00;
         return bad;
-    case SINGLE:
+    case QUANT_SINGLE:
         return bad_single(get_u32(p, big));
-    case SPREAD_HALF: /* bits 8 to 15 of the half are in the high nibbles of the last two words */
+    case QUANT_SPREAD: /* bits 8 to 15 of the half are in the high nibbles of the last two words */
         return (get_u16(p + 6, big) >> 12 << 12 & 0x7000) == 0x7000 &&
                (get_u16(p + 4, big) & 0xc000) == 0xc000;
-    case E8M0: /* NaN according to the OCP specification, but ggml reads it as 2^127 */
+    case QUANT_E8M0: /* NaN according to the OCP specification, but ggml reads it as 2^127 */
         return p[0] == 0xff;
-    case UE4M3: /* NaN, but ggml reads it as 0 */
-        for (size_t i = 0; i < s->n; i++)
+    case QUANT_UE4M3: /* NaN, but ggml reads it as 0 */
+        for (size_t i = 0; i < 4; i++)
             bad |= (p[i] & 0x7f) == 0x7f;
         return bad;
     default:
@@ -219,13 +196,13 @@ static void count_floats(struct scan_piece *p, uint64_t first, const uint8_t *fl
     }
 }
 
+/* A bad scale may leave all values finite. */
 static void count_scales(struct scan_piece *p, uint64_t first, size_t n)
 {
     const struct quant_type *t = p->type;
-    const struct scale_places *s = &scales[t->id];
     const uint8_t *block = p->data + first / t->block_len * t->block_bytes;
-    for (size_t i = 0; s->kind != NO_SCALE && i < n; i += t->block_len, block += t->block_bytes)
-        if (bad_scale(s, block, p->big))
+    for (size_t i = 0; t->scale && i < n; i += t->block_len, block += t->block_bytes)
+        if (bad_scale(t, block, p->big))
             count_at(&p->found, first + i, &p->found.scales);
 }
 
@@ -259,10 +236,8 @@ static int scan_piece(void *arg)
         const uint8_t *floats = as_is ? p->data + 4 * at : (const uint8_t *)p->room;
         if (!as_is)
             quant_read_f32(p->type, p->big, p->data, 4 * at, 4 * n, p->room);
-        bool finite = quant_all_finite(floats, n);
-        if (!finite || scales[p->type->id].hidden)
-            count_scales(p, at, n);
-        if (!finite)
+        count_scales(p, at, n);
+        if (!quant_all_finite(floats, n))
             count_floats(p, at, floats, n);
     }
     return 0;

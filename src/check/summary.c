@@ -30,10 +30,11 @@ struct fact {
     const char *member; /* name in the JSON object; NULL: only as a line */
     /* The source, if no function is set. `key`: the key of a string or, if it begins with a dot, of
      * one of the architecture's numbers. `named`: a list of keys, ending with NULL. Otherwise, a
-     * field of struct gguf. */
+     * field of struct gguf or, if `own`, of struct summary, where 0 means that there is none. */
     const char *key;
     const struct named *named;
     size_t at, width;
+    bool own;
     /* Writes the value, in one or more lines, or nothing if the model lacks the fact. NULL: use the
      * number. */
     void (*text)(const struct summary *s, struct buf *out);
@@ -138,11 +139,6 @@ static void add_by_layer(const struct gguf *g, const char *key, struct buf *out)
         buf_printf(out, "%" PRIu64, n);
     else if (fact_arch_key(g, key) != UINT32_MAX)
         buf_str(out, "by layer");
-}
-
-static void feed_forward_text(const struct summary *s, struct buf *out)
-{
-    add_by_layer(s->g, "feed_forward_length", out);
 }
 
 /* ---- attention ---- */
@@ -466,18 +462,6 @@ static void whole_size_text(const struct summary *s, struct buf *out)
         buf_printf(out, " (%" PRIu64 " bytes)", s->g->file_size);
 }
 
-static bool missing(const struct summary *s, uint64_t *ret)
-{
-    *ret = s->missing;
-    return s->missing > 0;
-}
-
-static bool missing_files(const struct summary *s, uint64_t *ret)
-{
-    *ret = s->absent;
-    return s->absent > 0;
-}
-
 static bool missing_keys(const struct summary *s, uint64_t *ret)
 {
     *ret = is_cut(s) ? gguf_stated(s->g, true) - s->g->n_kv : 0;
@@ -531,12 +515,6 @@ static void heads_text(const struct summary *s, struct buf *out)
     add_by_layer(s->g, "attention.head_count", out);
     if (fact_arch_uint(s->g, "attention.head_count_kv", &kv))
         buf_printf(out, " (%" PRIu64 " KV)", kv);
-}
-
-static bool shard_count(const struct summary *s, uint64_t *ret)
-{
-    *ret = s->shards;
-    return s->shards > 0;
 }
 
 /* Get the number of keys. The reserve is internal to the file, and is not counted. */
@@ -650,6 +628,8 @@ static void byte_order(const struct summary *s, struct buf *out)
 /* ---- the table ---- */
 
 #define FIELD(f) .at = offsetof(struct gguf, f), .width = sizeof(((struct gguf *)0)->f)
+#define OWN(f) \
+    .own = true, .at = offsetof(struct summary, f), .width = sizeof(((struct summary *)0)->f)
 
 // clang-format off
 static const struct fact facts[] = {
@@ -658,8 +638,8 @@ static const struct fact facts[] = {
     {"type", "type", .text = kind_text},
     {"parameters", "parameters", .text = parameters_text, .number = parameters, .needs = ALL},
     {"size", "size", .text = whole_size_text, FIELD(file_size)},
-    {"missing", "missing", .text = missing_text, .number = missing},
-    {NULL, "missing_files", .number = missing_files},
+    {"missing", "missing", .text = missing_text, OWN(missing)},
+    {NULL, "missing_files", OWN(absent)},
     {NULL, "missing_keys", .number = missing_keys},
     {"bits per weight", "bits_per_weight", .text = bits_text, .bare = true, .needs = ALL},
     {"file type", "file_type", .text = file_type_text},
@@ -668,7 +648,7 @@ static const struct fact facts[] = {
     {"context length", "context_length", .key = ".context_length"},
     {"layers", "layers", .key = ".block_count"},
     {"embedding", "embedding", .key = ".embedding_length"},
-    {"feed-forward", "feed_forward", .key = ".feed_forward_length", .text = feed_forward_text},
+    {"feed-forward", "feed_forward", .key = ".feed_forward_length"},
     {"heads", "heads", .key = ".attention.head_count", .text = heads_text},
     {NULL, "heads_kv", .key = ".attention.head_count_kv"},
     {"rope", "rope", .named = rope},
@@ -687,7 +667,7 @@ static const struct fact facts[] = {
     {"source", "source", .text = source_text},
     {"file", NULL, .text = file_text},
     {"file name says", "file_name", .text = file_name_text, .json = name_json},
-    {"shards", "shards", .number = shard_count},
+    {"shards", "shards", OWN(shards)},
     {"format", NULL, .text = format_text},
     {NULL, "version", FIELD(fmt.version)},
     {NULL, "byte_order", .text = byte_order},
@@ -710,8 +690,9 @@ static bool fact_number(const struct summary *s, const struct fact *f, uint64_t 
         return f->number(s, ret);
     if (f->key)
         return fact_arch_uint(s->g, f->key + 1, ret);
-    *ret = get_uint((const uint8_t *)s->g + f->at, f->width, HOST_BIG);
-    return true;
+    *ret =
+        get_uint((f->own ? (const uint8_t *)s : (const uint8_t *)s->g) + f->at, f->width, HOST_BIG);
+    return *ret || !f->own;
 }
 
 static void value_text(const struct summary *s, const struct fact *f, struct buf *out)
@@ -721,7 +702,9 @@ static void value_text(const struct summary *s, const struct fact *f, struct buf
         f->text(s, out);
     else if (f->named)
         add_named(s->g, f->named, out);
-    else if (!fact_is_number(f))
+    else if (f->key && f->key[0] == '.')
+        add_by_layer(s->g, f->key + 1, out);
+    else if (f->key)
         show_text(fact_text(s->g, f->key), out);
     else if (fact_number(s, f, &n))
         buf_printf(out, "%" PRIu64, n);
@@ -804,55 +787,28 @@ void summary_json(const struct summary *s, struct json *j)
 
 /* ---- a line of a table ---- */
 
-static bool is_incomplete(const struct summary *s)
-{
-    return s->missing || s->absent || is_cut(s);
-}
-
-static void params_cell(const struct summary *s, struct buf *out)
-{
-    if (!is_cut(s) && !s->absent)
-        add_params(s, out);
-}
-
-static void size_cell(const struct summary *s, struct buf *out)
-{
-    summary_size(out, s->g->file_size);
-    if (is_incomplete(s))
-        buf_str(out, ", incomplete");
-}
-
-static void encoding_cell(const struct summary *s, struct buf *out)
-{
-    const char *key = is_other_type(s) ? NULL : fact_file_type(s->g);
-    if (key)
-        buf_str(out, key);
-    else
-        fact_encoding(s->g, out);
-}
-
-static void context_cell(const struct summary *s, struct buf *out)
-{
-    uint64_t n;
-    if (fact_arch_uint(s->g, "context_length", &n))
-        buf_printf(out, "%" PRIu64, n);
-}
-
-static void arch_cell(const struct summary *s, struct buf *out)
-{
-    show_text(fact_text(s->g, "general.architecture"), out);
-}
-
 void summary_row(const struct summary *s, struct buf *out)
 {
-    static void (*const cells[])(const struct summary *s, struct buf *out) = {
-        arch_cell, params_cell, size_cell, encoding_cell, context_cell};
-    for (size_t i = 0; i < COUNT(cells); i++) {
-        buf_char(out, '\t');
-        const size_t before = out->len;
-        cells[i](s, out);
-        if (out->len == before)
-            buf_char(out, '-');
+    const bool cut = is_cut(s), incomplete = s->missing || s->absent || cut;
+    const char *type = is_other_type(s) ? NULL : fact_file_type(s->g);
+    struct buf cell[5] = {{0}};
+    uint64_t n;
+    show_text(fact_text(s->g, "general.architecture"), &cell[0]);
+    if (!cut && !s->absent)
+        add_params(s, &cell[1]);
+    summary_size(&cell[2], s->g->file_size);
+    buf_str(&cell[2], incomplete ? ", incomplete" : "");
+    if (type)
+        buf_str(&cell[3], type);
+    else
+        fact_encoding(s->g, &cell[3]);
+    if (fact_arch_uint(s->g, "context_length", &n))
+        buf_printf(&cell[4], "%" PRIu64, n);
+    for (size_t i = 0; i < COUNT(cell); i++) {
+        out->err = out->err ? out->err : buf_error(&cell[i]);
+        buf_str(out, cell[i].len ? "\t" : "\t-");
+        buf_add(out, cell[i].data, cell[i].len);
+        buf_free(&cell[i]);
     }
 }
 

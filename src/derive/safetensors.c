@@ -160,19 +160,6 @@ static void plan_free(struct plan *p)
 
 /* ---- types ---- */
 
-static const char *dtype_of(uint32_t type)
-{
-    static const struct {
-        uint32_t type;
-        const char *name;
-    } known[] = {{F32_ID, "F32"}, {F16_ID, "F16"}, {BF16_ID, "BF16"}, {F64_ID, "F64"},
-                 {I8_ID, "I8"},   {I16_ID, "I16"}, {I32_ID, "I32"},   {I64_ID, "I64"}};
-    for (size_t i = 0; i < COUNT(known); i++)
-        if (known[i].type == type)
-            return known[i].name;
-    return NULL;
-}
-
 /* Return the form in which the values of a tensor are shown. */
 static const struct form *form_of(const struct plan *p, const struct gguf_tensor *t,
                                   const char **dtype)
@@ -184,9 +171,9 @@ static const struct form *form_of(const struct plan *p, const struct gguf_tensor
                [SAFETENSORS_F32] = {&form_f32, "F32"},
                [SAFETENSORS_F16] = {&form_f16, "F16"},
                [SAFETENSORS_BF16] = {&form_bf16, "BF16"}};
-    const char *own = dtype_of(t->type_id);
-    if (own && (p->as == SAFETENSORS_OWN || own[0] == 'I')) {
-        *dtype = own;
+    const struct quant_type *type = gguf_type(t);
+    if (type->block_len == 1 && (p->as == SAFETENSORS_OWN || type->name[0] == 'I')) {
+        *dtype = type->name;
         return &form_stored;
     }
     *dtype = one[p->as].dtype;

@@ -7,19 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/evp.h>
+
 #include "base/bytes.h"
 #include "base/pool.h"
 #include "derive/stats.h"
-
-#ifdef GGUFS_LIBCRYPTO
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#else
-typedef void EVP_MD_CTX;
-#endif
-#ifdef GGUFS_ZLIB
-#include <zlib.h>
-#endif
 
 /* Bytes hashed and values measured per unit, which takes a few milliseconds. Values are measured in
  * whole stretches. */
@@ -119,13 +111,6 @@ static int run_units(struct task_pass *p, uint64_t n)
     return units_run(&u, &watch);
 }
 
-#ifdef GGUFS_LIBCRYPTO
-
-const char *task_hash_library(void)
-{
-    return OpenSSL_version(OPENSSL_VERSION);
-}
-
 /* Hash a unit's bytes. Must not allocate memory or take a lock. */
 static void hash(const struct task_unit *u)
 {
@@ -151,21 +136,6 @@ static int run_hash(struct task_pass *p)
     EVP_MD_CTX_free(p->digest);
     return r;
 }
-
-#else
-
-const char *task_hash_library(void)
-{
-    return NULL;
-}
-
-static int run_hash(struct task_pass *p)
-{
-    (void)p;
-    return -EIO;
-}
-
-#endif
 
 static int run_moments(struct task_pass *p, uint64_t n)
 {
@@ -234,19 +204,6 @@ int task_run(struct task *t)
 }
 
 /* ---- pictures: the layout ---- */
-
-#ifdef GGUFS_ZLIB
-
-const char *picture_library(void)
-{
-    return zlibVersion();
-}
-#else
-const char *picture_library(void)
-{
-    return NULL;
-}
-#endif
 
 /* Return the smallest integer whose square is at least n. */
 static uint64_t root_up(uint64_t n)
@@ -363,8 +320,6 @@ size_t picture_size(const struct picture *p)
     return SIGNATURE + 3 * CHUNK + HEADER + stream_size(p);
 }
 
-#ifdef GGUFS_ZLIB
-
 static uint32_t bits_of(float v)
 {
     uint32_t ret;
@@ -427,6 +382,29 @@ static void colour(uint8_t dst[3], float v, double most)
     }
 }
 
+static uint32_t crc32(const uint8_t *p, size_t n)
+{
+    uint32_t table[256], crc = UINT32_MAX;
+    for (uint32_t i = 0; i < COUNT(table); i++) {
+        table[i] = i;
+        for (int bit = 0; bit < 8; bit++)
+            table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320 : 0);
+    }
+    for (size_t i = 0; i < n; i++)
+        crc = table[(crc ^ p[i]) & 0xff] ^ crc >> 8;
+    return ~crc;
+}
+
+static uint32_t adler32(const uint8_t *p, size_t n)
+{
+    uint32_t a = 1, b = 0;
+    for (size_t i = 0; i < n; i++) {
+        a = (a + p[i]) % 65521;
+        b = (b + a) % 65521;
+    }
+    return b << 16 | a;
+}
+
 /* Begin a chunk with n bytes of data. Returns the offset of the data. */
 static size_t chunk_begin(struct buf *out, const char *type, size_t n)
 {
@@ -439,8 +417,7 @@ static void chunk_end(struct buf *out, size_t begin)
 {
     if (buf_error(out))
         return;
-    uLong crc = crc32(0, out->data + begin - 4, (uInt)(out->len - begin + 4));
-    buf_uint(out, crc, 4, true);
+    buf_uint(out, crc32(out->data + begin - 4, out->len - begin + 4), 4, true);
 }
 
 static void add_stream(struct buf *out, const uint8_t *pixels, size_t n)
@@ -453,7 +430,7 @@ static void add_stream(struct buf *out, const uint8_t *pixels, size_t n)
         buf_uint(out, len ^ 0xffff, 2, false);
         buf_add(out, pixels + at, len);
     }
-    buf_uint(out, adler32(1, pixels, (uInt)n), 4, true);
+    buf_uint(out, adler32(pixels, n), 4, true);
 }
 
 /* Write the file, given all pixels. */
@@ -483,14 +460,3 @@ static void picture_png(const struct picture *p, const float *pixel, struct buf 
     chunk_end(out, begin);
     chunk_end(out, chunk_begin(out, "IEND", 0));
 }
-
-#else
-
-static void picture_png(const struct picture *p, const float *pixel, struct buf *out)
-{
-    (void)p;
-    (void)pixel;
-    out->err = -1;
-}
-
-#endif

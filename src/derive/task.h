@@ -13,9 +13,6 @@
 #include "gguf/gguf.h"
 #include "model/snapshot.h"
 
-/* Return "OpenSSL 3.0.19 ...", or NULL if this build has no SHA-256. */
-const char *task_hash_library(void);
-
 struct task {
     struct view view; /* owned references */
     uint32_t tensor;
@@ -44,13 +41,8 @@ int task_run(struct task *t);
  * From 0 to the 99.9th percentile of the pixels above 0, colours run from black through purple, red
  * and orange to pale yellow. Cyan means more than twice that percentile, green a NaN or an
  * infinity, and grey no value.
- *
- * Needs zlib for its checksums.
  */
 #define PICTURE_MOST 1024
-
-/* Return "1.2.13", or NULL if this build cannot generate pictures. */
-const char *picture_library(void);
 
 struct picture {
     uint64_t n;             /* number of values */

@@ -16,100 +16,12 @@
 #include "base/pool.h"
 #include "derive/task.h"
 
-/* ---- results ---- */
-
 void result_unref(struct result *r)
 {
     if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
         return;
     buf_free(&r->bytes);
     free(r);
-}
-
-static bool is_large(const struct result *r)
-{
-    return r->what == DERIVED_STATS || r->what == DERIVED_PICTURE;
-}
-
-struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what)
-{
-    struct link *l = table_first(&k->all, hash_number(of.number));
-    for (; l; l = table_next(l)) {
-        struct result *r = (struct result *)l;
-        if (r->of.number == of.number && r->of.version == of.version && r->what == what)
-            return r;
-    }
-    return NULL;
-}
-
-static void kept_drop(struct kept *k, struct result *r)
-{
-    k->bytes -= is_large(r) ? r->bytes.len : 0;
-    table_remove(&k->all, &r->link);
-    result_unref(r);
-}
-
-struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what)
-{
-    struct result *r = kept_find(k, of, what);
-    if (!r)
-        return NULL;
-    r->used = ++k->uses;
-    atomic_fetch_add(&r->refs, 1);
-    return r;
-}
-
-/* Return the text or picture that was used least recently. */
-static struct result *oldest(const struct kept *k)
-{
-    struct result *ret = NULL;
-    for (struct link *l = NULL; (l = table_each(&k->all, l)) != NULL;) {
-        struct result *r = (struct result *)l;
-        if (is_large(r) && (!ret || r->used < ret->used))
-            ret = r;
-    }
-    return ret;
-}
-
-int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes)
-{
-    struct result *old = kept_find(k, of, what), *r = calloc(1, sizeof(*r));
-    if (!r || table_add(&k->all, &r->link, hash_number(of.number)) < 0) {
-        free(r);
-        return -ENOMEM;
-    }
-    if (old)
-        kept_drop(k, old);
-    atomic_init(&r->refs, 1);
-    r->of = of;
-    r->what = what;
-    r->bytes = *bytes;
-    *bytes = BUF_INIT;
-    r->used = ++k->uses;
-    k->bytes += is_large(r) ? r->bytes.len : 0;
-    for (struct result *x; k->bytes > KEPT_BYTES && (x = oldest(k)) != r;)
-        kept_drop(k, x);
-    return 0;
-}
-
-void kept_forget_others(struct kept *k, struct tensor_id of,
-                        bool (*needed)(void *arg, struct tensor_id other), void *arg)
-{
-    struct link *next;
-    for (struct link *l = table_first(&k->all, hash_number(of.number)); l; l = next) {
-        struct result *r = (struct result *)l;
-        next = table_next(l);
-        if (r->of.number == of.number && r->of.version != of.version && !needed(arg, r->of))
-            kept_drop(k, r);
-    }
-}
-
-void kept_free(struct kept *k)
-{
-    for (struct link *l; (l = table_each(&k->all, NULL)) != NULL;)
-        kept_drop(k, (struct result *)l);
-    table_free(&k->all);
-    *k = KEPT_NONE;
 }
 
 /* ---- wishes and jobs ---- */
@@ -122,8 +34,6 @@ struct want {
     uint32_t start; /* jobs for all tensors before this one have been started */
     uint32_t last;
     int err;
-    /* done() is being called; until it returns, the results that were waited for are kept */
-    bool answered;
     struct work_waiter waiter;
 };
 
@@ -131,7 +41,7 @@ struct work_job {
     struct pool_job job; /* must come first */
     struct work_job *next;
     struct work *work;
-    struct tensor_id of;
+    uint32_t version; /* of the tensor */
     struct task task;
 };
 
@@ -140,8 +50,10 @@ struct work {
     atomic_bool rests;  /* no job and no thread is left; set by pool_tell() */
     atomic_bool ending; /* set with the lock held */
     /* Protected by the lock: */
-    struct kept kept;
-    struct want *wants;    /* a list; the first wish is served next */
+    struct table kept; /* references to results, by version */
+    size_t bytes;      /* total size of the kept texts and pictures */
+    uint64_t uses;
+    struct want *wants;    /* the latest first */
     struct work_job *jobs; /* jobs with results that are not kept yet */
     unsigned running;      /* number of jobs that have not ended */
     unsigned threads;      /* `running`, plus the threads that check whether other jobs can begin */
@@ -157,18 +69,72 @@ struct work *work_new(void)
     return w;
 }
 
-/* Return the id under which results of tensor i are kept. */
-static struct tensor_id id_of(const struct view *v, uint32_t i)
+/* ---- kept results ---- */
+
+static bool is_large(const struct result *r)
 {
-    return ids_of(v->snap->ids, i);
+    return r->what == DERIVED_STATS || r->what == DERIVED_PICTURE;
 }
 
-/* Return the index that a tensor in this state has in a view, or IDS_NONE if the view does not show
- * it. */
-static uint32_t place_in_view(const struct view *v, struct tensor_id of)
+/* Return the version under which results of tensor i are kept. */
+static uint32_t version_of(const struct view *v, uint32_t i)
 {
-    return ids_find_version(v->snap->ids, v->snap->gguf->n_tensors, of.version);
+    return ids_of(v->snap->ids, i).version;
 }
+
+static struct result *kept_find(const struct work *w, uint32_t version, enum derived what)
+{
+    struct link *l = table_first(&w->kept, hash_number(version));
+    for (; l; l = table_next(l)) {
+        struct result *r = (struct result *)l;
+        if (r->version == version && r->what == what)
+            return r;
+    }
+    return NULL;
+}
+
+static void kept_drop(struct work *w, struct result *r)
+{
+    w->bytes -= is_large(r) ? r->bytes.len : 0;
+    table_remove(&w->kept, &r->link);
+    result_unref(r);
+}
+
+/* Return the text or picture that was used least recently. */
+static struct result *oldest(const struct work *w)
+{
+    struct result *ret = NULL;
+    for (struct link *l = NULL; (l = table_each(&w->kept, l)) != NULL;) {
+        struct result *r = (struct result *)l;
+        if (is_large(r) && (!ret || r->used < ret->used))
+            ret = r;
+    }
+    return ret;
+}
+
+/* Keep *bytes as a result, taking ownership of them on success. Returns 0 or -ENOMEM. */
+static int kept_put(struct work *w, uint32_t version, enum derived what, struct buf *bytes)
+{
+    struct result *old = kept_find(w, version, what), *r = calloc(1, sizeof(*r));
+    if (!r || table_add(&w->kept, &r->link, hash_number(version)) < 0) {
+        free(r);
+        return -ENOMEM;
+    }
+    if (old)
+        kept_drop(w, old);
+    atomic_init(&r->refs, 1);
+    r->version = version;
+    r->what = what;
+    r->bytes = *bytes;
+    *bytes = BUF_INIT;
+    r->used = ++w->uses;
+    w->bytes += is_large(r) ? r->bytes.len : 0;
+    for (struct result *x; w->bytes > KEPT_BYTES && (x = oldest(w)) != r;)
+        kept_drop(w, x);
+    return 0;
+}
+
+/* ---- wishes ---- */
 
 /* Return a copy of the view with its own references, for reading tensors. */
 static struct view same_view(const struct view *v)
@@ -199,15 +165,14 @@ static bool is_settled(const struct work *w, const struct want *want, uint32_t i
 {
     const struct snapshot *g = want->view.snap;
     return !work_applies(g, &g->gguf->tensor[i], want->what) ||
-           kept_find(&w->kept, id_of(&want->view, i), want->what);
+           kept_find(w, version_of(&want->view, i), want->what);
 }
 
 static bool is_computed(const struct work *w, const struct want *want, uint32_t i)
 {
-    struct tensor_id of = id_of(&want->view, i);
+    const uint32_t version = version_of(&want->view, i);
     const struct work_job *j = w->jobs;
-    while (j &&
-           (j->task.what != want->what || j->of.number != of.number || j->of.version != of.version))
+    while (j && (j->task.what != want->what || j->version != version))
         j = j->next;
     return j;
 }
@@ -222,15 +187,6 @@ static bool is_ready(const struct work *w, struct want *want)
     if (want->start < want->ready || (!all && !is_computed(w, want, want->ready)))
         want->start = want->ready;
     return want->err || all;
-}
-
-static void push_want(struct work *w, struct want *want)
-{
-    struct want **at = &w->wants;
-    while (*at)
-        at = &(*at)->next;
-    want->next = NULL;
-    *at = want;
 }
 
 static void pull_want(struct work *w, const struct want *want)
@@ -249,10 +205,10 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
     if (!j)
         return -ENOMEM;
     j->work = w;
-    j->of = id_of(&want->view, i);
+    j->version = version_of(&want->view, i);
     j->task = (struct task){.view = same_view(&want->view), .tensor = i, .what = want->what};
     j->task.stop = &w->ending;
-    const struct result *known = kept_find(&w->kept, j->of, DERIVED_MOMENTS);
+    const struct result *known = kept_find(w, j->version, DERIVED_MOMENTS);
     if (known) {
         j->task.moments = *(const struct moments *)(const void *)known->bytes.data;
         j->task.measured = true;
@@ -287,26 +243,11 @@ static bool start_one(struct work *w, struct want *want)
     return false;
 }
 
-/* Start jobs, taking wishes in turn. */
 static void start_jobs(struct work *w)
 {
-    unsigned failed = 0, n = 0;
-    for (const struct want *want = w->wants; want; want = want->next)
-        n++;
-    while (failed < n) {
-        struct want *want = w->wants;
-        w->wants = want->next;
-        push_want(w, want);
-        failed = start_one(w, want) ? 0 : failed + 1;
-    }
-}
-
-static bool is_needed(void *work, struct tensor_id of)
-{
-    const struct want *want = ((const struct work *)work)->wants;
-    while (want && place_in_view(&want->view, of) == IDS_NONE)
-        want = want->next;
-    return want;
+    for (struct want *want = w->wants; want; want = want->next)
+        while (start_one(w, want))
+            ;
 }
 
 /* Keep a computed result; if r is an error, make the wishes that wait for the result fail. */
@@ -320,15 +261,14 @@ static void keep_result(struct work *w, struct work_job *j, int r)
     if (r == 0 && t->what == DERIVED_STATS) {
         CLEANUP(buf_free) struct buf moments = BUF_INIT;
         buf_add(&moments, &t->moments, sizeof(t->moments));
-        r = buf_error(&moments) ? -ENOMEM : kept_put(&w->kept, j->of, DERIVED_MOMENTS, &moments);
+        r = buf_error(&moments) ? -ENOMEM : kept_put(w, j->version, DERIVED_MOMENTS, &moments);
     }
     if (r == 0)
-        r = kept_put(&w->kept, j->of, t->what, &t->bytes);
-    if (r == 0)
-        kept_forget_others(&w->kept, j->of, is_needed, w);
+        r = kept_put(w, j->version, t->what, &t->bytes);
     for (struct want *want = w->wants; want && r < 0; want = want->next) {
-        uint32_t i = want->what == t->what ? place_in_view(&want->view, j->of) : IDS_NONE;
-        if (i != IDS_NONE && i >= want->ready && i < want->last)
+        const struct snapshot *g = want->view.snap;
+        const uint32_t i = ids_find_version(g->ids, g->gguf->n_tensors, j->version);
+        if (want->what == t->what && i != IDS_NONE && i >= want->ready && i < want->last)
             want->err = r;
     }
 }
@@ -338,16 +278,13 @@ static void keep_result(struct work *w, struct work_job *j, int r)
 static bool answer_one(struct work *w)
 {
     struct want *want = w->wants;
-    while (want && (want->answered || !is_ready(w, want)))
+    while (want && !is_ready(w, want))
         want = want->next;
     if (!want)
         return false;
-    want->answered = true;
-    lock_drop(&w->lock);
-    want->waiter.done(want->waiter.arg, want->err);
-    lock_take(&w->lock);
     pull_want(w, want);
     lock_drop(&w->lock);
+    want->waiter.done(want->waiter.arg, want->err);
     want_free(want);
     lock_take(&w->lock);
     return true;
@@ -376,8 +313,6 @@ static bool run_job(struct pool_job *job, struct timespec *again)
     return false;
 }
 
-/* ---- wishes ---- */
-
 /* Do what work_want() does, with the lock held. */
 static int want_now(struct work *w, struct want *want)
 {
@@ -392,7 +327,8 @@ static int want_now(struct work *w, struct want *want)
         ;
     if (want->err)
         return want->err;
-    push_want(w, want);
+    want->next = w->wants;
+    w->wants = want;
     return WORK_PARKED;
 }
 
@@ -420,7 +356,7 @@ bool work_interrupt(struct work *w, const void *request)
 {
     lock_take(&w->lock);
     struct want *want = w->wants;
-    while (want && (want->answered || (request && want->waiter.request != request)))
+    while (want && request && want->waiter.request != request)
         want = want->next;
     if (want)
         pull_want(w, want);
@@ -450,7 +386,9 @@ void work_free(struct work *w)
     if (!w)
         return;
     work_stop(w);
-    kept_free(&w->kept);
+    for (struct link *l; (l = table_each(&w->kept, NULL)) != NULL;)
+        kept_drop(w, (struct result *)l);
+    table_free(&w->kept);
     lock_destroy(&w->lock);
     free(w);
 }
@@ -458,5 +396,10 @@ void work_free(struct work *w)
 struct result *work_result(struct work *w, const struct view *v, uint32_t i, enum derived what)
 {
     LOCKED(&w->lock);
-    return kept_use(&w->kept, id_of(v, i), what);
+    struct result *r = kept_find(w, version_of(v, i), what);
+    if (!r)
+        return NULL;
+    r->used = ++w->uses;
+    atomic_fetch_add(&r->refs, 1);
+    return r;
 }

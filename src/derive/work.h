@@ -12,13 +12,14 @@
  *
  * A result is computed only when there is a wish for it, and only once: wishes for the same result
  * wait for one computation, which is a job in the pool and runs to completion. For each model, at
- * most as many jobs run as there are processors; wishes start theirs in turn. An interrupted wish is
- * only removed; the jobs that it started run on, so a program that reads again after a signal
+ * most as many jobs run as there are processors; the latest wish starts its jobs first, so one for a
+ * single tensor does not wait for one for all. An interrupted wish is only removed; the jobs that it started run on, so a program that reads again after a signal
  * continues where it left off.
  *
- * Results are kept as long as the model is open: hashes and moments of all tensors, and the most
- * recently used texts and pictures, up to KEPT_BYTES in all. Failures are not kept: missing data, a
- * truncated file or lack of memory makes the waiting wishes fail, and the next wish tries again.
+ * Results are kept as long as the model is open: hashes and moments of all states of all tensors, and
+ * the most recently used texts and pictures, up to KEPT_BYTES in all. Failures are not kept: missing
+ * data, a truncated file or lack of memory makes the waiting wishes fail, and the next wish tries
+ * again.
  *
  * Any thread may call these functions. Nothing is computed or read under the lock of struct work.
  * done() is called without that lock, by a thread of the pool or by work_interrupt().
@@ -41,7 +42,7 @@ enum derived { DERIVED_SHA256, DERIVED_MOMENTS, DERIVED_STATS, DERIVED_PICTURE }
 
 struct result {
     struct link link; /* must come first */
-    struct tensor_id of;
+    uint32_t version; /* of the tensor (model/snapshot.h) */
     enum derived what;
     atomic_uint refs;
     uint64_t used; /* time of its last use, as a count of uses */
@@ -49,25 +50,6 @@ struct result {
 };
 
 void result_unref(struct result *r); /* may be NULL */
-
-struct kept {
-    struct table all; /* references, hashed by the tensor's number */
-    size_t bytes;     /* total size of the kept texts and pictures */
-    uint64_t uses;
-};
-
-#define KEPT_NONE ((struct kept){0})
-void kept_free(struct kept *k);
-
-/* Return the result without taking a reference, or NULL if it is not kept. */
-struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what);
-/* Return a reference to the result, or NULL. This counts as a use. */
-struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what);
-/* Keep *bytes as a result, taking ownership of them on success. Returns 0 or -ENOMEM. */
-int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes);
-/* Forget the results for other states of this tensor, except for states that are needed. */
-void kept_forget_others(struct kept *k, struct tensor_id of,
-                        bool (*needed)(void *arg, struct tensor_id other), void *arg);
 
 /* ---- wishes ---- */
 
@@ -91,11 +73,8 @@ struct work_waiter {
     void *arg;
 };
 
-/*
- * Wish for the results of tensors [first, last) in the view, except tensors without values if
- * values are needed. Hashes and moments that a waiter waited for are kept until its done() returns,
- * even if other wishes arrive first.
- */
+/* Wish for the results of tensors [first, last) in the view, except tensors without values if values
+ * are needed. */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
               uint32_t last, const struct work_waiter *waiter);
 /* Answer a wish of `request` (NULL: of any request) with -EINTR. Returns true if such a wish was

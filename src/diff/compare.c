@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/hash.h"
 #include "base/pool.h"
 #include "base/sys.h"
 #include "derive/stats.h"
@@ -511,106 +510,6 @@ static int run_pass(const struct diff *d, bool values, struct err *e)
     return r;
 }
 
-/* ---- tensors that only one has ---- */
-
-/* Number of bytes at the beginning, middle and end of a tensor that are compared to find its
- * copy. */
-enum { SAMPLE = 4096, TRIES = 4 };
-
-static int sample_hash(const struct side *s, uint32_t i, uint8_t *room, uint64_t *ret)
-{
-    const struct gguf_tensor *t = &s->g->tensor[i];
-    uint64_t part[5] = {t->type_id, t->nbytes}, n = min_u64(SAMPLE, t->nbytes);
-    const uint64_t at[3] = {0, (t->nbytes - n) / 2, t->nbytes - n};
-    for (size_t k = 0; k < 3; k++) {
-        int r = side_read(s, i, at[k], room, (size_t)n);
-        if (r < 0)
-            return r;
-        part[2 + k] = hash_name(room, (size_t)n);
-    }
-    *ret = hash_name(part, sizeof(part));
-    return 0;
-}
-
-static int same_bytes(const struct side *a, uint32_t i, const struct side *b, uint32_t k,
-                      struct diff_room *m, bool *ret)
-{
-    uint64_t n = a->g->tensor[i].nbytes;
-    *ret = n == b->g->tensor[k].nbytes;
-    for (uint64_t at = 0, part; *ret && at < n; at += part) {
-        part = min_u64(ROOM, n - at);
-        int r = side_read(a, i, at, m->bytes[0], (size_t)part);
-        if (r == 0)
-            r = side_read(b, k, at, m->bytes[1], (size_t)part);
-        if (r < 0)
-            return r;
-        *ret = memcmp(m->bytes[0], m->bytes[1], (size_t)part) == 0;
-    }
-    return 0;
-}
-
-/* Index, by a hash of their sampled bytes, the tensors that only side k has. The index holds the
- * indices of pairs. *n becomes the number of these tensors. */
-static int gather_lonely(const struct diff *d, size_t k, struct index *lonely, size_t *n,
-                         struct diff_room *m)
-{
-    int r = index_init(lonely, d->tensors.n + 1);
-    for (size_t i = 0; i < d->tensors.n && r == 0; i++) {
-        const struct pair *p = &d->tensors.of[i];
-        uint64_t hash;
-        if (p->no[!k] != PAIR_NONE || pair_tensor(d, p, k)->nbytes == 0)
-            continue;
-        r = sample_hash(d->side[k], p->no[k], m->bytes[0], &hash);
-        if (r == 0)
-            index_insert(lonely, hash, (uint32_t)i);
-        ++*n;
-    }
-    return r;
-}
-
-/* Find the tensors of side k whose copy is tensor `no` of the other side. */
-static int match(struct diff *d, size_t k, const struct index *lonely, uint32_t no,
-                 struct diff_room *m)
-{
-    const struct side *own = d->side[k], *other = d->side[!k];
-    uint64_t hash;
-    uint32_t i;
-    int r = sample_hash(other, no, m->bytes[0], &hash);
-    struct probe p = index_probe(lonely, hash);
-    for (unsigned tries = 0; r == 0 && tries < TRIES && index_next(lonely, &p, &i);) {
-        const uint32_t mine = d->tensors.of[i].no[k];
-        bool same = false;
-        if (d->of[i].twin != PAIR_NONE ||
-            own->g->tensor[mine].type_id != other->g->tensor[no].type_id)
-            continue;
-        r = same_bytes(own, mine, other, no, m, &same);
-        if (r == 0 && same)
-            d->of[i].twin = no;
-        tries++;
-    }
-    return r;
-}
-
-/* Find the copies. This is skipped if the byte orders differ, because equal tensors usually have
- * equal names in that case. */
-static int twins(struct diff *d, struct err *e)
-{
-    struct diff_room *m = malloc(sizeof(*m));
-    int r = m ? 0 : -ENOMEM;
-    for (size_t k = 0; k < 2 && r == 0 && d->side[0]->g->fmt.big == d->side[1]->g->fmt.big; k++) {
-        const struct gguf *other = d->side[!k]->g;
-        struct index lonely = {0};
-        size_t n = 0;
-        r = gather_lonely(d, k, &lonely, &n, m);
-        for (uint32_t i = 0; r == 0 && n && i < other->n_tensors; i++)
-            if (other->tensor[i].nbytes)
-                r = match(d, k, &lonely, i, m);
-        index_free(&lonely);
-    }
-    free(m);
-    return r < 0 ? err_set(e, r, "cannot compare: %s", strerror(-r)) : 0;
-}
-
 /* ---- all of it ---- */
 
 double diff_error(const struct quant_distance *d)
@@ -630,7 +529,7 @@ static void begin_tensors(struct diff *d)
     for (size_t i = 0; i < d->tensors.n; i++) {
         const struct pair *p = &d->tensors.of[i];
         struct tensor_diff *f = &d->of[i];
-        *f = (struct tensor_diff){.twin = PAIR_NONE, .max_at = UINT64_MAX};
+        *f = (struct tensor_diff){.max_at = UINT64_MAX};
         if (!is_both(p))
             continue;
         const struct gguf_tensor *x = pair_tensor(d, p, 0), *y = pair_tensor(d, p, 1);
@@ -660,8 +559,6 @@ static int compare_tensors(struct diff *d, struct err *e)
     int r = run_pass(d, false, e);
     if (r == 0 && !d->opt->quick)
         r = run_pass(d, true, e);
-    if (r == 0)
-        r = twins(d, e);
     if (r == 0)
         apply_tolerance(d);
     return r;

@@ -60,8 +60,6 @@ struct tensor_diff {
     uint64_t inf[2];
     /* number of positions where one value is NaN or infinite and the other is a different value */
     uint64_t apart;
-    /* for a tensor that the other model lacks: its tensor with the same bytes, or PAIR_NONE */
-    uint32_t twin;
 };
 
 struct diff_options {

@@ -285,7 +285,7 @@ struct out {
     int err;
 };
 
-static void flush(struct out *o, size_t least)
+static void print_flush(struct out *o, size_t least)
 {
     if (o->text.len < least && !buf_error(&o->text))
         return;
@@ -333,7 +333,7 @@ static void begin_line(struct out *o, char first)
 static void end_line(struct out *o)
 {
     buf_str(&o->text, o->colours ? "\033[0m\n" : "\n");
-    flush(o, PART);
+    print_flush(o, PART);
 }
 
 /* Add a value on one line, cut if it is long. */
@@ -539,7 +539,7 @@ static void add_counts(struct out *o, const char *what, const struct pairs *p)
             between = ", ";
         }
     buf_char(&o->text, '\n');
-    flush(o, PART);
+    print_flush(o, PART);
 }
 
 /* ---- tensors as text ---- */
@@ -609,20 +609,13 @@ static void add_both(struct buf *out, const struct diff *of, const struct pair *
     }
 }
 
-static void add_one(struct buf *out, const struct diff *of, const struct pair *p,
-                    const struct tensor_diff *d)
+static void add_one(struct buf *out, const struct diff *of, const struct pair *p)
 {
     const size_t side = side_of(p);
     const struct gguf_tensor *t = pair_tensor(of, p, side);
     fact_type_name(t, out);
     buf_str(out, "  ");
     fact_shape(of->side[side]->g, t, " ", out);
-    if (d->twin != PAIR_NONE) {
-        const struct text twin = gguf_name_of(of->side[!side]->g, false, d->twin);
-        buf_printf(out, "  (the same bytes as %s's ", side ? "A" : "B");
-        show_all(out, twin.at, twin.len);
-        buf_char(out, ')');
-    }
 }
 
 static void print_tensor(struct buf *out, const struct diff *d, size_t i)
@@ -635,7 +628,7 @@ static void print_tensor(struct buf *out, const struct diff *d, size_t i)
     if (p->no[0] != PAIR_NONE && p->no[1] != PAIR_NONE)
         add_both(out, d, p, &d->of[i]);
     else
-        add_one(out, d, p, &d->of[i]);
+        add_one(out, d, p);
     buf_char(out, '\n');
 }
 
@@ -723,7 +716,7 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
         add_counts(&o, "keys", &d->keys);
     if (d->opt->tensors)
         add_tensors(&o);
-    flush(&o, 0);
+    print_flush(&o, 0);
     return o.err;
 }
 
@@ -756,7 +749,7 @@ static void json_key(struct out *o, struct json *j, const struct pair *p)
         if (p->no[k] != PAIR_NONE)
             json_value(json_item(j, k ? "value_b" : "value_a"), &v[k]);
     json_end(j);
-    flush(o, PART);
+    print_flush(o, PART);
 }
 
 static void json_number(struct json *j, const char *name, double x)
@@ -808,12 +801,8 @@ static void json_tensor(struct out *o, struct json *j, size_t i)
         }
     if (d->measured)
         json_numbers(o, j, d, pair_tensor(o->d, p, 0));
-    if (d->twin != PAIR_NONE) {
-        const struct text twin = gguf_name_of(o->d->side[!side_of(p)]->g, false, d->twin);
-        json_string(json_item(j, "same_bytes_as"), twin.at, twin.len);
-    }
     json_end(j);
-    flush(o, PART);
+    print_flush(o, PART);
 }
 
 int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg)
@@ -835,6 +824,6 @@ int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg)
             json_tensor(&o, &j, i);
     json_end(&j);
     json_end(&j);
-    flush(&o, 0);
+    print_flush(&o, 0);
     return o.err;
 }

@@ -101,7 +101,7 @@ bool quant_all_finite(const uint8_t *floats, size_t n)
 
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n)
 {
-    for (size_t i = 0; t->swap_count && i < n; i++)
+    for (size_t i = 0; t->swap_count && !t->big_unknown && i < n; i++)
         for (size_t k = 0; k < t->swap_count; k++) {
             uint8_t *p = blocks + i * t->block_bytes + t->swap_at[k];
             put_uint(p, get_uint(p, t->swap_width, true), t->swap_width, false);

@@ -49,6 +49,16 @@ typedef size_t quant_encode_fn(const float *src, const float *weight, size_t n, 
 /* Whether an encoder ignores importances, uses them, or requires them. */
 enum quant_weighs { QUANT_IGNORES, QUANT_WEIGHS, QUANT_NEEDS };
 
+/* The scales of a block that can be NaN or infinite. */
+enum quant_scale {
+    QUANT_NO_SCALE,
+    QUANT_HALVES,
+    QUANT_SINGLE,
+    QUANT_SPREAD,
+    QUANT_E8M0,
+    QUANT_UE4M3
+};
+
 struct quant_type {
     uint32_t id;             /* ggml's type id, as in tensor infos */
     const char *name;        /* ggml's name in upper case: "Q4_K", "IQ2_XXS", "F32" */
@@ -57,10 +67,12 @@ struct quant_type {
     quant_decode_fn *decode; /* NULL for removed ids */
     quant_encode_fn *encode; /* NULL for removed ids and types that can only be written raw */
     uint8_t weighs;          /* enum quant_weighs */
+    uint8_t scale;           /* enum quant_scale */
     /*
      * The fields that a big-endian file stores reversed: `swap_count` fields of `swap_width` bytes,
-     * at the offsets `swap_at`. big_unknown: no big-endian form was ever agreed on for the type's
-     * multi-byte fields, so the type has no values in a big-endian file.
+     * at the offsets `swap_at`, which are also those of the scales. big_unknown: no big-endian form
+     * was ever agreed on for the type's multi-byte fields, so the type has no values in a big-endian
+     * file.
      */
     uint8_t swap_width;
     uint8_t swap_count;

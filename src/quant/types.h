@@ -10,64 +10,73 @@
 #ifndef QUANT_TYPES_H
 #define QUANT_TYPES_H
 
-/* The big-endian forms of a block: no field has more than one byte; fields of w bytes at the given
- * offsets are swapped; or no form was ever agreed on for its fields. */
-#define SAME .swap_count = 0
-#define SWAP(w, at) .swap_width = (w), .swap_count = 1, .swap_at = {(at)}
-#define SWAP2(w, at, at2) .swap_width = (w), .swap_count = 2, .swap_at = {(at), (at2)}
+/*
+ * The fields of more than one byte, and the scales that can be NaN or infinite: plain elements of w
+ * bytes; binary16 or binary32 scales at the given offsets; one binary16 in the high nibbles of four
+ * words; bytes that are E8M0 or UE4M3. A big-endian file stores all of them reversed, byte by byte,
+ * unless NO_FORM follows: then no big-endian form was ever agreed on.
+ */
+#define PLAIN(w) .swap_width = (w), .swap_count = (w) > 1
+#define HALF(at) .scale = QUANT_HALVES, .swap_width = 2, .swap_count = 1, .swap_at = {(at)}
+#define HALF2(at, at2) \
+    .scale = QUANT_HALVES, .swap_width = 2, .swap_count = 2, .swap_at = {(at), (at2)}
+#define SINGLE .scale = QUANT_SINGLE
+#define SPREAD(at) .scale = QUANT_SPREAD, .swap_at = {(at)}
+#define E8M0 .scale = QUANT_E8M0
+#define UE4M3 .scale = QUANT_UE4M3
 #define NO_FORM .big_unknown = true
 
 /*
- * TYPE(id, name, elements, bytes, ways, big-endian form) is a type, GONE(id, name) a retired id.
+ * TYPE(id, name, elements, bytes, ways, fields) is a type, GONE(id, name) a retired id.
  * `ways` is BOTH for a decoder and an encoder; WEIGH if the encoder uses importances; NEED if it
  * requires them, because its blocks would otherwise be poor; DECODE for a decoder only: types of
  * intermediate results, which models do not contain (Q8_1, Q8_K).
  */
 // clang-format off
-#define QUANT_TYPES(TYPE, GONE)                           \
-    TYPE( 0, F32,       1,   4, BOTH,   SWAP(4, 0))       \
-    TYPE( 1, F16,       1,   2, BOTH,   SWAP(2, 0))       \
-    TYPE( 2, Q4_0,     32,  18, WEIGH,  SWAP(2, 0))       \
-    TYPE( 3, Q4_1,     32,  20, WEIGH,  SWAP2(2, 0, 2))   \
-    GONE( 4, Q4_2)                                        \
-    GONE( 5, Q4_3)                                        \
-    TYPE( 6, Q5_0,     32,  22, WEIGH,  NO_FORM)          \
-    TYPE( 7, Q5_1,     32,  24, WEIGH,  NO_FORM)          \
-    TYPE( 8, Q8_0,     32,  34, BOTH,   SWAP(2, 0))       \
-    TYPE( 9, Q8_1,     32,  36, DECODE, SWAP2(2, 0, 2))   \
-    TYPE(10, Q2_K,    256,  84, WEIGH,  SWAP2(2, 80, 82)) \
-    TYPE(11, Q3_K,    256, 110, WEIGH,  SWAP(2, 108))     \
-    TYPE(12, Q4_K,    256, 144, WEIGH,  SWAP2(2, 0, 2))   \
-    TYPE(13, Q5_K,    256, 176, WEIGH,  SWAP2(2, 0, 2))   \
-    TYPE(14, Q6_K,    256, 210, WEIGH,  SWAP(2, 208))     \
-    TYPE(15, Q8_K,    256, 292, DECODE, NO_FORM)          \
-    TYPE(16, IQ2_XXS, 256,  66, NEED,   NO_FORM)          \
-    TYPE(17, IQ2_XS,  256,  74, NEED,   NO_FORM)          \
-    TYPE(18, IQ3_XXS, 256,  98, WEIGH,  NO_FORM)          \
-    TYPE(19, IQ1_S,   256,  50, NEED,   NO_FORM)          \
-    TYPE(20, IQ4_NL,   32,  18, WEIGH,  SWAP(2, 0))       \
-    TYPE(21, IQ3_S,   256, 110, WEIGH,  SWAP(2, 0))       \
-    TYPE(22, IQ2_S,   256,  82, WEIGH,  SWAP(2, 0))       \
-    TYPE(23, IQ4_XS,  256, 136, WEIGH,  NO_FORM)          \
-    TYPE(24, I8,        1,   1, BOTH,   SAME)             \
-    TYPE(25, I16,       1,   2, BOTH,   SWAP(2, 0))       \
-    TYPE(26, I32,       1,   4, BOTH,   SWAP(4, 0))       \
-    TYPE(27, I64,       1,   8, BOTH,   SWAP(8, 0))       \
-    TYPE(28, F64,       1,   8, BOTH,   SWAP(8, 0))       \
-    TYPE(29, IQ1_M,   256,  56, WEIGH,  NO_FORM)          \
-    TYPE(30, BF16,      1,   2, BOTH,   SWAP(2, 0))       \
-    GONE(31, Q4_0_4_4)                                    \
-    GONE(32, Q4_0_4_8)                                    \
-    GONE(33, Q4_0_8_8)                                    \
-    TYPE(34, TQ1_0,   256,  54, BOTH,   SWAP(2, 52))      \
-    TYPE(35, TQ2_0,   256,  66, BOTH,   SWAP(2, 64))      \
-    GONE(36, IQ4_NL_4_4)                                  \
-    GONE(37, IQ4_NL_4_8)                                  \
-    GONE(38, IQ4_NL_8_8)                                  \
-    TYPE(39, MXFP4,    32,  17, BOTH,   SAME)             \
-    TYPE(40, NVFP4,    64,  36, BOTH,   SAME)             \
-    TYPE(41, Q1_0,    128,  18, BOTH,   SWAP(2, 0))       \
-    TYPE(42, Q2_0,     64,  18, BOTH,   SWAP(2, 0))
+#define QUANT_TYPES(TYPE, GONE)                                      \
+    TYPE( 0, F32,       1,   4, BOTH,   PLAIN(4))                    \
+    TYPE( 1, F16,       1,   2, BOTH,   PLAIN(2))                    \
+    TYPE( 2, Q4_0,     32,  18, WEIGH,  HALF(0))                     \
+    TYPE( 3, Q4_1,     32,  20, WEIGH,  HALF2(0, 2))                 \
+    GONE( 4, Q4_2)                                                   \
+    GONE( 5, Q4_3)                                                   \
+    TYPE( 6, Q5_0,     32,  22, WEIGH,  HALF(0), NO_FORM)            \
+    TYPE( 7, Q5_1,     32,  24, WEIGH,  HALF2(0, 2), NO_FORM)        \
+    TYPE( 8, Q8_0,     32,  34, BOTH,   HALF(0))                     \
+    TYPE( 9, Q8_1,     32,  36, DECODE, HALF2(0, 2))                 \
+    TYPE(10, Q2_K,    256,  84, WEIGH,  HALF2(80, 82))               \
+    TYPE(11, Q3_K,    256, 110, WEIGH,  HALF(108))                   \
+    TYPE(12, Q4_K,    256, 144, WEIGH,  HALF2(0, 2))                 \
+    TYPE(13, Q5_K,    256, 176, WEIGH,  HALF2(0, 2))                 \
+    TYPE(14, Q6_K,    256, 210, WEIGH,  HALF(208))                   \
+    TYPE(15, Q8_K,    256, 292, DECODE, SINGLE, NO_FORM)             \
+    TYPE(16, IQ2_XXS, 256,  66, NEED,   HALF(0), NO_FORM)            \
+    TYPE(17, IQ2_XS,  256,  74, NEED,   HALF(0), NO_FORM)            \
+    TYPE(18, IQ3_XXS, 256,  98, WEIGH,  HALF(0), NO_FORM)            \
+    TYPE(19, IQ1_S,   256,  50, NEED,   HALF(0), NO_FORM)            \
+    TYPE(20, IQ4_NL,   32,  18, WEIGH,  HALF(0))                     \
+    TYPE(21, IQ3_S,   256, 110, WEIGH,  HALF(0))                     \
+    TYPE(22, IQ2_S,   256,  82, WEIGH,  HALF(0))                     \
+    TYPE(23, IQ4_XS,  256, 136, WEIGH,  HALF(0), NO_FORM)            \
+    TYPE(24, I8,        1,   1, BOTH,   PLAIN(1))                    \
+    TYPE(25, I16,       1,   2, BOTH,   PLAIN(2))                    \
+    TYPE(26, I32,       1,   4, BOTH,   PLAIN(4))                    \
+    TYPE(27, I64,       1,   8, BOTH,   PLAIN(8))                    \
+    TYPE(28, F64,       1,   8, BOTH,   PLAIN(8))                    \
+    TYPE(29, IQ1_M,   256,  56, WEIGH,  SPREAD(48), NO_FORM)         \
+    TYPE(30, BF16,      1,   2, BOTH,   PLAIN(2))                    \
+    GONE(31, Q4_0_4_4)                                               \
+    GONE(32, Q4_0_4_8)                                               \
+    GONE(33, Q4_0_8_8)                                               \
+    TYPE(34, TQ1_0,   256,  54, BOTH,   HALF(52))                    \
+    TYPE(35, TQ2_0,   256,  66, BOTH,   HALF(64))                    \
+    GONE(36, IQ4_NL_4_4)                                             \
+    GONE(37, IQ4_NL_4_8)                                             \
+    GONE(38, IQ4_NL_8_8)                                             \
+    TYPE(39, MXFP4,    32,  17, BOTH,   E8M0)                        \
+    TYPE(40, NVFP4,    64,  36, BOTH,   UE4M3)                       \
+    TYPE(41, Q1_0,    128,  18, BOTH,   HALF(0))                     \
+    TYPE(42, Q2_0,     64,  18, BOTH,   HALF(0))
 // clang-format on
 
 /* The ids have no gaps, so that they can index the table (the tests check this). */

@@ -498,7 +498,7 @@ const struct row files_root[] = {
     {.name = "model.f16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(F16)},
     {.name = "model.bf16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(BF16)},
     {.name = "stats.tsv",     .flags = ROW_WHOLE | ROW_HIDDEN, LINES(MOMENTS)},
-    {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, .library = task_hash_library, LINES(SHA256)},
+    {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, LINES(SHA256)},
     {.name = "errors",        .flags = ROW_WHOLE | ROW_STATE | ROW_ERRORS, .text = no_text},
 };
 
@@ -517,8 +517,8 @@ const struct row files_tensor[] = {
     {.name = "bf16",    .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
     {.name = "shard",   .flags = ROW_SPLIT | ROW_EXTRA, .text = shard_text},
     {.name = "stats",   .flags = ROW_VALUES | ROW_HIDDEN, PART(STATS)},
-    {.name = "heatmap.png", .flags = ROW_VALUES | ROW_HIDDEN, .library = picture_library, PART(PICTURE)},
-    {.name = "sha256",  .flags = ROW_HIDDEN, .library = task_hash_library, PART(SHA256)},
+    {.name = "heatmap.png", .flags = ROW_VALUES | ROW_HIDDEN, PART(PICTURE)},
+    {.name = "sha256",  .flags = ROW_HIDDEN, PART(SHA256)},
 };
 // clang-format on
 
@@ -534,8 +534,6 @@ size_t files_count(enum files_where where)
 bool files_exists(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t)
 {
     if (row->flags & ROW_SPLIT && !g->shards)
-        return false;
-    if (row->library && !row->library())
         return false;
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }

@@ -71,8 +71,6 @@ struct about {
 struct row {
     const char *name;
     unsigned flags;
-    /* the library without which the file does not exist; NULL if it needs none */
-    const char *(*library)(void);
     const struct form *form; /* for value views; NULL: bytes as stored */
     enum derived what;       /* for computed files */
     enum safetensors_as as;  /* for ROW_SAFETENSORS */

@@ -187,13 +187,8 @@ class Tensors(unittest.TestCase):
 
     def test_renamed(self):
         renamed = [t._replace(name=b'new') if t.name == b't2' else t for t in self.tensors]
-        found = as_json(self.a, model('b.gguf', renamed))
-        self.assertEqual([(r['name'], r['status'], r['same_bytes_as']) for r in found['tensors']],
-                         [('t2', 'only_a', 'new'), ('new', 'only_b', 't2')])
-        self.assertIn("- t2   F32  5 11  (the same bytes as B's new)\n", diff(self.a, path('b.gguf')))
-        almost = renamed[2]._replace(data=renamed[2].data[:-1] + bytes([renamed[2].data[-1] ^ 1]))
-        found = as_json(self.a, model('b.gguf', renamed[:2] + [almost] + renamed[3:]))
-        self.assertTrue(all('same_bytes_as' not in r for r in found['tensors']))
+        self.assertEqual(statuses(as_json(self.a, model('b.gguf', renamed))['tensors']),
+                         [('t2', 'only_a'), ('new', 'only_b')])
 
     def test_odd(self):
         """Unknown types are compared by their bytes; there are also more than four dimensions,

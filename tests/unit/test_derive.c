@@ -275,8 +275,6 @@ static void test_picture_pixels(void)
     free(v);
 }
 
-/* ---- kept results ---- */
-
 static CU_TestInfo tests[] = {
     {"moments do not depend on the lengths of stretches", test_moments},
     {"NaN and infinities are counted and left out", test_not_finite},

@@ -152,13 +152,42 @@ static void test_kinds(void)
     struct heard h = HEARD;
     unsigned parked = 0;
     for (enum derived what = DERIVED_MOMENTS; what <= DERIVED_PICTURE; what++)
-        if (what != DERIVED_PICTURE || picture_library())
-            parked += want(w, &m.view, what, 0, 3, &h, &h) == WORK_PARKED;
+        parked += want(w, &m.view, what, 0, 3, &h, &h) == WORK_PARKED;
     CU_ASSERT_EQUAL(wait_for(&h, parked), 0);
     struct result *stats = work_result(w, &m.view, 0, DERIVED_STATS);
     CU_ASSERT_EQUAL_FATAL(stats->bytes.len, STATS_TEXT);
     CU_ASSERT_EQUAL(memcmp(stats->bytes.data, "elements      100000  ", 22), 0);
     result_unref(stats);
+    work_free(w);
+    model_free(&m);
+}
+
+/* Of the pictures of a tensor's states only the most recent are kept. */
+static void test_bounded(void)
+{
+    enum { STATES = 24 };
+    struct model m = model(1, 1 << 20, 0);
+    struct work *w = work_new();
+    struct view view[STATES];
+    size_t kept = 0, size = 1;
+    for (uint32_t i = 0; i < STATES; i++) {
+        struct heard h = HEARD;
+        view[i] = (struct view){NULL, m.store, NULL};
+        CU_ASSERT_EQUAL_FATAL(
+            snapshot_make(gguf_ref(m.snap->gguf), i, &(struct timespec){0}, &view[i].snap), 0);
+        CU_ASSERT_EQUAL_FATAL(ids_make(&(struct tensor_id){0, i}, 1, &view[i].snap->ids), 0);
+        if (want(w, &view[i], DERIVED_PICTURE, 0, 1, &h, &h) == WORK_PARKED)
+            CU_ASSERT_EQUAL(wait_for(&h, 1), 0);
+    }
+    for (uint32_t i = 0; i < STATES; i++) {
+        struct result *r = work_result(w, &view[i], 0, DERIVED_PICTURE);
+        kept += r != NULL;
+        CU_ASSERT_TRUE(r || i + 1 < STATES);
+        size = r ? r->bytes.len : size;
+        result_unref(r);
+        snapshot_unref(view[i].snap);
+    }
+    CU_ASSERT_EQUAL(kept, KEPT_BYTES / size);
     work_free(w);
     model_free(&m);
 }
@@ -231,6 +260,7 @@ static void test_missing(void)
 static CU_TestInfo tests[] = {
     {"many requests share one computation", test_shared},
     {"all kinds of results are requested together", test_kinds},
+    {"of pictures, as many are kept as fit", test_bounded},
     {"an interrupted request is answered immediately", test_interrupt},
     {"the end of the mount answers all requests", test_stop},
     {"missing data fails only the results that need it", test_missing},
