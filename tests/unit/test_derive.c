@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Results computed from tensors: statistics compared with sums in long double, values at the edges
- * of bins, and results that are kept. */
+ * of bins. */
 #include "cu_main.h"
 
 #include <math.h>
