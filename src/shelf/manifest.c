@@ -12,9 +12,8 @@
 #define MEDIA "application/vnd.ollama.image."
 #define DIGEST "sha256:"
 
-/* The kinds of layers that are shown, in the order of struct manifest. `word` is the last word of
- * the layer's media type. Rows with the same name are adjacent. */
-static const struct {
+/* The kinds of layers that are shown. `word` is the last word of the layer's media type. */
+static const struct kind {
     const char *word, *name;
     bool model;
 } kinds[] = {
@@ -49,32 +48,19 @@ static bool digest_of(const cJSON *layer, char ret[DIGEST_DIGITS + 1])
     return true;
 }
 
-/* Add the layers of one kind, in the order of the manifest. */
-static int add_kind(const cJSON *layers, size_t kind, struct manifest *m, struct err *e)
+static const struct kind *kind_of(const char *word)
 {
-    const cJSON *at;
-    size_t number = 0;
-    cJSON_ArrayForEach(at, layers)
-    {
-        struct layer *l = &m->layer[m->n];
-        number++;
-        if (strcmp(word_of(at), kinds[kind].word) != 0)
-            continue;
-        if (!digest_of(at, l->digest))
-            return err_set(e, -EBADMSG, "layer %zu: the digest is not sha256:<64 hex digits>",
-                           number - 1);
-        l->name = kinds[kind].name;
-        l->model = kinds[kind].model;
-        m->models += l->model;
-        m->n++;
-    }
-    return 0;
+    for (size_t k = 0; k < COUNT(kinds); k++)
+        if (strcmp(word, kinds[k].word) == 0)
+            return &kinds[k];
+    return NULL;
 }
 
 static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
 {
-    const cJSON *version = cJSON_GetObjectItemCaseSensitive(top, "schemaVersion");
+    const cJSON *version = cJSON_GetObjectItemCaseSensitive(top, "schemaVersion"), *at;
     const cJSON *layers = cJSON_GetObjectItemCaseSensitive(top, "layers");
+    bool models = false, tensors = false;
     if (!cJSON_IsNumber(version) || version->valuedouble != 2)
         return err_set(e, -EBADMSG, "schemaVersion is not 2");
     if (!cJSON_IsArray(layers))
@@ -85,19 +71,24 @@ static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
     m->layer = calloc((size_t)n + 1, sizeof(*m->layer));
     if (!m->layer)
         return err_set(e, -ENOMEM, "no memory");
-    const cJSON *at;
-    bool tensors = false;
-    int r = 0;
-    for (size_t k = 0; k < COUNT(kinds) && r == 0; k++)
-        r = add_kind(layers, k, m, e);
     cJSON_ArrayForEach(at, layers)
     {
         const char *word = word_of(at); /* parameters may follow the word */
+        const struct kind *kind = kind_of(word);
+        struct layer *l = &m->layer[m->n];
         tensors |= strcspn(word, "; ") == 6 && strncmp(word, "tensor", 6) == 0;
+        if (!kind)
+            continue;
+        if (!digest_of(at, l->digest))
+            return err_set(e, -EBADMSG, "%s: the digest is not sha256:<64 hex digits>", kind->word);
+        l->name = kind->name;
+        l->model = kind->model;
+        models |= kind->model;
+        m->n++;
     }
-    return r == 0 && tensors && !m->models
+    return tensors && !models
                ? err_set(e, -EBADMSG, "stores each tensor in its own file, not in a GGUF file")
-               : r;
+               : 0;
 }
 
 int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e)

@@ -27,9 +27,8 @@ struct layer {
 };
 
 struct manifest {
-    struct layer *layer; /* owned; models come first; layers of the same name are adjacent */
+    struct layer *layer; /* owned */
     size_t n;
-    size_t models; /* number of layers that are models */
 };
 
 /* Parse a manifest. Returns 0, or -EBADMSG, -EFBIG or -ENOMEM with a message. One whose layers hold

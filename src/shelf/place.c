@@ -480,16 +480,13 @@ static int add_below(const struct here *h, const char *sub, const char *except, 
 /* List the layers of a model. */
 static int list_tag(const struct here *h, struct listing *l)
 {
-    char name[TREE_NAME_MAX + 1], at[DIGEST_DIGITS + 16];
-    unsigned number = 0;
+    char at[DIGEST_DIGITS + 16];
     struct manifest m = {0};
     int e = load(h, h->folder->sub, &m, NULL);
     for (size_t i = 0; i < m.n && e == 0; i++) {
         const struct layer *layer = &m.layer[i];
-        number = i && strcmp(layer->name, layer[-1].name) == 0 ? number + 1 : 1;
-        (void)snprintf(name, sizeof(name), number > 1 ? "%s~%u" : "%s", layer->name, number);
         (void)snprintf(at, sizeof(at), "blobs/sha256-%s", layer->digest);
-        e = add(l, layer->model ? ENTRY_LAYER : ENTRY_TEXT, name, at);
+        e = add(l, layer->model ? ENTRY_LAYER : ENTRY_TEXT, layer->name, at);
     }
     manifest_free(&m);
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;

@@ -11,7 +11,7 @@ import mountlib
 from ggufmodel import Value
 from mountlib import daemon
 
-A64, B64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 40 * '1', 40 * '2'
+A64, B64, C64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 64 * 'c', 40 * '1', 40 * '2'
 LIBRARY = 'manifests/registry.ollama.ai/library'
 
 

@@ -15,7 +15,7 @@ import mountlib
 from editlib import Gate, needs_gate
 from mountlib import daemon
 from mountlib import GGUFS, Foreground, Mount, run
-from shelflib import (A64, B64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
+from shelflib import (A64, B64, C64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
                       manifest, shards, value)
 
 
@@ -139,9 +139,10 @@ class Stores(Shelf):
 
     def test_ollama(self):
         self.put('blobs/sha256-' + A64)
+        self.put('blobs/sha256-' + C64)
         self.put('blobs/sha256-' + B64, b'{{ .Prompt }}')
         self.put(LIBRARY + '/tiny/1k', manifest(('model', A64), ('template', B64), ('adapter', A64),
-                                                ('adapter', A64)))
+                                                ('adapter', C64)))
         self.put(LIBRARY + '/tiny/tensors', manifest(('tensor', A64)))
         self.put('manifests/registry.ollama.ai/me/mine/latest', manifest(('model', A64)))
         self.put('manifests/example.org/library/far/q4', manifest(('model', A64)))

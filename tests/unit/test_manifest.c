@@ -20,33 +20,30 @@
 static void test_manifests(void)
 {
     static const struct {
-        const char *text, *error; /* NULL: the manifest is accepted */
+        const char *text;
+        int result;
     } rows[] = {
-        {MANIFEST(LAYER("model", A64)), NULL},
-        {MANIFEST(""), NULL},
-        {"", "is not a manifest: no JSON object"},
-        {"[]", "is not a manifest: no JSON object"},
-        {"{\"schemaVersion\":1,\"layers\":[]}", "schemaVersion is not 2"},
-        {"{\"layers\":[]}", "schemaVersion is not 2"},
-        {"{\"schemaVersion\":2}", "has no layers"},
-        {"{\"schemaVersion\":2,\"layers\":{}}", "has no layers"},
-        {"{\"schemaVersion\":2,\"layers\":[1,null,\"x\",{},{\"mediaType\":3}]}", NULL},
-        {MANIFEST(LAYER("model", "../../../etc/passwd")),
-         "layer 0: the digest is not sha256:<64 hex digits>"},
-        {MANIFEST(LAYER("model", "/etc/passwd")),
-         "layer 0: the digest is not sha256:<64 hex digits>"},
-        {MANIFEST(LAYER("model", A64 "a")), "layer 0: the digest is not sha256:<64 hex digits>"},
-        {MANIFEST(LAYER("model", "")), "layer 0: the digest is not sha256:<64 hex digits>"},
+        {MANIFEST(LAYER("model", A64)), 0},
+        {MANIFEST(""), 0},
+        {"", -EBADMSG},
+        {"[]", -EBADMSG},
+        {"{\"schemaVersion\":1,\"layers\":[]}", -EBADMSG},
+        {"{\"layers\":[]}", -EBADMSG},
+        {"{\"schemaVersion\":2}", -EBADMSG},
+        {"{\"schemaVersion\":2,\"layers\":{}}", -EBADMSG},
+        {"{\"schemaVersion\":2,\"layers\":[1,null,\"x\",{},{\"mediaType\":3}]}", 0},
+        {MANIFEST(LAYER("model", "../../../etc/passwd")), -EBADMSG},
+        {MANIFEST(LAYER("model", "/etc/passwd")), -EBADMSG},
+        {MANIFEST(LAYER("model", A64 "a")), -EBADMSG},
+        {MANIFEST(LAYER("model", "")), -EBADMSG},
+        {MANIFEST(LAYER("tensor", A64)), -EBADMSG},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct manifest m;
+        struct manifest m = {0};
         struct err e = {0};
-        int r = manifest_parse(rows[i].text, strlen(rows[i].text), &m, &e);
-        CU_ASSERT_EQUAL(r == 0, rows[i].error == NULL);
-        if (rows[i].error)
-            CU_ASSERT_STRING_EQUAL(e.msg, rows[i].error);
-        if (r == 0)
-            manifest_free(&m);
+        CU_ASSERT_EQUAL(manifest_parse(rows[i].text, strlen(rows[i].text), &m, &e), rows[i].result);
+        CU_ASSERT_EQUAL(e.code, rows[i].result);
+        manifest_free(&m);
     }
 }
 
@@ -64,7 +61,6 @@ static void test_manifest_limits(void)
     text.len -= 2;
     buf_str(&text, ",{}]}");
     CU_ASSERT_EQUAL(manifest_parse(text.data, text.len, &m, &e), -EBADMSG);
-    CU_ASSERT_STRING_EQUAL(e.msg, "has 4097 layers, more than 4096");
     text.len = 0;
     for (size_t i = 0; i < MANIFEST_MAX; i++)
         buf_char(&text, '[');
