@@ -61,34 +61,26 @@ static int printed(int status, int trouble)
 
 /* ---- mounts ---- */
 
-/* Run a function for an operand in a child process, which may become another user. Returns its exit
- * status. */
-static int in_child(int (*run)(const struct command_args *a, int i), const struct command_args *a,
-                    int i)
-{
-    int status = -1;
-    (void)fflush(stdout);
-    const pid_t pid = fork();
-    if (pid == 0)
-        _exit(printed(run(a, i), 1));
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status)
-                                        : command_failed(NULL, "a child process failed", 1);
-}
-
-static int unmount_one(const struct command_args *a, int i)
+static int unmount_one(const char *mountpoint)
 {
     struct err e = {0};
-    const int r = mnt_unmount(a->operand[i], &e);
+    const int r = mnt_unmount(mountpoint, &e);
     return r < 0 ? command_failed(NULL, e.msg, 1) : r;
 }
 
+/* Unmount each in a child process: that of root becomes the user that made the mount. */
 static int unmount(const struct command_args *a)
 {
     int status = 0;
-    for (int i = 0; i < a->n; i++)
-        status |= in_child(unmount_one, a, i);
+    for (int i = 0; i < a->n; i++) {
+        int ended = -1;
+        const pid_t pid = fork();
+        if (pid == 0)
+            _exit(unmount_one(a->operand[i]));
+        while (pid > 0 && waitpid(pid, &ended, 0) < 0 && errno == EINTR)
+            ;
+        status |= pid < 0 ? command_failed(NULL, strerror(errno), 1) : ended != 0;
+    }
     return status;
 }
 
@@ -166,35 +158,18 @@ static int undo_file(const char *operand, uint64_t number, struct buf *said, str
     return r;
 }
 
-/* Report the result of an undo. Returns the exit status. */
-static int undone(const char *operand, int r, const struct buf *said, const struct err *e)
-{
-    if (r < 0)
-        return command_failed(operand, e->msg, 1);
-    done(operand, buf_text(said), said->len - (said->len && buf_text_end(said)[-1] == '\n'));
-    return 0;
-}
-
-/* The exit status of undo_mounted() if no mount edits the model. */
-#define NOT_MOUNTED 3
-
-static int undo_mounted(const struct command_args *a, int i)
-{
-    CLEANUP(buf_free) struct buf said = BUF_INIT;
-    struct err e = {0};
-    const int r = mnt_undo(a->operand[i], a->value ? a->value : "0", &said, &e);
-    return r == 1 ? NOT_MOUNTED : undone(a->operand[i], r, &said, &e);
-}
-
 static int undo_edits(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
     struct err e = {0};
-    const int status = in_child(undo_mounted, a, 0);
-    if (status != NOT_MOUNTED)
-        return status;
-    const int r = undo_file(a->operand[0], a->value ? strtoull(a->value, NULL, 10) : 0, &said, &e);
-    return undone(a->operand[0], r, &said, &e);
+    const char *number = a->value ? a->value : "0";
+    int r = mnt_undo(a->operand[0], number, &said, &e);
+    if (r == 1)
+        r = undo_file(a->operand[0], strtoull(number, NULL, 10), &said, &e);
+    if (r < 0)
+        return command_failed(a->operand[0], e.msg, 1);
+    done(a->operand[0], buf_text(&said), said.len - (said.len && buf_text_end(&said)[-1] == '\n'));
+    return 0;
 }
 
 /* Print the states in the history as text, or forget them. */

@@ -366,6 +366,7 @@ int mnt_undo(const char *operand, const char *number, struct buf *said, struct e
 {
     CLEANUP(mounts_free) struct mounts ms;
     CLEANUP(buf_free) struct buf line = BUF_INIT, at = BUF_INIT;
+    const uid_t user = geteuid();
     int r = mounts_load(&ms);
     const struct mount *m = r == 0 ? find_place(&ms, operand, &at) : NULL;
     buf_add(&at, "/metadata", sizeof("/metadata"));
@@ -379,7 +380,7 @@ int mnt_undo(const char *operand, const char *number, struct buf *said, struct e
     if (r < 0)
         return r;
     r = undo_there(buf_text(&at), number, &line);
-    if (r == -ENOENT && line.len == 0) /* the mount does not show the model there */
+    if (r == -ENOENT && line.len == 0 && geteuid() == user) /* the mount does not show the model */
         return 1;
     if (r < 0)
         return err_set(e, r, "%.*s", line.len ? (int)line.len : (int)strlen(strerror(-r)),
