@@ -320,7 +320,10 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
 /* The same for a helper that a request is about to make a key. */
 static int accept_renamed(struct live *l, struct request *q, struct err *e)
 {
-    return key_of(q->file) ? accept_text(l, q, e) : 0;
+    if (key_of(q->file))
+        return accept_text(l, q, e);
+    q->number = UINT64_MAX; /* it is a helper still, and keeps its draft */
+    return 0;
 }
 
 static int text_accepted(struct live *l, struct request *q, int r, const struct err *e)

@@ -330,7 +330,7 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
             (draw(2) || key >= KEYS ? again : put_back)(a, key);
             continue;
         }
-        if (wide && to->tensors && favourite >= KEYS && draw(3) == 0) {
+        if (to->tensors && favourite >= KEYS && draw(3) == 0) {
             tensors(a, favourite);
             continue;
         }
@@ -451,7 +451,6 @@ struct story story_draw(uint64_t seed, bool also_new)
     token = TOKEN_FIRST + KEYS_THERE + TENSORS_THERE - 1;
     s.tensors = draw(2);
     s.history = draw(5) == 0;
-    s.tensors = false; /* not yet */
     s.commit = (uint8_t)draw(3);
     s.features = draw(3) == 0 ? CLONES : 0;
     static const uint8_t strategies[] = {0, 0, 0, 0, 1, 1, 2, 2};

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "hooks.h"
+#include "tensors.h"
 #include "tree/files.h"
 #include "tree/history.h"
 #include "tree_edit.h"
@@ -45,7 +46,7 @@ static bool is_stopped(struct live_wait *w)
 static struct live_wait *begin(struct program *p, const struct op *op)
 {
     struct kernel *k = p->k;
-    const bool alone = op->kind == OP_UNDO;
+    const bool alone = op && op->kind == OP_UNDO;
     sched_point("call", p->number);
     k->w->out.calls++;
     lock_take(&k->lock);
@@ -58,7 +59,9 @@ static struct live_wait *begin(struct program *p, const struct op *op)
     p->busy = true;
     p->answered = p->stop = false;
     k->busy++;
-    oracle_call(of(k), p->number, op);
+    p->keys = op;
+    if (op)
+        oracle_call(of(k), p->number, op);
     lock_drop(&k->lock);
     return &p->wait;
 }
@@ -67,7 +70,7 @@ static struct live_wait *begin(struct program *p, const struct op *op)
 static int wait_answer(struct program *p, int r)
 {
     lock_take(&p->k->lock);
-    if (r == LIVE_PARKED)
+    if (r == LIVE_PARKED && p->keys)
         oracle_parked(of(p->k), p->number);
     if (r == LIVE_PARKED)
         while (!p->answered)
@@ -93,6 +96,18 @@ static void end(struct program *p)
     lock_drop(&k->lock);
 }
 
+struct live_wait *kernel_begin(struct program *p)
+{
+    return begin(p, NULL);
+}
+
+int kernel_end(struct program *p, int r)
+{
+    r = wait_answer(p, r);
+    end(p);
+    return r;
+}
+
 static int answer(struct program *p, int r, uint64_t node)
 {
     r = wait_answer(p, r);
@@ -108,7 +123,7 @@ void kernel_signal(struct kernel *k, unsigned program, bool notify)
     const bool busy = p->busy;
     if (busy)
         p->stop = p->signalled = true;
-    if (busy)
+    if (busy && p->keys)
         oracle_signal(of(k), program);
     lock_drop(&k->lock);
     if (busy && notify)
@@ -117,7 +132,7 @@ void kernel_signal(struct kernel *k, unsigned program, bool notify)
 
 /* ---- nodes ---- */
 
-static struct object *object_of(struct kernel *k, uint64_t node)
+struct object *kernel_object(struct kernel *k, uint64_t node)
 {
     struct object *o = NULL;
     for (unsigned i = 0; i < k->objects; i++)
@@ -134,8 +149,7 @@ static struct object *object_of(struct kernel *k, uint64_t node)
     return o;
 }
 
-/* Queues a release or a forget for the thread that performs them late. */
-static void later(struct kernel *k, struct handle *h, uint64_t node, uint64_t n)
+void kernel_later(struct kernel *k, struct handle *h, uint64_t node, uint64_t n)
 {
     lock_take(&k->lock);
     if (k->n_late - k->first_late == LATE)
@@ -153,12 +167,14 @@ static void forget_later(struct kernel *k, struct object *o)
     if (o->handles || !n || sched_lot(2))
         return;
     o->lookups = 0;
-    later(k, NULL, o->node, n);
+    kernel_later(k, NULL, o->node, n);
 }
 
 static void release(struct kernel *k, struct handle *h)
 {
     (void)tree_release(h->f);
+    if (h->tensor != NOT_OF_TENSOR)
+        tensors_released(k, h);
     h->o->handles--;
     k->used[h->number] = false;
     __real_free(h);
@@ -170,7 +186,11 @@ static void end_late(struct kernel *k, unsigned i)
     struct handle *h = k->late[i].h;
     const uint64_t node = k->late[i].node, n = k->late[i].n;
     lock_drop(&k->lock);
-    if (h) {
+    if (h && h->tensor != NOT_OF_TENSOR) {
+        (void)begin(p, NULL);
+        release(k, h);
+        (void)kernel_end(p, 0);
+    } else if (h) {
         const struct op op = {.kind = OP_RELEASE, .handle = (uint8_t)h->number};
         (void)begin(p, &op);
         (void)tree_release(h->f);
@@ -220,11 +240,11 @@ static int look_up(struct program *p, int name, struct object **ret)
     (void)begin(p, &op);
     int r = tree_lookup(p->k->t, METADATA, names[name], &e);
     r = answer(p, r, e.node);
-    *ret = r == 0 ? object_of(p->k, e.node) : NULL;
+    *ret = r == 0 ? kernel_object(p->k, e.node) : NULL;
     return r;
 }
 
-static struct handle *new_handle(struct kernel *k, bool writes)
+struct handle *kernel_handle(struct kernel *k, bool writes)
 {
     unsigned n = 0;
     while (n < HANDLES && k->used[n])
@@ -235,7 +255,20 @@ static struct handle *new_handle(struct kernel *k, bool writes)
     k->used[n] = true;
     h->number = n;
     h->writes = writes;
+    h->tensor = NOT_OF_TENSOR;
     return h;
+}
+
+void kernel_unopened(struct kernel *k, struct handle *h)
+{
+    if (h->tensor != NOT_OF_TENSOR)
+        tensors_released(k, h);
+    if (h->o) {
+        h->o->handles--;
+        forget_later(k, h->o);
+    }
+    k->used[h->number] = false;
+    __real_free(h);
 }
 
 static int open_once(struct program *p, const struct step *s, struct handle *h)
@@ -257,7 +290,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         (void)begin(p, &op);
         r = tree_create(k->t, METADATA, names[s->name], flags | O_CREAT, &e, &h->f);
         r = answer(p, r, e.node);
-        h->o = r == 0 ? object_of(k, e.node) : NULL;
+        h->o = r == 0 ? kernel_object(k, e.node) : NULL;
     }
     if (h->o)
         h->o->handles++; /* keeps the node from being forgotten in the meantime */
@@ -276,7 +309,7 @@ static void step_open(struct program *p, const struct step *s)
 {
     int r = -ESTALE;
     for (unsigned i = 0; i < 2 && r == -ESTALE && !p->slot[s->slot]; i++) {
-        struct handle *h = new_handle(p->k, s->flags & F_WRITE);
+        struct handle *h = kernel_handle(p->k, s->flags & F_WRITE);
         if (!h)
             return;
         r = open_once(p, s, h);
@@ -285,12 +318,7 @@ static void step_open(struct program *p, const struct step *s)
             p->slot[s->slot] = h;
             continue;
         }
-        if (h->o) {
-            h->o->handles--;
-            forget_later(p->k, h->o);
-        }
-        p->k->used[h->number] = false;
-        __real_free(h);
+        kernel_unopened(p->k, h);
     }
 }
 
@@ -342,8 +370,11 @@ static bool durable_close(const struct kernel *k)
 static void flush_or_sync(struct program *p, struct handle *h, bool sync)
 {
     const struct op op = {.kind = sync ? OP_FSYNC : OP_FLUSH, .handle = (uint8_t)h->number};
+    const uint32_t since = tensors_now(p->k->w);
     struct live_wait *w = begin(p, &op);
     const int r = answer(p, sync ? tree_fsync(h->f, w) : tree_flush(h->f, w), 0);
+    if (r == 0 && sync)
+        tensors_synced(p->k->w, since, false);
     if (r == 0 && (sync || durable_close(p->k)))
         kernel_look_disk(p->k, sync ? "after fsync" : "after close");
 }
@@ -357,7 +388,7 @@ static void close_slot(struct program *p, unsigned slot)
     if (--h->owners)
         return;
     p->slot[slot] = NULL;
-    later(p->k, h, 0, 0);
+    kernel_later(p->k, h, 0, 0);
 }
 
 static void step_put(struct program *p, struct step s)
@@ -374,7 +405,7 @@ void kernel_exit(struct program *p)
 {
     for (unsigned i = 0; i < SLOTS; i++)
         while (p->slot[i])
-            close_slot(p, i);
+            kernel_step(p, &(struct step){.word = W_CLOSE, .slot = (uint8_t)i});
 }
 
 /* ---- names ---- */
@@ -418,9 +449,12 @@ static void step_sync(struct program *p)
     struct kernel *k = p->k;
     const struct op op = {.kind = OP_SYNC};
     lock_take(&k->dir);
+    const uint32_t since = tensors_now(k->w);
     struct live_wait *w = begin(p, &op);
     const int r = answer(p, tree_fsyncdir(k->t, w), 0);
     lock_drop(&k->dir);
+    if (r == 0)
+        tensors_synced(k->w, since, true);
     if (r == 0)
         kernel_look_disk(k, "after sync");
 }
@@ -434,7 +468,7 @@ static bool disk_keys(struct kernel *k, value_t ret[KEYS])
         return false;
     run_path(k->w, path);
     uint8_t *bytes = disk_read(path, &n);
-    check_model(k->w, bytes, n, true, ret);
+    check_model(k->w, bytes, n, true, 0, ret);
     __real_free(bytes);
     return true;
 }
@@ -491,7 +525,7 @@ static void step_node(struct program *p, const struct step *s)
 
 /* ---- looks ---- */
 
-static ssize_t read_all(struct tree_file *f, size_t room, void *dst)
+ssize_t kernel_read(struct tree_file *f, size_t room, void *dst)
 {
     size_t n = 0;
     for (size_t got = 1; got && n < room; n += got) {
@@ -525,7 +559,7 @@ static void step_read(struct program *p, const struct step *s)
     (void)begin(p, &op);
     r = tree_open_file(k->t, o->node, O_RDONLY, &f);
     if (r == 0) {
-        r = (int)read_all(f, sizeof(text), text);
+        r = (int)kernel_read(f, sizeof(text), text);
         (void)tree_release(f);
     }
     oracle_answer_read(of(k), p->number, text, r);
@@ -575,12 +609,13 @@ static void step_view(struct program *p, bool json)
     value_t seen[KEYS];
     const struct op op = {.kind = OP_VIEW};
     char *bytes = __real_malloc(ROOM);
+    const uint32_t since = tensors_now(k->w);
     (void)begin(p, &op);
     int r = tree_lookup(k->t, INO_ROOT, json ? "metadata.json" : "model.gguf", &e);
     if (r == 0)
         r = tree_open_file(k->t, e.node, O_RDONLY, &f);
     if (r == 0) {
-        const ssize_t n = read_all(f, ROOM - 1, bytes);
+        const ssize_t n = kernel_read(f, ROOM - 1, bytes);
         if (n >= 0 && n != e.attr.st_size)
             sched_fail("a view has %zd bytes, its size is %lld", n, (long long)e.attr.st_size);
         bytes[n > 0 ? n : 0] = '\0';
@@ -590,7 +625,7 @@ static void step_view(struct program *p, bool json)
             if (json)
                 check_json(bytes, seen);
             else
-                check_model(k->w, (const uint8_t *)bytes, (size_t)n, false, seen);
+                check_model(k->w, (const uint8_t *)bytes, (size_t)n, false, since, seen);
             oracle_answer_view(of(k), p->number, seen);
         }
         tree_forget(k->t, e.node, 1);
@@ -624,8 +659,13 @@ void kernel_init(struct kernel *k, struct world *w, struct tree *t)
 
 void kernel_step(struct program *p, const struct step *s)
 {
-    if ((s->name >= KEYS && s->name < REGS) || (s->to >= KEYS && s->to < REGS))
+    const struct handle *h = p->slot[s->slot];
+    const bool by_slot =
+        (s->word >= W_WRITE && s->word <= W_CUT) || s->word == W_STORE || s->word == W_HALVES;
+    if (by_slot ? h && h->tensor != NOT_OF_TENSOR : is_tensor(s->name) || is_tensor(s->to)) {
+        tensors_step(p, s);
         return;
+    }
     switch ((enum word)s->word) {
     case W_OPEN:
         step_open(p, s);
@@ -671,6 +711,8 @@ void kernel_step(struct program *p, const struct step *s)
         break;
     case W_LIST:
         step_list(p);
+        if (p->k->w->story.tensors)
+            tensors_list(p);
         break;
     case W_MODEL:
     case W_JSON:

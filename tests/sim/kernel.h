@@ -25,7 +25,15 @@ struct handle {
     unsigned owners; /* number of duplicates and forks; 0: closed */
     bool writes;
     unsigned number; /* the oracle's */
+    /* Of a tensor's view: */
+    int8_t tensor; /* NOT_OF_TENSOR: of a key */
+    uint8_t kind, form;
+    bool is_short; /* truncated, and not written since */
+    bool failed;   /* a write or flush was refused */
+    uint32_t opened;
 };
+enum { NOT_OF_TENSOR = -1 };
+enum { RAW, VALUES, LINE };
 
 struct program {
     struct live_wait wait; /* of its call; must come first */
@@ -33,6 +41,7 @@ struct program {
     unsigned number;
     bool busy, answered, stop;
     bool alone;     /* its call lets no other run beside it */
+    bool keys;      /* the oracle for keys knows its call */
     bool signalled; /* a signal was sent; it may arrive during a later call */
     int result;
     struct handle *slot[SLOTS];
@@ -76,7 +85,21 @@ void kernel_exit(struct program *p);
 /* Sends the program a signal that stops it and interrupts the call in which it waits. With
  * `notify`, the tree is notified at once; otherwise it must discover the signal itself. */
 void kernel_signal(struct kernel *k, unsigned program, bool notify);
-/* Checks the file against what the oracle allows. */
+/* Checks the file against what the oracles allow. */
 void kernel_look_disk(struct kernel *k, const char *when);
+
+/* ---- for tensors.c ---- */
+
+/* Begins a call on a tensor, and ends it; returns its result. */
+struct live_wait *kernel_begin(struct program *p);
+int kernel_end(struct program *p, int r);
+struct object *kernel_object(struct kernel *k, uint64_t node);
+/* Returns NULL if there are too many. The second function drops one that could not be opened. */
+struct handle *kernel_handle(struct kernel *k, bool writes);
+void kernel_unopened(struct kernel *k, struct handle *h);
+/* Queues a release or a forget for the thread that performs them late. */
+void kernel_later(struct kernel *k, struct handle *h, uint64_t node, uint64_t n);
+/* Reads a file from its beginning. */
+ssize_t kernel_read(struct tree_file *f, size_t room, void *dst);
 
 #endif

@@ -239,8 +239,6 @@ static int all_found(const char *folder)
             bad++;
             continue;
         }
-        if (s.tensors) /* not yet */
-            continue;
         for (uint64_t seed = s.seed ? s.seed : 1, n = 0; n < soak_size(100); n++, seed++)
             if (run(&s, seed)) {
                 (void)printf("%s: ", e->d_name);

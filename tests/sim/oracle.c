@@ -14,7 +14,7 @@
 enum { FILES = 40, MOMENTS = 48, WAITING = 16, NONE = -1 };
 enum { ALL_KEYS = (1 << KEYS) - 1 };
 /* Answers besides -errno. */
-enum { FAULT = 1, GONE, NO_UNDO, TAKEN_OUT };
+enum { FAULT = 1, GONE, NO_UNDO, TAKEN_OUT, NO_TENSOR };
 
 /* What may be seen at one moment. */
 struct moment {
@@ -746,6 +746,8 @@ static void start_retype(struct state *s, unsigned c)
     const int f = by_node(s, o->op[c].node);
     const unsigned type = o->op[c].type;
     if (f < 0 || s->file[f].name < 0) {
+        if (f >= 0 && s->file[f].typed == type)
+            emit_done(s, (int)c, 0);
         emit_done(s, (int)c, GONE);
         return;
     }
@@ -956,6 +958,8 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
     }
     if (q.kind == UNDO)
         emit_done(&before, q.caller, NO_UNDO);
+    if (q.kind == WRITE_ALL && o->tensors) /* a new tensor could not be added */
+        emit_done(&before, q.caller, NO_TENSOR);
     end_edit(&s, &q, why, other);
     if (!why && writes)
         on_disk(&s, q.now ? q.gone : 0);
@@ -1282,6 +1286,8 @@ static bool fits_result(struct state *s, unsigned c, const void *arg)
         return *o->faults && r < 0 && r != -EINVAL && r != -EILSEQ;
     if (is == NO_UNDO)
         return r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE;
+    if (is == NO_TENSOR)
+        return r == -EINVAL || r == -EOPNOTSUPP;
     return is == GONE ? r == -ESTALE || r == -ENOENT : r == is;
 }
 
@@ -1353,6 +1359,10 @@ void oracle_answer(struct oracle *of, unsigned caller, int r, uint64_t node)
                    (unsigned long long)node);
     if (r == -EINTR)
         fits = fits_interrupted;
+    if (r == -EINTR && of->op[caller].kind == OP_UNDO) { /* it may go on */
+        of->off = true;
+        return;
+    }
     if (!search(caller, fits, fits == fits_result ? (const void *)&r : &a, ANSWER))
         wrong(caller, what);
 }

@@ -72,6 +72,7 @@ struct oracle {
     bool off;               /* anything may be seen: another program wrote the model */
     bool lost;              /* there were too many states to follow */
     bool durable;           /* closes write before they return */
+    bool tensors;           /* they can be edited */
     unsigned stopped;       /* callers that got a signal */
     struct op op[CALLERS];
     unsigned n, most;

@@ -163,9 +163,11 @@ static void make_model(void)
         make_second();
     }
     build_tensor(&b, "keep", 0, (uint64_t[]){KEPT}, 1, floats, 4 * KEPT);
+    tensors_begin(world, &b);
     for (unsigned i = 0; i < KEYS_THERE; i++)
         first[i] = value_make(i % 2 ? TYPE_U32 : TYPE_STRING, number_at_first(i));
     struct oracle *o = &world->oracle;
+    o->tensors = world->story.tensors;
     o->fails = failures("") || has_step(W_ROOM) || has_step(W_BRIEF);
     o->finishes = failures("") && world->story.strategy != EDIT_COPY;
     o->astray =
@@ -205,7 +207,8 @@ static bool has_values(const struct read_tensor *t, const char *name, unsigned c
            t->off + 4 * count <= n && memcmp(bytes + t->off, floats, 4 * count) == 0;
 }
 
-void check_model(struct world *w, const uint8_t *bytes, size_t n, bool disk, value_t ret[KEYS])
+void check_model(struct world *w, const uint8_t *bytes, size_t n, bool disk, uint32_t since,
+                 value_t ret[KEYS])
 {
     struct read_model m;
     const bool merged = w->story.split && !disk;
@@ -221,10 +224,16 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, bool disk, val
             if (strcmp(m.key[i].name, names[k]) == 0)
                 ret[k] = value_of(&m.key[i]);
     }
-    if (!list || m.tensors != 1u + merged || strcmp(m.key[0].name, "general.architecture") != 0 ||
+    unsigned known = 0;
+    for (unsigned i = 0; i < m.tensors; i++)
+        for (int t = KEYS; t < REGS; t++)
+            known += w->story.tensors && strcmp(m.tensor[i].name, names[t]) == 0;
+    if (!list || m.tensors != 1u + merged + known ||
+        strcmp(m.key[0].name, "general.architecture") != 0 ||
         !has_values(&m.tensor[0], "keep", KEPT, bytes, n) ||
         (merged && !has_values(&m.tensor[1], "rest", REST, bytes, n)))
         sched_fail("%s: what nobody edits has changed", disk ? "the file" : "model.gguf");
+    tensors_look(w, &m, bytes, n, disk, since);
 }
 
 void check_json(const char *text, value_t ret[KEYS])
@@ -440,6 +449,7 @@ static struct tree *open_tree(void)
                                     .strategy = (enum edit_strategy)world->story.strategy,
                                     .reserve = needs_reserve() ? 3000 : EDIT_RESERVE_AUTO,
                                     .history = world->story.history ? 5 : 0,
+                                    .tensors = world->story.tensors,
                                     .log = {.line = log_line}};
     run_path(world, path);
     int r = tree_open(path, &options, &t, &e);
@@ -513,12 +523,15 @@ _Noreturn void run_story(struct world *w)
         tree_abandon(t);
         kernel_drop(&kernel);
     }
+    const uint32_t since = tensors_now(w);
     int r = tree_finish(t);
     sched_note("finish: %d", r);
     if (r < 0 && !w->disk.hits && !kernel.rough)
         sched_fail("the end of the mount is answered with %s", strerror(-r));
     if (r == 0)
         oracle_finished(&w->oracle);
+    if (r == 0 && !w->oracle.off && !w->oracle.astray)
+        tensors_synced(w, since, !w->oracle.fails);
     tree_close(t);
     for (int i = 0; i == 0 || (i < 100 && alloc_live() > LEFT_MOST); i++)
         sched_pass(60000); /* long enough for anything slow to end */

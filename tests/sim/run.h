@@ -10,6 +10,7 @@
 #include "scheduler.h"
 #include "story.h"
 #include "oracle.h"
+#include "tensors.h"
 #include "tree/folder.h"
 #include "tree/attr.h"
 
@@ -33,6 +34,7 @@ struct world {
     size_t second_n; /* size of the second file of a split model */
     uint8_t second[1024];
     struct oracle oracle;
+    struct tensor_oracle tensors;
     struct outcome_of_run out;
 };
 
@@ -42,9 +44,10 @@ void run_path(const struct world *w, char dst[128]);
 void run_journal(const struct world *w, char dst[128]);
 /* Plays w->story, then ends the run's process. */
 _Noreturn void run_story(struct world *w);
-/* Checks everything in the model that no program edits. *ret: the keys' values. disk: this is the
- * file itself. */
-void check_model(struct world *w, const uint8_t *bytes, size_t n, bool disk, value_t ret[KEYS]);
+/* Checks the tensors, and everything in the model that no program edits. *ret: the keys' values.
+ * disk: this is the file itself; otherwise it was read since then (tensors_now()). */
+void check_model(struct world *w, const uint8_t *bytes, size_t n, bool disk, uint32_t since,
+                 value_t ret[KEYS]);
 /* Returns the values in metadata.json. */
 void check_json(const char *text, value_t ret[KEYS]);
 /* Opens the model after a crash, in a new process, and checks it. */

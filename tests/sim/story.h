@@ -28,16 +28,12 @@
  * A tensor's name denotes its `raw`; with the word f32 after it, its `f32`. Only for tensors:
  *
  *     A type one 1              convert it to forms[1]; shape one 2: change its shape
- *     A store 1 17              store to a mapping: whole pages arrive, in any order, before an
- *                               fsync or after the close
- *     A halves 1 17             the same, but some pages also arrive when they are half changed
- *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r and
- *                               np.save
- *     A swap one 19 0           write a file beside `raw`, and rename it over `raw` before it is
- *                               closed (1) or after (0)
+ *     A store 1 17              as write; so is halves
+ *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r
+ *     A swap one 19 0           create a file beside `raw`, which is refused
+ *     A mv one two              rename it onto another, which is refused
  *     A rmr one                 rm -r: unlink its views, then remove it
- *     A npy one 20 4 0          write a NumPy view, with the header and in the way given by 4 and 0
- *                               (head and way in tensors.c)
+ *     A npy one 20 4 0          numpy.save() to `f32.npy`, in a shape given by 4
  *
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
  * first other line describes the mount: `mount close copy` has the values of commit= and relayout=.
