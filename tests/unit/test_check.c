@@ -10,6 +10,8 @@
 #include "build_gguf.h"
 #include "check/check.h"
 
+enum { F32 = 0, F16 = 1, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2, NO_SUCH = 9999 };
+
 /* A change of the good model, and what is found then. */
 struct row {
     const char *rule; /* the only rule with a finding; NULL: no finding */
@@ -26,7 +28,16 @@ struct row {
         const char *name;
         uint32_t type;
         uint64_t bytes, dims[5];
-    } tensor;                     /* a tensor to add */
+    } tensor; /* a tensor to add */
+    struct {
+        const char *key;
+        uint32_t type;
+        uint64_t n, item[4];
+    } list;                       /* an array of numbers to add */
+    const char *tokens[TOKENS];   /* the vocabulary, if not the good model's */
+    uint32_t alignment;           /* general.alignment to add */
+    bool no_tail, dirty;          /* the padding at the end is missing, or not zero */
+    size_t trailing;              /* zeros after the data */
     void (*add)(struct build *b); /* what else to add */
     const char *file;             /* file name, if not the good model's */
     uint8_t version;              /* version, if not 3 */
@@ -55,17 +66,28 @@ struct row {
         }                              \
     }
 
-#define GOOD_NAME "Tiny-3.5K-v1.0-Q4_0.gguf"
+#define LIST(key, type, n, ...) \
+    {                           \
+        key, type, n,           \
+        {                       \
+            __VA_ARGS__         \
+        }                       \
+    }
 
-enum { F32 = 0, F16 = 1, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2, NO_SUCH = 9999 };
+#define GOOD_NAME "Tiny-3.5K-v1.0-Q4_0.gguf"
 
 /* ---- the good model ---- */
 
-static void put_vocabulary(struct build *b)
+static void put_tokens(struct build *b, const char *const *text)
 {
     build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
     for (int i = 0; i < TOKENS; i++)
-        build_item_str(b, (const char *[]){"<unk>", "<s>", "</s>", "a"}[i]);
+        build_item_str(b, text[i]);
+}
+
+static void put_vocabulary(struct build *b)
+{
+    put_tokens(b, (const char *[]){"<unk>", "<s>", "</s>", "a"});
 }
 
 static void put_rms(struct build *b)
@@ -159,29 +181,6 @@ static void small_tensor(struct build *b, const char *name)
     build_tensor(b, name, F32, (uint64_t[]){3}, 1, NULL, 12);
 }
 
-static void trailing(struct build *b)
-{
-    buf_zero(&b->data, 32);
-}
-
-static void no_tail(struct build *b)
-{
-    small_tensor(b, "d2t");
-    b->no_tail = true;
-}
-
-static void dirty(struct build *b)
-{
-    small_tensor(b, "d2t");
-    b->pad_byte = 1;
-}
-
-static void align_4(struct build *b)
-{
-    b->alignment = 4;
-    build_u32(b, "general.alignment", 4);
-}
-
 /* Number of data bytes in the valid model. */
 enum { DATA = 10432 };
 
@@ -226,75 +225,20 @@ static void unread_keys(struct build *b)
     build_item_num(b, GGUF_BOOL, 0);
 }
 
-static void odd_bool(struct build *b)
-{
-    build_raw(b, "my.flag", strlen("my.flag"), GGUF_BOOL, "\2", 1);
-}
-
 static void nested(struct build *b)
 {
     build_array(b, "my.list", GGUF_ARRAY, 1);
     build_item_array(b, GGUF_U8, 0);
 }
 
-static void few_scores(struct build *b)
+static void odd_bool(struct build *b)
 {
-    build_array(b, "tokenizer.ggml.scores", GGUF_F32, TOKENS - 1);
-    for (int i = 0; i < TOKENS - 1; i++)
-        build_item_num(b, GGUF_F32, 0);
-}
-
-static void put_token_types(struct build *b, uint32_t last)
-{
-    build_array(b, "tokenizer.ggml.token_type", GGUF_I32, TOKENS);
-    for (int i = 0; i < TOKENS - 1; i++)
-        build_item_num(b, GGUF_I32, 1);
-    build_item_num(b, GGUF_I32, last);
-}
-
-static void token_types(struct build *b)
-{
-    put_token_types(b, 6);
-}
-
-static void odd_token_type(struct build *b)
-{
-    put_token_types(b, 7);
-}
-
-static void put_lengths(struct build *b, uint32_t n)
-{
-    build_array(b, "llama.feed_forward_length", GGUF_I32, n);
-    for (uint32_t i = 0; i < n; i++)
-        build_item_num(b, GGUF_I32, INNER);
-}
-
-static void one_length(struct build *b)
-{
-    put_lengths(b, 1);
-}
-
-static void two_lengths(struct build *b)
-{
-    put_lengths(b, 2);
+    build_raw(b, "my.flag", strlen("my.flag"), GGUF_BOOL, "\2", 1);
 }
 
 static void second_block(struct build *b)
 {
     put_block(b, NULL, 1);
-}
-
-static void other_length(struct build *b)
-{
-    build_array(b, "llama.feed_forward_length", GGUF_I64, 1);
-    build_item_num(b, GGUF_I64, INNER);
-}
-
-static void empty_tokens(struct build *b)
-{
-    build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
-    for (int i = 0; i < TOKENS; i++)
-        build_item_str(b, (const char *[]){"", "a", "", "b"}[i]);
 }
 
 static void no_attention(struct build *b)
@@ -312,28 +256,7 @@ static void no_attention(struct build *b)
     build_u32(b, "mamba.ssm.time_step_rank", 8);
 }
 
-static void put_merges(struct build *b)
-{
-    build_array(b, "tokenizer.ggml.merges", GGUF_STRING, 1);
-    build_item_str(b, "a b");
-}
-
-static void newline_merges(struct build *b)
-{
-    build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
-    for (int i = 0; i < TOKENS; i++)
-        build_item_str(b, (const char *[]){"<unk>", "<s>", "</s>", "<0x0A>"}[i]);
-    put_merges(b);
-}
-
-static void same_tokens(struct build *b)
-{
-    build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
-    for (int i = 0; i < TOKENS; i++)
-        build_item_str(b, (const char *[]){"<unk>", "a", "</s>", "a"}[i]);
-}
-
-static void put_sections(struct build *b, uint32_t type, uint64_t n)
+static void has_sections(struct build *b)
 {
     build_str(b, "general.architecture", "qwen2vl");
     build_u32(b, "qwen2vl.context_length", 64);
@@ -342,38 +265,15 @@ static void put_sections(struct build *b, uint32_t type, uint64_t n)
     build_u32(b, "qwen2vl.feed_forward_length", INNER);
     build_u32(b, "qwen2vl.attention.head_count", 4);
     build_f32(b, "qwen2vl.attention.layer_norm_rms_epsilon", 1e-5f);
-    build_array(b, "qwen2vl.rope.dimension_sections", type, n);
-    for (uint64_t i = 0; i < n; i++)
-        build_item_num(b, type, 2);
 }
 
-static void three_sections(struct build *b)
+static void put_merges(struct build *b)
 {
-    put_sections(b, GGUF_I32, 3);
-}
-
-static void four_sections(struct build *b)
-{
-    put_sections(b, GGUF_I32, 4);
-}
-
-static void unsigned_sections(struct build *b)
-{
-    put_sections(b, GGUF_U32, 4);
-}
-
-static void wide_sections(struct build *b)
-{
-    put_sections(b, GGUF_I64, 4);
+    build_array(b, "tokenizer.ggml.merges", GGUF_STRING, 1);
+    build_item_str(b, "a b");
 }
 
 /* ---- models that narrowly keep a rule ---- */
-
-static void align_64(struct build *b)
-{
-    b->alignment = 64;
-    build_u32(b, "general.alignment", 64);
-}
 
 static void padded(struct build *b)
 {
@@ -391,19 +291,6 @@ static void plain_bool(struct build *b)
     build_raw(b, "my.flag", strlen("my.flag"), GGUF_BOOL, "\1", 1);
 }
 
-static void flat(struct build *b)
-{
-    build_array(b, "my.list", GGUF_U8, 1);
-    build_item_num(b, GGUF_U8, 1);
-}
-
-static void all_scores(struct build *b)
-{
-    build_array(b, "tokenizer.ggml.scores", GGUF_F32, TOKENS);
-    for (int i = 0; i < TOKENS; i++)
-        build_item_num(b, GGUF_F32, 0);
-}
-
 /* ---- the table ---- */
 
 /* A file name that says nothing about the model. */
@@ -413,7 +300,7 @@ static void all_scores(struct build *b)
 static const struct row rows[] = {
     {.keeps = " missing version order trailing tail key-type architecture required"
               " quantization-version tensor-missing "},
-    {.keeps = " alignment ", .add = align_64},
+    {.keeps = " alignment ", .alignment = 64},
     {.keeps = " gaps padding ", .add = padded},
     {.keeps = " tensor-name ", .add = longest_name},
     {.keeps = " tensor-dims ", .tensor = TENSOR("d2t", F32, 12, 3, 1, 1, 1)},
@@ -421,20 +308,20 @@ static const struct row rows[] = {
     {.keeps = " key-syntax ", .put = {U32("my_2.key_3", 1)}},
     {.keeps = " utf8 ", .put = {STR("general.description", "\xc3\xbc \xf0\x9f\x98\x80")}},
     {.keeps = " bool ", .add = plain_bool},
-    {.keeps = " nested ", .add = flat},
-    {.keeps = " tokenizer-arrays ", .add = all_scores},
+    {.keeps = " nested ", .list = LIST("my.list", GGUF_U8, 1, 1)},
+    {.keeps = " tokenizer-arrays ", .list = LIST("tokenizer.ggml.scores", GGUF_F32, TOKENS, 0)},
     {.keeps = " vocabulary ", .put = {U32("llama.vocab_size", TOKENS)}},
     {.keeps = " heads ", .without = "llama.attention.head_count_kv", .put = {U32("llama.attention.head_count_kv", 2)}},
     {.keeps = " blocks ", .without = "llama.block_count", .put = {U32("llama.block_count", 2)}, .add = second_block, .file = HASH},
     {"missing", CHECK_ERROR, .cut = 40},
     {"version", CHECK_WARNING, .version = 1}, {.version = 2},
     {"version", CHECK_NOTE, .big = true},
-    {"alignment", CHECK_WARNING, .add = align_4},
+    {"alignment", CHECK_WARNING, .alignment = 4},
     {"order", CHECK_ERROR, .add = swapped},
     {"gaps", CHECK_ERROR, .add = gap},
-    {"tail", CHECK_WARNING, .add = no_tail},
-    {"trailing", CHECK_WARNING, .add = trailing},
-    {"padding", CHECK_WARNING, .add = dirty},
+    {"tail", CHECK_WARNING, .tensor = TENSOR("d2t", F32, 12, 3), .no_tail = true},
+    {"trailing", CHECK_WARNING, .trailing = 32},
+    {"padding", CHECK_WARNING, .tensor = TENSOR("d2t", F32, 12, 3), .dirty = true},
     {"tensor-name", CHECK_ERROR, .add = long_name},
     {"tensor-name", CHECK_WARNING, .add = ggml_name},
     {"tensor-dims", CHECK_ERROR, .tensor = TENSOR("d2t", F32, 12, 3, 1, 1, 1, 1)},
@@ -446,7 +333,7 @@ static const struct row rows[] = {
     {"key-type", CHECK_WARNING, .put = {U32("general.license", 1)}}, {"key-type", CHECK_WARNING, .add = unread_keys},
     {"key-type", CHECK_ERROR, .without = "general.file_type", .put = {NUM("general.file_type", GGUF_U64, 2)}},
     {"key-type", CHECK_ERROR, .without = "llama.context_length", .put = {NUM("llama.context_length", GGUF_U64, 64)}},
-    {"key-type", CHECK_ERROR, .without = "llama.feed_forward_length", .add = other_length},
+    {"key-type", CHECK_ERROR, .without = "llama.feed_forward_length", .list = LIST("llama.feed_forward_length", GGUF_I64, 1, INNER)},
     {.put = {NUM("quantize.imatrix.entries_count", GGUF_I32, 1), NUM("quantize.imatrix.chunks_count", GGUF_U32, 1)}},
     {"key-slip", CHECK_WARNING, .put = {U32("general.nmae", 1), U32("llama.contxt_length", 4096)}}, {.keeps = " key-slip ", .put = {U32("llama.my_number", 1), U32("my.contxt_length", 1)}},
     {"utf8", CHECK_WARNING, .put = {STR("general.description", "\xff")}},
@@ -464,8 +351,8 @@ static const struct row rows[] = {
     {"split", CHECK_ERROR, .put = {NUM("split.no", GGUF_U16, 0), NUM("split.count", GGUF_U16, 2)}, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
     {.keeps = " split ", .put = {NUM("split.no", GGUF_U16, 0), NUM("split.count", GGUF_U16, 2), NUM("split.tensors.count", GGUF_I32, 4)}, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
     {.put = {NUM("split.no", GGUF_U16, 1), NUM("split.count", GGUF_U16, 2)}, .file = "Tiny-3.5K-v1.0-Q4_0-00002-of-00002.gguf"},
-    {"tokenizer-arrays", CHECK_ERROR, .add = few_scores},
-    {"token-types", CHECK_WARNING, .add = odd_token_type}, {.keeps = " token-types ", .add = token_types},
+    {"tokenizer-arrays", CHECK_ERROR, .list = LIST("tokenizer.ggml.scores", GGUF_F32, TOKENS - 1, 0)},
+    {"token-types", CHECK_WARNING, .list = LIST("tokenizer.ggml.token_type", GGUF_I32, TOKENS, 1, 1, 1, 7)}, {.keeps = " token-types ", .list = LIST("tokenizer.ggml.token_type", GGUF_I32, TOKENS, 1, 1, 1, 6)},
     {"token-ids", CHECK_WARNING, .put = {U32("tokenizer.ggml.eos_token_id", TOKENS)}}, {.keeps = " token-ids ", .put = {U32("tokenizer.ggml.eos_token_id", TOKENS - 1)}},
     {.put = {U32("tokenizer.ggml.eos_token_id", UINT32_MAX)}},
     {"vocabulary", CHECK_WARNING, .put = {U32("llama.vocab_size", TOKENS + 1)}},
@@ -473,11 +360,11 @@ static const struct row rows[] = {
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .put = {STR("tokenizer.ggml.model", "foo")}},
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .put = {STR("tokenizer.ggml.model", "gpt2"), STR("tokenizer.ggml.pre", "llama-bpe")}},
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .put = {STR("tokenizer.ggml.model", "gpt2"), STR("tokenizer.ggml.pre", "foo")}, .add = put_merges},
-    {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.tokens", .add = same_tokens},
+    {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.tokens", .tokens = {"<unk>", "a", "</s>", "a"}},
     {.keeps = " tokenizer ", .without = "tokenizer.ggml.model", .put = {STR("tokenizer.ggml.model", "gpt2"), STR("tokenizer.ggml.pre", "llama-bpe")}, .add = put_merges},
     {"tokenizer", CHECK_ERROR, .add = put_merges},
-    {.keeps = " tokenizer ", .without = "tokenizer.ggml.tokens", .add = newline_merges},
-    {.without = "tokenizer.ggml.tokens", .add = empty_tokens},
+    {.keeps = " tokenizer ", .without = "tokenizer.ggml.tokens", .tokens = {"<unk>", "<s>", "</s>", "<0x0A>"}, .add = put_merges},
+    {.without = "tokenizer.ggml.tokens", .tokens = {"", "a", "", "b"}},
     {"chat-template", CHECK_ERROR, .put = {STR("tokenizer.chat_template.tool_use", "{% if x %}{{ x }")}},
     {"chat-template", CHECK_ERROR, .put = {STR("tokenizer.chat_template.tool_use", "{% for m in messages %}{{ m }}")}},
     {"chat-template", CHECK_ERROR, .put = {STR("tokenizer.chat_template.tool_use", "{% for m in messages %}{{ m }}{% endif %}")}},
@@ -493,17 +380,17 @@ static const struct row rows[] = {
     {"key-value", CHECK_ERROR, .put = {U32("llama.expert_used_count", 2)}},
     {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .put = {U32("llama.expert_count", 2), U32("llama.expert_used_count", 0)}},
     {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .put = {U32("llama.expert_count", 2)}},
-    {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = three_sections},
-    {.bare = true, .file = HASH, .without = "general.architecture", .add = four_sections},
-    {.bare = true, .file = HASH, .without = "general.architecture", .add = unsigned_sections},
-    {"key-type", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = wide_sections},
+    {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = has_sections, .list = LIST("qwen2vl.rope.dimension_sections", GGUF_I32, 3, 2, 2, 2, 2)},
+    {.bare = true, .file = HASH, .without = "general.architecture", .add = has_sections, .list = LIST("qwen2vl.rope.dimension_sections", GGUF_I32, 4, 2, 2, 2, 2)},
+    {.bare = true, .file = HASH, .without = "general.architecture", .add = has_sections, .list = LIST("qwen2vl.rope.dimension_sections", GGUF_U32, 4, 2, 2, 2, 2)},
+    {"key-type", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = has_sections, .list = LIST("qwen2vl.rope.dimension_sections", GGUF_I64, 4, 2, 2, 2, 2)},
     {"key-value", CHECK_ERROR, .without = "llama.rope.dimension_count", .put = {U32("llama.rope.dimension_count", 4)}},
     {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count", .put = {U32("llama.attention.head_count", 6)}},
     {NULL, 0, .bare = true, .file = HASH, .without = "llama.attention.head_count", .put = {U32("llama.attention.head_count", 6), U32("llama.attention.key_length", 8)}},
     {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count_kv", .put = {U32("llama.attention.head_count_kv", 3)}},
     {NULL, 0, .bare = true, .file = HASH, .without = "general.architecture", .add = no_attention},
-    {"per-layer", CHECK_ERROR, .without = "llama.feed_forward_length", .add = two_lengths},
-    {.keeps = " per-layer ", .without = "llama.feed_forward_length", .add = one_length},
+    {"per-layer", CHECK_ERROR, .without = "llama.feed_forward_length", .list = LIST("llama.feed_forward_length", GGUF_I32, 2, INNER, INNER)},
+    {.keeps = " per-layer ", .without = "llama.feed_forward_length", .list = LIST("llama.feed_forward_length", GGUF_I32, 1, INNER)},
     {"blocks", CHECK_ERROR, .without = "llama.block_count", .put = {U32("llama.block_count", 2)}},
     {"blocks", CHECK_ERROR, .without = "llama.block_count", .put = {U32("llama.block_count", UINT32_MAX)}},
     {"blocks", CHECK_ERROR, .add = second_block, .file = HASH},
@@ -583,8 +470,20 @@ static void run_row(const struct row *row)
     if (row->tensor.name)
         build_tensor(&b, row->tensor.name, row->tensor.type, row->tensor.dims, n_dims, NULL,
                      row->tensor.bytes);
+    if (row->tokens[0])
+        put_tokens(&b, row->tokens);
     if (row->add)
         row->add(&b);
+    if (row->list.key)
+        build_array(&b, row->list.key, row->list.type, row->list.n);
+    for (uint64_t i = 0; i < row->list.n; i++)
+        build_item_num(&b, row->list.type, row->list.item[i]);
+    if (row->alignment)
+        build_u32(&b, "general.alignment", row->alignment);
+    b.alignment = row->alignment ? row->alignment : b.alignment;
+    b.no_tail = row->no_tail;
+    b.pad_byte = row->dirty;
+    buf_zero(&b.data, row->trailing);
     uint8_t *image = build_finish(&b, &n);
     struct source src = source_mem(image, n - row->cut);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, row->cut ? GGUF_PARTIAL : 0, &g, NULL), 0);

@@ -242,12 +242,6 @@ static void test_cancel(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
 }
 
-/* Two units. The second begins while the first runs, and ends after the first has been reported. */
-struct pair {
-    sem_t begun, reported;
-    uint64_t last;
-};
-
 static CU_TestInfo tests[] = {
     {"turns of one job do not overlap", test_called_again},
     {"turns that wait for other jobs block none", test_waits},

@@ -219,15 +219,6 @@ static void test_interrupt(void)
     model_free(&m);
 }
 
-/* A request for the moments in one state of a model, and the number of results found when it is
- * answered. */
-struct reading {
-    struct heard heard;
-    struct work *w;
-    struct view view;
-    uint32_t n, found;
-};
-
 static void test_stop(void)
 {
     struct model m = model(2, 8000000, 0);
