@@ -4,8 +4,7 @@
 A test program is a unittest module that ends in `mountlib.main()`. It runs in a child process; the
 parent holds the time limit and cleans up, also after a crash or a hang. Exit status 77 = skipped.
 
-Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is made), GGUFS_SHARED
-(a directory with more test data; default: `shared` beside the checkout).
+Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is made).
 """
 import contextlib
 import glob
@@ -31,7 +30,6 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 # nohup(1) ignores SIGHUP, and programs would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-SHARED = os.environ.get('GGUFS_SHARED', os.path.join(os.path.dirname(SOURCE), 'shared'))
 folder = None  # directory of this run
 
 
