@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "build_gguf.h"
 #include "model/imatrix.h"
 
@@ -90,6 +91,26 @@ static void test_gguf(void)
 static void test_gguf_refused(void)
 {
     static const float ok[] = {1, 2, 3, 4}, bad[] = {NAN, INFINITY, -1, -INFINITY, 0x1p63f};
+    static const struct {
+        struct {
+            const char *name;
+            uint32_t type;
+            uint64_t n;
+        } tensor[4];
+        const char *why;
+    } rows[] = {
+        {{{"a.in_sum2", 0, 4}}, "'a.in_sum2': has no matching tensor '....counts'"},
+        {{{"a.counts", 0, 4}}, "'a.counts': has no matching tensor '....in_sum2'"},
+        {{{"a.in_sum2", 0, 4}, {"a.counts", 0, 3}}, "4 sums and 3 counts"},
+        {{{"a.in_sum2", 0, 0}, {"a.counts", 0, 1}}, "0 sums and 1 counts"},
+        {{{"a.in_sum2", 0, 4}, {"a.counts", 0, 0}}, "4 sums and 0 counts"},
+        {{{"a.in_sum2", 1, 1}, {"a.counts", 0, 1}}, "not a pair of F32"},
+        {{{"a.in_sum2", 0, 4}, {"a.counts", 1, 1}}, "not a pair of F32"},
+        {{{"a.in_sum2", 0, (uint64_t)1 << 63}}, "a.in_sum2"},
+        {{{"a.in_sum2", 0, 4}, {"a.counts", 0, 1}, {"a.in_sum2", 0, 4}, {"a.counts", 0, 1}},
+         "a.in_sum2"},
+        {{{"a", 0, 4}}, "is not an importance matrix"},
+    };
     struct build b;
     for (size_t i = 0; i < 5; i++) {
         const float sums[4] = {1, 2, 3, bad[i]};
@@ -103,43 +124,15 @@ static void test_gguf_refused(void)
         add(&b, "a.counts", 1, ok);
         imatrix_free(finish(&b, fine ? NULL : "'a.in_sum2': number 3 is"));
     }
-    build_init(&b, 3, false);
-    add(&b, "a.in_sum2", 4, ok);
-    (void)finish(&b, "'a.in_sum2': has no matching tensor '....counts'");
-    build_init(&b, 3, false);
-    add(&b, "a.counts", 1, ok);
-    (void)finish(&b, "'a.counts': has no matching tensor '....in_sum2'");
-    build_init(&b, 3, false);
-    add(&b, "a.in_sum2", 4, ok);
-    add(&b, "a.counts", 3, ok);
-    (void)finish(&b, "4 sums and 3 counts");
-    for (uint64_t none = 0; none < 2; none++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         build_init(&b, 3, false);
-        add(&b, "a.in_sum2", none ? 0 : 4, ok);
-        add(&b, "a.counts", none ? 1 : 0, ok);
-        (void)finish(&b, none ? "0 sums and 1 counts" : "4 sums and 0 counts");
+        for (size_t k = 0; k < 4 && rows[i].tensor[k].name; k++) {
+            const uint64_t n = rows[i].tensor[k].n;
+            build_tensor(&b, rows[i].tensor[k].name, rows[i].tensor[k].type, &n, 1, ok,
+                         n > 4 ? 16 : (rows[i].tensor[k].type ? 2 : 4) * n);
+        }
+        (void)finish(&b, rows[i].why);
     }
-    build_init(&b, 3, false);
-    build_tensor(&b, "a.in_sum2", 1, (uint64_t[]){1}, 1, NULL, 2);
-    add(&b, "a.counts", 1, ok);
-    (void)finish(&b, "not a pair of F32");
-    build_init(&b, 3, false);
-    add(&b, "a.in_sum2", 4, ok);
-    build_tensor(&b, "a.counts", 1, (uint64_t[]){1}, 1, NULL, 2);
-    (void)finish(&b, "not a pair of F32");
-    build_init(&b, 3, false);
-    build_tensor(&b, "a.in_sum2", 0, (uint64_t[]){(uint64_t)1 << 63}, 1, ok, 16);
-    (void)finish(&b, "a.in_sum2");
-    build_init(&b, 3, false);
-    for (size_t i = 0; i < 2; i++) {
-        add(&b, "a.in_sum2", 4, ok);
-        add(&b, "a.counts", 1, ok);
-    }
-    (void)finish(&b, "a.in_sum2");
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "llama");
-    add(&b, "a", 4, ok);
-    (void)finish(&b, "is not an importance matrix");
 }
 
 static void put_row(struct buf *b, const char *name, uint32_t calls, uint32_t n, const float *v)
@@ -197,7 +190,7 @@ static void test_list_refused(void)
         {2, "a", 1, ok, "has tensor 'a' twice"},
         {3, "a", 1, ok, "the file ends in"},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct buf b = BUF_INIT;
         buf_uint(&b, rows[i].entries, 4, false);
         for (uint32_t k = 0; k < (rows[i].entries < 3 ? rows[i].entries : 1) || k < 1; k++)
@@ -217,7 +210,7 @@ static void test_fit(void)
         uint64_t matrix; /* 0: the shape is refused */
     } rows[] = {{1, {12}, 12},      {2, {12, 5}, 60}, {3, {4, 5, 3}, 20}, {4, {2, 1, 3, 2}, 2},
                 {3, {12, 5, 2}, 0}, {2, {4, 3}, 0},   {0, {0}, 0},        {2, {0, 5}, 0}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct quant_importances imp = {0};
         struct err e = {0};
         const int r = imatrix_fit(&row, rows[i].n_dims, rows[i].dims, &imp, &e);
