@@ -12,6 +12,104 @@
 #include "live/overlay.h"
 #include "live/tensors.h"
 
+/* ---- what did not reach the file ---- */
+
+void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
+{
+    const size_t len = notes->len;
+    buf_str(notes, folder);
+    buf_add(notes, name, strlen(name) + 1);
+    buf_add(notes, why, strlen(why) + 1);
+    if (buf_error(notes)) /* add complete notes only */
+        notes->len = len;
+}
+
+bool unsaved_next(const struct buf *notes, struct note *n)
+{
+    if (n->next >= notes->len)
+        return false;
+    n->path = (const char *)notes->data + n->next;
+    n->why = n->path + strlen(n->path) + 1;
+    n->next += (size_t)(n->why - n->path) + strlen(n->why) + 1;
+    return true;
+}
+
+void unsaved_lines(const struct buf *notes, struct buf *out)
+{
+    for (struct note n = {0}; unsaved_next(notes, &n);)
+        buf_printf(out, "%s: %s\n", n.path, n.why);
+}
+
+/* Add a note for a tensor. */
+static void add_tensor(const char *name, size_t n, const char *why, struct buf *out)
+{
+    char file[TREE_NAME_MAX + 1];
+    (void)name_encode(name, n, file);
+    unsaved_add(out, UNSAVED_TENSOR, file, why);
+}
+
+static void add_refused(const struct live *l, bool fresh, struct buf *out)
+{
+    for (struct link *k = NULL; l->n_errors && (k = table_each(&l->tensors.by_number, k));) {
+        const struct object *o = (const struct object *)k;
+        CLEANUP(tensor_base_free) struct tensor_base b = {0};
+        if (!o->error || (o->fresh && !fresh))
+            continue;
+        tensor_base_get(l, o->number, &b);
+        if (o->fresh)
+            add_tensor(o->name, o->name_len, o->error, out);
+        else if (b.t)
+            add_tensor(gguf_name(b.v.snap->gguf, b.t), b.t->name_len, o->error, out);
+    }
+    for (const struct name *x = l->first; x && l->n_errors; x = x->next)
+        if (x->error)
+            unsaved_add(out, "", x->text, x->error);
+}
+
+/* Add a note for each key and tensor that is pending. */
+static void add_pending(const struct live *l, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf pending = BUF_INIT;
+    overlay_notes(l, &pending);
+    const char *at = buf_text(&pending), *end = buf_text_end(&pending);
+    for (; at && at < end; at += strlen(at) + 1)
+        unsaved_add(out, "", at, l->trouble.code ? l->trouble.msg : "not written");
+}
+
+/* Add a note for whatever ends with the mount: helpers that a person may have meant to keep, tensors
+ * that are not complete, and what is pending. */
+static void add_lost(const struct live *l, struct buf *out)
+{
+    for (const struct name *x = l->first; x; x = x->next)
+        if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
+            unsaved_add(out, "", x->text, "it is not a key");
+    for (size_t i = 0; i < l->tensors.n_fresh; i++) {
+        const struct object *o = l->tensors.fresh[i];
+        add_tensor(o->name, o->name_len, o->error ? o->error : TENSOR_INCOMPLETE, out);
+    }
+    add_pending(l, out);
+}
+
+void live_refused(struct live *l, struct buf *out)
+{
+    LOCKED(&l->lock);
+    add_refused(l, true, out);
+}
+
+void live_unsaved(struct live *l, struct buf *out)
+{
+    LOCKED(&l->lock);
+    add_refused(l, false, out);
+    add_lost(l, out);
+}
+
+void live_trouble(struct live *l, struct buf *out)
+{
+    LOCKED(&l->lock);
+    if (l->trouble.code)
+        add_pending(l, out);
+}
+
 /* ---- beginning and end ---- */
 
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
@@ -65,57 +163,25 @@ void live_hurry(struct live *l)
         atomic_store(&l->queue.cancel, true);
 }
 
-/* Name what could not be written. */
-static void log_lost(struct live *l)
-{
-    CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    overlay_notes(l, &notes);
-    const char *at = buf_text(&notes), *end = buf_text_end(&notes);
-    for (; at && at < end; at += strlen(at) + 1)
-        live_log(l, LOG_ERR, "%s: lost: %s", at, l->trouble.msg);
-}
-
-/* Name the new tensors that are not complete. */
-static void log_fresh(const struct live *l)
-{
-    char shown[SHOW_MAX];
-    for (size_t i = 0; i < l->tensors.n_fresh; i++) {
-        const struct object *o = l->tensors.fresh[i];
-        live_log(l, LOG_WARNING, UNSAVED_TENSOR "%s: not saved: %s",
-                 show(shown, o->name, o->name_len),
-                 o->error ? o->error : "a new tensor: it is not complete yet");
-    }
-}
-
-/* Name the helpers that a person may have meant to keep. */
-static void log_helpers(const struct live *l)
-{
-    char shown[SHOW_MAX];
-    for (const struct name *x = l->first; x; x = x->next)
-        if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
-            live_log(l, LOG_WARNING, "%s: not saved: it is not a key",
-                     show(shown, x->text, strlen(x->text)));
-}
-
 int live_finish(struct live *l)
 {
     if (!l->started)
         return 0;
     live_hurry(l);
     queue_stop(l);
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    char shown[SHOW_MAX];
     LOCKED(&l->lock);
     l->started = false;
-    log_helpers(l);
-    log_fresh(l);
     if (overlay_is_pending(l) && !l->trouble.code) { /* live_hurry() had no memory or no thread */
         struct err e = {0};
         bool done;
         (void)overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, &e);
     }
-    if (!overlay_is_pending(l))
-        return 0;
-    log_lost(l);
-    return l->trouble.code ? l->trouble.code : -EIO;
+    add_lost(l, &notes);
+    for (struct note n = {0}; unsaved_next(&notes, &n);)
+        live_log(l, LOG_WARNING, "%s: not saved: %s", show(shown, n.path, strlen(n.path)), n.why);
+    return !overlay_is_pending(l) ? 0 : l->trouble.code ? l->trouble.code : -EIO;
 }
 
 void live_close(struct live *l)
@@ -138,96 +204,6 @@ void live_close(struct live *l)
 void live_interrupt(struct live *l, const void *request)
 {
     queue_interrupt(l, request);
-}
-
-/* ---- what did not reach the file ---- */
-
-void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
-{
-    const size_t len = notes->len;
-    buf_str(notes, folder);
-    buf_add(notes, name, strlen(name) + 1);
-    buf_add(notes, why, strlen(why) + 1);
-    if (buf_error(notes)) /* add complete notes only */
-        notes->len = len;
-}
-
-bool unsaved_next(const struct buf *notes, struct note *n)
-{
-    if (n->next >= notes->len)
-        return false;
-    n->path = (const char *)notes->data + n->next;
-    n->why = n->path + strlen(n->path) + 1;
-    n->next += (size_t)(n->why - n->path) + strlen(n->why) + 1;
-    return true;
-}
-
-void unsaved_lines(const struct buf *notes, struct buf *out)
-{
-    for (struct note n = {0}; unsaved_next(notes, &n);)
-        buf_printf(out, "%s: %s\n", n.path, n.why);
-}
-
-/* Add a note for each tensor with an error. */
-static void refused_tensors(const struct live *l, struct buf *out)
-{
-    char name[TREE_NAME_MAX + 1];
-    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
-        const struct object *o = (const struct object *)k;
-        CLEANUP(tensor_base_free) struct tensor_base b = {0};
-        if (!o->error)
-            continue;
-        tensor_base_get(l, o->number, &b);
-        if (o->fresh || b.t) {
-            (void)name_encode(o->fresh ? o->name : gguf_name(b.v.snap->gguf, b.t),
-                              o->fresh ? o->name_len : b.t->name_len, name);
-            unsaved_add(out, UNSAVED_TENSOR, name, o->error);
-        }
-    }
-}
-
-void live_refused(struct live *l, struct buf *out)
-{
-    LOCKED(&l->lock);
-    if (l->n_errors)
-        refused_tensors(l, out);
-    for (const struct name *x = l->first; x && l->n_errors; x = x->next)
-        if (x->error)
-            unsaved_add(out, "", x->text, x->error);
-}
-
-/* Add a note for each key that is pending. Call with the lock held. */
-static void add_pending(const struct live *l, struct buf *out)
-{
-    CLEANUP(buf_free) struct buf lost = BUF_INIT;
-    overlay_notes(l, &lost);
-    const char *at = buf_text(&lost), *end = buf_text_end(&lost);
-    for (; at && at < end; at += strlen(at) + 1)
-        unsaved_add(out, "", at, l->trouble.code ? l->trouble.msg : "not written");
-}
-
-void live_unsaved(struct live *l, struct buf *out)
-{
-    live_refused(l, out);
-    LOCKED(&l->lock);
-    for (const struct name *x = l->first; x; x = x->next)
-        if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
-            unsaved_add(out, "", x->text, "it is not a key");
-    for (size_t i = 0; i < l->tensors.n_fresh; i++) {
-        const struct object *o = l->tensors.fresh[i];
-        char name[TREE_NAME_MAX + 1];
-        (void)name_encode(o->name, o->name_len, name);
-        if (!o->error)
-            unsaved_add(out, UNSAVED_TENSOR, name, "a new tensor: it is not complete yet");
-    }
-    add_pending(l, out);
-}
-
-void live_trouble(struct live *l, struct buf *out)
-{
-    LOCKED(&l->lock);
-    if (l->trouble.code)
-        add_pending(l, out);
 }
 
 /* ---- the newest state ---- */

@@ -82,7 +82,7 @@ int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
     if (o && o->error)
         buf_str(out, o->error);
     else if (o && o->fresh)
-        buf_str(out, "a new tensor: it is not complete yet");
+        buf_str(out, TENSOR_INCOMPLETE);
     return buf_error(out);
 }
 

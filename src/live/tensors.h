@@ -30,6 +30,7 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
  * _rename() and _remove() also work on them.
  */
 #define NEW_QUIET 2
+#define TENSOR_INCOMPLETE "a new tensor: it is not complete yet"
 int live_tensor_make(struct live *l, const char *file, uint32_t *number);
 /* True if the tensor is new and incomplete. *views: the rows of the views that were written. */
 bool live_making(struct live *l, uint32_t number, uint32_t *views);

@@ -396,8 +396,8 @@ static const struct script scripts[] = {
      "text /b/shape '3 2\n'; open A /b/f32.npy rw; poke A 128 '9'; close A",
      A "b:F32:3x2=9,5,4,3,2,1 " C},
     {"an unfinished new tensor is dropped with what it lacks", "tensors",
-     "mkdir /n; mkdir /m; put /m/type I8; fsync; unsaved 'tensors/m: a new tensor: still needs "
-     "shape, and raw or values;tensors/n: a new tensor: it is not complete yet;'",
+     "mkdir /n; mkdir /m; put /m/type I8; fsync; unsaved 'tensors/n: a new tensor: it is not "
+     "complete yet;tensors/m: a new tensor: still needs shape, and raw or values;'",
      A B C},
 };
 
