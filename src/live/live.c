@@ -126,7 +126,8 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->over = store_ref(n->view.store);
     l->logs = (struct logs){.f = file, .lock = &l->lock};
     l->shown = n->view.snap->number;
-    l->given = snapshot_own(l->state)->n_kv;
+    l->born = gguf_ref(snapshot_own(l->state));
+    l->given = l->born->n_kv;
     l->queue.end = &l->queue.first;
     lock_init(&l->lock);
     cond_init(&l->queue.rest);
@@ -195,6 +196,7 @@ void live_close(struct live *l)
     edit_change_free(&l->pending);
     view_free(&l->disk);
     snapshot_unref(l->state);
+    gguf_free(l->born);
     store_unref(l->over);
     cond_destroy(&l->queue.rest);
     lock_destroy(&l->lock);

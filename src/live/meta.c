@@ -16,15 +16,10 @@
 
 /* ---- keys that nobody has touched ---- */
 
-static uint32_t key_number(const struct live *l, uint32_t kv)
+/* Return the number that a key of this name had when the model was opened, or UINT32_MAX. */
+static uint32_t born_number(const struct live *l, const char *key, size_t n)
 {
-    return ids_of(l->state->key_ids, kv).number;
-}
-
-static uint32_t key_numbered(const struct live *l, uint32_t number)
-{
-    const uint32_t kv = ids_find(l->state->key_ids, snapshot_own(l->state)->n_kv, number);
-    return kv == IDS_NONE ? UINT32_MAX : kv;
+    return gguf_find_key(l->born, key, n);
 }
 
 uint32_t key_named(const struct live *l, const char *text)
@@ -96,9 +91,10 @@ struct file *file_known(const struct live *l, uint32_t number)
 /* A key whose number another file has (vim's backup) needs its name to have one of its own. */
 void name_reap(struct live *l, struct name *x)
 {
-    const bool told = x->error || (x->mtime.tv_sec && value_is_stored(l, x));
-    const bool ousted = x->key && file_known(l, x->ino) && value_is_stored(l, x);
-    if (!x->file && !x->backup && !x->gone && !x->pins && !told && !ousted)
+    const bool told =
+        x->key && value_is_stored(l, x) &&
+        (x->mtime.tv_sec || file_known(l, x->ino) || x->ino != born_number(l, x->key, x->key_len));
+    if (!x->file && !x->backup && !x->gone && !x->pins && !x->error && !told)
         name_free(l, x);
 }
 
@@ -111,7 +107,7 @@ struct file *file_make(struct live *l, struct name *x, enum file_kind kind)
         return NULL;
     }
     f->number = number;
-    f->first = kind == FILE_KEY && number == x->ino;
+    f->first = kind == FILE_KEY && number == x->ino && number < l->born->n_kv;
     f->kind = kind;
     f->name = x;
     x->file = f;
@@ -132,7 +128,7 @@ static void file_reap(struct live *l, struct file *f)
     struct name *x = f->name;
     if (f->opens || f->lookups || f->pins || (x && f->kind != FILE_KEY))
         return;
-    if (f->first && !(x && x->ino == f->number))
+    if (f->first && !(x && born_number(l, x->key, x->key_len) == f->number))
         return;
     if (x)
         x->file = NULL;
@@ -195,27 +191,20 @@ struct name *name_find(const struct live *l, const char *text)
     return (struct name *)i;
 }
 
-/* Make the name of key kv of the accepted state. */
-static struct name *touch(struct live *l, uint32_t kv, int *why)
-{
-    char text[TREE_NAME_MAX + 1];
-    const struct gguf *own = snapshot_own(l->state);
-    const char *key = gguf_key(own, &own->kv[kv]);
-    (void)name_encode(key, own->kv[kv].key_len, text);
-    struct name *x = name_find(l, text);
-    if (!x)
-        x = name_make(l, text, key, own->kv[kv].key_len, key_number(l, kv));
-    *why = x ? 0 : -ENOMEM;
-    return x;
-}
-
+/* Return the name of this key, making one if the accepted state has the key. */
 static struct name *name_look(struct live *l, const char *text, int *why)
 {
-    assert(lock_held(&l->lock));
     struct name *x = name_find(l, text);
     const uint32_t kv = x ? UINT32_MAX : key_named(l, text);
     *why = -ENOENT;
-    return kv == UINT32_MAX ? x : touch(l, kv, why);
+    if (kv == UINT32_MAX)
+        return x;
+    const struct gguf *own = snapshot_own(l->state);
+    const char *key = gguf_key(own, &own->kv[kv]);
+    const uint32_t number = born_number(l, key, own->kv[kv].key_len);
+    x = name_make(l, text, key, own->kv[kv].key_len, number == UINT32_MAX ? l->given++ : number);
+    *why = x ? 0 : -ENOMEM;
+    return x;
 }
 
 struct name *key_meant(const struct file *f)
@@ -267,12 +256,14 @@ struct file *file_look(struct live *l, const char *text, int *why)
 
 struct file *file_numbered(struct live *l, uint32_t number, int *why)
 {
+    char text[TREE_NAME_MAX + 1];
     struct file *f = file_known(l, number);
-    const uint32_t kv = f ? UINT32_MAX : key_numbered(l, number);
     *why = f ? 0 : -ENOENT;
-    struct name *x = kv == UINT32_MAX ? NULL : touch(l, kv, why);
-    if (x)
-        f = name_file(l, x, why);
+    if (f || number >= l->born->n_kv)
+        return f;
+    const struct gguf_kv *k = &l->born->kv[number];
+    (void)name_encode(gguf_key(l->born, k), k->key_len, text);
+    f = find_plain(l, text, why);
     if (!f || f->number == number)
         return f;
     *why = -ESTALE; /* another file has taken the key's name */
@@ -531,15 +522,17 @@ static struct shown attr_of(const struct live *l, const struct file *f, struct l
     return SHOWN_NONE;
 }
 
-/* The same for a key that nobody has touched. */
-static struct shown attr_of_key(const struct live *l, uint32_t kv, struct live_attr *ret)
+/* The same for a key that nobody has touched. Returns false if its number may mean another file. */
+static bool attr_of_key(const struct live *l, uint32_t kv, struct live_attr *ret, struct shown *s)
 {
     const struct gguf *own = snapshot_own(l->state);
-    const struct gguf_kv *k = &own->kv[kv];
-    const uint32_t number = key_number(l, kv);
+    const char *key = gguf_key(own, &own->kv[kv]);
+    const uint32_t n = own->kv[kv].key_len, number = born_number(l, key, n);
+    if (number == UINT32_MAX || file_known(l, number))
+        return false;
     *ret = (struct live_attr){.number = number, .ino = number};
-    return (struct shown){snapshot_ref(l->state),
-                          gguf_find_key(l->state->gguf, gguf_key(own, k), k->key_len)};
+    *s = (struct shown){snapshot_ref(l->state), gguf_find_key(l->state->gguf, key, n)};
+    return true;
 }
 
 static void measure(struct shown *s, struct live_attr *ret)
@@ -575,10 +568,8 @@ static int find(struct live *l, const char *name, bool attrs, struct live_attr *
     int why = -ENOENT;
     struct name *x = name_find(l, name);
     const uint32_t kv = x ? UINT32_MAX : key_named(l, name);
-    if (kv != UINT32_MAX) {
-        *s = attr_of_key(l, kv, ret);
+    if (kv != UINT32_MAX && attr_of_key(l, kv, ret, s))
         return 0;
-    }
     if (!attrs && x && !x->file && name_shows_key(l, x)) {
         *ret = (struct live_attr){.number = x->ino, .ino = x->ino};
         return 0;

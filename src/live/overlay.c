@@ -47,61 +47,14 @@ static int remove_gone(struct live *l, struct edit_change *c, struct err *e)
 
 /* ---- states ---- */
 
-/* Return the key of `old` that has the name of key kv of `now`, or UINT32_MAX. *at: where it is
- * expected; initially 0. */
-static uint32_t same_key(const struct gguf *old, const struct gguf *now, uint32_t kv, uint32_t *at)
-{
-    const struct gguf_kv *k = &now->kv[kv];
-    const char *key = gguf_key(now, k);
-    const struct gguf_kv *o = *at < old->n_kv ? &old->kv[*at] : NULL;
-    const bool found =
-        o && o->key_len == k->key_len && memcmp(gguf_key(old, o), key, k->key_len) == 0;
-    const uint32_t was = found ? *at : gguf_find_key(old, key, k->key_len);
-    *at = was == UINT32_MAX ? *at : was + 1;
-    return was;
-}
-
-/* Return the id of a key that the accepted state lacks: that of the key that it was, or its name's. */
-static uint32_t id_after(struct live *l, const struct edit_change *c, const struct snapshot *base,
-                         const char *key, size_t n)
-{
-    char text[TREE_NAME_MAX + 1];
-    const struct edit_slot *s = NULL;
-    (void)edit_find(c, key, n, &s);
-    const uint32_t old = s ? s->old : gguf_find_key(c->on.g, key, n);
-    if (old != EDIT_NONE)
-        return ids_of(base->key_ids, old).number;
-    (void)name_encode(key, n, text);
-    LOCKED(&l->lock);
-    const struct name *x = name_find(l, text);
-    return x ? x->ino : l->given++;
-}
-
-/* Make the ids of the keys of `now`. was: the accepted state. */
-static int key_ids(struct live *l, const struct edit_change *c, const struct snapshot *base,
-                   const struct snapshot *was, struct snapshot *now)
-{
-    const struct gguf *old = snapshot_own(was), *g = snapshot_own(now);
-    struct tensor_id *of = malloc((g->n_kv + 1ull) * sizeof(*of));
-    for (uint32_t kv = 0, at = 0; of && kv < g->n_kv; kv++) {
-        const uint32_t i = same_key(old, g, kv, &at);
-        const struct gguf_kv *k = &g->kv[kv];
-        const uint32_t id = i == UINT32_MAX ? id_after(l, c, base, gguf_key(g, k), k->key_len)
-                                            : ids_of(was->key_ids, i).number;
-        of[kv] = (struct tensor_id){id, id};
-    }
-    const int r = of ? ids_make(of, g->n_kv, &now->key_ids) : -ENOMEM;
-    free(of);
-    return r;
-}
-
 /* Keep the measured sizes of keys whose values are unchanged. */
 static void keep_sizes(const struct snapshot *old, struct snapshot *now)
 {
-    for (uint32_t kv = 0, at = 0; kv < now->gguf->n_kv; kv++) {
-        const uint32_t was = same_key(old->gguf, now->gguf, kv, &at);
+    const struct gguf *g = now->gguf;
+    for (uint32_t kv = 0; kv < g->n_kv; kv++) {
+        const uint32_t was = gguf_find_key(old->gguf, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
         const uint64_t size = was == UINT32_MAX ? 0 : atomic_load(&old->key_size[was]);
-        if (size && gguf_same_value(now->gguf, kv, old->gguf, was))
+        if (size && gguf_same_value(g, kv, old->gguf, was))
             atomic_store(&now->key_size[kv], size);
     }
 }
@@ -170,11 +123,9 @@ static int make_store(struct store *base, const struct edit_plan *p, struct stor
     return r;
 }
 
-/* Make the state that a change of `base` leads to; p: its plan; was: the accepted state. Call
- * without the lock. */
-static int make_state(struct live *l, const struct edit_change *c, const struct view *base,
-                      const struct snapshot *was, const struct edit_plan *p, struct view *ret,
-                      struct err *e)
+/* Make the state that a plan for `base` leads to; was: the accepted state. Call without the lock. */
+static int make_state(struct live *l, const struct view *base, const struct snapshot *was,
+                      const struct edit_plan *p, struct view *ret, struct err *e)
 {
     const struct timespec changed = newest_changed(l->newest);
     const uint32_t number = atomic_fetch_add(&l->shown, 1) + 1;
@@ -188,8 +139,6 @@ static int make_state(struct live *l, const struct edit_change *c, const struct 
     r = p->tensor ? tensor_ids(l, p, base->snap, was, &g->ids) : 0;
     if (r == 0)
         r = make_store(base->store, p, &s);
-    if (r == 0)
-        r = key_ids(l, c, base->snap, was, g);
     *ret = (struct view){.snap = g, .store = s};
     if (r == 0)
         keep_sizes(was, g);
@@ -205,7 +154,7 @@ static int make_without(struct live *l, const struct edit_change *c, const struc
 {
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     const int r = edit_plan_make(c, &l->opt.edit, &p, e);
-    return r < 0 ? r : make_state(l, c, state, state->snap, &p, ret, e);
+    return r < 0 ? r : make_state(l, state, state->snap, &p, ret, e);
 }
 
 /* Show a view of the accepted state; *v is the replaced one then. */
@@ -468,7 +417,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     if (a->write)
         overlay_notes(l, &a->notes);
     lock_drop(&l->lock);
-    int r = make_state(l, &l->pending, &l->disk, l->state, &a->p, &g, e);
+    int r = make_state(l, &l->disk, l->state, &a->p, &g, e);
     *done = r == 0 && !a->write;
     if (r == 0 && a->write) {
         r = write_plan(a, &g, e);

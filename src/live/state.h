@@ -9,7 +9,9 @@
  * write the removal while the new text is still coming.
  *
  * A name is an entry of metadata/ and points to a file, which is what the kernel knows by a number.
- * A key that no program has touched has neither: its number is its id in the snapshot.
+ * A key that no program has touched has neither: its number is its index in the model as it was
+ * opened (`born`). A key that was not there, or has another number, has a name for as long as it
+ * exists.
  *
  *  M1. A file has at most one name: x->file == f if and only if f->name == x.
  *  M2. A number is never used for another file while the kernel or a handle refers to it.
@@ -50,7 +52,7 @@ struct name {
     char *text;                 /* owned: the file name */
     char *key;                  /* owned: the key; NULL for a helper */
     size_t key_len;
-    uint32_t ino; /* st_ino: the key's id, which stays when the file is replaced */
+    uint32_t ino; /* st_ino: the key's number, which stays when the file is replaced */
     struct file *file;
     struct file *backup; /* the helper that has the text of this hidden key, or NULL */
     bool gone;           /* removed, but not yet written */
@@ -76,7 +78,7 @@ struct file {
     struct name *backs;   /* HELPER: the hidden key whose text it has, or NULL */
     unsigned opens, pins; /* number of handles, and of requests that refer to it */
     uint64_t lookups;     /* number of the kernel's references */
-    /* Its number is the id of the key whose file it was at first. The kernel may have looked that
+    /* Its number is that of the key whose file it was at first. The kernel may have looked that
      * key up before it was touched, so these references are not counted, and the number keeps its
      * meaning to the end. */
     bool first;
@@ -135,6 +137,7 @@ struct live {
     uint64_t restores; /* for an undo, the state that it restores; else 0 */
     struct lock lock;  /* taken before the lock of `newest` */
 
+    struct gguf *born;          /* a reference: the model's own file as it was opened */
     struct view disk;           /* references: the state of the model file */
     struct snapshot *state;     /* a reference: all accepted edits except removals */
     struct store *over;         /* a reference: the store of `state` */

@@ -109,7 +109,6 @@ static void snapshot_free(struct snapshot *g)
         gguf_free(g->shard[i]);
     free((void *)g->shard);
     ids_unref(g->ids);
-    ids_unref(g->key_ids);
     image_unref(g->whole);
     free(g);
 }

@@ -95,15 +95,14 @@ enum { SNAPSHOT_PARTS = 8 };
 
 struct snapshot {
     atomic_uint refs;
-    uint32_t number;       /* 0 for the first snapshot of a mount */
-    struct timespec mtime; /* when it was made; for the first snapshot, the model's mtime */
-    struct gguf *gguf;     /* owned: the model as shown */
-    struct gguf **shard;   /* owned references to the files' contents; NULL if not split */
-    struct ids *ids;       /* a reference: the tensors' ids; NULL: see the top of this file */
-    struct ids *key_ids;   /* the same for snapshot_own()'s keys, whose versions are not used */
-    const char *file;      /* owned by the tree: name of the model's file; "" if unknown */
-    const struct shards *shards;   /* owned by the tree; NULL if the model is not split */
-    _Atomic(struct image *) whole; /* owned: snapshot_whole() */
+    uint32_t number;             /* 0 for the first snapshot of a mount */
+    struct timespec mtime;       /* when it was made; for the first snapshot, the model's mtime */
+    struct gguf *gguf;           /* owned: the model as shown */
+    struct gguf **shard;         /* owned references to the files' contents; NULL if not split */
+    struct ids *ids;             /* a reference: the tensors' ids; NULL: see the top of this file */
+    const char *file;            /* owned by the tree: name of the model's file; "" if unknown */
+    const struct shards *shards; /* owned by the tree; NULL if the model is not split */
+    _Atomic(struct image *) whole;                        /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
     struct index long_names[2];  /* by file name: tensors and keys whose names may be shortened */
     _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1; 0: unknown */
