@@ -151,12 +151,6 @@ void pool_call_at(struct pool_job *j, const struct timespec *when)
     see_to_it(); /* in every case, let a thread look at the queue */
 }
 
-void pool_call(struct pool_job *j)
-{
-    const struct timespec now = when_now();
-    pool_call_at(j, &now);
-}
-
 void pool_leave(struct pool_job *j)
 {
     static const struct timespec first;

@@ -3,14 +3,12 @@
  * Runs the turns of jobs, and the units of a piece of work, on threads that do not serve requests.
  *
  *     r = pool_join(&x->job, turn);        after any fork, since the first job starts a thread
- *     pool_call(&x->job);                  a turn, queued after others
  *     pool_call_at(&x->job, &when);        a turn at that time, unless one is due sooner
  *     pool_leave(&x->job);
  *
  * Turns run in order of their due times, each on a thread of its own: a turn that hangs delays no
  * other one, as long as there are threads (64; those that wait in pool_wait() do not count). Turns
- * of one job never overlap. Calls during a turn lead to one more turn. pool_call() makes a turn due
- * now.
+ * of one job never overlap. Calls during a turn lead to one more turn.
  *
  *     struct units u = {.n = n, .unit = fn, .arg = arg, .room = bytes};
  *     r = units_run(&u, &watch);
@@ -46,7 +44,6 @@ struct pool_job {
 
 /* Join the pool. Returns 0, or -errno if no thread could be started and none is running. */
 int pool_join(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-void pool_call(struct pool_job *j);
 void pool_call_at(struct pool_job *j, const struct timespec *when);
 /* Leave the pool, after the job's due turns have run, ahead of those of other jobs. Afterwards the
  * job has no more turns. */

@@ -575,7 +575,7 @@ struct dims {
 };
 
 /* Evaluate one alternative, "E,HK". Returns the rest: "", or the text after "|". */
-static const char *dims_of(const struct tensor_layer *t, const char *at, struct dims *d)
+static const char *need_dims_of(const struct tensor_layer *t, const char *at, struct dims *d)
 {
     for (d->n = 0;; at++) {
         enum outcome r = evaluate_sum(t, &at, &d->dim[d->n]);
@@ -661,7 +661,7 @@ static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
         t.window = window;
         for (const char *at = row->dims; *at;) {
             bool begin = at == row->dims && !window;
-            at = dims_of(&t, at, &d);
+            at = need_dims_of(&t, at, &d);
             if (dims_fit(c->g, tensor, &d))
                 return;
             if (begin)

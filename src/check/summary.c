@@ -695,7 +695,7 @@ static bool fact_number(const struct summary *s, const struct fact *f, uint64_t 
     return *ret || !f->own;
 }
 
-static void value_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void fact_text_of(const struct summary *s, const struct fact *f, struct buf *out)
 {
     uint64_t n;
     if (f->text)
@@ -744,7 +744,7 @@ void summary_text(const struct summary *s, struct buf *out)
         (void)snprintf(label, sizeof(label), "%s:", facts[i].label);
         buf_printf(out, "%-*s", SUMMARY_LABEL, label);
         size_t behind = out->len;
-        value_text(s, &facts[i], out);
+        fact_text_of(s, &facts[i], out);
         if (out->len == behind && facts[i].dash)
             buf_char(out, '-');
         wrap(out, behind);
@@ -760,7 +760,7 @@ void summary_text(const struct summary *s, struct buf *out)
 static void add_fact_text(const struct summary *s, const struct fact *f, struct json *j)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    value_text(s, f, &text);
+    fact_text_of(s, f, &text);
     if (buf_error(&text))
         j->out->err = buf_error(&text);
     else if (text.len > 0 && f->bare)

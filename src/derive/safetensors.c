@@ -257,6 +257,12 @@ static int each_tensor(const struct plan *p,
     return r;
 }
 
+/* True if a header without its padding cannot be read. */
+static bool is_too_long(const struct buf *out)
+{
+    return out->len > LENGTH + SAFETENSORS_HEADER_MOST;
+}
+
 struct header_text {
     const struct plan *p;
     struct buf *out;
@@ -271,6 +277,8 @@ static int add_tensor_data(void *arg, uint32_t i, const struct form *f, const ch
     uint64_t end;
     if (!add_u64(w->at, form_size(f, t), &end) || end > INT64_MAX)
         return -EFBIG;
+    if (is_too_long(w->out))
+        return 0;
     buf_char(w->out, ',');
     add_string(w->out, gguf_name(g, t), t->name_len, true);
     buf_printf(w->out, ":{\"dtype\":\"%s\",\"shape\":[", dtype);
@@ -280,12 +288,12 @@ static int add_tensor_data(void *arg, uint32_t i, const struct form *f, const ch
     return buf_error(w->out);
 }
 
-/* Write the header without its padding. Sets *data to the size of all tensors in bytes. */
-static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
+/* Write the header without its padding, or enough of it to see that it is too long. */
+static int write_header(const struct plan *p, struct buf *out)
 {
     struct header_text w = {p, out, 0};
     buf_str(out, "{\"__metadata__\":{\"format\":\"pt\"");
-    for (uint32_t i = 0; i <= p->g->gguf->n_kv; i++) {
+    for (uint32_t i = 0; i <= p->g->gguf->n_kv && !is_too_long(out); i++) {
         struct buf m = BUF_MEASURE;
         if (p->limit != UINT64_MAX)
             add_tensor_entry(p, i, &m);
@@ -295,45 +303,42 @@ static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
     buf_char(out, '}');
     int r = each_tensor(p, add_tensor_data, &w);
     buf_char(out, '}');
-    *data = w.at;
     return r < 0 ? r : buf_error(out);
 }
 
-/* ---- the limit of the header ---- */
-
-/* Return the offset of the data in the file, given n bytes of header without padding. */
-static uint64_t data_begin(uint64_t n)
-{
-    return (LENGTH + n + PAGE - 1) / PAGE * PAGE;
-}
-
-static bool header_fits(uint64_t n)
-{
-    return data_begin(n) - LENGTH <= SAFETENSORS_HEADER_MOST;
-}
-
-/* Measure the header without its padding, and the data. While the header is too long, the longest
- * texts are omitted: those over 64 MiB, then those over 32 MiB, ... */
-static int measure(struct plan *p, uint64_t *head, uint64_t *data)
+/* Write the length and the padded header. While it is too long, the longest texts are omitted: those
+ * over 64 MiB, then those over 32 MiB, ... */
+static int make_header(struct plan *p, struct buf *out)
 {
     for (p->limit = UINT64_MAX;; p->limit = min_u64(p->limit / 2, (uint64_t)64 << 20)) {
-        struct buf m = BUF_MEASURE;
-        int r = write_header(p, &m, data);
-        *head = m.len;
-        if (r < 0 || header_fits(m.len))
+        out->len = 0;
+        buf_uint(out, 0, LENGTH, false);
+        int r = write_header(p, out);
+        for (size_t n = PAGE - 1 - (out->len - 1) % PAGE; n > 0; n--)
+            buf_char(out, ' ');
+        r = r < 0 ? r : buf_error(out);
+        if (r == 0 && is_too_long(out) && p->limit == 0)
+            r = -EFBIG;
+        if (r == 0 && !is_too_long(out))
+            put_u64(out->data, out->len - LENGTH, false);
+        if (r < 0 || !is_too_long(out))
             return r;
-        if (p->limit == 0)
-            return -EFBIG;
     }
+}
+
+static int add_image_values(void *arg, uint32_t i, const struct form *f, const char *dtype)
+{
+    (void)dtype;
+    image_add_values(arg, i, f);
+    return 0;
 }
 
 /* ---- kept with a snapshot ---- */
 
 struct kept_file {
     struct snapshot_part part;
-    /* the size plus 1; 0: not measured yet; UINT64_MAX: the file cannot be generated */
-    _Atomic(uint64_t) size;
     _Atomic(struct image *) image; /* a reference, or NULL */
+    atomic_bool impossible;        /* the file cannot be generated */
 };
 
 static void kept_file_free(struct snapshot_part *part)
@@ -356,49 +361,6 @@ static struct kept_file *kept_file(struct snapshot *g, enum safetensors_as as)
     return (struct kept_file *)snapshot_add_part(g, slot, &f->part);
 }
 
-int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret)
-{
-    struct kept_file *f = kept_file(g, as);
-    uint64_t known = f ? atomic_load(&f->size) : 0;
-    int r = !f ? -ENOMEM : known == UINT64_MAX ? -EFBIG : 0;
-    if (r < 0 || known) {
-        *ret = known - 1;
-        return r;
-    }
-    CLEANUP(plan_free) struct plan p = {0};
-    uint64_t head, data;
-    r = plan_make(g, as, &p);
-    if (r == 0)
-        r = measure(&p, &head, &data);
-    if (r == 0 && (!add_u64(data_begin(head), data, ret) || *ret > INT64_MAX))
-        r = -EFBIG;
-    if (r == 0 || r == -EFBIG)
-        atomic_store(&f->size, r < 0 ? UINT64_MAX : *ret + 1);
-    return r;
-}
-
-static int add_values(void *arg, uint32_t i, const struct form *f, const char *dtype)
-{
-    (void)dtype;
-    image_add_values(arg, i, f);
-    return 0;
-}
-
-/* Write the length and the padded header. */
-static int make_header(struct plan *p, struct buf *out)
-{
-    uint64_t head, data, begin;
-    int r = measure(p, &head, &data);
-    if (r < 0)
-        return r;
-    begin = data_begin(head);
-    buf_uint(out, begin - LENGTH, LENGTH, false);
-    r = write_header(p, out, &data);
-    for (uint64_t n = LENGTH + head; n < begin; n++)
-        buf_char(out, ' ');
-    return r < 0 ? r : buf_error(out);
-}
-
 static int make_file_image(struct snapshot *g, enum safetensors_as as, struct image **ret)
 {
     CLEANUP(plan_free) struct plan p = {0};
@@ -409,7 +371,7 @@ static int make_file_image(struct snapshot *g, enum safetensors_as as, struct im
         r = make_header(&p, &head);
     if (r == 0) {
         image_add_memory(im, head.data, head.len);
-        (void)each_tensor(&p, add_values, im);
+        (void)each_tensor(&p, add_image_values, im);
         image_own(im, buf_steal(&head));
         r = image_end(im);
     }
@@ -424,7 +386,11 @@ int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image *
 {
     struct kept_file *f = kept_file(g, as);
     struct image *im = f ? atomic_load(&f->image) : NULL, *other = NULL;
+    if (f && atomic_load(&f->impossible))
+        return -EFBIG;
     int r = !f ? -ENOMEM : im ? 0 : make_file_image(g, as, &im);
+    if (r == -EFBIG)
+        atomic_store(&f->impossible, true);
     if (r < 0)
         return r;
     if (im != atomic_load(&f->image) && !atomic_compare_exchange_strong(&f->image, &other, im)) {

@@ -13,8 +13,7 @@
  * not UTF-8; if their names become equal, only the first key is shown. If the keys make the header
  * too long, the longest are omitted.
  *
- * Any thread may call these functions. Results are kept with the snapshot: the size once it has
- * been requested, the image once the file has been opened.
+ * Any thread may call this function. The image is kept with the snapshot.
  */
 #ifndef DERIVE_SAFETENSORS_H
 #define DERIVE_SAFETENSORS_H
@@ -30,10 +29,8 @@ enum safetensors_as {
     SAFETENSORS_BF16,
 };
 
-/* Compute the size of the file. Returns 0, -EFBIG (the header is too long even without keys, or the
- * file is too large) or -ENOMEM. */
-int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret);
-/* Get a reference to the image of the file. Returns 0, -EFBIG or -ENOMEM. */
+/* Get a reference to the image of the file. Returns 0, -EFBIG (the header is too long even without keys,
+ * or the file is too large) or -ENOMEM. */
 int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret);
 
 #endif

@@ -255,14 +255,11 @@ static void count_line(struct buf *out, const char *name, uint64_t n)
 static void index_line(struct buf *out, const char *name, const struct gguf *g,
                        const struct gguf_tensor *t, uint64_t i, bool any)
 {
-    uint64_t index[GGUF_MAX_DIMS] = {0};
     size_t from = out->len;
     buf_printf(out, "%-*s", NAME, name);
     size_t at = out->len;
-    for (uint32_t d = 0; any && d < t->n_dims; i /= gguf_dim(g, t, d++))
-        index[d] = i % gguf_dim(g, t, d);
-    for (uint32_t d = any ? t->n_dims : 0; d-- > 0;)
-        buf_printf(out, "%" PRIu64 "%s", index[d], d ? " " : "");
+    if (any)
+        fact_index(g, t, i, " ", out);
     if (out->len == at || out->len > from + NAME + VALUE) {
         out->len = at;
         buf_char(out, '-');

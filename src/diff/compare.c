@@ -314,7 +314,7 @@ static double value_at(const struct diff_stretch *s, const float *values, size_t
                                   : (double)values[i];
 }
 
-static void add_values(struct tensor_diff *d, double a, double b, uint64_t at)
+static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
 {
     if (isfinite(a) && isfinite(b)) {
         double away = fabs(a - b);
@@ -349,8 +349,8 @@ static void add_chunk(struct tensor_diff *d, const struct diff_stretch s[2], flo
         !quant_all_finite((const uint8_t *)values[0], n) ||
         !quant_all_finite((const uint8_t *)values[1], n)) {
         for (size_t k = 0; k < n; k++)
-            add_values(d, value_at(&s[0], values[0], k, i + k),
-                       value_at(&s[1], values[1], k, i + k), at + k);
+            add_pair(d, value_at(&s[0], values[0], k, i + k), value_at(&s[1], values[1], k, i + k),
+                     at + k);
         return;
     }
     double before = d->sum.max;
@@ -438,7 +438,7 @@ static uint64_t holes_end(const struct diff_pass *w, uint64_t at)
 }
 
 /* Skip holes. */
-static uint64_t next_unit(void *arg, uint64_t unit)
+static uint64_t next_diff_unit(void *arg, uint64_t unit)
 {
     const struct diff_pass *w = arg;
     for (uint64_t at; (at = unit * w->size) < w->all;) {
@@ -496,7 +496,7 @@ static int run_pass(const struct diff *d, bool values, struct err *e)
                                           .arg = &w};
         struct units u = {.n = units_of(&w),
                           .unit = compare_unit,
-                          .next = next_unit,
+                          .next = next_diff_unit,
                           .arg = &w,
                           .room = sizeof(struct diff_room)};
         w.before = before;

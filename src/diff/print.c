@@ -544,18 +544,6 @@ static void add_counts(struct out *o, const char *what, const struct pairs *p)
 
 /* ---- tensors as text ---- */
 
-static void add_index(struct buf *out, const struct gguf *g, const struct gguf_tensor *t,
-                      uint64_t at, const char *between)
-{
-    uint64_t index[GGUF_MAX_DIMS] = {0};
-    for (uint32_t i = 0; i < t->n_dims; i++) {
-        index[i] = at % gguf_dim(g, t, i);
-        at /= gguf_dim(g, t, i);
-    }
-    for (uint32_t i = t->n_dims; i-- > 0;)
-        buf_printf(out, "%" PRIu64 "%s", index[i], i ? between : "");
-}
-
 /* Add "Q4_K", or "Q4_K -> Q6_K". */
 static void add_types(struct buf *out, const struct gguf_tensor *x, const struct gguf_tensor *y)
 {
@@ -578,7 +566,7 @@ static void add_numbers(struct buf *out, const struct gguf *a, const struct tens
         buf_printf(out, "%.6f", cosine);
     if (d->sum.max > 0) {
         buf_printf(out, "\t%.3g at ", d->sum.max);
-        add_index(out, a, x, d->max_at, ",");
+        fact_index(a, x, d->max_at, ",", out);
     } else {
         buf_str(out, "\tnone");
     }
@@ -773,7 +761,7 @@ static void json_numbers(struct out *o, struct json *j, const struct tensor_diff
     json_number(j, "max", d->sum.max);
     json_begin(j, "max_at", "[");
     if (d->sum.max > 0)
-        add_index(j->out, o->d->side[0]->g, t, d->max_at, ", ");
+        fact_index(o->d->side[0]->g, t, d->max_at, ", ", j->out);
     json_end(j);
     json_count(j, "values", d->sum.differ + d->apart);
     json_count(j, "nan_a", d->nan[0]);

@@ -57,7 +57,7 @@ static bool starts(struct head h, const char *word)
 }
 
 /* Skip a byte order mark and blanks, which may precede text. */
-static struct head skip_blanks(struct head h)
+static struct head skip_head(struct head h)
 {
     size_t skip = starts(h, "\xef\xbb\xbf") ? 3 : 0;
     while (skip < h.n && strchr(" \t\r\n", h.at[skip]) && h.at[skip])
@@ -73,7 +73,7 @@ static bool is_empty(struct head h)
 /* Also matches XML, in which object stores report errors. */
 static bool is_html(struct head h)
 {
-    struct head t = skip_blanks(h);
+    struct head t = skip_head(h);
     return t.n >= 2 && t.at[0] == '<' && (isalpha(t.at[1]) || t.at[1] == '!' || t.at[1] == '?');
 }
 
@@ -87,10 +87,10 @@ static bool is_safetensors(struct head h)
 
 static bool is_json(struct head h)
 {
-    struct head t = skip_blanks(h);
+    struct head t = skip_head(h);
     if (t.n == 0 || (t.at[0] != '{' && t.at[0] != '['))
         return false;
-    t = skip_blanks((struct head){t.at + 1, t.n - 1, t.size - 1});
+    t = skip_head((struct head){t.at + 1, t.n - 1, t.size - 1});
     return t.n == 0 || (t.at[0] && strchr("\"{}[]", t.at[0]));
 }
 
@@ -137,17 +137,6 @@ static const struct {
     {looks_like_text, {NULL}, {"a short text file", "if a server sent it in place of the model, it contains the reason; " AGAIN}},
 };
 
-#define FETCH "download the model first, or mount its server and name the file there"
-
-/* Advice by URL scheme. The last row is for all other schemes. */
-static const struct {
-    const char *scheme;
-    struct sniffed kind;
-} schemes[] = {
-    {"hf",   {"a Hugging Face URL", "download the model first, with \"hf download\""}},
-    {"file", {"a URL", "give the path after file://"}},
-    {"",     {"a URL", FETCH}},
-};
 // clang-format on
 
 static bool begins_with(struct head h, const char *const words[8])
@@ -186,25 +175,16 @@ bool sniff_part(const char *name)
     return *end && strlen(end) <= 4 && strspn(end, "0123456789") == strlen(end);
 }
 
-/* Recognise a path that is a URL. Returns NULL for any other path. */
-static const struct sniffed *sniff_path(const char *path)
-{
-    size_t n = 0, i = 0;
-    while (isalnum((unsigned char)path[n]) || (path[n] && strchr("+-.", path[n])))
-        n++;
-    if (n < 2 || strncmp(path + n, "://", 3) != 0)
-        return NULL;
-    while (schemes[i].scheme[0] &&
-           (strlen(schemes[i].scheme) != n || strncasecmp(path, schemes[i].scheme, n) != 0))
-        i++;
-    return &schemes[i].kind;
-}
-
 int sniff_no_file(const char *path, int code, struct err *e)
 {
-    const struct sniffed *s = code == -ENOENT ? sniff_path(path) : NULL;
-    return s ? err_set(e, code, "is %s, not a file: %s", s->what, s->todo)
-             : err_set(e, code, "%s", strerror(-code));
+    const char *rest = path + strspn(path, "abcdefghijklmnopqrstuvwxyz");
+    if (code != -ENOENT || rest == path || strncmp(rest, "://", 3) != 0)
+        return err_set(e, code, "%s", strerror(-code));
+    return err_set(e, code, "is a URL, not a file: %s",
+                   strncmp(path, "file:", 5) == 0
+                       ? "give the path after file://"
+                       : "download the model first (hf download), or mount its server and name "
+                         "the file there");
 }
 
 int sniff_folder(struct err *e)

@@ -280,3 +280,13 @@ void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *b
     for (uint32_t i = t->n_dims; i-- > 0;)
         buf_printf(out, "%" PRIu64 "%s", gguf_dim(g, t, i), i ? between : "");
 }
+
+void fact_index(const struct gguf *g, const struct gguf_tensor *t, uint64_t at, const char *between,
+                struct buf *out)
+{
+    uint64_t index[GGUF_MAX_DIMS] = {0};
+    for (uint32_t i = 0; i < t->n_dims; at /= gguf_dim(g, t, i++))
+        index[i] = at % gguf_dim(g, t, i);
+    for (uint32_t i = t->n_dims; i-- > 0;)
+        buf_printf(out, "%" PRIu64 "%s", index[i], i ? between : "");
+}

@@ -79,4 +79,8 @@ void fact_type_name(const struct gguf_tensor *t, struct buf *out);
 void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *between,
                 struct buf *out);
 
+/* Write the index of value `at` (as stored) in NumPy's order. */
+void fact_index(const struct gguf *g, const struct gguf_tensor *t, uint64_t at, const char *between,
+                struct buf *out);
+
 #endif

@@ -37,7 +37,7 @@ size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uin
 
 /* ---- read ---- */
 
-struct scan {
+struct npy_scan {
     const char *p, *end;
     struct err *e;
 };
@@ -47,14 +47,14 @@ static int npy_refuse(struct err *e, const char *why)
     return err_set(e, -EINVAL, "not a NumPy header: %s", why);
 }
 
-static void skip_spaces(struct scan *t)
+static void skip_spaces(struct npy_scan *t)
 {
     while (t->p < t->end && (*t->p == ' ' || *t->p == '\t' || *t->p == '\r' || *t->p == '\n'))
         t->p++;
 }
 
 /* Skips spaces, then takes the next byte if it is c. */
-static bool npy_take(struct scan *t, char c)
+static bool npy_take(struct npy_scan *t, char c)
 {
     skip_spaces(t);
     if (t->p == t->end || *t->p != c)
@@ -64,7 +64,7 @@ static bool npy_take(struct scan *t, char c)
 }
 
 /* Takes a Python string without escapes. */
-static bool take_string(struct scan *t, struct text *ret)
+static bool take_string(struct npy_scan *t, struct text *ret)
 {
     skip_spaces(t);
     char quote = t->p < t->end ? *t->p : '\0';
@@ -78,7 +78,7 @@ static bool take_string(struct scan *t, struct text *ret)
     return true;
 }
 
-static bool npy_take_word(struct scan *t, const char *word)
+static bool npy_take_word(struct npy_scan *t, const char *word)
 {
     size_t n = strlen(word);
     skip_spaces(t);
@@ -88,7 +88,7 @@ static bool npy_take_word(struct scan *t, const char *word)
     return true;
 }
 
-static int read_descr(struct scan *t, struct npy *ret)
+static int read_descr(struct npy_scan *t, struct npy *ret)
 {
     char shown[SHOW_MAX];
     struct text type;
@@ -106,7 +106,7 @@ static int read_descr(struct scan *t, struct npy *ret)
  * Takes a decimal number, with or without the L that Python 2 wrote. Returns false if it is not a
  * number or does not fit into a u64.
  */
-static bool take_number(struct scan *t, uint64_t *ret)
+static bool take_number(struct npy_scan *t, uint64_t *ret)
 {
     skip_spaces(t);
     const char *first = t->p;
@@ -122,7 +122,7 @@ static bool take_number(struct scan *t, uint64_t *ret)
 }
 
 /* Checks the dimensions and reverses them into the stored order. */
-static int finish_shape(struct scan *t, struct npy *ret)
+static int finish_shape(struct npy_scan *t, struct npy *ret)
 {
     ret->n_elem = 1;
     for (uint32_t i = 0; i < ret->n_dims; i++) {
@@ -141,7 +141,7 @@ static int finish_shape(struct scan *t, struct npy *ret)
     return 0;
 }
 
-static int read_shape(struct scan *t, struct npy *ret)
+static int read_shape(struct npy_scan *t, struct npy *ret)
 {
     uint64_t v;
     if (!npy_take(t, '('))
@@ -162,7 +162,7 @@ static int read_shape(struct scan *t, struct npy *ret)
 
 enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 
-static int read_entry(struct scan *t, struct npy *ret, bool *fortran, unsigned *seen)
+static int read_entry(struct npy_scan *t, struct npy *ret, bool *fortran, unsigned *seen)
 {
     struct text key;
     if (!take_string(t, &key) || !npy_take(t, ':'))
@@ -183,7 +183,7 @@ static int read_entry(struct scan *t, struct npy *ret, bool *fortran, unsigned *
                : npy_refuse(t->e, "the dict has an unknown entry");
 }
 
-static int read_dict(struct scan *t, struct npy *ret)
+static int read_dict(struct npy_scan *t, struct npy *ret)
 {
     bool fortran = false;
     unsigned seen = 0;
@@ -219,7 +219,7 @@ int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e)
         return npy_refuse(e, "it is over 65536 bytes");
     if (n < len)
         return NPY_MORE;
-    struct scan t = {(const char *)p + fixed, (const char *)p + len, e};
+    struct npy_scan t = {(const char *)p + fixed, (const char *)p + len, e};
     struct npy npy = {.header = (uint32_t)len};
     int r = read_dict(&t, &npy);
     if (r == 0)

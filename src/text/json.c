@@ -15,24 +15,7 @@
 static const struct float_names names_line = {"NaN", "Infinity", "-Infinity"};
 static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-Infinity\""};
 
-#define EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101)
-
-/* Set the high bit of each byte of w that is below n (n <= 128) or over 127. The bit may also be
- * set in bytes above such a byte. */
-static inline uint64_t any_below_or_high(uint64_t w, uint8_t n)
-{
-    return ((w - EACH_BYTE(n)) | w) & EACH_BYTE(0x80);
-}
-
-/* True if all eight bytes are ASCII and need no escaping. */
-static inline bool plain8(const uint8_t *p)
-{
-    uint64_t w = get_u64(p, HOST_BIG);
-    return !(any_below_or_high(w, 0x20) | any_below_or_high(w ^ EACH_BYTE('"'), 1) |
-             any_below_or_high(w ^ EACH_BYTE('\\'), 1) | any_below_or_high(w ^ EACH_BYTE(0x7f), 1));
-}
-
-static inline bool plain(uint8_t c)
+static inline bool json_plain(uint8_t c)
 {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
@@ -43,9 +26,7 @@ static size_t plain_run(const uint8_t *p, size_t n)
 {
     size_t i = 0;
     while (i < n) {
-        while (i + 8 <= n && plain8(p + i))
-            i += 8;
-        while (i < n && plain(p[i]))
+        while (i < n && json_plain(p[i]))
             i++;
         if (i == n || p[i] < 0x80 || utf8_hidden(p + i, n - i))
             break;
@@ -102,7 +83,7 @@ void json_string(struct buf *out, const void *bytes, size_t n)
     buf_char(out, '"');
 }
 
-static void add_value(struct buf *out, const struct gguf_value *v, const struct float_names *names);
+static void put_json(struct buf *out, const struct gguf_value *v, const struct float_names *names);
 
 static void add_array(struct buf *out, const struct gguf_value *v, const struct float_names *names)
 {
@@ -113,14 +94,14 @@ static void add_array(struct buf *out, const struct gguf_value *v, const struct 
         buf_char(out, '[');
     while (gguf_next(&w, &item)) {
         buf_str(out, between);
-        add_value(out, &item, names);
+        put_json(out, &item, names);
         between = ", ";
     }
     buf_char(out, ']');
 }
 
 /* Recurses once per level of nesting, which the parser limits to GGUF_MAX_DEPTH. */
-static void add_value(struct buf *out, const struct gguf_value *v, const struct float_names *names)
+static void put_json(struct buf *out, const struct gguf_value *v, const struct float_names *names)
 {
     if (v->type == GGUF_ARRAY)
         add_array(out, v, names);
@@ -132,12 +113,12 @@ static void add_value(struct buf *out, const struct gguf_value *v, const struct 
 
 void json_value(struct buf *out, const struct gguf_value *v)
 {
-    add_value(out, v, &names_strict);
+    put_json(out, v, &names_strict);
 }
 
 void json_line_value(struct buf *out, const struct gguf_value *v)
 {
-    add_value(out, v, &names_line);
+    put_json(out, v, &names_line);
 }
 
 /* ---- objects and lists ---- */
@@ -216,13 +197,13 @@ void reader_skip_space(struct reader *r)
         r->at++;
 }
 
-static void skip_blanks(struct reader *r)
+static void reader_skip_blanks(struct reader *r)
 {
     while (r->at < r->end && is_space(*r->at) && *r->at != '\n')
         r->at++;
 }
 
-static int hex_digit(uint8_t c)
+static int json_digit(uint8_t c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -237,7 +218,7 @@ static int hex4(const uint8_t *p, const uint8_t *end)
     if (end - p < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        int d = hex_digit(p[i]);
+        int d = json_digit(p[i]);
         if (d < 0)
             return -1;
         v = v * 16 + d;
@@ -411,13 +392,13 @@ static int next_line(struct items *it)
 {
     struct reader *r = it->r;
     if (!it->first) { /* move from the end of a value's line to the next line */
-        skip_blanks(r);
+        reader_skip_blanks(r);
         if (r->at < r->end && *r->at != '\n')
             return unexpected(r, "the end of the line");
         r->at += r->at < r->end;
     }
     it->first = false;
-    skip_blanks(r);
+    reader_skip_blanks(r);
     if (r->at < r->end && *r->at != '\n')
         return 1;
     struct reader rest = *r;

@@ -14,7 +14,7 @@
 /* Length of "%~" and 16 hex digits. */
 #define CUT_MARK 18
 
-static bool plain(uint8_t c)
+static bool name_plain(uint8_t c)
 {
     return c >= 0x20 && c != 0x7f && c != '%' && c != '/';
 }
@@ -27,7 +27,7 @@ static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, siz
     bool dots = (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.');
     size_t i = 0;
     for (*at = 0; i < n; i++) {
-        bool escape = dots || !plain(p[i]);
+        bool escape = dots || !name_plain(p[i]);
         if (*at + (escape ? 3 : 1) > room)
             break;
         dst[(*at)++] = escape ? '%' : (char)p[i];
@@ -57,7 +57,7 @@ size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1])
     return at;
 }
 
-static int hex_digit(char c)
+static int name_digit(char c)
 {
     const char *at = c ? strchr(hex, c) : NULL;
     return at ? (int)(at - hex) : -1;
@@ -70,8 +70,8 @@ static int unescape(const char *file, char *dst)
     for (size_t i = 0; file[i]; i++) {
         char c = file[i];
         if (c == '%') {
-            int high = hex_digit(file[i + 1]);
-            int low = high < 0 ? -1 : hex_digit(file[i + 2]);
+            int high = name_digit(file[i + 1]);
+            int low = high < 0 ? -1 : name_digit(file[i + 2]);
             if (low < 0)
                 return -1;
             c = (char)(high << 4 | low);

@@ -312,7 +312,7 @@ int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, cons
 /* ---- the type of a new value ---- */
 
 /* True if the text is a value of this type; `elem`: of an array. */
-static bool is_value(const uint8_t *text, size_t n, uint32_t type, uint32_t elem)
+static bool text_is_value(const uint8_t *text, size_t n, uint32_t type, uint32_t elem)
 {
     static const struct gguf_format fmt = {.version = 3, .len_width = 8};
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -339,7 +339,7 @@ static uint32_t fitting_type(const uint8_t *text, size_t n, bool array)
         const bool integer = kind == GGUF_KIND_UINT || kind == GGUF_KIND_INT;
         if ((integer && floats) || (kind == GGUF_KIND_FLOAT && !floats))
             continue;
-        if (is_value(text, n, array ? (uint32_t)GGUF_ARRAY : order[i], order[i]))
+        if (text_is_value(text, n, array ? (uint32_t)GGUF_ARRAY : order[i], order[i]))
             return order[i];
     }
     return GGUF_VALUE_TYPES;
@@ -361,7 +361,7 @@ void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uin
     *elem = row->elem;
     if ((row->flags & KEY_PER_LAYER) && (array || (n && memchr(text, '\n', n))))
         *type = GGUF_ARRAY;
-    else if ((row->flags & KEY_COUNT) && !is_value(text, n, row->type, 0) &&
-             is_value(text, n, GGUF_U64, 0))
+    else if ((row->flags & KEY_COUNT) && !text_is_value(text, n, row->type, 0) &&
+             text_is_value(text, n, GGUF_U64, 0))
         *type = GGUF_U64;
 }

@@ -154,8 +154,11 @@ static int image_row_read(const struct about *a, uint64_t off, size_t n, struct 
 
 static uint64_t safetensors_row_size(const struct about *a)
 {
-    uint64_t size;
-    return safetensors_size(a->v->snap, a->row->as, &size) < 0 ? UINT64_MAX : size;
+    struct image *im = NULL;
+    const uint64_t size =
+        safetensors_image(a->v->snap, a->row->as, &im) < 0 ? UINT64_MAX : im->size;
+    image_unref(im);
+    return size;
 }
 
 static int safetensors_row_image(const struct about *a, struct image **ret)
@@ -538,12 +541,14 @@ bool files_exists(const struct snapshot *g, const struct row *row, const struct 
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
-/* Return false if the model cannot have this file. If there is no memory to measure it, the file
- * exists, and getting its size fails with -ENOMEM. */
+/* Return false if the model cannot have this file. If there is no memory to make it, the file exists,
+ * and getting its size fails with -ENOMEM. */
 static bool is_possible(struct snapshot *g, const struct row *row)
 {
-    uint64_t size;
-    return !(row->flags & ROW_SAFETENSORS) || safetensors_size(g, row->as, &size) != -EFBIG;
+    struct image *im = NULL;
+    const int r = row->flags & ROW_SAFETENSORS ? safetensors_image(g, row->as, &im) : 0;
+    image_unref(im);
+    return r != -EFBIG;
 }
 
 bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,

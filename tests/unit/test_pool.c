@@ -14,6 +14,12 @@
 #include "base/map.h"
 #include "base/pool.h"
 
+static void call_now(struct pool_job *j)
+{
+    const struct timespec now = when_now();
+    pool_call_at(j, &now);
+}
+
 struct work {
     struct pool_job job;
     sem_t begun, hang;
@@ -68,10 +74,10 @@ static void test_called_again(void)
     struct work w;
     join(&w);
     w.hangs = true;
-    pool_call(&w.job);
+    call_now(&w.job);
     (void)sem_wait(&w.begun);
     for (unsigned i = 0; i < 10; i++)
-        pool_call(&w.job);
+        call_now(&w.job);
     (void)sem_post(&w.hang);
     (void)sem_post(&w.hang);
     leave(&w);
@@ -106,12 +112,12 @@ static void test_waits(void)
     for (unsigned i = 0; i < WAITERS; i++) {
         waiter[i] = (struct waiter){.told = &told, .begun = &begun};
         CU_ASSERT_EQUAL_FATAL(pool_join(&waiter[i].job, wait_for_it), 0);
-        pool_call(&waiter[i].job);
+        call_now(&waiter[i].job);
     }
     for (unsigned i = 0; i < WAITERS; i++)
         (void)sem_wait(&begun);
     join(&w);
-    pool_call(&w.job);
+    call_now(&w.job);
     (void)sem_wait(&w.begun);
     leave(&w);
     pool_tell(&told);
@@ -149,7 +155,7 @@ static void test_gone_page(void)
     CU_ASSERT_EQUAL_FATAL(map_open(&r.map, fd, 1), 0);
     CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 0), 0);
     CU_ASSERT_EQUAL_FATAL(pool_join(&r.job, read_gone), 0);
-    pool_call(&r.job);
+    call_now(&r.job);
     (void)sem_wait(&r.done);
     CU_ASSERT_EQUAL(r.result, -EIO);
     pool_leave(&r.job);

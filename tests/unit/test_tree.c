@@ -409,8 +409,7 @@ static void test_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "is a directory, not a GGUF file: name a model in it"));
     CU_ASSERT_EQUAL(tree_open(pipe, &plain, &t, &e), -EINVAL);
     CU_ASSERT_EQUAL(tree_open("hf://org/name", &plain, &t, &e), -ENOENT);
-    CU_ASSERT_STRING_EQUAL(e.msg, "is a Hugging Face URL, not a file: download the model first, "
-                                  "with \"hf download\"");
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "is a URL, not a file: download the model first"));
     CU_ASSERT_EQUAL(image_try("", 0, &plain, &m, &e), -EBADMSG);
     CU_ASSERT_EQUAL(image_try("not a model", 12, &plain, &m, &e), -EBADMSG);
     CU_ASSERT_STRING_EQUAL(e.msg, "magic at byte 0: 'not ' is not 'GGUF'");
