@@ -273,15 +273,13 @@ static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 /* Report the mount to the log. */
 static void announce(const struct session *s)
 {
-    const char *model = shelf_path(s->m.shelf), *at = s->o->mountpoint, *line;
+    const char *model = shelf_path(s->m.shelf), *at = s->o->mountpoint;
     char path[SHOW_MAX], spot[SHOW_MAX];
     if (!s->o->cmd.foreground) {
         log_to_syslog();
         say_read_only(s->o, s->m.shelf);
     }
     (void)show(path, model, strlen(model));
-    for (unsigned i = 0; (line = shelf_warning(s->m.shelf, i)); i++)
-        log_line(LOG_WARNING, "%s: %s", path, line);
     log_line(LOG_INFO, "%s: mounted on %s%s", path, show(spot, at, strlen(at)),
              shelf_writable(s->m.shelf) ? "" : ", read-only");
 }

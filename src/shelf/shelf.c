@@ -328,11 +328,6 @@ const char *shelf_path(const struct shelf *s)
     return s->one ? tree_path(s->one) : s->paths.path;
 }
 
-const char *shelf_warning(const struct shelf *s, unsigned i)
-{
-    return s->one ? tree_warning(s->one, i) : NULL;
-}
-
 int shelf_statfs(struct shelf *s, struct statvfs *ret)
 {
     if (s->one)

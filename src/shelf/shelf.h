@@ -76,9 +76,6 @@ bool shelf_writable(const struct shelf *s);
 const char *shelf_why_not(const struct shelf *s);
 /* Return the real path of the model or directory; it is valid until shelf_close(). */
 const char *shelf_path(const struct shelf *s);
-/* Return warning i, like tree_warning(). A directory has no warnings here: those about its models
- * are logged when the models are opened. */
-const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);

@@ -336,8 +336,6 @@ static int open_tree(const struct slots *s, const struct slot *slot, struct tree
                      struct err *e)
 {
     struct tree_options o = s->opt->tree;
-    struct tree *t = NULL;
-    const char *what;
     o.wait = NULL; /* another process's lock must not delay readers */
     o.late = true;
     o.find = find_file;
@@ -347,11 +345,7 @@ static int open_tree(const struct slots *s, const struct slot *slot, struct tree
     o.why = slot->is.store && !s->opt->tree.read_only
                 ? "it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)"
                 : NULL;
-    int r = tree_open(slot->is.path, &o, &t, e);
-    for (unsigned i = 0; r == 0 && (what = tree_warning(t, i)); i++)
-        logger_log(&o.log, LOG_WARNING, "%s", what);
-    *ret = t;
-    return r;
+    return tree_open(slot->is.path, &o, ret, e);
 }
 
 /* Give a slot its tree, unless another thread has done so, or one of the files is not the one that

@@ -67,7 +67,6 @@ struct tree {
     /* Protected by the lock of `newest`, like the ids in `opened` and `others`: */
     /* whole-model views that the kernel knows, and open files of tensors */
     struct table held;
-    unsigned anomalies; /* anomalies in the first snapshot, for tree_warning() */
 };
 
 /* ---- the kinds of nodes ---- */

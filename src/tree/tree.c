@@ -277,9 +277,6 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
         gguf_free(g);
         return r;
     }
-    t->anomalies = g->anomalies;
-    for (size_t i = 1; i < t->shards.n; i++)
-        t->anomalies |= t->shards.g[i]->anomalies;
     t->newest.name = path_name(t->model.path);
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
@@ -442,25 +439,6 @@ const char *tree_why_not(const struct tree *t)
 const char *tree_path(const struct tree *t)
 {
     return t->model.real;
-}
-
-const char *tree_warning(const struct tree *t, unsigned i)
-{
-    static const struct {
-        enum gguf_anomaly anomaly;
-        const char *line;
-    } lines[] = {
-        {GGUF_ANOMALY_ORDER, "tensor data is not in the order in which tensors are listed"},
-        {GGUF_ANOMALY_GAPS, "there are gaps between tensors, or before the first"},
-        {GGUF_ANOMALY_NO_TAIL, "the padding after the last tensor is missing"},
-        {GGUF_ANOMALY_TRAILING, "there are extra bytes after the data"},
-        {GGUF_ANOMALY_UNKNOWN, "some tensors are of an unknown type and have no f32"},
-        {GGUF_ANOMALY_PARTIAL, "the file is incomplete: reading the missing part gives EIO"},
-    };
-    for (size_t k = 0; k < COUNT(lines); k++)
-        if (t->anomalies & lines[k].anomaly && i-- == 0)
-            return lines[k].line;
-    return NULL;
 }
 
 int tree_statfs(struct tree *t, struct statvfs *ret)

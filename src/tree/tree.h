@@ -99,9 +99,6 @@ const char *tree_why_not(const struct tree *t);
 
 /* Return the model's real path; it is valid until tree_close(). */
 const char *tree_path(const struct tree *t);
-/* Return a line for the log about an anomaly in the model. Call with i = 0, 1, ... until it returns
- * NULL. */
-const char *tree_warning(const struct tree *t, unsigned i);
 
 /*
  * A call whose answer the calling thread waits for:

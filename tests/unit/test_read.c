@@ -438,11 +438,6 @@ static void test_partial(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "bytes are missing"));
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "-o partial"));
     CU_ASSERT_EQUAL_FATAL(image_try(whole.image, n, &partial, &m, &e), 0);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(tree_warning(m.t, 0));
-    const char *last = NULL, *line;
-    for (unsigned i = 0; (line = tree_warning(m.t, i)); i++)
-        last = line;
-    CU_ASSERT_STRING_EQUAL(last, "the file is incomplete: reading the missing part gives EIO");
     m.image = malloc(whole.size);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m.image);
     memcpy(m.image, whole.image, whole.size);
