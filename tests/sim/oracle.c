@@ -562,13 +562,24 @@ static void write_on(struct state t, unsigned c, const struct chars *base)
         number_in(now->b, now->n && now->b[now->n - 1] == '\n' ? now->n - 1u : now->n) >= 0)
         return;
     const int why = judge(type_for(&t, k, x->typed), now); /* no continuation can make it valid */
+    t.call[c].phase = BEGUN;
+    t.call[c].waits = true;
+    emit(&t); /* a flush may take it before it is refused */
     refuse(&t, f, x->version, why);
     emit_done(&t, (int)c, why);
 }
 
 static void start_write(struct state *s, unsigned c)
 {
-    const int f = s->handle[o->op[c].handle].file, k = key_of(s, f);
+    const struct handle_of *h = &s->handle[o->op[c].handle];
+    const int f = h->file, k = key_of(s, f);
+    if (s->call[c].waits) { /* to be refused */
+        const struct chars spoilt = {"\xff", 1};
+        const int why = judge(k < 0 ? 0 : type_for(s, k, s->file[f].typed), &spoilt);
+        refuse(s, f, h->version, why);
+        emit_done(s, (int)c, why);
+        return;
+    }
     write_on(*s, c, NULL);
     /* an accepted draft may go as soon as its writers have flushed */
     if (k < 0 || s->file[f].draft != CLEAN)
@@ -746,7 +757,7 @@ static void start_retype(struct state *s, unsigned c)
     const int f = by_node(s, o->op[c].node);
     const unsigned type = o->op[c].type;
     if (f < 0 || s->file[f].name < 0) {
-        if (f >= 0 && s->file[f].typed == type)
+        if (f >= 0) /* nobody can see the type of a file that was removed */
             emit_done(s, (int)c, 0);
         emit_done(s, (int)c, GONE);
         return;
@@ -863,7 +874,7 @@ static int key_meant(const struct state *s, const struct waiting *q, bool *eithe
         return NONE;
     if (x->helper && x->backs >= 0) /* it was renamed meanwhile */
         return x->backs;
-    *either = q->kind == EDIT_TEXT && s->now.file[q->from] >= 0;
+    *either = s->now.file[q->from] >= 0;
     return *either ? q->from : NONE;
 }
 
@@ -912,9 +923,7 @@ static void end_edit(struct state *s, const struct waiting *q, int why, bool oth
         return;
     if (q->kind == EDIT_TEXT || q->kind == EDIT_NAME)
         accept(s, q->file, q->version);
-    const bool still =
-        q->kind == EDIT_NAME ? s->file[q->file].helper : s->file[q->file].name == q->from;
-    if (!is_name || !still)
+    if (!is_name || s->file[q->file].name != q->from)
         return;
     const int target = s->now.file[q->to];
     if (q->caller < 0 && target >= 0 && (other || writers(s, target, false))) {

@@ -389,6 +389,9 @@ static int write_token(struct program *p, struct handle *h, unsigned token, bool
     e->part[OF_LOW] = (uint8_t)token;
     if (!half)
         e->part[OF_HIGH] = (uint8_t)token;
+    /* half an F32, written by another program, has the size of an F16 */
+    if (h->kind == RAW && form && k->w->tensors.shared[h->tensor] > h->opened)
+        e->part[OF_LOW] = e->part[OF_HIGH] = ANYTHING;
     struct live_wait *w = kernel_begin(p);
     const int r = kernel_end(p, tree_write(h->f, 0, bytes, n, w));
     e->end = tensors_now(k->w);
@@ -468,11 +471,11 @@ static int flush(struct program *p, struct handle *h, bool sync)
         struct tensor_edit *e = &o->edit[t][i];
         if (e->handle != h->number || e->end > begin || e->refused != (uint32_t)NEVER)
             continue;
-        if (r < 0 && e->accepted != (uint32_t)NEVER)
-            continue;
-        if (r < 0) { /* a later answer says nothing about it */
-            e->handle = HANDLES;
-            e->refused = lonely && r != -EINTR && !is_faulty(k->w) ? tensors_now(k->w) : e->refused;
+        if (r < 0 && (e->accepted != (uint32_t)NEVER || *k->w->oracle.faults))
+            continue; /* what could not be written may be by the next flush */
+        if (r < 0) {
+            e->handle = HANDLES; /* a later answer says nothing about it */
+            e->refused = lonely && r != -EINTR ? tensors_now(k->w) : e->refused;
         } else if (there && !was_cut(k->w, t, e->begin)) {
             e->accepted = e->accepted < begin ? e->accepted : tensors_now(k->w);
             e->durable = durable && e->durable == (uint32_t)NEVER ? tensors_now(k->w) : e->durable;
