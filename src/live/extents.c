@@ -87,17 +87,6 @@ int logs_failed(int r, struct err *e)
     return err_sys(e, r, "cannot write a draft beside the model");
 }
 
-int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e)
-{
-    int r = logs_take(s, n, 0, ret, at, e);
-    if (r < 0)
-        return r;
-    r = logs_put(s, *ret, *at + n - 1, "", 1); /* leaves a hole before this byte */
-    if (r < 0)
-        log_unref(*ret);
-    return logs_failed(r, e);
-}
-
 void logs_rest(struct logs *s)
 {
     lock_take(s->lock);

@@ -24,8 +24,6 @@ struct logs {
  * message. */
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
               struct err *e);
-/* Like logs_take(), but fill the range with zeros. */
-int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
 /* Write bytes to a range taken before. Returns 0, -ENOSPC or -errno. */
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
 /* Set e to a message about r, an error from logs_put(). Returns r. */

@@ -441,9 +441,13 @@ static int add_written(struct job *j, uint64_t at, uint64_t n)
             log = log_ref(x->log);
             src = x->src + (at - x->at);
         } else if (x) {
-            r = logs_take_zeros(j->logs, len, &log, &src, NULL);
+            r = logs_take(j->logs, len, 0, &log, &src, NULL);
+            if (r == 0)
+                r = logs_put(j->logs, log, src + len - 1, "", 1); /* zeros before it are a hole */
         }
-        if (r == 0 && log)
+        if (r < 0)
+            log_unref(log);
+        else if (log)
             r = add_at(j, at, len, src, log);
     }
     return r;
@@ -458,42 +462,22 @@ static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
     return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
 }
 
-/* Two ranges of n bytes to compare block by block; the last block may be shorter. */
-struct compare {
-    const uint8_t *old, *raw;
-    size_t n, block;
-};
-
-static bool differs(const struct compare *c, size_t block)
+/* Add pieces for the runs of blocks that differ, including small gaps. at: the place of the n bytes
+ * in the tensor. */
+static int add_pieces(struct job *j, uint64_t at, const uint8_t *old, const uint8_t *now, size_t n)
 {
-    size_t at = block * c->block;
-    size_t n = (size_t)min_u64(c->block, c->n - at);
-    return memcmp(c->old + at, c->raw + at, n) != 0;
-}
-
-/* Find the next run [*first, *end) of blocks that differ, including small gaps. Returns false at
- * the end. */
-static bool next_run(const struct compare *c, size_t *first, size_t *end)
-{
-    const size_t blocks = (c->n + c->block - 1) / c->block, gap = GAP / c->block + 1;
-    while (*first < blocks && !differs(c, *first))
-        ++*first;
-    if (*first == blocks)
-        return false;
-    *end = *first + 1;
-    for (size_t i = *end; i < blocks && i - *end < gap; i++)
-        if (differs(c, i))
-            *end = i + 1;
-    return true;
-}
-
-/* Add pieces for the blocks that differ; the first block compared is block `from`. */
-static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
-{
+    const size_t block = j->raw_block, gap = GAP / block * block + block;
+    size_t first = n, end = 0; /* of the run; first == n: there is none */
     int r = 0;
-    for (size_t first = 0, end; r == 0 && next_run(c, &first, &end); first = end) {
-        size_t at = first * c->block, upto = (size_t)min_u64(end * c->block, c->n);
-        r = add_piece(j, from * c->block + at, c->raw + at, upto - at);
+    for (size_t i = 0; r == 0 && (i < n || first < n); i += block) {
+        const size_t len = i < n ? (size_t)min_u64(block, n - i) : 0;
+        if (len > 0 && memcmp(old + i, now + i, len) != 0) {
+            first = (size_t)min_u64(first, i);
+            end = i + len;
+        } else if (first < n && (len == 0 || i - end >= gap)) {
+            r = add_piece(j, at + first, now + first, end - first);
+            first = n;
+        }
     }
     return r;
 }
@@ -605,22 +589,21 @@ static int encode(const struct job *j, uint64_t lo, size_t blocks, struct room *
 /* Judge bytes [lo, hi), all of which are below j->old, or none. */
 static int judge_part(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
 {
-    const uint64_t first = lo / j->block, at = first * j->raw_block;
-    const size_t blocks = (size_t)(hi / j->block - first);
-    const struct compare c = {room->old, j->type ? room->raw : room->in,
-                              j->type ? blocks * j->raw_block : (size_t)(hi - lo), j->raw_block};
+    const uint64_t at = lo / j->block * j->raw_block; /* in the tensor */
+    const size_t blocks = (size_t)(hi / j->block - lo / j->block);
+    const size_t n = j->type ? blocks * j->raw_block : (size_t)(hi - lo);
     if (!j->type && j->whole)
         return logs_failed(add_written(j, lo, hi - lo), e);
     int r = read_in(j, lo, hi, room);
     if (r == 0 && lo < j->old)
-        r = tensor_view_read(j->base, TENSOR_RAW, at, room->old, c.n);
+        r = tensor_view_read(j->base, TENSOR_RAW, at, room->old, n);
     if (r < 0)
         return r == -ERANGE ? err_set(e, r, "a value is too large for float32")
                             : err_sys(e, r, "cannot read what was written, or the tensor");
     if (j->type && (r = encode(j, lo, blocks, room, e)) < 0)
         return r;
-    r = j->whole ? logs_put(j->logs, j->log, j->room + at, room->raw, c.n)
-                 : add_pieces(j, first, &c);
+    r = j->whole ? logs_put(j->logs, j->log, j->room + at, room->raw, n)
+                 : add_pieces(j, at, room->old, j->type ? room->raw : room->in, n);
     return logs_failed(r, e);
 }
 
@@ -736,7 +719,7 @@ static int run(struct job *j, const struct units_watch *watch, struct tensor_edi
     if (r == 0 && j->round)
         r = logs_check(j->logs, &j->round->written, e);
     log_unref(j->log);
-    struct tensor_edit edit = {.shaped = j->whole, .whole = j->whole, .piece = j->piece, .n = j->n};
+    struct tensor_edit edit = {.shaped = j->whole, .piece = j->piece, .n = j->n};
     if (j->n)
         qsort(j->piece, j->n, sizeof(*j->piece), by_place);
     if (r < 0)

@@ -102,7 +102,6 @@ enum tensor_verdict {
 /* An operation on a tensor (edit/change.h). */
 struct tensor_edit {
     bool shaped; /* the shape or type changes: see `shape` */
-    bool whole;  /* the pieces cover all bytes of the tensor */
     struct tensor_shape shape;
     struct tensor_piece *piece; /* owned, each with a reference to its log */
     size_t n;

@@ -147,12 +147,15 @@ void tensors_removed(struct live *l)
 
 static void fresh_remove(struct live *l, struct object *o);
 
-static int remove_locked(struct live *l, const char *file, const struct err *unready)
+int live_tensor_remove(struct live *l, const char *file)
 {
     const struct err last = {.code = -EPERM,
                              .msg = "nothing was removed: the model would have no tensor left"};
     const struct err place = {.code = -EOPNOTSUPP, .msg = "a tensor cannot be removed in place"};
+    struct err unready;
     uint32_t number;
+    overlay_ready(l, &unready);
+    LOCKED(&l->lock);
     int r = find_shown(l, file, &number);
     struct object *o = r == 0 ? object_get(l, number) : NULL;
     if (!o)
@@ -163,8 +166,8 @@ static int remove_locked(struct live *l, const char *file, const struct err *unr
     }
     if (l->stop)
         return -EROFS;
-    if (unready->code || l->opt.edit.strategy == EDIT_INPLACE)
-        return object_refused(l, o, unready->code ? unready : &place);
+    if (unready.code || l->opt.edit.strategy == EDIT_INPLACE)
+        return object_refused(l, o, unready.code ? &unready : &place);
     if (l->state->gguf->n_tensors + o->adding - l->tensors.n_gone <= 1) {
         spare_all(l);
         return object_refused(l, o, &last);
@@ -177,14 +180,6 @@ static int remove_locked(struct live *l, const char *file, const struct err *unr
     newest_touch(l->newest);
     queue_later(l, QUEUE_TENSORS, true);
     return 0;
-}
-
-int live_tensor_remove(struct live *l, const char *file)
-{
-    struct err unready;
-    overlay_ready(l, &unready);
-    LOCKED(&l->lock);
-    return remove_locked(l, file, &unready);
 }
 
 int live_view_unlink(struct live *l, uint32_t number, uint32_t row)
@@ -619,12 +614,13 @@ static int renamed(struct live *l, struct request *q, int r, const struct err *e
     return r;
 }
 
-static int rename_locked(struct live *l, const char *from, const char *to, unsigned flags,
-                         struct live_wait *w)
+int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
+                       struct live_wait *w)
 {
     char name[TREE_NAME_MAX + 1];
     uint32_t number, other;
     size_t n;
+    LOCKED(&l->lock);
     if (flags & ~(unsigned)RENAME_NOREPLACE)
         return -EINVAL;
     int r = find_shown(l, from, &number);
@@ -649,11 +645,4 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     q->apply = accept_rename;
     q->end = renamed;
     return queue_add(l, q, w);
-}
-
-int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
-                       struct live_wait *w)
-{
-    LOCKED(&l->lock);
-    return rename_locked(l, from, to, flags, w);
 }

@@ -309,6 +309,7 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     lock_drop(&d->io);
     if (r < 0)
         return refuse(l, d, r, &e);
+    LOCKED(&l->lock);
     return r > 0 && w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
 }
 
@@ -508,19 +509,23 @@ static void judged_free(struct live *l, struct request *q)
     free(j);
 }
 
-/* Have a draft judged as it is now. last: no more writes will come. Call without the lock. */
+/* Have a draft judged as it is now. last: no more writes will come. Drops and retakes the lock. */
 static int ask(struct live *l, struct view_draft *d, enum when when, bool last, struct live_wait *w)
 {
     struct judged *j = calloc(1, sizeof(*j));
+    struct request *q = NULL;
     if (!j)
         return -ENOMEM;
     *j = (struct judged){.d = d, .last = last, .l = l};
+    d->pins++;
+    lock_drop(&l->lock);
     lock_take(&d->io);
     lock_take(&l->lock);
     const bool written = draft_is_written(d); /* else a request before has accepted it meanwhile */
     int r = written ? draft_take(d, &j->round) : when == WHEN_NOW ? queue_sync(l, 0, w) : 0;
-    lock_drop(&d->io); /* once the request is in the queue, the draft may go */
-    struct request *q = r == 0 && written ? request_new(l, NULL, NULL, NULL) : NULL;
+    lock_drop(&d->io);
+    if (written && r == 0 && !(q = request_new(l, NULL, NULL, NULL)))
+        r = -ENOMEM;
     if (q) {
         d->judging++;
         d->object->pins++;
@@ -534,11 +539,12 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
         tensor_round_free(&j->round);
         free(j);
     }
-    lock_drop(&l->lock);
-    return q || !written ? r : -ENOMEM;
+    d->pins--;
+    draft_reap(l, d);
+    return r;
 }
 
-/* Take the text of a new tensor's `type` or `shape`. Call without the lock. */
+/* Take the text of a new tensor's `type` or `shape`. Drops and retakes the lock. */
 static int take_text(struct live *l, struct view_draft *d)
 {
     const struct tensor_base none = {0};
@@ -549,13 +555,16 @@ static int take_text(struct live *l, struct view_draft *d)
     char text[DRAFT_TEXT_MAX];
     uint32_t type;
     size_t n;
+    d->pins++;
+    lock_drop(&l->lock);
     int r = read_draft(l, d, &none, 0, text, sizeof(text), &n);
     if (r < 0)
         (void)err_sys(&e, r, "cannot read what was written");
     else
         r = is_type ? tensor_type_parse(text, n, &type, &e)
                     : tensor_shape_parse(text, n, &shape, &e);
-    LOCKED(&l->lock);
+    lock_take(&l->lock);
+    d->pins--;
     *(is_type ? &o->has_type : &o->has_shape) = r == 0;
     if (r < 0) {
         d->why = e;
@@ -695,15 +704,11 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
 static int judge_now(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
 {
     struct view_draft *d = h->d;
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     flushed(l, h);
-    int r = d->why.code;
-    const bool written = draft_is_written(d);
-    const bool fresh = h->o->fresh && !h->o->adding;
-    lock_drop(&l->lock);
-    if (r < 0 || !written)
-        return r;
-    if (!fresh)
+    if (d->why.code || !draft_is_written(d))
+        return d->why.code;
+    if (!h->o->fresh || h->o->adding)
         return ask(l, d, when, false, w);
     return view_is_text(d->view) ? take_text(l, d) : 0;
 }
@@ -724,26 +729,17 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 
 int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 {
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     const struct object *o = object_find(l, number);
     struct view_draft *d = o && !o->fresh ? o->drafts : NULL;
     while (d && !(draft_is_written(d) && d->dirty))
         d = d->next;
-    if (!d || d->why.code) { /* a write was refused: the draft is no edit */
-        const int r = d ? d->why.code : queue_sync(l, 0, w);
-        lock_drop(&l->lock);
-        return r;
-    }
-    d->pins++;
-    lock_drop(&l->lock);
-    const int r = ask(l, d, WHEN_NOW, false, w);
-    LOCKED(&l->lock);
-    d->pins--;
-    draft_reap(l, d);
-    return r;
+    if (d && d->why.code) /* a write was refused: the draft is no edit */
+        return d->why.code;
+    return d ? ask(l, d, WHEN_NOW, false, w) : queue_sync(l, 0, w);
 }
 
-/* The last writer is gone: judge what no flush has judged. Call with the lock held. */
+/* The last writer goes: judge what no flush has judged. Call with the lock held. */
 static void end_writing(struct live *l, struct view_draft *d)
 {
     const struct err never = {.code = -ECANCELED, .msg = "the file was written but never closed"};
@@ -754,11 +750,7 @@ static void end_writing(struct live *l, struct view_draft *d)
     if (fresh && !(due && d->dirty && view_is_text(d->view)))
         return;
     if (due && (fresh || !(l->ending && d->dirty))) {
-        d->pins++;
-        lock_drop(&l->lock);
         const int r = fresh ? take_text(l, d) : ask(l, d, WHEN_MODE, true, NULL);
-        lock_take(&l->lock);
-        d->pins--;
         if (!fresh && err_sys(&e, r, "cannot be judged") < 0)
             (void)object_refused(l, o, &e);
         return;
@@ -780,8 +772,9 @@ void live_view_release(struct live *l, struct live_view *h)
         o->owing -= h->owes;
         if (o->fresh)
             object_touch(l, o);
-        if (--d->writers == 0)
+        if (d->writers == 1)
             end_writing(l, d);
+        d->writers--;
         draft_reap(l, d);
     }
     o->opens--;

@@ -68,7 +68,7 @@
  *                            interrupt first: for the oldest
  *     hold; held; go         copies of the model stop at their beginning; wait until one has;
  *                            let them continue. go ERRNO: make those that stopped fail
- *     full; full no          the disk reports that it is full; that it has room again
+ *     full; full no          the disk is full, and says so; it has room again
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                N seconds pass; behind N: the clock runs N seconds late, so timed
  *                            waits wake at once and end as soon as `later` moves it

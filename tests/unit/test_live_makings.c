@@ -31,6 +31,11 @@ static const struct script scripts[] = {
      "write A x " FAR " =EFBIG; release A; fsync =EFBIG; refused /n 'long'; rm /n/f32; fsync;"
      "values /n/f32 '1 2'",
      MODEL "n:F32:2=1,2 "},
+    {"a new tensor whose values find no room is tried again by fsync, not by time", "tensors close",
+     "mkdir /n; put /n/type F16; put /n/shape 2; open A /n/f32 creat w; poke A 0 '1 2'; close A;"
+     "full; fsync =ENOSPC; refused /n 'draft'; full no; later 9; tfile " MODEL "; fsync;"
+     "values /n/f32 '1 2'",
+     MODEL "n:F16:2=4 "},
     {"fsync waits until the kernel releases a closed handle", "tensors",
      "mkdir /n; put /n/type I8; put /n/shape 1; open A /n/raw creat w; write A x; flush A; & fsync;"
      "& fsync; release A; wait; wait; tfile " MODEL "n:I8:1=x ",

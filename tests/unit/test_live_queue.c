@@ -553,6 +553,10 @@ static const struct script scripts[] = {
      "put a.name two; hold; & fsync; held; open A a.count w trunc; write A 9; & flush A; hurry;"
      "go EIO; wait =EIO; wait; finish; file " TWO NINE A_OTHER A_LIST,
      TWO NINE A_OTHER A_LIST},
+    {"what a signal found written but not closed is no edit, at the release either", NULL,
+     "open A a.name w trunc; write A two; open B a.new w creat; write B 9; hurry; release A;"
+     "refused a.name; flush B =EROFS; release B; text a.name 'one\n'; gone a.new",
+     UNCHANGED},
     {"there is no memory when a signal ends the daemon: the end of the mount writes", "sync",
      "put a.name two; rm a.count; hurry starved; finish; file " TWO A_OTHER A_LIST,
      TWO A_OTHER A_LIST},

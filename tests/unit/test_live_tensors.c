@@ -293,6 +293,15 @@ static const struct script scripts[] = {
      "close "
      "A; rm /a/offset; open A /a/offset creat rw; write A 5; close A",
      A B C},
+    {"fsync by a reader tells of a write that was refused, and accepts none of the others",
+     "tensors",
+     "open A /a/raw w; open B /a/raw r; write A X 0; write A x 8 =EFBIG; fsync B =EFBIG; close A "
+     "=EFBIG; close B",
+     A B C},
+    {"a full disk refuses a write, and takes it once it has room", "tensors",
+     "full; open A /a/raw w; write A ABCDEFGH =ENOSPC; close A =ENOSPC; text /a/raw abcdefgh;"
+     "full no; put /a/raw ABCDEFGH",
+     "a:I8:8=ABCDEFGH " B C},
     {"writes are refused one after another", "tensors",
      "open A /a/raw w; write A x 8 =EFBIG; write A x 8 =EFBIG; close A =EFBIG; open A /b/shape w "
      "trunc; write A 2 5000 =EFBIG; write A 2 5000 =EFBIG; refused /b 'at most'; "
