@@ -629,7 +629,7 @@ static int next_extra(struct shelf_dir *d, uint64_t i, uint64_t *cookie,
                                                 : EXTRA_SOURCE);
     *cookie = d->tree ? EXTRA_COOKIE + i + 1 : i + 3;
     const int r = own_entry(d->shelf, &at, ret);
-    return r < 0 ? r : 1;
+    return r == -ENOENT ? 0 : r < 0 ? r : 1; /* the model can be opened now: no `error` */
 }
 
 int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],

@@ -134,10 +134,9 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  * Object numbers are never reused during the life of a mount. Slot numbers are reused once all have
  * been used and the kernel has forgotten the oldest.
  *
- * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for
- * whole-model views, whose st_ino is computed as for a directory in the same row at the root. To
- * the kernel each state is a new file, so that the pages of one node never change; to users it is
- * the same file. st_ino stays below 2^32 in a mount of one model with fewer than 2^25 tensors and
+ * st_ino is the node number, except for whole-model views, whose st_ino is computed as for a
+ * directory in the same row at the root. To the kernel each state is a new file, so that the pages
+ * of one node never change; to users it is the same file. st_ino stays below 2^32 in a mount of one model with fewer than 2^25 tensors and
  * keys, for programs whose ino_t has 32 bits.
  */
 
