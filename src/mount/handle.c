@@ -32,7 +32,7 @@ static void answer_reply(fuse_req_t req, int r, struct reply *a)
 int answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size, struct live_wait *w,
                 bool *mapped)
 {
-    struct reply a = {.scratch = aligned_alloc(PAGE, size), .wait = w};
+    struct reply a = {.scratch = aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE), .wait = w};
     void *const scratch = a.scratch;
     int r = scratch ? tree_read(f, off, size, &a) : -ENOMEM;
     *mapped = a.mapped != NULL;

@@ -109,7 +109,8 @@ static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
     struct fuse_init_out *init = !m->begun && n == 2 ? part[1].iov_base : NULL;
     if (init && part[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof(init->flags))
         init->flags |= FUSE_PARALLEL_DIROPS;
-    m->begun = true;
+    if (!m->begun)
+        m->begun = true;
     order_before(m);
     return writev(fd, part, n);
 }
