@@ -12,7 +12,6 @@ import unittest
 import mountlib
 from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, sizes
 from ggufmodel import Value
-from terminal import Terminal
 
 ERRORS = 'Invalid argument', 'Too many links'
 VIM_ERRORS = ('E212: Can\'t open file', 'E512: Close failed', 'E514: Write error',
@@ -112,78 +111,33 @@ def python_replace(path, line):
 # ---- editors ----
 
 def vim_tool(name, *settings, stays=()):
-    @tool(name, 'vim', 'tmux', stays=stays)
+    @tool(name, 'vim', stays=stays)
     def run(path, line):
         commands = [word for text in ('backupskip=', *settings) for word in ('-c', 'set ' + text)]
-        with Terminal('vim', '-u', 'NONE', '-N', '-i', 'NONE', *commands, path) as term:
-            term.see('1L, ')
-            term.type(':%s/.*/' + line + '/')
-            term.keys('Enter')
-            term.type(':w')
-            term.keys('Enter')
-            good = term.see('B written', *VIM_ERRORS) == 'B written'
-            term.keys('Enter')
-            term.type(':qa!')
-            term.keys('Enter')
-        return good
+        script = mountlib.put('script', f'%s/.*/{line}/\nw\nq!\n'.encode())
+        done = mountlib.run('bash', '-c', 'script=$1; shift; "$@" < "$script"', 'bash', script, 'vim', '-e', '-s', '-V1', '-u', 'NONE',
+                            '-N', '-i', 'NONE', *commands, path)
+        return not any(text in done.out + done.err for text in VIM_ERRORS)
 
 
 vim_tool('vim')
 vim_tool('vim-copy', 'backupcopy=yes')
 vim_tool('vim-rename', 'backupcopy=no')
+vim_tool('vim-rename-backup', 'backup', 'backupcopy=no', stays=['~'])
 vim_tool('vim-no-writebackup', 'nowritebackup')
 
 
-@tool('ex', 'ex')
-def ex(path, line):
-    script = mountlib.put('script', f'%s/.*/{line}/\nwq\nq!\n'.encode())
-    return succeeds('bash', '-c', 'ex -s -V1 -u NONE "$1" < "$2"', 'bash', path, script)
-
-
-def nano_tool(name, *options, stays=()):
-    @tool(name, 'nano', 'tmux', stays=stays)
-    def run(path, line):
-        with Terminal('nano', '--ignorercfiles', *options, path) as term:
-            term.see('Read 1 line')
-            term.keys('C-k')
-            term.type(line)
-            term.keys('C-s')
-            good = term.see('Wrote', *ERRORS) == 'Wrote'
-            term.keys('C-x')
-            if not good:
-                term.see('Save modified')
-                term.type('n')
-        return good
-
-
-nano_tool('nano')
-nano_tool('nano-backup', '--backup', stays=['~'])
-
-
 def emacs_tool(name, *settings, stays=()):
-    settings = ('(setq backup-enable-predicate (lambda (name) t))',
-                '(add-hook (quote after-save-hook) (lambda () (message "All is saved")))',
-                "(global-set-key [f5] 'kill-emacs)", *settings)
-    lisp = '(progn ' + ' '.join(settings) + ')'
+    lisp = '(progn ' + ' '.join(('(setq backup-enable-predicate (lambda (name) t))', *settings)) + ')'
 
-    @tool(name, 'emacs', 'tmux', stays=stays)
-    def full_screen(path, line):
-        with Terminal('emacs', '-nw', '-Q', '--eval', lisp, path) as term:
-            term.see(os.path.basename(path) + ' ')
-            term.keys('C-x', 'h', 'C-w')
-            term.type(line)
-            term.keys('Enter', 'C-x', 'C-s')
-            good = term.see('All is saved', *ERRORS) == 'All is saved'
-            term.keys('F5')
-        return good
-
-    @tool(name + '-batch', 'emacs', stays=stays)
+    @tool(name, 'emacs', stays=stays)
     def batch(path, line):
         edit = f'(progn (erase-buffer) (insert "{line}\\n") (save-buffer))'
         return succeeds('emacs', '--batch', '-Q', '--eval', lisp, path, '--eval', edit)
 
 
 emacs_tool('emacs', stays=['~'])
+emacs_tool('emacs-copying', '(setq backup-by-copying t)', stays=['~'])
 emacs_tool('emacs-precious', '(setq file-precious-flag t)', stays=['~'])
 
 

@@ -72,15 +72,6 @@ class State(unittest.TestCase):
             self.write(at, '66\n')
             self.assertEqual(mount_line(at), 'read-write')
 
-    def test_changed_behind(self):
-        for options in ((), ('-o', 'ro')):
-            model = self.model()
-            with Mount(model, *options) as at:
-                line = mount_line(at)
-                os.utime(model, ns=(1, 1))
-                self.assertEqual(mount_line(at),
-                                 line + "; the model's file was changed outside the mount")
-
 
 class Sizes(unittest.TestCase):
     def test_while_edited(self):
@@ -157,16 +148,6 @@ class Command(unittest.TestCase):
             os.makedirs(os.path.dirname(name), exist_ok=True)
             mountlib.put(name, data)
         return top
-
-    def test_as_in_the_mount(self):
-        """The lines are the same, except those about the mount."""
-        top = self.models(model=image(general__license=llama.text('mit')))
-        done = info(top + '/model.gguf')
-        with Mount(top + '/model.gguf', '-o', 'ro') as at:
-            shown = mountlib.get(at + '/info').decode()
-        lines = shown.splitlines(keepends=True)
-        self.assertTrue(lines[-1].startswith('mount:'))
-        self.assertEqual((done.returncode, done.out, done.err), (0, ''.join(lines[:-1]), ''))
 
     def test_failures(self):
         """All other models are shown, with one line for each that cannot be."""

@@ -185,18 +185,6 @@ class Places(Case):
             self.assertEqual(len([row for row in mountlib.mounts()
                                   if row[0] == os.fsencode(at)]), 1)
 
-    def test_at_the_same_time(self):
-        """If several commands mount on one directory, one succeeds, and the others see its
-        mount."""
-        at = self.folder()
-        for _ in range(5):
-            started = [subprocess.Popen([GGUFS, '-o', 'ro', self.model, at],
-                                        stderr=subprocess.DEVNULL) for _ in range(4)]
-            statuses = sorted(process.wait(mountlib.LIMIT) for process in started)
-            self.assertEqual(statuses, [0, 1, 1, 1])
-            mountlib.unmount(at)
-            self.assertIsNone(mountlib.mount_of(at))
-
     def killed(self, at, hold=False):
         """Return a mount whose daemon is dead; hold: its directory stays open."""
         mount = Mount(self.model, at=at)

@@ -72,22 +72,6 @@ class Rights(unittest.TestCase):
             os.chown(paths[2], uid, gid)
             self.assertEqual(self.readable(paths[0]), [], (uid, gid))
 
-    def test_shard_that_is_no_file(self):
-        """A link to a device or a pipe in place of a shard is named, but not opened."""
-        paths = self.shards()
-        odd, at = mountlib.path('odd'), mountlib.path('open')
-        os.makedirs(at, exist_ok=True)
-        for make in (os.mkfifo, os.mkdir,
-                     lambda name: os.mknod(name, stat.S_IFCHR | 0o666, os.makedev(240, 4242))):
-            make(odd)
-            os.rename(paths[1], paths[1] + '.kept')
-            os.symlink(odd, paths[1])
-            done = run(mountlib.GGUFS, paths[0], at)
-            self.assertEqual(done.returncode, 1)
-            self.assertRegex(done.err, 'shard m-00002-of-00003.gguf: is (a directory|not a regular file)')
-            os.rename(paths[1] + '.kept', paths[1])
-            (os.rmdir if os.path.isdir(odd) else os.unlink)(odd)
-
     # Another user: prints "seen" when access has changed, to denied, then to allowed again.
     OPENS = '''
 import os, sys, time

@@ -110,19 +110,6 @@ class Demo(unittest.TestCase):
     def test_sample(self):
         self.check('demo-sample')
 
-    def test_model(self):
-        """For a split model a sample is edited instead."""
-        home = mountlib.path('models')
-        os.mkdir(home)
-        for i, name in enumerate((ODD + '.gguf', 'x-00001-of-00001.gguf')):
-            path = os.path.join(home, name)
-            made = run(os.path.join(mountlib.SOURCE, 'scripts/make-sample'), path)
-            self.assertEqual(made.returncode, 0, made.err)
-            before = mountlib.get(path)
-            self.check(f'demo-{i}', path)
-            self.assertEqual(mountlib.get(path), before)
-        self.assertEqual(len(os.listdir(home)), 2)
-
 
 class Readme(unittest.TestCase):
     def block(self, begin):

@@ -182,14 +182,6 @@ class Refusals(Set):
                                   if f['rule'] != 'key-type'], [(b, what)])
                 self.refused(b, what)
 
-    def test_alignments(self):
-        """Each file has its own alignment; the merged one has the first file's."""
-        keys = split_keys(1) + [(b'general.alignment', llama.u32(64))]
-        self.make(first(), second({'alignment': 64}, keys=keys))
-        self.tells(0)
-        with Mount(self.at(self.names[0])) as at:
-            self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
-
     def test_damaged(self):
         """The faults of each file are reported, and the rules are applied to the others."""
         a, b = names()

@@ -59,12 +59,6 @@ class Tools(unittest.TestCase):
         shown = json.loads(output('jq', '[.[].nbytes] | add', self.inside('tensors.json')))
         self.assertEqual(shown, sum(len(tensor.data) for tensor in self.model.tensors))
 
-    def test_find(self):
-        found = output('find', self.at, '-name', 'raw', '-size', '+0').split(b'\n')
-        self.assertEqual(len(found) - 1, len(self.model.tensors))
-        kept = output('find', self.inside('tensors'), '-type', 'd', '-newer', self.source)
-        self.assertEqual(kept, b'')
-
     def test_tar(self):
         archive = mountlib.path('tree.tar')
         output('tar', '-C', self.at, '-cf', archive, '.')
