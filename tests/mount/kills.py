@@ -37,7 +37,7 @@ def state(file):
 class Kills(unittest.TestCase):
     """An earlier edit of `before` makes a state in the history; then the model contains `now`."""
 
-    def prepare(self, folder, parts):
+    def prepare(self, folder, way, parts):
         self.state, self.kept = mountlib.path('state'), mountlib.path('kept')
         for name in self.state, self.kept, folder:
             shutil.rmtree(name, ignore_errors=True)
@@ -53,7 +53,7 @@ class Kills(unittest.TestCase):
         with mountlib.Mount(self.model, '-o', 'relayout=copy,reserve=65536,history=0') as at:
             write(at, 'general.name', 'room')
         self.before = state(self.model)
-        with mountlib.Mount(self.model, *self.options) as at:
+        with mountlib.Mount(self.model, '-o', f'relayout={way},commit=sync') as at:  # one state, however slow this is
             write(at, 'general.name', 'edited')
             write(at, 'odd.nul', 'edited')
         self.now, self.data = state(self.model), get(self.model)
@@ -123,7 +123,7 @@ class Kills(unittest.TestCase):
             with self.subTest(way=way, change=change.__name__, parts=parts):
                 commit = 'sync' if change == self.collect else 'close'
                 self.options = ('-o', f'relayout={way},commit={commit},tensors=edit')
-                self.prepare(os.path.join(folder, 'home'), parts)
+                self.prepare(os.path.join(folder, 'home'), way, parts)
                 self.put_back()
                 with mountlib.Mount(self.model, *self.options) as at:
                     change(at)
