@@ -23,10 +23,10 @@ static void free_model(struct model_path *m)
     free(m->why);
 }
 
-/* Add a model, taking ownership of its strings even on failure. */
-static int put(struct models *m, struct model_path *new)
+/* Add a model, taking ownership of its strings even on failure, if it has those that it needs. */
+static int put(struct models *m, struct model_path *new, bool whole)
 {
-    if (!new->path || array_grow(&m->model, &m->cap, m->n, sizeof(*m->model)) < 0) {
+    if (!new->path || !whole || array_grow(&m->model, &m->cap, m->n, sizeof(*m->model)) < 0) {
         free_model(new);
         return -ENOMEM;
     }
@@ -37,10 +37,7 @@ static int put(struct models *m, struct model_path *new)
 static int put_error(struct models *m, const char *path, int error, const char *why)
 {
     struct model_path new = {.path = strdup(path), .error = error, .why = strdup(why)};
-    if (new.why)
-        return put(m, &new);
-    free(new.path);
-    return -ENOMEM;
+    return put(m, &new, new.why);
 }
 
 /* Add a file. If it belongs to a split model, add that model instead, unless that model is already
@@ -58,7 +55,7 @@ static int add_file(struct models *m, const char *path)
     if (i < m->n)
         free(new.path);
     else
-        r = put(m, &new);
+        r = put(m, &new, true);
     shards_free(&s);
     return r;
 }
@@ -87,10 +84,7 @@ static int add_mounted(struct models *m, const char *folder)
     struct model_path new = {.label = strdup(folder), .mounted = true};
     if (asprintf(&new.path, "%s/model.gguf", folder) < 0)
         new.path = NULL;
-    if (new.label)
-        return put(m, &new);
-    free(new.path);
-    return -ENOMEM;
+    return put(m, &new, new.label);
 }
 
 /* ---- directories ---- */
@@ -108,10 +102,7 @@ static int add_model(struct models *m, const struct item *i, const char *label)
                              .shards = i->shards,
                              .error = broken ? i->error : 0,
                              .why = broken ? strdup(i->why) : NULL};
-    if ((!i->store || new.label) && (!broken || new.why))
-        return put(m, &new);
-    free_model(&new);
-    return -ENOMEM;
+    return put(m, &new, (!i->store || new.label) && (!broken || new.why));
 }
 
 static int walk(struct models *m, const struct paths *p, const struct item *folder,

@@ -209,17 +209,29 @@ void slot_forget(struct slot *slot, uint64_t n)
 
 /* ---- lookups ---- */
 
+/* Return the slot with this key whose file is at its path, or NULL. Call with the lock held. */
+static struct slot *current(const struct slots *s, uint64_t key)
+{
+    for (struct link *l = table_first(&s->by_key, key); l; l = table_next(l))
+        if (!SLOT_OF(l, by_key)->spent)
+            return SLOT_OF(l, by_key);
+    return NULL;
+}
+
+static bool is_edited(const struct slot *slot)
+{
+    return slot && slot->tree && tree_edited(slot->tree);
+}
+
 /* Returns true if the slot with this key is being edited and only its own tree has changed its file,
  * which an edit may replace. */
 static bool is_own_edit(struct slots *s, uint64_t key)
 {
     struct use u = {0};
     lock_take(&s->lock);
-    for (struct link *l = table_first(&s->by_key, key); l && !u.slot; l = table_next(l)) {
-        struct slot *slot = SLOT_OF(l, by_key);
-        if (!slot->spent && slot->tree && tree_edited(slot->tree))
-            begin_use(slot, &u);
-    }
+    struct slot *slot = current(s, key);
+    if (is_edited(slot))
+        begin_use(slot, &u);
     lock_drop(&s->lock);
     const bool own = u.slot && !tree_changed(u.tree);
     slot_leave(&u);
@@ -232,29 +244,17 @@ static bool is_same(const struct item *a, const struct item *b)
            (a->real && b->real ? strcmp(a->real, b->real) == 0 : a->real == b->real);
 }
 
-/* Find the slot of an item. Other slots with its key stand for files that are gone. Call with the
- * lock held. */
-static struct slot *find(struct slots *s, const struct item *i, bool own)
-{
-    struct slot *found = NULL;
-    for (struct link *l = table_first(&s->by_key, i->key); l; l = table_next(l)) {
-        struct slot *slot = SLOT_OF(l, by_key);
-        const bool edited = own && slot->tree && tree_edited(slot->tree);
-        if (!slot->spent && !found && (edited || is_same(&slot->is, i)))
-            found = slot;
-        else
-            slot->spent = true;
-    }
-    return found;
-}
-
 int slot_of(struct slots *s, struct item *i, struct use *ret)
 {
     const struct stat st = i->st;
     const struct grant grant = i->grant;
     const bool own = i->kind == ITEM_MODEL && is_own_edit(s, i->key);
     LOCKED(&s->lock);
-    struct slot *slot = find(s, i, own);
+    struct slot *slot = current(s, i->key);
+    if (slot && !(own && is_edited(slot)) && !is_same(&slot->is, i)) {
+        slot->spent = true; /* its file is gone */
+        slot = NULL;
+    }
     if (!slot && !(slot = new_slot(s, i)))
         return -ENOMEM;
     slot->is.st = st;
