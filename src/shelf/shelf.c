@@ -63,13 +63,6 @@ static int at_find(struct shelf *s, uint64_t node, struct at *ret)
     return is->kind == ITEM_MODEL || ret->local == INO_ROOT ? 0 : -ESTALE;
 }
 
-/* Return the location of an extra file in the same slot. */
-static struct at at_extra(const struct at *at, uint32_t extra)
-{
-    const uint64_t local = ino_make(INO_FIXED, extra, 0);
-    return (struct at){at->use, local, kind_of(&at->use.slot->is, local)};
-}
-
 static uint64_t at_node(const struct at *at)
 {
     return at->use.slot ? ino_in_slot(at->use.slot->id, at->local) : at->local;
@@ -454,26 +447,40 @@ static int lookup_own(struct shelf *s, struct slot *folder, const char *name,
     return r < 0 ? r : item_entry(s, &i, ret);
 }
 
-/* Return the number of the extra file with this name in a model's directory or its `source`, or 0. */
-static uint32_t extra_named(const struct at *at, const char *name)
+/* Get extra file i of a model's directory, or link i of its `source`, and its name. Returns false if
+ * there is none. */
+static bool extra_at(const struct at *dir, size_t i, char name[TREE_NAME_MAX + 1], struct at *ret)
 {
-    if (at->kind == AT_MODEL)
-        return strcmp(name, "source") == 0  ? EXTRA_SOURCE
-               : strcmp(name, "error") == 0 ? EXTRA_ERROR
-                                            : 0;
-    const struct item *is = &at->use.slot->is;
-    if (at->kind != AT_LINKS || split_count(name) != is->shards)
-        return 0;
-    const size_t i = strtoul(name + strlen(name) - SPLIT_TAIL + 1, NULL, 10) - 1;
-    char *shard = shard_name(is, i);
-    const bool same = shard && strcmp(shard, name) == 0;
+    const struct item *is = &dir->use.slot->is;
+    const bool links = dir->kind == AT_LINKS;
+    char *shard = links && i < is->shards ? shard_name(is, i) : NULL;
+    if (links ? !shard : i > 1)
+        return false;
+    (void)snprintf(name, TREE_NAME_MAX + 1, "%s", shard ? shard : i ? "error" : "source");
     free(shard);
-    return same ? EXTRA_SHARDS + (uint32_t)i : 0;
+    const uint32_t extra = links ? EXTRA_SHARDS + (uint32_t)i : i ? EXTRA_ERROR : EXTRA_SOURCE;
+    const uint64_t local = ino_make(INO_FIXED, extra, 0);
+    *ret = (struct at){dir->use, local, kind_of(is, local)};
+    return true;
+}
+
+static bool extra_named(const struct at *dir, const char *name, struct at *ret)
+{
+    char is[TREE_NAME_MAX + 1];
+    if (dir->kind == AT_LINKS && split_count(name)) {
+        const size_t no = strtoul(name + strlen(name) - SPLIT_TAIL + 1, NULL, 10);
+        return extra_at(dir, no - 1, is, ret) && strcmp(is, name) == 0;
+    }
+    for (size_t i = 0; dir->kind == AT_MODEL && extra_at(dir, i, is, ret); i++)
+        if (strcmp(is, name) == 0)
+            return true;
+    return false;
 }
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
 {
     CLEANUP(shelf_leave) struct at at;
+    struct at extra;
     int r = at_enter(s, parent, &at);
     if (r < 0)
         return r;
@@ -481,11 +488,8 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
         return -ENAMETOOLONG;
     if (at.kind == AT_FOLDER)
         return lookup_own(s, at.use.slot, name, ret);
-    const uint32_t extra = at.kind == AT_TREE ? 0 : extra_named(&at, name);
-    if (extra) {
-        const struct at here = at_extra(&at, extra);
-        return own_entry(s, &here, ret);
-    }
+    if (extra_named(&at, name, &extra))
+        return own_entry(s, &extra, ret);
     if (at.kind != AT_TREE)
         r = at.kind == AT_MODEL ? at_open(&at) : 1;
     if (r != 0)
@@ -539,7 +543,6 @@ struct shelf_dir {
     struct at at;
     struct listing *list;  /* for a directory of the shelf: its entries; NULL: not read yet */
     struct tree_dir *tree; /* NULL: the directory is not in a tree */
-    bool broken;           /* the model cannot be opened */
 };
 
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
@@ -552,7 +555,6 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
     int r = at_enter(s, node, at);
     if (r == 0 && at->kind == AT_MODEL)
         r = at_open(at);
-    d->broken = r > 0;
     if (r == 0 && (at->kind == AT_TREE || at->kind == AT_MODEL))
         r = tree_opendir(at->use.tree, at->local, &d->tree);
     else if (r == 0 && at->kind != AT_FOLDER && at->kind != AT_LINKS)
@@ -611,25 +613,15 @@ static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attr
     return 0;
 }
 
-/* Get extra file i of a model's directory, or link i in its `source`. */
 static int next_extra(struct shelf_dir *d, uint64_t i, uint64_t *cookie,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    const bool links = d->at.kind == AT_LINKS;
-    const struct item *is = &d->at.use.slot->is;
-    if (i >= (links ? is->shards : d->broken ? 2 : 1))
+    struct at at;
+    if (!extra_at(&d->at, i, name, &at))
         return 0;
-    char *shard = links ? shard_name(is, i) : NULL;
-    if (links && !shard)
-        return -ENOMEM;
-    (void)snprintf(name, TREE_NAME_MAX + 1, "%s", shard ? shard : i ? "error" : "source");
-    free(shard);
-    const struct at at = at_extra(&d->at, links ? EXTRA_SHARDS + (uint32_t)i
-                                          : i   ? EXTRA_ERROR
-                                                : EXTRA_SOURCE);
     *cookie = d->tree ? EXTRA_COOKIE + i + 1 : i + 3;
     const int r = own_entry(d->shelf, &at, ret);
-    return r == -ENOENT ? 0 : r < 0 ? r : 1; /* the model can be opened now: no `error` */
+    return r == -ENOENT ? 0 : r < 0 ? r : 1; /* a model that can be opened has no `error` */
 }
 
 int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
