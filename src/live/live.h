@@ -33,7 +33,6 @@
 #include "model/snapshot.h"
 #include "live/meta.h"
 #include "live/names.h"
-#include "live/undo.h"
 #include "live/value.h"
 #include "text/name.h"
 
@@ -134,5 +133,16 @@ struct live_counts {
 struct live_counts live_count(struct live *l);
 /* True if dropping the state loses nothing while no file is open. helpers: helpers may be lost. */
 bool live_idle(struct live *l, bool helpers);
+
+/* ---- undo ---- */
+
+/*
+ * Restore all keys to a state from the history; number 0 means the state before the last edits.
+ * This is one edit, written immediately in any commit mode, with all pending edits before it.
+ * live_undo_said() reports the result.
+ */
+int live_undo(struct live *l, uint64_t number, struct live_wait *w);
+/* Write a line about the last live_undo(), if any. Returns 0 or -ENOMEM. */
+int live_undo_said(struct live *l, struct buf *out);
 
 #endif

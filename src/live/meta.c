@@ -683,8 +683,9 @@ int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
     const struct name *x = f ? f->name : NULL;
     if (x && f->kind == FILE_KEY)
         s = value_stored(l, x);
-    if (f && !s.snap && f->typed.set && !f->inherited)
-        type_put(&f->typed, &ret->type);
+    const bool typed = f && !s.snap && f->typed.set && !f->inherited;
+    if (typed)
+        v = (struct gguf_value){.type = (uint8_t)f->typed.type, .elem = (uint8_t)f->typed.elem};
     ret->helper = f && f->kind == FILE_HELPER;
     if (x && x->key)
         buf_add(&ret->key, x->key, x->key_len);
@@ -692,7 +693,7 @@ int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
     if (f)
         file_settle(l, f);
     lock_drop(&l->lock);
-    if (shown_value(&s, &v))
+    if (typed || shown_value(&s, &v))
         type_name_put(&v, &ret->type);
     int r = !f                                                                        ? why
             : buf_error(&ret->key) || buf_error(&ret->type) || buf_error(&ret->error) ? -ENOMEM

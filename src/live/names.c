@@ -179,14 +179,6 @@ static void lost_backup(struct live *l, struct name *key)
 
 /* ---- unlink ---- */
 
-static void unlink_helper(struct live *l, struct file *f)
-{
-    struct name *key = f->backs;
-    name_set_error(l, f->name, NULL);
-    file_drop(l, f);
-    lost_backup(l, key);
-}
-
 int live_unlink(struct live *l, const char *text)
 {
     struct err unready;
@@ -196,18 +188,17 @@ int live_unlink(struct live *l, const char *text)
     struct file *f = l->stop ? NULL : file_look(l, text, &why);
     if (!f)
         return l->stop ? -EROFS : why;
-    struct name *x = f->name;
-    if (f->kind != FILE_KEY) {
-        unlink_helper(l, f);
-        return 0;
-    }
-    if (stays(x))
+    struct name *x = f->name, *backs = f->backs;
+    const bool key = f->kind == FILE_KEY;
+    if (key && stays(x))
         return -EPERM;
-    if (unready.code)
+    if (key && unready.code)
         return name_refused(l, x, &unready);
     name_set_error(l, x, NULL); /* it was about a value that goes */
-    remove_later(l, x);
+    if (key)
+        remove_later(l, x);
     file_drop(l, f);
+    lost_backup(l, backs);
     return 0;
 }
 

@@ -38,7 +38,8 @@ bool overlay_is_pending(const struct live *l)
 static int remove_gone(struct live *l, struct edit_change *c, struct err *e)
 {
     int r = 0;
-    tensors_remove(l, c);
+    if (l->tensors.n_gone)
+        tensors_remove(l, c);
     for (const struct name *x = l->first; x && l->n_gone && r >= 0; x = x->next)
         if (x->gone && edit_find(c, x->key, x->key_len, &(const struct edit_slot *){0}))
             r = edit_remove(c, x->key, x->key_len, e);
@@ -351,8 +352,10 @@ static void accepted(struct live *l, const struct view *g, bool written)
         edit_keep(&l->pending, edit_mark(&l->pending));
         queue_later(l, QUEUE_EDITS, false);
     }
-    names_removed(l);
-    tensors_removed(l);
+    if (l->n_gone)
+        names_removed(l);
+    if (l->tensors.n_gone)
+        tensors_removed(l);
     l->changes++;
     if (!is_hiding(l)) {
         l->old[2] = view_ref(g);

@@ -118,8 +118,6 @@ static void spare_all(struct live *l)
 void tensors_remove(const struct live *l, struct edit_change *c)
 {
     struct edit_tensor t;
-    if (!l->tensors.n_gone)
-        return;
     for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
         if (o->gone && edit_tensor_numbered(c, o->number, &t))

@@ -22,13 +22,6 @@ bool type_by_name(const char *name, size_t n, struct typed *ret)
     return type_name_get(name, n, &ret->type, &ret->elem);
 }
 
-void type_put(const struct typed *t, struct buf *out)
-{
-    char name[GGUF_TYPE_NAME_MAX];
-    const struct gguf_value v = {.type = (uint8_t)t->type, .elem = (uint8_t)t->elem};
-    buf_str(out, gguf_type_name(&v, name));
-}
-
 bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret)
 {
     const char *colon = strrchr(file, ':');
@@ -374,16 +367,11 @@ static int judge(struct live *l, struct file *f, enum when when, struct live_wai
 /* A truncation without a write makes an empty string or array. */
 static bool has_empty_value(const struct live *l, const struct file *f)
 {
-    const struct name *x = f->name;
-    const struct key_row *row = key_find(x->key, x->key_len);
-    CLEANUP(shown_free) struct shown s = value_stored(l, x);
+    CLEANUP(shown_free) struct shown s = value_stored(l, f->name);
     struct gguf_value v;
-    uint32_t type = row ? row->type : GGUF_STRING;
-    if (f->typed.set)
-        type = f->typed.type;
-    else if (shown_value(&s, &v))
-        type = v.type;
-    return type == GGUF_STRING || type == GGUF_ARRAY;
+    const bool known = shown_value(&s, &v);
+    const struct typed t = type_for(f->name, known ? &v : NULL, &f->typed, &(struct buf){0});
+    return t.type == GGUF_STRING || t.type == GGUF_ARRAY;
 }
 
 int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)

@@ -35,7 +35,6 @@ int live_retype(struct live *l, uint32_t number, const void *type, size_t n, str
 /* Parse the name of a type: "u32", "array[string]". Returns false if there is no such type, or if
  * values of it cannot be edited (arrays of arrays). */
 bool type_by_name(const char *name, size_t n, struct typed *ret);
-void type_put(const struct typed *t, struct buf *out);
 /* Parse "KEY:TYPE", where TYPE names a type. Returns false for other names. */
 bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
 

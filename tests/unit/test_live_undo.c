@@ -48,12 +48,6 @@ static const struct script scripts[] = {
      "states; put a.name 'two'; states 'a.name'; clear; states; undo =ENOENT; put a.name 'three';"
      "states 'a.name'; undo; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"an undo is refused if a helper has the name of a key", "history close",
-     "put b.key.tmp '1'; undo; reopen; put b.key '2'; put b.key.tmp 'x'; undo 2 =EBUSY;"
-     "said 'b.key.tmp: a helper file has the name of this key'; text b.key '2\n';"
-     "text b.key.tmp 'x'; list a.name a.count a.other a.list b.key b.key.tmp; put b.key '3';"
-     "rm b.key.tmp; undo 2; gone b.key; text b.key.tmp '1\n'",
-     UNCHANGED "b.key.tmp:u32=1 "},
     {"an undo that only moves keys does not change them", "history close",
      "rm a.name; reopen; put a.name 'one'; list a.count a.other a.list a.name;"
      "put a.count x =EINVAL; time noted a.count; undo 1; said 'back to state 1';"
@@ -88,11 +82,6 @@ static const struct script scripts[] = {
      "put a.count '8'; put a.count 'junk' =EINVAL; full; later 2; put a.other '9' =ENOSPC;"
      "time noted a.count; undo =ENOSPC; full no; later 2; refused a.count; time same a.count",
      A_NAME "a.count:u32=8 " A_OTHER A_LIST},
-    {"an undo that is refused because of a helper keeps user.gguf.error", "history close",
-     "put b.key.tmp '1'; put a.count 9; undo; reopen; put b.key '2'; put b.key.tmp 'x';"
-     "put a.count 'junk' =EINVAL; undo 2 =EBUSY; refused a.count; rm b.key.tmp",
-     UNCHANGED "b.key:u32=2 "},
-    /* ---- one edit at a time ---- */
     {"an undo first writes what is pending", "history",
      "put a.name 'two'; fsync; undo; text a.name 'one\n'; put a.count '9'; rm a.other; undo;"
      "list a.name a.count a.other a.list; text a.count '7\n'",
