@@ -369,7 +369,7 @@ class Draining(unittest.TestCase):
 
     def refused(self, place):
         try:
-            write(place, 'my.other', 'late')
+            os.close(os.open(os.path.join(place, 'metadata', 'general.name'), os.O_WRONLY))
         except OSError as e:
             self.assertEqual(e.errno, errno.EROFS)
             return True
