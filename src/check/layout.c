@@ -136,18 +136,13 @@ static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
     return min_u64((uint64_t)data, last);
 }
 
-/* Count whole pages, because the disk reads whole pages. Stretches come in file order. */
-static bool may_read(struct checker *c, uint64_t first, uint64_t last)
+/* True if n more bytes may be read. A read costs at least a page. */
+static bool may_read(struct checker *c, uint64_t n)
 {
-    const uint64_t page = 4096;
-    uint64_t from = max_u64(first / page, c->padding_page), upto = (last - 1) / page + 1;
-    uint64_t cost = upto > from ? (upto - from) * page : 0;
+    const uint64_t cost = max_u64(n, 4096);
     c->padding_cut |= c->padding_left < cost;
-    if (c->padding_cut)
-        return false;
-    c->padding_left -= cost;
-    c->padding_page = max_u64(upto, c->padding_page);
-    return true;
+    c->padding_left -= c->padding_cut ? 0 : cost;
+    return !c->padding_cut;
 }
 
 /* Find the first nonzero byte, or `last` if all are zero or may_read() refuses the rest. */
@@ -160,7 +155,7 @@ static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64
         if (last - first > sizeof(room))
             first = skip_hole(src, first, last);
         n = (size_t)min_u64(last - first, sizeof(room));
-        if (n == 0 || !may_read(c, first, first + n))
+        if (n == 0 || !may_read(c, n))
             return 0;
         int r = src->read(src, first, room, n);
         if (r < 0)

@@ -190,7 +190,7 @@ struct value_stream {
     fill_fn *fill;
 };
 
-static void read_stream(struct value_stream s, struct blocks in, const uint8_t *data, uint64_t off,
+static void read_values(struct value_stream s, struct blocks in, const uint8_t *data, uint64_t off,
                         size_t n, uint8_t *dst)
 {
     const size_t per_block = s.width * in.type->block_len;
@@ -220,21 +220,21 @@ void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, u
                     size_t n, void *dst)
 {
     const struct value_stream s = {4, fill_f32};
-    read_stream(s, (struct blocks){t, big}, data, off, n, dst);
+    read_values(s, (struct blocks){t, big}, data, off, n, dst);
 }
 
 void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                     size_t n, void *dst)
 {
     const struct value_stream s = {2, t->id == F16_ID ? fill_same : fill_f16};
-    read_stream(s, (struct blocks){t, big}, data, off, n, dst);
+    read_values(s, (struct blocks){t, big}, data, off, n, dst);
 }
 
 void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                      size_t n, void *dst)
 {
     const struct value_stream s = {2, t->id == BF16_ID ? fill_same : fill_bf16};
-    read_stream(s, (struct blocks){t, big}, data, off, n, dst);
+    read_values(s, (struct blocks){t, big}, data, off, n, dst);
 }
 
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
