@@ -722,7 +722,8 @@ static void rename_to_key(const struct state *s, unsigned c, int f)
     if (!(unwritten && writers(s, f, true))) {
         struct state t = *s;
         wait_turn(&t, (int)c, q);
-        if (s->now.gone & 1u << to) { /* its turn takes the removal back before it is done */
+        if ((s->now.gone | s->now.hidden) &
+            1u << to) { /* its turn shows the key before it is done */
             t = *s;
             spare(&t, to, false);
             wait_turn(&t, (int)c, q);

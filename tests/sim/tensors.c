@@ -176,7 +176,8 @@ static void must_see(const struct world *w, int t, int part, unsigned v, enum wh
 /* Several programs may be changing the tensor. */
 static void share(struct world *w, int t)
 {
-    w->tensors.shared[t] = tensors_now(w);
+    if (w->tensors.shared[t] != (uint32_t)NEVER)
+        w->tensors.shared[t] = tensors_now(w);
 }
 
 static void writer(struct world *w, int t, int more)
@@ -269,7 +270,9 @@ static int of_name(int name)
 static void check_error(const struct program *p, const char *what, int t, int r, bool lonely)
 {
     static const int reasons[] = {-EBUSY, -EINVAL, -EFBIG, -ENOENT, -ESTALE, -EEXIST, -EPERM};
-    const struct world *w = p->k->w;
+    struct world *w = p->k->w;
+    if (r == -EINTR) /* the edit may go on, for as long as it takes */
+        w->tensors.shared[t] = (uint32_t)NEVER;
     bool known = r >= 0 || w->oracle.off || *w->oracle.faults || r == -EINTR || p->k->rough;
     known |= r == -EOPNOTSUPP && w->story.strategy == EDIT_INPLACE; /* not every edit can be */
     for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
@@ -311,6 +314,8 @@ static int open_view(struct program *p, struct handle *h, int name, uint64_t dir
     h->opened = tensors_now(k->w);
     if (h->writes)
         writer(k->w, h->tensor, 1);
+    if (!dir && !is_settled(k->w, h->tensor, h->opened)) /* somebody may be adding it */
+        share(k->w, h->tensor);
     lock_take(&k->dir);
     if (dir) {
         (void)kernel_begin(p);
@@ -719,7 +724,9 @@ void tensors_list(struct program *p)
     (void)kernel_end(p, r);
     const uint32_t now = tensors_now(k->w);
     for (int t = 0; t < TENSORS && r == 0 && !k->w->oracle.off; t++)
-        if (times[t] > 1 || !may_see(k->w, t, OF_TYPE, NONE, times[t], OPENED, since, now))
+        /* one that was removed may come again with another one of its name */
+        if ((times[t] > 1 && is_settled(k->w, t, since)) ||
+            !may_see(k->w, t, OF_TYPE, NONE, times[t], OPENED, since, now))
             sched_fail("%s is listed %u times", names[KEYS + t], times[t]);
 }
 
