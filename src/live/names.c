@@ -256,9 +256,12 @@ static int key_to_helper(struct live *l, struct file *f, const char *text, struc
     l->helper_bytes += f->text.len;
     if (f->state != DRAFT_NONE && f->state != DRAFT_EMPTIED)
         draft_restart(l, f);
-    f->inherited = stored;
-    f->typed = stored ? (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem}
-                      : (struct typed){0};
+    if (!drafted || !f->typed.set) { /* else the text that comes was given a type */
+        f->inherited = stored;
+        f->typed =
+            stored ? (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem}
+                   : (struct typed){0};
+    }
     if (stored || f->pins) { /* it may be about to be stored */
         x->backup = f;
         f->backs = x;

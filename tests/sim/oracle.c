@@ -680,12 +680,14 @@ static void rename_to_helper(struct state *s, unsigned c, int f)
     const bool key = !x->helper;
     if (key) {
         const value_t v = stored(s, from);
-        if (!is_shown(s, f) && !(writers(s, f, false) && !v))
+        const bool shown = is_shown(s, f);
+        if (!shown && !(writers(s, f, false) && !v))
             x->text = text_of(v);
         if (x->draft != EMPTIED)
             rewrite(s, f, CLEAN);
-        x->type = (uint8_t)type_of(v);
-        x->given = false;
+        x->given = shown && x->typed;
+        x->type = (uint8_t)(x->given ? x->typed : type_of(v));
+        x->typed = 0;
         x->helper = true;
         if (v || is_waiting(s, f)) {
             x->backs = (int8_t)from;
