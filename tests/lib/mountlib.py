@@ -9,7 +9,6 @@ Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is 
 import contextlib
 import glob
 import os
-import pty
 import select
 import shutil
 import signal
@@ -140,24 +139,6 @@ def as_other(*command):
         os.chown(state, OTHER, OTHER)
     return ['setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', '--', 'env',
             f'XDG_STATE_HOME={state}', *words]
-
-
-def drawn(*command, **options):
-    """Run a command whose standard error is a terminal. Returns exit status, standard output, and
-    the text drawn there."""
-    ours, theirs = pty.openpty()
-    with tempfile.TemporaryFile() as out:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
-                              env=environment(), **options) as program:
-            os.close(theirs)
-            shown = b''
-            with contextlib.suppress(OSError):  # EIO: the program has ended
-                while piece := os.read(ours, 4096):
-                    shown += piece
-            os.close(ours)
-            status = program.wait()
-        out.seek(0)
-        return status, out.read().decode(), shown.decode()
 
 
 class Refused(AssertionError):

@@ -9,7 +9,6 @@ import ggufmodel as gguf
 import llama
 import mountlib
 from ggufmodel import Value
-from mountlib import daemon
 
 A64, B64, C64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 64 * 'c', 40 * '1', 40 * '2'
 LIBRARY = 'manifests/registry.ollama.ai/library'
@@ -63,7 +62,7 @@ def contents(at, model):
 
 
 def descriptors(at):
-    return len(os.listdir(f'/proc/{daemon(at)}/fd'))
+    return len(os.listdir(f'/proc/{mountlib.daemon(at)}/fd'))
 
 
 def value(path, key=b'general.name'):

@@ -338,14 +338,6 @@ class Check(unittest.TestCase):
             self.assertEqual(mountlib.get(at + '/check'), b'')
             self.assertIn(f'file:            {NAME}\n', mountlib.get(at + '/info').decode())
 
-    def test_progress(self):
-        """On a terminal a progress bar is drawn and removed; findings go to standard output."""
-        model = self.file(image(bytes(range(34)) * 32))
-        status, out, drawn = mountlib.drawn(GGUFS, '--check=full', model)
-        self.assertEqual((status, out), (0, ''))
-        self.assertIn('%', drawn)
-        self.assertTrue(drawn.endswith('\r\x1b[K'), drawn)
-
     # ---- in the mount ----
 
     def test_mount(self):

@@ -243,30 +243,6 @@ class Views(unittest.TestCase):
                 self.assertLessEqual(np.abs(got - want).max(), 1)
 
 
-class Empty(unittest.TestCase):
-    def test_behind_the_end(self):
-        """The file ends with the last byte of a tensor, and tensors without elements follow it:
-        everything is computed, and no data counts as missing."""
-        made = [f32(b'a', floats(3)), f32(b'none', np.zeros(0)), Tensor(b'last', Q8_0, (32, 0))]
-        data = gguf.encode(samples.ARCH, made, tail=False)
-        end = max(tensor.offset for tensor in gguf.read(data).tensors)
-        data = data[:gguf.read(data).tensors[0].offset + 12]
-        self.assertGreater(end, len(data))
-        nothing = hashlib.sha256(b'').hexdigest()
-        with mountlib.Mount(mountlib.put('empty.gguf', data), '-o', 'ro') as at:
-            table = mountlib.get(at + '/stats.tsv').decode().splitlines()
-            self.assertEqual([line.split('\t')[0] for line in table[1:]], ['a', 'none', 'last'])
-            for name in ('none', 'last'):
-                folder = f'{at}/tensors/{name}'
-                self.assertEqual(mountlib.get(folder + '/stats').decode().splitlines()[0].split(), ['elements', '0'])
-                self.assertEqual(np.load(folder + '/f32.npy').size, 0)
-                png(mountlib.get(folder + '/heatmap.png'))
-                self.assertEqual(mountlib.get(folder + '/sha256').decode().strip(), nothing)
-            lines = mountlib.get(at + '/hashes').decode().splitlines()
-            self.assertEqual([line.split()[1:] for line in lines[1:]],
-                             [[nothing, f'empty.gguf:{name}'] for name in ('none', 'last')])
-
-
 class Faults(unittest.TestCase):
     def names(self):
         return ['stats', 'sha256', 'heatmap.png']
@@ -287,17 +263,6 @@ class Faults(unittest.TestCase):
                     self.fails(f'{at}/tensors/{tensor}/{name}')
             for name in ('stats.tsv', 'hashes'):
                 self.fails(f'{at}/{name}')
-
-    def test_cut(self):
-        """If a file is truncated while it is mounted, reads fail with EIO, and earlier results
-        stay."""
-        source = mountlib.put('cut.gguf', gguf.encode(samples.ARCH, [f32(b'a', floats(5000)), f32(b'b', floats(50000))]))
-        with mountlib.Mount(source, '-o', 'ro') as at:
-            known = {name: mountlib.get(f'{at}/tensors/a/{name}') for name in self.names()}
-            os.truncate(source, 8192)
-            for name in self.names():
-                self.fails(f'{at}/tensors/b/{name}')
-                self.assertEqual(mountlib.get(f'{at}/tensors/a/{name}'), known[name])
 
 
 class Edited(unittest.TestCase):

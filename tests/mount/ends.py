@@ -310,25 +310,6 @@ class Ends(unittest.TestCase):
                 self.forced()
                 self.close(fd)
 
-    @needs_gate
-    @unittest.skipIf(not ROOT, 'for root only')
-    def test_force_while_copying(self):
-        for options in ((), ('-l',)):
-            with self.subTest(options=options):
-                self.begin()
-                self.want.set(b'general.name', Value('string', b'waited for'))
-                self.gate.shut()
-                call = Call(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
-                self.gate.wait()
-                other = self.ask('my.other', 'accepted')
-                self.force(*options)
-                for name in SIGNALS:
-                    self.signal(name)
-                self.gate.open()
-                call.wait()
-                other.wait()
-                self.forced()
-
 
 class Draining(unittest.TestCase):
     """After a signal, the mount serves until everything is written and every call is answered."""

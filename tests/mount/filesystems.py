@@ -15,7 +15,7 @@ import ggufmodel as gguf
 import mountlib
 import samples
 from disks import CLONES, KINDS, MIB, TIMES, Disk, log_of, put_model
-from editlib import Call, Gate, Want, needs_gate, opened, sync, write
+from editlib import Want, opened, sync, write
 from ggufmodel import Tensor, Value
 from tensorcase import Case
 
@@ -129,31 +129,6 @@ class Filesystems(unittest.TestCase):
                 self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
                 sync(at)
             want.set(b'my.first', Value('u32', 1))
-            want.check(mountlib.get(source))
-
-    @needs_gate
-    def test_room_that_is_about_to_be_free(self):
-        """While the replaced file is being released, the next edit waits, and finds its space free."""
-        gate = Gate(mountlib.path('gate'))
-        self.addCleanup(gate.remove)
-        with Disk('tmpfs') as folder:
-            source = put_model(folder, 130 * MIB)
-            want, mount = Want(mountlib.get(source)), mountlib.Foreground(source, '-o', 'relayout=copy,commit=sync')
-            with gate.before('GATE_FREE'):
-                at, _ = mount.__enter__()
-            write(at, 'my.first', '1')
-            gate.shut()
-            first = Call(sync, at)
-            gate.wait()
-            self.assertIsNone(first.wait())
-            second = Call(write, at, 'my.second', '2')
-            editlib.until(lambda: b'my.second' in editlib.keys(at))
-            gate.open()
-            self.assertIsNone(second.wait())
-            sync(at)
-            mount.__exit__(None, None, None)
-            for key, value in ((b'my.first', 1), (b'my.second', 2)):
-                want.set(key, Value('u32', value))
             want.check(mountlib.get(source))
 
 

@@ -99,32 +99,6 @@ class Readers(unittest.TestCase):
             os.stat(os.path.join(at, 'info'))
             self.assertLess(mountlib.anonymous(at) - before, 40 * STRETCH)
 
-    def test_endless_padding(self):
-        """A gigabyte between header and data in a sparse file is not kept in memory."""
-        def image(alignment):
-            return gguf.encode([(b'general.architecture', gguf.Value('string', b'llama')),
-                                (b'general.alignment', gguf.Value('u32', alignment))],
-                               [gguf.Tensor(b'a', 24, (32,), bytes(range(32)))])
-
-        small, far = image(32), 1 << 30
-        begin = gguf.read(small).tensors[0].offset
-        model = mountlib.put('padding.gguf', image(far)[:begin])
-        with open(model, 'r+b') as file:
-            file.seek(far)
-            file.write(small[begin:begin + 32])
-        with mountlib.Mount(model, '-o', 'commit=close') as at:
-            whole = os.path.join(at, 'model.gguf')
-            with open(whole, 'rb') as shown:
-                self.assertEqual(os.pread(shown.fileno(), 9999, 0),
-                                 image(far)[:begin] + bytes(9999 - begin))
-                self.assertEqual(os.pread(shown.fileno(), 99, far - 1), b'\0' + bytes(range(32)))
-            self.assertNotIn(b'not all zero', mountlib.get(os.path.join(at, 'check')))
-            self.assertLess(mountlib.anonymous(at), far // 4)
-            with open(os.path.join(at, 'metadata/general.alignment'), 'w') as key:
-                key.write('32')
-        self.assertLess(os.path.getsize(model), 1 << 20)
-        self.assertEqual(gguf.read(mountlib.get(model)).tensors[0].data, bytes(range(32)))
-
     def test_nothing_but_reads(self):
         """Where models are also edited, the kernel requests the attributes of a file once, not at
         each read(2): its node belongs to one state of the model."""

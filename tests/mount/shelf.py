@@ -13,10 +13,9 @@ import editlib
 import llama
 import mountlib
 from editlib import Gate, needs_gate
-from mountlib import daemon
-from mountlib import GGUFS, Foreground, Mount, run
+from mountlib import GGUFS, Foreground, Mount, daemon, run
 from shelflib import (A64, B64, C64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
-                      manifest, shards, value)
+                      manifest, shards)
 
 
 STORE = 'it is a store of models: edit a copy of a model.gguf (cp --no-preserve=mode)'
@@ -82,23 +81,6 @@ class Stores(Shelf):
             for command in ('find', 'du'):
                 done = run(command, at)
                 self.assertEqual((done.returncode, done.err), (0, ''))
-
-    def test_links_to_shards(self):
-        """A link to a file of a split model gives the whole model, as in a mount of its own."""
-        for i, data in enumerate(shards()):
-            real = self.put(f'real/m-0000{i + 1}-of-00002.gguf', data)
-            self.put(f'blobs/{i}', data)
-            self.link(f'shelf/linked-0000{i + 1}-of-00002.gguf', f'../blobs/{i}')
-        self.link('shelf/alias.gguf', '../real/m-00002-of-00002.gguf')
-        with Mount(os.path.join(self.top, 'shelf')) as at:
-            self.assertEqual(sorted(os.listdir(at)), ['alias.gguf', 'linked.gguf'])
-            for name, model in (('alias', 'alias'), ('linked', 'linked-00001-of-00002')):
-                with self.subTest(name=name):
-                    self.same(at, name + '.gguf', f'shelf/{model}.gguf')
-            self.assertEqual(os.readlink(at + '/alias.gguf/source/m-00002-of-00002.gguf'), real)
-            editlib.write(at + '/alias.gguf', 'general.name', 'edited')
-            editlib.sync(at + '/alias.gguf')
-            self.assertEqual(value(self.top + '/real/m-00001-of-00002.gguf'), b'edited')
 
     def test_hugging_face(self):
         hub = 'models--org--name/'

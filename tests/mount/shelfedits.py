@@ -129,23 +129,6 @@ class Edits(Shelf):
         mount.__exit__(None, None, None)
         self.assertEqual(value(path), b'Ti')
 
-    def test_lost_at_the_end(self):
-        """Lost edits are reported by model and key."""
-        names = ('a.gguf', 'sub/b.gguf', 'c.gguf')
-        paths = [self.put(name) for name in names]
-        with Mount(self.top, '-o', 'commit=sync') as at:
-            for name in names:
-                editlib.write(os.path.join(at, name), 'general.name', 'New')
-            os.unlink(paths[0])
-            os.rename(os.path.join(self.top, 'sub'), os.path.join(self.top, 'away'))
-            os.rename(self.put('new', llama.image(general__name=llama.text('Theirs'))), paths[2])
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual(done.returncode, 1)
-            for name, why in (('a.gguf', 'gone'), ('c.gguf', 'another file')):
-                self.assertRegex(done.err, f'not saved: {name}: general.name: .*{why}')
-        self.assertEqual(value(paths[2]), b'Theirs')
-        self.assertEqual(value(os.path.join(self.top, 'away/b.gguf')), b'New')
-
     def test_changed_behind(self):
         """A file that is replaced while it is edited is not overwritten; its path shows the new
         file."""
