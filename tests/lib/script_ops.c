@@ -84,6 +84,13 @@ static int find(struct run *r, const char *path, struct tree_entry *e)
     return got;
 }
 
+/* Begin a block that uses the entry `e` of a path, until forget(). */
+#define FIND(path)                 \
+    struct tree_entry e = {0};     \
+    int got = find(r, (path), &e); \
+    if (got < 0)                   \
+    return got
+
 static void forget(struct run *r, const struct tree_entry *e)
 {
     tree_forget(r->t, e->node, 1);
@@ -360,11 +367,8 @@ OP(floats)
 
 OP(truncate)
 {
-    struct tree_entry e;
-    int got = find(r, arg[0], &e);
-    return got < 0
-               ? got
-               : forget_then(r, &e, w, truncate_node(r->t, e.node, number(r, arg[1]), &w->wait));
+    FIND(arg[0]);
+    return forget_then(r, &e, w, truncate_node(r->t, e.node, number(r, arg[1]), &w->wait));
 }
 
 OP(rm)
@@ -432,20 +436,14 @@ OP(mknod)
 
 OP(type)
 {
-    struct tree_entry e;
-    int got = find(r, arg[0], &e);
-    if (got < 0)
-        return got;
+    FIND(arg[0]);
     got = tree_setxattr(r->t, e.node, "user.gguf.type", arg[1], strlen(arg[1]), &w->wait);
     return forget_then(r, &e, w, got);
 }
 
 OP(forgive)
 {
-    struct tree_entry e;
-    int got = find(r, arg[0], &e);
-    if (got < 0)
-        return got;
+    FIND(arg[0]);
     got = tree_removexattr(r->t, e.node, arg[1] ? arg[1] : "user.gguf.error");
     forget(r, &e);
     return got;
@@ -554,10 +552,7 @@ OP(size)
 
 OP(stat)
 {
-    struct tree_entry e = {0};
-    int got = find(r, arg[0], &e);
-    if (got < 0)
-        return got;
+    FIND(arg[0]);
     size_is(r, &e, arg[1]);
     forget(r, &e);
     return 0;
@@ -597,10 +592,7 @@ OP(list)
 /* Read an extended attribute, NUL-terminated; empty if it is not set. */
 static int attribute(struct run *r, const char *path, const char *which, struct buf *out)
 {
-    struct tree_entry e;
-    int got = find(r, path, &e);
-    if (got < 0)
-        return got;
+    FIND(path);
     got = tree_getxattr(r->t, e.node, which, out);
     forget(r, &e);
     buf_char(out, '\0');
@@ -625,10 +617,7 @@ OP(typed)
 OP(attrs)
 {
     CLEANUP(buf_free) struct buf names = BUF_INIT;
-    struct tree_entry e;
-    int got = find(r, arg[0], &e);
-    if (got < 0)
-        return got;
+    FIND(arg[0]);
     got = tree_listxattr(r->t, e.node, &names);
     forget(r, &e);
     for (size_t i = 0; i + 1 < names.len; i++)
@@ -643,10 +632,7 @@ OP(attrs)
 /* Compare the time of a file with the noted time. */
 OP(time)
 {
-    struct tree_entry e;
-    int got = find(r, arg[1], &e);
-    if (got < 0)
-        return got;
+    FIND(arg[1]);
     forget(r, &e);
     bool same =
         e.attr.st_mtim.tv_sec == r->noted.tv_sec && e.attr.st_mtim.tv_nsec == r->noted.tv_nsec;
@@ -678,10 +664,7 @@ OP(good)
 OP(readlink)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct tree_entry e;
-    int got = find(r, arg[0], &e);
-    if (got < 0)
-        return got;
+    FIND(arg[0]);
     got = tree_readlink(r->t, e.node, &text);
     forget(r, &e);
     buf_char(&text, '\0');

@@ -5,12 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <CUnit/CUnit.h>
+
+#include "tree_edit.h"
 
 /* Make a file with these bytes, and store its name in path. */
 static int make_file(const void *bytes, size_t n, char path[64])
@@ -108,35 +109,16 @@ static ssize_t take(const struct reply *r, size_t most, void *dst)
     return (ssize_t)r->len;
 }
 
-struct waiting {
-    struct live_wait wait; /* must come first */
-    sem_t done;
-    int result;
-};
-
-static void on_done(struct live_wait *w, int result)
-{
-    struct waiting *p = (struct waiting *)w;
-    p->result = result;
-    (void)sem_post(&p->done);
-}
-
 /* Read, and repeat the read whenever a result had to be computed first. */
 static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct reply *reply)
 {
-    struct waiting p = {.wait = {.done = on_done, .request = &p}};
-    int r;
-    (void)sem_init(&p.done, 0, 0);
-    reply->wait = &p.wait;
-    while ((r = tree_read(f, off, n, reply)) == LIVE_PARKED) {
-        while (sem_wait(&p.done) < 0)
-            ;
-        if (p.result < 0) {
-            r = p.result;
-            break;
-        }
-    }
-    (void)sem_destroy(&p.done);
+    struct tree_wait w;
+    int got = LIVE_PARKED, r;
+    do {
+        reply->wait = tree_wait(&w);
+        got = tree_read(f, off, n, reply);
+        r = tree_waited(&w, got);
+    } while (got == LIVE_PARKED && r == 0);
     return r;
 }
 

@@ -381,39 +381,35 @@ static void two(struct build *b, uint64_t first, uint64_t second)
     build_tensor_at(b, "b", F32, (uint64_t[]){8}, 1, second, NULL, 32);
 }
 
-static void odd_is(struct build *b, unsigned odd, uint64_t first, uint64_t end)
-{
-    struct parsed p = parse_build(b, 0);
-    CU_ASSERT_EQUAL(p.g->anomalies, odd);
-    CU_ASSERT_EQUAL(p.g->tensor[0].off, p.g->data_off + first);
-    CU_ASSERT_EQUAL(p.g->data_end, p.g->data_off + end);
-    CU_ASSERT_NOT_EQUAL(p.image[p.g->tensor[0].off], 0);
-    parsed_free(&p);
-}
-
 static void test_odd(void)
 {
-    struct build b;
-    build_init(&b, 3, false);
-    two(&b, 0, 32);
-    odd_is(&b, 0, 0, 64);
-    build_init(&b, 3, false);
-    two(&b, 0, 96);
-    odd_is(&b, GGUF_ANOMALY_GAPS, 0, 128);
-    build_init(&b, 3, false);
-    two(&b, 32, 64);
-    odd_is(&b, GGUF_ANOMALY_GAPS, 32, 96);
-    build_init(&b, 3, false);
-    two(&b, 32, 0);
-    odd_is(&b, GGUF_ANOMALY_ORDER, 32, 44);
-    build_init(&b, 3, false);
-    two(&b, 32, 0);
-    b.no_tail = true;
-    odd_is(&b, GGUF_ANOMALY_ORDER | GGUF_ANOMALY_NO_TAIL, 32, 44);
-    build_init(&b, 3, false);
-    two(&b, 0, 32);
-    buf_zero(&b.data, 1); /* padded to 32 bytes */
-    odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
+    static const struct {
+        uint64_t first, second; /* where two tensors are */
+        bool no_tail;
+        size_t trailing;
+        unsigned odd;
+        uint64_t end;
+    } rows[] = {
+        {0, 32, false, 0, 0, 64},
+        {0, 96, false, 0, GGUF_ANOMALY_GAPS, 128},
+        {32, 64, false, 0, GGUF_ANOMALY_GAPS, 96},
+        {32, 0, false, 0, GGUF_ANOMALY_ORDER, 44},
+        {32, 0, true, 0, GGUF_ANOMALY_ORDER | GGUF_ANOMALY_NO_TAIL, 44},
+        {0, 32, false, 1, GGUF_ANOMALY_TRAILING, 64}, /* padded to 32 bytes */
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct build b;
+        build_init(&b, 3, false);
+        two(&b, rows[i].first, rows[i].second);
+        b.no_tail = rows[i].no_tail;
+        buf_zero(&b.data, rows[i].trailing);
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(p.g->anomalies, rows[i].odd);
+        CU_ASSERT_EQUAL(p.g->tensor[0].off, p.g->data_off + rows[i].first);
+        CU_ASSERT_EQUAL(p.g->data_end, p.g->data_off + rows[i].end);
+        CU_ASSERT_NOT_EQUAL(p.image[p.g->tensor[0].off], 0);
+        parsed_free(&p);
+    }
 }
 
 /* A tensor without elements may share the offset of another tensor, and does not affect the

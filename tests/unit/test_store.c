@@ -103,10 +103,8 @@ static int read_error(const struct store *s, uint32_t i, uint64_t off, size_t n)
     return r;
 }
 
-static void check_store(const struct two *t, const struct store *s)
+static void check_store(const struct store *s)
 {
-    CU_ASSERT_EQUAL(s->n, 3);
-    CU_ASSERT_EQUAL(s->files, 2);
     check_bytes(s, 0, 0, "abc", 3);
     check_bytes(s, 1, 1, "efgh", 4);
     check_bytes(s, 2, 6, "o", 1);
@@ -115,11 +113,6 @@ static void check_store(const struct two *t, const struct store *s)
     CU_ASSERT_EQUAL(store_there(s, 1, 5), 5);
     CU_ASSERT_EQUAL(store_there(s, 1, 6), 5);
     CU_ASSERT_EQUAL(store_there(s, 2, 100), 7);
-    CU_ASSERT_EQUAL(s->place[0].file, 0);
-    CU_ASSERT_EQUAL(s->place[1].shard, 0);
-    CU_ASSERT_EQUAL(s->place[2].file, 1);
-    CU_ASSERT_EQUAL(s->place[2].shard, 1);
-    CU_ASSERT_EQUAL(s->place[2].off, t->p[1].g->tensor[0].off);
     CU_ASSERT_EQUAL(store_check(s, 2, 0, 7), 0);
     CU_ASSERT_FALSE(store_cut(s));
 }
@@ -128,12 +121,12 @@ static void test_store(void)
 {
     struct two t = make_two();
     struct store *s = NULL;
-    check_store(&t, t.s);
+    check_store(t.s);
     CU_ASSERT_EQUAL_FATAL(store_of(t.s->file, 2, t.s->place, 3, &s), 0);
-    check_store(&t, s);
+    check_store(s);
     struct store *again = store_ref(s);
     store_unref(s);
-    check_store(&t, again);
+    check_store(again);
     /* Cutting off the last byte of the second file affects only the tensor that contained it. */
     CU_ASSERT_EQUAL(ftruncate(t.file[1]->fd, (off_t)t.p[1].size - 1), 0);
     CU_ASSERT_EQUAL(store_check(again, 2, 0, 6), 0);
