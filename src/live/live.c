@@ -14,7 +14,7 @@
 
 /* ---- what did not reach the file ---- */
 
-void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
+static void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
 {
     const size_t len = notes->len;
     buf_str(notes, folder);

@@ -99,7 +99,6 @@ struct note {
     size_t next; /* offset of the next note */
 };
 
-void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
 /* Get the next note. Returns false at the end. */
 bool unsaved_next(const struct buf *notes, struct note *n);
 /* Write a line "PATH: WHY" for each note. */

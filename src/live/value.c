@@ -16,7 +16,9 @@
 
 /* ---- types ---- */
 
-bool type_by_name(const char *name, size_t n, struct typed *ret)
+/* Parse the name of a type: "u32", "array[string]". Returns false if there is no such type, or if
+ * values of it cannot be edited (arrays of arrays). */
+static bool type_by_name(const char *name, size_t n, struct typed *ret)
 {
     *ret = (struct typed){.set = true};
     return type_name_get(name, n, &ret->type, &ret->elem);
@@ -153,14 +155,16 @@ bool draft_is_shown(const struct file *f)
     return f->state == DRAFT_EMPTIED || f->state == DRAFT_WRITTEN;
 }
 
-bool draft_is_over(const struct file *f)
+/* True if its writers have flushed and it was judged: its last release may come late, and who opens
+ * the file anew begins with the stored value. */
+static bool is_over(const struct file *f)
 {
     return !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED);
 }
 
 bool draft_wants_text(const struct file *f)
 {
-    return key_of(f) && (f->state == DRAFT_NONE || draft_is_over(f));
+    return key_of(f) && (f->state == DRAFT_NONE || is_over(f));
 }
 
 /* A program that writes or truncates past the end of a text that was accepted has seen the size of
@@ -200,7 +204,7 @@ int draft_open(struct live *l, struct file *f, struct rendered *p, const struct 
     struct name *x = key_of(f);
     if (x && (l->stop || unready->code))
         return l->stop ? -EROFS : name_refused(l, x, unready);
-    if (f->state == DRAFT_NONE || (x && draft_is_over(f)))
+    if (f->state == DRAFT_NONE || (x && is_over(f)))
         draft_begin(l, f, &p->text);
     return 0;
 }
@@ -491,46 +495,36 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return write_locked(l, h, off, bytes, n);
 }
 
-static int truncate_open(struct live *l, struct live_file *h, uint64_t size, struct rendered *p)
-{
-    struct file *f = h->file;
-    while (reaches(f, size) && rendered_anew(l, f->name, p))
-        ;
-    if (reaches(f, size))
-        draft_begin(l, f, &p->text);
-    mark_dirty(h);
-    const int r = buf_error(&p->text) ? -ENOMEM : resize(l, f, size);
-    h->version = f->version;
-    return r;
-}
-
 int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t size,
                   struct live_wait *w)
 {
     CLEANUP(rendered_free) struct rendered p = {0};
-    struct err unready;
+    struct err unready = {0};
     struct file *f;
-    int why;
-    if (h && h->writes) {
-        LOCKED(&l->lock);
-        return truncate_open(l, h, size, &p);
-    }
-    overlay_ready(l, &unready);
+    int why = 0;
+    const bool opened = h && h->writes;
+    if (!opened)
+        overlay_ready(l, &unready);
     LOCKED(&l->lock);
-    while ((f = file_numbered(l, number, &why)) && size > 0 &&
-           (draft_wants_text(f) || reaches(f, size)) && rendered_anew(l, f->name, &p))
+    while ((f = opened ? h->file : file_numbered(l, number, &why)) && size > 0 &&
+           ((!opened && draft_wants_text(f)) || reaches(f, size)) && rendered_anew(l, f->name, &p))
         ;
-    if (!f || !f->name || f->kind == FILE_LINK)
+    if (!f || (!opened && (!f->name || f->kind == FILE_LINK)))
         return !f ? why : f->name ? -EINVAL : -ESTALE;
-    const bool again = !draft_wants_text(f) && reaches(f, size);
-    int r = buf_error(&p.text) ? -ENOMEM : draft_open(l, f, &p, &unready);
+    const bool again = reaches(f, size) && (opened || !draft_wants_text(f));
+    int r = buf_error(&p.text) ? -ENOMEM : opened ? 0 : draft_open(l, f, &p, &unready);
     if (r == 0 && again)
         draft_begin(l, f, &p.text);
     if (r == 0)
         r = resize(l, f, size);
-    if (r == 0 && !f->dirty) /* else those who write it bring it */
-        r = draft_judge_rest(l, f, w);
-    file_settle(l, f);
+    if (opened) {
+        mark_dirty(h);
+        h->version = f->version;
+    } else {
+        if (r == 0 && !f->dirty) /* else those who write it bring it */
+            r = draft_judge_rest(l, f, w);
+        file_settle(l, f);
+    }
     return r;
 }
 

@@ -32,9 +32,6 @@ int live_retype(struct live *l, uint32_t number, const void *type, size_t n, str
 
 /* ---- for this layer: with the lock of `struct live` held ---- */
 
-/* Parse the name of a type: "u32", "array[string]". Returns false if there is no such type, or if
- * values of it cannot be edited (arrays of arrays). */
-bool type_by_name(const char *name, size_t n, struct typed *ret);
 /* Parse "KEY:TYPE", where TYPE names a type. Returns false for other names. */
 bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
 
@@ -60,9 +57,6 @@ bool rendered_anew(struct live *l, const struct name *x, struct rendered *p);
 
 /* True if the file shows its draft rather than a stored value. */
 bool draft_is_shown(const struct file *f);
-/* True if its writers have flushed and it was judged: its last release may come late, and who opens
- * the file anew begins with the stored value. */
-bool draft_is_over(const struct file *f);
 /* True if who opens the file for writing begins with the stored text. */
 bool draft_wants_text(const struct file *f);
 /* Begin the draft of a file unless it is being written. unready: why edits are refused, or 0. Moves
