@@ -348,9 +348,10 @@ class Draining(unittest.TestCase):
         for name in self.MODELS:
             want.check(mountlib.get(os.path.join(folder, name)))
 
-    def refused(self, place):
+    def refused(self, at):
+        """Return whether no edit is taken any more. Nothing is written: while edits are taken, that would wait."""
         try:
-            os.close(os.open(os.path.join(place, 'metadata', 'general.name'), os.O_WRONLY))
+            os.close(os.open(place(at, 'general.name'), os.O_WRONLY))
         except OSError as e:
             self.assertEqual(e.errno, errno.EROFS)
             return True
