@@ -299,10 +299,9 @@ static int restore(struct live *l, struct request *q, const struct history_pick 
     }
     r = note_names(l, q, e);
     if (r < 0)
-        edit_undo(&l->pending, mark);
-    else
-        l->restores = p->state;
-    return r < 0 ? r : 1;
+        return r;
+    l->restores = p->state;
+    return 1;
 }
 
 /* Write what is pending, which belongs to the state before, and bring the keys of the state back. */

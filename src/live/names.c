@@ -305,7 +305,6 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
     struct edit_change *c = &l->pending;
     const struct name *from = q->from, *to = q->to;
     const struct file *f = q->file;
-    const size_t mark = edit_mark(c);
     name_spare(l, q->to);          /* as a create does */
     if (!value_is_stored(l, from)) /* its text has not come yet */
         return f->writers || f->pins > 1 ? 0 : err_set(e, -ENOENT, "the key is gone");
@@ -319,8 +318,6 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
         r = value_accept(l, q, to, e);
     if (r >= 0)
         r = edit_remove(c, from->key, from->key_len, e);
-    if (r < 0)
-        edit_undo(c, mark);
     return r < 0 ? r : 1;
 }
 

@@ -24,7 +24,8 @@ struct request {
     enum when when;
     /*
      * Make the edit in l->pending; may drop the lock meanwhile. Returns 1 if pending was changed, 0
-     * if there is nothing to do, or -errno with the reason. NULL: write what is pending.
+     * if there is nothing to do, or -errno with the reason; its operations are then taken back.
+     * NULL: write what is pending.
      */
     int (*apply)(struct live *l, struct request *q, struct err *e);
     /*
