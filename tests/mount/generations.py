@@ -95,6 +95,7 @@ class Generations(unittest.TestCase):
                 want.check(mountlib.get(source))
                 readers += [Reader(at, name) for name in WHOLE]
                 self.assertEqual(readers[-len(WHOLE)].copy, mountlib.get(source))
+                self.assertGreater(readers[-1].stat.st_mtime_ns, readers[-1 - len(WHOLE)].stat.st_mtime_ns)
                 self.assertEqual([reader.stat.st_ino for reader in readers[-len(WHOLE):]],
                                  [reader.stat.st_ino for reader in readers[:len(WHOLE)]])
                 self.assertEqual(held[:], want.before.tensors[-1].data)
