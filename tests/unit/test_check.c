@@ -330,6 +330,7 @@ static const struct row rows[] = {
     {"tensor-type", CHECK_NOTE, .tensor = TENSOR("d2t", 137, 32, 3)},
     {"key-syntax", CHECK_WARNING, .put = {U32("my.Key", 1)}},
     {"key-syntax", CHECK_ERROR, .put = {U32("my..key", 1)}},
+    {"key-syntax", CHECK_ERROR, .put = {U32(".key", 1)}},
     {"key-type", CHECK_WARNING, .put = {U32("general.license", 1)}}, {"key-type", CHECK_WARNING, .add = unread_keys},
     {"key-type", CHECK_ERROR, .without = "general.file_type", .put = {NUM("general.file_type", GGUF_U64, 2)}},
     {"key-type", CHECK_ERROR, .without = "llama.context_length", .put = {NUM("llama.context_length", GGUF_U64, 64)}},
