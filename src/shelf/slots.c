@@ -223,17 +223,22 @@ static bool is_edited(const struct slot *slot)
     return slot && slot->tree && tree_edited(slot->tree);
 }
 
-/* Returns true if the slot with this key is being edited and only its own tree has changed its file,
- * which an edit may replace. */
-static bool is_own_edit(struct slots *s, uint64_t key)
+/* Returns true if an item leads to the file of the slot with its key, and only the slot's own tree has
+ * changed that, which an edit may replace: the directory at the item's path is the tree's. */
+static bool is_own_edit(struct slots *s, const struct item *i)
 {
     struct use u = {0};
     lock_take(&s->lock);
-    struct slot *slot = current(s, key);
-    if (is_edited(slot))
+    struct slot *slot = current(s, i->key);
+    if (is_edited(slot) && i->real && strcmp(i->real, slot->is.real) == 0)
         begin_use(slot, &u);
     lock_drop(&s->lock);
-    const bool own = u.slot && !tree_changed(u.tree);
+    if (!u.slot)
+        return false;
+    const int dir = path_parent(s->paths, i->real);
+    const bool own = dir >= 0 && tree_lies_in(u.tree, dir) && !tree_changed(u.tree);
+    if (dir >= 0)
+        (void)close(dir);
     slot_leave(&u);
     return own;
 }
@@ -248,7 +253,7 @@ int slot_of(struct slots *s, struct item *i, struct use *ret)
 {
     const struct stat st = i->st;
     const struct grant grant = i->grant;
-    const bool own = i->kind == ITEM_MODEL && is_own_edit(s, i->key);
+    const bool own = i->kind == ITEM_MODEL && is_own_edit(s, i);
     LOCKED(&s->lock);
     struct slot *slot = current(s, i->key);
     if (slot && !(own && is_edited(slot)) && !is_same(&slot->is, i)) {

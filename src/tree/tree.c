@@ -199,6 +199,13 @@ bool tree_changed(struct tree *t)
     return changed;
 }
 
+bool tree_lies_in(const struct tree *t, int dir)
+{
+    struct stat a, b;
+    return fstat(t->model.dir, &a) == 0 && fstat(dir, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
 /* ---- the beginning of editing ---- */
 
 /* Find out whether the model, which has been parsed, can be edited. */

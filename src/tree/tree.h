@@ -84,6 +84,8 @@ bool tree_idle(struct tree *t, bool helpers);
 void tree_notes(struct tree *t, struct buf *notes);
 /* Return true if another program changed a file of the model. Accesses the disk. */
 bool tree_changed(struct tree *t);
+/* Return true if this is the directory of the model's file, or of the first of its files. */
+bool tree_lies_in(const struct tree *t, int dir);
 /* Return a number that changes when a file of the model does. */
 uint64_t tree_identity(const struct tree *t);
 /* Add one more open file of the model, in order, to the identity computed so far (initially 0), and

@@ -56,6 +56,26 @@ class Edits(Shelf):
                 self.assertEqual(os.stat(folder + name).st_size, len(after[name]))
             self.assertIn(b'A much longer name', after['model.gguf'])
 
+    def test_follows_its_path(self):
+        """An edit goes to the file to which the name leads now, also if another one was edited."""
+        first, second = self.put('a.gguf'), self.put('b.gguf')
+        self.put('x/m.gguf')
+        self.put('z/m.gguf')
+        link, at_ = os.path.join(self.top, 'link.gguf'), lambda name: os.path.join(self.top, name)
+        os.symlink('a.gguf', link)
+        with Mount(self.top, '-o', 'commit=close') as at:
+            for name in ('link.gguf', 'x/m.gguf'):
+                editlib.write(f'{at}/{name}', 'general.name', 'First')
+            os.unlink(link)
+            os.symlink('b.gguf', link)
+            os.rename(at_('x'), at_('y'))
+            os.rename(at_('z'), at_('x'))
+            for name in ('link.gguf', 'x/m.gguf'):
+                editlib.until(lambda name=name: editlib.read(f'{at}/{name}', 'general.name') == b'Tiny\n')
+                editlib.write(f'{at}/{name}', 'general.name', 'Second')
+        self.assertEqual([value(path) for path in (first, second, at_('y/m.gguf'), at_('x/m.gguf'))],
+                         [b'First', b'Second', b'First', b'Second'])
+
     def test_not_a_models(self):
         """Names of the shelf itself cannot be changed."""
         self.put('a.gguf')
