@@ -20,7 +20,7 @@
 
 #include "base/lock.h"
 #include "base/sys.h"
-#include "model/snapshot.h"
+#include "model/shards.h"
 #include "mount/log.h"
 #include "mount/proc.h"
 #include "text/json.h"
@@ -311,23 +311,53 @@ static int undo_there(const char *at, const char *number, struct buf *said)
     return r;
 }
 
-/* Length of "-00001-of-00001.gguf", which the name of a split model lacks in a mount. */
-#define SHARD_TAIL 20
-
-/* Append the directory in a mount that shows the model with this real path. In a mount of a
- * directory it has the model's place there. */
-static void add_place(const struct mount *m, const char *real, struct buf *out)
+/* Append the directory in a mount that has the place of the model with this real path. With `cut`, a
+ * split model's name there lacks the number of its first file. */
+static void add_place(const struct mount *m, const char *real, bool cut, struct buf *out)
 {
     char name[TREE_NAME_MAX + 1];
     buf_str(out, m->at);
     for (const char *p = real + strlen(m->source); *p;) {
         p += strspn(p, "/");
         size_t n = strcspn(p, "/");
-        const bool shard = !p[n] && n > SHARD_TAIL && strncmp(p + n - 14, "-of-", 4) == 0;
-        (void)name_encode(p, shard ? n - SHARD_TAIL : n, name);
+        const bool shard = cut && !p[n] && split_count(p);
+        (void)name_encode(p, shard ? n - SPLIT_TAIL : n, name);
         buf_printf(out, "/%s%s", name, shard ? ".gguf" : "");
         p += n;
     }
+}
+
+/* Return 0 if a directory in a mount shows the model with this real path, -ESTALE if it shows
+ * another one, or another -errno. */
+static int check_source(const struct buf *at, const char *real)
+{
+    struct stat shown, want;
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%.*s/source", (int)at->len, buf_text(at));
+    int r = stat(path, &shown);
+    if (r == 0 && S_ISDIR(shown.st_mode)) {
+        (void)strncat(path, strrchr(real, '/'), sizeof(path) - strlen(path) - 1);
+        r = stat(path, &shown);
+    }
+    if (r < 0 || stat(real, &want) < 0)
+        return -errno;
+    return shown.st_dev == want.st_dev && shown.st_ino == want.st_ino ? 0 : -ESTALE;
+}
+
+/* Append the directory in a mount that shows the model with this real path, or to `why` that there
+ * is another model. A split model keeps its whole name if another model has the shorter one. */
+static int add_shown(const struct mount *m, const char *real, struct buf *at, struct buf *why)
+{
+    const bool alone = strcmp(m->source, real) == 0;
+    int r = -ENOENT;
+    for (int cut = 0; cut < 2 && r == -ENOENT; cut++) {
+        at->len = 0;
+        add_place(m, real, cut, at);
+        r = buf_error(at) || alone ? buf_error(at) : check_source(at, real);
+    }
+    if (r == -ESTALE)
+        buf_printf(why, "%.*s is another model", (int)at->len, buf_text(at));
+    return r;
 }
 
 /* Return the real path of a model or, if it is split, of its first shard. */
@@ -348,16 +378,18 @@ static const struct mount *ggufs_around(const struct mounts *ms, const char *pat
     return m && mount_is_ggufs(m) ? m : NULL;
 }
 
-/* Find the mount that contains the operand, or that edits it. Appends the model's directory there. */
-static const struct mount *find_place(const struct mounts *ms, const char *operand, struct buf *at)
+/* Find the mount that contains the operand, or that edits it. Appends the operand's path there, or to
+ * `real` the path of the model, with a NUL. */
+static const struct mount *find_mount(const struct mounts *ms, const char *operand, struct buf *at,
+                                      struct buf *real)
 {
-    char *path = mounts_path(operand), *real = NULL;
+    char *path = mounts_path(operand), *model = NULL;
     const struct mount *m = ggufs_around(ms, path);
     if (m)
         buf_str(at, path);
-    else if ((real = real_model(operand)) && (m = mounts_editing(ms, real)))
-        add_place(m, real, at);
-    free(real);
+    else if ((model = real_model(operand)) && (m = mounts_editing(ms, model)))
+        buf_add(real, model, strlen(model) + 1);
+    free(model);
     free(path);
     return m;
 }
@@ -365,13 +397,12 @@ static const struct mount *find_place(const struct mounts *ms, const char *opera
 int mnt_undo(const char *operand, const char *number, struct buf *said, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
-    CLEANUP(buf_free) struct buf line = BUF_INIT, at = BUF_INIT;
+    CLEANUP(buf_free) struct buf line = BUF_INIT, at = BUF_INIT, real = BUF_INIT;
     const uid_t user = geteuid();
     int r = mounts_load(&ms);
-    const struct mount *m = r == 0 ? find_place(&ms, operand, &at) : NULL;
-    buf_add(&at, "/metadata", sizeof("/metadata"));
+    const struct mount *m = r == 0 ? find_mount(&ms, operand, &at, &real) : NULL;
     if (r == 0)
-        r = buf_error(&at);
+        r = buf_error(&real);
     if (r < 0)
         return err_set(e, r, "cannot list mounts: %s", strerror(-r));
     if (!m)
@@ -379,7 +410,13 @@ int mnt_undo(const char *operand, const char *number, struct buf *said, struct e
     r = become_owner(m, e);
     if (r < 0)
         return r;
-    r = undo_there(buf_text(&at), number, &line);
+    if (real.len > 0)
+        r = add_shown(m, buf_text(&real), &at, &line);
+    buf_add(&at, "/metadata", sizeof("/metadata"));
+    if (r == 0)
+        r = buf_error(&at);
+    if (r == 0)
+        r = undo_there(buf_text(&at), number, &line);
     if (r == -ENOENT && line.len == 0 && geteuid() == user) /* the mount does not show the model */
         return 1;
     if (r < 0)

@@ -140,14 +140,18 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
     return node_has(n, ROW_WHOLE | ROW_MOVES) ? v->snap->mtime : t->st.st_mtim;
 }
 
-/* Return how long the name refers to this node. A view of the whole has a node for each state. A key's
- * name, or one in the directory of a tensor that can be edited, may change its meaning at any
- * time. */
+/* Return true for a file of something that can be edited by itself: a key or a tensor. */
+static bool is_edited(const struct tree *t, const struct node *n)
+{
+    return t->writable && (n->kind == NODE_KEY || (n->kind == NODE_TENSOR_FILE && t->opt.tensors));
+}
+
+/* Return how long the name refers to this node. A view of the whole has a node for each state. The
+ * name of a file that can be edited may change its meaning at any time. */
 static double name_for(const struct tree *t, const struct node *n)
 {
-    const bool moves = n->kind == NODE_KEY || n->kind == NODE_WHOLE ||
-                       (n->kind == NODE_TENSOR_FILE && t->opt.tensors);
-    return t->writable && moves ? 0 : TREE_FOREVER;
+    const bool moves = is_edited(t, n) || (t->writable && n->kind == NODE_WHOLE);
+    return moves ? 0 : TREE_FOREVER;
 }
 
 /* Return how long the node's attributes are valid. The directories on every path have rights that
@@ -156,7 +160,7 @@ static double attr_for(const struct tree *t, const struct node *n)
 {
     if (n->kind == NODE_ROOT || n->kind == NODE_DIR || tensors_has(t, n))
         return 1;
-    const bool moves = t->writable && (n->kind == NODE_KEY || node_has(n, ROW_MOVES));
+    const bool moves = is_edited(t, n) || (t->writable && node_has(n, ROW_MOVES));
     return moves || node_has(n, ROW_STATE) ? 0 : TREE_FOREVER;
 }
 

@@ -170,6 +170,29 @@ class Mounted(Case):
             self.undo(file, 2)  # of another mount
             self.assertEqual(read(at, 'general.name'), b'x\n')
 
+    def test_folder_of_twins(self):
+        """A split model beside a single one of the same name: the one that is named is undone."""
+        top = mountlib.path('twins')
+        os.makedirs(top)
+        self.addCleanup(shutil.rmtree, top)
+        single, first = top + '/m.gguf', top + '/m-00001-of-00003.gguf'
+        shutil.copy(self.model, single)
+        for no, data in enumerate(samples.split(ALL, samples.small(), 3)):
+            mountlib.put(f'twins/m-{no + 1:05}-of-00003.gguf', data)
+        with Mount(top, '-o', 'commit=close') as at:
+            names = [at + '/' + os.path.basename(path) for path in (single, first)]
+            for name in names:
+                write(name, 'general.name', 'x')
+            self.undo(top + '/m-00002-of-00003.gguf')
+            self.assertEqual([read(name, 'general.name') for name in names], [b'x\n', b'test\n'])
+            self.undo(single)
+            self.assertEqual(read(names[0], 'general.name'), b'test\n')
+        os.unlink(single)
+        with Mount(top, '-o', 'commit=close') as at:
+            write(at + '/m.gguf', 'general.name', 'y')
+            self.undo(first)
+            self.assertEqual(read(at + '/m.gguf', 'general.name'), b'test\n')
+
 
 class Alone(Case):
     """A model that is not mounted."""

@@ -362,6 +362,15 @@ class Caches(Views):
         self.assertEqual(self.get('a.weight'), b'ABCDEF')
         self.check()
 
+    def test_size_of_an_open_file(self):
+        """An open file's size follows a change of the tensor's type."""
+        self.mount()
+        with opened(self.tensor('f.weight', 'raw'), os.O_RDONLY) as fd:
+            size = os.fstat(fd).st_size
+            self.write('f.weight', 'type', b'F16\n')
+            self.assertEqual(os.fstat(fd).st_size, size // 2)
+            self.assertEqual(os.lseek(fd, 0, os.SEEK_END), size // 2)
+
     def test_open_files(self):
         """Views of the model keep the content that was opened. A view of a tensor that is replaced
         under a program shows old or new bytes, and a program that opens it later sees the new
