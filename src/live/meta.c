@@ -288,8 +288,7 @@ void name_keep(struct live *l, struct name *x)
     l->changes++;
     l->n_gone--;
     x->gone = false;
-    if (!overlay_is_pending(l))
-        l->trouble = (struct err){0};
+    queue_spared(l);
 }
 
 void name_spare(struct live *l, struct name *x)

@@ -55,8 +55,8 @@ struct object {
     struct link by_name; /* in live.tensors.by_name, if it is fresh */
     uint32_t number;
     bool fresh, gone;
-    bool removing; /* gone, and the write that runs, if there is one, removes it */
-    bool adding;   /* fresh, and added by the request that runs: as good as a tensor of the model */
+    bool adding; /* fresh, and added by the request that runs: as good as a tensor of the model */
+    bool judged; /* fresh, and judged or added by the request that runs */
     char *error;   /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     struct view_draft *drafts;

@@ -276,6 +276,14 @@ void queue_later(struct live *l, unsigned seconds, bool removes)
     queue_tick(l, &due);
 }
 
+void queue_spared(struct live *l)
+{
+    if (overlay_is_pending(l))
+        return;
+    l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
+    l->trouble = (struct err){0};
+}
+
 int queue_start(struct live *l)
 {
     int r = pool_join(&l->queue.tick, tick);

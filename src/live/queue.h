@@ -68,6 +68,8 @@ bool queue_is_idle(const struct live *l);
 int queue_sync(struct live *l, uint64_t hurry, struct live_wait *w);
 /* Have pending edits written in this many seconds: removals, or collected edits. */
 void queue_later(struct live *l, unsigned seconds, bool removes);
+/* A removal was taken back: if nothing else is pending, nothing is due, and nothing is in trouble. */
+void queue_spared(struct live *l);
 #define QUEUE_REMOVALS 1 /* seconds after the last removal */
 #define QUEUE_TENSORS 2  /* the same of a tensor */
 #define QUEUE_EDITS 10   /* seconds after the last collected edit */

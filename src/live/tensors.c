@@ -103,6 +103,13 @@ static void spare(struct live *l, struct object *o)
     o->generation++; /* who is in the directory sees it as removed */
     l->tensors.n_gone--;
     l->changes++;
+    queue_spared(l);
+}
+
+/* True if the write that runs removes a tensor. */
+static bool is_removing(const struct live *l, const struct object *o)
+{
+    return l->busy && !edit_tensor_numbered(&l->pending, o->number, &(struct edit_tensor){0});
 }
 
 /* Bring all tensors back whose removal is neither written nor being written. */
@@ -110,7 +117,7 @@ static void spare_all(struct live *l)
 {
     for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
-        if (o->gone && !(l->busy && o->removing))
+        if (o->gone && !is_removing(l, o))
             spare(l, o);
     }
 }
@@ -121,7 +128,7 @@ void tensors_remove(const struct live *l, struct edit_change *c)
     for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
         if (o->gone && edit_tensor_numbered(c, o->number, &t))
-            o->removing = edit_tensor_remove(c, t.name, t.name_len, NULL) >= 0;
+            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
     }
 }
 
@@ -134,7 +141,7 @@ void tensors_removed(struct live *l)
         next = table_each(&l->tensors.by_number, k);
         if (!o->gone || ids_find(g->ids, g->gguf->n_tensors, o->number) != IDS_NONE)
             continue;
-        o->gone = o->removing = false;
+        o->gone = false;
         l->tensors.n_gone--;
         object_set_error(l, o, NULL);
         o->mtime.tv_sec = 0;
@@ -171,7 +178,6 @@ int live_tensor_remove(struct live *l, const char *file)
         return object_refused(l, o, &last);
     }
     o->gone = true;
-    o->removing = false;
     l->tensors.n_gone++;
     object_set_error(l, o, NULL);
     l->changes++;
@@ -449,7 +455,6 @@ static int take_name(struct live *l, const char *name, size_t n, struct err *e)
     struct object *o = object_find(l, t.id.number);
     if (!o || !o->gone)
         return err_set(e, -EEXIST, "a tensor has this name");
-    o->removing = true;
     return edit_tensor_remove(&l->pending, name, n, e);
 }
 
@@ -463,6 +468,7 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
     if (!o->fresh || !(o->touched || (a->hurry && o->failed)) || (!a->hurry && o->owing))
         return 0;
     o->touched = o->failed = false;
+    o->judged = true;
     const struct tensor_new t = {.has_type = o->has_type,
                                  .has_shape = o->has_shape,
                                  .big = l->state->gguf->fmt.big,
@@ -497,7 +503,7 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
     struct about *a = q->own;
     struct object *o = a->o;
     const bool added = o->adding;
-    o->adding = false;
+    o->adding = o->judged = false;
     if (r < 0 && !q->done) {
         if (a->hurry) {
             l->tensors.failed = a->hurry;
@@ -540,11 +546,17 @@ static void judge_fresh(struct live *l, struct object *o, uint64_t hurry)
     (void)queue_add(l, q, NULL);
 }
 
+/* True if a fresh tensor is to be judged, or is being judged and may have to be again. */
+static bool is_owed(const struct object *o)
+{
+    return o->touched || o->failed || o->judged;
+}
+
 uint64_t tensors_hurry(struct live *l)
 {
     const uint64_t hurry = l->tensors.hurry + 1;
     for (size_t i = 0; i < l->tensors.n_fresh; i++)
-        if (l->tensors.fresh[i]->touched || l->tensors.fresh[i]->failed) {
+        if (is_owed(l->tensors.fresh[i])) {
             judge_fresh(l, l->tensors.fresh[i], hurry);
             l->tensors.hurry = hurry;
         }

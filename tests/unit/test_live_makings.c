@@ -36,6 +36,14 @@ static const struct script scripts[] = {
      "full; fsync =ENOSPC; refused /n 'draft'; full no; later 9; tfile " MODEL "; fsync;"
      "values /n/f32 '1 2'",
      MODEL "n:F16:2=4 "},
+    {"fsync hears that a tensor which its timer is adding cannot be added", "tensors close",
+     "behind 100; hold; mkdir /n; put /n/type I8; put /n/shape 2; put /n/raw 12; later 3; held;"
+     "& fsync; fail EIO; go EIO; wait =EIO; tfile " MODEL "; fail; fsync",
+     MODEL "n:I8:2=12 "},
+    {"... and so does a second fsync", "tensors close",
+     "mkdir /n; put /n/type I8; put /n/shape 2; put /n/raw 12; hold; & fsync; held; & fsync;"
+     "fail EIO; go EIO; wait =EIO; wait =EIO; tfile " MODEL "; fail; fsync",
+     MODEL "n:I8:2=12 "},
     {"fsync waits until the kernel releases a closed handle", "tensors",
      "mkdir /n; put /n/type I8; put /n/shape 1; open A /n/raw creat w; write A x; flush A; & fsync;"
      "& fsync; release A; wait; wait; tfile " MODEL "n:I8:1=x ",

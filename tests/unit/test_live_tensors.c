@@ -84,6 +84,10 @@ static const struct script scripts[] = {
      "rmdir /a; hold; & fsync; held; rmdir /b; rmdir /c; rmdir /z =EPERM; list / 'b c z'; go;"
      "wait; list / 'b c z'; fsync; list / 'b c z'",
      B C},
+    {"... and the list of tensors is read meanwhile", "tensors close",
+     "hold; open A /z/raw w; write A W; & flush A; held; rmdir /a; rmdir /b; list / 'c z';"
+     "rmdir /c; list / z; rmdir /z =EPERM; list / 'a b c z'; go; wait; close A; later 3; fsync",
+     A B "c:I8:4=wxyz z:I8:20000=W.{19999} "},
     {"a new tensor is removed while it is written", "tensors close",
      MAKES "& fsync; held; rmdir /n; gone /n; go; wait; gone /n; fsync", A B C},
     {"... and that fails", "tensors close",

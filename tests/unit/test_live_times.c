@@ -19,6 +19,14 @@ static const struct script scripts[] = {
      "still; rmdir /c; gone /c/raw; tfile " A B C Z "; open A a.name w trunc; write A two; close A;"
      "tfile " A B Z "; rmdir /a; rmdir /b; mkdir /b; later 3; fsync",
      Z},
+    {"a removal waits its second, also long after one that was taken back", "auto",
+     "still; type a.count u64; rm a.count; put a.count 7; later 70; rm a.count; later 0;"
+     "file " A_NAME "a.count:u64=7 " A_OTHER A_LIST "; put a.count 8; typed a.count u64; fsync",
+     A_NAME "a.count:u64=8 " A_OTHER A_LIST},
+    {"a removal waits its two seconds, also after one that was refused", "tensors auto",
+     "still; rmdir /a; rmdir /b; rmdir /c; rmdir /z =EPERM; later 70; rmdir /a; later 0; mkdir /a;"
+     "put /a/type I8; put /a/shape 1; put /a/raw x; fsync; list / 'a b c z'",
+     "a:I8:1=x " B C Z},
     {"a NumPy header alone waits for its program to go on", "tensors",
      "still; open A /b/f32.npy w trunc; npy A '2, 3' ''; close A;"
      "good /b; later 9; open A /b/f32.npy rw;"
