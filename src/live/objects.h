@@ -57,7 +57,7 @@ struct object {
     bool fresh, gone;
     bool adding; /* fresh, and added by the request that runs: as good as a tensor of the model */
     bool judged; /* fresh, and judged or added by the request that runs */
-    char *error;   /* owned: why the last edit was refused, or NULL */
+    char *error; /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     struct view_draft *drafts;
     unsigned opens, pins; /* number of handles, and of requests that refer to it */
