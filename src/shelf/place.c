@@ -37,7 +37,17 @@ struct here {
     struct found dir;
 };
 
-/* Open the directory. Returns 0, -ENOENT if it was removed or replaced, or another -errno. */
+/* `dir` is the directory at the item's path. */
+static uint64_t folder_stamp(const struct item *i, const struct stat *dir)
+{
+    const uint64_t file[] = {dir->st_dev, dir->st_ino};
+    return hash_name(i->path, strlen(i->path)) ^ hash_name(i->sub, strlen(i->sub)) ^
+           hash_name(file, sizeof(file)) ^
+           hash_number((uint64_t)i->kind << 2 | (unsigned)i->store << 1 | i->linked);
+}
+
+/* Open the directory. Returns 0, -ENOENT if it was removed, -ESTALE if another one is at its path, or
+ * another -errno. */
 static int open_here(const struct paths *p, const struct item *folder, struct here *ret)
 {
     *ret = (struct here){p, folder, FOUND_NONE};
@@ -46,6 +56,8 @@ static int open_here(const struct paths *p, const struct item *folder, struct he
         found_close(&ret->dir);
         e = -ENOENT;
     }
+    if (e == 0 && folder_stamp(folder, &ret->dir.st) != folder->stamp)
+        e = -ESTALE;
     return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
 }
 
@@ -599,29 +611,42 @@ void item_free(struct item *i)
     *i = (struct item){0};
 }
 
-static uint64_t folder_stamp(const struct item *i)
+/* Return the rights of an item that is the file or directory f or, for a split model, one of its
+ * files. Where directories on the way are not shown, those who may not search them get none. */
+static struct grant rights(const struct paths *p, const struct item *i, const struct found *f)
 {
-    return hash_name(i->path, strlen(i->path)) ^ hash_name(i->sub, strlen(i->sub)) ^
-           hash_number((uint64_t)i->kind << 2 | (unsigned)i->store << 1 | i->linked);
+    struct grant g = grant_of(f->fd, &f->st);
+    const size_t top = p->path[1] ? strlen(p->path) + 1 : 1;
+    if ((!i->store && !i->linked) || !path_below(f->path, p->path) || strlen(f->path) <= top)
+        return g;
+    for (char *end = f->path + top; (end = strchr(end, '/')); end++) {
+        CLEANUP(found_close) struct found dir = FOUND_NONE;
+        *end = '\0';
+        const int e = path_open(p, f->path, &dir);
+        *end = '/';
+        const struct grant way = e < 0 ? (struct grant){0} : grant_of(dir.fd, &dir.st);
+        g = grant_below(&g, &way);
+    }
+    return g;
 }
 
 /* The following functions make items, whose owned members the caller frees even on failure. */
 
 /* Make an item for a directory that was found. */
-static int folder_item(const struct item *above, enum item_kind kind, bool store, const char *sub,
+static int folder_item(const struct here *h, enum item_kind kind, bool store, const char *sub,
                        const struct found *f, struct item *ret)
 {
     *ret = (struct item){.kind = kind,
                          .store = store,
-                         .linked = above->linked || f->linked,
-                         .path = strdup(kind == ITEM_FOLDER ? f->path : above->path),
+                         .linked = h->folder->linked || f->linked,
+                         .path = strdup(kind == ITEM_FOLDER ? f->path : h->folder->path),
                          .sub = strdup(sub),
                          .real = strdup(f->path),
-                         .st = f->st,
-                         .grant = grant_of(f->fd, &f->st)};
+                         .st = f->st};
     if (!ret->path || !ret->sub || !ret->real)
         return -ENOMEM;
-    ret->stamp = folder_stamp(ret);
+    ret->grant = rights(h->paths, ret, f);
+    ret->stamp = folder_stamp(ret, kind == ITEM_FOLDER ? &f->st : &h->dir.st);
     return 0;
 }
 
@@ -629,8 +654,9 @@ int item_top(const struct paths *p, struct item *ret)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
     const int e = path_open(p, p->path, &f);
+    const struct here h = {p, ret, FOUND_NONE};
     *ret = (struct item){0};
-    return e < 0 ? e : folder_item(ret, ITEM_FOLDER, false, "", &f, ret);
+    return e < 0 ? e : folder_item(&h, ITEM_FOLDER, false, "", &f, ret);
 }
 
 /* Set the reason why a model cannot be opened. Returns 0 or -ENOMEM. */
@@ -658,7 +684,8 @@ static int set_file(const struct here *h, const char *at, struct item *i)
                       : e == -ELOOP ? "a link on the way: link to the real path"
                                     : strerror(-e));
     i->st = f.st;
-    i->grant = grant_of(f.fd, &f.st);
+    i->linked = h->folder->linked || f.linked;
+    i->grant = rights(h->paths, i, &f);
     i->real = f.path;
     f.path = NULL;
     const bool beside =
@@ -688,7 +715,7 @@ static int below_item(const struct here *h, const char *name, struct item *ret)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
     int e = find_folder(h, name, &f);
-    return e < 0 ? e : folder_item(h->folder, ITEM_FOLDER, h->folder->store, "", &f, ret);
+    return e < 0 ? e : folder_item(h, ITEM_FOLDER, h->folder->store, "", &f, ret);
 }
 
 /* Get the item for a name that looks like a model's. It may be a dangling link, or one to a
@@ -711,7 +738,7 @@ static int revision_item(const struct here *h, const char *at, struct item *ret)
     int e = path_in(h->paths, &h->dir, at, &f);
     if (e == 0 && !S_ISDIR(f.st.st_mode))
         e = -ENOENT;
-    return e < 0 ? e : folder_item(h->folder, ITEM_FOLDER, true, "", &f, ret);
+    return e < 0 ? e : folder_item(h, ITEM_FOLDER, true, "", &f, ret);
 }
 
 /* Get the item for a host, a namespace or a tag: a directory or, for a tag whose manifest is
@@ -731,7 +758,7 @@ static int ollama_item(const struct here *h, const char *sub, struct item *ret)
         e = load(h, sub, &m, &why);
     manifest_free(&m);
     if (e == 0)
-        return folder_item(h->folder, ITEM_OLLAMA, true, sub, &f, ret);
+        return folder_item(h, ITEM_OLLAMA, true, sub, &f, ret);
     if (!why.code || is_shortage(e))
         return e;
     (void)err_prefix(&why, e, "manifest");
@@ -755,7 +782,7 @@ static int item_as(const struct here *h, const struct entry *e, struct item *ret
     case ENTRY_SPLIT:
         return file_item(h, e->at, h->folder->store, ITEM_MODEL, ret);
     case ENTRY_ORG:
-        return folder_item(h->folder, ITEM_ORG, true, e->at, &h->dir, ret);
+        return folder_item(h, ITEM_ORG, true, e->at, &h->dir, ret);
     case ENTRY_REVISION:
         return revision_item(h, e->at, ret);
     case ENTRY_OLLAMA:
@@ -767,8 +794,9 @@ static int item_as(const struct here *h, const struct entry *e, struct item *ret
     }
 }
 
-/* Set the stamp. The files of a split model after the first that is missing do not count. */
-static int set_stamp(const struct here *h, struct item *i)
+/* Set the stamp and, for a split model, the rights that all its files grant. Those after the first that
+ * is missing do not count. */
+static int set_stamp(const struct paths *p, struct item *i)
 {
     CLEANUP(found_close) struct found dir = FOUND_NONE;
     i->stamp = (uint64_t)i->error;
@@ -777,17 +805,32 @@ static int set_stamp(const struct here *h, struct item *i)
         return 0;
     }
     char *folder = path_above(i->path);
-    int e = folder ? path_open(h->paths, folder, &dir) : -ENOMEM;
+    int e = folder ? path_open(p, folder, &dir) : -ENOMEM;
     free(folder);
     for (size_t k = 0; e == 0 && k < i->shards; k++) {
         CLEANUP(found_close) struct found f = FOUND_NONE;
         char *name = split_sibling(path_name(i->path), k, i->shards);
-        e = name ? path_in(h->paths, &dir, name, &f) : -ENOMEM;
+        e = name ? path_in(p, &dir, name, &f) : -ENOMEM;
         free(name);
-        if (e == 0)
-            i->stamp = tree_identity_with(i->stamp, &f.st);
+        if (e < 0)
+            break;
+        const struct grant g = rights(p, i, &f);
+        i->grant = k ? grant_both(&i->grant, &g) : g;
+        i->stamp = tree_identity_with(i->stamp, &f.st);
     }
     return is_shortage(e) ? e : 0;
+}
+
+int item_look(const struct paths *p, struct item *i)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    if (!i->real || path_open(p, i->real, &f) < 0)
+        return 0;
+    if (f.st.st_dev != i->st.st_dev || f.st.st_ino != i->st.st_ino)
+        return S_ISDIR(i->st.st_mode) ? -ESTALE : 0;
+    i->st = f.st;
+    i->grant = rights(p, i, &f);
+    return i->shards ? set_stamp(p, i) : 0;
 }
 
 int place_item(const struct paths *p, const struct item *folder, const struct entry *entry,
@@ -799,8 +842,8 @@ int place_item(const struct paths *p, const struct item *folder, const struct en
     if (e == 0)
         e = item_as(&h, entry, &i);
     if (e == 0 && (i.kind == ITEM_MODEL || i.kind == ITEM_TEXT))
-        e = set_stamp(&h, &i);
-    i.key = hash_number(folder->stamp) ^ hash_name(entry->name, strlen(entry->name));
+        e = set_stamp(p, &i);
+    i.key = hash_number(folder->key) ^ hash_name(entry->name, strlen(entry->name));
     if (e == 0)
         *ret = i;
     else

@@ -61,7 +61,7 @@ enum item_kind {
 struct item {
     enum item_kind kind;
     bool store;     /* in a store: it cannot be edited */
-    bool linked;    /* of a directory: a link led here or above, so links to others are not shown */
+    bool linked;    /* a link led here or above, so a directory does not show links to others */
     uint64_t key;   /* hash of its directory and name in the mount */
     uint64_t stamp; /* of a directory a hash of the following; of a model, tree_identity() */
     char *
@@ -79,10 +79,13 @@ struct item {
 /* Get the top of the shelf. Returns 0 or -errno. Free the item in both cases. */
 int item_top(const struct paths *p, struct item *ret);
 void item_free(struct item *i);
+/* Update `st` and `grant` if the file is still at its real path; if not, the next lookup finds it.
+ * Returns 0, -ESTALE if a directory was replaced, or another -errno. */
+int item_look(const struct paths *p, struct item *i);
 
 /* Get a reference to the entries that a directory shows now. `kept` is an earlier listing of it, which
  * is used again if it is less than a second old and the directory has not changed, or NULL. Returns
- * 0, -ENOENT (the directory was removed) or another -errno. */
+ * 0, -ENOENT (the directory was removed), -ESTALE (it was replaced) or another -errno. */
 int place_list(const struct paths *p, const struct item *folder, struct listing *kept,
                struct listing **ret);
 void listing_unref(struct listing *l); /* may be NULL */

@@ -516,8 +516,8 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, str
         return r;
     if (at.kind == AT_TREE)
         return shelf_given(&at.use, tree_getattr(at.use.tree, at.local, f, ret), ret);
-    slot_look(at.use.slot);
-    return own_entry(s, &at, ret);
+    r = slot_look(at.use.slot);
+    return r < 0 ? r : own_entry(s, &at, ret);
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
@@ -557,7 +557,9 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
         r = at_open(at);
     if (r == 0 && (at->kind == AT_TREE || at->kind == AT_MODEL))
         r = tree_opendir(at->use.tree, at->local, &d->tree);
-    else if (r == 0 && at->kind != AT_FOLDER && at->kind != AT_LINKS)
+    else if (r == 0 && at->kind == AT_FOLDER) /* if it is stale, the kernel looks it up again */
+        r = slot_names(at->use.slot, &d->list);
+    else if (r == 0 && at->kind != AT_LINKS)
         r = -ENOTDIR;
     if (r < 0)
         shelf_closedir(d);

@@ -269,19 +269,19 @@ int slot_of(struct slots *s, struct item *i, struct use *ret)
     return 0;
 }
 
-void slot_look(struct slot *slot)
+int slot_look(struct slot *slot)
 {
     struct slots *s = slot->slots;
-    CLEANUP(found_close) struct found f = FOUND_NONE;
-    /* a file that was replaced, also by an edit, is found by the next lookup */
-    if (!slot->is.real || path_open(s->paths, slot->is.real, &f) < 0)
-        return;
-    const struct grant g = grant_of(f.fd, &f.st);
+    lock_take(&s->lock);
+    struct item now = slot->is;
+    lock_drop(&s->lock);
+    const int e = item_look(s->paths, &now);
     LOCKED(&s->lock);
-    if (f.st.st_dev != slot->is.st.st_dev || f.st.st_ino != slot->is.st.st_ino)
-        return;
-    slot->is.st = f.st;
-    slot->is.grant = g;
+    if (e == 0 && now.st.st_dev == slot->is.st.st_dev && now.st.st_ino == slot->is.st.st_ino) {
+        slot->is.st = now.st;
+        slot->is.grant = now.grant;
+    }
+    return e;
 }
 
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g)

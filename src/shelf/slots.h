@@ -74,8 +74,9 @@ int slot_hold(struct slots *s, uint32_t id, struct use *ret);
  * that is gone, or -errno with a message. */
 int slot_open(struct use *u, struct err *e);
 void slot_leave(struct use *u); /* u may be empty */
-/* Get the facts about the slot's file; the first function looks at the file again. */
-void slot_look(struct slot *slot);
+/* Get the facts about the slot's file; the first function looks at the file again, and returns 0,
+ * -ESTALE if a directory was replaced, or another -errno. */
+int slot_look(struct slot *slot);
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 /* Get a reference to the entries that a directory shows now. Returns 0 or -errno. */
 int slot_names(struct slot *slot, struct listing **ret);

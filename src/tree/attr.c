@@ -30,14 +30,22 @@ struct grant grant_of(int fd, const struct stat *st)
     return (struct grant){st->st_uid, st->st_gid, st->st_mode & (acl ? 0700 : 0777)};
 }
 
-/* Return the rights that two files grant together: if the groups differ, those of the owner alone;
- * if the owners differ, the daemon's user may read. */
-static struct grant grant_both(const struct grant *a, const struct grant *b)
+struct grant grant_both(const struct grant *a, const struct grant *b)
 {
     const mode_t bits = a->bits & b->bits;
     if (a->uid != b->uid)
         return (struct grant){geteuid(), a->gid, 0400};
     return (struct grant){a->uid, a->gid, a->gid == b->gid ? bits : bits & 0700};
+}
+
+struct grant grant_below(const struct grant *g, const struct grant *dir)
+{
+    const mode_t search = dir->bits & 0011, kept = dir->gid == g->gid ? search * 7 : 0;
+    if (search == 0011)
+        return *g;
+    if (dir->uid != g->uid)
+        return (struct grant){geteuid(), g->gid, 0500 | (g->bits & kept)};
+    return (struct grant){g->uid, g->gid, g->bits & (0700 | kept)};
 }
 
 /* How old the rights that nodes show may be, in milliseconds. */

@@ -24,6 +24,12 @@ struct grant {
 /* Return the rights that a file or directory grants; with an access ACL, those of its owner alone.
  * The descriptor may be O_PATH. */
 struct grant grant_of(int fd, const struct stat *st);
+/* Return the rights that two files grant together: if the groups differ, those of the owner alone;
+ * if the owners differ, the daemon's user may read. */
+struct grant grant_both(const struct grant *a, const struct grant *b);
+/* Return the rights that are left of g if one must search a directory on the way: of others and the
+ * group, those who may search it; if the owners differ, the daemon's user takes the owner's place. */
+struct grant grant_below(const struct grant *g, const struct grant *dir);
 /* ---- attributes ---- */
 
 /* Append to `out` the value or, in the second function, the names, each followed by a NUL. May

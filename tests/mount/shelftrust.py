@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import subprocess
+import time
 import unittest
 
 import disks
@@ -15,7 +16,7 @@ import llama
 import mountlib
 from disks import Disk
 from mountlib import OTHER, Mount, run
-from shelflib import Shelf, listing, shards
+from shelflib import A64, COMMIT, LIBRARY, Shelf, listing, manifest, shards
 
 ENTRIES = 1000000
 MEMORY = 128 << 20  # for the daemon itself, and for the names
@@ -96,6 +97,11 @@ class Trust(Shelf):
     def seen(self, path):
         """Return the files that another user can read there, or None."""
         done = run(*mountlib.as_other('cat', path))
+        return done.out if done.returncode == 0 else None
+
+    def lists(self, path):
+        """Return the names that another user sees there, or None."""
+        done = run(*mountlib.as_other('ls', path))
         return done.out if done.returncode == 0 else None
 
     def test_allow_other(self):
@@ -209,6 +215,79 @@ class Trust(Shelf):
                     self.refused(errno.ENOENT, os.stat, f'{at}/{name}2.gguf')
         with self.served() as at, exchanging(self.top, 'm.gguf', 'fifo', OTHER):
             self.assertGreater(self.reads(at + '/m.gguf', rounds=ROUNDS), 0)
+
+    def until_refused(self, path):
+        """Wait until another user may not search or list a directory, which takes a second."""
+        end = time.monotonic() + 10
+        while self.lists(path) is not None and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertIsNone(self.lists(path))
+
+    def test_a_shard_is_made_private(self):
+        for i, data in enumerate(shards()):
+            self.put(f's-0000{i + 1}-of-00002.gguf', data)
+        last = os.path.join(self.top, 's-00002-of-00002.gguf')
+        with self.served() as at:
+            self.assertIn('metadata', self.lists(at + '/s.gguf'))
+            os.chmod(last, 0o600)
+            self.until_refused(at + '/s.gguf')
+            self.assertEqual(stat.S_IMODE(os.stat(at + '/s.gguf').st_mode), 0o500)
+        with self.served() as at:  # not opened yet
+            self.assertIsNone(self.lists(at + '/s.gguf'))
+            os.chmod(last, 0o644)
+            os.chown(last, 0, OTHER)
+        with self.served() as at:  # the group of one shard only
+            self.assertIsNone(self.lists(at + '/s.gguf'))
+
+    def test_directories_that_are_left_out(self):
+        """What lies in private directories is private, also if the mount does not show them."""
+        layer = (('model', A64),)
+        self.put(f'hf/models--org--m/blobs/{A64}')
+        self.link(f'hf/models--org--m/snapshots/{COMMIT}/m.gguf', f'../../blobs/{A64}')
+        self.put(f'ollama/blobs/sha256-{A64}')
+        self.put(f'ollama/{LIBRARY}/m/latest', manifest(*layer))
+        self.put('sub/deep/m.gguf')
+        self.link('linked.gguf', 'sub/deep/m.gguf')
+        models = {'hf/org/m/m.gguf': ('', 'snapshots', f'snapshots/{COMMIT}', 'blobs'),
+                  'ollama/m:latest/model': ('blobs', 'manifests', LIBRARY, LIBRARY + '/m'),
+                  'linked.gguf': ('', 'deep')}
+        above = {'hf/org/m/m.gguf': 'hf/models--org--m', 'ollama/m:latest/model': 'ollama',
+                 'linked.gguf': 'sub'}
+        for model, folders in models.items():
+            for folder in folders:
+                private = os.path.join(self.top, above[model], folder)
+                with self.subTest(private=private), self.served() as at:
+                    self.assertIn('Tiny', self.seen(f'{at}/{model}/info') or '')
+                    os.chmod(private, 0o700)
+                    try:
+                        self.until_refused(f'{at}/{model}')
+                        self.assertIn(b'Tiny', mountlib.get(f'{at}/{model}/info'))
+                    finally:
+                        os.chmod(private, 0o755)
+        with self.subTest('group'), self.served() as at:  # those who may search it, and no more
+            private = self.top + '/ollama/blobs'
+            os.chmod(private, 0o710)
+            os.chown(private, 0, OTHER)
+            self.assertIsNone(self.lists(at + '/ollama/m:latest/model'))
+            os.chown(self.top + f'/ollama/blobs/sha256-{A64}', 0, OTHER)
+        with self.subTest('group of both'), self.served() as at:
+            self.assertIn('metadata', self.lists(at + '/ollama/m:latest/model') or '')
+
+    def test_a_directory_is_replaced(self):
+        """Who is in a directory does not see what another one contains that is put in its place."""
+        self.put('x/m.gguf')
+        with self.served() as at:
+            inside = os.open(at + '/x', os.O_RDONLY | os.O_DIRECTORY)
+            secret = f'/proc/self/fd/{inside}/secret.gguf'
+            try:
+                os.rename(self.top + '/x', self.top + '/old')
+                self.put('x/secret.gguf', SECRET)
+                self.refused(errno.ESTALE, os.stat, secret)
+                self.refused(errno.ESTALE, os.listdir, inside)
+                self.assertEqual(os.listdir(at + '/x'), ['secret.gguf'])
+                self.refused(errno.ESTALE, os.stat, secret)
+            finally:
+                os.close(inside)
 
     def test_shards_of_two_owners(self):
         for i, data in enumerate(shards()):
