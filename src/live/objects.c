@@ -126,6 +126,10 @@ bool draft_is_written(const struct view_draft *d)
 
 void draft_reset(struct view_draft *d)
 {
+    if (d->refused > d->settled) {
+        d->lost.after = d->settled;
+        d->lost.upto = d->refused;
+    }
     extents_free(&d->written);
     d->changed = d->dirty = false;
     d->npy = (struct npy){0};
@@ -135,6 +139,7 @@ void draft_reset(struct view_draft *d)
 
 void draft_settle(struct view_draft *d, uint64_t epoch)
 {
+    d->settled = epoch;
     if (d->touched <= epoch) {
         draft_reset(d);
         return;

@@ -29,14 +29,21 @@ struct view_draft {
     struct object *object;
     enum tensor_view view; /* constant, like the row */
     uint32_t row;
-    unsigned writers;      /* number of handles open for writing */
-    unsigned judging;      /* number of requests that judge it */
-    unsigned pins;         /* number of calls that use it without the lock */
-    bool dirty;            /* written since the last flush */
-    bool changed;          /* it was written or truncated, so it shows its own bytes */
-    uint64_t epoch;        /* of what is written now */
-    uint64_t touched;      /* the epoch of the last write */
-    uint64_t refused;      /* the newest epoch that was judged invalid; 0: none */
+    unsigned writers; /* number of handles open for writing */
+    unsigned judging; /* number of requests that judge it */
+    unsigned pins;    /* number of calls that use it without the lock */
+    bool dirty;       /* written since the last flush */
+    bool changed;     /* it was written or truncated, so it shows its own bytes */
+    uint64_t epoch;   /* of what is written now */
+    uint64_t touched; /* the epoch of the last write */
+    uint64_t refused; /* the newest epoch that was judged invalid; 0: none */
+    uint64_t settled; /* the newest epoch that was accepted; 0: none */
+    /* Refused epochs (after, upto] that were dropped: handles whose last write is one of them hear
+     * of it until they write again. */
+    struct {
+        uint64_t after, upto;
+        int why;
+    } lost;
     struct err why;        /* why a write was refused, until the view is written anew */
     struct timespec begun; /* until when a header alone waits for the rest; tv_sec 0: it does not */
     /* The content, if `changed`: */

@@ -19,6 +19,7 @@
 struct live_view {
     struct object *o;     /* pinned */
     struct view_draft *d; /* NULL: writes are ignored, or the handle cannot write */
+    uint64_t wrote;       /* the draft's epoch at its last write; 0: it has not written */
     bool append;
     bool owes; /* opened or written since its last flush */
 };
@@ -85,7 +86,7 @@ static void touch(struct live *l, struct live_view *h)
 {
     struct view_draft *d = h->d;
     d->dirty = true;
-    d->touched = d->epoch;
+    d->touched = h->wrote = d->epoch;
     d->begun.tv_sec = 0;
     h->o->owing += !h->owes;
     h->owes = true;
@@ -462,6 +463,7 @@ static int view_refused(struct live *l, const struct judged *j, int r, const str
     if (j->verdict == TENSOR_SHORT && !j->last)
         return r;
     d->refused = max_u64(d->refused, j->round.epoch);
+    d->lost.why = r;
     if (text && d->touched <= j->round.epoch)
         d->why = *e;
     return object_refused(l, d->object, e);
@@ -706,6 +708,8 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
     struct view_draft *d = h->d;
     LOCKED(&l->lock);
     flushed(l, h);
+    if (h->wrote > d->lost.after && h->wrote <= d->lost.upto)
+        return d->lost.why;
     if (d->why.code || !draft_is_written(d))
         return d->why.code;
     if (!h->o->fresh || h->o->adding)

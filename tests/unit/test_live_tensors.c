@@ -367,6 +367,10 @@ static const struct script scripts[] = {
      "open A /c/f32 w trunc; poke A 0 '1 2 3 0.5'; flush A =ERANGE; put /c/raw WXYZ; release A;"
      "text /c/raw WXYZ",
      A B "c:I8:4=WXYZ " Z},
+    {"who wrote a refused view hears of it at each close, whatever is written since", "tensors",
+     "open A /c/f32 w trunc; poke A 0 '1 2 3 0.5'; flush A =ERANGE; put /c/raw WXYZ; flush A "
+     "=ERANGE; open B /c/f32 w; flush B; poke B 12 '88'; flush A =ERANGE; close B; close A =ERANGE",
+     A B "c:I8:4=WXYX " Z},
     {"a view that is too short stays with the program that writes it", "tensors",
      "open A /a/raw w trunc; write A 1234; flush A =EINVAL; text /a/type 'I8\n'; write A 5678; "
      "close A",
