@@ -74,6 +74,8 @@ static void add_pending(const struct live *l, struct buf *out)
     const char *at = buf_text(&pending), *end = buf_text_end(&pending);
     for (; at && at < end; at += strlen(at) + 1)
         unsaved_add(out, "", at, l->trouble.code ? l->trouble.msg : "not written");
+    if (l->unfinished && pending.len == 0) /* its keys are not known any more */
+        unsaved_add(out, "", "metadata", l->trouble.msg);
 }
 
 /* Add a note for whatever ends with the mount: helpers that a person may have meant to keep, tensors

@@ -68,8 +68,8 @@ static void serve(struct live *l, struct request *q)
     if (r < 0)
         edit_undo(&l->pending, mark);
     q->changed = r > 0;
-    if (r > 0 || (equal && q->when != WHEN_MODE))
-        r = overlay_accept(l, mark, q->when, &q->done, &e);
+    if (r > 0 || (equal && (q->when != WHEN_MODE || l->unfinished)))
+        r = overlay_accept(l, mark, equal && l->unfinished ? WHEN_NOW : q->when, &q->done, &e);
     q->done |= equal;
     if (q->end)
         r = q->end(l, q, r, &e);

@@ -438,6 +438,8 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     if (!b.t || o->gone) /* what is written to a removed file is gone with it */
         return 0;
     q->converts = j->round.view == TENSOR_TYPE;
+    if (q->converts && l->stop)
+        atomic_store(&l->queue.cancel, true);
     lock_drop(&l->lock);
     int r = view_is_text(j->round.view) ? judge_text(l, &j->round, &b, &watch, &edit, e)
                                         : tensor_judge(&j->round, &b, &l->logs, &watch, &edit, e);

@@ -69,7 +69,7 @@
  *     hold; held; go         copies of the model stop at their beginning; wait until one has;
  *                            let them continue. go ERRNO: make those that stopped fail
  *     full; full no          the disk is full, and says so; it has room again
- *     fail ERRNO; fail       copies of the model fail; no longer
+ *     fail ERRNO; fail       copies of the model, and fsync of the model itself, fail; no longer
  *     later N                N seconds pass; behind N: the clock runs N seconds late, so timed
  *                            waits wake at once and end as soon as `later` moves it
  *     still                  only `later` moves the clock

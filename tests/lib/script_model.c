@@ -318,6 +318,15 @@ ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, si
     return syscall(SYS_copy_file_range, from, from_off, to, to_off, held ? 1 : n, flags);
 }
 
+/* True if a file is a model itself, which is written in place. */
+static bool is_model(int fd)
+{
+    char link[32], path[PATH_MAX];
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, sizeof(path));
+    return n > 5 && memcmp(path + n - 5, ".gguf", 5) == 0;
+}
+
 /* On a full disk, drafts are not stored: they lie in a file without a name. */
 ssize_t pwrite(int fd, const void *src, size_t n, off_t off)
 {
@@ -328,6 +337,17 @@ ssize_t pwrite(int fd, const void *src, size_t n, off_t off)
     if (!full)
         return syscall(SYS_pwrite64, fd, src, n, off);
     errno = ENOSPC;
+    return -1;
+}
+
+int fsync(int fd)
+{
+    (void)pthread_mutex_lock(&lock);
+    const int error = is_model(fd) ? gate.error : 0;
+    (void)pthread_mutex_unlock(&lock);
+    if (!error)
+        return (int)syscall(SYS_fsync, fd);
+    errno = error;
     return -1;
 }
 

@@ -24,6 +24,10 @@ static const struct script scripts[] = {
      "=EIO;"
      "close A =EIO; text a.name 'one\n'; fsync",
      UNCHANGED},
+    {"an edit in place that is not finished is named, and not answered 0", "inplace close",
+     "open A a.count w trunc; write A 9; fail EIO; flush A =EIO; release A; owes metadata;"
+     "put a.count 9 =EIO; owes metadata; fsync =EIO; fail; put a.count 9; owes; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"an equal text from another program is just as durable", "sync",
      "put a.name 'new'; open B a.name w trunc; write B 'new'; fail EIO; fsync B =EIO; fail;"
      "write B 'new' 0; fsync B; close B; file a.name:string=new " A_COUNT A_OTHER A_LIST,

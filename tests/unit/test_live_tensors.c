@@ -88,6 +88,10 @@ static const struct script scripts[] = {
      "hold; open A /z/raw w; write A W; & flush A; held; rmdir /a; rmdir /b; list / 'c z';"
      "rmdir /c; list / z; rmdir /z =EPERM; list / 'a b c z'; go; wait; close A; later 3; fsync",
      A B "c:I8:4=wxyz z:I8:20000=W.{19999} "},
+    {"a conversion that waits when the mount ends is not made", "tensors close",
+     "hold; open X /a/raw w; write X X; & flush X; held; open T /c/type w trunc; write T F32;"
+     "& flush T; hurry; go; wait; wait =EINTR; release T; release X; text /c/type 'I8\n'",
+     "a:I8:8=Xbcdefgh " B C},
     {"a new tensor is removed while it is written", "tensors close",
      MAKES "& fsync; held; rmdir /n; gone /n; go; wait; gone /n; fsync", A B C},
     {"... and that fails", "tensors close",
