@@ -272,7 +272,7 @@ static int skip_value(struct cursor *c, uint64_t type, unsigned depth)
 static int parse_entry(struct cursor *c, void *entry)
 {
     struct gguf_kv *kv = entry;
-    uint64_t len, type = 0, declared = 0;
+    uint64_t len = 0, type = 0, declared = 0;
     kv->off = c->pos;
     int r = cursor_string(c, "key length", &kv->key_off, &len);
     if (r < 0)

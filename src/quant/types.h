@@ -79,10 +79,13 @@
     TYPE(42, Q2_0,     64,  18, BOTH,   HALF(0))
 // clang-format on
 
-/* The ids have no gaps, so that they can index the table (the tests check this). */
+/* The ids have no gaps, so that they can index the table. */
 #define QUANT_ID(id, T, len, bytes, ...) T##_ID = (id),
 #define QUANT_GONE_ID(id, T) T##_ID = (id),
 enum { QUANT_TYPES(QUANT_ID, QUANT_GONE_ID) QUANT_N_TYPES };
+#define QUANT_ONE(...) +1
+_Static_assert(0 QUANT_TYPES(QUANT_ONE, QUANT_ONE) == QUANT_N_TYPES, "an id is left out");
+#undef QUANT_ONE
 #undef QUANT_ID
 #undef QUANT_GONE_ID
 

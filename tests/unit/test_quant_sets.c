@@ -13,6 +13,7 @@
 #include "golden_encode.h"
 #include "quant/set.h"
 #include "quant/quant.h"
+#include "quant/types.h"
 
 /* As quant_set_at(), which executes a slow instruction each time. */
 static const struct quant_set *set_at(size_t i)
@@ -26,7 +27,7 @@ static const struct quant_set *set_at(size_t i)
     return i < n ? set[i] : NULL;
 }
 
-enum { N_IDS = 43, MOST_BLOCKS = 4096 };
+enum { MOST_BLOCKS = 4096 };
 
 /* The blocks, and the output of two sets. */
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
@@ -86,7 +87,7 @@ static bool encoders_agree(uint32_t id, size_t n)
 
 static void test_random_blocks(void)
 {
-    for (uint32_t id = 0; id < N_IDS; id++) {
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
         const struct quant_type *t = quant_find(id);
         if (!t->decode)
             continue;
@@ -105,7 +106,7 @@ static void test_encode_any(void)
 {
     static const uint32_t odd[] = {0x7f800000, 0xffc00000, 0x7f7fffff, 0xff7fffff, 0x80000000,
                                    0x00000001, 0x477fefff, 0x477ff000, 0x4affefff, 0xc8fff000};
-    for (uint32_t id = 0; id < N_IDS; id++)
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++)
         for (uint64_t round = 0; quant_find(id)->encode && round < 96; round++) {
             const size_t len = quant_find(id)->block_len, n = 1 + round % 12;
             uint64_t state = id * 1000 + round;
@@ -173,7 +174,7 @@ static void test_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
     for (size_t s = 0; set_at(s); s++)
-        for (uint32_t id = 0; id < N_IDS; id++) {
+        for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
             const struct quant_type *t = &set_at(s)->types[id];
             for (size_t n = 1; t->decode && n <= 40; n++) {
                 const size_t bytes = n * t->block_bytes, values = n * t->block_len;
@@ -196,7 +197,7 @@ static void test_encode_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 18), out = guarded_new(1 << 16);
     for (size_t s = 0; set_at(s); s++)
-        for (uint32_t id = 0; id < N_IDS; id++) {
+        for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
             const struct quant_type *t = &set_at(s)->types[id];
             for (size_t n = 1; t->encode && n <= 40; n++) {
                 const size_t bytes = n * t->block_bytes, values = n * t->block_len;
@@ -218,7 +219,7 @@ static void test_only_the_blocks(void)
     struct guarded in = guarded_new(1 << 16);
     for (size_t s = 0; set_at(s); s++) {
         quant_use(set_at(s));
-        for (uint32_t id = 0; id < N_IDS; id++) {
+        for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
             const struct quant_type *t = quant_find(id);
             if (!t->decode)
                 continue;
