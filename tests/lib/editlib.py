@@ -235,6 +235,12 @@ def leftovers(folder):
 
 # ---- a program that waits ----
 
+def waits(task):
+    """Return whether a thread (its number) has sent a request to a file server, and waits for its answer. Where the
+    server has one thread (max_threads=1), it has taken that request when it answers a later one."""
+    return b'wait_answer' in mountlib.get(f'/proc/{task}/wchan')
+
+
 class Call:
     """A call in a thread; when it is done, the exception that it raised."""
 
@@ -248,6 +254,9 @@ class Call:
             function(*arguments)
         except OSError as e:
             self.error = e
+
+    def waits(self):
+        return waits(self.thread.native_id)
 
     def wait(self):
         self.thread.join(mountlib.LIMIT)

@@ -7,6 +7,7 @@ parent holds the time limit and cleans up, also after a crash or a hang. Exit st
 Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is made).
 """
 import contextlib
+import ctypes
 import glob
 import os
 import select
@@ -22,9 +23,10 @@ import unittest
 GGUFS = os.environ.get('GGUFS', 'ggufs')
 # Limits in seconds, so that a hanging test ends. No test may come close, however busy the machine
 # is.
-LIMIT = 600  # for one step, which should take well under a second
+LIMIT = 300  # for one step, which should take well under a second
 ALL = 1500 * int(os.environ.get('GGUFS_SOAK', '1'))  # for the whole program
 OTHER = 65534  # ids of an ordinary user and group
+PR_SET_CHILD_SUBREAPER = 36
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # nohup(1) ignores SIGHUP, and programs would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -229,6 +231,15 @@ class Foreground:
         self.wait_live()
         return self.at, self.process
 
+    def begin(self, case):
+        """Mount for a test that calls __exit__() itself. If it fails before that, its cleanup ends the mount."""
+        def kill():
+            if not self.err.closed:
+                self.__exit__(True)
+
+        case.addCleanup(kill)
+        return self.__enter__()
+
     def wait_live(self):
         """Wait for the mount: the kernel reports each change of the list of mounts as a poll
         event."""
@@ -269,10 +280,16 @@ def leave_mounts_of_others():
 
 
 def clean_up():
+    """Unmount, and kill every process that the tests have left: what waits for a mount ends only when the daemon has."""
     for at in reversed([row[0] for row in mounts()
                         if row[0].startswith(os.fsencode(folder) + b'/')]):
         subprocess.run(['umount', '-l', at] if os.getuid() == 0
                        else ['fusermount3', '-u', '-z', at], check=False)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for pid in get(f'/proc/self/task/{os.getpid()}/children').split():
+                os.kill(int(pid), signal.SIGKILL)
+            os.wait()
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -298,7 +315,7 @@ class Result(unittest.TextTestResult):
 
 
 def tests(module):
-    """Run the tests in the child. An exception in a thread of a test is a failure. A run in which
+    """Run the tests in the child, and end it. An exception in a thread of a test is a failure. A run in which
     every test was skipped counts as skipped."""
     failed, print_it = [], threading.excepthook
     threading.excepthook = lambda args: (failed.append(args), print_it(args))
@@ -306,9 +323,11 @@ def tests(module):
     result = unittest.main(module, exit=False, testRunner=runner).result
     for test, why in result.skipped:
         print(f'skipped: {test.id()}: {why}')
-    if failed or not result.wasSuccessful() or not (result.passed or result.skipped):
-        return 1
-    return 0 if result.passed else 77
+    status = 0 if result.passed else 77 if result.skipped else 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # sys.exit() would wait for threads and processes of a test that has failed.
+    os._exit(status if result.wasSuccessful() and not failed else 1)
 
 
 def home(others):
@@ -326,18 +345,21 @@ def main(others=False):
     if not os.access('/dev/fuse', os.R_OK | os.W_OK):
         skip('/dev/fuse is not for this user')
     folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=home(others)))
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # daemons and all the others become its children
     child = os.fork()
     if child == 0:
-        sys.exit(tests('__main__'))
+        tests('__main__')
 
     def late(*_):
         print(f'not done after {ALL} s', flush=True)
-        os.kill(child, signal.SIGKILL)
-        clean_up()  # a child that waits for a hanging mount dies only when the mount is gone
+        clean_up()
+        sys.exit(1)
 
     signal.signal(signal.SIGALRM, late)
     signal.alarm(ALL)
-    _, status = os.waitpid(child, 0)
+    pid = status = None
+    while pid != child:
+        pid, status = os.wait()
     signal.alarm(0)
     clean_up()
     sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)

@@ -41,7 +41,7 @@ class Ends(unittest.TestCase):
         self.addCleanup(self.end)
         self.begin()
 
-    def begin(self, again=False):
+    def begin(self, again=False, more=''):
         self.end()
         # A separate process unmounts, because fork(2) and exec(2) would close open files here, and
         # so judge them.
@@ -51,7 +51,7 @@ class Ends(unittest.TestCase):
         if not again:
             mountlib.put(self.source, model())
         self.want, self.gate = Want(mountlib.get(self.source)), Gate(mountlib.path('gate'))
-        self.mount = mountlib.Foreground(self.source, '-o', self.options)
+        self.mount = mountlib.Foreground(self.source, '-o', self.options + more)
         with self.gate.before('GATE') if not mountlib.sanitized('asan') else \
                 contextlib.nullcontext():
             self.at, self.process = self.mount.__enter__()
@@ -76,12 +76,12 @@ class Ends(unittest.TestCase):
 
     def ask(self, key, text):
         """Make an edit that waits for its turn if another one is being written. Returns the call,
-        which the daemon has received."""
+        which the daemon has taken (with max_threads=1)."""
         self.want.set(key.encode(), Value('string', text.encode()))
         fd = os.open(place(self.at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         editlib.write_all(fd, text)
         call = Call(os.close, fd)
-        editlib.until(lambda: not call.thread.is_alive() or waits(call))
+        editlib.until(lambda: not call.thread.is_alive() or call.waits())
         os.statvfs(self.at)  # a later request, never answered from a cache
         return call
 
@@ -104,11 +104,11 @@ class Ends(unittest.TestCase):
         self.mount.err.close()
         mountlib.assert_no_faults()
 
-    def each(self, test):
+    def each(self, test, more=''):
         """Run a check for each way to unmount, and for each signal."""
         for way, name in (*itertools.product(WAYS[:1], SIGNALS), *zip(WAYS[1:], SIGNALS)):
             with self.subTest(way=way, signal=name):
-                self.begin()
+                self.begin(more=more)
                 test(way, name)
 
     # ---- nothing is open ----
@@ -162,7 +162,7 @@ class Ends(unittest.TestCase):
             call.wait()  # an answer, or the end of the connection
             other.wait()
             self.ended()
-        self.each(end)
+        self.each(end, ',max_threads=1')
 
     @needs_gate
     def test_killed(self):
@@ -326,15 +326,15 @@ class Draining(unittest.TestCase):
             mountlib.put(os.path.join(folder, name), model())
         gate = Gate(mountlib.path('copy'))
         self.addCleanup(gate.remove)
-        mount = mountlib.Foreground(folder, '-o', 'relayout=copy,history=0')
+        mount = mountlib.Foreground(folder, '-o', 'relayout=copy,history=0,max_threads=1')
         with gate.before('GATE'):
-            at, process = mount.__enter__()
-        self.addCleanup(mount.__exit__, None)
+            at, process = mount.begin(self)
         files = [written(os.path.join(at, name)) for name in self.MODELS]
         gate.shut()
         calls = [Call(os.fsync, fd) for fd in files]
         gate.wait()
-        editlib.until(lambda: all(map(waits, calls)))
+        editlib.until(lambda: all(map(Call.waits, calls)))
+        os.statvfs(at)
         process.send_signal(signal.SIGTERM)
         editlib.until(lambda: self.refused(os.path.join(at, self.MODELS[0])))
         self.assertEqual(editlib.read(os.path.join(at, self.MODELS[1]), 'general.name'), b'test\n')
@@ -343,6 +343,7 @@ class Draining(unittest.TestCase):
         self.assertEqual(process.wait(mountlib.LIMIT), 0)
         for fd in files:
             Ends.close(fd)
+        mount.__exit__(None)
         want = Want(model())
         want.set(b'my.key', Value('string', b'text'))
         for name in self.MODELS:
@@ -368,7 +369,7 @@ class Draining(unittest.TestCase):
         for name, path, how in (('type', 'tensors/w/type', lambda at: write_type(at, 'Q4_K')),
                                 ('stats', 'tensors/w/stats', mountlib.get)):
             mount = mountlib.Foreground(source, '-o', 'tensors=edit')
-            at, process = mount.__enter__()
+            at, process = mount.begin(self)
             call = Call(how, os.path.join(at, path))
             editlib.until(lambda pid=process.pid, call=call: busy(pid) or not call.thread.is_alive())
             process.send_signal(signal.SIGTERM)
@@ -384,11 +385,6 @@ def written(place):
     fd = os.open(editlib.place(place, 'my.key'), os.O_WRONLY | os.O_CREAT)
     os.write(fd, b'text')
     return fd
-
-
-def waits(call):
-    """Return whether a call waits for a file server's answer."""
-    return b'wait_answer' in mountlib.get(f'/proc/self/task/{call.thread.native_id}/wchan')
 
 
 def write_type(path, text):

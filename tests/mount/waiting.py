@@ -80,12 +80,17 @@ class Signals(unittest.TestCase):
 
         process = fork.Process(target=run)
         process.start()
+        self.addCleanup(process.kill)
         return process
 
     def told(self, process):
         """Wait until the kernel has informed the daemon of a signal, so that the wait can no longer
         be interrupted."""
-        editlib.until(lambda: process_state(process.pid) == 'D')
+        def heard():
+            self.assertTrue(process.is_alive(), 'it has ended')
+            return process_state(process.pid) == 'D'
+
+        editlib.until(heard)
         for _ in range(20):
             os.statvfs(self.at)
 
@@ -104,7 +109,7 @@ class WhileCopying(Signals):
         self.addCleanup(self.gate.remove)
         self.mount = mountlib.Foreground(self.source, '-o', 'relayout=copy')
         with self.gate.before('GATE'):
-            self.at, self.process = self.mount.__enter__()
+            self.at, self.process = self.mount.begin(self)
 
     def done(self):
         """Unmount, and check that the file is as expected."""
@@ -210,12 +215,13 @@ class Folder(Signals):
         want, mount = Want(mountlib.get(source)), mountlib.Foreground(folder, '-o', 'relayout=copy,commit=close')
         self.addCleanup(gate.remove)
         with gate.before('GATE'):
-            self.at, _ = mount.__enter__()
+            self.at, _ = mount.begin(self)
         gate.shut()
         worker = Call(write, self.at + '/m.gguf', 'general.name', 'after')
         gate.wait()
-        process = self.child_that(lambda: fsync(os.open(self.at, os.O_RDONLY)))
-        editlib.until(lambda: mountlib.get(f'/proc/{process.pid}/wchan') == b'request_wait_answer')
+        with editlib.opened(self.at, os.O_RDONLY) as root:
+            process = self.child_that(lambda: fsync(root))  # its only request
+        editlib.until(lambda: editlib.waits(process.pid))
         os.kill(process.pid, signal.SIGUSR1)
         self.told(process)
         self.interrupt(process)
@@ -238,7 +244,7 @@ class WhileFreeing(unittest.TestCase):
         self.addCleanup(gate.remove)
         mount = mountlib.Foreground(source, '-o', 'relayout=copy,commit=close')
         with gate.before('GATE_FREE'):
-            at, _ = mount.__enter__()
+            at, _ = mount.begin(self)
         gate.shut()
         first = Call(write, at, 'my.first', 'one')
         gate.wait()
