@@ -3,6 +3,7 @@
  * script_run.h. */
 #include "script_run.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -370,6 +371,9 @@ int fstatvfs(int fd, struct statvfs *ret)
 
 /* ---- the time ---- */
 
+/* A clock that runs late must not go below zero on a machine that was just started. */
+enum { STARTED_BEFORE = 1000000 }; /* s */
+
 atomic_long script_ahead, script_still;
 
 /* Replaces the C library's function. */
@@ -378,10 +382,22 @@ int clock_gettime(clockid_t clock, struct timespec *ret)
     int r = (int)syscall(SYS_clock_gettime, clock, ret);
     if (r < 0 || clock != CLOCK_MONOTONIC)
         return r;
+    ret->tv_sec += STARTED_BEFORE;
     if (atomic_load(&script_still))
         *ret = (struct timespec){atomic_load(&script_still), 0};
     ret->tv_sec += atomic_load(&script_ahead);
     return 0;
+}
+
+/* Replaces the C library's function. */
+int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+                           const struct timespec *until)
+{
+    struct timespec t = {until->tv_sec > STARTED_BEFORE ? until->tv_sec - STARTED_BEFORE : 0,
+                         until->tv_nsec};
+    int (*wait)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
+    *(void **)&wait = dlsym(RTLD_NEXT, "pthread_cond_clockwait");
+    return wait(cond, mutex, clock, &t);
 }
 
 /* ---- the log ---- */
