@@ -7,11 +7,10 @@
  *               then spaces up to the next multiple of 4096 in the file
  *     data      tensors without gaps, the largest element types first, so that each is aligned
  *
- * Names that are not UTF-8 have %XX for the offending bytes. Tensors without values, a tensor named
- * "__metadata__", and all but the first of the tensors whose names become equal are omitted, and
- * listed in the metadata under "ggufs.omitted" (a JSON array). Keys have U+FFFD for bytes that are
- * not UTF-8; if their names become equal, only the first key is shown. If the keys make the header
- * too long, the longest are omitted.
+ * Tensors without values, tensors whose name is not UTF-8, and one named "__metadata__" are omitted,
+ * and listed in the metadata under "ggufs.omitted" (a JSON array). The metadata has all keys that are
+ * no arrays, and whose names are UTF-8, as text, unless it is longer than SAFETENSORS_TEXT_MOST. Bytes that
+ * are not UTF-8 are shown as U+FFFD.
  *
  * Any thread may call this function. The image is kept with the snapshot.
  */
@@ -21,6 +20,7 @@
 #include "model/snapshot.h"
 
 #define SAFETENSORS_HEADER_MOST ((uint64_t)100000000)
+#define SAFETENSORS_TEXT_MOST ((uint64_t)1 << 20)
 
 enum safetensors_as {
     SAFETENSORS_OWN, /* floats and integers as stored, all other types as F32 */
@@ -29,8 +29,8 @@ enum safetensors_as {
     SAFETENSORS_BF16,
 };
 
-/* Get a reference to the image of the file. Returns 0, -EFBIG (the header is too long even without keys,
- * or the file is too large) or -ENOMEM. */
+/* Get a reference to the image of the file. Returns 0, -EFBIG (the header is too long, or the file is
+ * too large) or -ENOMEM. */
 int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret);
 
 #endif

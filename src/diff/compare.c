@@ -19,6 +19,7 @@
 #include "derive/stats.h"
 #include "gguf/value.h"
 #include "quant/encode.h"
+#include "text/json.h"
 
 /* ---- the two models ---- */
 
@@ -62,20 +63,6 @@ static int side_read(const struct side *s, uint32_t tensor, uint64_t off, void *
     return sys_read_all(&sys_libc, m->fd, dst, n, at);
 }
 
-/* Skip the hole at byte `off` of the tensor, if there is one. Returns the offset of the next byte
- * that may have to be read. The bytes of a hole are zeros. */
-static uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off)
-{
-    uint64_t at, data;
-    const struct mapped *m = store_mapped(s->store, tensor, off, 0, &at);
-    int r = sys_libc.seek(&sys_libc, m->fd, at, SEEK_DATA, &data);
-    if (r == -ENXIO) { /* a hole extends to the end of the file; the end must still exist */
-        r = sys_libc.seek(&sys_libc, m->fd, 0, SEEK_END, &data);
-        r = r == 0 && data < m->map.size ? -EIO : r;
-    }
-    return r == 0 && data > at ? off + (data - at) : off;
-}
-
 /* ---- pairs ---- */
 
 static uint32_t find_named(const struct gguf *g, bool keys, struct text name)
@@ -94,32 +81,17 @@ static bool left_out(const struct diff_options *o, bool keys, struct text name)
     return ret;
 }
 
-/*
- * Keep the longest run of pairs that are in both models and whose positions in B ascend. All other
- * pairs that are in both models have moved. tail[k] is the last pair of the best run of length k +
- * 1; before[i] is the pair before pair i in its run.
- */
-static void mark_moved(struct pairs *p, uint32_t *tail, uint32_t *before)
+/* A pair that is in both models has moved if it comes, in B, behind one that it precedes in A. */
+static void mark_moved(struct pairs *p)
 {
-    size_t runs = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (p->of[i].status != DIFF_SAME)
-            continue;
-        size_t lo = 0, hi = runs;
-        while (lo < hi) {
-            size_t mid = lo + (hi - lo) / 2;
-            if (p->of[tail[mid]].no[1] < p->of[i].no[1])
-                lo = mid + 1;
-            else
-                hi = mid;
-        }
-        before[i] = lo ? tail[lo - 1] : PAIR_NONE;
-        tail[lo] = i;
-        runs = lo == runs ? runs + 1 : runs;
-        p->of[i].status = DIFF_MOVED;
+    uint32_t least = PAIR_NONE;
+    for (size_t i = p->n; i-- > 0;) {
+        struct pair *q = &p->of[i];
+        if (q->status == DIFF_SAME && q->no[1] > least)
+            q->status = DIFF_MOVED;
+        else if (q->status == DIFF_SAME)
+            least = q->no[1];
     }
-    for (uint32_t i = runs ? tail[runs - 1] : PAIR_NONE; i != PAIR_NONE; i = before[i])
-        p->of[i].status = DIFF_SAME;
 }
 
 /* Pair by name. Compares only names and their order. */
@@ -127,27 +99,21 @@ static int pairs_make(const struct diff *d, bool keys, struct pairs *ret)
 {
     const struct gguf *a = d->side[0]->g, *b = d->side[1]->g;
     const uint32_t n_a = keys ? a->n_kv : a->n_tensors, n_b = keys ? b->n_kv : b->n_tensors;
-    const size_t room = (size_t)n_a + n_b + 1;
-    uint32_t *tail = calloc(room, sizeof(*tail)), *before = calloc(room, sizeof(*before));
-    ret->of = calloc(room, sizeof(*ret->of));
-    const bool ok = ret->of && tail && before;
-    for (uint32_t i = 0; ok && i < n_a; i++) {
+    ret->of = calloc((size_t)n_a + n_b + 1, sizeof(*ret->of));
+    for (uint32_t i = 0; ret->of && i < n_a; i++) {
         const struct text name = gguf_name_of(a, keys, i);
         const uint32_t other = find_named(b, keys, name);
         if (!left_out(d->opt, keys, name))
             ret->of[ret->n++] =
                 (struct pair){{i, other}, other == PAIR_NONE ? DIFF_ONLY_A : DIFF_SAME};
     }
-    for (uint32_t i = 0; ok && i < n_b; i++) {
+    for (uint32_t i = 0; ret->of && i < n_b; i++) {
         const struct text name = gguf_name_of(b, keys, i);
         if (find_named(a, keys, name) == PAIR_NONE && !left_out(d->opt, keys, name))
             ret->of[ret->n++] = (struct pair){{PAIR_NONE, i}, DIFF_ONLY_B};
     }
-    if (ok)
-        mark_moved(ret, tail, before);
-    free(tail);
-    free(before);
-    return ok ? 0 : -ENOMEM;
+    mark_moved(ret);
+    return ret->of ? 0 : -ENOMEM;
 }
 
 static bool is_both(const struct pair *p)
@@ -164,46 +130,26 @@ void pairs_count(const struct pairs *p, size_t count[DIFF_STATUSES])
 
 /* ---- keys ---- */
 
-uint64_t value_bits(const struct gguf_value *v)
+/* True if both files encode the value in the same way, and the bytes are equal. */
+static bool same_bytes(const struct gguf_value *a, const struct gguf_value *b)
 {
-    uint64_t bits = get_uint(v->data, gguf_types[v->type].width, v->fmt->big);
-    return v->type == GGUF_BOOL ? bits != 0 : bits;
-}
-
-/* True if bytes can be compared, because both files encode this value in the same way. */
-static bool same_form(const struct gguf_value *a, const struct gguf_value *b)
-{
+    const size_t n = (size_t)(gguf_value_end(a) - a->data);
     return a->fmt->big == b->fmt->big && a->fmt->len_width == b->fmt->len_width &&
-           a->fmt->nul == b->fmt->nul;
-}
-
-static bool same_array(const struct gguf_value *a, const struct gguf_value *b)
-{
-    struct gguf_value x, y;
-    if (a->elem != b->elem || a->count != b->count)
-        return false;
-    if (same_form(a, b)) {
-        size_t n = (size_t)(gguf_value_end(a) - a->data);
-        if (n == (size_t)(gguf_value_end(b) - b->data) &&
-            (n == 0 || memcmp(a->data, b->data, n) == 0))
-            return true;
-    }
-    struct gguf_walk i = gguf_walk(a), k = gguf_walk(b);
-    while (gguf_next(&i, &x) && gguf_next(&k, &y))
-        if (!value_same(&x, &y))
-            return false;
-    return true;
+           a->fmt->nul == b->fmt->nul && a->count == b->count &&
+           n == (size_t)(gguf_value_end(b) - b->data) &&
+           (n == 0 || memcmp(a->data, b->data, n) == 0);
 }
 
 bool value_same(const struct gguf_value *a, const struct gguf_value *b)
 {
-    if (a->type != b->type)
+    CLEANUP(buf_free) struct buf x = BUF_INIT, y = BUF_INIT;
+    if (a->type != b->type || a->elem != b->elem)
         return false;
-    if (a->type == GGUF_ARRAY)
-        return same_array(a, b);
-    if (a->type == GGUF_STRING)
-        return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, (size_t)a->len) == 0);
-    return value_bits(a) == value_bits(b);
+    if (same_bytes(a, b))
+        return true;
+    json_value(&x, a);
+    json_value(&y, b);
+    return !buf_error(&x) && x.len == y.len && !buf_error(&y) && memcmp(x.data, y.data, x.len) == 0;
 }
 
 static void compare_keys(struct diff *d)
@@ -362,20 +308,6 @@ static void add_chunk(struct tensor_diff *d, const struct diff_stretch s[2], flo
         }
 }
 
-/* True if blocks of zero bytes decode to zeros, so that a hole in both need not be read. */
-static bool zeros_are_zeros(const struct quant_type *t)
-{
-    static const uint8_t zeros[QUANT_MAX_BLOCK_BYTES];
-    float value[QUANT_MAX_BLOCK_LEN];
-    if (quant_is_wide(t))
-        return true;
-    floats_read(t, false, zeros, 0, t->block_len, value);
-    for (size_t i = 0; i < t->block_len; i++)
-        if (value[i] != 0)
-            return false;
-    return true;
-}
-
 /* Return the offset of an element's block in the tensor's bytes. */
 static uint64_t byte_of(const struct quant_type *t, uint64_t element)
 {
@@ -422,34 +354,6 @@ static int compare_values(struct diff_pass *w, uint64_t first, uint64_t n, struc
 
 /* ---- a pass ---- */
 
-/* Return the end of the holes that both tensors have at byte (of A) or element `at`, or `at` itself if
- * one of them has no hole there, or its zero bytes do not decode to zeros. */
-static uint64_t holes_end(const struct diff_pass *w, uint64_t at)
-{
-    uint64_t end = w->all;
-    for (size_t k = 0; k < 2 && end > at; k++) {
-        const struct quant_type *t = w->type[k];
-        const uint64_t off = w->values ? byte_of(t, at) : at;
-        const bool may = !w->values || zeros_are_zeros(t);
-        const uint64_t to = may ? side_hole(w->d->side[k], w->p->no[k], off) : off;
-        end = min_u64(end, w->values ? to / t->block_bytes * t->block_len : to);
-    }
-    return end;
-}
-
-/* Skip holes. */
-static uint64_t next_diff_unit(void *arg, uint64_t unit)
-{
-    const struct diff_pass *w = arg;
-    for (uint64_t at; (at = unit * w->size) < w->all;) {
-        const uint64_t end = holes_end(w, at);
-        if (end < min_u64(at + w->size, w->all))
-            break;
-        unit = max_u64(end / w->size, unit + 1);
-    }
-    return unit;
-}
-
 static int compare_unit(void *arg, uint64_t unit, void *room)
 {
     struct diff_pass *w = arg;
@@ -494,11 +398,8 @@ static int run_pass(const struct diff *d, bool values, struct err *e)
         struct diff_pass w = pass_of(d, i, values);
         const struct units_watch watch = {.progress = d->opt->progress ? tell_progress : NULL,
                                           .arg = &w};
-        struct units u = {.n = units_of(&w),
-                          .unit = compare_unit,
-                          .next = next_diff_unit,
-                          .arg = &w,
-                          .room = sizeof(struct diff_room)};
+        struct units u = {
+            .n = units_of(&w), .unit = compare_unit, .arg = &w, .room = sizeof(struct diff_room)};
         w.before = before;
         w.total = total;
         w.found->measured = values && u.n;

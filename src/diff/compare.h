@@ -3,16 +3,15 @@
  * Compares two models: pairs their keys and their tensors by name, and compares each pair.
  *
  * Values of keys are compared by meaning: the files' byte order, version and length fields do not
- * matter. Pairs are in the order of A, followed by the pairs that only B has. As few pairs as
- * possible count as moved.
+ * matter. Pairs are in the order of A, followed by the pairs that only B has.
  *
  * Tensors of the same type and shape are compared as bytes, even if the models differ in order,
  * alignment, byte order or split. If type or bytes differ but the shape is the same, the values are
  * compared in double precision, on all processors: the values of `f32` or, for F64, I32 and I64,
  * the stored values. Positions where either value is not finite are counted separately.
  *
- * Data is read into the threads' own memory, under 1 MiB each, not through mappings. Holes are not
- * read. Any thread may call these functions.
+ * Data is read into the threads' own memory, under 1 MiB each, not through mappings. Any thread may
+ * call these functions.
  */
 #ifndef DIFF_COMPARE_H
 #define DIFF_COMPARE_H
@@ -95,10 +94,8 @@ static inline const struct gguf_tensor *pair_tensor(const struct diff *d, const 
 }
 /* Count the pairs with each status. */
 void pairs_count(const struct pairs *p, size_t count[DIFF_STATUSES]);
-/* True if two values have the same type and content. NaNs are equal if their bits are. */
+/* True if two values have the same type, and the same bytes or text. */
 bool value_same(const struct gguf_value *a, const struct gguf_value *b);
-/* Return a number's value as bits that do not depend on the file's byte order. */
-uint64_t value_bits(const struct gguf_value *v);
 
 /* Return the root mean square error relative to A's root mean square. Infinite if A's is 0 and B's
  * is not. */

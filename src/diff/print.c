@@ -15,69 +15,15 @@
 #include "model/facts.h"
 #include "text/json.h"
 
-/*
- * ---- sequences ----
- *
- * Step d of the search stores, for each diagonal k = x - y that d insertions and removals can
- * reach, the largest x on it. All steps are kept, and walked back from the end.
- */
+/* ---- sequences ---- */
 
-struct search {
-    const uint64_t *a, *b;
-    size_t n_a, n_b;
-    uint32_t *step[SEQUENCE_MOST + 1]; /* owned; step d has d + 1 diagonals: -d, -d + 2, ... d */
-    size_t d;                          /* the last step */
-};
-
-/* Return the largest x on diagonal k after step d, plus one, or 0 if step d did not reach it. */
-static size_t reached(const struct search *s, size_t d, long k)
-{
-    long least = -(long)d;
-    return k < least || k > (long)d ? 0 : s->step[d][(k - least) / 2];
-}
-
-/* Return the x on diagonal k where step d begins: after an insertion from the diagonal above, or a
- * removal from the one below. */
-static size_t step_begin(const struct search *s, size_t d, long k)
-{
-    if (d == 0)
-        return 1;
-    size_t down = reached(s, d - 1, k + 1), right = reached(s, d - 1, k - 1);
-    return right && right >= down ? right + 1 : down;
-}
-
-/* Take a step. Returns 1 if it reaches the end, 0 if it does not, or -ENOMEM. */
-static int take_step(struct search *s, size_t d)
-{
-    uint32_t *row = s->step[d] = malloc((d + 1) * sizeof(*row));
-    if (!row)
-        return -ENOMEM;
-    for (size_t i = 0; i <= d; i++) {
-        long k = 2 * (long)i - (long)d;
-        size_t x = step_begin(s, d, k);
-        row[i] = 0;
-        if (x == 0 || x - 1 > s->n_a || (long)(x - 1) < k || (size_t)((long)(x - 1) - k) > s->n_b)
-            continue;
-        x--;
-        size_t y = (size_t)((long)x - k);
-        while (x < s->n_a && y < s->n_b && s->a[x] == s->b[y]) {
-            x++;
-            y++;
-        }
-        row[i] = (uint32_t)x + 1;
-        if (x == s->n_a && y == s->n_b)
-            return 1;
-    }
-    return 0;
-}
-
-/* Add a hunk before all others, or extend the first hunk if the new one ends where the first
- * begins. */
-static int add_before(struct hunks *h, struct hunk one)
+/* Add a hunk, or extend the last one if that ends where the new one begins. */
+static int add_to_hunks(struct hunks *h, struct hunk one)
 {
     struct hunk *last = h->n ? &h->of[h->n - 1] : NULL;
-    if (last && one.a + one.n_a == last->a && one.b + one.n_b == last->b) {
-        *last = (struct hunk){one.a, one.n_a + last->n_a, one.b, one.n_b + last->n_b};
+    if (last && last->a + last->n_a == one.a && last->b + last->n_b == one.b) {
+        last->n_a += one.n_a;
+        last->n_b += one.n_b;
         return 0;
     }
     if (array_grow(&h->of, &h->cap, h->n, sizeof(one)) < 0)
@@ -86,45 +32,8 @@ static int add_before(struct hunks *h, struct hunk one)
     return 0;
 }
 
-static int walk_back(const struct search *s, struct hunks *h)
-{
-    long x = (long)s->n_a, y = (long)s->n_b;
-    int r = 0;
-    for (size_t d = s->d; d > 0 && r == 0; d--) {
-        long k = x - y;
-        size_t down = reached(s, d - 1, k + 1), right = reached(s, d - 1, k - 1);
-        bool removed = right >= down;
-        x = (long)(removed ? right : down) - 1;
-        y = x - (removed ? k - 1 : k + 1);
-        r = add_before(h, (struct hunk){(size_t)x, removed, (size_t)y, !removed});
-    }
-    return r;
-}
-
-/* Compare the elements index by index, from the last to the first. */
-static int hunks_by_index(const struct search *s, struct hunks *h)
-{
-    int r = 0;
-    for (size_t i = s->n_a > s->n_b ? s->n_a : s->n_b; i-- > 0 && r == 0;) {
-        const bool in_a = i < s->n_a, in_b = i < s->n_b;
-        if (!in_a || !in_b || s->a[i] != s->b[i])
-            r = add_before(h, (struct hunk){in_a ? i : s->n_a, in_a, in_b ? i : s->n_b, in_b});
-    }
-    return r;
-}
-
-static void reverse(struct hunks *h)
-{
-    for (size_t i = 0; i < h->n / 2; i++) {
-        struct hunk t = h->of[i];
-        h->of[i] = h->of[h->n - 1 - i];
-        h->of[h->n - 1 - i] = t;
-    }
-}
-
 int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, struct hunks *ret)
 {
-    struct search s;
     size_t first = 0;
     int r = 0;
     while (first < n_a && first < n_b && a[first] == b[first])
@@ -133,108 +42,33 @@ int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, 
         n_a--;
         n_b--;
     }
-    if (first == n_a && first == n_b)
-        return 0;
-    s = (struct search){.a = a + first, .b = b + first, .n_a = n_a - first, .n_b = n_b - first};
-    while (s.d <= SEQUENCE_MOST && (r = take_step(&s, s.d)) == 0)
-        s.d++;
-    if (r >= 0)
-        r = r > 0 ? walk_back(&s, ret) : hunks_by_index(&s, ret);
-    for (size_t i = 0; i <= SEQUENCE_MOST && s.step[i]; i++)
-        free(s.step[i]);
-    reverse(ret);
-    for (size_t i = 0; i < ret->n; i++) {
-        ret->of[i].a += first;
-        ret->of[i].b += first;
+    /* best[i * row + k]: how much is common to what begins at a[first + i] and b[first + k] */
+    const size_t n = n_a - first, m = n_b - first, row = m + 1;
+    const bool few = n == 0 || m <= SEQUENCE_MOST / n;
+    uint16_t *best = few ? calloc((n + 1) * row, sizeof(*best)) : NULL;
+    if (few && !best)
+        return -ENOMEM;
+    for (size_t i = n; few && i-- > 0;)
+        for (size_t k = m; k-- > 0;) {
+            const uint16_t *at = &best[i * row + k];
+            best[i * row + k] = a[first + i] == b[first + k] ? (uint16_t)(at[row + 1] + 1)
+                                : at[row] > at[1]            ? at[row]
+                                                             : at[1];
+        }
+    for (size_t i = 0, k = 0; r == 0 && (i < n || k < m);) {
+        const bool both = i < n && k < m, same = both && a[first + i] == b[first + k];
+        bool in_a = i < n, in_b = k < m;
+        if (few && both && !same) {
+            in_a = best[(i + 1) * row + k] >= best[i * row + k + 1];
+            in_b = !in_a;
+        }
+        if (!same)
+            r = add_to_hunks(ret, (struct hunk){first + i, in_a, first + k, in_b});
+        i += in_a;
+        k += in_b;
     }
+    free(best);
     return r;
-}
-
-/* ---- arrays ---- */
-
-/* Arrays of up to this many elements are searched for insertions; longer ones are compared index by
- * index. */
-#define KEYS_SEARCHED ((uint64_t)1 << 20)
-
-/* The difference between two arrays with the same element type. */
-struct array_diff {
-    uint64_t changed, inserted, removed; /* counts of elements */
-    uint64_t first_a, first_b;           /* indices of the first difference, or counts if equal */
-};
-
-static uint64_t value_hash(const struct gguf_value *v)
-{
-    struct gguf_value x;
-    uint64_t word[2] = {v->type, 0};
-    if (v->type == GGUF_STRING)
-        return hash_name(v->data, (size_t)v->len);
-    if (v->type != GGUF_ARRAY) {
-        word[1] = value_bits(v);
-        return hash_name(word, sizeof(word));
-    }
-    word[0] = v->elem;
-    for (struct gguf_walk i = gguf_walk(v); gguf_next(&i, &x);) {
-        word[1] ^= value_hash(&x);
-        word[1] = hash_name(word, sizeof(word));
-    }
-    return hash_name(word, sizeof(word));
-}
-
-static uint64_t *hashes(struct gguf_walk w, uint64_t n)
-{
-    struct gguf_value x;
-    uint64_t *ret = malloc((size_t)(n + 1) * sizeof(*ret));
-    for (size_t i = 0; ret && gguf_next(&w, &x); i++)
-        ret[i] = value_hash(&x);
-    return ret;
-}
-
-static int array_compare(const struct gguf_value *a, const struct gguf_value *b,
-                         struct array_diff *ret)
-{
-    struct gguf_walk i = gguf_walk(a), k = gguf_walk(b);
-    struct gguf_value x, y;
-    uint64_t first = 0;
-    *ret = (struct array_diff){0};
-    for (struct gguf_walk j = i, l = k; gguf_next(&j, &x) && gguf_next(&l, &y);
-         i = j, k = l, first++)
-        if (!value_same(&x, &y))
-            break;
-    ret->first_a = ret->first_b = first;
-    if (max_u64(i.left, k.left) > KEYS_SEARCHED) { /* compare index by index */
-        while (i.left && k.left && gguf_next(&i, &x) && gguf_next(&k, &y))
-            ret->changed += !value_same(&x, &y);
-        ret->removed = i.left;
-        ret->inserted = k.left;
-        return 0;
-    }
-    struct hunks h = {0};
-    uint64_t *of_a = hashes(i, i.left), *of_b = hashes(k, k.left);
-    int r = of_a && of_b ? sequence_diff(of_a, (size_t)i.left, of_b, (size_t)k.left, &h) : -ENOMEM;
-    for (size_t n = 0; n < h.n; n++) {
-        const size_t n_a = h.of[n].n_a, n_b = h.of[n].n_b, both = n_a < n_b ? n_a : n_b;
-        ret->changed += both;
-        ret->removed += n_a - both;
-        ret->inserted += n_b - both;
-    }
-    if (r == 0 && h.n > 0) { /* the first hunk begins at 0 unless hashes collide */
-        ret->first_a = first + h.of[0].a;
-        ret->first_b = first + h.of[0].b;
-    }
-    free(h.of);
-    free(of_a);
-    free(of_b);
-    return r;
-}
-
-/* Get element i of an array. Returns false if the array is shorter. */
-static bool array_item(const struct gguf_value *array, uint64_t i, struct gguf_value *item)
-{
-    struct gguf_walk w = gguf_walk(array);
-    while (gguf_next(&w, item))
-        if (i-- == 0)
-            return true;
-    return false;
 }
 
 /* ---- lines ---- */
@@ -420,37 +254,37 @@ static void add_line_diff(struct out *o, const struct gguf_value *x, const struc
     free(b.hash);
 }
 
-/* Add "12 of 128256 differ, 5 inserted, first at 5: "<a>" "<b>"". */
+/* Add "12 of 128256 differ, 5 more, first at 5: "<a>" "<b>"", comparing index by index. */
 static void add_array_diff(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
 {
-    struct array_diff d;
-    struct gguf_value x, y;
-    int r = array_compare(a, b, &d);
-    if (r < 0) {
-        o->err = o->err ? o->err : r;
-        return;
-    }
-    const struct {
-        uint64_t n;
-        const char *what;
-    } parts[] = {{d.changed, "differ"}, {d.inserted, "inserted"}, {d.removed, "removed"}};
-    bool more = false;
-    for (size_t i = 0; i < COUNT(parts); i++) {
-        if (parts[i].n == 0)
+    struct gguf_walk i = gguf_walk(a), k = gguf_walk(b);
+    struct gguf_value item[2], first[2];
+    bool has[2] = {false};
+    uint64_t differ = 0, at = 0;
+    for (uint64_t n = 0; n < max_u64(a->count, b->count); n++) {
+        const bool in_a = gguf_next(&i, &item[0]), in_b = gguf_next(&k, &item[1]);
+        if (in_a && in_b && value_same(&item[0], &item[1]))
             continue;
-        buf_printf(&o->text, more ? ", %" PRIu64 : "%" PRIu64, parts[i].n);
-        if (!more && i != 1) /* inserted elements do not count as different */
-            buf_printf(&o->text, " of %" PRIu64, a->count);
-        buf_printf(&o->text, " %s", parts[i].what);
-        more = true;
+        if (!has[0] && !has[1]) {
+            memcpy(first, item, sizeof(first));
+            has[0] = in_a;
+            has[1] = in_b;
+            at = n;
+        }
+        differ += in_a && in_b;
     }
-    bool in_a = array_item(a, d.first_a, &x), in_b = array_item(b, d.first_b, &y);
-    buf_printf(&o->text, ", first at %" PRIu64 ": ", in_a ? d.first_a : d.first_b);
-    if (in_a)
-        add_short_value(&o->text, &x);
-    buf_str(&o->text, in_a && in_b ? " " : "");
-    if (in_b)
-        add_short_value(&o->text, &y);
+    if (differ)
+        buf_printf(&o->text, "%" PRIu64 " of %" PRIu64 " differ, ", differ, a->count);
+    if (a->count != b->count)
+        buf_printf(&o->text, "%" PRIu64 " %s, ",
+                   max_u64(a->count, b->count) - min_u64(a->count, b->count),
+                   a->count < b->count ? "more" : "fewer");
+    buf_printf(&o->text, "first at %" PRIu64 ":", at);
+    for (size_t n = 0; n < 2; n++)
+        if (has[n]) {
+            buf_char(&o->text, ' ');
+            add_short_value(&o->text, &first[n]);
+        }
 }
 
 static void add_change(struct out *o, const struct gguf_value *a, const struct gguf_value *b)

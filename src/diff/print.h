@@ -21,9 +21,8 @@ int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg);
 
 /* ---- sequences of hashes ---- */
 
-/* Maximum number of insertions and removals searched for. Finding n of them takes n * n / 2 words
- * of memory. */
-enum { SEQUENCE_MOST = 2048 };
+/* Largest product of the lengths of two sequences that are searched for the fewest changes. */
+#define SEQUENCE_MOST ((size_t)1 << 24)
 
 /* Elements [a, a + n_a) are replaced by [b, b + n_b); one of the counts may be 0. */
 struct hunk {
@@ -36,9 +35,9 @@ struct hunks {
 };
 
 /*
- * Find the differences as hunks, with the fewest insertions and removals (Myers, 1986). Time and
- * memory are bounded: if more than SEQUENCE_MOST elements differ, the sequences are compared index
- * by index instead. *ret must be zeroed. Returns 0 or -ENOMEM.
+ * Find the differences as hunks, with the fewest insertions and removals. What lies between equal
+ * beginnings and ends is compared index by index if it is long. *ret must be zeroed. Returns 0 or
+ * -ENOMEM.
  */
 int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, struct hunks *ret);
 

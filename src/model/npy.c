@@ -3,6 +3,7 @@
 #include "model/npy.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -37,99 +38,47 @@ size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uin
 
 /* ---- read ---- */
 
-struct npy_scan {
-    const char *p, *end;
-    struct err *e;
-};
-
 static int npy_refuse(struct err *e, const char *why)
 {
     return err_set(e, -EINVAL, "not a NumPy header: %s", why);
 }
 
-static void skip_spaces(struct npy_scan *t)
+/* Copies the dict as Python prints it, but without blanks. */
+static void copy_dict(const uint8_t *p, size_t n, char *dst)
 {
-    while (t->p < t->end && (*t->p == ' ' || *t->p == '\t' || *t->p == '\r' || *t->p == '\n'))
-        t->p++;
+    for (size_t i = 0; i < n; i++)
+        if (p[i] && !strchr(" \t\r\n", p[i]))
+            *dst++ = p[i] == '"' ? '\'' : (char)p[i];
+    *dst = '\0';
 }
 
-/* Skips spaces, then takes the next byte if it is c. */
-static bool npy_take(struct npy_scan *t, char c)
+/* Returns what follows "'key':" and the beginning of its value, or NULL. */
+static const char *find_entry(const char *dict, const char *begin)
 {
-    skip_spaces(t);
-    if (t->p == t->end || *t->p != c)
-        return false;
-    t->p++;
-    return true;
+    const char *at = strstr(dict, begin);
+    return at ? at + strlen(begin) : NULL;
 }
 
-/* Takes a Python string without escapes. */
-static bool take_string(struct npy_scan *t, struct text *ret)
-{
-    skip_spaces(t);
-    char quote = t->p < t->end ? *t->p : '\0';
-    if (quote != '\'' && quote != '"')
-        return false;
-    const char *first = t->p + 1, *last = memchr(first, quote, (size_t)(t->end - first));
-    if (!last || memchr(first, '\\', (size_t)(last - first)))
-        return false;
-    *ret = (struct text){first, (size_t)(last - first)};
-    t->p = last + 1;
-    return true;
-}
-
-static bool npy_take_word(struct npy_scan *t, const char *word)
-{
-    size_t n = strlen(word);
-    skip_spaces(t);
-    if ((size_t)(t->end - t->p) < n || memcmp(t->p, word, n) != 0)
-        return false;
-    t->p += n;
-    return true;
-}
-
-static int read_descr(struct npy_scan *t, struct npy *ret)
+static int read_descr(const char *type, struct npy *ret, struct err *e)
 {
     char shown[SHOW_MAX];
-    struct text type;
-    if (!take_string(t, &type))
-        return npy_refuse(t->e, "the array has fields, or no type");
-    ret->width = text_is(type, "<f4") ? 4 : text_is(type, "<f2") ? 2 : text_is(type, "<f8") ? 8 : 0;
+    const struct text t = {type, strcspn(type, "'")};
+    ret->width = text_is(t, "<f4") ? 4 : text_is(t, "<f2") ? 2 : text_is(t, "<f8") ? 8 : 0;
     if (ret->width)
         return 0;
-    return err_set(t->e, -EINVAL,
-                   "the array has the type '%s': save a.astype('f4') or a.astype('f2')",
-                   show(shown, type.at, type.len));
-}
-
-/*
- * Takes a decimal number, with or without the L that Python 2 wrote. Returns false if it is not a
- * number or does not fit into a u64.
- */
-static bool take_number(struct npy_scan *t, uint64_t *ret)
-{
-    skip_spaces(t);
-    const char *first = t->p;
-    uint64_t v = 0;
-    for (; t->p < t->end && *t->p >= '0' && *t->p <= '9'; t->p++)
-        if (!mul_u64(v, 10, &v) || !add_u64(v, (uint64_t)(*t->p - '0'), &v))
-            return false;
-    *ret = v;
-    bool any = t->p > first;
-    if (any && t->p < t->end && *t->p == 'L')
-        t->p++;
-    return any;
+    return err_set(e, -EINVAL, "the array has the type '%s': save a.astype('f4') or a.astype('f2')",
+                   show(shown, t.at, t.len));
 }
 
 /* Checks the dimensions and reverses them into the stored order. */
-static int finish_shape(struct npy_scan *t, struct npy *ret)
+static int finish_shape(struct npy *ret, struct err *e)
 {
     ret->n_elem = 1;
     for (uint32_t i = 0; i < ret->n_dims; i++) {
         if (ret->dims[i] == 0)
-            return err_set(t->e, -EINVAL, "the array has a dimension of 0");
+            return err_set(e, -EINVAL, "the array has a dimension of 0");
         if (!mul_u64(ret->n_elem, ret->dims[i], &ret->n_elem) || ret->n_elem > GGUF_MAX_ELEMENTS)
-            return err_set(t->e, -EINVAL, "the array has too many elements");
+            return err_set(e, -EINVAL, "the array has too many elements");
     }
     for (uint32_t i = 0; i < ret->n_dims / 2; i++) {
         uint64_t first = ret->dims[i];
@@ -141,67 +90,36 @@ static int finish_shape(struct npy_scan *t, struct npy *ret)
     return 0;
 }
 
-static int read_shape(struct npy_scan *t, struct npy *ret)
+/* Reads "2,3)" or "7,)". Python 2 wrote an L behind each number. */
+static int read_shape(const char *at, struct npy *ret, struct err *e)
 {
-    uint64_t v;
-    if (!npy_take(t, '('))
-        return npy_refuse(t->e, "the shape is not a tuple");
-    ret->n_dims = 0;
-    for (bool more = true; more && !npy_take(t, ')');) {
-        if (!take_number(t, &v))
-            return npy_refuse(t->e, "the shape is not a tuple of numbers");
+    char *end;
+    for (; *at != ')'; at = end + (*end == ',')) {
+        errno = 0;
+        const uint64_t v = strtoull(at, &end, 10);
+        end += *end == 'L';
+        if (*at < '0' || *at > '9' || errno || (*end != ',' && *end != ')'))
+            return npy_refuse(e, "the shape is not a tuple of numbers");
         if (ret->n_dims == NPY_MAX_DIMS)
-            return err_set(t->e, -EINVAL, "the array has more than %d dimensions", NPY_MAX_DIMS);
+            return err_set(e, -EINVAL, "the array has more than %d dimensions", NPY_MAX_DIMS);
         ret->dims[ret->n_dims++] = v;
-        more = npy_take(t, ',');
-        if (!more && !npy_take(t, ')'))
-            return npy_refuse(t->e, "the shape is not a tuple of numbers");
     }
-    return finish_shape(t, ret);
+    return finish_shape(ret, e);
 }
 
-enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
-
-static int read_entry(struct npy_scan *t, struct npy *ret, bool *fortran, unsigned *seen)
+static int read_dict(const char *dict, struct npy *ret, struct err *e)
 {
-    struct text key;
-    if (!take_string(t, &key) || !npy_take(t, ':'))
-        return npy_refuse(t->e, "the dict cannot be read");
-    if (text_is(key, "descr")) {
-        *seen |= DESCR;
-        return read_descr(t, ret);
-    }
-    if (text_is(key, "shape")) {
-        *seen |= SHAPE;
-        return read_shape(t, ret);
-    }
-    *seen |= ORDER;
-    const bool known = text_is(key, "fortran_order");
-    *fortran = known && npy_take_word(t, "True");
-    return known && (*fortran || npy_take_word(t, "False"))
-               ? 0
-               : npy_refuse(t->e, "the dict has an unknown entry");
-}
-
-static int read_dict(struct npy_scan *t, struct npy *ret)
-{
-    bool fortran = false;
-    unsigned seen = 0;
-    if (!npy_take(t, '{'))
-        return npy_refuse(t->e, "there is no dict");
-    for (bool more = true; more && !npy_take(t, '}');) {
-        int r = read_entry(t, ret, &fortran, &seen);
-        if (r < 0)
-            return r;
-        more = npy_take(t, ',');
-        if (!more && !npy_take(t, '}'))
-            return npy_refuse(t->e, "the dict cannot be read");
-    }
-    skip_spaces(t);
-    if (t->p != t->end || seen != ALL)
-        return npy_refuse(t->e, "an entry is missing from the dict, or something follows it");
+    const char *type = find_entry(dict, "'descr':'"), *shape = find_entry(dict, "'shape':(");
+    const bool fortran = find_entry(dict, "'fortran_order':True");
+    if (dict[0] != '{' || dict[strlen(dict) - 1] != '}')
+        return npy_refuse(e, "there is no dict");
+    if (!type || !shape || (!fortran && !find_entry(dict, "'fortran_order':False")))
+        return npy_refuse(e, "an entry is missing, or the array has fields");
+    int r = read_descr(type, ret, e);
+    if (r == 0)
+        r = read_shape(shape, ret, e);
     ret->fortran = fortran && ret->n_dims > 1;
-    return 0;
+    return r;
 }
 
 int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e)
@@ -219,9 +137,10 @@ int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e)
         return npy_refuse(e, "it is over 65536 bytes");
     if (n < len)
         return NPY_MORE;
-    struct npy_scan t = {(const char *)p + fixed, (const char *)p + len, e};
+    char dict[NPY_MAX_HEADER];
     struct npy npy = {.header = (uint32_t)len};
-    int r = read_dict(&t, &npy);
+    copy_dict(p + fixed, (size_t)len - fixed, dict);
+    int r = read_dict(dict, &npy, e);
     if (r == 0)
         *ret = npy;
     return r;
