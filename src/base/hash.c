@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SipHash-2-4, XXH64, an open-addressing index and a table of links: see hash.h. */
+/* SipHash-2-4, an open-addressing index and a table of links: see hash.h. */
 #include "base/hash.h"
 
 #include <errno.h>
@@ -71,56 +71,6 @@ uint64_t hash_name(const void *bytes, size_t n)
     static struct once once = ONCE_INIT;
     once_run(&once, make_key);
     return siphash(process_key, bytes, n);
-}
-
-/* ---- XXH64 ---- */
-
-#define XX1 UINT64_C(0x9E3779B185EBCA87)
-#define XX2 UINT64_C(0xC2B2AE3D27D4EB4F)
-#define XX3 UINT64_C(0x165667B19E3779F9)
-#define XX4 UINT64_C(0x85EBCA77C2B2AE63)
-#define XX5 UINT64_C(0x27D4EB2F165667C5)
-
-enum { STRIPE = 32 }; /* bytes: one word for each of four lanes */
-
-static inline uint64_t xx_round(uint64_t lane, uint64_t word)
-{
-    return rotl(lane + word * XX2, 31) * XX1;
-}
-
-static inline uint64_t xx_merge(uint64_t h, uint64_t lane)
-{
-    return (h ^ xx_round(0, lane)) * XX1 + XX4;
-}
-
-/* Process all whole stripes in n bytes. There must be at least one. */
-static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
-{
-    uint64_t a = seed + XX1 + XX2, b = seed + XX2, c = seed, d = seed - XX1;
-    for (const uint8_t *end = p + n / STRIPE * STRIPE; p < end; p += STRIPE) {
-        a = xx_round(a, get_u64(p, false));
-        b = xx_round(b, get_u64(p + 8, false));
-        c = xx_round(c, get_u64(p + 16, false));
-        d = xx_round(d, get_u64(p + 24, false));
-    }
-    uint64_t h = rotl(a, 1) + rotl(b, 7) + rotl(c, 12) + rotl(d, 18);
-    return xx_merge(xx_merge(xx_merge(xx_merge(h, a), b), c), d);
-}
-
-uint64_t xxh64(uint64_t seed, const void *bytes, size_t n)
-{
-    const uint8_t *p = bytes;
-    uint64_t h = (n < STRIPE ? seed + XX5 : xx_stripes(seed, p, n)) + n;
-    p += n / STRIPE * STRIPE;
-    for (n %= STRIPE; n >= 8; p += 8, n -= 8)
-        h = rotl(h ^ xx_round(0, get_u64(p, false)), 27) * XX1 + XX4;
-    for (; n >= 4; p += 4, n -= 4)
-        h = rotl(h ^ get_u32(p, false) * XX1, 23) * XX2 + XX3;
-    for (; n; p++, n--)
-        h = rotl(h ^ *p * XX5, 11) * XX1;
-    h = (h ^ h >> 33) * XX2;
-    h = (h ^ h >> 29) * XX3;
-    return h ^ h >> 32;
 }
 
 /* ---- the index ---- */

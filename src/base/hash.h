@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <xxhash.h>
 
 /* Return the SipHash-2-4 of n bytes (Aumasson and Bernstein, 2012) under a given 128-bit key. */
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
@@ -31,7 +32,10 @@ static inline uint64_t hash_number(uint64_t number)
 
 /* Return the XXH64 (Collet, 2014) of n bytes, for detecting changes. It is several times as fast as
  * SipHash, but does not protect against bytes made to collide. */
-uint64_t xxh64(uint64_t seed, const void *bytes, size_t n);
+static inline uint64_t xxh64(uint64_t seed, const void *bytes, size_t n)
+{
+    return XXH64(bytes, n, seed);
+}
 
 struct index {
     uint64_t *slot; /* owned; high 32 bits: part of the hash; low 32: number + 1, 0 if free */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <openssl/evp.h>
+#include <zlib.h>
 
 #include "base/bytes.h"
 #include "base/pool.h"
@@ -382,29 +383,6 @@ static void colour(uint8_t dst[3], float v, double most)
     }
 }
 
-static uint32_t crc32(const uint8_t *p, size_t n)
-{
-    uint32_t table[256], crc = UINT32_MAX;
-    for (uint32_t i = 0; i < COUNT(table); i++) {
-        table[i] = i;
-        for (int bit = 0; bit < 8; bit++)
-            table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320 : 0);
-    }
-    for (size_t i = 0; i < n; i++)
-        crc = table[(crc ^ p[i]) & 0xff] ^ crc >> 8;
-    return ~crc;
-}
-
-static uint32_t adler32(const uint8_t *p, size_t n)
-{
-    uint32_t a = 1, b = 0;
-    for (size_t i = 0; i < n; i++) {
-        a = (a + p[i]) % 65521;
-        b = (b + a) % 65521;
-    }
-    return b << 16 | a;
-}
-
 /* Begin a chunk with n bytes of data. Returns the offset of the data. */
 static size_t chunk_begin(struct buf *out, const char *type, size_t n)
 {
@@ -417,7 +395,7 @@ static void chunk_end(struct buf *out, size_t begin)
 {
     if (buf_error(out))
         return;
-    buf_uint(out, crc32(out->data + begin - 4, out->len - begin + 4), 4, true);
+    buf_uint(out, crc32_z(0, out->data + begin - 4, out->len - begin + 4), 4, true);
 }
 
 static void add_stream(struct buf *out, const uint8_t *pixels, size_t n)
@@ -430,7 +408,7 @@ static void add_stream(struct buf *out, const uint8_t *pixels, size_t n)
         buf_uint(out, len ^ 0xffff, 2, false);
         buf_add(out, pixels + at, len);
     }
-    buf_uint(out, adler32(pixels, n), 4, true);
+    buf_uint(out, adler32_z(1, pixels, n), 4, true);
 }
 
 /* Write the file, given all pixels. */

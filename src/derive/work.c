@@ -31,7 +31,6 @@ struct want {
     struct view view; /* references */
     enum derived what;
     uint32_t ready; /* results of all tensors before this one are kept, or not needed */
-    uint32_t start; /* jobs for all tensors before this one have been started */
     uint32_t last;
     int err;
     struct work_waiter waiter;
@@ -56,7 +55,7 @@ struct work {
     struct want *wants;    /* the latest first */
     struct work_job *jobs; /* jobs with results that are not kept yet */
     unsigned running;      /* number of jobs that have not ended */
-    unsigned threads;      /* `running`, plus the threads that check whether other jobs can begin */
+    unsigned threads;      /* `running`, plus the threads that answer wishes */
 };
 
 struct work *work_new(void)
@@ -177,18 +176,6 @@ static bool is_computed(const struct work *w, const struct want *want, uint32_t 
     return j;
 }
 
-/* Return true if the wish can be answered. */
-static bool is_ready(const struct work *w, struct want *want)
-{
-    while (want->ready < want->last && is_settled(w, want, want->ready))
-        want->ready++;
-    /* If a result was dropped before the wish passed its tensor, it must be computed again. */
-    bool all = want->ready == want->last;
-    if (want->start < want->ready || (!all && !is_computed(w, want, want->ready)))
-        want->start = want->ready;
-    return want->err || all;
-}
-
 static void pull_want(struct work *w, const struct want *want)
 {
     struct want **at = &w->wants;
@@ -226,28 +213,24 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
     return 0;
 }
 
-/* Start a job for the wish if one is left to start and a processor is free. Returns false if no job
- * was started. */
-static bool start_one(struct work *w, struct want *want)
+/* Start jobs for what the wish lacks, as far as processors are free. Returns true if the wish can be
+ * answered. */
+static bool advance(struct work *w, struct want *want)
 {
-    for (; !is_ready(w, want) && want->start < want->last; want->start++) {
-        const uint32_t i = want->start;
-        if (is_settled(w, want, i) || is_computed(w, want, i))
+    bool all = true;
+    for (uint32_t i = want->ready; i < want->last && !want->err; i++) {
+        if (is_settled(w, want, i)) {
+            want->ready += all;
+            continue;
+        }
+        all = false;
+        if (is_computed(w, want, i))
             continue;
         if (w->running >= pool_processors())
-            return false;
+            break;
         want->err = start_job(w, want, i);
-        want->start += !want->err;
-        return !want->err;
     }
-    return false;
-}
-
-static void start_jobs(struct work *w)
-{
-    for (struct want *want = w->wants; want; want = want->next)
-        while (start_one(w, want))
-            ;
+    return want->err || all;
 }
 
 /* Keep a computed result; if r is an error, make the wishes that wait for the result fail. */
@@ -273,12 +256,12 @@ static void keep_result(struct work *w, struct work_job *j, int r)
     }
 }
 
-/* Answer a wish that is ready; the lock is released during its done(). Returns false if no wish is
- * ready. */
+/* Advance the wishes, the latest first, up to one that is ready. Answer it; the lock is released
+ * during its done(). Returns false if none is ready. */
 static bool answer_one(struct work *w)
 {
     struct want *want = w->wants;
-    while (want && !is_ready(w, want))
+    while (want && !advance(w, want))
         want = want->next;
     if (!want)
         return false;
@@ -301,12 +284,9 @@ static bool run_job(struct pool_job *job, struct timespec *again)
     lock_drop(&w->lock);
     job_free(j);
     lock_take(&w->lock);
-    while (answer_one(w)) /* done() may be slow: the job is still counted */
-        ;
     w->running--;
-    do
-        start_jobs(w);
-    while (answer_one(w)); /* answer wishes whose jobs could not be started */
+    while (answer_one(w))
+        ;
     if (--w->threads == 0)
         pool_tell(&w->rests);
     lock_drop(&w->lock);
@@ -319,13 +299,9 @@ static int want_now(struct work *w, struct want *want)
     const struct work_waiter *waiter = &want->waiter;
     if (atomic_load(&w->ending))
         return -EINTR;
-    if (is_ready(w, want))
-        return 0;
     if (waiter->stopped && waiter->stopped(waiter->arg))
         return -EINTR;
-    while (start_one(w, want))
-        ;
-    if (want->err)
+    if (advance(w, want))
         return want->err;
     want->next = w->wants;
     w->wants = want;
@@ -338,12 +314,8 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
     struct want *want = calloc(1, sizeof(*want));
     if (!want)
         return -ENOMEM;
-    *want = (struct want){.view = same_view(v),
-                          .what = what,
-                          .ready = first,
-                          .start = first,
-                          .last = last,
-                          .waiter = *waiter};
+    *want = (struct want){
+        .view = same_view(v), .what = what, .ready = first, .last = last, .waiter = *waiter};
     lock_take(&w->lock);
     int r = want_now(w, want);
     lock_drop(&w->lock);
