@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Real file systems for tests: loop-mounted images, and tmpfs. For root, in a private mount
-namespace (own_namespace()), so that nothing can be left behind.
+"""Real file systems for tests: loop-mounted images, and tmpfs. For root.
 
 GGUFS_SOAK multiplies the usual size of a test (see tests/lib/soak.h).
 """
@@ -9,7 +8,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 import unittest
 
 import ggufmodel as gguf
@@ -71,6 +69,8 @@ class Disk:
         self.image = self.folder + '.image'
 
     def __enter__(self):
+        if not mountlib.has_namespaces():
+            raise unittest.SkipTest('may not mount file systems')
         os.makedirs(self.folder, exist_ok=True)
         if KINDS[self.kind] is None:
             call('mount', '-t', 'tmpfs', '-o', f'size={SIZE}', 'tmpfs', self.folder)
@@ -115,17 +115,3 @@ def log_of(source, *options, key='general.name', text='an edit'):
     with mount as (at, _):
         write(at, key, text)
         return mount.log()
-
-
-def own_namespace():
-    """Run again in a private mount namespace."""
-    if os.getuid() != 0:
-        mountlib.skip('only root may mount file systems')
-    if os.environ.get('GGUFS_OWN_NAMESPACE'):
-        mountlib.leave_mounts_of_others()
-        return
-    if not mountlib.has_namespaces():
-        mountlib.skip('may not make a mount namespace')
-    os.environ['GGUFS_OWN_NAMESPACE'] = '1'
-    os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable,
-                          *sys.argv])

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Mounting for tests: a private directory, no sleeps, nothing left behind.
 
-A test program is a unittest module that ends in `mountlib.main()`. It runs in a child process; the
-parent holds the time limit and cleans up, also after a crash or a hang. Exit status 77 = skipped.
+    python3 tests/lib/mountlib.py tests/mount/tree.py [Tree.test_values ...]
+
+runs the tests of a module of unittest in a child process; the parent holds the time limit and cleans up, also
+after a crash or a hang. For root they run in a private mount namespace. Exit status 77 = skipped.
 
 Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is made).
 """
 import contextlib
 import ctypes
 import glob
+import importlib
 import os
 import select
 import shutil
@@ -314,13 +317,13 @@ class Result(unittest.TextTestResult):
         self.passed += 1
 
 
-def tests(module):
+def tests(module, names):
     """Run the tests in the child, and end it. An exception in a thread of a test is a failure. A run in which
     every test was skipped counts as skipped."""
     failed, print_it = [], threading.excepthook
     threading.excepthook = lambda args: (failed.append(args), print_it(args))
     runner = unittest.TextTestRunner(verbosity=1, warnings='error', resultclass=Result)
-    result = unittest.main(module, exit=False, testRunner=runner).result
+    result = unittest.main(module, argv=[module.__name__, *names], exit=False, testRunner=runner).result
     for test, why in result.skipped:
         print(f'skipped: {test.id()}: {why}')
     status = 0 if result.passed else 77 if result.skipped else 1
@@ -330,25 +333,36 @@ def tests(module):
     os._exit(status if result.wasSuccessful() and not failed else 1)
 
 
-def home(others):
-    """Return where the directory of this run is made. A test that involves other users needs a
-    directory that they can enter, wherever the sources are: only root can enter /root."""
+def home():
+    """Return where the directory of this run is made. Tests with other users need a directory that they can
+    enter, wherever the sources are: only root can enter /root."""
     place = os.environ.get('GGUFS_TEST_DIR', tempfile.gettempdir())
-    return '/var/tmp' if others and os.getuid() == 0 and not enterable(place) else place
+    return '/var/tmp' if os.getuid() == 0 and not enterable(place) else place
 
 
-def main(others=False):
-    """`others`: the test also runs programs as other users."""
+def own_namespace():
+    """Run again in a private mount namespace, so that nothing can be left behind."""
+    if os.environ.get('GGUFS_OWN_NAMESPACE'):
+        leave_mounts_of_others()
+    elif has_namespaces():
+        os.environ['GGUFS_OWN_NAMESPACE'] = '1'
+        os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable, *sys.argv])
+
+
+def main(program, *names):
     global folder
     if not os.path.exists('/dev/fuse'):
         skip('no /dev/fuse')
     if not os.access('/dev/fuse', os.R_OK | os.W_OK):
         skip('/dev/fuse is not for this user')
-    folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=home(others)))
+    own_namespace()
+    sys.path.insert(0, os.path.dirname(program))
+    module = importlib.import_module(os.path.basename(program).removesuffix('.py'))
+    folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=home()))
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # daemons and all the others become its children
     child = os.fork()
     if child == 0:
-        tests('__main__')
+        tests(module, names)
 
     def late(*_):
         print(f'not done after {ALL} s', flush=True)
@@ -363,3 +377,8 @@ def main(others=False):
     signal.alarm(0)
     clean_up()
     sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+
+
+if __name__ == '__main__':
+    import mountlib  # the module of which the tests know
+    mountlib.main(*sys.argv[1:])

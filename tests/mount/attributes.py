@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Extended attributes as tools set them: keys copied with them keep their types."""
 import os
@@ -84,7 +83,3 @@ class Attributes(unittest.TestCase):
         want.update({b'odd.u64': Value('u8', 6), b'odd.text': Value('string', b'eighteen'),
                      b'odd.f64': Value('f32', 0.25)})
         self.assertEqual(self.keys(model), list(want.items()))
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Changes behind the mount: the model is replaced, truncated, removed, locked, linked or made
 unwritable; and what each way of writing keeps of the file."""
@@ -254,7 +253,3 @@ class Behind(unittest.TestCase):
             write(at, 'general.name', 'z')
         self.want.set(b'general.name', Value('string', b'z'))
         self.want.check(mountlib.get(self.source))
-
-
-if __name__ == '__main__':
-    mountlib.main()

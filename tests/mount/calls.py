@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """What system calls on keys mean where the kernel has a part in it: shells, forks, truncation, appending,
 names and times, its caches, several programs at once, and when an edit is on the disk. What each order of
@@ -397,7 +396,3 @@ class CommitAtSync(Editing):
         shell('echo 5 > "$1" && rm "$2"', self.key(COUNT), self.key(NAME))
         self.unmount()
         self.assert_model({COUNT: Value('u32', 5)}, WITHOUT_NAME)
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """ggufs --check: its lines, JSON and exit status; and `check` at the root of the mount."""
 import json
@@ -407,7 +406,3 @@ class Check(unittest.TestCase):
                        option='--check=full', ignore='file-name,size-label')
 
     # ---- real vocabularies ----
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Files computed from tensors: sha256, hashes, stats, stats.tsv, heatmap.png. Their contents are
 right, their sizes are known in advance, and other requests do not wait for them."""
@@ -361,7 +360,3 @@ class Long(unittest.TestCase):
             process.terminate()
             self.assertEqual(process.wait(mountlib.LIMIT), 0)
             self.assertNotEqual(reader.wait(mountlib.LIMIT), 0)
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """ggufs --diff: figures checked against NumPy in double precision; keys, directories and mounts;
 wrong use."""
@@ -339,7 +338,3 @@ class Operands(unittest.TestCase):
         after = shown['1'].split('\r\x1b[K')[-1]
         self.assertNotIn('\x1b', after)
         self.assertLessEqual(max(len(line) for line in after.split('\r\n')[2:]), 80)
-
-
-if __name__ == '__main__':
-    mountlib.main()

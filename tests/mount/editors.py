@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Common editors and tools, each on a mount of its own.
 
@@ -273,7 +272,3 @@ def make_test(name, function, programs, stays):
 
 for NAME_OF, ROW in TOOLS.items():
     setattr(Editors, 'test_' + NAME_OF.replace('-', '_'), make_test(NAME_OF, *ROW))
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Every kind of edit, on models of every dialect and layout, by each strategy and commit mode.
 
@@ -310,7 +309,3 @@ class Edits(unittest.TestCase):
     def test_zz_another_reader(self):
         """This test runs last, so that all files of the other tests exist."""
         second_reader.compare_all(self, self.kept)
-
-
-if __name__ == '__main__':
-    mountlib.main()

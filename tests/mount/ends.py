@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The end of editing: by each signal, by each way to unmount, and by force; while the mount is
 idle, while an accepted edit waits to be copied, while it is copied, and while a key is open for
@@ -408,7 +407,3 @@ class Closing(unittest.TestCase):
                 process.send_signal(getattr(signal, name))
                 self.assertEqual(process.wait(mountlib.LIMIT), 0)
                 self.assertIsNone(mountlib.mount_of(at))
-
-
-if __name__ == '__main__':
-    mountlib.main()

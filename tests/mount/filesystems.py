@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Edits on real file systems: ext4, XFS and btrfs in loop-mounted images, and tmpfs; and what a full
 one does to edits of keys and of tensors."""
@@ -33,8 +32,7 @@ class Filesystems(unittest.TestCase):
             programs = [('edits.py', [] if TIMES > 1 else ['Edits.test_strategies']),
                         ('split.py', ['Split.test_edit']), ('tensorverbs.py', ['Verbs.test_strategies'])]
         for program, tests in programs:
-            program = os.path.join(os.path.dirname(os.path.abspath(__file__)), program)
-            done = subprocess.run([sys.executable, program, *tests], env={**os.environ, 'GGUFS_TEST_DIR': folder}, check=False,
+            done = subprocess.run([sys.executable, mountlib.__file__, f'{mountlib.SOURCE}/tests/mount/{program}', *tests], env={**os.environ, 'GGUFS_TEST_DIR': folder}, check=False,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
 
@@ -195,8 +193,3 @@ class FullTensors(Case):
         self.sync()
         self.drop(b'a.weight')
         self.check()
-
-
-if __name__ == '__main__':
-    disks.own_namespace()
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """model.safetensors in its four forms: valid, identical bit for bit to the tensors' directories,
 and decoded on demand."""
@@ -177,7 +176,3 @@ class Made(Checks):
                     file.read(1)
                 self.assertEqual(caught.exception.errno, errno.EIO)
             self.assertEqual(start, 4096)
-
-
-if __name__ == '__main__':
-    mountlib.main()

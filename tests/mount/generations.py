@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Readers of the whole model while it is edited: each keeps the content that it opened, to the last
 byte."""
@@ -183,6 +182,3 @@ class Generations(unittest.TestCase):
                 write(at, 'general.name', 'x')
                 editlib.until(lambda: not self.deleted(process.pid))
             self.assertEqual(self.deleted(process.pid), [])
-
-if __name__ == '__main__':
-    mountlib.main()

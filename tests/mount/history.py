@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """--undo and --history: of a mount, what its readers see; of a file, a shard, a model in a folder; where
 the states are kept, and who may use them."""
@@ -318,7 +317,3 @@ class Homes(Case):
                 self.edit_in(home)
             finally:
                 subprocess.run(['umount', '-l', home], check=True)
-
-
-if __name__ == '__main__':
-    mountlib.main(others=True)

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """A sparse model of a terabyte: 64-bit sizes and offsets, a long listing, a large vocabulary."""
 import os
@@ -64,7 +63,3 @@ class Huge(unittest.TestCase):
         text = mountlib.get(os.path.join(self.at, 'metadata/tokenizer.ggml.tokens'))
         self.assertEqual(text.count(b'\n'), TOKENS)
         self.assertTrue(text.endswith(b'"tok%07d"\n' % (TOKENS - 1)))
-
-
-if __name__ == '__main__':
-    mountlib.main()

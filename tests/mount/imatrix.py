@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """-o imatrix=FILE: the file weighs conversions and written values, or is refused for a reason."""
 import errno
@@ -170,7 +169,3 @@ class Imatrix(Case):
             self.assertEqual((done.returncode, done.err.count('\n')), (2, 1))
             self.assertIn(name, done.err)
         self.assertEqual(mountlib.get(self.model), before)
-
-
-if __name__ == '__main__':
-    mountlib.main()

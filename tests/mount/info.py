@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """`info` at the root of the mount, and ggufs --info, which prints the same for models and
 directories."""
@@ -256,6 +255,3 @@ class Command(unittest.TestCase):
             self.assertEqual([line.split()[0] for line in info(folder).out.splitlines()],
                              ['MODEL', 'a.gguf', 'sub/' + LONG + '.gguf'])
             self.assertEqual(info(folder + '/sub', at).out.splitlines()[2].split()[0], at)
-
-if __name__ == '__main__':
-    mountlib.main()

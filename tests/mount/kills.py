@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The daemon is killed before each of its system calls that change files of the model or its history,
 while an edit, collected edits of keys and tensors, or an undo is written, in each way: the model is the
@@ -34,6 +33,7 @@ def state(file):
     return keys, [(t.name, t.type_id, t.dims, t.data) for t in model.tensors]
 
 
+@unittest.skipIf(os.getuid() or not os.path.exists(KILLER) or mountlib.sanitized('asan'), 'no way to kill it')
 class Kills(unittest.TestCase):
     """An earlier edit of `before` makes a state in the history; then the model contains `now`."""
 
@@ -169,10 +169,3 @@ class Kills(unittest.TestCase):
 
 def tearDownModule():
     disks.print_figures()
-
-
-if __name__ == '__main__':
-    disks.own_namespace()
-    if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
-        mountlib.skip('no way to kill it')
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The end of a mount whose daemon is killed, of an idle one, and of one that another mount covers."""
 import errno
@@ -105,7 +104,3 @@ class Signalled(Case):
             kinds = [kind for place, kind, _, _ in mountlib.mounts() if place == os.fsencode(at)]
             self.assertEqual(kinds, ['fuse.ggufs', 'tmpfs'])
             self.assertEqual(mountlib.run('umount', at).returncode, 0)
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """A real llama.cpp (prebuilt, in node-llama-cpp; see llama_cpp.mjs) loads models with edited
 tensors, and computes the same with them as with models that were written directly."""
@@ -276,7 +275,3 @@ class LlamaCpp(unittest.TestCase):
         with played(self) as (edited, at):
             shell('cd "$1"/tensors && rm -r mtp.output.weight', at)
         evaluate(edited, vocabulary=VOCAB + 2)
-
-
-if __name__ == '__main__':
-    mountlib.main()

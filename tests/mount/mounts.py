@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Mounts beside each other: one writer, waiting for a daemon that still writes, unmounting, and
 directories that are mount points; --list."""
@@ -383,7 +382,3 @@ class List(Case):
         finally:
             run('umount', '--lazy', at)
             os.close(device)
-
-
-if __name__ == '__main__':
-    mountlib.main(others=True)

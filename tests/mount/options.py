@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The command line: options and exit status, what mount(8) and the kernel see, signals and
 faults."""
@@ -12,7 +11,6 @@ import time
 import unittest
 from unittest import mock
 
-import disks
 import ggufmodel as gguf
 import mountlib
 from ggufmodel import Tensor, Value
@@ -285,9 +283,3 @@ class Options(unittest.TestCase):
             os.truncate(self.model, len(MODEL) - SIZE // 2)
             self.lost(at, 'model.gguf')
             self.lost(last)
-
-
-if __name__ == '__main__':
-    if ROOT:  # other tests keep mounts alive in copied namespaces
-        disks.own_namespace()
-    mountlib.main(others=True)

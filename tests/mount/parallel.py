@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Many processes at once: writers checked against the expected state, and readers that always see
 complete content."""
@@ -209,7 +208,3 @@ class Random(unittest.TestCase):
 
 def tearDownModule():
     print(f'\nsoak: {operations} operations of readers and writers at once', flush=True)
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Incomplete models (-o partial): existing data can be read to the last whole page; missing data
 gives EIO and never zeros, however a program reads."""
@@ -128,6 +127,3 @@ class Partial(unittest.TestCase):
             self.assertEqual(os.pread(fd, len(whole), page), whole[page:])
             os.close(fd)
             self.assertEqual(mountlib.get(at + '/tensors/z/raw'), parts[2][0].data)
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Files of another user beside a model, under names that ggufs uses itself: they are left alone,
 prevent edits and are reported, but never prevent reading."""
@@ -161,7 +160,3 @@ class Recovered(unittest.TestCase):
         self.assertEqual(mountlib.get(journal), b'GGUFSJN3')
         self.assertEqual(run(mountlib.GGUFS, '--recover', model).returncode, 0)
         self.assertEqual(run(mountlib.GGUFS, '--info', model).returncode, 0)
-
-
-if __name__ == '__main__':
-    mountlib.main()

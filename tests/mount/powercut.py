@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Power cuts on real file systems. A disk logs its writes and flushes while keys and tensors of a model
 on it are edited. Then, for points in the log, the test builds disks that a cut may have left: everything
@@ -342,14 +341,15 @@ class PowerCut(unittest.TestCase):
                 os.unlink(mountlib.path(name))
 
 
+def setUpModule():
+    """Disks are in memory, so that no other disk slows the test."""
+    if not mountlib.has_namespaces() or not shutil.which('losetup'):
+        raise unittest.SkipTest('may not mount file systems')
+    memory = mountlib.path('memory')
+    os.mkdir(memory)
+    disks.call('mount', '-t', 'tmpfs', 'tmpfs', memory)
+    mountlib.folder = memory
+
+
 def tearDownModule():
     disks.print_figures()
-
-
-if __name__ == '__main__':
-    disks.own_namespace()
-    if not shutil.which('losetup'):
-        mountlib.skip('no losetup')
-    if os.access('/dev/shm', os.R_OK | os.W_OK | os.X_OK):
-        os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # disks in memory, so that no other disk slows the test
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Encoded values compared with ggml's own quantisers (in node-llama-cpp; see llama_cpp.py), with
 values that are in no golden table."""
@@ -105,7 +104,3 @@ class Quantisers(Case):
                 self.assertTrue(self.ratio(place)[1], place)
         for name in POINTS:
             self.assertLess(max(self.ratio(place)[0] for place in self.kinds(name)), 1.01, name)
-
-
-if __name__ == '__main__':
-    mountlib.main()

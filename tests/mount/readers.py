@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Eight processes read random ranges at once, by read and by mmap; each byte is right."""
 import contextlib
@@ -114,7 +113,3 @@ class Readers(unittest.TestCase):
 
     def test_clone_fd(self):
         self.race('-o', 'clone_fd,max_threads=4')
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """docs/recipes.md and docs/tensors.md: each recipe runs as printed and outputs what the page says,
 provided its program is installed; those of tensors leave a valid model."""
@@ -109,7 +108,3 @@ class Recipes(unittest.TestCase):
         done = mountlib.run(GGUFS, '--check', ours)
         errors = [line for line in done.out.splitlines() if ': error: ' in line]
         self.assertEqual((len(errors), 'mtp.output.weight' in errors[0]), (1, True), done.out)
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Models on file systems that are not disks (docs/remote.md): the requests that ggufs makes to the file
 system below it, edits through sshfs and through rclone with each of its caches, and servers that
@@ -278,7 +277,3 @@ class Stores(unittest.TestCase):
             self.assertTrue(os.path.isdir(os.path.join(at, 'new.gguf/tensors')))
             os.remove(os.path.join(folder, 'old.gguf'))
             editlib.until(lambda: os.listdir(at) == ['new.gguf'])
-
-
-if __name__ == '__main__':
-    mountlib.main()

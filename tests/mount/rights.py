@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Which users may read which parts of a split model, whose files can have different owners and
 modes."""
@@ -117,7 +116,3 @@ for wanted in (True, False, True):
         with Mount(top, '-o', 'allow_other', at=at):
             self.follows(model, at + '/sub/m.gguf/tensors/t/raw', at + '/sub/m.gguf/info')
             self.follows(top + '/sub', at + '/sub', at + '/sub/m.gguf/info')
-
-
-if __name__ == '__main__':
-    mountlib.main(others=True)

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The output of scripts/run and the example in README.md are true: their commands are run."""
 import os
@@ -150,7 +149,3 @@ class Readme(unittest.TestCase):
                         said, shown = (re.sub('(?<=state )[0-9]+', 'N', text) for text in (said, shown))
                     self.assertEqual(said.split(), shown.split())
             self.assertIsNone(mountlib.mount_of(os.path.join(root, 'build/mnt')))
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """A directory of models under one mount: each kind of store, broken models beside valid ones, and
 changes while it is mounted."""
@@ -377,7 +376,3 @@ class Unused(Shelf):
                     self.refused(errno.ESTALE, os.listdir, '.')
                 os.chdir('/')
             editlib.until(lambda: mountlib.get(at + '/m.gguf/tensors/token_embd.weight/raw') == raw)
-
-
-if __name__ == '__main__':
-    mountlib.main()

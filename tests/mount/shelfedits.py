@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Edits of models in a directory of models: their results, the state at the end, and the options that
 each model gets."""
@@ -215,7 +214,3 @@ class Options(Shelf):
                              f'{at}/other.gguf/tensors/{tensor}{name}')
         self.assertEqual(mountlib.get(other), llama.image())
         self.assertIn(b'another.weight', [t.name for t in gguf.read(mountlib.get(path)).tensors])
-
-
-if __name__ == '__main__':
-    mountlib.main()

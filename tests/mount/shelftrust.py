@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Other users change a directory of models that root serves to everyone: nothing is shown that the
 rights of a file do not give, and nothing hangs."""
@@ -11,7 +10,6 @@ import subprocess
 import time
 import unittest
 
-import disks
 import llama
 import mountlib
 from disks import Disk
@@ -325,8 +323,3 @@ class Many(Shelf):
                 self.assertFalse(os.path.exists(at + '/999'))
                 self.assertFalse(os.path.exists(at + '/none.gguf'))
                 self.assertLess(mountlib.anonymous(at), MEMORY)
-
-
-if __name__ == '__main__':
-    disks.own_namespace()
-    mountlib.main(others=True)

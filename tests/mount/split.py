@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Split models: one tree for all shards, the merged file, edits of the first shard, and faulty sets
 of shards."""
@@ -214,7 +213,3 @@ class Split(unittest.TestCase):
             with mountlib.Mount(path) as at:
                 self.assertEqual(mountlib.get(at + '/model.gguf'), mountlib.get(path))
                 self.assertFalse(os.path.exists(at + '/tensors/t.0/shard'))
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """--check of split models: one verdict on the whole, and one on each file, in the same words as in
 the mount. Sets that do not belong together are refused by both."""
@@ -258,7 +257,3 @@ class Refusals(Set):
             self.assertIn(why, done.out)
         for command in ((GGUFS, '-f', self.at('joined.gguf'), self.at('')), (GGUFS, '--info', self.at('joined.gguf'))):
             self.assertIn(why, run(*command).err)
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Random writes to views of tensors, with pwrite and through a shared mapping, compared with plain
 bytes in memory: the writer's content, the content that readers see of accepted edits, and the
@@ -152,7 +151,3 @@ class Random(Case):
 
     def test_auto(self):
         self.play('commit=auto')
-
-
-if __name__ == '__main__':
-    mountlib.main()

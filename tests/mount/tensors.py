@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Editing tensors (-o tensors=edit) as programs do it: names, attributes, tools that copy, mappings
 and the kernel's caches. What each operation does to the file: tensorverbs.py."""
@@ -463,7 +462,3 @@ class Places(Views):
         self.assertEqual(dict(model.kv)[b'general.name'].data, b'4' * 1000)
         self.assertEqual([(t.name, t.type_id, t.dims, t.data) for t in model.tensors], self.want)
         self.end()
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """All operations of tensors=edit, one after another, on models of every version, byte order and
 layout, with each strategy and commit mode. After each, a strict reader that shares no code with the
@@ -249,7 +248,3 @@ class Verbs(Model):
     def test_zz_another_reader(self):
         """This test runs last, so that all files of the other tests exist."""
         second_reader.compare_all(self, self.kept)
-
-
-if __name__ == '__main__':
-    mountlib.main()

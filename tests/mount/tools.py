@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Ordinary programs work on the tree and see the right bytes."""
 import filecmp
@@ -80,7 +79,3 @@ class Tools(unittest.TestCase):
         copy = mountlib.path('cp')
         output('cp', '-a', self.at, copy)
         self.same_tree(copy)
-
-
-if __name__ == '__main__':
-    mountlib.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The whole tree of generated models of every dialect, compared with an independent reader."""
 import errno
@@ -291,7 +290,3 @@ class Tree(unittest.TestCase):
                 with self.assertRaises(OSError, msg=name) as caught:
                     os.stat(os.path.join(at, name))
                 self.assertEqual(caught.exception.errno, errno.ENOENT)
-
-
-if __name__ == '__main__':
-    mountlib.main()

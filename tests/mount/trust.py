@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Permissions, files planted beside a model, and text that reaches the log."""
 import contextlib
@@ -273,7 +272,3 @@ class Trust(unittest.TestCase):
                 if done.returncode != 0:
                     self.check_log(done.err)
                     self.assertEqual(done.err.count('\n'), 1, repr(done.err))
-
-
-if __name__ == '__main__':
-    mountlib.main(others=True)

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Edits made while another one is being written, edits that no call waits for, and the end of the
 mount."""
@@ -325,7 +324,3 @@ class Later(unittest.TestCase):
                             process.wait(mountlib.LIMIT)
                     self.want.check(mountlib.get(self.source))
                     self.assertEqual(self.rewrites.count(), 1)
-
-
-if __name__ == '__main__':
-    mountlib.main()

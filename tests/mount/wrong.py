@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Files commonly given instead of a model are recognised and named by every command."""
 import os
@@ -63,7 +62,3 @@ class Wrong(unittest.TestCase):
         for model, but in (pipe, ('--info', '--check')), ('/dev/zero', ()):
             for said in self.each(model, but):
                 self.assertIn('regular file', said)
-
-
-if __name__ == '__main__':
-    mountlib.main()

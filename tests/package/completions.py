@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Completions: their table, compared with --help, the manual and the program; and the completion of
 a line by the shells when TAB is pressed."""
@@ -268,7 +267,3 @@ class Shells(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix='a mount ', dir=mountlib.folder) as at, \
                 Mount(model, at=at):
             self.assertIn(at, offered('ggufs --unmount '))
-
-
-if __name__ == '__main__':
-    mountlib.main()

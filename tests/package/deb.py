@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """scripts/package: the content of the Debian package; the same source gives the same bytes; lintian
 accepts it. Built without optimisation, which takes a third of the time."""
@@ -106,7 +105,3 @@ class Deb(unittest.TestCase):
         done = run('lintian', '--allow-root', '--pedantic', '--suppress-tags', 'hardening-no-fortify-functions',
                    self.path)
         self.assertEqual((done.returncode, done.out), (0, ''))
-
-
-if __name__ == '__main__':
-    mountlib.main()

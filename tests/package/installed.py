@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The places of files that `meson install` installs, and whether the systems that read these files
 accept them: desktop, MIME types, systemd, man, fstab."""
@@ -254,7 +253,3 @@ class Open(unittest.TestCase):
             self.assertRegex(done.stderr, f'^ggufs: .*{said}.*\n$')
         self.assertEqual(glob.glob(str(self.home / 'ggufs/*')), [])
         self.assertEqual(self.open(self.model, XDG_RUNTIME_DIR='').returncode, 1)
-
-
-if __name__ == '__main__':
-    mountlib.main()
