@@ -2,7 +2,7 @@
 /*
  * Treats arbitrary bytes as a model, and the last 64 bytes also as a list of edits. If the model
  * can be edited, the new image must parse, have the strict layout, and keep the bytes of every
- * unedited tensor and key.
+ * unedited tensor and key. Edits that are taken back leave no trace.
  */
 #include "fuzz.h"
 
@@ -19,6 +19,7 @@
 
 struct script {
     const uint8_t *at, *end;
+    bool odd; /* a value has other bytes than one of its type */
 };
 
 static uint8_t next(struct script *s)
@@ -58,6 +59,7 @@ static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, 
         return 12 + n;
     }
     put_u32(dst, (uint32_t)1 << n, g->fmt.big);
+    s->odd |= n == 31;
     return n == 31 ? n : gguf_types[type].width;
 }
 
@@ -80,8 +82,8 @@ static int tensor_op(struct script *s, const struct gguf *g, struct edit_change 
     char name[64], other[64];
     size_t len = pick_tensor(s, g, name), other_len = pick_tensor(s, g, other), n = next(s) % 64;
     struct tensor_shape shape = {24, 1 + n % 4, {n, 1, 1, 1}};
-    static const uint8_t zeros[64];
-    struct log *d = memory_draft(zeros, n);
+    static const char bytes[] = "The bytes of a tensor that is new, or was written, 64 at the most";
+    struct log *d = memory_draft(bytes, n);
     if (!d)
         return -ENOMEM;
     struct tensor_piece p = {kind & 8 ? next(s) : 0, n, 0, d};
@@ -100,7 +102,8 @@ static int tensor_op(struct script *s, const struct gguf *g, struct edit_change 
     return r;
 }
 
-static void add_op(struct script *s, const struct gguf *g, struct edit_change *c)
+/* Returns whether the operation was taken back. */
+static bool add_op(struct script *s, const struct gguf *g, struct edit_change *c)
 {
     char key[64], other[64];
     uint8_t kind = next(s), value[64];
@@ -124,6 +127,7 @@ static void add_op(struct script *s, const struct gguf *g, struct edit_change *c
         edit_undo(c, mark);
     if (kind & 0x40)
         edit_keep(c, edit_mark(c));
+    return kind & 0x80;
 }
 
 /* True if an operation has named a key of the old model. */
@@ -150,10 +154,35 @@ static void check_keys(const struct gguf *old, const struct gguf *new, const str
     }
 }
 
+/* A tensor's bytes in the new file are those in the old one, except for those of drafts. */
+static void check_content(const struct edit_tensor *t, const struct gguf *old, const uint8_t *from,
+                          const uint8_t *to, uint64_t n)
+{
+    const uint8_t *was = t->old == EDIT_NONE ? NULL : from + old->tensor[t->old].off;
+    for (uint64_t at = 0, len; at < n; at += len) {
+        const struct tensor_piece *piece = NULL;
+        uint8_t bytes[64];
+        len = tensor_content_stretch(t->content, at, min_u64(n - at, sizeof(bytes)), &piece);
+        if (piece) {
+            const struct source s = log_source(piece->log);
+            FUZZ_CHECK(s.read(&s, piece->src + at - piece->at, bytes, (size_t)len) == 0);
+        }
+        FUZZ_CHECK((piece || was) && memcmp(to + at, piece ? bytes : was + at, (size_t)len) == 0);
+    }
+}
+
+/* What lies between tensors is zero. */
+static uint64_t check_padding(const uint8_t *bytes, uint64_t at, uint64_t end)
+{
+    for (; at < end; at++)
+        FUZZ_CHECK(bytes[at] == 0);
+    return end;
+}
+
 static void check_tensors(const struct gguf *old, const struct gguf *new, const uint8_t *from,
                           const uint8_t *to, const struct edit_plan *p)
 {
-    uint64_t at = new->data_off;
+    uint64_t at = check_padding(to, new->head_len, new->data_off), next;
     FUZZ_CHECK(p->tensor || new->n_tensors == old->n_tensors);
     for (uint32_t i = 0; i < new->n_tensors; i++) {
         const struct gguf_tensor *b = &new->tensor[i], *a = b;
@@ -164,11 +193,17 @@ static void check_tensors(const struct gguf *old, const struct gguf *new, const 
             FUZZ_CHECK(b->nbytes >= a->nbytes && b->type_id == a->type_id);
             FUZZ_CHECK(gguf_type(a) && gguf_type(a)->block_len ? a->nbytes == b->nbytes : true);
             FUZZ_CHECK(a->nbytes == 0 || memcmp(from + a->off, to + b->off, a->nbytes) == 0);
+            FUZZ_CHECK(i + 1 < new->n_tensors || a->nbytes == b->nbytes);
+            FUZZ_CHECK(!p->inplace || a->off == b->off);
         } else if (!gguf_type(b) || !gguf_type(b)->block_len) {
             a = k == EDIT_NONE ? b : &old->tensor[k];
         }
-        FUZZ_CHECK(align_u64(at + a->nbytes, new->alignment, &at));
+        if (p->tensor && p->tensor[i].content)
+            check_content(&p->tensor[i], old, from, to + b->off, a->nbytes);
+        FUZZ_CHECK(align_u64(at + a->nbytes, new->alignment, &next));
+        at = check_padding(to, at + a->nbytes, min_u64(next, new->file_size));
     }
+    FUZZ_CHECK(at == new->file_size);
     FUZZ_CHECK((new->anomalies & ~(unsigned)(GGUF_ANOMALY_UNKNOWN | GGUF_ANOMALY_NO_TAIL)) == 0);
 }
 
@@ -193,25 +228,59 @@ static void check_plan(const struct gguf *g, const struct edit_change *c, const 
     free(bytes);
 }
 
+/* The plans must describe the same file. */
+static void same_plan(const struct edit_change *c, const struct edit_change *d,
+                      const struct edit_options *o, const uint8_t *data, size_t size)
+{
+    const struct edit_change *const of[] = {c, d};
+    struct edit_plan p[2] = {0};
+    uint8_t *bytes[2] = {NULL};
+    int r[2];
+    for (int i = 0; i < 2; i++) {
+        r[i] = edit_plan_make(of[i], o, &p[i], NULL);
+        if (r[i] < 0 || p[i].image->size > LARGEST)
+            continue;
+        p[i].image->file[EDIT_OLD_FILE] = source_mem(data, size);
+        bytes[i] = malloc((size_t)p[i].image->size);
+        FUZZ_CHECK(bytes[i] &&
+                   image_read(p[i].image, NULL, 0, bytes[i], (size_t)p[i].image->size) == 0);
+    }
+    FUZZ_CHECK(r[0] == r[1] && !bytes[0] == !bytes[1]);
+    FUZZ_CHECK(r[0] < 0 || p[0].image->size == p[1].image->size);
+    FUZZ_CHECK(!bytes[0] || memcmp(bytes[0], bytes[1], (size_t)p[0].image->size) == 0);
+    for (int i = 0; i < 2; i++) {
+        free(bytes[i]);
+        edit_plan_free(&p[i]);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct source src = source_mem(data, size);
     struct gguf *g = NULL;
     if (size < SCRIPT || gguf_parse(&src, 0, &g, NULL) < 0)
         return 0;
-    struct script s = {data + size - SCRIPT, data + size};
+    struct script s = {data + size - SCRIPT, data + size, false};
     static const uint64_t reserves[] = {0, 100, 5000, EDIT_RESERVE_AUTO};
     struct edit_options o = {.strategy = next(&s) % 4, .reserve = reserves[next(&s) % 4]};
-    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(edit_change_free) struct edit_change c, kept; /* kept: what was not taken back */
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     struct err e = {0};
     edit_change_init(&c, &(struct edit_base){.g = g});
-    for (unsigned n = next(&s) % 5; n > 0; n--)
-        add_op(&s, g, &c);
+    edit_change_init(&kept, &(struct edit_base){.g = g});
+    for (uint32_t i = 0; i < g->n_kv; i++) /* no other key may be equal up to a NUL */
+        s.odd |= memchr(gguf_key(g, &g->kv[i]), 0, g->kv[i].key_len) != NULL;
+    for (unsigned n = next(&s) % 8; n > 0; n--) {
+        struct script again = s;
+        if (!add_op(&s, g, &c))
+            (void)add_op(&again, g, &kept);
+    }
     int r = edit_plan_make(&c, &o, &p, &e);
     FUZZ_CHECK(e.code == r && (r == 0 || (e.msg[0] && !strchr(e.msg, '\n'))));
+    FUZZ_CHECK(r != -EINVAL || s.odd);
     if (r == 0)
         check_plan(g, &c, &p, data, size);
+    same_plan(&c, &kept, &o, data, size);
     gguf_free(g);
     return 0;
 }

@@ -226,45 +226,10 @@ static void test_names(void)
     free(image);
 }
 
-/* Check that the operations of a row can be undone one by one. */
-static void check_undo(const struct gguf *g, const char *ops)
-{
-    CLEANUP(edit_change_free) struct edit_change c;
-    char all[256], state[16][256];
-    size_t mark[16], n = 0;
-    CLEANUP(buf_free) struct buf now = BUF_INIT;
-    (void)snprintf(all, sizeof(all), "%s", ops);
-    edit_change_init(&c, &(struct edit_base){.g = g});
-    for (char *save, *op = strtok_r(all, ";", &save); op; op = strtok_r(NULL, ";", &save), n++) {
-        mark[n] = edit_mark(&c);
-        spell_change(&c, &now);
-        (void)snprintf(state[n], sizeof(state[n]), "%s", (const char *)now.data);
-        if (add_op(&c, op, NULL) < 0)
-            CU_ASSERT_EQUAL(edit_mark(&c), mark[n]);
-    }
-    while (n-- > 0) {
-        edit_undo(&c, mark[n]);
-        spell_change(&c, &now);
-        CU_ASSERT_STRING_EQUAL((const char *)now.data, state[n]);
-    }
-    CU_ASSERT_EQUAL(c.n, 0);
-}
-
-static void test_undo(void)
-{
-    uint8_t *image;
-    struct gguf *g = model(&image);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        check_undo(g, rows[i].ops);
-    gguf_free(g);
-    free(image);
-}
-
 static CU_TestInfo tests[] = {
     {"operations keep places; invalid ones are refused", test_rows},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},
-    {"operations can be undone", test_undo},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/store: sizes of shapes, logs, and tensor contents made of pieces. */
+/* model/store: sizes of shapes, logs, and tensor contents made of pieces, holes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -216,10 +216,36 @@ static void test_refused(void)
     log_unref(log);
 }
 
+/* ---- mapped files ---- */
+
+/* A hole before data reads as zeros. Once the file is truncated, the hole is gone too. */
+static void test_hole(void)
+{
+    enum { HOLE = 3 * (64 << 10) };
+    struct mapped *m = NULL;
+    uint8_t *bytes = malloc(HOLE + 1);
+    int fd = memfd_create("model", MFD_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(pwrite(fd, "x", 1, HOLE), 1);
+    CU_ASSERT_EQUAL_FATAL(mapped_open(fd, HOLE + 1, &m, NULL), 0);
+    const struct source s = mapped_source(m);
+    memset(bytes, 1, HOLE + 1);
+    CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE), 0);
+    CU_ASSERT_TRUE(bytes[0] == 0 && memcmp(bytes, bytes + 1, HOLE - 1) == 0);
+    CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE + 1), 0);
+    CU_ASSERT_EQUAL(bytes[HOLE], 'x');
+    CU_ASSERT_EQUAL(ftruncate(fd, 4096), 0);
+    CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE), -EIO);
+    (void)close(fd);
+    mapped_unref(m);
+    free(bytes);
+}
+
 static CU_TestInfo tests[] = {
     {"the size of a shape is computed, or its fault named", test_shapes},
     {"random pieces over earlier ones give the bytes of a plain array", test_random},
     {"invalid pieces are refused", test_refused},
+    {"a hole reads as zeros without touching its pages", test_hole},
     CU_TEST_INFO_NULL,
 };
 

@@ -15,7 +15,7 @@
 #include "derive/stats.h"
 #include "tree_image.h"
 
-enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, NO_SUCH = 9999 };
+enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, I16 = 25, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
@@ -57,8 +57,10 @@ static void q8_values(uint8_t *dst)
 static struct tree_image model(bool big)
 {
     struct build b;
-    uint8_t w[48], q[68];
+    uint8_t w[48], q[68], words[6];
     put_floats(w, 12, big);
+    for (uint16_t i = 0; i < 3; i++)
+        put_u16(words + 2 * i, (uint16_t)(0x0102 * (i + 1)), big);
     put_q8(q, big);
     build_init(&b, 3, big);
     build_str(&b, "general.architecture", "test");
@@ -72,6 +74,7 @@ static struct tree_image model(bool big)
     build_tensor(&b, "q", Q8_0, (uint64_t[]){64}, 1, q, 68);
     build_tensor(&b, "s", F32, NULL, 0, w + 4, 4);
     build_tensor(&b, "none", F32, (uint64_t[]){0, 7}, 2, NULL, 0);
+    build_tensor(&b, "words", I16, (uint64_t[]){3}, 1, words, 6);
     build_tensor(&b, "new", NO_SUCH, (uint64_t[]){3}, 1, NULL, 8);
     return image_open(&b, &plain);
 }
@@ -160,9 +163,13 @@ static void check_tensors(const struct tree_image *m, bool big)
 
 static void test_tensors(void)
 {
+    char *views[2];
+    size_t n[2];
     for (int big = 0; big < 2; big++) {
         struct tree_image m = model(big);
+        views[big] = image_text(&m, "model.f16.safetensors", &n[big]);
         check_tensors(&m, big);
+        contains(&m, "model.gguf", m.image, m.size);
         content_is(&m, "tensors/w/shape", "3 4\n");
         content_is(&m, "tensors/w/type", "F32\n");
         content_is(&m, "tensors/s/shape", "\n");
@@ -170,6 +177,39 @@ static void test_tensors(void)
         content_is(&m, "tensors/q/type", "Q8_0\n");
         content_is(&m, "tensors/new/type", "unknown:9999\n");
         content_is(&m, "tensors/new/shape", "3\n");
+        image_close(&m);
+    }
+    CU_ASSERT_TRUE(n[0] > 200 && n[0] == n[1] && memcmp(views[0], views[1], n[0]) == 0);
+    free(views[0]);
+    free(views[1]);
+}
+
+/* Build a model whose reserve has this many spaces; -1: none. */
+static void build_spaced(struct build *b, bool big, int spaces)
+{
+    char reserve[200];
+    build_init(b, 3, big);
+    build_str(b, "general.architecture", "test");
+    memset(reserve, ' ', sizeof(reserve));
+    if (spaces >= 0)
+        build_str_n(b, "ggufs.reserve", reserve, (size_t)spaces);
+    build_u32(b, "test.block_count", 7);
+    build_tensor(b, "t", I8, (uint64_t[]){9}, 1, "123456789", 9);
+}
+
+static void test_reserve(void)
+{
+    for (int spaces = 0; spaces < 140; spaces++) {
+        struct build b;
+        size_t n, size;
+        build_spaced(&b, spaces % 2, -1);
+        uint8_t *want = build_finish(&b, &n);
+        build_spaced(&b, spaces % 2, spaces);
+        struct tree_image m = image_open(&b, &plain);
+        char *got = image_text(&m, "model.gguf", &size);
+        CU_ASSERT_TRUE(size == n && memcmp(got, want, n) == 0);
+        free(got);
+        free(want);
         image_close(&m);
     }
 }
@@ -472,6 +512,7 @@ static void test_huge(void)
 
 static CU_TestInfo tests[] = {
     {"tensor files can be read from every offset in both byte orders", test_tensors},
+    {"model.gguf omits the reserve", test_reserve},
     {"tensors.txt shows the tensors", test_tensors_txt},
     {"info is safe for a terminal", test_info},
     {"info describes the model", test_info_all},
