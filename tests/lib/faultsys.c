@@ -20,9 +20,12 @@ static struct faultsys *self(const struct sys *s)
 static const struct sys *real = &sys_libc;
 
 /* Count a call. Returns true if the call must return *ret without being made. */
-static bool fault(const struct sys *s, const char *what, int *ret)
+static bool fault(const struct sys *s, const char *what, int fd, int *ret)
 {
     struct faultsys *fs = self(s);
+    *ret = fs->each ? fs->each(what, fd) : 0;
+    if (*ret)
+        return true;
     const bool named = fs->before && strcmp(fs->before, what) == 0;
     if (named || (fs->at && fs->at == fs->calls + 1)) {
         fs->before = NULL;
@@ -47,11 +50,16 @@ static size_t shorten(const struct sys *s, size_t n)
     return self(s)->brief && n > SHORT_MAX ? SHORT_MAX : n;
 }
 
+static ssize_t room_for(const struct sys *s, int fd, uint64_t off, size_t n)
+{
+    return self(s)->room ? self(s)->room(fd, off, n) : (ssize_t)n;
+}
+
 /* ---- the table ---- */
 
-#define FAULT(name)              \
-    int failed;                  \
-    if (fault(s, name, &failed)) \
+#define FAULT(name, fd)              \
+    int failed;                      \
+    if (fault(s, name, fd, &failed)) \
     return failed
 
 static void note_name(const struct sys *s, int dir, const char *name)
@@ -62,10 +70,10 @@ static void note_name(const struct sys *s, int dir, const char *name)
 static int f_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
     assert(flags & O_CLOEXEC);
-    FAULT("openat");
+    const bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
+    FAULT(nameless || flags & O_CREAT ? "create" : "openat", dir);
     note_name(s, dir, name);
     self(s)->loose |= !(flags & O_NOFOLLOW) || !(flags & O_CREAT) != !(flags & O_EXCL);
-    bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
     int no = nameless ? self(s)->no_tmpfile : flags & O_CREAT ? self(s)->no_create : 0;
     if (no)
         return no;
@@ -83,12 +91,14 @@ static int f_close(const struct sys *s, int fd)
 {
     if (self(s)->fresh == fd)
         self(s)->fresh = -1;
+    if (self(s)->each)
+        (void)self(s)->each("close", fd);
     return real->close(real, fd);
 }
 
 static ssize_t f_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
 {
-    FAULT("pread");
+    FAULT("pread", fd);
     if (self(s)->no_read && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY)
         return self(s)->no_read;
     return real->pread(real, fd, dst, shorten(s, n), off);
@@ -96,16 +106,19 @@ static ssize_t f_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_
 
 static ssize_t f_pwrite(const struct sys *s, int fd, const void *src, size_t n, uint64_t off)
 {
-    FAULT("pwrite");
+    FAULT("pwrite", fd);
     if (self(s)->frozen && fd == self(s)->frozen)
         return -EPERM;
-    fault_log_write(self(s), fd, off, n);
-    return real->pwrite(real, fd, src, shorten(s, n), off);
+    const ssize_t room = room_for(s, fd, off, n);
+    if (room < 0)
+        return room;
+    fault_log_write(self(s), fd, off, (size_t)room);
+    return real->pwrite(real, fd, src, shorten(s, (size_t)room), off);
 }
 
 static int f_ftruncate(const struct sys *s, int fd, uint64_t size)
 {
-    FAULT("ftruncate");
+    FAULT("ftruncate", fd);
     fault_log_write(self(s), fd, 0, 0);
     return real->ftruncate(real, fd, size);
 }
@@ -113,9 +126,14 @@ static int f_ftruncate(const struct sys *s, int fd, uint64_t size)
 static int f_fsync(const struct sys *s, int fd)
 {
     struct stat st;
-    FAULT("fsync");
+    int failed;
+    const bool fails = fault(s, "fsync", fd, &failed);
     if (real->fstat(real, fd, &st) < 0)
         return -EBADF;
+    if (fails) {
+        fault_not_synced(self(s), st.st_ino);
+        return failed;
+    }
     if (S_ISDIR(st.st_mode))
         fault_synced_folder(self(s), &st);
     else
@@ -125,37 +143,39 @@ static int f_fsync(const struct sys *s, int fd)
 
 static int f_settled(const struct sys *s, int fd)
 {
-    (void)fd;
-    FAULT("settled");
+    FAULT("settled", fd);
     return 0;
 }
 
 static int f_flock(const struct sys *s, int fd, int how)
 {
-    FAULT("flock");
+    FAULT("flock", fd);
     return real->flock(real, fd, how);
 }
 
 static int f_seek(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret)
 {
-    FAULT("lseek");
+    FAULT("lseek", fd);
     return real->seek(real, fd, off, whence, ret);
 }
 
 static ssize_t f_copy_range(const struct sys *s, int from, uint64_t from_off, int to,
                             uint64_t to_off, size_t n)
 {
-    FAULT("copy_file_range");
+    FAULT("copy_file_range", to);
     if (self(s)->no_range)
         return self(s)->no_range;
-    fault_log_write(self(s), to, to_off, n);
-    return real->copy_range(real, from, from_off, to, to_off, shorten(s, n));
+    const ssize_t room = room_for(s, to, to_off, n);
+    if (room < 0)
+        return room;
+    fault_log_write(self(s), to, to_off, (size_t)room);
+    return real->copy_range(real, from, from_off, to, to_off, shorten(s, (size_t)room));
 }
 
 static int f_clone_range(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                          uint64_t n)
 {
-    FAULT("clone");
+    FAULT("clone", to);
     if (self(s)->clone) /* the probe writes to a file that is then removed */
         return 0;
     return real->clone_range(real, from, from_off, to, to_off, n);
@@ -163,20 +183,20 @@ static int f_clone_range(const struct sys *s, int from, uint64_t from_off, int t
 
 static int f_fstat(const struct sys *s, int fd, struct stat *ret)
 {
-    FAULT("fstat");
+    FAULT("fstat", fd);
     return real->fstat(real, fd, ret);
 }
 
 static int f_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
-    FAULT("fstatat");
+    FAULT("fstatat", dir);
     note_name(s, dir, name);
     return real->fstatat(real, dir, name, ret);
 }
 
 static int f_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
 {
-    FAULT("fstatvfs");
+    FAULT("fstatvfs", fd);
     int r = real->fstatvfs(real, fd, ret);
     if (self(s)->full)
         ret->f_bfree = ret->f_bavail = 0;
@@ -185,19 +205,19 @@ static int f_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
 
 static int f_fchmod(const struct sys *s, int fd, mode_t mode)
 {
-    FAULT("fchmod");
+    FAULT("fchmod", fd);
     return real->fchmod(real, fd, mode);
 }
 
 static int f_fchown(const struct sys *s, int fd, uid_t uid, gid_t gid)
 {
-    FAULT("fchown");
+    FAULT("fchown", fd);
     return real->fchown(real, fd, uid, gid);
 }
 
 static ssize_t f_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
 {
-    FAULT("flistxattr");
+    FAULT("flistxattr", fd);
     if (self(s)->no_list)
         return self(s)->no_list;
     return real->flistxattr(real, fd, dst, n);
@@ -205,13 +225,13 @@ static ssize_t f_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
 
 static ssize_t f_fgetxattr(const struct sys *s, int fd, const char *name, void *dst, size_t n)
 {
-    FAULT("fgetxattr");
+    FAULT("fgetxattr", fd);
     return real->fgetxattr(real, fd, name, dst, n);
 }
 
 static int f_fsetxattr(const struct sys *s, int fd, const char *name, const void *value, size_t n)
 {
-    FAULT("fsetxattr");
+    FAULT("fsetxattr", fd);
     if (self(s)->no_xattr)
         return self(s)->no_xattr;
     return real->fsetxattr(real, fd, name, value, n);
@@ -219,7 +239,7 @@ static int f_fsetxattr(const struct sys *s, int fd, const char *name, const void
 
 static int f_fremovexattr(const struct sys *s, int fd, const char *name)
 {
-    FAULT("fremovexattr");
+    FAULT("fremovexattr", fd);
     return real->fremovexattr(real, fd, name);
 }
 
@@ -234,7 +254,7 @@ static void keep(const struct faultsys *fs, int dir, const char *name, char kept
 static int f_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
 {
     struct faultsys *fs = self(s);
-    FAULT("rename");
+    FAULT("rename", dir);
     note_name(s, dir, from);
     note_name(s, dir, to);
     if ((fs->no_exchange || fs->no_replace) && flags)
@@ -258,7 +278,7 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
 static int f_unlinkat(const struct sys *s, int dir, const char *name)
 {
     struct faultsys *fs = self(s);
-    FAULT("unlinkat");
+    FAULT("unlinkat", dir);
     note_name(s, dir, name);
     if (fs->sticky && fs->fresh >= 0)
         return 0;
@@ -274,14 +294,14 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
 /* A new directory always survives: only its contents matter. */
 static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
-    FAULT("mkdirat");
+    FAULT("mkdirat", dir);
     note_name(s, dir, name);
     return real->mkdirat(real, dir, name, mode);
 }
 
 static int f_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
 {
-    FAULT("list");
+    FAULT("list", dir);
     return real->list(real, dir, fn, arg);
 }
 

@@ -71,6 +71,10 @@ struct faultsys {
     unsigned at;        /* number of a call, from 1: hook runs once, before it */
     void (*hook)(void *arg);
     void *arg;
+    /* Called before each call, with its name and descriptor: an error that it returns is the result. */
+    int (*each)(const char *what, int fd);
+    /* Returns how many of n bytes may be written at an offset, or an error. */
+    ssize_t (*room)(int fd, uint64_t off, size_t n);
     unsigned created; /* files created */
     /* A name was used unsafely: not relative to the directory's handle, through a link, or created
      * although it existed. */

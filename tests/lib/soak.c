@@ -20,15 +20,6 @@ uint64_t soak_size(uint64_t usual)
     return usual * (n ? n : 1);
 }
 
-uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed))
-{
-    const char *only = getenv("GGUFS_SEED");
-    uint64_t last = only ? strtoull(only, NULL, 10) : soak_size(usual), first = only ? last : 1;
-    for (uint64_t seed = first; seed <= last; seed++)
-        run(seed);
-    return last - first + 1;
-}
-
 unsigned soak_draw(uint64_t *state, unsigned n)
 {
     *state ^= *state << 13;

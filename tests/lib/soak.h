@@ -15,10 +15,6 @@
 /* Return the size of a test whose usual size is `usual`. */
 uint64_t soak_size(uint64_t usual);
 
-/* Run the seeds 1 to soak_size(usual), or only $GGUFS_SEED if it is set. Returns the number of
- * runs. */
-uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed));
-
 /* Draw a number below n. The state must not be 0; equal states yield equal numbers. */
 unsigned soak_draw(uint64_t *state, unsigned n);
 

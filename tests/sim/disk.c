@@ -3,7 +3,6 @@
 #include "disk.h"
 
 #include <dirent.h>
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,8 +14,10 @@
 #include "hooks.h"
 #include "scheduler.h"
 
-extern const struct sys __real_sys_libc;
-extern const struct sys __wrap_sys_libc;
+/* The table of system calls that the program gets, instead of sys_libc, begins with fs.sys. */
+extern struct faultsys __wrap_sys_libc;
+struct faultsys __wrap_sys_libc;
+static struct faultsys *const fs = &__wrap_sys_libc;
 
 enum {
     GRAIN = 4000000,
@@ -26,7 +27,6 @@ enum {
 
 static struct {
     struct disk_state *s;
-    struct faultsys fs;
     struct {
         char call[20];
         unsigned n, times;
@@ -41,8 +41,6 @@ static struct {
  * an empty one. */
 enum { ARENA = 1 << 28 };
 static uint8_t *arena;
-
-#define UNDER (&disk.fs.sys)
 
 /* ---- files, as the disk sees them ---- */
 
@@ -120,6 +118,16 @@ static void touched(int fd, bool content)
         f->mtime = stamp();
 }
 
+/* A call changes the times of a file, or of a directory in which it changes names. */
+static void touch(const char *call, int fd)
+{
+    static const char content[] = "pwrite ftruncate copy_file_range clone create rename unlinkat ",
+                      other[] = "fchmod fchown fsetxattr fremovexattr ";
+    const char *in_content = strstr(content, call);
+    if (in_content || strstr(other, call))
+        touched(fd, in_content);
+}
+
 void disk_changed(int fd)
 {
     touched(fd, true);
@@ -133,7 +141,7 @@ bool disk_is_old(const char *path)
 
 /* ---- faults ---- */
 
-static int fails(const char *call)
+static int fails(const char *call, int fd)
 {
     sched_point(call, 0);
     if (disk.then && --disk.then == 0)
@@ -153,13 +161,9 @@ static int fails(const char *call)
         sched_note("%s fails with %d", call, disk.fault[i].error);
         return -disk.fault[i].error;
     }
+    touch(call, fd);
     return 0;
 }
-
-#define CALL(name)            \
-    int failed = fails(name); \
-    if (failed)               \
-    return failed
 
 /* Reserves space for n bytes at an offset. Returns how many of them may be written, or -ENOSPC. */
 static ssize_t roomy(int fd, uint64_t off, size_t n)
@@ -200,7 +204,7 @@ void disk_room(uint64_t bytes)
 
 void disk_brief(bool brief)
 {
-    disk.fs.brief = brief;
+    fs->brief = brief;
 }
 
 void disk_slow(unsigned ms)
@@ -213,13 +217,13 @@ void disk_mend(void)
     memset(disk.fault, 0, sizeof(disk.fault));
     disk.room = UINT64_C(1) << ROOM_SHIFT;
     disk.slow = 0;
-    disk.fs.brief = false;
+    fs->brief = false;
 }
 
 void disk_cut(uint64_t seed)
 {
-    disk.fs.seed = seed;
-    faultsys_power_cut(&disk.fs);
+    fs->seed = seed;
+    faultsys_power_cut(fs);
     disk.s->writes = NULL;
     disk.s->entries = NULL;
 }
@@ -284,12 +288,12 @@ static int open_number(int dir, uint64_t ino)
 static void inherit(const char *folder)
 {
     const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    disk.fs.calls = disk.s->calls;
-    disk.fs.entries = disk.s->entries;
-    for (struct fault_entry *e = disk.fs.entries; e; e = e->next)
+    fs->calls = disk.s->calls;
+    fs->entries = disk.s->entries;
+    for (struct fault_entry *e = fs->entries; e; e = e->next)
         e->dir = dir;
-    disk.fs.writes = disk.s->writes;
-    for (struct fault_write **at = &disk.fs.writes; *at;) {
+    fs->writes = disk.s->writes;
+    for (struct fault_write **at = &fs->writes; *at;) {
         (*at)->fd = open_number(dir, (*at)->ino);
         if ((*at)->fd < 0)
             *at = (*at)->next;
@@ -302,256 +306,30 @@ void disk_leave(const char *folder)
 {
     struct stat here, st;
     (void)__real_stat64(folder, &here);
-    for (struct fault_entry **at = &disk.fs.entries; *at;)
+    for (struct fault_entry **at = &fs->entries; *at;)
         if (__real_fstat64((*at)->dir, &st) < 0 || st.st_ino != here.st_ino)
             *at = (*at)->next; /* the file is in a different directory, such as the history's */
         else
             at = &(*at)->next;
-    disk.s->writes = disk.fs.writes;
-    disk.s->entries = disk.fs.entries;
-    disk.s->calls = disk.fs.calls;
+    disk.s->writes = fs->writes;
+    disk.s->entries = fs->entries;
+    disk.s->calls = fs->calls;
 }
 
 void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigned features)
 {
     memset(&disk, 0, sizeof(disk));
     disk.s = state;
-    faultsys_init(&disk.fs, cuts ? FAULT_POWER : FAULT_NONE, 0, 0);
-    disk.fs.clone = features & CLONES;
-    disk.fs.no_exchange = features & NO_EXCHANGE;
-    disk.fs.no_tmpfile = features & NO_NAMELESS ? -EOPNOTSUPP : 0;
-    disk.fs.no_range = features & NO_RANGE ? -EXDEV : 0;
+    faultsys_init(fs, cuts ? FAULT_POWER : FAULT_NONE, 0, 0);
+    fs->each = fails;
+    fs->room = roomy;
+    fs->clone = features & CLONES;
+    fs->no_exchange = features & NO_EXCHANGE;
+    fs->no_tmpfile = features & NO_NAMELESS ? -EOPNOTSUPP : 0;
+    fs->no_range = features & NO_RANGE ? -EXDEV : 0;
     inherit(folder);
     disk_mend();
 }
-
-/* ---- the table ---- */
-
-static int d_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
-{
-    (void)s;
-    assert(flags & O_CLOEXEC);
-    CALL(flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? "create" : "openat");
-    int fd = UNDER->openat(UNDER, dir, name, flags, mode);
-    if (fd >= 0 && flags & O_CREAT)
-        touched(dir, true);
-    return fd;
-}
-
-static int d_close(const struct sys *s, int fd)
-{
-    (void)s;
-    sched_point("close", 0);
-    return UNDER->close(UNDER, fd);
-}
-
-static ssize_t d_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
-{
-    (void)s;
-    CALL("pread");
-    return UNDER->pread(UNDER, fd, dst, n, off);
-}
-
-static ssize_t d_pwrite(const struct sys *s, int fd, const void *src, size_t n, uint64_t off)
-{
-    (void)s;
-    CALL("pwrite");
-    ssize_t room = roomy(fd, off, n);
-    if (room < 0)
-        return room;
-    ssize_t put = UNDER->pwrite(UNDER, fd, src, (size_t)room, off);
-    touched(fd, true);
-    return put;
-}
-
-static int d_ftruncate(const struct sys *s, int fd, uint64_t size)
-{
-    (void)s;
-    CALL("ftruncate");
-    int r = UNDER->ftruncate(UNDER, fd, size);
-    touched(fd, true);
-    return r;
-}
-
-static int d_fsync(const struct sys *s, int fd)
-{
-    (void)s;
-    int failed = fails("fsync");
-    struct stat st;
-    if (failed && fstat(fd, &st) == 0)
-        fault_not_synced(&disk.fs, st.st_ino);
-    return failed ? failed : UNDER->fsync(UNDER, fd);
-}
-
-static int d_flock(const struct sys *s, int fd, int how)
-{
-    (void)s;
-    CALL("flock");
-    return UNDER->flock(UNDER, fd, how);
-}
-
-static int d_seek(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret)
-{
-    (void)s;
-    CALL("lseek");
-    return UNDER->seek(UNDER, fd, off, whence, ret);
-}
-
-static ssize_t d_copy_range(const struct sys *s, int from, uint64_t from_off, int to,
-                            uint64_t to_off, size_t n)
-{
-    (void)s;
-    CALL("copy");
-    ssize_t room = roomy(to, to_off, n);
-    if (room < 0)
-        return room;
-    ssize_t got = UNDER->copy_range(UNDER, from, from_off, to, to_off, (size_t)room);
-    touched(to, true);
-    return got;
-}
-
-static int d_clone_range(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
-                         uint64_t n)
-{
-    (void)s;
-    CALL("clone");
-    if (!disk.fs.clone)
-        return -EOPNOTSUPP;
-    int r = UNDER->clone_range(UNDER, from, from_off, to, to_off, n);
-    touched(to, true);
-    return r;
-}
-
-static int d_fstat(const struct sys *s, int fd, struct stat *ret)
-{
-    (void)s;
-    CALL("fstat");
-    return UNDER->fstat(UNDER, fd, ret); /* calls __wrap_fstat64() */
-}
-
-static int d_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)
-{
-    (void)s;
-    CALL("fstatat");
-    return UNDER->fstatat(UNDER, dir, name, ret);
-}
-
-static int d_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
-{
-    (void)s;
-    CALL("fstatvfs");
-    return UNDER->fstatvfs(UNDER, fd, ret);
-}
-
-static int d_fchmod(const struct sys *s, int fd, mode_t mode)
-{
-    (void)s;
-    CALL("fchmod");
-    touched(fd, false);
-    return UNDER->fchmod(UNDER, fd, mode);
-}
-
-static int d_fchown(const struct sys *s, int fd, uid_t uid, gid_t gid)
-{
-    (void)s;
-    CALL("fchown");
-    touched(fd, false);
-    return UNDER->fchown(UNDER, fd, uid, gid);
-}
-
-static ssize_t d_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
-{
-    (void)s;
-    CALL("flistxattr");
-    return UNDER->flistxattr(UNDER, fd, dst, n);
-}
-
-static ssize_t d_fgetxattr(const struct sys *s, int fd, const char *name, void *dst, size_t n)
-{
-    (void)s;
-    CALL("fgetxattr");
-    return UNDER->fgetxattr(UNDER, fd, name, dst, n);
-}
-
-static int d_fsetxattr(const struct sys *s, int fd, const char *name, const void *value, size_t n)
-{
-    (void)s;
-    CALL("fsetxattr");
-    touched(fd, false);
-    return UNDER->fsetxattr(UNDER, fd, name, value, n);
-}
-
-static int d_fremovexattr(const struct sys *s, int fd, const char *name)
-{
-    (void)s;
-    CALL("fremovexattr");
-    touched(fd, false);
-    return UNDER->fremovexattr(UNDER, fd, name);
-}
-
-static int d_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
-{
-    (void)s;
-    CALL("rename");
-    touched(dir, true);
-    return UNDER->rename(UNDER, dir, from, to, flags);
-}
-
-static int d_unlinkat(const struct sys *s, int dir, const char *name)
-{
-    (void)s;
-    CALL("unlinkat");
-    touched(dir, true);
-    return UNDER->unlinkat(UNDER, dir, name);
-}
-
-static int d_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
-{
-    (void)s;
-    CALL("mkdirat");
-    return UNDER->mkdirat(UNDER, dir, name, mode);
-}
-
-static int d_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
-{
-    (void)s;
-    CALL("list");
-    return UNDER->list(UNDER, dir, fn, arg);
-}
-
-static int d_settled(const struct sys *s, int fd)
-{
-    (void)s;
-    (void)fd;
-    return 0;
-}
-
-const struct sys __wrap_sys_libc = {
-    .openat = d_openat,
-    .close = d_close,
-    .pread = d_pread,
-    .pwrite = d_pwrite,
-    .ftruncate = d_ftruncate,
-    .fsync = d_fsync,
-    .settled = d_settled,
-    .flock = d_flock,
-    .seek = d_seek,
-    .copy_range = d_copy_range,
-    .clone_range = d_clone_range,
-    .fstat = d_fstat,
-    .fstatat = d_fstatat,
-    .fstatvfs = d_fstatvfs,
-    .fchmod = d_fchmod,
-    .fchown = d_fchown,
-    .flistxattr = d_flistxattr,
-    .fgetxattr = d_fgetxattr,
-    .fsetxattr = d_fsetxattr,
-    .fremovexattr = d_fremovexattr,
-    .rename = d_rename,
-    .unlinkat = d_unlinkat,
-    .mkdirat = d_mkdirat,
-    .list = d_list,
-};
 
 /* ---- without faults and points ---- */
 

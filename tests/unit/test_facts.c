@@ -7,8 +7,9 @@
 #include "cu_main.h"
 #include "model/facts.h"
 #include "parsed.h"
+#include "quant/types.h"
 
-enum { F32 = 0, Q4_0 = 2, Q8_0 = 8, REMOVED = 4, UNKNOWN = 200 };
+enum { F32 = 0, Q4_0 = 2, Q8_0 = 8, REMOVED = 4, UNKNOWN = QUANT_N_TYPES };
 
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 

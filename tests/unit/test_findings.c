@@ -40,14 +40,6 @@ static void test_many(void)
     parsed_free(&p);
 }
 
-/* ---- the number of templates whose tokens are looked up is limited ---- */
-
-/* ---- padding is read up to a limit ---- */
-
-struct padding {
-    unsigned warnings, notes;
-};
-
 /* ---- architectures ---- */
 
 struct wanted {

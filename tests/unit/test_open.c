@@ -148,6 +148,9 @@ static void test_folder(void)
         CU_ASSERT_EQUAL(chmod(p.folder, 0755), 0);
         CU_ASSERT_EQUAL(chmod(p.model, 0444), 0);
         opens(&p, o, "Permission denied");
+        struct tree *t = image_tree(p.model, o);
+        CU_ASSERT_EQUAL(tree_history_clear(t, NULL), -EACCES);
+        tree_close(t);
         CU_ASSERT_EQUAL(chmod(p.model, 0644), 0);
     }
     drop_place(&p);

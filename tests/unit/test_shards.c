@@ -13,6 +13,7 @@
 #include "model/shards.h"
 #include "model_dir.h"
 #include "parsed.h"
+#include "quant/types.h"
 
 /* ---- a directory ---- */
 
@@ -260,7 +261,7 @@ static void test_merge(void)
     gguf_free(g);
     /* A tensor of unknown type extends as far as possible, but not beyond its own file. Not each
      * file has the number of all tensors. */
-    other.type = 200;
+    other.type = QUANT_N_TYPES;
     other.total = -1;
     put_shard("x-00002-of-00002.gguf", &other);
     g = opened(2, &first, &e);

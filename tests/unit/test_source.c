@@ -171,6 +171,16 @@ static void test_many_keys(void)
     free(image);
 }
 
+/* Blanks alone are not JSON. */
+static void test_blanks(void)
+{
+    const struct source s = source_mem("    ", 4);
+    struct gguf *g = NULL;
+    struct err e = {0};
+    CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
+    CU_ASSERT_PTR_NULL(strstr(e.msg, "JSON"));
+}
+
 static void test_too_many(void)
 {
     for (size_t at = 8; at <= 16; at += 8) {
@@ -200,6 +210,7 @@ static CU_TestInfo tests[] = {
     {"a medium that fails gives EIO", test_medium},
     {"names in messages are escaped and shortened", test_names_in_lines},
     {"200,000 keys are found, and duplicate names are refused", test_many_keys},
+    {"a file of blanks is not taken for JSON", test_blanks},
     {"more keys or tensors than the limit are refused", test_too_many},
     CU_TEST_INFO_NULL,
 };
