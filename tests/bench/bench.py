@@ -21,29 +21,28 @@ import argparse
 import contextlib
 import os
 import random as dice
-import select
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
+import disks
+import editlib
 import ggufmodel
 import llama
+import mountlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-GGUFS = os.environ.get('GGUFS', 'ggufs')
+GGUFS = mountlib.GGUFS
 PROGRAMS = os.environ.get('BENCH_PROGRAMS', '.')
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+KIB, MIB = 1 << 10, 1 << 20
 READAHEADS = (128, 1024)  # in KiB: the default of FUSE, and a value that root may set
 KEY = 'general.name'
 missed = []
-
-
-class Skipped(Exception):
-    """Reason why a measurement is not possible here."""
 
 
 # ---- figures ----
@@ -130,44 +129,25 @@ READ = ('file', 'base GB/s', 'ggufs GB/s', 'ratio', 'goal')
 
 # ---- mounts ----
 
-def mounted(at):
-    with open('/proc/self/mountinfo', encoding='utf-8') as lines:
-        return any(line.split()[4] == at for line in lines)
-
-
 @contextlib.contextmanager
-def serve(work, *command, readahead=None):
-    """Run a FUSE server in the foreground on a new directory, which is added to its command line."""
-    at = tempfile.mkdtemp(prefix='mnt-', dir=work)
-    process = subprocess.Popen([*command, '-f', at], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        while not mounted(at):
-            if process.poll() is not None:
-                raise SystemExit(f'{command} ended with status {process.returncode}')
-            time.sleep(0.01)
+def serve(model, *options, readahead=None, program=(GGUFS,)):
+    """Run a FUSE server in the foreground on a new directory."""
+    with mountlib.Foreground(model, *options, program=program) as (at, _):
         device = os.stat(at).st_dev  # answered: the handshake with the kernel is complete
         if readahead:
             with contextlib.suppress(OSError), \
                     open(f'/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb', 'w', encoding='utf-8') as file:
                 file.write(str(readahead))
         yield at
-    finally:
-        if mounted(at):
-            subprocess.run(['fusermount3', '-u', at], check=True)
-        else:
-            process.terminate()
-        process.wait()
-        os.rmdir(at)
 
 
-def ggufs(run, model, *options, readahead=None):
+def ggufs(model, *options, readahead=None):
     own = ['-o', f'readahead={readahead}'] if readahead else []
-    return serve(run.work, GGUFS, *options, *own, model, readahead=readahead)
+    return serve(model, *options, *own, readahead=readahead)
 
 
-def ready(run, size, readahead=None):
-    return serve(run.work, os.path.join(PROGRAMS, 'ready_server'), str(size), readahead=readahead)
+def ready(size, readahead=None):
+    return serve(str(size), readahead=readahead, program=(os.path.join(PROGRAMS, 'ready_server'),))
 
 
 def made(run, name, script, *options):
@@ -211,8 +191,8 @@ def sequential(run):
     model = types(run)
     for kib in READAHEADS:
         title = f'Sequential read, readahead {kib} KiB, model in the page cache'
-        with ggufs(run, model, readahead=kib) as own, ready(run, run.mib * MIB, readahead=kib) as base:
-            far = os.path.join(base, 'far0')
+        with ggufs(model, readahead=kib) as own, ready(run.mib * MIB, readahead=kib) as base:
+            far = os.path.join(base, 'far')
             read(model)
             rows = []
             for name, file, bound in [(name, 'f32', 0.9) for name in run.types] + [('F32', 'raw', 0.95)]:
@@ -230,7 +210,7 @@ def disk(run):
             pairs = []
             for _ in range(run.rounds):  # each turn has its own mount: mapped pages cannot be dropped
                 drop(model)
-                with ggufs(run, model, readahead=kib) as own:
+                with ggufs(model, readahead=kib) as own:
                     drop(native(run))
                     pairs.append(timed(read, native(run)) / timed(read, tensor(own, name, file)))
             rows.append([f'{file} of {name}', spread(pairs),
@@ -239,42 +219,29 @@ def disk(run):
 
 
 def cached(run):
-    with ggufs(run, types(run)) as own:
+    with ggufs(types(run)) as own:
         table('Second read, from the page cache', READ,
               [compare('cached', f'f32 of {name}', native(run), tensor(own, name), 2 * run.rounds, 0.3)
                for name in ('F32', 'Q4_K')])
 
 
 def random(run):
-    with ggufs(run, types(run)) as own:
+    with ggufs(types(run)) as own:
         for title, is_cold in (('4 KiB at random places, cached', False), ('the same, not cached', True)):
             table(title, READ, [compare(title, f'f32 of {name}', native(run), tensor(own, name), run.rounds,
                                         0.1 if is_cold else 0.8, (tensor(own, name),) if is_cold else (), read_places)
                                 for name in ('F32', 'Q4_K')])
 
 
-def daemon_of(at):
-    """Return the process whose command line ends in this mount point."""
-    for pid in filter(str.isdigit, os.listdir('/proc')):
-        with contextlib.suppress(OSError), open(f'/proc/{pid}/cmdline', 'rb') as file:
-            if file.read().split(b'\0')[-2:] == [os.fsencode(at), b'']:
-                return int(pid)
-    raise SystemExit(f'no daemon serves {at}')
-
-
 def resident(at):
     """Return the resident memory in MiB."""
-    with open(f'/proc/{daemon_of(at)}/status', encoding='ascii') as lines:
+    with open(f'/proc/{mountlib.daemon(at)}/status', encoding='ascii') as lines:
         return [int(line.split()[1]) / 1024 for line in lines if line.startswith('VmRSS')][0]
 
 
 def unmount(at):
-    end = os.pidfd_open(daemon_of(at))
-    subprocess.run([GGUFS, '--unmount', at], check=True)
-    poll = select.poll()
-    poll.register(end, select.POLLIN)
-    poll.poll(60000)
-    os.close(end)
+    """Write what is pending, unmount, and wait for the daemon's end."""
+    quiet(GGUFS, '--unmount', at)
 
 
 def mount_and_list(model, at):
@@ -313,28 +280,6 @@ def start(run):
 
 # ---- edits ----
 
-MAKE = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf', '-m', 'reflink=1'], 'btrfs': ['mkfs.btrfs', '-qf']}
-
-
-@contextlib.contextmanager
-def image_of(run, kind):
-    """Make a new file system in a loop-mounted sparse image. Yields its directory."""
-    with tempfile.TemporaryDirectory(prefix='disk-', dir=run.work) as home:
-        folder, image = os.path.join(home, 'at'), os.path.join(home, 'image')
-        os.mkdir(folder)
-        with open(image, 'wb') as file:
-            file.truncate(16 * GIB)
-        for command in ([*MAKE[kind], image], ['mount', '-o', 'loop', image, folder]):
-            try:
-                quiet(*command)
-            except (OSError, subprocess.CalledProcessError) as why:
-                raise Skipped(f'{kind}: {why}') from why
-        try:
-            yield folder
-        finally:
-            subprocess.run(['umount', folder], check=True)
-
-
 def write(path, text):
     """Write like a shell's `echo TEXT > PATH`, which closes the truncated file once before it writes."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -343,15 +288,9 @@ def write(path, text):
     os.close(fd)
 
 
-def sync(folder):
-    fd = os.open(folder, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
-
-
 def remove(path):
     os.unlink(path)
-    sync(os.path.dirname(path))
+    editlib.sync(os.path.dirname(os.path.dirname(path)))
 
 
 def added(metadata, i):
@@ -372,7 +311,7 @@ EDITS = {
 def edit_on(run, kind):
     source = made(run, 'sparse-100g.gguf', 'scripts/make-huge', '--size', '100G', '--tensors', '1000', '--tokens', '128000')
     rows = []
-    with image_of(run, kind) as folder:
+    with disks.Disk(kind, 16 << 30) as folder:
         model = os.path.join(folder, 'model.gguf')
         quiet('cp', '--sparse=always', source, model)
         size = os.stat(model).st_size
@@ -381,10 +320,10 @@ def edit_on(run, kind):
                 file.seek(size // 1000 * i + size // 2000)
                 file.write(dice.randbytes(64 * KIB))
             os.fsync(file.fileno())
-        with ggufs(run, model, '-o', 'commit=close') as at:
+        with ggufs(model, '-o', 'commit=close') as at:
             metadata = os.path.join(at, 'metadata')
             write(os.path.join(metadata, KEY), 'x' * LENGTH)  # makes the reserve
-            sync(metadata)
+            editlib.sync(at)
             for what, once in EDITS.items():
                 seconds = [timed(once, metadata, i) for i in range(COUNT)]
                 rows.append([kind, what, spread(seconds, 1e3, 1), goal(f'{kind}: {what}', 1e3 * max(seconds), 200, False)])
@@ -393,10 +332,10 @@ def edit_on(run, kind):
 
 def edit(run):
     rows = []
-    for kind in MAKE:
+    for kind in ('ext4', 'xfs', 'btrfs'):
         try:
             rows += edit_on(run, kind)
-        except Skipped as why:
+        except unittest.SkipTest as why:
             rows.append([kind, f'skipped: {why}', '', ''])
     table('Edits of a model of 100 GiB', ('file system', 'edit', 'ms', 'goal: the slowest'), rows)
 
@@ -409,7 +348,7 @@ def copy(run):
         model, new = os.path.join(folder, 'model.gguf'), os.path.join(folder, 'new')
         quiet('cp', source, model)
         quiet('sync', model)
-        with ggufs(run, model, '-o', 'relayout=copy,commit=close') as at:
+        with ggufs(model, '-o', 'relayout=copy,commit=close') as at:
             for i in range(max(3, run.rounds // 2)):
                 native_s = timed(quiet, 'sh', '-c', 'cp --reflink=never "$1" "$2" && sync "$2"', 'sh', model, new)
                 os.unlink(new)
@@ -467,7 +406,8 @@ def main():
         parser.error(f'{unknown[0]}: not one of {", ".join(BENCHES)}')
     run.work = os.path.realpath(run.work)
     os.makedirs(run.work, exist_ok=True)
-    os.environ['XDG_STATE_HOME'] = os.path.join(run.work, 'state')
+    mountlib.folder = run.work
+    os.environ['XDG_STATE_HOME'] = mountlib.path('state')
     for what in run.what or BENCHES:
         BENCHES[what](run)
     print('\n' + '\n'.join(['goals that were missed:', *missed] if missed else ['no goal was missed']))

@@ -51,12 +51,12 @@ def recover(source, by_mount):
         call(mountlib.GGUFS, '--recover', source)
 
 
-def make_image(kind, image, *options):
+def make_image(kind, image, *options, size=SIZE):
     """Make an empty file system; skips if its tool is missing."""
     if not shutil.which(KINDS[kind][0]):
         raise unittest.SkipTest(f'{kind}: no {KINDS[kind][0]}')
     with open(image, 'wb') as file:
-        file.truncate(SIZE)
+        file.truncate(size)
     call(*KINDS[kind], *options, image)
 
 
@@ -64,7 +64,8 @@ class Disk:
     """`with Disk('xfs') as directory:` mounts a new file system there; skips if it is not
     supported."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, size=SIZE):
+        self.size = size
         self.kind, self.folder = kind, mountlib.path('disk-' + kind)
         self.image = self.folder + '.image'
 
@@ -75,7 +76,7 @@ class Disk:
         if KINDS[self.kind] is None:
             call('mount', '-t', 'tmpfs', '-o', f'size={SIZE}', 'tmpfs', self.folder)
             return self.folder
-        make_image(self.kind, self.image)
+        make_image(self.kind, self.image, size=self.size)
         self.mount()
         return self.folder
 

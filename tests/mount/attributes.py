@@ -64,22 +64,3 @@ class Attributes(unittest.TestCase):
             after = os.stat(model)
             self.assertEqual(mountlib.get(model), data)
             self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
-
-    @unittest.skipUnless(shutil.which('rsync'), 'rsync: not installed')
-    def test_rsync_edits(self):
-        """A copy of the keys is edited, including their types, and brought back."""
-        model = mountlib.put('model.gguf', gguf.encode(BASE + ODD, []))
-        kept = mountlib.path('edited')
-        os.mkdir(kept)
-        with mountlib.Mount(model) as at:
-            self.copy(TOOLS['cp'], at + '/metadata', kept)
-            for name, text, kind in (('odd.u64', '6\n', b'u8'), ('odd.text', 'eighteen\n', b'string'),
-                                     ('odd.f64', '0.25\n', b'f32')):
-                with open(os.path.join(kept, name), 'w', encoding='ascii') as file:
-                    file.write(text)
-                os.setxattr(os.path.join(kept, name), TYPE, kind)
-            self.copy('rsync -aXc "$1"/ "$2"', kept, at + '/metadata')
-        want = dict(BASE + ODD)
-        want.update({b'odd.u64': Value('u8', 6), b'odd.text': Value('string', b'eighteen'),
-                     b'odd.f64': Value('f32', 0.25)})
-        self.assertEqual(self.keys(model), list(want.items()))

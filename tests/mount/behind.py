@@ -103,19 +103,6 @@ class Behind(unittest.TestCase):
                             os.unlink(self.source + '.other')
                             write(at, 'general.name', 'y')
 
-    def test_stale_after_unlink(self):
-        """fsync reports a removal that was made before the model changed; it waits until the model
-        is what it was."""
-        before = os.stat(self.source)
-        with mountlib.Foreground(self.source, '-o', 'commit=sync') as (at, _):
-            os.unlink(place(at, 'type.u8'))
-            os.utime(self.source, (5, 5))
-            self.fails(errno.ESTALE, sync, at)
-            self.assertNotIn(b'type.u8', editlib.keys(at))
-            os.utime(self.source, ns=(before.st_atime_ns, before.st_mtime_ns))
-        self.want.remove(b'type.u8')
-        self.want.check(mountlib.get(self.source))
-
     def test_lost_at_unmount(self):
         """Accepted edits that cannot be written are reflected in the daemon's exit status."""
         with self.assertRaisesRegex(AssertionError, 'exit status 1'):
@@ -125,18 +112,6 @@ class Behind(unittest.TestCase):
         self.assertEqual(mountlib.get(self.source), self.data)
 
     # ---- rights ----
-
-    def test_made_read_only(self):
-        """Programs that have the file open may continue; a new file gets the current mode of the
-        old one."""
-        with mountlib.Mount(self.source, '-o', 'commit=close') as at:
-            with editlib.opened(editlib.place(at, 'general.name'), os.O_WRONLY | os.O_TRUNC) as fd:
-                os.chmod(self.source, 0o444)
-                editlib.write_all(fd, 'y')
-            sync(at)
-        self.want.set(b'general.name', Value('string', b'y'))
-        self.want.check(mountlib.get(self.source))
-        self.assertEqual(os.stat(self.source).st_mode & 0o777, 0o444)
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_made_immutable(self):

@@ -2,7 +2,6 @@
 """What system calls on keys mean where the kernel has a part in it: shells, forks, truncation, appending,
 names and times, its caches, several programs at once, and when an edit is on the disk. What each order of
 calls does to a model: the scripts of tests/unit."""
-import concurrent.futures
 import errno
 import os
 import stat
@@ -13,7 +12,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editing import COUNT, KV, LENGTH, NAME, TEMPLATE, Editing, replaced, shell, sizes, string, until
+from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, shell, sizes, string, until
 from ggufmodel import Value, array
 
 ARCHITECTURE, TAGS = 'general.architecture', 'general.tags'
@@ -119,13 +118,6 @@ class Shells(Calls):
                     editlib.sync(self.at)
                     self.assert_model(changes)
 
-    def test_template_copied_back(self):
-        before = self.state()
-        path = self.key('tokenizer.chat_template')
-        self.assertEqual(self.text('tokenizer.chat_template'), TEMPLATE + b'\n')
-        shell('cp "$1" "$2" && cp "$2" "$1"', path, mountlib.path('copy'))
-        self.assertEqual(self.state(), before)
-
 
 class Refused(Calls):
     BAD = [(COUNT, '-1\n', errno.ERANGE), (COUNT, 'many', errno.EINVAL), (COUNT, '4294967296', errno.ERANGE),
@@ -193,18 +185,6 @@ class Refused(Calls):
 class Open(Calls):
     """Programs that keep a file open, while it is accepted, renamed, replaced or removed."""
 
-    def test_two_append(self):
-        """Two programs share a draft: both see each other's lines, and so does stat."""
-        first, second = (os.open(self.key(NAME), os.O_WRONLY | os.O_APPEND) for _ in range(2))
-        for fd, text in (first, b'a\n'), (second, b'b\n'), (first, b'c\n'):
-            os.write(fd, text)
-        size = len('old name\na\nb\nc\n')
-        self.assertEqual((os.fstat(second).st_size, os.stat(self.key(NAME)).st_size), (size, size))
-        self.assertEqual(self.text(NAME), b'old name\na\nb\nc\n')
-        os.close(first)
-        os.close(second)
-        self.assert_model({NAME: string('old name\na\nb\nc')})
-
     def test_accepted_is_shown_as_stored(self):
         """Others see the value; a program that has the file open continues with its own text."""
         fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
@@ -259,34 +239,6 @@ class Open(Calls):
         self.assert_listing(replaced({NAME: string('newer'), LENGTH: Value('u64', 8)}, WITHOUT_COUNT))
         self.assert_model({NAME: string('newer'), LENGTH: Value('u64', 8)}, WITHOUT_COUNT)
 
-    def test_helper_renamed_while_open(self):
-        """A program renames a helper before its last write, or before its first; the key has the helper's time, which
-        gedit compares."""
-        for before, text in ((b'', b'5'), (b'6', b'5'), (b'6\n', b'')):
-            fd = os.open(self.key(COUNT + '.tmp'), os.O_RDWR | os.O_CREAT | os.O_EXCL)
-            os.write(fd, before)
-            time = os.fstat(fd).st_mtime_ns
-            os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
-            self.assertNotIn(COUNT + '.tmp', os.listdir(self.metadata))
-            if before.endswith(b'\n'):
-                self.assertEqual(os.stat(self.key(COUNT)).st_mtime_ns, time)
-            os.write(fd, text)
-            self.assertEqual(os.pread(fd, 1000, 0), before + text)
-            os.close(fd)
-            self.assert_model({COUNT: Value('u32', int(before + text))})
-
-    def test_removed_while_open(self):
-        """Writes to a removed key or helper are discarded, and its handle goes on."""
-        for name in (NAME, 'my~'):
-            fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
-            os.pwrite(fd, b'one', 0)
-            os.unlink(self.key(name))
-            os.pwrite(fd, b'two', 0)
-            self.assertEqual(os.pread(fd, 3, 0), b'two')
-            os.close(fd)
-            self.assertNotIn(name, os.listdir(self.metadata))
-        self.comes({}, WITHOUT_NAME)
-
 
 class Names(Calls):
     def test_removed(self):
@@ -315,16 +267,6 @@ class Names(Calls):
         self.assertEqual(shell('mv "$1" "$2"', self.key(COUNT), self.key(LENGTH)), ('', 0))
         self.assert_model({LENGTH: Value('u64', 2)}, WITHOUT_COUNT)
         self.assert_listing(replaced({LENGTH: Value('u64', 2)}, WITHOUT_COUNT))
-
-    def test_moved_aside(self):
-        """A key renamed to a helper's name comes back at the next mount, unless the helper is removed."""
-        os.rename(self.key(NAME), self.key(NAME + '~'))
-        os.rename(self.key(COUNT), self.key(COUNT + '~'))
-        os.unlink(self.key(COUNT + '~'))
-        self.assertNotIn(NAME, os.listdir(self.metadata))
-        self.assertEqual(self.text(NAME + '~'), b'old name\n')
-        self.unmount()
-        self.assert_model({}, WITHOUT_COUNT)
 
     def test_lock_link(self):
         """emacs locks with a dangling link."""
@@ -369,16 +311,6 @@ class Several(Calls):
         thread.join()
         self.assertEqual(faults, [])
         self.assert_model({COUNT: Value('u32', 119)})
-
-    def test_writers_of_two_keys(self):
-        """Edits that arrive while another one is written wait, and none is lost."""
-        def many(name, values):
-            for value in values:
-                self.write(name, b'%d\n' % value)
-        with concurrent.futures.ThreadPoolExecutor() as threads:
-            for done in [threads.submit(many, name, range(30)) for name in (COUNT, LENGTH)]:
-                done.result()
-        self.assert_model({COUNT: Value('u32', 29), LENGTH: Value('u64', 29)})
 
 
 class CommitAtSync(Editing):

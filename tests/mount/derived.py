@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Files computed from tensors: sha256, hashes, stats, stats.tsv, heatmap.png. Their contents are
 right, their sizes are known in advance, and other requests do not wait for them."""
-import errno
 import hashlib
 import math
 import os
@@ -240,28 +239,6 @@ class Views(unittest.TestCase):
                 want = picture(self.values(tensor))
                 self.assertEqual(got.shape, want.shape)
                 self.assertLessEqual(np.abs(got - want).max(), 1)
-
-
-class Faults(unittest.TestCase):
-    def names(self):
-        return ['stats', 'sha256', 'heatmap.png']
-
-    def fails(self, name):
-        with self.assertRaises(OSError) as caught:
-            mountlib.get(name)
-        self.assertEqual(caught.exception.errno, errno.EIO, name)
-
-    def test_partial(self):
-        """No result is computed for missing tensors."""
-        made = [f32(b'a', floats(100)), f32(b'b', floats(5000)), f32(b'c', floats(9))]
-        data = gguf.encode(samples.ARCH, made)
-        with mountlib.Mount(mountlib.put('part.gguf', data[:-10000]), '-o', 'partial') as at:
-            for name in self.names():
-                mountlib.get(f'{at}/tensors/a/{name}')
-                for tensor in 'bc':
-                    self.fails(f'{at}/tensors/{tensor}/{name}')
-            for name in ('stats.tsv', 'hashes'):
-                self.fails(f'{at}/{name}')
 
 
 class Edited(unittest.TestCase):

@@ -219,30 +219,6 @@ class Editors(Editing):
         self.assertEqual(self.state(), before)
         self.assert_marks(marks, set())
 
-
-    def test_made_by_mknod(self):
-        """tar --xattrs calls unlink, mknod, setxattr, then open and write."""
-        name = self.key(NAME)
-        os.unlink(name)
-        os.mknod(name, 0o600)
-        os.setxattr(name, 'user.gguf.name', NAME.encode())
-        with open(name, 'r+b') as file:
-            file.write(b'by tar\n')
-        self.assert_model({NAME: Value('string', b'by tar')})
-        with self.assertRaises(FileExistsError):
-            os.mknod(name, 0o600)
-
-    def test_tar(self):
-        """Keys are extracted from an archive and packed again: every byte is the same."""
-        # A key that cannot be removed is only overwritten.
-        for options in ('--overwrite', '--exclude=general.architecture',
-                        '--xattrs --exclude=general.architecture'):
-            done = mountlib.run('bash', '-c', 'tar -C "$1" --xattrs -cf "$2" metadata && '
-                                'tar -C "$1" $3 -xf "$2" && sync "$1/metadata"', 'bash', self.at,
-                                mountlib.path('metadata.tar'), options)
-            self.assertEqual((done.returncode, done.err), (0, ''))
-            self.assert_model({})
-
     @unittest.skipUnless(shutil.which('gio'), 'gio: not installed')
     def test_gio_etag(self):
         """gedit compares the tag from its last save with the file's at the next save."""

@@ -112,19 +112,6 @@ class Ends(unittest.TestCase):
 
     # ---- nothing is open ----
 
-    def test_idle(self):
-        def end(way, name):
-            self.accept('general.name', 'saved')
-            sync(self.at)
-            if not way:
-                self.signal(name)
-            else:
-                self.assertEqual(self.leave(way), 0)
-                with contextlib.suppress(ProcessLookupError):
-                    self.signal(name)
-            self.ended()
-        self.each(end)
-
     @needs_gate
     def test_pending(self):
         """An accepted edit waits to be copied. While it is copied, further signals have no
@@ -216,19 +203,6 @@ class Ends(unittest.TestCase):
         for text in (b'["half a", ', b'"token 0"\n"token 1"\n', b''):
             self.each(lambda way, name, text=text: self.open_and_end(way, name, text))
 
-    def test_new_key(self):
-        """A key that was created and only partly written, or not written at all, does not exist."""
-        for text in (b'', b'1'):
-            def end(way, name, text=text):
-                fd = os.open(place(self.at, 'my.new'), os.O_WRONLY | os.O_CREAT)
-                os.write(fd, text)
-                if way:
-                    self.leave(way)
-                self.signal(name)
-                self.ended()
-                self.close(fd)
-            self.each(end)
-
     @needs_gate
     def test_open_while_copying(self):
         """While an edit is copied, another key is open: partly written, or truncated."""
@@ -248,21 +222,6 @@ class Ends(unittest.TestCase):
             self.close(fd)
         for text in (b'', b'["half'):
             self.each(lambda way, name, text=text: end(way, name, text))
-
-    def test_after_fsync(self):
-        """Text that an fsync has judged stays; text written after it is dropped."""
-        def end(way, name):
-            fd = os.open(place(self.at, 'general.name'), os.O_WRONLY | os.O_TRUNC)
-            os.write(fd, b'judged')
-            os.fsync(fd)
-            os.write(fd, b' and more')
-            self.want.set(b'general.name', Value('string', b'judged'))
-            if way:
-                self.leave(way)
-            self.signal(name)
-            self.ended()
-            self.close(fd)
-        self.each(end)
 
     def test_closed_after_a_lazy_unmount(self):
         """A program continues after a lazy unmount, and its close makes an edit."""

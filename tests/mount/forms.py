@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """model.safetensors in its four forms: valid, identical bit for bit to the tensors' directories,
 and decoded on demand."""
-import errno
 import json
 import os
 import unittest
@@ -162,17 +161,3 @@ class Made(Checks):
             metadata, tensors = reader.load(at + '/model.safetensors')
             self.assertEqual(set(metadata), {'format', 'general.architecture', 'a.long', 'a.short'})
             self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))
-
-    def test_partial(self):
-        """Existing data can be read; if data is missing, the whole page gives EIO."""
-        data = gguf.encode(samples.ARCH, [tensor(b'a', F32, 2048), tensor(b'q', Q8_0, 32 * 30), tensor(b'z', F32, 9)])
-        with mountlib.Mount(mountlib.put('partial.gguf', data[:-700]), '-o', 'partial') as at:
-            with open(at + '/model.safetensors', 'rb', buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
-                head = file.read(4096)
-                _, _, start = reader.parse(head, size)
-                self.assertEqual(file.read(size), mountlib.get(at + '/tensors/a/f32'))
-                with self.assertRaises(OSError) as caught:
-                    file.read(1)
-                self.assertEqual(caught.exception.errno, errno.EIO)
-            self.assertEqual(start, 4096)

@@ -107,22 +107,6 @@ class Generations(unittest.TestCase):
             os.close(raw)
         want.check(mountlib.get(source))
 
-    def test_in_place(self):
-        """The header changes in the file that the first generation was read from."""
-        source = mountlib.put('model.gguf', self.data())
-        with mountlib.Mount(source, '-o', 'relayout=copy,reserve=100000') as at:
-            write(at, 'general.name', 'the first edit')
-        inode, readers = os.stat(source).st_ino, []
-        with mountlib.Mount(source, '-o', 'relayout=inplace,reserve=100000') as at:
-            for count in range(10):
-                readers.append(Reader(at, 'model.gguf'))
-                write(at, 'general.name', b'%d' % count * 3000 * (count % 3 + 1))
-                for reader in readers:
-                    reader.check()
-            for reader in readers:
-                reader.close()
-        self.assertEqual(os.stat(source).st_ino, inode)
-
     def deleted(self, pid):
         """Return the nameless files that the daemon has open or mapped."""
         found = []
@@ -134,27 +118,6 @@ class Generations(unittest.TestCase):
         with open(f'/proc/{pid}/maps', encoding='utf-8') as lines:
             found += lines.read().splitlines()
         return [name for name in found if '(deleted)' in name and 'model.gguf' in name]
-
-    def test_keys(self):
-        """A handle of a key keeps its content, however that key and others change."""
-        def keep(name):
-            fd = os.open(place(at, name), os.O_RDONLY)
-            return fd, os.pread(fd, 1 << 20, 0)
-        tokens = ''.join(f'"{i}"\n' for i in range(20000))
-        with mountlib.Mount(mountlib.put('model.gguf', self.data())) as at:
-            held = []
-            for text in (tokens, '"x"\n' * 100, '', tokens.replace('9', '8')):
-                write(at, 'list.string', text)
-                write(at, 'general.name', text)
-                shown = (text or '\n').encode()  # a truncation alone counts at the release
-                editlib.until(lambda shown=shown: mountlib.get(place(at, 'general.name')) == shown)
-                held += [(keep('list.string'), text), (keep('list.string'), text),
-                         (keep('general.name'), text or '\n')]
-            os.unlink(place(at, 'list.string'))
-            for (fd, got), text in held:
-                self.assertEqual(got.decode(), text)
-                self.assertEqual(os.pread(fd, 1 << 20, 0), got)
-                os.close(fd)
 
     def test_old_files_are_let_go(self):
         """Only its readers keep a replaced model, which is released when they are gone."""

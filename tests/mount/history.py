@@ -3,7 +3,6 @@
 the states are kept, and who may use them."""
 import os
 import shutil
-import stat
 import subprocess
 import unittest
 
@@ -108,30 +107,6 @@ class Mounted(Case):
             sync(at)
             self.check_mount(at)
 
-    def test_refused(self):
-        """Without a state, with a wrong number, after --history=clear, in a read-only mount, of wrong files."""
-        with Mount(self.model) as at:
-            self.undo(at, status=1)
-            self.undo(at, 7, status=1)
-            self.assertEqual(self.history(at), [])
-            write(at, 'general.name', 'x', fsync=True)
-            self.command('--history=clear', at)
-            self.assertEqual(self.history(at), [])
-            self.undo(at, status=1)
-            write(at, 'general.name', 'y', fsync=True)
-            self.assertEqual(self.numbers(at), [2])
-        with Mount(self.model, '-o', 'ro') as at:
-            self.undo(at, status=1)
-            self.undo(self.model)  # its file can be edited directly
-        with Mount(self.model, '-o', 'history=0') as at:
-            write(at, 'general.name', 'x')
-            self.undo(at, status=1)
-        self.undo(mountlib.folder, status=1)
-        self.undo(mountlib.path('none.gguf'), status=1)
-        for words in (('--undo=x', self.model), ('--undo=0', self.model), ('--undo=', self.model),
-                      ('--undo',), ('--undo', self.model, self.model), ('--history=all', self.model)):
-            self.command(*words, status=2)
-
     def test_rights(self):
         """Other users cannot undo, whatever the mode of the model, and see only their own history."""
         if not ROOT:
@@ -211,51 +186,6 @@ class Alone(Case):
         self.assertEqual(self.numbers(self.model), [1, 2, 3, 4])
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
 
-    def test_replaced(self):
-        """Nothing is undone in keys that no recorded edit has left, such as those of another model in the path's
-        place; edits made since can be undone."""
-        self.edit(('general.name', 'x'))
-        other = gguf.encode(ALL, samples.small(), big=True)
-        mountlib.put('model.gguf', other)
-        for number in (None, 1):
-            self.undo(self.model, number, status=1)
-        self.assertEqual(get(self.model), other)
-        self.edit(('general.name', 'y'))
-        self.undo(self.model, 1, status=1)
-        self.undo(self.model)
-        self.assertEqual(entries(self.model), editlib.entries(other)[0])
-
-    def test_tensors(self):
-        """An edit of a tensor is a line in the history, and an undo over it says what it did not
-        restore."""
-        self.edit(('general.name', 'x'))
-        name = samples.small()[0].name.decode()
-        with Mount(self.model, '-o', 'tensors=edit') as at:
-            self.undo(at)
-            with open(os.path.join(at, 'tensors', name, 'type'), 'wb') as file:
-                file.write(b'BF16\n')
-            sync(at, 'tensors')
-            self.assertIn(name, self.history(at)[-1][2])
-            self.assertIn(f'not restored: {name}', self.undo(at))
-
-    def test_split(self):
-        """Any shard may be given, and the split keys stay."""
-        folder = mountlib.path('split')
-        os.makedirs(folder)
-        self.addCleanup(shutil.rmtree, folder)
-        paths = [mountlib.put(f'split/m-{no + 1:05}-of-00003.gguf', data)
-                 for no, data in enumerate(samples.split(ALL, samples.small(), 3))]
-        before = [get(path) for path in paths]
-        with Mount(paths[2]) as at:
-            run('rm', '-r', at + '/metadata')
-            sync(at)
-            self.undo(paths[1])
-            self.assertEqual(get(paths[0]), before[0])
-            self.assertEqual(editlib.keys(at), [key for key, _ in ALL])
-            write(at, 'general.name', 'x')
-        self.undo(paths[2])
-        self.assertEqual([get(path) for path in paths], before)
-
 
 class Homes(Case):
     """If no state can be kept, edits work, and the log says so once; else it is private."""
@@ -274,13 +204,6 @@ class Homes(Case):
         self.want.set(b'general.name', Value('string', b'y'))
         self.want.check(get(self.model))
 
-    def test_private(self):
-        self.edit(('general.name', 'x'))
-        for name in 'ggufs', 'ggufs/history':
-            self.assertEqual(stat.S_IMODE(os.stat(os.path.join(self.state, name)).st_mode), 0o700)
-        for name in os.listdir(self.state + '/ggufs/history'):
-            self.assertEqual(stat.S_IMODE(os.stat(f'{self.state}/ggufs/history/{name}').st_mode), 0o600)
-
     def test_no_folder(self):
         self.edit_in(mountlib.put('file', b'') + '/state')
 
@@ -289,17 +212,6 @@ class Homes(Case):
         home = os.environ.pop('HOME', None)
         self.addCleanup(lambda: home is not None and os.environ.update(HOME=home))
         self.edit_in('')
-
-    def test_of_others(self):
-        """A directory that others may read, and a link, are not used."""
-        home, linked = mountlib.path('open'), mountlib.path('linked')
-        for name in (home + '/ggufs/history', linked + '/elsewhere'):
-            os.makedirs(name)
-        os.chmod(home + '/ggufs/history', 0o755)
-        os.symlink('elsewhere', linked + '/ggufs')
-        for name in home, linked:
-            self.edit_in(name)
-        self.assertEqual(os.listdir(linked + '/elsewhere'), [])
 
     def test_no_room(self):
         """A read-only directory and, as root, a full file system."""

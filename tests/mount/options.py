@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import shutil
-import stat
 import subprocess
 import time
 import unittest
@@ -139,33 +138,6 @@ class Options(unittest.TestCase):
             with Mount(self.model, '-o', options) as at:
                 self.assertEqual(bool(os.statvfs(at).f_flag & os.ST_RDONLY), read_only, options)
 
-    def modes(self, at):
-        for folder, folders, files in os.walk(at):
-            for name in folders + files:
-                yield os.stat(os.path.join(folder, name))
-
-    def test_modes(self):
-        os.chmod(self.model, 0o640)
-        with Mount(self.model) as at:
-            self.assertEqual({status.st_mode & 0o027 for status in self.modes(at)
-                              if stat.S_ISREG(status.st_mode)}, {0})
-            status = os.stat(os.path.join(at, 'tensors/last/raw'))
-            self.assertEqual(stat.S_IMODE(status.st_mode), 0o440)
-            self.assertEqual((status.st_uid, status.st_gid), (os.getuid(), os.getgid()))
-            self.assertEqual(stat.S_IMODE(os.stat(os.path.join(at, 'tensors')).st_mode), 0o550)
-
-    def test_umask(self):
-        for mask, absent, present in (('077', 0o077, 0o400), ('0', 0, 0o444)):
-            with Mount(self.model, '-o', 'umask=' + mask) as at:
-                for status in self.modes(at):
-                    self.assertEqual(status.st_mode & (absent | present), present, mask)
-
-    @unittest.skipUnless(ROOT, 'for root only')
-    def test_owner(self):
-        with Mount(self.model, '-o', 'uid=12345,gid=23456') as at:
-            self.assertEqual({(status.st_uid, status.st_gid) for status in self.modes(at)},
-                             {(12345, 23456)})
-
     def test_dropped_options(self):
         with Mount(self.model, '-o', ',ro,,nofail,_netdev,_rnetdev,noauto,user,x-systemd.automount,'
                    'noatime,nodiratime,atime,lazytime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro,'):
@@ -254,26 +226,6 @@ class Options(unittest.TestCase):
             with self.assertRaises(OSError) as caught:
                 file.read()
             self.assertEqual(caught.exception.errno, errno.EIO)
-
-    def check_short(self, at):
-        """If the file is truncated inside the last tensor, the remaining bytes can be read, and the
-        rest gives EIO."""
-        self.lost(at, 'tensors/last/raw')
-        self.lost(at, 'tensors/last/f32')
-        self.lost(at, 'model.gguf')
-        self.assertEqual(mountlib.get(os.path.join(at, 'tensors/first/raw')), DATA[0])
-        self.assertEqual(mountlib.get(os.path.join(at, 'metadata/general.name')), b'options\n')
-        with open(os.path.join(at, 'tensors/last/raw'), 'rb') as file:
-            self.assertEqual(file.read(1), DATA[1][:1])
-
-    @unittest.skipIf(mountlib.sanitized('tsan'), 'it does not always hand on SIGBUS')
-    def test_cut_while_mounted(self):
-        with Mount(self.model) as at:
-            os.truncate(self.model, len(MODEL) - SIZE // 2)
-            self.check_short(at)
-            os.truncate(self.model, 0)
-            self.lost(at, 'tensors/first/f32')
-            self.assertEqual(sorted(os.listdir(os.path.join(at, 'tensors'))), ['first', 'last'])
 
     def test_cut_behind_the_cache(self):
         """Once a read has failed, lost bytes in the kernel's cache are no longer shown."""

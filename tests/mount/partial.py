@@ -100,30 +100,3 @@ class Partial(unittest.TestCase):
             with self.assertRaises(OSError) as caught:
                 mountlib.get(at + '/tensors/z/raw')
             self.assertEqual(caught.exception.errno, errno.EIO)
-
-    def test_middle_shard(self):
-        """Data is missing in the middle: the shards after it can be read."""
-        blocks = 1000
-        parts = [tensors(3)[:1], tensors(blocks)[1:2], [Tensor(b'z', F32, (3000,), nonzero(12000, 3))]]
-        names = []
-        for no, part in enumerate(parts):
-            split = [(b'split.no', Value('u16', no)), (b'split.tensors.count', Value('i32', 3)),
-                     (b'split.count', Value('u16', 3))]
-            names.append(mountlib.put('s-%05d-of-00003.gguf' % (no + 1),
-                                      gguf.encode((KEYS if no == 0 else []) + split, part)))
-        with mountlib.Mount(names[0]) as at:
-            whole = mountlib.get(at + '/model.gguf')
-        first, end = whole.index(parts[1][0].data) + 9000, whole.index(parts[1][0].data) + 34 * blocks
-        shard = mountlib.get(names[1])
-        mountlib.put(os.path.basename(names[1]), shard[:shard.index(parts[1][0].data) + 9000])
-        with mountlib.Mount(names[0], '-o', 'partial') as at:
-            fd = os.open(at + '/model.gguf', os.O_RDONLY)
-            self.assertEqual(os.pread(fd, len(whole), 0), whole[:first // PAGE * PAGE])
-            for off in (first, end - 1):
-                with self.assertRaises(OSError) as caught:
-                    os.pread(fd, len(whole), off)
-                self.assertEqual(caught.exception.errno, errno.EIO)
-            page = (end + PAGE - 1) // PAGE * PAGE
-            self.assertEqual(os.pread(fd, len(whole), page), whole[page:])
-            os.close(fd)
-            self.assertEqual(mountlib.get(at + '/tensors/z/raw'), parts[2][0].data)

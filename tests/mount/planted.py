@@ -98,29 +98,6 @@ class Planted(unittest.TestCase):
         with Mount(self.model) as at:
             self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
 
-    def test_while_mounted(self):
-        """What takes the place of the journal while the model is mounted prevents the edit, and is not followed."""
-        with Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
-            editlib.write(at, 'general.name', 'first')
-        self.data = mountlib.get(self.model)
-        with Mount(self.model, '-o', 'relayout=inplace,reserve=65536') as at:
-            for _ in self.plants(JOURNAL):
-                with self.assertRaises(OSError):
-                    editlib.write(at, 'general.name', 'second')
-            self.assertFalse(os.path.exists(os.path.join(self.folder, 'nothing')))
-
-    def test_leftover(self):
-        """A new file that looks like a leftover of another user's edit is ignored, as is anything
-        that is not a regular file."""
-        for name in self.plants(LEFTOVER, [plant for plant in PLANTS if ROOT or plant is not linked]):
-            self.assertEqual(run(mountlib.GGUFS, '--recover', self.model).returncode, 0)
-            with Mount(self.model) as at:
-                self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
-                before = editlib.read(at, 'general.name')
-                editlib.write(at, 'general.name', 'x')
-                editlib.write(at, 'general.name', before)
-            self.data = mountlib.get(self.model)
-
 
 class Recovered(unittest.TestCase):
     def test_said(self):

@@ -164,21 +164,6 @@ class Edits(Shelf):
 
 
 class Options(Shelf):
-    def test_what_is_shown(self):
-        """Options for what is shown: views, partial, umask, uid, gid."""
-        self.put('m.gguf')
-        self.put('cut.gguf', llama.image()[:-1088])
-        with Mount(self.top, '-o', 'views=raw') as at:
-            tensor = os.listdir(at + '/m.gguf/tensors')[0]
-            self.assertEqual(sorted(os.listdir(f'{at}/m.gguf/tensors/{tensor}')), ['raw', 'shape', 'type'])
-            self.assertNotIn('model.gguf', os.listdir(at + '/m.gguf'))
-        with Mount(self.top, '-o', f'views=all,partial,umask=077,uid={os.getuid()},gid=456') as at:
-            self.assertIn('stats.tsv', os.listdir(at + '/m.gguf'))
-            self.assertIn(b'Tiny', mountlib.get(at + '/cut.gguf/info'))
-            self.assertIn(b'-o partial', os.getxattr(at + '/m.gguf', 'user.gguf.readonly'))
-            for name in ('', '/m.gguf', '/m.gguf/metadata'):
-                found = os.stat(at + name)
-                self.assertEqual((found.st_uid, found.st_gid, found.st_mode & 0o077), (os.getuid(), 456, 0))
 
     def test_how_it_is_written(self):
         """Options for how edits are written: commit, relayout, reserve, history."""
@@ -201,16 +186,3 @@ class Options(Shelf):
         with Mount(self.top, '-o', 'commit=close,relayout=inplace') as at:
             editlib.write(at + '/m.gguf', 'general.name', 'In place')
         self.assertEqual((os.stat(path).st_ino, value(path)), (inode, b'In place'))
-
-    def test_tensors(self):
-        path, other = self.put('m.gguf'), self.put('other.gguf')
-        with Mount(self.top, '-o', 'tensors=edit,commit=close') as at:
-            folder = at + '/m.gguf/tensors/'
-            tensor = os.listdir(folder)[0]
-            os.rename(folder + tensor, folder + 'another.weight')
-            editlib.sync(at + '/m.gguf', 'tensors')
-            for name in ('', '/raw'):
-                self.refused(errno.EXDEV, os.rename, folder + 'another.weight' + name,
-                             f'{at}/other.gguf/tensors/{tensor}{name}')
-        self.assertEqual(mountlib.get(other), llama.image())
-        self.assertIn(b'another.weight', [t.name for t in gguf.read(mountlib.get(path)).tensors])

@@ -179,37 +179,3 @@ class Split(unittest.TestCase):
             editlib.write(at, 'general.name', 'new')
             self.assertEqual(mountlib.get(at + '/tensors/t.1/raw'), tensors()[1].data)
         self.assertEqual(dict(gguf.read(mountlib.get(names[0])).kv)[b'general.name'].data, b'new')
-
-    def replace(self, name, old=b'', new=b''):
-        """Rename a file over a shard, with some bytes replaced."""
-        os.rename(mountlib.put(name + '.new', mountlib.get(name).replace(old, new)), name)
-
-    def test_other_replaced(self):
-        """`info` reports each replaced file, before the first edit and after it, and edits of keys
-        continue."""
-        names = shards('replaced', cut())
-        for name in names[1:]:
-            for options in ((), ('-o', 'tensors=edit'), ('-o', 'ro')):
-                with self.subTest(name=name, options=options), mountlib.Mount(
-                        names[0], '-o', 'commit=close', *options) as at:
-                    def says():
-                        return b'changed outside the mount' in mountlib.get(at + '/info')
-                    self.assertFalse(says())
-                    os.link(name, name + '.old')
-                    self.replace(name)
-                    self.assertTrue(says())
-                    if 'ro' not in options:
-                        editlib.write(at, 'general.name', name)
-                        self.assertTrue(says())
-                    self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), tensors()[5].data)
-                    os.rename(name + '.old', name)
-                    self.assertFalse(says())
-
-    def test_single(self):
-        """A model with one file is not split: it is one of one, or its name only resembles a
-        shard's."""
-        for name in (NAME % (1, 1), 'x-0001-of-0003.gguf', 'x-00004-of-00003.gguf'):
-            path = mountlib.put(name, gguf.encode(KEYS, tensors()))
-            with mountlib.Mount(path) as at:
-                self.assertEqual(mountlib.get(at + '/model.gguf'), mountlib.get(path))
-                self.assertFalse(os.path.exists(at + '/tensors/t.0/shard'))

@@ -161,26 +161,6 @@ class Refusals(Set):
             self.tells(2, f'{name}: error: No such file or directory (shard {no + 1} of 2)')
             self.refused(name, 'No such file', file=names()[1 - no])
 
-    def test_numbers(self):
-        """The numbers are wrong in the second file; the first file is still checked."""
-        _, b = names()
-        cases = [
-            ('split.no: is 0, but by the file name it must be 1', split_keys(0)),
-            ('split.count: is 3, but by the file name it must be 2', split_keys(1, 3)),
-            ('split.no: the key is missing or not a number', []),
-            ('split.tensors.count is 3, but the shards have 11 tensors', split_keys(1, 2, 3)),
-        ]
-        for what, keys in cases:
-            with self.subTest(what):
-                self.make(first(), second(keys=keys))
-                done = self.check(b)
-                self.assertIn(f'{b}: error: {what}\n', done.out)
-                self.assertEqual(done.returncode, 2)
-                model, = json.loads(self.check('--json', b).out)
-                self.assertEqual([(f['file'], f['what']) for f in model['findings']
-                                  if f['rule'] != 'key-type'], [(b, what)])
-                self.refused(b, what)
-
     def test_damaged(self):
         """The faults of each file are reported, and the rules are applied to the others."""
         a, b = names()
@@ -192,59 +172,6 @@ class Refusals(Set):
         self.make(first(), b'GGUX' + second()[4:])
         self.assertIn(f"{b}: error: 'GGUX' is not 'GGUF' (magic at byte 0)",
                       self.check(a).out)
-
-    def test_no_files(self):
-        """Only regular files are read, so nothing waits for a pipe."""
-        def fifo(path):
-            os.mkfifo(path)
-
-        def loop(path):
-            os.symlink(os.path.basename(path), path)
-
-        for make, words in ((fifo, 'regular file'), (os.mkdir, 'directory'), (loop, 'symbolic links')):
-            for no in range(2):
-                with self.subTest(make=make.__name__, no=no):
-                    self.make(*[data if k != no else None
-                                for k, data in enumerate((first(), second()))])
-                    make(self.at(self.names[no]))
-                    done = self.check(self.names[1 - no])
-                    self.assertIn(f'{self.names[no]}: error: ', done.out)
-                    self.assertIn(words, done.out)
-                    self.assertEqual(done.returncode, 2)
-                    self.refused(words, file=self.names[1 - no])
-
-    def test_many(self):
-        """A name and a key claim 65535 files, only one of which exists: the report is short."""
-        self.make()
-        name = 'x-00001-of-65535.gguf'
-        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
-        done = self.check(name)
-        told = done.out.splitlines()
-        self.assertEqual(told[0], 'x-00002-of-65535.gguf: error: No such file or directory '
-                         '(shard 2 of 65535)')
-        self.assertEqual([line for line in told if 'more of these' in line],
-                         [f'{name}: error: 65514 more of these'])
-        self.assertLess(len(told), 30)
-        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 3), []))
-        self.assertIn(f'{name}: error: split.count: is 3, but by the file name it must be 65535\n',
-                      self.check(name).out)
-        self.assertEqual(done.returncode, 2)
-        self.refused(name, 'split.count: is 3', file=name)
-        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
-        self.refused('x-00002-of-65535.gguf', 'No such file', file=name)
-
-    def test_single(self):
-        """A shard under another name is refused, because its other shards cannot be found."""
-        self.make()
-        mountlib.put(self.at('a.gguf'), first())
-        why = ('split.count: is 2: this is file 1 of a split model: rename it, so that its name ends in '
-               '-00001-of-00002.gguf, by which the others are found\n')
-        done = self.check('--ignore=split,file-name', 'a.gguf')
-        self.assertEqual((done.returncode, done.out), (2, 'a.gguf: error: ' + why))
-        for command in ((GGUFS, '-f', self.at('a.gguf'), self.at('')), (GGUFS, '--info', self.at('a.gguf'))):
-            done = run(*command)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn(why, done.err)
 
     def test_joined(self):
         """Shards that were joined by cat are called by their name, once, whatever is ignored."""

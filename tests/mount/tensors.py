@@ -16,7 +16,7 @@ import samples
 from editlib import opened, until
 from ggufmodel import Tensor
 from mountlib import run
-from tensorcase import EDIT, Case, f16, f32, q8
+from tensorcase import Case, f16, f32, q8
 
 Q8_0, F32 = 8, 0
 
@@ -71,25 +71,6 @@ class Rights(Views):
         self.end()
         self.check()
 
-    def test_split(self):
-        """Tensors of a split model are read-only; its keys are not."""
-        files = [mountlib.put(f'x-0000{no + 1}-of-00002.gguf', data)
-                 for no, data in enumerate(samples.split(samples.keys(), samples.small(), 2))]
-        before = [mountlib.get(file) for file in files]
-        with mountlib.Mount(files[1], *EDIT) as at:
-            place = os.path.join(at, 'tensors', 'a.weight')
-            for call, *names in ((os.mkdir, at + '/tensors/new'), (os.rmdir, place), (os.rename, place, place + '.b'),
-                                 (os.unlink, place + '/raw'), (os.truncate, place + '/raw', 0), (open, place + '/raw', 'r+b')):
-                with self.assertRaises(OSError) as caught:
-                    call(*names)
-                self.assertIn(caught.exception.errno, (errno.EROFS,) if os.getuid() == 0 else (errno.EROFS, errno.EACCES))
-            self.assertFalse(os.stat(place + '/raw').st_mode & 0o222)
-            with open(at + '/metadata/general.name', 'w', encoding='ascii') as file:
-                file.write('y')
-        self.assertEqual(mountlib.get(files[1]), before[1])
-        first = gguf.read(mountlib.get(files[0]))
-        self.assertEqual(dict(first.kv)[b'general.name'].data, b'y')
-
 
 class Names(Views):
     def test_everything_follows(self):
@@ -117,22 +98,6 @@ class Names(Views):
         self.end()
         self.check()
 
-    def test_refused(self):
-        self.mount()
-        a, b = self.tensor('a.weight'), self.tensor('b.weight')
-        for code, call, *names in (
-                (errno.ENOTEMPTY, os.rename, a, b), (errno.EPERM, os.rename, a, b + '/a.weight'),
-                (errno.EPERM, os.rename, a + '/raw', self.tensor('raw')),
-                (errno.EPERM, os.rename, a, os.path.join(self.at, 'metadata/a.weight')),
-                (errno.ENAMETOOLONG, os.rename, a, self.tensor('x' * 64)), (errno.EINVAL, os.rename, a, self.tensor('%41')),
-                (errno.EPERM, os.symlink, 'x', self.tensor('link')), (errno.EPERM, os.mkdir, a + '/folder'),
-                (errno.EPERM, open, self.tensor('file'), 'x'), (errno.EPERM, open, a + '/.raw.AbCdEf', 'x'),
-                (errno.EEXIST, os.mkdir, a), (errno.ENOTDIR, os.rmdir, a + '/raw'), (errno.EISDIR, os.unlink, a)):
-            self.raises(code, call, *names)
-        self.assertEqual(run('mv', a, b).returncode, 1)
-        self.end()
-        self.check()
-
     def test_removed(self):
         """rm -r and find -delete; open files can still be read, and the model that was opened before."""
         self.mount()
@@ -150,23 +115,6 @@ class Names(Views):
         self.assertEqual(os.pread(whole, len(before) + 1, 0), before)
         os.close(raw)
         os.close(whole)
-
-    def test_by_itself(self):
-        """A removal and a new tensor are written without any further request; views that were unlinked are
-        back after a second."""
-        self.mount()
-        os.rmdir(self.tensor('a.weight'))
-        os.mkdir(self.tensor('new'))
-        for view, data in (('type', b'F32\n'), ('shape', b'1\n'), ('raw', f32(1))):
-            self.write_new('new', view, data)
-        raw = self.tensor('b.weight', 'raw')
-        os.unlink(raw)
-        until(lambda: os.path.exists(raw))
-        self.assertEqual(mountlib.get(raw), self.want[1][3])
-        self.drop(b'a.weight')
-        self.want.append((b'new', F32, (1,), f32(1)))
-        until(lambda: [t.name for t in gguf.read(mountlib.get(self.model)).tensors] == [row[0] for row in self.want])
-        self.check()
 
     def write_new(self, name, view, data):
         with open(self.tensor(name, view), 'wb') as out:
@@ -439,26 +387,3 @@ class Caches(Views):
             self.set(name, data=self.get(name.decode()))
         self.end()
         self.check()
-
-
-class Places(Views):
-    def test_reserve_in_place(self):
-        """relayout=inplace with a reserve: a key and a tensor's values and shape are written again and again,
-        and the model stays the same file, without a copy."""
-        with mountlib.Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
-            with open(at + '/metadata/general.name', 'wb') as out:
-                out.write(b'room')
-        inode, size = os.stat(self.model).st_ino, os.stat(self.model).st_size
-        self.mount('-o', 'relayout=inplace,reserve=65536')
-        for number in range(5):
-            with open(self.at + '/metadata/general.name', 'wb') as out:
-                out.write(b'%d' % number * 1000)
-            self.write('q.weight', 'raw', q8(4, number + 1))
-            self.write('f.weight', 'shape', (b'64\n', b'8 8\n')[number % 2])
-        self.set(b'q.weight', data=q8(4, 5))
-        self.set(b'f.weight', dims=(64,))
-        self.assertEqual((os.stat(self.model).st_ino, os.stat(self.model).st_size), (inode, size))
-        model = gguf.read(mountlib.get(self.model))
-        self.assertEqual(dict(model.kv)[b'general.name'].data, b'4' * 1000)
-        self.assertEqual([(t.name, t.type_id, t.dims, t.data) for t in model.tensors], self.want)
-        self.end()

@@ -44,8 +44,6 @@ class Model(Case):
             keys.append((b'general.alignment', gguf.Value('u32', alignment)))
             how['alignment'] = alignment
         self.put(gguf.encode(keys, self.tensors(), big=big, **how))
-        made = [t._replace(data=t.data[::-1]) if t.name == b'bytes' else t for t in self.tensors()]
-        mountlib.put('other.gguf', gguf.encode(samples.ARCH, made, big=big))
 
     # ---- the operations ----
 
@@ -145,50 +143,11 @@ class Model(Case):
         self.sync()
         yield
 
-    def graft(self):
-        """Copy a tensor from another mount over an existing one, which keeps its place, and to
-        another name."""
-        with mountlib.Mount(mountlib.path('other.gguf'), '-o', 'ro') as other:
-            shutil.rmtree(self.tensor('bytes'))
-            for to in ('bytes', 'copied'):
-                done = mountlib.run('cp', '-r', os.path.join(other, 'tensors/bytes'), self.tensor(to))
-                self.assertEqual((done.returncode, done.err), (0, ''))
-            self.set(b'bytes', type_id=I8, dims=(5, 3), data=bytes(range(15))[::-1])
-            self.want.append((b'copied', I8, (5, 3), bytes(range(15))[::-1]))
-            self.sync()
-            yield
-
-    def again(self):
-        """Remove a tensor, and put it back: in its place, until the removal is written."""
-        before = self.want[self.at_place(b'blocks')]
-        for written in (False, True):
-            shutil.copytree(self.tensor('blocks'), mountlib.path('blocks'))
-            shutil.rmtree(self.tensor('blocks'))
-            if written:
-                self.sync()
-                self.drop(b'blocks')
-                self.check()
-                self.want.append(before)
-            shutil.copytree(mountlib.path('blocks'), self.tensor('blocks'))
-            self.sync()
-            yield
-            shutil.rmtree(mountlib.path('blocks'))
-        os.rename(self.tensor('blocks'), self.tensor('elsewhere'))
-        np.save(os.path.join(self.make('blocks'), 'f32.npy'), np.float32([1, 2]))
-        self.sync()
-        self.set(b'blocks', new=b'elsewhere')
-        self.want.append((b'blocks', F32, (2,), self.packed('f', (1, 2))))
-        yield
-
-    def make(self, name):
-        os.mkdir(self.tensor(name))
-        return self.tensor(name)
-
     def play(self, *options, sync=False, verbs=None):
         """Run all operations in one mount."""
         self.mount(*options)
         for verb in verbs or (self.rename, self.replace, self.back, self.values, self.back, self.shape, self.type, self.save,
-                              self.remove, self.add, self.graft, self.again):
+                              self.remove, self.add):
             with self.subTest(verb.__name__):
                 for _ in verb():
                     if sync:
@@ -236,13 +195,6 @@ class Verbs(Model):
                 if how == 'inplace':
                     verbs = (self.replace, self.values, self.shape, self.back)
                 self.play('-o', f'relayout={how},commit={commit}', sync=commit == 'sync', verbs=verbs)
-                self.keep()
-
-    def test_alignment(self):
-        for alignment in (8, 4096):
-            with self.subTest(alignment):
-                self.build(alignment=alignment)
-                self.play()
                 self.keep()
 
     def test_zz_another_reader(self):
