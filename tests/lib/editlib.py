@@ -290,14 +290,6 @@ class Gate:
         """Wait until a process waits at the gate."""
         self.fd = os.open(self.name, os.O_WRONLY)
 
-    def let_one(self):
-        """Let the waiting process continue. The next one waits at a FIFO that the first never
-        opened."""
-        os.mkfifo(self.name + '.next')
-        os.rename(self.name + '.next', self.name)
-        os.close(self.fd)
-        self.fd = -1
-
     def open(self):
         os.unlink(self.name)
         os.close(self.fd)

@@ -180,10 +180,3 @@ def values(tensor, big=False):
 def canonical(floats):
     """Return the values as bytes, with a single NaN."""
     return np.where(np.isnan(floats), np.float32('nan'), floats).astype('<f4').tobytes()
-
-
-def to_bf16(floats):
-    """Round to nearest even; a NaN only stays some NaN."""
-    word = floats.astype('<f4').view('<u4').astype(np.uint64)
-    rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16
-    return np.where(np.isnan(floats), 0x7fc0, rounded).astype('<u2')

@@ -150,28 +150,6 @@ class Check(unittest.TestCase):
             f"{model}: error: tokens {a} and {b} are both '{text}' (key 'tokenizer.ggml.tokens')\n"
             for a, b, text in ((0, 4, 'a'), (2, 5, 'b'), (0, 6, 'a'))))
 
-    def test_ahead(self):
-        """Only other readers than llama.cpp miss attn_q in a block for multi-token prediction or,
-        without eh_proj, any tensor of it."""
-        kv, rows = published.small(next(m for m in published.MODELS if m.arch == 'glm4moe'), L=3)
-        ahead = [Tensor(b'blk.2.nextn.%s.weight' % name, F32, dims, None)
-                 for name, dims in ((b'eh_proj', (256, 128)), (b'enorm', (128,)), (b'hnorm', (128,)))]
-        for begin, more, status in ((b'blk.2.attn_norm.', [], 0), (b'blk.2.', [], 0), (b'blk.2.attn_q.', ahead, 0),
-                                    (b'blk.2.attn_norm.', ahead, 1), (b'blk.1.attn_norm.', [], 1)):
-            published.write(kv, [row for row in rows if not row.name.startswith(begin)] + more, mountlib.path('ahead.gguf'))
-            done = check('--check', '--ignore=file-name,size-label', mountlib.path('ahead.gguf'))
-            severity = ': error: ' if status else ': warning: '
-            self.assertEqual((done.returncode, done.out.count(severity), done.out.count('\n')), (status, 1, 1), done.out)
-            self.assertIn(begin.decode().rstrip('.'), done.out)
-
-    def test_file_type(self):
-        """After a conversion, the key may say something else than the tensors: they count."""
-        model = self.file(image(general__file_type=Value('u32', 8)), 'tiny.gguf')
-        out = check('--check', model).out
-        self.assertIn("warning: says Q5_0, but the tensors are mostly F32 (key 'general.file_type')\n", out)
-        self.assertIn('by convention it should be Tiny-3.5K-v1.0-F32.gguf', out)
-        self.assertIn('\nfile type:       F32 (90.1%); general.file_type says Q5_0\n', check('--info', model).out)
-
     def test_endless_hole(self):
         """Only a part of a sparse file with a terabyte between its tensors is read."""
         gap, data = 1 << 40, image()
@@ -358,14 +336,5 @@ class Check(unittest.TestCase):
                     if len(line) > 100 and 'general.' not in what and f['rule'] != 'file-name':
                         wrong.append((name, what, line))
         self.assertEqual(wrong, [], wrong[:20])
-
-    def test_unknown_architecture(self):
-        """For an unknown architecture the general rules apply, and one note is reported."""
-        granite = next(model for model in published.MODELS if model.arch == 'granite')
-        for arch in ('dflash', 'graniteswitch', 'nextyears'):
-            kv, rows = published.small(granite._replace(arch=arch), L=2)
-            rows = [row._replace(data=b'\1' * gguf.nbytes(*row[1:3])) for row in rows if b'attn_k' not in row.name]
-            self.finds(0, f"note: unknown architecture '{arch}': only general rules apply", data=gguf.encode(kv, rows),
-                       option='--check=full', ignore='file-name,size-label')
 
     # ---- real vocabularies ----

@@ -19,7 +19,6 @@ import second_reader
 from editlib import Want, sync, write
 from ggufmodel import Value, array
 
-MIB = 1 << 20
 
 
 def text_of(value):

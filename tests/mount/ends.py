@@ -150,29 +150,6 @@ class Ends(unittest.TestCase):
             self.ended()
         self.each(end, ',max_threads=1')
 
-    @needs_gate
-    def test_killed(self):
-        """After SIGKILL during the copy, the old file is complete, and the next mount removes the
-        partial copy."""
-        for way in WAYS:
-            with self.subTest(way=way):
-                self.begin()
-                self.accept('general.name', 'never')
-                before = mountlib.get(self.source)
-                self.gate.shut()
-                if way:
-                    self.assertEqual(self.leave(way), 0)
-                else:
-                    self.signal('SIGTERM')
-                self.gate.wait()
-                self.process.kill()
-                self.process.wait(mountlib.LIMIT)
-                self.gate.open()
-                self.assertTrue(mountlib.get(self.source) == before)
-                self.begin(again=True)
-                self.assertEqual(self.leave(PLAIN), 0)
-                self.ended()
-
     # ---- a key is open for writing ----
 
     def open_key(self, text, flags=0):

@@ -10,7 +10,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Want, place, read, sync, write
+from editlib import Want, read, sync, write
 from ggufmodel import Value
 from mountlib import GGUFS, Mount, get, run
 
@@ -80,32 +80,6 @@ class Mounted(Case):
                     self.check_mount(at)
                     self.assertEqual(self.numbers(at), [1, 2, 3, 4])
                 self.want.check(get(self.model))
-
-    def test_readers(self):
-        """Readers keep complete texts, a changed key can be recognised as changed, and what is not written yet is
-        written first, and undone."""
-        with Mount(self.model, '-o', 'commit=sync') as at:
-            write(at, 'general.name', 'another name\n')
-            editlib.retype(at, 'type.u8', 'u64')
-            os.rename(place(at, 'type.i8'), place(at, 'type.moved'))
-            write(at, 'new.key', '1\n')
-            with open(place(at, 'general.name'), 'rb') as old:
-                before = os.stat(place(at, 'general.name')).st_mtime_ns
-                self.undo(at)
-                self.assertEqual(old.read(), b'another name\n')
-            self.assertGreater(os.stat(place(at, 'general.name')).st_mtime_ns, before)
-            self.assertEqual(read(at, 'general.name'), b'test\n')
-            self.assertEqual(editlib.type_of(at, 'type.u8'), 'u8')
-            self.assertFalse(os.path.exists(place(at, 'new.key')))
-            self.check_mount(at)
-            with editlib.opened(place(at, 'last.key'), os.O_WRONLY | os.O_TRUNC) as fd:
-                os.write(fd, b'9')
-                self.undo(at)
-                self.undo(at)
-                os.write(fd, b'9\n')  # the draft continues
-            self.want.set(b'last.key', Value('u32', 99))
-            sync(at)
-            self.check_mount(at)
 
     def test_rights(self):
         """Other users cannot undo, whatever the mode of the model, and see only their own history."""

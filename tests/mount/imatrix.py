@@ -9,7 +9,6 @@ import ggufmodel as gguf
 import mountlib
 import numpy as np
 import samples
-from editlib import sync
 from ggufmodel import Tensor
 from mountlib import GGUFS, run
 from tensorcase import Case
@@ -131,29 +130,6 @@ class Imatrix(Case):
                 for kind in OTHERS:
                     self.assertEqual(self.raw(name, kind), plain[name, kind][0])
             self.end()
-
-    def test_new(self):
-        """A new tensor gets the importances for its name."""
-        self.begin('-o', 'imatrix=' + self.good)
-        want = self.raw('a.weight', 'IQ1_S')
-        os.rename(self.tensor('a.weight'), self.tensor('away'))
-        sync(self.at, 'tensors')
-        os.mkdir(self.tensor('a.weight'))
-        mountlib.put(self.tensor('a.weight', 'type'), b'IQ1_S\n')
-        np.save(self.tensor('a.weight', 'f32.npy'), self.values['a.weight'])
-        sync(self.at, 'tensors')
-        self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), want)
-
-    def test_not_fit(self):
-        """If the columns do not match the tensor, no data is lost. A tensor that is not in the file
-        has no importances."""
-        self.begin('-o', 'imatrix=' + self.good)
-        self.assertEqual(self.convert('wrong', 'Q4_K'), errno.EINVAL)
-        said = os.getxattr(self.tensor('wrong'), 'user.gguf.error').decode()
-        self.assertIn('the importance matrix has 256 columns for it, but the tensor has 512', said)
-        self.assertEqual(self.convert('wrong', 'Q8_0'), 0)  # this type ignores importances
-        self.assertEqual(self.convert('without', 'IQ1_S'), errno.EOPNOTSUPP)
-        self.assertEqual(self.convert('without', 'IQ3_S'), 0)
 
     def test_refused(self):
         """A file that cannot be used is refused by name before the mount, and the model stays

@@ -3,15 +3,12 @@
 directories."""
 import json
 import os
-import subprocess
-import threading
 import unittest
 
 import editlib
 import ggufmodel as gguf
 import llama
 import mountlib
-from editlib import Gate, needs_gate
 from ggufmodel import Value, array
 from llama import NAME, image
 from mountlib import GGUFS, Mount, run
@@ -70,64 +67,6 @@ class State(unittest.TestCase):
                     file.write('16\n')
             self.write(at, '66\n')
             self.assertEqual(mount_line(at), 'read-write')
-
-
-class Sizes(unittest.TestCase):
-    def test_while_edited(self):
-        """Each handle reads as many bytes as its stat reports, whatever is edited meanwhile; and `info`, which is
-        rendered at open, is whole."""
-        stop, failed = threading.Event(), []
-
-        def look(at):
-            try:
-                while not stop.is_set():
-                    for name in 'check', 'metadata.json':
-                        with open(os.path.join(at, name), 'rb') as file:
-                            size = os.fstat(file.fileno()).st_size
-                            self.assertEqual(len(file.read()), size, name)
-                    with open(os.path.join(at, 'info'), 'rb') as file:
-                        self.assertRegex(file.read(), rb'\Aname: [^\0]*\nmount: .*\n\Z')
-                    os.listdir(at)
-            except (OSError, AssertionError) as error:
-                failed.append(error)
-
-        with Mount(mountlib.put(NAME, image())) as at:
-            readers = [threading.Thread(target=look, args=(at,)) for _ in range(3)]
-            for reader in readers:
-                reader.start()
-            for i in range(40):
-                with open(at + '/metadata/llama.attention.head_count', 'w') as file:
-                    file.write(f'{i % 5 + 1}\n')
-            stop.set()
-            for reader in readers:
-                reader.join()
-        self.assertEqual(failed, [])
-
-
-@needs_gate
-class Beside(unittest.TestCase):
-    def test_torn_header(self):
-        """If another program edits in place between the two reads of the header, a single state is
-        shown."""
-        path = mountlib.put('beside.gguf', image(general__description=llama.text('x' * 500000),
-                                                 general__author=llama.text('old author')))
-        gate, new = Gate(mountlib.path('reads')), mountlib.path('info-out')
-        self.addCleanup(gate.remove)
-        with Mount(path, '-o', 'relayout=inplace,commit=close') as at, open(new, 'w+', encoding='utf-8') as out:
-            gate.shut()
-            with gate.before('GATE_READ'):
-                looking = subprocess.Popen([GGUFS, '--info', '--json', path], stdout=out, stderr=subprocess.STDOUT)
-            gate.wait()
-            gate.let_one()
-            gate.wait()
-            editlib.write(at, 'general.name', 'Tony')
-            editlib.write(at, 'general.author', 'new author')
-            gate.open()
-            self.assertEqual(looking.wait(mountlib.LIMIT), 0)
-            out.seek(0)
-            text = out.read()
-            self.assertIn('Tony', text)
-            self.assertIn('new author', text)
 
 
 def info(*arguments):

@@ -2,10 +2,8 @@
 // node llama_cpp.mjs MODULES TEXT MODEL...: load each model with the llama.cpp that node-llama-cpp in the
 // folder MODULES brings, and evaluate the text on the processor. Prints a list of what came out: of each
 // model its tokens and the logits after each of them, or an error. Exit status 77: cannot be done here.
-// node llama_cpp.mjs MODULES: load each model that a line of standard input names, and print a line of each: true or false.
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
-import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 
 const [modules, text, ...files] = process.argv.slice(2);
@@ -34,15 +32,6 @@ async function evaluate(file) {
     await model.dispose();
     // The map is in the order of the logits.
     return { tokens, logits: out.map(({ next }) => [...next.logits].sort(([a], [b]) => a - b).map((pair) => pair[1])) };
-}
-
-if (text === undefined) {
-    for await (const file of createInterface({ input: process.stdin })) {
-        const model = await llama.loadModel({ modelPath: resolve(file) }).catch(() => null);
-        await model?.dispose();
-        console.log(model !== null);
-    }
-    process.exit(0);
 }
 
 const results = [];

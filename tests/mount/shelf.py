@@ -108,16 +108,6 @@ class Stores(Shelf):
             editlib.until(lambda: os.listdir(at + '/org/name') == ['old.gguf'])  # within a second
         self.assertEqual(mountlib.get(os.path.join(self.top, hub, 'blobs', A64)), llama.image())
 
-    def test_store_among_others(self):
-        """A model beside a store is edited."""
-        self.put(f'models--org--name/snapshots/{COMMIT}/m.gguf')
-        self.put('own/m.gguf')
-        with Mount(self.top) as at:
-            self.listed(at, 'rw', None)
-            editlib.write(at + '/own/m.gguf', 'general.name', 'edited')
-            self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
-                             b'it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)')
-
     def test_ollama(self):
         self.put('blobs/sha256-' + A64)
         self.put('blobs/sha256-' + C64)
@@ -350,29 +340,3 @@ class Unused(Shelf):
             self.assertEqual(editlib.read(at + '/m01.gguf', 'general.name'), b'Pending\n')
             self.assertEqual([os.stat(f'{at}/m{i:02}.gguf/info').st_ino for i in range(2, 30)], numbers[2:])
             held.close()
-
-    def test_replaced_while_closed(self):
-        """A program stays in a model's directory: its names mean the same again when the model is opened
-        again, and are stale once the file was replaced."""
-        self.clock = mountlib.path('clock-stale')
-        path = self.put('m.gguf')
-        self.addCleanup(os.chdir, os.getcwd())
-        self.at(0)
-        with Gate(self.clock).before('GATE_CLOCK'), Mount(self.top) as at:
-            before = descriptors(at)
-            for minute, same in ((2, True), (4, False)):
-                os.chdir(f'{at}/m.gguf/tensors/{llama.tensors()[0].name.decode()}')
-                raw = mountlib.get('raw')
-                if not same:
-                    os.rename(self.put('new', llama.image()), path)
-                self.at(60 * minute)
-                mountlib.get(f'{at}/{os.path.basename(self.put(f"{minute}.gguf"))}/info')
-                self.at(60 * minute + 70)
-                mountlib.get(f'{at}/{os.path.basename(self.put(f"{minute}x.gguf"))}/info')
-                editlib.until(lambda: descriptors(at) < before + 10)
-                if same:
-                    self.assertEqual(mountlib.get('raw'), raw)
-                else:
-                    self.refused(errno.ESTALE, os.listdir, '.')
-                os.chdir('/')
-            editlib.until(lambda: mountlib.get(at + '/m.gguf/tensors/token_embd.weight/raw') == raw)

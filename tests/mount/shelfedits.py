@@ -113,16 +113,6 @@ class Edits(Shelf):
                 self.refused(errno.EBUSY, editlib.write, at + '/' + other, 'general.name', 'Third')
                 self.assertIn('another process', editlib.error_of(at + '/' + other, 'general.name'))
 
-    def test_looking_takes_no_lock(self):
-        path = self.put('m.gguf')
-        with Mount(self.top) as at:
-            self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
-            with Mount(path) as alone:
-                editlib.write(alone, 'general.name', 'Alone')
-            editlib.until(lambda: editlib.read(at + '/m.gguf', 'general.name') == b'Alone\n')
-            editlib.write(at + '/m.gguf', 'general.name', 'Shelf')
-        self.assertEqual(value(path), b'Shelf')
-
     @editlib.needs_gate
     def test_others_while_one_is_written(self):
         """A model that is being written stays open, even if many others are opened, and does not hold
@@ -147,20 +137,6 @@ class Edits(Shelf):
         self.assertEqual(os.stat(at + '/m.gguf/metadata/general.name').st_size, len('Ti\n'))
         mount.__exit__(None, None, None)
         self.assertEqual(value(path), b'Ti')
-
-    def test_changed_behind(self):
-        """A file that is replaced while it is edited is not overwritten; its path shows the new
-        file."""
-        path = self.put('m.gguf')
-        with Mount(self.top, '-o', 'commit=sync') as at:
-            fd = os.open(at + '/m.gguf/metadata/general.name', os.O_RDWR)
-            os.write(fd, b'Mine\n')
-            self.put('new', llama.image(general__name=llama.text('Theirs')))
-            os.rename(os.path.join(self.top, 'new'), path)
-            self.refused(errno.ESTALE, os.fsync, fd)
-            self.refused(errno.ESTALE, os.close, fd)
-            editlib.until(lambda: editlib.read(at + '/m.gguf', 'general.name') == b'Theirs\n')
-        self.assertEqual(value(path), b'Theirs')
 
 
 class Options(Shelf):

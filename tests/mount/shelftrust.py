@@ -7,9 +7,9 @@ import os
 import socket
 import stat
 import subprocess
-import time
 import unittest
 
+import editlib
 import llama
 import mountlib
 from disks import Disk
@@ -216,10 +216,7 @@ class Trust(Shelf):
 
     def until_refused(self, path):
         """Wait until another user may not search or list a directory, which takes a second."""
-        end = time.monotonic() + 10
-        while self.lists(path) is not None and time.monotonic() < end:
-            time.sleep(0.1)
-        self.assertIsNone(self.lists(path))
+        editlib.until(lambda: self.lists(path) is None)
 
     def test_a_shard_is_made_private(self):
         for i, data in enumerate(shards()):

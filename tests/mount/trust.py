@@ -245,17 +245,6 @@ class Trust(unittest.TestCase):
         os.unlink(tap)
         self.assertEqual(lines[-2:], [f'{self.model}: an edit was lost: Stale file handle', ''])
 
-    def test_summary(self):
-        """Output for a terminal is printable: the summary, the findings, and --check."""
-        self.put(self.model, self.hostile())
-        with Mount(self.model) as at:
-            for name in ('info', 'check'):
-                self.check_printable(mountlib.get(os.path.join(at, name))
-                                     .decode(errors='surrogateescape'))
-        done = run(mountlib.GGUFS, '--check', self.model)
-        self.check_printable(done.out)
-        self.assertEqual(done.returncode, 1)
-
     def test_log_of_refusal(self):
         """A file and directories with hostile names cannot be mounted."""
         name = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\n.gguf')
