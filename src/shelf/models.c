@@ -117,15 +117,15 @@ static int walk_entry(struct models *m, const struct paths *p, const struct item
     if (r < 0) /* the entry was removed or must not be shown */
         return r == -ENOMEM ? r : 0;
     /* The label is a path, unless the names that a store shows differ from those on disk. */
-    const bool plain = e->kind <= ENTRY_SPLIT;
+    const bool plain = e->kind <= PLACE_SPLIT;
     if (asprintf(&label, "%s%s%s", above, above[strlen(above) - 1] == '/' ? "" : "/",
                  plain ? e->at : e->name) < 0) {
         item_free(&i);
         return -ENOMEM;
     }
-    if (i.kind == ITEM_MODEL)
+    if (place_is_model(i.kind))
         r = add_model(m, &i, label);
-    else if (i.kind != ITEM_TEXT)
+    else if (i.kind != PLACE_TEXT)
         r = !i.store && is_mounted(label) ? add_mounted(m, label) : walk(m, p, &i, label);
     free(label);
     item_free(&i);

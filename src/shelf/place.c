@@ -26,6 +26,9 @@
  * space. */
 #define REF_MAX 4096
 
+/* How often entries are renamed until all names differ. */
+#define ROUNDS 3
+
 /* Size of a buffer for a path below a store, of at most five names. */
 #define PATH_ROOM (5 * (TREE_NAME_MAX + 1))
 
@@ -46,19 +49,36 @@ static uint64_t folder_stamp(const struct item *i, const struct stat *dir)
            hash_number((uint64_t)i->kind << 2 | (unsigned)i->store << 1 | i->linked);
 }
 
+/* What is no longer at its path, or must not be shown, is not there. */
+static int as_gone(int e)
+{
+    return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG || e == -EXDEV ? -ENOENT : e;
+}
+
 /* Open the directory. Returns 0, -ENOENT if it was removed, -ESTALE if another one is at its path, or
  * another -errno. */
 static int open_here(const struct paths *p, const struct item *folder, struct here *ret)
 {
     *ret = (struct here){p, folder, FOUND_NONE};
-    int e = path_open(p, folder->path, &ret->dir);
-    if (e == 0 && !S_ISDIR(ret->dir.st.st_mode)) {
-        found_close(&ret->dir);
-        e = -ENOENT;
-    }
-    if (e == 0 && folder_stamp(folder, &ret->dir.st) != folder->stamp)
-        e = -ESTALE;
-    return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
+    const int e = path_open(p, folder->path, &ret->dir);
+    if (e < 0)
+        return as_gone(e);
+    if (!S_ISDIR(ret->dir.st.st_mode))
+        return -ENOENT;
+    return folder_stamp(folder, &ret->dir.st) == folder->stamp ? 0 : -ESTALE;
+}
+
+/* Find the directory at a path in this one, whose first name may be a link. Returns 0, -ENOENT or
+ * another -errno. */
+static int find_folder(const struct here *h, const char *at, struct found *ret)
+{
+    const int e = path_in(h->paths, &h->dir, at, ret);
+    if (e < 0)
+        return as_gone(e);
+    if (S_ISDIR(ret->st.st_mode))
+        return 0;
+    found_close(ret);
+    return -ENOENT;
 }
 
 /* ---- the names in a directory ---- */
@@ -88,8 +108,7 @@ static int not_hidden(const struct dirent *d)
 /* Other files take no memory. */
 static int model_or_folder(const struct dirent *d)
 {
-    return d->d_type == DT_REG ? named_gguf(d->d_name)
-                               : strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0;
+    return not_hidden(d) && (d->d_type != DT_REG || named_gguf(d->d_name));
 }
 
 static int by_bytes(const struct dirent **a, const struct dirent **b)
@@ -157,7 +176,7 @@ static int set_entry(struct entry *e, const char *name, const char *at)
 }
 
 /* Add an entry. Returns 0 or -ENOMEM. */
-static int add(struct listing *l, enum entry_kind kind, const char *name, const char *at)
+static int add(struct listing *l, enum place_kind kind, const char *name, const char *at)
 {
     char shown[TREE_NAME_MAX + 1];
     struct entry e = {.kind = kind};
@@ -194,29 +213,42 @@ static void sort(struct listing *l, int (*equal)(const void *a, const void *b))
     l->n = n;
 }
 
-/* Sort the entries, and give them different names: a split model gets the name of its first file, of
- * others the first keeps its name, and the rest become NAME~2, NAME~3 and so on. What is still equal
- * is left out. */
-static int settle(struct listing *l)
+/* Give entries that have the same name different ones: a split model gets the name of its first file, of
+ * others the first keeps its name, and the rest become NAME~2, NAME~3 and so on. Returns 1 if it gave
+ * any, 0, or -ENOMEM. */
+static int rename_equal(struct listing *l)
 {
     char shown[TREE_NAME_MAX + 1];
-    sort(l, by_all); /* the files of a split model, and the repositories of an organisation */
+    int given = 0;
     for (size_t i = 0, end; i < l->n; i = end) {
         for (end = i + 1; end < l->n && by_name(&l->entry[i], &l->entry[end]) == 0;)
             end++;
         for (size_t k = i; end - i > 1 && k < end; k++) {
             struct entry *e = &l->entry[k];
-            if (e->kind == ENTRY_SPLIT)
+            if (e->kind == PLACE_SPLIT)
                 (void)name_encode(e->at, strlen(e->at), shown);
             else
                 (void)snprintf(shown, sizeof(shown), "%.*s~%zu", TREE_NAME_MAX - 8, e->name,
                                k - i + 1);
-            if ((k > i || e->kind == ENTRY_SPLIT) && set_entry(e, shown, e->at) < 0)
+            if ((k > i || e->kind == PLACE_SPLIT) && set_entry(e, shown, e->at) < 0)
                 return -ENOMEM;
+            given = 1;
         }
     }
+    return given;
+}
+
+/* Sort the entries and give them different names. A name that is given may be equal to another one, so
+ * this is repeated; what is still equal then is left out. */
+static int settle(struct listing *l)
+{
+    int given = 1;
+    for (unsigned i = 0; i < ROUNDS && given == 1; i++) {
+        sort(l, by_all); /* the files of a split model, and the repositories of an organisation */
+        given = rename_equal(l);
+    }
     sort(l, by_name);
-    return 0;
+    return given < 0 ? given : 0;
 }
 
 /* ---- repositories ---- */
@@ -298,20 +330,9 @@ static int add_repo(const struct here *h, const char *repo, const char *name, st
         (void)snprintf(shown, sizeof(shown), "%s%s%s", name, is_first ? "" : "@",
                        is_first ? "" : revision);
         if (names.at[i]->d_type == DT_DIR)
-            e = add(l, ENTRY_REVISION, shown, at);
+            e = add(l, PLACE_REVISION, shown, at);
     }
     return is_shortage(e) ? e : 0;
-}
-
-/* List the repositories of an organisation. */
-static int list_org(const struct here *h, const struct names *names, struct listing *l)
-{
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    int e = 0;
-    for (size_t i = 0; e == 0 && i < names->n; i++)
-        if (repo_name(names->at[i]->d_name, org, name) && strcmp(org, h->folder->sub) == 0)
-            e = add_repo(h, names->at[i]->d_name, name, l);
-    return e;
 }
 
 /* ---- directories ---- */
@@ -321,60 +342,42 @@ static bool is_ollama(const struct names *names)
     return has_folder(names, "manifests", true) && has_folder(names, "blobs", true);
 }
 
-/* Returns true if a hidden directory is a store. Other hidden directories are not shown. */
-static bool is_store(const struct found *f)
+/* Returns true if a link leads to a directory that it must not show: one that it lies in, or any if a
+ * link has led here. */
+static bool is_around(const struct here *h, const struct found *f)
 {
-    CLEANUP(names_free) struct names names;
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    bool is = names_read(f, model_or_folder, &names) == 0 && is_ollama(&names);
-    for (size_t i = 0; i < names.n && !is; i++)
-        is = repo_name(names.at[i]->d_name, org, name);
-    return is;
-}
-
-/* Find the directory `name`, which may be a link and is shown only under certain conditions: a link
- * must not show a directory inside itself. Returns 0, -ENOENT or another -errno. */
-static int find_folder(const struct here *h, const char *name, struct found *ret)
-{
-    int e = path_in(h->paths, &h->dir, name, ret);
-    if (e < 0)
-        return e == -EXDEV ? -ENOENT : e;
-    const bool around =
-        ret->linked && (h->folder->linked || path_below(h->folder->path, ret->path) ||
-                        path_below(h->paths->path, ret->path));
-    if (S_ISDIR(ret->st.st_mode) && !around &&
-        (!is_hidden(name) || (!h->folder->store && is_store(ret))))
-        return 0;
-    found_close(ret);
-    return -ENOENT;
+    return f->linked && (h->folder->linked || path_below(h->folder->path, f->path) ||
+                         path_below(h->paths->path, f->path));
 }
 
 /* Add what a name in a directory stands for. */
 static int add_name(const struct here *h, const char *name, uint8_t type, struct listing *l)
 {
     char org[TREE_NAME_MAX + 1], repo[TREE_NAME_MAX + 1];
-    const bool folder = type == DT_DIR, link = type == DT_LNK, hidden = is_hidden(name);
-    const size_t shards = folder || hidden ? 0 : split_count(name);
-    if (!folder && !link && (hidden || type != DT_REG))
+    const bool folder = type == DT_DIR, is_repo = repo_name(name, org, repo);
+    const size_t shards = folder ? 0 : split_count(name);
+    if (h->folder->kind == PLACE_ORG)
+        return is_repo && strcmp(org, h->folder->sub) == 0 ? add_repo(h, name, repo, l) : 0;
+    if (!folder && type != DT_LNK && type != DT_REG)
         return 0;
     if (shards) {
         char *first = split_sibling(name, 0, shards);
         (void)snprintf(org, sizeof(org), "%.*s" SUFFIX, (int)(strlen(name) - SPLIT_TAIL), name);
-        const int e = first ? add(l, ENTRY_SPLIT, org, first) : -ENOMEM;
+        const int e = first ? add(l, PLACE_SPLIT, org, first) : -ENOMEM;
         free(first);
         return e;
     }
-    if (!folder && !hidden && named_gguf(name))
-        return add(l, ENTRY_MODEL, name, name);
-    if (!h->folder->store && repo_name(name, org, repo))
-        return *org ? add(l, ENTRY_ORG, org, org) : add_repo(h, name, repo, l);
-    if (link || hidden) {
+    if (!folder && named_gguf(name))
+        return add(l, PLACE_MODEL, name, name);
+    if (is_repo && !h->folder->store)
+        return *org ? add(l, PLACE_ORG, org, org) : add_repo(h, name, repo, l);
+    if (!folder) {
         CLEANUP(found_close) struct found f = FOUND_NONE;
         const int e = find_folder(h, name, &f);
-        if (e < 0)
+        if (e < 0 || is_around(h, &f))
             return is_shortage(e) ? e : 0;
     }
-    return add(l, ENTRY_FOLDER, name, name);
+    return add(l, PLACE_FOLDER, name, name);
 }
 
 /* Leave out directories on which a ggufs is mounted. */
@@ -393,14 +396,6 @@ static int drop_mounts(const struct here *h, const struct names *names)
     return e;
 }
 
-static int list_names(const struct here *h, const struct names *names, struct listing *l)
-{
-    int e = drop_mounts(h, names);
-    for (size_t i = 0; e == 0 && i < names->n; i++)
-        e = add_name(h, names->at[i]->d_name, names->at[i]->d_type, l);
-    return e;
-}
-
 /* ---- an ollama store ---- */
 
 #define MANIFESTS "manifests"
@@ -409,7 +404,7 @@ static int list_names(const struct here *h, const struct names *names, struct li
 #define DEFAULT_SPACE DEFAULT_HOST "/library"
 
 /* What a path manifests/HOST/NAMESPACE/MODEL/TAG names, by the number of its slashes. */
-enum { OF_NAMESPACE = 2, OF_TAG = 4 };
+enum { OF_NAMESPACE = 2, OF_MODEL, OF_TAG };
 
 static unsigned slashes(const char *path)
 {
@@ -419,22 +414,15 @@ static unsigned slashes(const char *path)
     return n;
 }
 
-/* Open a path below manifests/, which may be a link. */
-static int open_below(const struct here *h, const char *sub, struct found *ret)
-{
-    int e = path_in(h->paths, &h->dir, sub, ret);
-    return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG ? -ENOENT : e;
-}
-
 /* Load a manifest. Returns 0, -ENOENT if it is not a regular file, or another -errno. If the
  * manifest is broken, *e gives the reason. */
 static int load(const struct here *h, const char *sub, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    int r = open_below(h, sub, &f);
+    int r = path_in(h->paths, &h->dir, sub, &f);
     if (r < 0)
-        return r;
+        return as_gone(r);
     r = found_text(&f, MANIFEST_MAX, &text);
     if (r == 0 || r == -EFBIG)
         return manifest_parse(text.data, text.len, ret, e);
@@ -446,45 +434,29 @@ static int names_below(const struct here *h, const char *sub, struct names *name
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
     *names = (struct names){0};
-    int e = open_below(h, sub, &f);
+    int e = find_folder(h, sub, &f);
     if (e == 0)
         e = names_read(&f, not_hidden, names);
     return is_shortage(e) ? e : 0;
 }
 
-/* List the tags of a model in the namespace `sub`. */
-static int add_tags(const struct here *h, const char *sub, const char *model, struct listing *l)
-{
-    char shown[2 * (TREE_NAME_MAX + 1)], path[PATH_ROOM];
-    CLEANUP(names_free) struct names tags;
-    (void)snprintf(path, sizeof(path), "%s/%s", sub, model);
-    int e = names_below(h, path, &tags);
-    for (size_t i = 0; e == 0 && i < tags.n; i++) {
-        const char *tag = tags.at[i]->d_name;
-        (void)snprintf(path, sizeof(path), "%s/%s/%s", sub, model, tag);
-        (void)snprintf(shown, sizeof(shown), "%s:%s", model, tag);
-        if (tags.at[i]->d_type == DT_REG && !strchr(tag, ':'))
-            e = add(l, ENTRY_OLLAMA, shown, path);
-    }
-    return e;
-}
-
-/* List the directories below manifests/ at `sub`, except one: namespaces, hosts or, with their
- * tags, models. */
+/* List what lies below manifests/ at `sub`, except one name: hosts, namespaces or models with their
+ * tags. */
 static int add_below(const struct here *h, const char *sub, const char *except, struct listing *l)
 {
-    char path[PATH_ROOM];
+    char path[PATH_ROOM], shown[2 * (TREE_NAME_MAX + 1)];
+    const unsigned of = slashes(sub);
     CLEANUP(names_free) struct names names;
     int e = names_below(h, sub, &names);
     for (size_t i = 0; e == 0 && i < names.n; i++) {
         const char *name = names.at[i]->d_name;
-        if (names.at[i]->d_type != DT_DIR || strcmp(name, except) == 0)
+        if (names.at[i]->d_type != (of == OF_MODEL ? DT_REG : DT_DIR) ||
+            strcmp(name, except) == 0 || (of >= OF_NAMESPACE && strchr(name, ':')))
             continue;
         (void)snprintf(path, sizeof(path), "%s/%s", sub, name);
-        if (slashes(sub) != OF_NAMESPACE)
-            e = add(l, ENTRY_OLLAMA, name, path);
-        else if (!strchr(name, ':'))
-            e = add_tags(h, sub, name, l);
+        (void)snprintf(shown, sizeof(shown), "%s:%s", path_name(sub), name);
+        e = of == OF_NAMESPACE ? add_below(h, path, "", l)
+                               : add(l, PLACE_OLLAMA, of == OF_MODEL ? shown : name, path);
     }
     return e;
 }
@@ -498,7 +470,7 @@ static int list_tag(const struct here *h, struct listing *l)
     for (size_t i = 0; i < m.n && e == 0; i++) {
         const struct layer *layer = &m.layer[i];
         (void)snprintf(at, sizeof(at), "blobs/sha256-%s", layer->digest);
-        e = add(l, layer->model ? ENTRY_LAYER : ENTRY_TEXT, layer->name, at);
+        e = add(l, layer->model ? PLACE_LAYER : PLACE_TEXT, layer->name, at);
     }
     manifest_free(&m);
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
@@ -523,7 +495,7 @@ static bool all_stored(const struct listing *l)
 {
     bool some = false, others = false;
     for (size_t i = 0; i < l->n; i++) {
-        const bool own = l->entry[i].kind > ENTRY_SPLIT;
+        const bool own = l->entry[i].kind > PLACE_SPLIT;
         some |= own;
         others |= !own && !strstr(l->entry[i].name, "--");
     }
@@ -533,14 +505,16 @@ static bool all_stored(const struct listing *l)
 static int make_listing(const struct here *h, struct listing *l)
 {
     CLEANUP(names_free) struct names names = {0};
-    if (h->folder->kind == ITEM_OLLAMA)
+    if (h->folder->kind == PLACE_OLLAMA)
         return list_ollama(h, l);
-    const int e = names_read(&h->dir, model_or_folder, &names);
-    if (e < 0)
-        return e;
-    if (h->folder->kind == ITEM_ORG)
-        return list_org(h, &names, l);
-    return !h->folder->store && is_ollama(&names) ? list_ollama(h, l) : list_names(h, &names, l);
+    int e = names_read(&h->dir, model_or_folder, &names);
+    if (e == 0 && h->folder->kind == PLACE_FOLDER && !h->folder->store && is_ollama(&names))
+        return list_ollama(h, l);
+    if (e == 0)
+        e = drop_mounts(h, &names);
+    for (size_t i = 0; e == 0 && i < names.n; i++)
+        e = add_name(h, names.at[i]->d_name, names.at[i]->d_type, l);
+    return e;
 }
 
 void listing_unref(struct listing *l)
@@ -630,48 +604,90 @@ static struct grant rights(const struct paths *p, const struct item *i, const st
     return g;
 }
 
+/* Set what depends on the file or directory f, and on the other files of a split model. Those after the
+ * first that is missing do not count. */
+static int set_facts(const struct paths *p, const struct found *f, struct item *i)
+{
+    CLEANUP(found_close) struct found dir = FOUND_NONE;
+    struct grant all = rights(p, i, f);
+    uint64_t stamp = tree_identity_with(0, &f->st);
+    char *above = i->shards ? path_above(i->path) : NULL;
+    int e = !i->shards ? 0 : above ? path_open(p, above, &dir) : -ENOMEM;
+    free(above);
+    for (size_t k = 1; e == 0 && k < i->shards; k++) {
+        CLEANUP(found_close) struct found more = FOUND_NONE;
+        char *name = split_sibling(path_name(i->path), k, i->shards);
+        e = name ? path_in(p, &dir, name, &more) : -ENOMEM;
+        free(name);
+        if (e < 0)
+            break;
+        const struct grant g = rights(p, i, &more);
+        all = grant_both(&all, &g);
+        stamp = tree_identity_with(stamp, &more.st);
+    }
+    i->st = f->st;
+    i->grant = all;
+    i->stamp = stamp;
+    return is_shortage(e) ? e : 0;
+}
+
+int item_look(const struct paths *p, struct item *i)
+{
+    CLEANUP(found_close) struct found f = FOUND_NONE;
+    if (!i->real || path_open(p, i->real, &f) < 0)
+        return 0;
+    if (f.st.st_dev != i->st.st_dev || f.st.st_ino != i->st.st_ino)
+        return S_ISDIR(i->st.st_mode) ? -ESTALE : 0;
+    return i->kind == PLACE_TEXT && tree_identity_with(0, &f.st) != i->stamp ? 0
+                                                                             : set_facts(p, &f, i);
+}
+
 /* The following functions make items, whose owned members the caller frees even on failure. */
 
-/* Make an item for a directory that was found. */
-static int folder_item(const struct here *h, enum item_kind kind, bool store, const char *sub,
-                       const struct found *f, struct item *ret)
+/* Make an item for a directory that was found; `sub` tells what it shows, unless it shows itself. */
+static int set_folder(const struct here *h, const struct found *f, const char *sub, struct item *i)
 {
-    *ret = (struct item){.kind = kind,
-                         .store = store,
-                         .linked = h->folder->linked || f->linked,
-                         .path = strdup(kind == ITEM_FOLDER ? f->path : h->folder->path),
-                         .sub = strdup(sub),
-                         .real = strdup(f->path),
-                         .st = f->st};
-    if (!ret->path || !ret->sub || !ret->real)
+    const bool itself = i->kind == PLACE_FOLDER;
+    i->linked = h->folder->linked || f->linked;
+    i->path = strdup(itself ? f->path : h->folder->path);
+    i->sub = strdup(itself ? "" : sub);
+    i->real = strdup(f->path);
+    if (!i->path || !i->sub || !i->real)
         return -ENOMEM;
-    ret->grant = rights(h->paths, ret, f);
-    ret->stamp = folder_stamp(ret, kind == ITEM_FOLDER ? &f->st : &h->dir.st);
-    return 0;
+    const int e = set_facts(h->paths, f, i);
+    i->stamp = folder_stamp(i, itself ? &f->st : &h->dir.st);
+    return e;
 }
 
 int item_top(const struct paths *p, struct item *ret)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    const int e = path_open(p, p->path, &f);
     const struct here h = {p, ret, FOUND_NONE};
-    *ret = (struct item){0};
-    return e < 0 ? e : folder_item(&h, ITEM_FOLDER, false, "", &f, ret);
+    const int e = path_open(p, p->path, &f);
+    *ret = (struct item){.kind = PLACE_FOLDER};
+    return e < 0 ? e : set_folder(&h, &f, "", ret);
 }
 
 /* Set the reason why a model cannot be opened. Returns 0 or -ENOMEM. */
 static int refuse(struct item *i, int error, const char *why)
 {
     i->error = error;
+    i->stamp = tree_identity_with((uint64_t)error, &i->st);
     free(i->why);
     i->why = strdup(why);
     return i->why ? 0 : -ENOMEM;
 }
 
-/* Set what belongs to the file of a model or text, or why there is none. */
+/* Make an item for a model or a text. The file need not exist. */
 static int set_file(const struct here *h, const char *at, struct item *i)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
+    i->shards = split_count(at);
+    i->grant.bits = 0777;
+    if (asprintf(&i->path, "%s/%s", h->dir.path[1] ? h->dir.path : "", at) < 0) {
+        i->path = NULL;
+        return -ENOMEM;
+    }
     int e = path_in(h->paths, &h->dir, at, &f);
     if (e == 0 && !S_ISREG(f.st.st_mode))
         e = S_ISDIR(f.st.st_mode) ? -EISDIR : -EINVAL;
@@ -683,154 +699,73 @@ static int set_file(const struct here *h, const char *at, struct item *i)
                       : e == -EXDEV ? "is in a ggufs mount"
                       : e == -ELOOP ? "a link on the way: link to the real path"
                                     : strerror(-e));
-    i->st = f.st;
     i->linked = h->folder->linked || f.linked;
-    i->grant = rights(h->paths, i, &f);
-    i->real = f.path;
-    f.path = NULL;
-    const bool beside =
-        !i->shards && split_count(i->real); /* other files lie beside the real one */
-    if (!beside && !strchr(at, '/'))
-        return 0;
-    if (beside)
-        i->shards = split_count(i->real);
-    free(i->path); /* links on the way to a file in a store are not followed again */
-    i->path = strdup(i->real);
-    return i->path ? 0 : -ENOMEM;
+    i->real = strdup(f.path);
+    /* The other files of a split model lie beside the real one. Links on the way to a file in a store
+     * are not followed again. */
+    const size_t beside = i->shards ? 0 : split_count(f.path);
+    if (beside || strchr(at, '/')) {
+        i->shards += beside;
+        free(i->path);
+        i->path = strdup(f.path);
+    }
+    return i->path && i->real ? set_facts(h->paths, &f, i) : -ENOMEM;
 }
 
-/* Make an item for a model or a text file. The file need not exist. */
-static int file_item(const struct here *h, const char *at, bool store, enum item_kind kind,
-                     struct item *ret)
-{
-    *ret = (struct item){
-        .kind = kind, .store = store, .shards = split_count(at), .grant = {.bits = 0777}};
-    if (asprintf(&ret->path, "%s/%s", h->dir.path[1] ? h->dir.path : "", at) >= 0)
-        return set_file(h, at, ret);
-    ret->path = NULL;
-    return -ENOMEM;
-}
-
-static int below_item(const struct here *h, const char *name, struct item *ret)
-{
-    CLEANUP(found_close) struct found f = FOUND_NONE;
-    int e = find_folder(h, name, &f);
-    return e < 0 ? e : folder_item(h, ITEM_FOLDER, h->folder->store, "", &f, ret);
-}
-
-/* Get the item for a name that looks like a model's. It may be a dangling link, or one to a
- * directory. */
-static int model_item(const struct here *h, const char *name, struct item *ret)
-{
-    struct stat st;
-    if (fstatat(h->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    const int e = file_item(h, name, h->folder->store, ITEM_MODEL, ret);
-    if (e < 0 || ret->error != -EISDIR)
-        return e;
-    item_free(ret);
-    return below_item(h, name, ret);
-}
-
-static int revision_item(const struct here *h, const char *at, struct item *ret)
-{
-    CLEANUP(found_close) struct found f = FOUND_NONE;
-    int e = path_in(h->paths, &h->dir, at, &f);
-    if (e == 0 && !S_ISDIR(f.st.st_mode))
-        e = -ENOENT;
-    return e < 0 ? e : folder_item(h, ITEM_FOLDER, true, "", &f, ret);
-}
-
-/* Get the item for a host, a namespace or a tag: a directory or, for a tag whose manifest is
- * broken, a model that cannot be opened. */
-static int ollama_item(const struct here *h, const char *sub, struct item *ret)
+/* Make an item for a model with its tag in an ollama store: a directory or, if its manifest is broken,
+ * a model that cannot be opened. */
+static int set_tag(const struct here *h, const char *at, struct item *i)
 {
     char above[PATH_ROOM];
     struct err why = {0};
     struct manifest m = {0};
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    const bool tag = slashes(sub) == OF_TAG;
-    (void)snprintf(above, sizeof(above), "%.*s", (int)(path_name(sub) - sub - 1), sub);
-    int e = open_below(h, tag ? above : sub, &f);
-    if (e == 0 && !S_ISDIR(f.st.st_mode))
-        e = -ENOENT;
-    if (e == 0 && tag)
-        e = load(h, sub, &m, &why);
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(path_name(at) - at - 1), at);
+    int e = find_folder(h, above, &f);
+    if (e == 0)
+        e = load(h, at, &m, &why);
     manifest_free(&m);
     if (e == 0)
-        return folder_item(h, ITEM_OLLAMA, true, sub, &f, ret);
+        return set_folder(h, &f, at, i);
     if (!why.code || is_shortage(e))
         return e;
     (void)err_prefix(&why, e, "manifest");
-    e = file_item(h, sub, true, ITEM_MODEL, ret);
-    return e < 0 ? e : refuse(ret, why.code, why.msg);
+    i->kind = PLACE_LAYER;
+    e = set_file(h, at, i);
+    return e < 0 ? e : refuse(i, why.code, why.msg);
 }
 
-static int text_item(const struct here *h, const char *at, struct item *ret)
-{
-    const int e = file_item(h, at, true, ITEM_TEXT, ret);
-    return e == 0 && ret->error ? -ENOENT : e;
-}
-
-static int item_as(const struct here *h, const struct entry *e, struct item *ret)
-{
-    switch (e->kind) {
-    case ENTRY_FOLDER:
-        return below_item(h, e->at, ret);
-    case ENTRY_MODEL:
-        return model_item(h, e->at, ret);
-    case ENTRY_SPLIT:
-        return file_item(h, e->at, h->folder->store, ITEM_MODEL, ret);
-    case ENTRY_ORG:
-        return folder_item(h, ITEM_ORG, true, e->at, &h->dir, ret);
-    case ENTRY_REVISION:
-        return revision_item(h, e->at, ret);
-    case ENTRY_OLLAMA:
-        return ollama_item(h, e->at, ret);
-    case ENTRY_LAYER:
-        return file_item(h, e->at, true, ITEM_MODEL, ret);
-    default:
-        return text_item(h, e->at, ret);
-    }
-}
-
-/* Set the stamp and, for a split model, the rights that all its files grant. Those after the first that
- * is missing do not count. */
-static int set_stamp(const struct paths *p, struct item *i)
-{
-    CLEANUP(found_close) struct found dir = FOUND_NONE;
-    i->stamp = (uint64_t)i->error;
-    if (!i->shards) {
-        i->stamp = tree_identity_with(i->stamp, &i->st);
-        return 0;
-    }
-    char *folder = path_above(i->path);
-    int e = folder ? path_open(p, folder, &dir) : -ENOMEM;
-    free(folder);
-    for (size_t k = 0; e == 0 && k < i->shards; k++) {
-        CLEANUP(found_close) struct found f = FOUND_NONE;
-        char *name = split_sibling(path_name(i->path), k, i->shards);
-        e = name ? path_in(p, &dir, name, &f) : -ENOMEM;
-        free(name);
-        if (e < 0)
-            break;
-        const struct grant g = rights(p, i, &f);
-        i->grant = k ? grant_both(&i->grant, &g) : g;
-        i->stamp = tree_identity_with(i->stamp, &f.st);
-    }
-    return is_shortage(e) ? e : 0;
-}
-
-int item_look(const struct paths *p, struct item *i)
+/* Make an item for a directory. */
+static int set_found_folder(const struct here *h, const struct entry *entry, struct item *i)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    if (!i->real || path_open(p, i->real, &f) < 0)
-        return 0;
-    if (f.st.st_dev != i->st.st_dev || f.st.st_ino != i->st.st_ino)
-        return S_ISDIR(i->st.st_mode) ? -ESTALE : 0;
-    i->st = f.st;
-    i->grant = rights(p, i, &f);
-    return i->shards ? set_stamp(p, i) : 0;
+    const char *at = entry->at;
+    if (i->kind == PLACE_OLLAMA && slashes(at) == OF_TAG)
+        return set_tag(h, at, i);
+    const int e =
+        i->kind == PLACE_ORG ? path_open(h->paths, h->dir.path, &f) : find_folder(h, at, &f);
+    if (e < 0 || (i->kind == PLACE_FOLDER && is_around(h, &f)))
+        return e < 0 ? e : -ENOENT;
+    i->kind = i->kind == PLACE_REVISION ? PLACE_FOLDER : i->kind;
+    return set_folder(h, &f, at, i);
+}
+
+static int set_item(const struct here *h, const struct entry *entry, struct item *i)
+{
+    struct stat st;
+    *i = (struct item){.kind = entry->kind, .store = h->folder->store || entry->kind > PLACE_SPLIT};
+    if (!place_is_model(i->kind) && i->kind != PLACE_TEXT)
+        return set_found_folder(h, entry, i);
+    if (i->kind == PLACE_MODEL && fstatat(h->dir.fd, entry->at, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    const int e = set_file(h, entry->at, i);
+    if (e == 0 && i->kind == PLACE_TEXT && i->error)
+        return -ENOENT;
+    if (e < 0 || i->kind != PLACE_MODEL || i->error != -EISDIR)
+        return e;
+    item_free(i); /* a link to a directory */
+    *i = (struct item){.kind = PLACE_FOLDER, .store = h->folder->store};
+    return set_found_folder(h, entry, i);
 }
 
 int place_item(const struct paths *p, const struct item *folder, const struct entry *entry,
@@ -840,9 +775,7 @@ int place_item(const struct paths *p, const struct item *folder, const struct en
     struct item i = {0};
     int e = open_here(p, folder, &h);
     if (e == 0)
-        e = item_as(&h, entry, &i);
-    if (e == 0 && (i.kind == ITEM_MODEL || i.kind == ITEM_TEXT))
-        e = set_stamp(p, &i);
+        e = set_item(&h, entry, &i);
     i.key = hash_number(folder->key) ^ hash_name(entry->name, strlen(entry->name));
     if (e == 0)
         *ret = i;

@@ -22,22 +22,23 @@
 #include "text/name.h"
 #include "tree/attr.h"
 
-/* What an entry stands for. Of entries with equal names, the first kind keeps the name. */
-enum entry_kind {
-    ENTRY_FOLDER,   /* a directory, or a link to one; `at` is its name */
-    ENTRY_MODEL,    /* a file, or a link to one; `at` is its name */
-    ENTRY_SPLIT,    /* a split model; `at` is the name of its first file */
-    ENTRY_ORG,      /* an organisation; `at` is its name */
-    ENTRY_REVISION, /* of a repository; `at` is "models--org--name/snapshots/COMMIT" */
-    ENTRY_OLLAMA,   /* a host, a namespace, or a model with its tag; `at` is manifests/... */
-    ENTRY_LAYER,    /* a layer of an ollama model that holds a model; `at` is blobs/... */
-    ENTRY_TEXT      /* a layer that holds text; `at` is blobs/... */
+/* What a name stands for. Of entries with equal names, the first kind keeps the name. */
+enum place_kind {
+    PLACE_FOLDER,   /* a directory, or a link to one; it may turn out to be an ollama store */
+    PLACE_MODEL,    /* a file, or a link to one */
+    PLACE_SPLIT,    /* a split model; `at` is the name of its first file */
+    PLACE_ORG,      /* in a Hugging Face cache: an organisation; `at` is its name */
+    PLACE_REVISION, /* of a repository: "models--org--name/snapshots/COMMIT" */
+    PLACE_OLLAMA,   /* in an ollama store: a host, a namespace, or a model with its tag */
+    PLACE_LAYER,    /* a layer of an ollama model that holds a model */
+    PLACE_TEXT      /* a layer that holds text */
 };
 
 struct entry {
-    char *name;     /* owned; encoded as in text/name.h; unique in its listing */
-    const char *at; /* in the same memory */
-    enum entry_kind kind;
+    char *name; /* owned; encoded as in text/name.h; unique in its listing */
+    const char
+        *at; /* in the same memory: its path in the directory on disk, if not said otherwise */
+    enum place_kind kind;
 };
 
 struct listing {
@@ -49,26 +50,19 @@ struct listing {
     atomic_uint refs;
 };
 
-enum item_kind {
-    ITEM_FOLDER, /* any directory; it may turn out to be an ollama store */
-    ITEM_ORG,    /* in a Hugging Face cache: the repositories of an organisation */
-    ITEM_OLLAMA, /* in an ollama store: a host, a namespace, or a model with its tag */
-    ITEM_MODEL,
-    ITEM_TEXT
-};
-
 /* What a name stands for at present. */
 struct item {
-    enum item_kind kind;
+    enum place_kind kind;
     bool store;     /* in a store: it cannot be edited */
     bool linked;    /* a link led here or above, so a directory does not show links to others */
     uint64_t key;   /* hash of its directory and name in the mount */
     uint64_t stamp; /* of a directory a hash of the following; of a model, tree_identity() */
-    char *
-        path; /* owned; of a file, the path by which it is opened; its last name may be a link; of a
-                 * directory, its real path or, unless ITEM_FOLDER, that of the store */
-    char *sub;  /* owned; ITEM_ORG: the organisation; ITEM_OLLAMA: manifests/...; else "" or NULL */
-    char *real; /* owned; the real path; NULL if there is no regular file */
+    /* owned; of a file, the path by which it is opened, whose last name may be a link; of a directory,
+     * its real path or, of PLACE_ORG and PLACE_OLLAMA, that of the store */
+    char *path;
+    char
+        *sub; /* owned; of PLACE_ORG and PLACE_OLLAMA, `at` of its entry; of other directories "" */
+    char *real;         /* owned; the real path; NULL if there is no regular file */
     size_t shards;      /* for a split model, the number of files that its name states; else 0 */
     struct stat st;     /* zero if there is no regular file */
     struct grant grant; /* 0777 if there is no regular file: only a link and the reason are shown */
@@ -76,11 +70,16 @@ struct item {
     char *why;          /* owned; the reason */
 };
 
+static inline bool place_is_model(enum place_kind kind)
+{
+    return kind == PLACE_MODEL || kind == PLACE_SPLIT || kind == PLACE_LAYER;
+}
+
 /* Get the top of the shelf. Returns 0 or -errno. Free the item in both cases. */
 int item_top(const struct paths *p, struct item *ret);
 void item_free(struct item *i);
-/* Update `st` and `grant` if the file is still at its real path; if not, the next lookup finds it.
- * Returns 0, -ESTALE if a directory was replaced, or another -errno. */
+/* Update `st` and `grant` if the file is still at its real path and, if it is a text, the same; if not,
+ * the next lookup finds it. Returns 0, -ESTALE if a directory was replaced, or another -errno. */
 int item_look(const struct paths *p, struct item *i);
 
 /* Get a reference to the entries that a directory shows now. `kept` is an earlier listing of it, which

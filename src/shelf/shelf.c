@@ -35,11 +35,10 @@ static uint32_t extra_of(uint64_t local)
 
 static enum at_kind kind_of(const struct item *is, uint64_t local)
 {
-    static const enum at_kind own[] = {[ITEM_FOLDER] = AT_FOLDER,
-                                       [ITEM_ORG] = AT_FOLDER,
-                                       [ITEM_OLLAMA] = AT_FOLDER,
-                                       [ITEM_MODEL] = AT_MODEL,
-                                       [ITEM_TEXT] = AT_TEXT};
+    static const enum at_kind own[] = {
+        [PLACE_FOLDER] = AT_FOLDER, [PLACE_ORG] = AT_FOLDER,  [PLACE_OLLAMA] = AT_FOLDER,
+        [PLACE_MODEL] = AT_MODEL,   [PLACE_SPLIT] = AT_MODEL, [PLACE_LAYER] = AT_MODEL,
+        [PLACE_TEXT] = AT_TEXT};
     const uint32_t extra = extra_of(local);
     return local == INO_ROOT                     ? own[is->kind]
            : !extra                              ? AT_TREE
@@ -60,7 +59,7 @@ static int at_find(struct shelf *s, uint64_t node, struct at *ret)
         return r;
     const struct item *is = &ret->use.slot->is;
     ret->kind = kind_of(is, ret->local);
-    return is->kind == ITEM_MODEL || ret->local == INO_ROOT ? 0 : -ESTALE;
+    return place_is_model(is->kind) || ret->local == INO_ROOT ? 0 : -ESTALE;
 }
 
 static uint64_t at_node(const struct at *at)
@@ -82,11 +81,11 @@ static int at_enter(struct shelf *s, uint64_t node, struct at *ret)
 }
 
 /* Open the model of a model's directory. Returns 0, 1 if it cannot be opened, so that the directory
- * shows only the reason, or -errno. */
-static int at_open(struct at *at)
+ * shows only the reason *why, or -errno. */
+static int at_open(struct at *at, struct err *why)
 {
-    int r = slot_open(&at->use, NULL);
-    return r == 0 || r == -ESTALE || r == -ENOMEM ? r : 1;
+    int r = slot_open(&at->use, why);
+    return r == 0 || r == -ESTALE || is_shortage(r) ? r : 1;
 }
 
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret)
@@ -114,7 +113,6 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
 static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
     CLEANUP(slot_leave) struct use root = {0};
-    struct item top = {0};
     struct listing *l = NULL;
     if (s->opt.tree.backup)
         return err_set(e, -EINVAL, "is a directory: -o backup is for a mount of one model");
@@ -128,14 +126,11 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     if (r < 0)
         return r;
     quant_init(); /* must be called before threads open models */
-    r = item_top(&s->paths, &top);
-    if (r == 0)
-        r = slot_of(&s->slots, &top, &root);
+    r = slot_find(&s->slots, NULL, NULL, &root);
     if (r == 0)
         r = slot_names(root.slot, &l);
     s->store = r == 0 && l->store;
     listing_unref(l);
-    item_free(&top);
     return r < 0 ? err_set(e, r, "%s", strerror(-r)) : 0;
 }
 
@@ -185,72 +180,53 @@ static void each_use(struct shelf *s, void (*call)(const struct use *u, void *ar
         slots_each(&s->slots, call, arg);
 }
 
-/* A call that writes the edits of several models, and ends with the last of them. */
-struct sync_all {
-    struct live_wait *then;
-    atomic_uint left; /* models that have not answered, and one more until all were asked */
-    atomic_int first; /* the first error; 0: none so far */
-};
-
+/* A model whose edits are being written for a call that writes those of all models. */
 struct sync_one {
-    struct live_wait wait; /* must come first */
-    struct sync_all *all;
+    struct tree_call call; /* must come first */
+    struct live_wait *whole;
+    struct sync_one *next;
+    int result;
 };
 
-static void sync_answer(struct sync_all *all, int result)
-{
-    int none = 0;
-    if (result < 0)
-        (void)atomic_compare_exchange_strong(&all->first, &none, result);
-    if (atomic_fetch_sub(&all->left, 1) != 1)
-        return;
-    struct live_wait *w = all->then;
-    result = atomic_load(&all->first);
-    free(all);
-    w->done(w, result);
-}
-
-static void sync_done(struct live_wait *w, int result)
-{
-    struct sync_all *all = ((struct sync_one *)w)->all;
-    free(w);
-    sync_answer(all, result);
-}
+struct sync_all {
+    struct live_wait *whole;
+    struct sync_one *first;
+    bool failed; /* out of memory */
+};
 
 static bool sync_stopped(struct live_wait *w)
 {
-    struct live_wait *then = ((struct sync_one *)w)->all->then;
-    return then->stopped && then->stopped(then);
+    struct live_wait *whole = ((struct sync_one *)w)->whole;
+    return whole->stopped && whole->stopped(whole);
 }
 
 static void sync_begin(const struct use *u, void *arg)
 {
     struct sync_all *all = arg;
     struct sync_one *one = malloc(sizeof(*one));
-    (void)atomic_fetch_add(&all->left, 1);
-    if (!one) {
-        sync_answer(all, -ENOMEM);
+    all->failed |= !one;
+    if (!one)
         return;
-    }
-    *one = (struct sync_one){
-        .wait = {.done = sync_done, .request = all->then->request, .stopped = sync_stopped},
-        .all = all};
-    int r = tree_fsyncdir(u->tree, &one->wait);
-    if (r != LIVE_PARKED)
-        sync_done(&one->wait, r);
+    *one = (struct sync_one){.call = TREE_CALL, .whole = all->whole, .next = all->first};
+    one->call.wait.request = all->whole->request;
+    one->call.wait.stopped = sync_stopped;
+    one->result = tree_fsyncdir(u->tree, &one->call.wait);
+    all->first = one;
 }
 
+/* All begin to write before the first one is waited for. */
 static int sync_all(struct shelf *s, struct live_wait *w)
 {
-    struct sync_all *all = malloc(sizeof(*all));
-    if (!all)
-        return -ENOMEM;
-    all->then = w;
-    atomic_init(&all->left, 1);
-    atomic_init(&all->first, 0);
-    each_use(s, sync_begin, all);
-    sync_answer(all, 0);
-    return LIVE_PARKED;
+    struct sync_all all = {.whole = w};
+    each_use(s, sync_begin, &all);
+    int first = all.failed ? -ENOMEM : 0;
+    for (struct sync_one *one = all.first, *next; one; one = next) {
+        const int r = tree_call_end(&one->call, one->result);
+        first = first ? first : r;
+        next = one->next;
+        free(one);
+    }
+    return first;
 }
 
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
@@ -265,8 +241,8 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 
 int shelf_sync(struct shelf *s)
 {
-    struct tree_call c = TREE_CALL;
-    return tree_call_end(&c, sync_all(s, &c.wait));
+    struct live_wait none = {0};
+    return sync_all(s, &none);
 }
 
 static void stop_use(const struct use *u, void *abandon)
@@ -337,10 +313,10 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
  * -errno. */
 static int error_text(const struct at *at, struct buf *out)
 {
-    struct use u = at->use;
+    struct at model = *at;
     struct err e = {0};
-    int r = slot_open(&u, &e);
-    if (r == 0 || r == -ESTALE || r == -ENOMEM)
+    int r = at_open(&model, &e);
+    if (r <= 0)
         return r == 0 ? -ENOENT : r;
     buf_printf(out, "%s\n", e.msg);
     return buf_error(out);
@@ -383,8 +359,8 @@ static void set_rights(const struct shelf *s, const struct grant *g, bool folder
         e->attr.st_mode |= (from & 0444) >> 2;
 }
 
-/* Get the entry of a node that is in no tree. */
-static int own_entry(struct shelf *s, const struct at *at, struct tree_entry *ret)
+/* Get the entry of a node that is in no tree; with `look`, look at its file again. */
+static int own_entry(struct shelf *s, const struct at *at, bool look, struct tree_entry *ret)
 {
     static const mode_t type[] = {
         [AT_FOLDER] = S_IFDIR, [AT_MODEL] = S_IFDIR,       [AT_TEXT] = S_IFREG,
@@ -395,9 +371,10 @@ static int own_entry(struct shelf *s, const struct at *at, struct tree_entry *re
     struct stat st;
     struct grant g;
     int r = kind == AT_ERROR ? error_text(at, &text) : kind == AT_LINK ? link_target(at, &text) : 0;
+    if (r == 0)
+        r = slot_facts(at->use.slot, look, &st, &g);
     if (r < 0)
         return r;
-    slot_facts(at->use.slot, &st, &g);
     const off_t size = kind == AT_TEXT ? st.st_size : (off_t)text.len;
     /* a model's directory has metadata/, tensors/ and perhaps source/ */
     const nlink_t below = kind != AT_MODEL ? 0 : at->use.slot->is.shards ? 3 : 2;
@@ -418,17 +395,16 @@ static int own_entry(struct shelf *s, const struct at *at, struct tree_entry *re
     return 0;
 }
 
-/* Get the entry of an item that was found, and count the kernel's reference to it. Frees the
- * item. */
-static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
+/* Get the entry of a name in a directory, and count the kernel's reference to it. */
+static int find_entry(struct shelf *s, const struct slot *folder, const struct entry *e,
+                      struct tree_entry *ret)
 {
     CLEANUP(shelf_leave) struct at at = {.local = INO_ROOT};
-    int r = slot_of(&s->slots, i, &at.use);
-    item_free(i);
+    int r = slot_find(&s->slots, folder, e, &at.use);
     if (r < 0)
         return r;
     at.kind = kind_of(&at.use.slot->is, INO_ROOT);
-    return own_entry(s, &at, ret);
+    return own_entry(s, &at, false, ret);
 }
 
 /* ---- lookups ---- */
@@ -437,14 +413,13 @@ static int lookup_own(struct shelf *s, struct slot *folder, const char *name,
                       struct tree_entry *ret)
 {
     struct listing *l;
-    struct item i;
     int r = slot_names(folder, &l);
     if (r < 0)
         return r;
     const struct entry *e = listing_find(l, name);
-    r = e ? place_item(&s->paths, &folder->is, e, &i) : -ENOENT;
+    r = e ? find_entry(s, folder, e, ret) : -ENOENT;
     listing_unref(l);
-    return r < 0 ? r : item_entry(s, &i, ret);
+    return r;
 }
 
 /* Get extra file i of a model's directory, or link i of its `source`, and its name. Returns false if
@@ -489,9 +464,9 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
     if (at.kind == AT_FOLDER)
         return lookup_own(s, at.use.slot, name, ret);
     if (extra_named(&at, name, &extra))
-        return own_entry(s, &extra, ret);
+        return own_entry(s, &extra, false, ret);
     if (at.kind != AT_TREE)
-        r = at.kind == AT_MODEL ? at_open(&at) : 1;
+        r = at.kind == AT_MODEL ? at_open(&at, NULL) : 1;
     if (r != 0)
         return r < 0 ? r : -ENOENT;
     return shelf_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
@@ -516,8 +491,7 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, str
         return r;
     if (at.kind == AT_TREE)
         return shelf_given(&at.use, tree_getattr(at.use.tree, at.local, f, ret), ret);
-    r = slot_look(at.use.slot);
-    return r < 0 ? r : own_entry(s, &at, ret);
+    return own_entry(s, &at, true, ret);
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
@@ -554,7 +528,7 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
     struct at *at = &d->at;
     int r = at_enter(s, node, at);
     if (r == 0 && at->kind == AT_MODEL)
-        r = at_open(at);
+        r = at_open(at, NULL);
     if (r == 0 && (at->kind == AT_TREE || at->kind == AT_MODEL))
         r = tree_opendir(at->use.tree, at->local, &d->tree);
     else if (r == 0 && at->kind == AT_FOLDER) /* if it is stale, the kernel looks it up again */
@@ -599,15 +573,11 @@ static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attr
     int r = 0;
     for (; i < d->list->n; i++) {
         const struct entry *e = &d->list->entry[i];
-        struct item item;
         *cookie = i + 3;
         *ret = (struct tree_entry){
-            .attr = {.st_ino = UNKNOWN_INO, .st_mode = e->kind == ENTRY_TEXT ? S_IFREG : S_IFDIR}};
-        if (attrs && (e->kind == ENTRY_MODEL || e->kind == ENTRY_SPLIT)) {
-            r = place_item(&d->shelf->paths, &d->at.use.slot->is, e, &item);
-            if (r == 0)
-                r = item_entry(d->shelf, &item, ret);
-        }
+            .attr = {.st_ino = UNKNOWN_INO, .st_mode = e->kind == PLACE_TEXT ? S_IFREG : S_IFDIR}};
+        if (attrs && (e->kind == PLACE_MODEL || e->kind == PLACE_SPLIT))
+            r = find_entry(d->shelf, d->at.use.slot, e, ret);
         (void)strcpy(name, e->name);
         if (r >= 0 || is_shortage(r)) /* else it is gone or may not be shown */
             return r < 0 ? r : 1;
@@ -622,7 +592,7 @@ static int next_extra(struct shelf_dir *d, uint64_t i, uint64_t *cookie,
     if (!extra_at(&d->at, i, name, &at))
         return 0;
     *cookie = d->tree ? EXTRA_COOKIE + i + 1 : i + 3;
-    const int r = own_entry(d->shelf, &at, ret);
+    const int r = own_entry(d->shelf, &at, false, ret);
     return r == -ENOENT ? 0 : r < 0 ? r : 1; /* a model that can be opened has no `error` */
 }
 
@@ -687,7 +657,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
     }
     if (at.kind != AT_TREE) /* file managers ask for others: no model is opened for that */
-        r = at.kind == AT_MODEL && strncmp(name, "user.gguf.", 10) == 0 ? at_open(&at) : 1;
+        r = at.kind == AT_MODEL && strncmp(name, "user.gguf.", 10) == 0 ? at_open(&at, NULL) : 1;
     if (r != 0)
         return r < 0 ? r : -ENODATA;
     if (!read_only || at.local != INO_ROOT)
@@ -723,14 +693,10 @@ static const struct file_ops file_own = {.read = file_read_text};
 static int store_text(struct shelf *s, struct slot *slot, struct buf *out)
 {
     CLEANUP(found_close) struct found f = FOUND_NONE;
-    struct stat st;
-    struct grant g;
-    slot_facts(slot, &st, &g);
     int r = path_open(&s->paths, slot->is.real, &f);
     if (r < 0)
         return r;
-    return f.st.st_ino == st.st_ino && f.st.st_dev == st.st_dev ? found_text(&f, TEXT_MAX, out)
-                                                                : -ESTALE;
+    return tree_identity_with(0, &f.st) == slot->is.stamp ? found_text(&f, TEXT_MAX, out) : -ESTALE;
 }
 
 /* Open a file that is in no tree. */

@@ -67,36 +67,20 @@ static struct slot *new_slot(struct slots *s, struct item *i)
         return NULL;
     slot->slots = s;
     slot->id = new_id(s);
-    if (table_add(&s->by_id, &slot->by_id, hash_number(slot->id)) < 0) {
+    slot->made = ++s->looks;
+    const bool added = table_add(&s->by_id, &slot->by_id, hash_number(slot->id)) == 0;
+    if (!added || table_add(&s->by_key, &slot->by_key, i->key) < 0) {
+        if (added)
+            table_remove(&s->by_id, &slot->by_id);
         free(slot);
         return NULL;
     }
-    if (table_add(&s->by_key, &slot->by_key, i->key) < 0) {
-        table_remove(&s->by_id, &slot->by_id);
-        free(slot);
-        return NULL;
-    }
-    slot->identity = s->opt->tree.partial ? 0 : i->stamp; /* files may be missing */
     slot->is = *i;
     *i = (struct item){0};
     return slot;
 }
 
 /* ---- closing; call these functions with the lock held ---- */
-
-static void unlist(struct slots *s, struct slot *slot)
-{
-    *(slot->prev ? &slot->prev->next : &s->first) = slot->next;
-    *(slot->next ? &slot->next->prev : &s->end) = slot->prev;
-    slot->prev = slot->next = NULL;
-}
-
-static void enlist(struct slots *s, struct slot *slot)
-{
-    slot->prev = s->end;
-    *(s->end ? &s->end->next : &s->first) = slot;
-    s->end = slot;
-}
 
 /* Returns true if the model is open, not in use, and closing it loses nothing. */
 static bool can_close(const struct slot *slot)
@@ -110,9 +94,12 @@ static void close_model(struct slot *slot)
 {
     struct slots *s = slot->slots;
     struct tree *t = slot->tree;
+    struct slot **at = &s->open;
+    while (*at != slot)
+        at = &(*at)->next;
+    *at = slot->next;
     slot->tree = NULL;
     slot->uses++; /* its path is in the tree's log lines */
-    unlist(s, slot);
     lock_drop(&s->lock);
     const int e = tree_edited(t) ? tree_finish(t) : 0;
     tree_close(t);
@@ -132,21 +119,34 @@ static bool files_are_short(const struct slots *s)
     return fd < 0 || (getrlimit(RLIMIT_NOFILE, &most) == 0 && (rlim_t)fd > most.rlim_cur / 2);
 }
 
-/* Close models that have been idle for long, and others beyond the bounds. */
-static void close_idle(struct slots *s)
+/* Close models whose files are gone, that have been idle for long, or that are beyond the bounds, or
+ * all that are idle. Returns true if any was closed. */
+static bool close_idle(struct slots *s, bool all)
 {
-    while (true) {
+    for (bool closed = false;; closed = true) {
         struct slot *oldest = NULL;
         size_t idle = 0;
-        for (struct slot *slot = s->first; slot; slot = slot->next)
+        for (struct slot *slot = s->open; slot && !(oldest && oldest->spent); slot = slot->next)
             if (can_close(slot)) {
                 idle++;
-                oldest = oldest && !when_before(&slot->used, &oldest->used) ? oldest : slot;
+                if (!oldest || slot->spent || when_before(&slot->used, &oldest->used))
+                    oldest = slot;
             }
-        if (!oldest || (idle <= IDLE_MAX && !when_past(&oldest->used, IDLE) && !files_are_short(s)))
-            return;
+        if (!oldest || !(all || oldest->spent || idle > IDLE_MAX ||
+                         when_past(&oldest->used, IDLE) || files_are_short(s)))
+            return closed;
         close_model(oldest);
     }
+}
+
+/* Returns true if a call that returned r lacked descriptors, and can be tried again because models
+ * were closed. Call it without the lock. */
+static bool has_made_room(struct slots *s, int r)
+{
+    if (r != -EMFILE && r != -ENFILE)
+        return false;
+    LOCKED(&s->lock);
+    return close_idle(s, true);
 }
 
 /* Close idle models. The pool calls this every few seconds while models are open. */
@@ -154,9 +154,9 @@ static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
     LOCKED(&s->lock);
-    close_idle(s);
+    (void)close_idle(s, false);
     *again = when_after(SWEEP * 1000);
-    return s->first != NULL;
+    return s->open != NULL;
 }
 
 /* ---- uses ---- */
@@ -172,8 +172,8 @@ static void begin_use(struct slot *slot, struct use *ret)
 static void end_use(struct slot *slot)
 {
     slot->uses--;
-    if (slot->spent && can_close(slot))
-        close_model(slot); /* also drops the slot */
+    if (slot->tree)
+        (void)close_idle(slot->slots, false); /* also drops the slot if it closes its model */
     else
         drop_unused(slot);
 }
@@ -220,7 +220,7 @@ static struct slot *current(const struct slots *s, uint64_t key)
 
 static bool is_edited(const struct slot *slot)
 {
-    return slot && slot->tree && tree_edited(slot->tree);
+    return slot->tree && tree_edited(slot->tree);
 }
 
 /* Returns true if an item leads to the file of the slot with its key, and only the slot's own tree has
@@ -230,7 +230,7 @@ static bool is_own_edit(struct slots *s, const struct item *i)
     struct use u = {0};
     lock_take(&s->lock);
     struct slot *slot = current(s, i->key);
-    if (is_edited(slot) && i->real && strcmp(i->real, slot->is.real) == 0)
+    if (slot && is_edited(slot) && i->real && strcmp(i->real, slot->is.real) == 0)
         begin_use(slot, &u);
     lock_drop(&s->lock);
     if (!u.slot)
@@ -249,14 +249,18 @@ static bool is_same(const struct item *a, const struct item *b)
            (a->real && b->real ? strcmp(a->real, b->real) == 0 : a->real == b->real);
 }
 
-int slot_of(struct slots *s, struct item *i, struct use *ret)
+/* Use the slot of an item; a new slot takes what the item owns. The item was looked at after look number
+ * `look`. Returns 0, -ENOMEM, or 1 if the slot may be younger than the item. */
+static int take_slot(struct slots *s, struct item *i, uint64_t look, struct use *ret)
 {
     const struct stat st = i->st;
     const struct grant grant = i->grant;
-    const bool own = i->kind == ITEM_MODEL && is_own_edit(s, i);
+    const bool own = place_is_model(i->kind) && is_own_edit(s, i);
     LOCKED(&s->lock);
     struct slot *slot = current(s, i->key);
     if (slot && !(own && is_edited(slot)) && !is_same(&slot->is, i)) {
+        if (slot->made > look)
+            return 1;
         slot->spent = true; /* its file is gone */
         slot = NULL;
     }
@@ -269,26 +273,37 @@ int slot_of(struct slots *s, struct item *i, struct use *ret)
     return 0;
 }
 
-int slot_look(struct slot *slot)
+int slot_find(struct slots *s, const struct slot *folder, const struct entry *e, struct use *ret)
+{
+    int r;
+    do {
+        struct item i = {0};
+        lock_take(&s->lock);
+        const uint64_t look = ++s->looks;
+        lock_drop(&s->lock);
+        r = folder ? place_item(s->paths, &folder->is, e, &i) : item_top(s->paths, &i);
+        if (r == 0)
+            r = take_slot(s, &i, look, ret);
+        item_free(&i);
+    } while (r > 0 || has_made_room(s, r));
+    return r;
+}
+
+int slot_facts(struct slot *slot, bool look, struct stat *st, struct grant *g)
 {
     struct slots *s = slot->slots;
     lock_take(&s->lock);
     struct item now = slot->is;
     lock_drop(&s->lock);
-    const int e = item_look(s->paths, &now);
+    const int e = look ? item_look(s->paths, &now) : 0;
     LOCKED(&s->lock);
-    if (e == 0 && now.st.st_dev == slot->is.st.st_dev && now.st.st_ino == slot->is.st.st_ino) {
+    if (now.st.st_dev == slot->is.st.st_dev && now.st.st_ino == slot->is.st.st_ino) {
         slot->is.st = now.st;
         slot->is.grant = now.grant;
     }
-    return e;
-}
-
-void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
-{
-    LOCKED(&slot->slots->lock);
     *st = slot->is.st;
     *g = slot->is.grant;
+    return e;
 }
 
 int slot_names(struct slot *slot, struct listing **ret)
@@ -299,7 +314,10 @@ int slot_names(struct slot *slot, struct listing **ret)
     if (kept)
         (void)atomic_fetch_add(&kept->refs, 1);
     lock_drop(&s->lock);
-    const int e = place_list(s->paths, &slot->is, kept, ret);
+    int e;
+    do
+        e = place_list(s->paths, &slot->is, kept, ret);
+    while (has_made_room(s, e));
     listing_unref(kept);
     if (e < 0 || *ret == kept)
         return e;
@@ -354,19 +372,22 @@ static int open_tree(const struct slots *s, const struct slot *slot, struct tree
 }
 
 /* Give a slot its tree, unless another thread has done so, or one of the files is not the one that
- * was looked up, or opened before. Returns 0 or -ESTALE. */
+ * was looked up, or opened before, or whether it can be edited has changed, which the kernel keeps.
+ * Returns 0 or -ESTALE. */
 static int take_tree(struct slots *s, struct slot *slot, struct tree **t)
 {
     const struct timespec later = when_after(SWEEP * 1000);
     LOCKED(&s->lock);
-    const uint64_t identity = tree_identity(*t);
+    const uint64_t files = tree_identity(*t), identity = hash_number(files) + tree_writable(*t);
+    slot->spent |= files != slot->is.stamp && !s->opt->tree.partial; /* then files may be missing */
     slot->spent |= slot->identity && slot->identity != identity;
     if (slot->tree || slot->spent)
         return slot->tree ? 0 : -ESTALE;
     slot->identity = identity;
     slot->tree = *t;
     *t = NULL;
-    enlist(s, slot);
+    slot->next = s->open;
+    s->open = slot;
     if (!s->sweeps)
         s->sweeps = pool_join(&s->sweep, sweep) == 0;
     if (s->sweeps)
@@ -374,16 +395,30 @@ static int take_tree(struct slots *s, struct slot *slot, struct tree **t)
     return 0;
 }
 
+/* A model that was edited under a name that it no longer has is closed, so that it can be edited under
+ * the present one. Models on other disks, which may hang, are not looked at. */
+static void leave_renamed(const struct use *u, void *dev)
+{
+    struct slot *slot = u->slot;
+    struct lock *lock = &slot->slots->lock;
+    lock_take(lock);
+    const bool asked = is_edited(slot) && slot->is.st.st_dev == *(const dev_t *)dev;
+    lock_drop(lock);
+    const bool changed = asked && tree_changed(u->tree);
+    LOCKED(lock);
+    slot->spent |= changed;
+}
+
 int slot_open(struct use *u, struct err *e)
 {
     struct slot *slot = u->slot;
     struct slots *s = slot->slots;
     struct tree *t = NULL;
+    int r;
     lock_take(&s->lock);
     const bool spent = slot->spent;
+    dev_t dev = slot->is.st.st_dev;
     u->tree = slot->tree;
-    if (!u->tree && !spent && !slot->is.why)
-        close_idle(s);
     lock_drop(&s->lock);
     if (u->tree)
         return 0;
@@ -391,7 +426,10 @@ int slot_open(struct use *u, struct err *e)
         return -ESTALE;
     if (slot->is.why)
         return err_set(e, -EIO, "%s", slot->is.why);
-    int r = open_tree(s, slot, &t, e);
+    slots_each(s, leave_renamed, &dev);
+    do
+        r = open_tree(s, slot, &t, e);
+    while (has_made_room(s, r));
     if (r == 0)
         r = take_tree(s, slot, &t);
     tree_close(t);
@@ -413,7 +451,7 @@ void slots_init(struct slots *s, const struct paths *p, const struct shelf_optio
 void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
     LOCKED(&s->lock);
-    for (struct slot *slot = s->first, *next; slot; slot = next) {
+    for (struct slot *slot = s->open, *next; slot; slot = next) {
         struct use u;
         begin_use(slot, &u);
         lock_drop(&s->lock);

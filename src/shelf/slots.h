@@ -31,14 +31,15 @@ struct slot {
     struct slots *slots;
     struct item is; /* what it stands for; `st` and `grant` are protected */
     /* Protected: */
-    struct listing *names;    /* reference: the entries of a directory as last listed, or NULL */
-    struct tree *tree;        /* owned; NULL: the model is closed */
-    uint64_t identity;        /* tree_identity() that the model must have; 0: any */
-    struct slot *prev, *next; /* the open models */
-    unsigned uses;            /* number of calls and open files that use the slot */
-    struct timespec used;     /* when the last use ended */
-    uint64_t lookups;         /* number of the kernel's references */
-    bool spent;               /* another file is at its path, so its nodes are stale once closed */
+    struct listing *names; /* reference: the entries of a directory as last listed, or NULL */
+    struct tree *tree;     /* owned; NULL: the model is closed */
+    uint64_t identity;     /* of the files that were open, and whether they could be edited; or 0 */
+    struct slot *next;     /* in the list of open models */
+    unsigned uses;         /* number of calls and open files that use the slot */
+    struct timespec used;  /* when the last use ended */
+    uint64_t lookups;      /* number of the kernel's references */
+    uint64_t made; /* the number of a look: earlier ones may have seen what was there before */
+    bool spent;    /* another file is at its path, so its nodes are stale once closed */
 };
 
 struct slots {
@@ -47,11 +48,12 @@ struct slots {
     struct lock lock; /* not held while a disk is accessed */
     /* Protected: */
     struct table by_id, by_key;
-    uint32_t next;            /* the id to be given next */
-    struct slot *first, *end; /* the open models, in the order in which they were opened */
-    struct pool_job sweep;    /* closes idle models */
-    bool sweeps;              /* `sweep` has joined the pool */
-    int failed;               /* error of an edit that was lost when a model was closed */
+    uint32_t next;         /* the id to be given next */
+    uint64_t looks;        /* number of looks at names, and of slots made, so far */
+    struct slot *open;     /* the open models */
+    struct pool_job sweep; /* closes idle models */
+    bool sweeps;           /* `sweep` has joined the pool */
+    int failed;            /* error of an edit that was lost when a model was closed */
 };
 
 void slots_init(struct slots *s, const struct paths *p, const struct shelf_options *o);
@@ -61,9 +63,9 @@ void slots_free(struct slots *s);
 /* Call a function for each open tree, without the lock held. */
 void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 
-/* Begin to use the slot of an item that was found, and count one more kernel reference to it. A new
- * slot takes what the item owns. Returns 0 or -ENOMEM. */
-int slot_of(struct slots *s, struct item *i, struct use *ret);
+/* Look at what an entry of a directory (NULL: the shelf's root) stands for now, begin to use its slot, and
+ * count one more kernel reference to it. Returns 0, -ENOENT or another -errno. */
+int slot_find(struct slots *s, const struct slot *folder, const struct entry *e, struct use *ret);
 /* Drop n of the kernel's references to the slot's own node. */
 void slot_forget(struct slot *slot, uint64_t n);
 
@@ -74,10 +76,9 @@ int slot_hold(struct slots *s, uint32_t id, struct use *ret);
  * that is gone, or -errno with a message. */
 int slot_open(struct use *u, struct err *e);
 void slot_leave(struct use *u); /* u may be empty */
-/* Get the facts about the slot's file; the first function looks at the file again, and returns 0,
- * -ESTALE if a directory was replaced, or another -errno. */
-int slot_look(struct slot *slot);
-void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
+/* Get the facts about the slot's file or, with `look`, look at the file again. Returns 0, -ESTALE if a
+ * directory was replaced, or another -errno. */
+int slot_facts(struct slot *slot, bool look, struct stat *st, struct grant *g);
 /* Get a reference to the entries that a directory shows now. Returns 0 or -errno. */
 int slot_names(struct slot *slot, struct listing **ret);
 

@@ -147,6 +147,15 @@ class Stores(Shelf):
             self.assertEqual(sum(os.path.exists(f'{at}/{name}/m:1/model') for name in names), 2)
             self.assertEqual(sum(os.path.exists(f'{at}/{name}/library/m:1/model') for name in names), 2)
 
+    def test_name_with_a_number(self):
+        """A name that would get a number has a number already: a real directory keeps its name."""
+        self.put(f'models--org--name/snapshots/{COMMIT}/m.gguf')
+        self.put('org/a.gguf')
+        self.put('org~2/b.gguf')
+        with Mount(self.top) as at:
+            self.assertEqual(listing(at), ['org', 'org/a.gguf', 'org~2', 'org~2/b.gguf', 'org~2~2', 'org~2~2/name',
+                                           'org~2~2/name/m.gguf'])
+
     def test_broken(self):
         """Broken models stand beside valid ones; each has the line that a mount would print."""
         self.put('whole.gguf')
@@ -258,6 +267,19 @@ class Live(Shelf):
             self.assertEqual(os.stat(at + '/m.gguf/info').st_ino,
                              os.stat(at + '/m.gguf/info').st_ino)
 
+    def test_text_that_grows(self):
+        """An open text keeps its size and content, and its path leads to the new content within a
+        second."""
+        self.put('blobs/sha256-' + A64)
+        text = self.put('blobs/sha256-' + B64, b'old')
+        self.put(LIBRARY + '/m/1', manifest(('model', A64), ('template', B64)))
+        with Mount(self.top) as at, open(at + '/m:1/template', 'rb', buffering=0) as old:
+            with open(text, 'ab') as file:
+                file.write(b' and new')
+            editlib.until(lambda: mountlib.get(at + '/m:1/template') == b'old and new')
+            self.assertEqual(os.stat(at + '/m:1/template').st_size, len('old and new'))
+            self.assertEqual(os.fstat(old.fileno()).st_size, len(old.read()))
+
     def test_few_descriptors(self):
         """Of many models that are visited in turn, not all are kept open, nor are their
         replacements; inode numbers stay."""
@@ -340,3 +362,42 @@ class Unused(Shelf):
             self.assertEqual(editlib.read(at + '/m01.gguf', 'general.name'), b'Pending\n')
             self.assertEqual([os.stat(f'{at}/m{i:02}.gguf/info').st_ino for i in range(2, 30)], numbers[2:])
             held.close()
+
+    @unittest.skipIf(os.getuid() == 0, 'root may write all')
+    def test_writable_later(self):
+        """The kernel keeps what a read-only model shows. Once the model can be edited, it does not."""
+        self.clock = mountlib.path('clock-writable')
+        path = self.put('m.gguf')
+        os.chmod(path, 0o444)
+        self.at(0)
+        with Gate(self.clock).before('GATE_CLOCK'), Mount(self.top) as at:
+            size = len(mountlib.get(at + '/m.gguf/metadata.json'))
+            self.assertEqual(os.stat(at + '/m.gguf/metadata.json').st_size, size)
+            os.chmod(path, 0o644)
+            for minute in (1, 2):
+                self.at(minute * 61)
+                mountlib.get(f'{at}/{os.path.basename(self.put(f"{minute}.gguf"))}/info')
+            self.refused(errno.ENODATA, os.getxattr, at + '/m.gguf', 'user.gguf.readonly')
+            editlib.write(at + '/m.gguf', 'general.name', 'Longer than before')
+            size = os.stat(at + '/m.gguf/metadata.json').st_size
+            self.assertEqual(size, len(mountlib.get(at + '/m.gguf/metadata.json')))
+
+    def test_no_descriptors(self):
+        """While models that are in use take all descriptors, a valid model is not called invalid;
+        when they are not in use any more, they make room at once."""
+        self.clock = mountlib.path('clock-descriptors')
+        for i in range(40):
+            self.put(f'm{i:02}.gguf')
+        self.at(0)
+        for limit in range(60, 66):
+            mount, held = Foreground(self.top, program=('prlimit', f'--nofile={limit}:{limit}', GGUFS)), []
+            with Gate(self.clock).before('GATE_CLOCK'):
+                at, _ = mount.__enter__()
+            with self.subTest(limit=limit), self.assertRaises(OSError) as caught:
+                for i in range(40):
+                    held.append(open(f'{at}/m{i:02}.gguf/info', 'rb'))
+            self.assertEqual(caught.exception.errno, errno.EMFILE)
+            for file in held:
+                file.close()
+            editlib.until(lambda at=at: os.path.exists(at + '/m39.gguf'))
+            mount.__exit__(None, None, None)

@@ -113,6 +113,18 @@ class Edits(Shelf):
                 self.refused(errno.EBUSY, editlib.write, at + '/' + other, 'general.name', 'Third')
                 self.assertIn('another process', editlib.error_of(at + '/' + other, 'general.name'))
 
+    def test_renamed(self):
+        """A model that was edited and renamed is edited under its new name."""
+        for commit in ('close', 'sync'):
+            path = self.put('old.gguf')
+            with self.subTest(commit=commit), Mount(self.top, '-o', 'commit=' + commit) as at:
+                editlib.write(at + '/old.gguf', 'general.name', 'First')
+                editlib.sync(at + '/old.gguf')
+                os.rename(path, self.top + '/new.gguf')
+                editlib.until(lambda at=at: editlib.read(at + '/new.gguf', 'general.name') == b'First\n')
+                editlib.write(at + '/new.gguf', 'general.name', 'Second')
+            self.assertEqual(value(self.top + '/new.gguf'), b'Second')
+
     @editlib.needs_gate
     def test_others_while_one_is_written(self):
         """A model that is being written stays open, even if many others are opened, and does not hold
