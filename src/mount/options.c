@@ -14,7 +14,6 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "edit/history.h"
-#include "mount/log.h"
 
 /* ---- the table ---- */
 
@@ -255,6 +254,8 @@ static unsigned number(struct mnt_options *o, enum option_id id, int base, unsig
 /* Set the options whose values are numbers. A user or group of -1 is not valid. */
 static int check_numbers(struct mnt_options *o)
 {
+    (void)number(o, MOUNT_MAX_THREADS, 10, INT_MAX);
+    (void)number(o, MOUNT_MAX_IDLE_THREADS, 10, INT_MAX);
     o->tree.uid = (uid_t)number(o, MOUNT_UID, 10, UINT_MAX - 1);
     o->tree.gid = (gid_t)number(o, MOUNT_GID, 10, UINT_MAX - 1);
     o->tree.umask = (mode_t)number(o, MOUNT_UMASK, 8, 0777);
@@ -280,19 +281,6 @@ static int check_values(struct mnt_options *o)
     return check_words(o);
 }
 
-/* Parse the arguments. Standard error is captured because libfuse names the invalid value there. */
-static int parse_args(struct mnt_options *o)
-{
-    char why[256];
-    struct caught c = catch_begin();
-    bool ok = fuse_opt_parse(&o->args, o, NULL, on_option) == 0 &&
-              fuse_parse_cmdline(&o->args, &o->cmd) == 0;
-    catch_end(&c, why, sizeof(why));
-    if (ok)
-        return 0;
-    return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
-}
-
 /* Open the imatrix before mounting, because its path may be relative to the current directory. */
 static int open_imatrix(struct mnt_options *o)
 {
@@ -310,11 +298,17 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
 {
     struct fuse_args given = FUSE_ARGS_INIT(argc, argv);
     *o = (struct mnt_options){.args = given};
-    int r = parse_args(o);
+    if (strcmp(argv[argc - 1], "-o") == 0)
+        return err_set(&o->err, -EINVAL, "option -o: what follows is missing (see ggufs --help)");
+    int r = 0;
+    if (fuse_opt_parse(&o->args, o, NULL, on_option) < 0)
+        r = o->err.code;
     if (r == 0)
         r = check_values(o);
     if (r == 0)
         r = check_numbers(o);
+    if (r == 0 && fuse_parse_cmdline(&o->args, &o->cmd) < 0)
+        r = err_set(&o->err, -EINVAL, "libfuse refuses the options");
     if (r < 0)
         return r;
     if (o->given[MOUNT_IMATRIX])

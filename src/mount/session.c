@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -155,27 +154,26 @@ struct session {
     atomic_bool looped; /* the loop has ended */
 };
 
-/* Return true if another file system is mounted over the mount, or in its place. */
-static bool is_covered(const struct session *s)
+/* Return the device that the list of mounts shows at the mount point, or 0. */
+static dev_t device_there(const struct session *s)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
     const struct mount *m = mounts_load(&ms) == 0 ? mounts_at(&ms, s->o->mountpoint) : NULL;
-    return m && s->dev && m->dev != s->dev;
+    return m ? m->dev : 0;
 }
 
-/* Return true if the file system, whose connection has ended, still exists: after umount -f, while
- * programs have files open. The kernel shows it in the list of mounts or, if it was also unmounted,
- * by ustat(2). */
+/* Return true if another file system is mounted over the mount, or in its place. */
+static bool is_covered(const struct session *s)
+{
+    const dev_t there = device_there(s);
+    return s->dev && there && there != s->dev;
+}
+
+/* Return true if the file system, whose connection has ended, is still mounted: after umount -f,
+ * while programs have files open. */
 static bool is_cut_off(const struct session *s)
 {
-    CLEANUP(mounts_free) struct mounts ms = {0};
-#ifdef SYS_ustat
-    char stats[256]; /* holds the kernel's struct ustat, which is smaller */
-    if (s->dev && (syscall(SYS_ustat, (unsigned)s->dev, stats) == 0 || errno != EINVAL))
-        return true;
-#endif
-    return s->dev && mounts_load(&ms) == 0 &&
-           mounts_of(&ms, s->dev, s->o->mountpoint, shelf_path(s->m.shelf));
+    return s->dev && device_there(s) == s->dev;
 }
 
 /* Unmount an idle mount, unless an edit cannot be written. Unmounting ends the loop, or fails if the
@@ -318,35 +316,25 @@ static dev_t device_of(const char *mountpoint)
                : makedev(st.stx_dev_major, st.stx_dev_minor);
 }
 
-/* Return what to do about a refused mount, or "". Ubuntu has an AppArmor profile of fusermount3. */
-static const char *advice(const char *why)
-{
-    return strstr(why, "mount failed: Permission denied") &&
-                   access("/sys/kernel/security/apparmor", F_OK) == 0
-               ? " (AppArmor may allow fusermount3 to mount only below your home directory, /mnt, "
-                 "/media, /tmp and /run/user/UID: mount there, or allow this place in "
-                 "/etc/apparmor.d/local/fusermount3)"
-               : "";
-}
+/* Where AppArmor is, Ubuntu has a profile of fusermount3. */
+#define ADVICE                                                                         \
+    " (AppArmor may allow fusermount3 to mount only below your home directory, /mnt, " \
+    "/media, /tmp and /run/user/UID: mount there, or allow this place in "             \
+    "/etc/apparmor.d/local/fusermount3)"
 
-/* Create the session and mount it. */
+/* Create the session and mount it. If that fails, libfuse or fusermount3 has printed why. */
 static int mount_session(struct session *s, struct mnt_options *o, struct err *e)
 {
-    char why[512], shown[SHOW_MAX];
-    struct caught c = catch_begin();
+    char shown[SHOW_MAX];
+    const bool confined = geteuid() != 0 && access("/sys/kernel/security/apparmor", F_OK) == 0;
     s->se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), &s->m);
-    if (s->se && fuse_session_mount(s->se, o->mountpoint) != 0) {
+    if (s->se && fuse_session_mount(s->se, o->mountpoint) == 0)
+        return fuse_session_custom_io(s->se, &io, fuse_session_fd(s->se));
+    if (s->se)
         fuse_session_destroy(s->se);
-        s->se = NULL;
-    }
-    if (s->se)
-        (void)fuse_session_custom_io(s->se, &io, fuse_session_fd(s->se));
-    catch_end(&c, why, sizeof(why));
-    if (s->se)
-        return 0;
-    return err_set(e, -EIO, "%s: cannot mount%s%s%s",
-                   show(shown, o->mountpoint, strlen(o->mountpoint)), why[0] ? ": " : "", why,
-                   advice(why));
+    s->se = NULL;
+    return err_set(e, -EIO, "%s: cannot mount%s", show(shown, o->mountpoint, strlen(o->mountpoint)),
+                   confined ? ADVICE : "");
 }
 
 static int run_mounted(struct session *s, struct err *e)

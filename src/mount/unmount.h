@@ -28,24 +28,23 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
  *     mountpoint, model   paths
  *     mode                "rw" or "ro"
  *     reason              why the mount is read-only; null if read-write or unknown
- *     user                numeric id of the user that made the mount; null if unknown
+ *     user                numeric id of the user that made the mount
  *     state               "alive"; "dead": the daemon was killed; "unknown": another user's mount,
  *                         which is not asked
  */
 int mnt_list(bool json, struct buf *out, struct err *e);
 
 /* Write pending edits, unmount, and wait until the daemon has ended. Run by root, this process becomes
- * the user that made the mount. Logs edits that are not in the file, and a backup. Returns 0, 1
- * (unmounted, but some edits are not in the file), or -errno with the reason; then the mount still
- * exists or is still being written. */
+ * the user that made the mount. Logs edits that were refused or could not be written, and a backup.
+ * Returns 0, or -errno with the reason; then the mount still exists or is still being written. */
 int mnt_unmount(const char *mountpoint, struct err *e);
 
 /*
  * Restore the keys of a mounted model to a state of the history, given by its number ("0": before
- * the last edits). `operand` is the model's file, a mount point, or the model's directory in a
- * mount. Run by root, this process becomes the user that made the mount. Appends what was done to
- * `said`. Returns 0, 1 (no mount here edits the model), or -errno
- * with the reason.
+ * the last edits). `operand` is a mount point, the model's directory in a mount, or the file of a
+ * model that is mounted alone. Run by root, this process becomes the user that made the mount.
+ * Appends what was done to `said`. Returns 0, 1 (`operand` is none of these), or -errno with the
+ * reason.
  */
 int mnt_undo(const char *operand, const char *number, struct buf *said, struct err *e);
 /* Return the real path of the file of a model that is given by a mount point or its directory in a

@@ -134,18 +134,6 @@ void mounts_free(struct mounts *ms)
     free(ms->text);
 }
 
-const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
-                              const char *source)
-{
-    for (size_t i = ms->n; i-- > 0;) {
-        const struct mount *m = &ms->mount[i];
-        if (m->dev == dev &&
-            ((at && strcmp(m->at, at) == 0) || (source && strcmp(m->source, source) == 0)))
-            return m;
-    }
-    return NULL;
-}
-
 bool path_of_fd(int fd, char ret[PATH_MAX])
 {
     char link[64];

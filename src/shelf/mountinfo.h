@@ -43,10 +43,6 @@ bool mount_is_ggufs(const struct mount *m);
 /* Load the mounts that this process sees. Free ms even on failure. */
 int mounts_load(struct mounts *ms);
 void mounts_free(struct mounts *ms);
-/* Return the last mount that belongs to the file system `dev` and is on `at` or has this source
- * (either may be NULL), or NULL. `dev` alone is not enough, because a device number may be reused. */
-const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
-                              const char *source);
 /* Return the real path of a possible mount point, without accessing the file system mounted there.
  * The caller frees the path. Returns NULL with errno on failure; ENOTCONN means that the path is
  * inside a dead mount. */

@@ -247,7 +247,7 @@ void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *r
 #define STATE_MAX 18
 
 /* The kinds of nodes that have extended attributes: files in metadata/, directories of tensors and
- * of new tensors, and the root, whose error is why accepted edits could not be written. */
+ * of new tensors, and the root, whose errors are what is not in the model's file. */
 enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4, OF_ROOT = 8 };
 
 struct subject {
@@ -313,6 +313,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     if (s->n.kind == NODE_ROOT) {
         CLEANUP(buf_free) struct buf notes = BUF_INIT;
         s->of = OF_ROOT;
+        live_refused(t->meta, &notes);
         live_trouble(t->meta, &notes);
         unsaved_lines(&notes, &s->key.error);
         s->key.error.len -= s->key.error.len > 0; /* without the last newline */

@@ -80,6 +80,7 @@ class Idle(Case):
                 self.ended(process, 3)
             self.assertTrue(mountlib.mount_of(at))
             os.rename(aside, self.model)
+            editlib.until(lambda: not mountlib.mount_of(at))
         self.assertIn(b'written', mountlib.get(self.model))
 
 

@@ -276,8 +276,8 @@ class Unmount(Case):
                 with self.assertRaises(OSError):
                     write(at + inside, 'llama.context_length', 'no number')
                 done = run(GGUFS, '--unmount', at)
-                self.assertEqual(done.returncode, 1)
                 self.assertRegex(done.err, f'^ggufs: {at}: not saved: .*llama.context_length: .*\n$')
+                self.assertEqual(done.returncode, 0)  # the program that wrote has been told
                 self.assertIsNone(mountlib.mount_of(at))
 
     @unittest.skipUnless(ROOT, 'for root only')
@@ -287,8 +287,7 @@ class Unmount(Case):
         with Mount(self.model) as at:
             self.assertEqual(run('mount', '--bind', at, there).returncode, 0)
             done = run(GGUFS, '--unmount', there)
-            self.assertEqual((done.returncode, done.err),
-                             (0, f'ggufs: {there}: unmounted; still mounted on {at}\n'))
+            self.assertEqual((done.returncode, done.err), (0, ''))
             self.assertEqual(read(at, 'general.architecture'), b'llama\n')
 
     def test_no_mount(self):
