@@ -71,8 +71,14 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
         return;
     LOCKED(&l->lock);
     struct object *o = object_find(l, number);
-    if (o)
-        *ret = (struct live_folder){o->generation, hidden_rows(o), o->gone, o->mtime};
+    if (!o)
+        return;
+    *ret = (struct live_folder){o->generation, hidden_rows(o), o->gone, o->fresh, o->mtime};
+    if (!o->fresh)
+        return;
+    ret->hidden = ~o->aside;
+    for (const struct view_draft *d = o->drafts; d; d = d->next)
+        ret->hidden &= ~((uint32_t)1 << d->row);
 }
 
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
@@ -309,20 +315,6 @@ static void fresh_remove(struct live *l, struct object *o)
     o->cold = 0;
     newest_touch(l->newest);
     object_reap(l, o);
-}
-
-bool live_making(struct live *l, uint32_t number, uint32_t *views)
-{
-    if (!atomic_load(&l->tensors.any))
-        return false;
-    LOCKED(&l->lock);
-    const struct object *o = object_find(l, number);
-    if (!o || !o->fresh)
-        return false;
-    *views = o->aside;
-    for (const struct view_draft *d = o->drafts; d; d = d->next)
-        *views |= (uint32_t)1 << d->row;
-    return true;
 }
 
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number)

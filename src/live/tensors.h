@@ -11,9 +11,10 @@
 
 /* Facts about a tensor's directory that are not in snapshots. */
 struct live_folder {
-    uint64_t generation;   /* differs each time the tensor returns after a removal */
-    uint32_t hidden;       /* rows of views that were unlinked a moment ago */
-    bool removed;          /* the directory is no longer visible */
+    uint64_t generation; /* differs each time the tensor returns after a removal */
+    uint32_t hidden; /* rows of views that were unlinked a moment ago; if `making`, not written */
+    bool removed;    /* the directory is no longer visible */
+    bool making;     /* the tensor is new and incomplete */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
 };
 
@@ -32,8 +33,6 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
 #define NEW_QUIET 2
 #define TENSOR_INCOMPLETE "a new tensor: it is not complete yet"
 int live_tensor_make(struct live *l, const char *file, uint32_t *number);
-/* True if the tensor is new and incomplete. *views: the rows of the views that were written. */
-bool live_making(struct live *l, uint32_t number, uint32_t *views);
 /* Get the first new tensor at or after index *i, in order of creation; *i becomes its index.
  * Returns false at the end. */
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number);

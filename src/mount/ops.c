@@ -87,11 +87,10 @@ static void reply_open(fuse_req_t req, int r, struct fuse_file_info *fi)
 struct parked {
     struct live_wait wait; /* must come first: done() gets its address */
     fuse_req_t req;
-    struct tree_file *file;     /* the file of the request's handle, or NULL */
-    size_t size;                /* for a write: number of bytes written; for a read: requested */
-    uint64_t off;               /* for a read */
-    fuse_ino_t ino;             /* for a setattr: the node whose attributes the reply contains */
-    struct tree_file *unopened; /* owned; for a truncation without a handle, otherwise NULL */
+    struct tree_file *file; /* the file of the request's handle, or NULL */
+    size_t size;            /* for a write: number of bytes written; for a read: requested */
+    uint64_t off;           /* for a read */
+    fuse_ino_t ino;         /* for a setattr: the node whose attributes the reply contains */
 };
 
 static void on_done(struct live_wait *w, int result)
@@ -100,9 +99,7 @@ static void on_done(struct live_wait *w, int result)
     struct tree_entry e;
     free(w);
     if (result == 0 && p.ino)
-        result = shelf_getattr(shelf_of(p.req), p.ino, p.unopened, &e);
-    if (p.unopened)
-        (void)shelf_release(p.unopened);
+        result = shelf_getattr(shelf_of(p.req), p.ino, NULL, &e);
     if (p.ino)
         ANSWER(p.req, result, fuse_reply_attr(p.req, &e.attr, e.attr_for));
     else if (p.size)
@@ -277,13 +274,10 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
     if (!p)
         return;
     p->ino = ino;
-    int r = 0;
-    if (to_set & FUSE_SET_ATTR_SIZE) {
-        r = p->file ? 0 : shelf_unopened_file(shelf_of(req), ino, &p->unopened);
-        if (r == 0)
-            r = tree_truncate(p->file ? p->file : p->unopened, (uint64_t)attr->st_size, &p->wait);
-    }
-    finish(p, r);
+    const uint64_t size = (uint64_t)attr->st_size;
+    finish(p, !(to_set & FUSE_SET_ATTR_SIZE) ? 0
+              : p->file                      ? tree_truncate(p->file, size, &p->wait)
+                                             : shelf_truncate(shelf_of(req), ino, size, &p->wait));
 }
 
 static void op_statfs(fuse_req_t req, UNUSED fuse_ino_t ino)

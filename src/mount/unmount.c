@@ -32,8 +32,6 @@
 /* Seconds to wait for a daemon to end, and milliseconds between looks. */
 #define PATIENCE 10
 #define LOOK_AGAIN 5
-/* Attempts to undo while other programs are making edits. */
-#define UNDO_TRIES 20
 
 /* The attribute of a mount that says why it is read-only. */
 #define READ_ONLY "user.gguf.readonly"
@@ -262,18 +260,9 @@ int mnt_unmount(const char *mountpoint, struct err *e)
 
 static int undo_there(const char *at, const char *number, struct buf *said)
 {
-    const int fd = open_dir(at);
-    int r = fd < 0 ? fd : -EBUSY;
-    /* edits of other programs, which may go on, are written first */
-    for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
-        r = fsync(fd) < 0 ? -errno : 0;
-        if (r == 0 && fsetxattr(fd, "user.gguf.undo", number, strlen(number), 0) < 0)
-            r = -errno;
-    }
-    if (r != -EACCES && r != -EROFS && fd >= 0) /* else the daemon was not asked */
+    const int r = setxattr(at, "user.gguf.undo", number, strlen(number), 0) < 0 ? -errno : 0;
+    if (r != -EACCES && r != -EROFS) /* else the daemon was not asked */
         (void)add_attribute(at, "user.gguf.undo", said);
-    if (fd >= 0)
-        (void)close(fd);
     return r;
 }
 

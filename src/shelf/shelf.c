@@ -748,16 +748,11 @@ int shelf_release(struct tree_file *f)
 
 /* ---- edits ---- */
 
-int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret)
+int shelf_truncate(struct shelf *s, uint64_t node, uint64_t size, struct live_wait *w)
 {
     CLEANUP(shelf_leave) struct at at;
     int r = shelf_enter(s, node, -EPERM, &at);
-    struct tree_file *f = r == 0 ? tree_file_new(at.use.tree, at.local) : NULL;
-    if (!f)
-        return r < 0 ? r : -ENOMEM;
-    keep(&at, f);
-    *ret = f;
-    return 0;
+    return r < 0 ? r : tree_truncate_unopened(at.use.tree, at.local, size, w);
 }
 
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,

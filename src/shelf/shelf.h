@@ -98,12 +98,8 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret);
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);
-/*
- * For truncate(2), which has no handle: make a file for a node that may be edited, without opening
- * it. The node's model stays open until shelf_release(). Returns 0, -EPERM, -ENOMEM, or the error
- * from opening the model.
- */
-int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret);
+/* Handle truncate(2) of a file that the caller has not opened. May return LIVE_PARKED. */
+int shelf_truncate(struct shelf *s, uint64_t node, uint64_t size, struct live_wait *w);
 int shelf_release(struct tree_file *f);
 
 /*

@@ -200,13 +200,12 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
 {
     struct live_attr a = {0};
-    struct live_folder folder;
     int r = node_check(t, v->snap, n);
     if (r == 0)
         r = node_size(t, v, n, &a.size);
     if (r < 0)
         return r;
-    tensors_facts(t, v->snap, n, &folder);
+    const struct live_folder folder = tensors_facts(t, n);
     a.mtime = folder.mtime;
     node_entry_as(t, v, n, &a, ret);
     if (n->kind == NODE_TENSOR)
@@ -304,7 +303,6 @@ static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
  * snapshot, because edits that are not in a snapshot yet may have changed user.gguf.offset. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
-    uint32_t views;
     *s = (struct subject){.n = ino_node(node)};
     if (s->n.kind == NODE_KEY) {
         s->of = OF_KEY;
@@ -325,7 +323,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     if (r < 0)
         return r;
     s->v = newest_view(&t->newest);
-    const bool making = tensors_is_making(t, &s->n, &views);
+    const bool making = tensors_facts(t, &s->n).making;
     r = making ? 0 : node_check(t, s->v.snap, &s->n);
     if (!tensor || r < 0)
         return !tensor && r == -ESTALE ? 0 /* a draft */ : r;

@@ -185,11 +185,9 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
-    *f = (struct tree_file){.ops = &file_text, .tree = t};
-    if (t) {
-        f->node = ino_node(node);
+    *f = (struct tree_file){.ops = &file_text, .tree = t, .node = ino_node(node)};
+    if (t)
         atomic_fetch_add(&t->open, 1);
-    }
     return f;
 }
 
@@ -290,19 +288,20 @@ int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n)
 
 int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)
 {
-    struct tree *t = f->tree;
-    if (f->ops->truncate)
-        return f->ops->truncate(f, size, w);
-    if (!t)
-        return -EPERM;
+    return f->ops->truncate ? f->ops->truncate(f, size, w) : -EINVAL;
+}
+
+int tree_truncate_unopened(struct tree *t, uint64_t node, uint64_t size, struct live_wait *w)
+{
+    const struct node n = ino_node(node);
     if (!t->writable)
         return -EROFS;
-    if (f->node.kind == NODE_TENSOR_FILE && t->opt.tensors)
-        return tensors_truncate(t, &f->node, size, w);
-    if (f->node.kind != NODE_KEY)
-        return tensors_fixed(t, &f->node) ? -EROFS : -EACCES;
+    if (n.kind == NODE_TENSOR_FILE && t->opt.tensors)
+        return tensors_truncate(t, &n, size, w);
+    if (n.kind != NODE_KEY)
+        return tensors_fixed(t, &n) ? -EROFS : -EACCES;
     int r = begin_editing(t);
-    return r < 0 ? r : live_truncate(t->meta, f->node.number, NULL, size, w);
+    return r < 0 ? r : live_truncate(t->meta, n.number, NULL, size, w);
 }
 
 int tree_flush(struct tree_file *f, struct live_wait *w)

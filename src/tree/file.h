@@ -55,8 +55,7 @@ struct tree_file {
 
 /* Open a file with the flags of open(2). */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
-/* Make a file that has a node but no content. It can be truncated; release it with tree_release().
- * t may be NULL. Returns NULL if out of memory. */
+/* Make a file that has no content. t may be NULL. Returns NULL if out of memory. */
 struct tree_file *tree_file_new(struct tree *t, uint64_t node);
 int tree_release(struct tree_file *f);
 /* Return true if the kernel's cached pages of the file are right. If the model's file was
@@ -86,6 +85,8 @@ int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, s
 /* Handle fallocate(2), which affects only the size. May return -EOPNOTSUPP. */
 int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n);
 int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w);
+/* Handle truncate(2) of a file that the caller has not opened. */
+int tree_truncate_unopened(struct tree *t, uint64_t node, uint64_t size, struct live_wait *w);
 int tree_flush(struct tree_file *f, struct live_wait *w);
 int tree_fsync(struct tree_file *f, struct live_wait *w);
 

@@ -59,10 +59,9 @@ static uint64_t parent_of(const struct node *dir)
 static int check_dir(struct tree *t, const struct snapshot *g, const struct node *n)
 {
     struct tree_entry e;
-    uint32_t views;
-    int r = tensors_is_making(t, n, &views) ? 0
-            : n->kind == NODE_KEY           ? key_attr(t, n->number, NULL, &e)
-                                            : node_check(t, g, n);
+    int r = tensors_facts(t, n).making ? 0
+            : n->kind == NODE_KEY      ? key_attr(t, n->number, NULL, &e)
+                                       : node_check(t, g, n);
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
@@ -78,33 +77,34 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     return 0;
 }
 
-/* Look up any file except a key. No lock is held while the file is measured. */
+/* Look up a tensor in tensors/ that can be edited. */
+static int lookup_tensor(struct tree *t, const char *name, struct tree_entry *ret)
+{
+    struct node n = {.kind = NODE_TENSOR};
+    int r = live_tensor_find(t->meta, name, &n.number);
+    if (r < 0)
+        return r;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    return tensors_entry(t, &v, &n, ret);
+}
+
+/* Look up any other file except a key. No lock is held while the file is measured. */
 static int lookup_row(struct tree *t, const struct node *dir, const char *name,
                       struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    struct live_folder folder = {0};
-    struct live *l = tensors_live(t);
-    if (l && node_is_folder(dir, ROOT_TENSORS)) {
-        struct node n = {.kind = NODE_TENSOR};
-        int found = live_tensor_find(l, name, &n.number);
-        v = newest_view(&t->newest);
-        return found < 0 ? found : tensors_entry(t, &v, &n, ret);
-    }
-    int r = tensors_lookup(t, dir, name, ret);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    if (l && dir->kind == NODE_TENSOR)
-        live_tensor_folder(l, dir->number, &folder);
-    if (r == 0)
-        r = view_for(t, dir, name, &v);
+    const struct live_folder f = tensors_facts(t, dir);
+    int r = view_for(t, dir, name, &v);
     if (r == 0)
         r = check_dir(t, v.snap, dir);
     if (r < 0)
         return r;
-    const uint64_t ino = find_child(v.snap, dir, name);
+    const int row = f.making ? files_named(FILES_TENSOR, name) : -1;
+    const uint64_t ino = !f.making ? find_child(v.snap, dir, name)
+                         : row < 0 ? 0
+                                   : ino_tensor_file(dir->number, (uint32_t)row);
     struct node n = ino_node(ino);
-    if (!ino || folder.removed || (folder.hidden && folder.hidden >> n.row & 1))
+    if (!ino || f.removed || f.hidden >> n.row & 1)
         return -ENOENT;
     if (tensors_pending(t, &n, ret))
         return 0;
@@ -123,6 +123,8 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
     struct live_attr key;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
+    if (node_is_folder(&dir, ROOT_TENSORS) && tensors_live(t))
+        return lookup_tensor(t, name, ret);
     if (!node_is_folder(&dir, ROOT_METADATA))
         return lookup_row(t, &dir, name, ret);
     int r = live_lookup(t->meta, name, &key);
@@ -181,13 +183,11 @@ static void list_tensors(struct tree_dir *d, const struct snapshot *g)
     const struct gguf *m = g->gguf;
     struct live *l = tensors_live(d->t);
     char name[TREE_NAME_MAX + 1];
-    struct live_folder folder;
     struct node n = {.kind = NODE_TENSOR};
     for (uint32_t i = 0; i < m->n_tensors; i++) {
         n.number = ids_of(g->ids, i).number;
-        tensors_facts(d->t, g, &n, &folder);
         (void)name_encode(gguf_name(m, &m->tensor[i]), m->tensor[i].name_len, name);
-        if (!folder.removed)
+        if (!tensors_facts(d->t, &n).removed)
             add_child(d, ino_of(&n), name);
     }
     for (uint64_t i = 0; l && live_making_at(l, &i, name, &n.number); i++)
@@ -199,17 +199,13 @@ static void list_rows(struct tree_dir *d, struct snapshot *g, const struct node 
 {
     const enum files_where where = n->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
     const struct gguf_tensor *tensor = node_tensor(g, n);
-    struct live_folder folder;
-    uint32_t views;
-    const bool making = tensors_is_making(d->t, n, &views);
-    tensors_facts(d->t, g, n, &folder);
-    if (where == FILES_TENSOR && !making && (!tensor || folder.removed))
+    const struct live_folder f = tensors_facts(d->t, n);
+    if (where == FILES_TENSOR && !f.making && (!tensor || f.removed))
         return;
     for (size_t i = 0; i < files_count(where); i++) {
         const uint32_t no = (uint32_t)row_at(where, i);
         const struct row *row = files_row(where, no);
-        if (making ? views >> no & 1
-                   : files_listed(g, row, tensor, d->t->opt.views) && !(folder.hidden >> no & 1))
+        if (!(f.hidden >> no & 1) && (f.making || files_listed(g, row, tensor, d->t->opt.views)))
             add_child(d, where == FILES_ROOT ? root_ino(g, no) : ino_tensor_file(n->number, no),
                       row->name);
     }
@@ -360,47 +356,42 @@ static int create_key(struct tree *t, const char *name, int flags, struct tree_e
     return 0;
 }
 
-/* Return 0 if names in this directory may be changed because it is metadata/ in a writable tree;
- * otherwise return -EROFS, -EACCES, or the reason why editing could not begin. */
-static int metadata_folder(struct tree *t, uint64_t parent)
-{
-    struct node dir = ino_node(parent);
-    if (!t->writable)
-        return -EROFS;
-    bool is = node_is_folder(&dir, ROOT_METADATA);
-    return is ? begin_editing(t) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
-}
+enum { NAMES_KEYS, NAMES_TENSORS };
 
-/* Return true if a new name would not fit into a listing. */
-static bool is_too_long(const char *name)
+/* Begin to change a name in a directory. Returns which names those are, or -errno. */
+static int begin_names(struct tree *t, const struct node *dir, const char *new_name)
 {
-    return strlen(name) > TREE_NAME_MAX;
+    if (new_name && strlen(new_name) > TREE_NAME_MAX) /* it would not fit into a listing */
+        return -ENAMETOOLONG;
+    if (!t->writable || tensors_fixed(t, dir))
+        return -EROFS;
+    const bool tensors = tensors_has(t, dir);
+    if (!tensors && !node_is_folder(dir, ROOT_METADATA))
+        return -EACCES;
+    int r = begin_editing(t);
+    return r < 0 ? r : tensors ? NAMES_TENSORS : NAMES_KEYS;
 }
 
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file)
 {
-    struct node dir = ino_node(parent);
-    if (is_too_long(name))
-        return -ENAMETOOLONG;
-    if (tensors_has(t, &dir))
-        return tensors_create(t, &dir, name, flags, ret, file);
-    int r = metadata_folder(t, parent);
-    return r < 0 ? r : create_key(t, name, flags, ret, file);
+    const struct node dir = ino_node(parent);
+    int r = begin_names(t, &dir, name);
+    return r < 0                ? r
+           : r == NAMES_TENSORS ? tensors_create(t, &dir, name, flags, ret, file)
+                                : create_key(t, name, flags, ret, file);
 }
 
 int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
     struct live_attr a;
     struct tree_file *f;
-    struct node dir = ino_node(parent);
-    if (is_too_long(name))
-        return -ENAMETOOLONG;
-    if (tensors_has(t, &dir)) {
-        int r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
+    const struct node dir = ino_node(parent);
+    int r = begin_names(t, &dir, name);
+    if (r == NAMES_TENSORS) {
+        r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
         return r < 0 ? r : tree_release(f);
     }
-    int r = metadata_folder(t, parent);
     if (r == 0)
         r = live_make(t->meta, name, &a);
     if (r == 0)
@@ -415,61 +406,53 @@ int tree_fsyncdir(struct tree *t, struct live_wait *w)
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)
 {
-    struct node dir = ino_node(parent);
-    if (tensors_has(t, &dir))
-        return tensors_unlink(t, &dir, name);
-    int r = metadata_folder(t, parent);
-    return r < 0 ? r : live_unlink(t->meta, name);
+    const struct node dir = ino_node(parent);
+    int r = begin_names(t, &dir, NULL);
+    return r < 0                ? r
+           : r == NAMES_TENSORS ? tensors_unlink(t, &dir, name)
+                                : live_unlink(t->meta, name);
 }
 
 int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
                 const char *to, unsigned flags, struct live_wait *w)
 {
-    struct node dir = ino_node(parent), into = ino_node(new_parent);
-    if (is_too_long(to))
-        return -ENAMETOOLONG;
-    if (tensors_has(t, &dir) || tensors_has(t, &into))
-        return tensors_rename(t, &dir, name, &into, to, flags, w);
-    int r = metadata_folder(t, parent);
-    if (r == 0)
-        r = metadata_folder(t, new_parent);
-    return r < 0 ? r : live_rename(t->meta, name, to, flags, w);
+    const struct node dir = ino_node(parent), into = ino_node(new_parent);
+    int r = begin_names(t, &dir, to), r2 = begin_names(t, &into, to);
+    if (r < 0 || r2 < 0)
+        return r < 0 ? r : r2;
+    if (r != r2 || dir.kind != NODE_DIR || into.kind != NODE_DIR)
+        return -EPERM;
+    return r == NAMES_TENSORS ? live_tensor_rename(t->meta, name, to, flags, w)
+                              : live_rename(t->meta, name, to, flags, w);
 }
 
 int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
-    struct node dir = ino_node(parent);
-    if (is_too_long(name))
-        return -ENAMETOOLONG;
-    if (tensors_fixed(t, &dir))
-        return -EROFS;
-    return node_is_folder(&dir, ROOT_TENSORS) && t->opt.tensors ? tensors_mkdir(t, name, ret)
-                                                                : -EPERM;
+    const struct node dir = ino_node(parent);
+    int r = begin_names(t, &dir, name);
+    return r < 0                                        ? r
+           : r == NAMES_TENSORS && dir.kind == NODE_DIR ? tensors_mkdir(t, name, ret)
+                                                        : -EPERM;
 }
 
 int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
 {
-    struct node dir = ino_node(parent);
-    if (tensors_fixed(t, &dir))
-        return -EROFS;
-    if (!tensors_has(t, &dir))
-        return -EPERM;
-    if (dir.kind == NODE_TENSOR)
-        return -ENOTDIR;
-    int r = begin_editing(t);
-    return r < 0 ? r : live_tensor_remove(t->meta, name);
+    const struct node dir = ino_node(parent);
+    int r = begin_names(t, &dir, NULL);
+    return r < 0                     ? r
+           : r == NAMES_KEYS         ? -EPERM
+           : dir.kind == NODE_TENSOR ? -ENOTDIR
+                                     : live_tensor_remove(t->meta, name);
 }
 
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
                  struct tree_entry *ret)
 {
     struct live_attr a;
-    struct node dir = ino_node(parent);
-    if (is_too_long(name))
-        return -ENAMETOOLONG;
-    if (tensors_has(t, &dir))
+    const struct node dir = ino_node(parent);
+    int r = begin_names(t, &dir, name);
+    if (r == NAMES_TENSORS)
         return -EPERM;
-    int r = metadata_folder(t, parent);
     if (r == 0)
         r = live_symlink(t->meta, name, target, &a);
     if (r == 0)

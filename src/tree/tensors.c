@@ -26,21 +26,13 @@ struct live *tensors_live(const struct tree *t)
     return t->opt.tensors ? atomic_load(&t->live) : NULL;
 }
 
-void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n,
-                   struct live_folder *ret)
+struct live_folder tensors_facts(const struct tree *t, const struct node *n)
 {
     struct live *l = tensors_live(t);
-    (void)g;
-    *ret = (struct live_folder){0};
+    struct live_folder f = {0};
     if (l && (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE))
-        live_tensor_folder(l, n->number, ret);
-}
-
-bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
-{
-    struct live *l = tensors_live(t);
-    return l && (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE) &&
-           live_making(l, n->number, views);
+        live_tensor_folder(l, n->number, &f);
+    return f;
 }
 
 /* ---- nodes that no snapshot has ---- */
@@ -65,20 +57,15 @@ static void stand_in(struct tree *t, const struct node *n, const struct live_fol
 bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret)
 {
     struct live *l = tensors_live(t);
-    struct live_folder folder;
+    struct live_folder folder = tensors_facts(t, n);
     uint64_t size = 0;
-    uint32_t views;
-    if (!l || (n->kind != NODE_TENSOR && n->kind != NODE_TENSOR_FILE))
-        return false;
-    const bool making = live_making(l, n->number, &views);
     const bool drafted =
-        n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, kind_of(n->row), &size);
-    if (!making && !drafted)
+        l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, kind_of(n->row), &size);
+    if (!folder.making && !drafted)
         return false;
-    live_tensor_folder(l, n->number, &folder);
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    if (making || node_entry(t, &v, n, ret) < 0) {
-        folder.removed |= !making;
+    if (folder.making || node_entry(t, &v, n, ret) < 0) {
+        folder.removed |= !folder.making;
         stand_in(t, n, &folder, ret);
     }
     ret->attr_for = 0;
@@ -101,21 +88,6 @@ bool tensors_is_gone(struct tree *t, const struct node *n)
         return false;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     return !node_tensor(v.snap, n);
-}
-
-/* ---- lookup ---- */
-
-int tensors_lookup(struct tree *t, const struct node *dir, const char *name, struct tree_entry *ret)
-{
-    const int row = files_named(FILES_TENSOR, name);
-    const struct node n = {NODE_TENSOR_FILE, row < 0 ? 0 : (uint32_t)row, dir->number};
-    uint32_t views;
-    if (dir->kind != NODE_TENSOR || !tensors_is_making(t, dir, &views))
-        return 0;
-    if (row < 0 || !(views >> row & 1))
-        return -ENOENT;
-    /* By now the new tensor may have become a tensor of the model. */
-    return tensors_pending(t, &n, ret);
 }
 
 /* ---- open ---- */
@@ -154,10 +126,8 @@ int tensors_open(struct tree_file *f, int flags)
 
 bool tensors_opens(struct tree *t, const struct node *n, int flags)
 {
-    uint32_t views;
-    if (!t->opt.tensors || n->kind != NODE_TENSOR_FILE || !node_row(n))
-        return false;
-    return sys_open_changes(flags) || tensors_is_making(t, n, &views);
+    return t->opt.tensors && n->kind == NODE_TENSOR_FILE && node_row(n) &&
+           (sys_open_changes(flags) || tensors_facts(t, n).making);
 }
 
 void tensors_opened(struct tree_file *f)
@@ -209,26 +179,20 @@ static int check_create(struct tree *t, const struct snapshot *g, const struct n
                         int flags)
 {
     const struct gguf_tensor *tensor = node_tensor(g, dir);
-    struct live_folder folder;
-    uint32_t there;
-    tensors_facts(t, g, dir, &folder);
-    const bool making = tensors_is_making(t, dir, &there);
-    if (!making && (!tensor || folder.removed))
+    const struct live_folder f = tensors_facts(t, dir);
+    if (!f.making && (!tensor || f.removed))
         return -ENOENT;
-    if (row < 0 || (!making && !files_exists(g, files_row(FILES_TENSOR, (size_t)row), tensor)))
+    if (row < 0 || (!f.making && !files_exists(g, files_row(FILES_TENSOR, (size_t)row), tensor)))
         return -EPERM;
-    there = making ? there : ~folder.hidden;
-    return flags & O_EXCL && there >> row & 1 ? -EEXIST : 0;
+    return flags & O_EXCL && !(f.hidden >> row & 1) ? -EEXIST : 0;
 }
 
 int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
                    struct tree_entry *ret, struct tree_file **file)
 {
     const int row = files_named(FILES_TENSOR, name);
-    int r = dir->kind == NODE_TENSOR ? begin_editing(t) : -EPERM;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    if (r == 0)
-        r = check_create(t, v.snap, dir, row, flags);
+    int r = dir->kind == NODE_TENSOR ? check_create(t, v.snap, dir, row, flags) : -EPERM;
     struct tree_file *f =
         r == 0 ? tree_file_new(t, ino_tensor_file(dir->number, (uint32_t)row)) : NULL;
     if (!f)
@@ -273,9 +237,7 @@ int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct
 int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret)
 {
     struct node n = {.kind = NODE_TENSOR};
-    int r = begin_editing(t);
-    if (r == 0)
-        r = live_tensor_make(t->meta, name, &n.number);
+    int r = live_tensor_make(t->meta, name, &n.number);
     if (r == 0)
         (void)tensors_pending(t, &n, ret);
     return r;
@@ -284,26 +246,15 @@ int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret)
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
 {
     const int row = files_named(FILES_TENSOR, name);
-    uint32_t views;
     if (dir->kind != NODE_TENSOR)
         return -EISDIR; /* the error of unlink(2) for a directory */
-    int r = begin_editing(t);
-    if (r < 0 || row < 0)
-        return r < 0 ? r : -ENOENT;
-    if (tensors_is_making(t, dir, &views))
+    if (row < 0)
+        return -ENOENT;
+    if (tensors_facts(t, dir).making)
         return live_making_unlink(t->meta, dir->number, (uint32_t)row, kind_of((uint32_t)row));
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     return tensor && files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor)
                ? live_view_unlink(t->meta, dir->number, (uint32_t)row)
                : -ENOENT;
-}
-
-int tensors_rename(struct tree *t, const struct node *dir, const char *name,
-                   const struct node *into, const char *to, unsigned flags, struct live_wait *w)
-{
-    if (!node_is_folder(dir, ROOT_TENSORS) || !node_is_folder(into, ROOT_TENSORS))
-        return -EPERM;
-    int r = begin_editing(t);
-    return r < 0 ? r : live_tensor_rename(t->meta, name, to, flags, w);
 }

@@ -31,11 +31,8 @@ static inline bool tensors_fixed(const struct tree *t, const struct node *n)
 
 /* Return the struct live that edits tensors, or NULL if editing has not begun. */
 struct live *tensors_live(const struct tree *t);
-/* Get the facts about the tensor that a node belongs to. */
-void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n,
-                   struct live_folder *ret);
-/* Return true if the node is the directory of a new tensor, and set *views to the rows in it. */
-bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
+/* Return the facts about the tensor that a node belongs to; all zero if it belongs to none. */
+struct live_folder tensors_facts(const struct tree *t, const struct node *n);
 
 /* Get the entry for a node that is in no snapshot: the directory of a new tensor, an ignored view
  * in it, or a draft. Returns false for any other node. */
@@ -45,10 +42,6 @@ int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
 /* Return true for a file of a tensor that was removed while a program has the file open. */
 bool tensors_is_gone(struct tree *t, const struct node *n);
-/* In a tensor's directory, look up a file that is in no snapshot. Returns 1 if found, 0 if the name
- * is a view of a tensor in the model, or -errno. */
-int tensors_lookup(struct tree *t, const struct node *dir, const char *name,
-                   struct tree_entry *ret);
 
 /* Return true if opening the node with these flags opens a view for writing; if so, call
  * tensors_open(). */
@@ -65,12 +58,11 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w);
 /* Handle truncate(2) by opening the view, truncating it and closing it. */
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w);
 
-/* Create a file in a tensor's directory, or truncate a view. */
+/* These calls change a name in tensors/ or in a tensor's directory, once editing has begun. The first
+ * one creates a file in a tensor's directory, or truncates a view. */
 int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
                    struct tree_entry *ret, struct tree_file **file);
 int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret);
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name);
-int tensors_rename(struct tree *t, const struct node *dir, const char *name,
-                   const struct node *into, const char *to, unsigned flags, struct live_wait *w);
 
 #endif

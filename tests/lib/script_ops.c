@@ -368,7 +368,7 @@ OP(floats)
 OP(truncate)
 {
     FIND(arg[0]);
-    return forget_then(r, &e, w, truncate_node(r->t, e.node, number(r, arg[1]), &w->wait));
+    return forget_then(r, &e, w, tree_truncate_unopened(r->t, e.node, number(r, arg[1]), &w->wait));
 }
 
 OP(rm)

@@ -108,7 +108,7 @@ int do_truncate(struct tree *t, const char *name)
     uint64_t node = 0;
     int r = find(t, name, &node);
     if (r == 0) {
-        r = tree_waited(&w, truncate_node(t, node, 0, tree_wait(&w)));
+        r = tree_waited(&w, tree_truncate_unopened(t, node, 0, tree_wait(&w)));
     }
     let_go(t, node);
     return r;

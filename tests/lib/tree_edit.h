@@ -25,15 +25,6 @@ enum { WAIT_MOST = 60 };
 struct live_wait *tree_wait(struct tree_wait *w);
 int tree_waited(struct tree_wait *w, int r);
 
-/* truncate(2) */
-static inline int truncate_node(struct tree *t, uint64_t node, uint64_t size, struct live_wait *w)
-{
-    struct tree_file *f = tree_file_new(t, node);
-    int r = f ? tree_truncate(f, size, w) : -ENOMEM;
-    (void)tree_release(f);
-    return r;
-}
-
 /* Do what "echo TEXT > metadata/NAME" does, for n bytes. NAME may be KEY:TYPE. */
 int do_write(struct tree *t, const char *name, const void *text, size_t n);
 /* Do what "echo TEXT >> metadata/NAME" does. */

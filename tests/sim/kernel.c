@@ -515,7 +515,7 @@ static void step_node(struct program *p, const struct step *s)
     }
     struct live_wait *w = begin(p, &op);
     r = s->word == W_RETYPE ? tree_setxattr(k->t, o->node, "user.gguf.type", type, strlen(type), w)
-                            : truncate_node(k->t, o->node, 0, w);
+                            : tree_truncate_unopened(k->t, o->node, 0, w);
     r = answer(p, r, 0);
     o->handles--;
     lock_drop(&o->lock);
