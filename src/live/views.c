@@ -685,7 +685,7 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
     lock_take(&l->lock);
     struct object *o = object_find(l, tensor);
     struct view_draft *d = object_draft(o, view);
-    if (!d || !d->changed) {
+    if (!d || !d->changed || has_expired(d)) {
         lock_drop(&l->lock);
         return -ESTALE;
     }

@@ -24,7 +24,7 @@ bool live_view_cold(struct live *l, uint32_t tensor, uint32_t row);
 bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret);
 
 /* Read a view that is being written. v: the state from which bytes that were not written are read.
- * Returns -ESTALE if nothing was written. */
+ * Returns -ESTALE if nothing was written, or a header alone waited too long. */
 int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const struct view *v,
                    uint64_t off, void *dst, size_t n, size_t *got);
 /* Write to a view. A complete line of a text is judged immediately, and w waits for it. */

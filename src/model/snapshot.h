@@ -91,7 +91,7 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 struct snapshot_part {
     void (*free)(struct snapshot_part *part);
 };
-enum { SNAPSHOT_PARTS = 8 };
+enum { SNAPSHOT_PARTS = 7 };
 
 struct snapshot {
     atomic_uint refs;

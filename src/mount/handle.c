@@ -65,7 +65,7 @@ static int room_make(struct handle *h)
     return -ENOMEM;
 }
 
-static void drop(struct handle *h)
+static void handle_unref(struct handle *h)
 {
     lock_take(&h->in->lock);
     const bool last = --h->refs == 0;
@@ -81,7 +81,7 @@ static void drop(struct handle *h)
 }
 
 /* Prepare the answer. Call in BUSY. Returns 0 or -errno. */
-static int prepare(struct handle *h, uint64_t off, size_t size, struct reply *ret)
+static int prepare_stretch(struct handle *h, uint64_t off, size_t size, struct reply *ret)
 {
     int r = room_make(h);
     *ret = (struct reply){.scratch = h->room};
@@ -135,7 +135,7 @@ static void go_ahead(struct handle *h)
     for (bool more = true; more;) {
         struct reply answer;
         const uint64_t off = h->off;
-        int r = prepare(h, off, h->size, &answer);
+        int r = prepare_stretch(h, off, h->size, &answer);
         lock_take(&h->in->lock);
         const fuse_req_t req = h->waiting;
         const size_t size = h->waiting_size;
@@ -188,7 +188,7 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
         answer_ready(h, req, size, &answer);
     if (how == AHEAD_READY || (how == AHEAD_NONE && answer_now(h, req, off, size)))
         go_ahead(h);
-    drop(h);
+    handle_unref(h);
 }
 
 /* ---- the list of handles ---- */
@@ -221,7 +221,7 @@ void handle_close(struct handles *l, struct handle *h)
         h->next->prev = h->prev;
     l->changes++;
     lock_drop(&l->lock);
-    drop(h);
+    handle_unref(h);
 }
 
 bool handles_idle(struct handles *l, unsigned long *seen)

@@ -114,7 +114,7 @@ static bool is_to_stop(fuse_req_t req)
     return fuse_req_interrupted(req) && stops_thread(fuse_req_ctx(req)->pid);
 }
 
-static bool is_stopped(struct live_wait *w)
+static bool is_request_stopped(struct live_wait *w)
 {
     return is_to_stop(((struct parked *)w)->req);
 }
@@ -122,10 +122,10 @@ static bool is_stopped(struct live_wait *w)
 /* The end of the mount also ends a conversion. */
 static bool is_cut_short(struct live_wait *w)
 {
-    return is_stopped(w) || atomic_load(&mnt_of(((struct parked *)w)->req)->ending);
+    return is_request_stopped(w) || atomic_load(&mnt_of(((struct parked *)w)->req)->ending);
 }
 
-/* Only the first signal arrives here; is_stopped() finds later ones. */
+/* Only the first signal arrives here; is_request_stopped() finds later ones. */
 static void on_signal(fuse_req_t req, void *shelf)
 {
     if (is_to_stop(req))
@@ -141,25 +141,26 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
         reply(req, -ENOMEM);
         return NULL;
     }
-    *p = (struct parked){.wait = {.done = on_done,
-                                  .request = req,
-                                  .stopped = file && file->converts ? is_cut_short : is_stopped},
-                         .req = req,
-                         .file = file};
+    *p = (struct parked){
+        .wait = {.done = on_done,
+                 .request = req,
+                 .stopped = file && file->converts ? is_cut_short : is_request_stopped},
+        .req = req,
+        .file = file};
     fuse_req_interrupt_func(req, on_signal, shelf_of(req));
     return p;
 }
 
 /* Finish a call that may wait: either the request is parked and the tree owns `p`, or it is
  * answered now. */
-static void finish(struct parked *p, int r)
+static void answer_unless_parked(struct parked *p, int r)
 {
     if (r != LIVE_PARKED)
         on_done(&p->wait, r);
 }
 
 /* Answer an edit with EROFS if the mount is ending. Returns true if it was answered. */
-static bool refused(fuse_req_t req)
+static bool refused_at_end(fuse_req_t req)
 {
     if (!atomic_load(&mnt_of(req)->ending))
         return false;
@@ -170,13 +171,13 @@ static bool refused(fuse_req_t req)
 /* Prepare a wait for an edit. Returns NULL if it was answered. */
 static struct parked *park_edit(fuse_req_t req, struct tree_file *file)
 {
-    return refused(req) ? NULL : park(req, file);
+    return refused_at_end(req) ? NULL : park(req, file);
 }
 
-static bool enter(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
+static bool enter_tree(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
 {
     *ret = (struct at){0};
-    if (refused(req))
+    if (refused_at_end(req))
         return false;
     int r = shelf_enter(shelf_of(req), ino, otherwise, ret);
     if (r < 0)
@@ -186,9 +187,9 @@ static bool enter(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
 
 /* Edit in the tree of a node until the block ends. If that cannot be, answers the request and
  * returns. */
-#define ENTER(req, node, otherwise, name)      \
-    CLEANUP(shelf_leave) struct at name;       \
-    if (!enter(req, node, otherwise, &(name))) \
+#define ENTER(req, node, otherwise, name)           \
+    CLEANUP(shelf_leave) struct at name;            \
+    if (!enter_tree(req, node, otherwise, &(name))) \
     return
 
 /* ---- files whose content is computed first ---- */
@@ -216,7 +217,7 @@ static void on_interrupt(fuse_req_t req, void *tree)
 }
 
 /* Read a computed file, and reply now or when its content has been computed. */
-static void read_computed(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size)
+static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size)
 {
     struct parked *p = park(req, f);
     if (!p)
@@ -275,9 +276,9 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
         return;
     p->ino = ino;
     const uint64_t size = (uint64_t)attr->st_size;
-    finish(p, !(to_set & FUSE_SET_ATTR_SIZE) ? 0
-              : p->file                      ? tree_truncate(p->file, size, &p->wait)
-                                             : shelf_truncate(shelf_of(req), ino, size, &p->wait));
+    answer_unless_parked(p, !(to_set & FUSE_SET_ATTR_SIZE) ? 0
+                            : p->file                      ? tree_truncate(p->file, size, &p->wait)
+                                      : shelf_truncate(shelf_of(req), ino, size, &p->wait));
 }
 
 static void op_statfs(fuse_req_t req, UNUSED fuse_ino_t ino)
@@ -329,7 +330,7 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
     ENTER(req, ino, -EOPNOTSUPP, at);
     struct parked *p = park(req, NULL);
     if (p)
-        finish(p, tree_setxattr(at.use.tree, at.local, name, value, n, &p->wait));
+        answer_unless_parked(p, tree_setxattr(at.use.tree, at.local, name, value, n, &p->wait));
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
@@ -356,7 +357,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct mnt *m = mnt_of(req);
     struct tree_file *f = NULL;
     int r = 0;
-    if (sys_open_changes(fi->flags) && refused(req))
+    if (sys_open_changes(fi->flags) && refused_at_end(req))
         return;
     r = shelf_open_file(m->shelf, ino, fi->flags, &f);
     reply_open(req, r < 0 ? r : fill_open(m, fi, f), fi);
@@ -370,7 +371,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     struct tree_file *f;
     /* permissions come from the model, but the mode tells who creates the file */
     const bool mkstemp = fi->flags & O_EXCL && (mode & 07777) == 0600;
-    if (refused(req))
+    if (refused_at_end(req))
         return;
     int r = shelf_create(m->shelf, parent, name, fi->flags | (mkstemp ? LIVE_MKSTEMP : 0), &e, &f);
     if (r < 0) {
@@ -393,7 +394,7 @@ static void op_read(fuse_req_t req, UNUSED fuse_ino_t ino, size_t size, off_t of
 {
     struct handle *h = handle_of(fi);
     if (h->file->computed)
-        read_computed(h->file, req, (uint64_t)off, size);
+        answer_computed(h->file, req, (uint64_t)off, size);
     else
         handle_read(h, req, (uint64_t)off, size);
 }
@@ -406,7 +407,8 @@ static void op_write(fuse_req_t req, UNUSED fuse_ino_t ino, const char *bytes, s
     if (!p)
         return;
     p->size = n;
-    finish(p, tree_write(p->file, (uint64_t)off, bytes, n, p->file->converts ? &p->wait : NULL));
+    answer_unless_parked(
+        p, tree_write(p->file, (uint64_t)off, bytes, n, p->file->converts ? &p->wait : NULL));
 }
 
 static void op_fallocate(fuse_req_t req, UNUSED fuse_ino_t ino, int mode, off_t off, off_t n,
@@ -419,7 +421,7 @@ static void op_flush(fuse_req_t req, UNUSED fuse_ino_t ino, struct fuse_file_inf
 {
     struct parked *p = park(req, file_of(fi));
     if (p)
-        finish(p, tree_flush(p->file, &p->wait));
+        answer_unless_parked(p, tree_flush(p->file, &p->wait));
 }
 
 static void op_fsync(fuse_req_t req, UNUSED fuse_ino_t ino, UNUSED int datasync,
@@ -427,7 +429,7 @@ static void op_fsync(fuse_req_t req, UNUSED fuse_ino_t ino, UNUSED int datasync,
 {
     struct parked *p = park(req, file_of(fi));
     if (p)
-        finish(p, tree_fsync(p->file, &p->wait));
+        answer_unless_parked(p, tree_fsync(p->file, &p->wait));
 }
 
 /* Release a file or a directory. */
@@ -504,7 +506,7 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, UNUSED int datasync,
 {
     struct parked *p = park(req, NULL);
     if (p)
-        finish(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
+        answer_unless_parked(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
 }
 
 /* ---- names ---- */
@@ -526,7 +528,8 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 {
     struct parked *p = park_edit(req, NULL);
     if (p)
-        finish(p, shelf_rename(shelf_of(req), parent, name, new_parent, new_name, flags, &p->wait));
+        answer_unless_parked(
+            p, shelf_rename(shelf_of(req), parent, name, new_parent, new_name, flags, &p->wait));
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, UNUSED mode_t mode)

@@ -114,7 +114,7 @@ static int on_path(struct mnt_options *o, const char *arg)
 }
 
 /* Store the value of an option, replacing an earlier one. */
-static int keep(struct mnt_options *o, enum option_id id, const char *value)
+static int keep_value(struct mnt_options *o, enum option_id id, const char *value)
 {
     free(o->given[id]);
     o->given[id] = value ? strdup(value) : NULL;
@@ -138,8 +138,8 @@ static int take_option(struct mnt_options *o, const char *arg)
     o->help |= help;
     o->version |= version;
     if (row->id == MOUNT_RW) /* the last of ro and rw wins */
-        (void)keep(o, MOUNT_RO, NULL);
-    const int r = keep(o, row->id, value ? value : row->fallback ? row->fallback : "");
+        (void)keep_value(o, MOUNT_RO, NULL);
+    const int r = keep_value(o, row->id, value ? value : row->fallback ? row->fallback : "");
     return r < 0 ? r : row->kind == KIND_FUSE || (row->kind == KIND_FLAG && !help && !version);
 }
 

@@ -57,7 +57,7 @@ long mount_user(const struct mount *m)
 
 /* Read the set of signals in the line that begins with `name`. Returns false if there is no such
  * line. */
-static bool find(const char *status, const char *name, uint64_t *ret)
+static bool find_set(const char *status, const char *name, uint64_t *ret)
 {
     const char *at = strstr(status, name);
     if (at)
@@ -68,9 +68,9 @@ static bool find(const char *status, const char *name, uint64_t *ret)
 bool stops_by_status(const char *status)
 {
     uint64_t own, shared, blocked, ignored, caught;
-    if (!find(status, "\nSigPnd:", &own) || !find(status, "\nShdPnd:", &shared) ||
-        !find(status, "\nSigBlk:", &blocked) || !find(status, "\nSigIgn:", &ignored) ||
-        !find(status, "\nSigCgt:", &caught))
+    if (!find_set(status, "\nSigPnd:", &own) || !find_set(status, "\nShdPnd:", &shared) ||
+        !find_set(status, "\nSigBlk:", &blocked) || !find_set(status, "\nSigIgn:", &ignored) ||
+        !find_set(status, "\nSigCgt:", &caught))
         return true;
     uint64_t pending = (own | shared) & ~blocked & ~ignored;
     return pending & (ASKS | ~(caught | HARMLESS));

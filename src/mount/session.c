@@ -200,7 +200,7 @@ static void end_loop(struct session *s)
 }
 
 /* Wait for a signal, and end the mount then; meanwhile unmount it if it is idle. */
-static void *watch(void *arg)
+static void *watch_signals(void *arg)
 {
     struct session *s = arg;
     const struct timespec idle = {.tv_sec = s->o->idle};
@@ -219,13 +219,13 @@ static void *watch(void *arg)
 }
 
 /* Block the signals that end the mount, except those that are ignored, as SIGHUP under nohup(1).
- * Until the end of the process only watch() takes them, and a second one changes nothing. */
+ * Until the end of the process only watch_signals() takes them, and a second one changes nothing. */
 static void hold_signals(struct session *s)
 {
     static const int ends[] = {SIGINT, SIGHUP};
     struct sigaction is, wakes = {.sa_handler = on_wake};
     (void)sigemptyset(&s->ends);
-    (void)sigaddset(&s->ends, SIGTERM); /* also tells watch() that the loop has ended */
+    (void)sigaddset(&s->ends, SIGTERM); /* also tells watch_signals() that the loop has ended */
     for (size_t i = 0; i < COUNT(ends); i++)
         if (sigaction(ends[i], NULL, &is) == 0 && is.sa_handler != SIG_IGN)
             (void)sigaddset(&s->ends, ends[i]);
@@ -284,12 +284,12 @@ static void announce(const struct session *s)
 }
 
 /* Serve a mounted session until it ends. All requests are answered when this returns. */
-static int serve(struct session *s, struct err *e)
+static int serve_mount(struct session *s, struct err *e)
 {
     first_exchange(s->se);
     set_readahead(s->dev, s->o->readahead);
     s->loop = gettid();
-    int r = thread_start(&s->watch, watch, s);
+    int r = thread_start(&s->watch, watch_signals, s);
     if (r < 0)
         return err_set(e, r, "cannot start a thread: %s", strerror(-r));
     r = loop(s->se, s->o, shelf_is_folder(s->m.shelf));
@@ -349,7 +349,7 @@ static int run_mounted(struct session *s, struct err *e)
         r = err_set(e, -EIO, "cannot become a daemon");
     if (r == 0) {
         announce(s);
-        r = serve(s, e);
+        r = serve_mount(s, e);
     }
     if (!is_covered(s)) /* libfuse unmounts whatever is on the mount point */
         fuse_session_unmount(s->se);

@@ -129,7 +129,7 @@ static void json_mount(struct json *j, const struct mount *m, const char *state,
     json_end(j);
 }
 
-static void add_line(struct buf *out, const struct mount *m, bool dead, const char *reason)
+static void mount_line(struct buf *out, const struct mount *m, bool dead, const char *reason)
 {
     show_all(out, m->source, strlen(m->source));
     buf_str(out, " on ");
@@ -154,7 +154,7 @@ static void add_mount(struct json *j, bool json, const struct mount *m)
     if (json)
         json_mount(j, m, r == 0 ? "alive" : is_dead(r) ? "dead" : "unknown", buf_text(&why));
     else
-        add_line(j->out, m, is_dead(r), buf_text(&why));
+        mount_line(j->out, m, is_dead(r), buf_text(&why));
 }
 
 int mnt_list(bool json, struct buf *out, struct err *e)

@@ -249,7 +249,7 @@ static void stop_use(const struct use *u, void *abandon)
 {
     tree_stop(u->tree);
     if (*(const bool *)abandon)
-        tree_abandon(u->tree);
+        live_abandon(tree_live(u->tree));
 }
 
 void shelf_stop(struct shelf *s, bool abandon)
@@ -636,7 +636,7 @@ static void add_unsaved(const struct use *u, void *out)
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     const char *name = path_name(u->slot->is.path);
     char shown[SHOW_MAX];
-    tree_notes(u->tree, &notes);
+    live_unsaved(tree_live(u->tree), &notes);
     for (struct note n = {0}; unsaved_next(&notes, &n);)
         buf_printf(out, "%s: %s: %s\n", show(shown, name, strlen(name)), n.path, n.why);
 }
@@ -644,7 +644,6 @@ static void add_unsaved(const struct use *u, void *out)
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at = {0};
-    const bool read_only = strcmp(name, READ_ONLY) == 0;
     /* no ACLs and labels, for which ls then does not ask again */
     int r = strncmp(name, "user.", 5) == 0 ? at_enter(s, node, &at) : -EOPNOTSUPP;
     if (r < 0)
@@ -652,7 +651,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
     if (at.kind == AT_FOLDER && is_root(&at)) {
         if (strcmp(name, UNSAVED) == 0)
             each_use(s, add_unsaved, out);
-        else if (read_only && !shelf_writable(s))
+        else if (strcmp(name, READ_ONLY) == 0 && !shelf_writable(s))
             buf_str(out, shelf_why_not(s));
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
     }
@@ -660,24 +659,16 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
         r = at.kind == AT_MODEL && strncmp(name, "user.gguf.", 10) == 0 ? at_open(&at, NULL) : 1;
     if (r != 0)
         return r < 0 ? r : -ENODATA;
-    if (!read_only || at.local != INO_ROOT)
-        return tree_getxattr(at.use.tree, at.local, name, out);
-    if (tree_writable(at.use.tree))
-        return -ENODATA;
-    buf_str(out, tree_why_not(at.use.tree));
-    return buf_error(out);
+    return tree_getxattr(at.use.tree, at.local, name, out);
 }
 
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at;
-    bool writable = shelf_writable(s);
     int r = at_enter(s, node, &at);
-    if (r == 0 && at.kind == AT_TREE) {
-        r = tree_listxattr(at.use.tree, at.local, out);
-        writable = tree_writable(at.use.tree);
-    }
-    if (r == 0 && !writable && (is_root(&at) || at.kind == AT_MODEL))
+    if (r == 0 && at.kind == AT_TREE)
+        return tree_listxattr(at.use.tree, at.local, out);
+    if (r == 0 && !shelf_writable(s) && (is_root(&at) || at.kind == AT_MODEL))
         buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* including its NUL */
     return r < 0 ? r : buf_error(out);
 }

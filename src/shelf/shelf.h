@@ -64,7 +64,7 @@ int shelf_sync(struct shelf *s);
 /* Sync a directory: write the accepted edits of its model or, for the root of a directory of models,
  * of all models. May return LIVE_PARKED. */
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
-/* Call tree_stop() and, with `abandon`, tree_abandon() for each open tree. This must come before
+/* Call tree_stop() and, with `abandon`, live_abandon() for each open tree. This must come before
  * shelf_finish(). */
 void shelf_stop(struct shelf *s, bool abandon);
 void shelf_close(struct shelf *s);

@@ -469,7 +469,7 @@ void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), v
 static void hurry(const struct use *u, void *arg)
 {
     (void)arg;
-    tree_hurry(u->tree);
+    live_hurry(tree_live(u->tree));
 }
 
 static void finish(const struct use *u, void *failed)

@@ -96,7 +96,7 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     if (known)
         m.len = known - 1;
     else
-        files_text(&a, &m);
+        a.row->text(&a, &m);
     if (buf_error(&m))
         return buf_error(&m);
     if (cache)
@@ -104,20 +104,6 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     node_state(t, n, &m);
     *ret = m.len;
     return 0;
-}
-
-/* Return the number of links to a node. Those to a directory are its own ".", its entry in the
- * parent, and the ".." of each directory in it. */
-static nlink_t node_links(const struct tree *t, const struct snapshot *g, const struct node *n)
-{
-    if (!node_is_dir(n))
-        return 1;
-    /* Counting new tensors would need a new snapshot, so 1 (unknown) is reported. */
-    if (n->kind == NODE_DIR && tensors_has(t, n))
-        return 1;
-    if (n->kind == NODE_ROOT)
-        return 2 + 2; /* metadata/ and tensors/ */
-    return 2 + (node_is_folder(n, ROOT_TENSORS) ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
 /*
@@ -149,7 +135,7 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 }
 
 /* Return true for a file of something that can be edited by itself: a key or a tensor. */
-static bool is_edited(const struct tree *t, const struct node *n)
+static bool may_be_edited(const struct tree *t, const struct node *n)
 {
     return t->writable && (n->kind == NODE_KEY || (n->kind == NODE_TENSOR_FILE && t->opt.tensors));
 }
@@ -158,7 +144,7 @@ static bool is_edited(const struct tree *t, const struct node *n)
  * name of a file that can be edited may change its meaning at any time. */
 static double name_for(const struct tree *t, const struct node *n)
 {
-    const bool moves = is_edited(t, n) || (t->writable && n->kind == NODE_WHOLE);
+    const bool moves = may_be_edited(t, n) || (t->writable && n->kind == NODE_WHOLE);
     return moves ? 0 : TREE_FOREVER;
 }
 
@@ -168,7 +154,7 @@ static double attr_for(const struct tree *t, const struct node *n)
 {
     if (n->kind == NODE_ROOT || n->kind == NODE_DIR || tensors_has(t, n))
         return 1;
-    const bool moves = is_edited(t, n) || (t->writable && node_has(n, ROW_MOVES));
+    const bool moves = may_be_edited(t, n) || (t->writable && node_has(n, ROW_MOVES));
     return moves || node_has(n, ROW_STATE) ? 0 : TREE_FOREVER;
 }
 
@@ -185,7 +171,7 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, n),
-        .st_nlink = node_links(t, v->snap, n),
+        .st_nlink = 1, /* of a directory: unknown */
         .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,
         .st_gid = t->opt.set_gid ? t->opt.gid : g.gid,
         .st_blksize = IO_SIZE,
@@ -236,158 +222,159 @@ void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *r
 
 /* ---- extended attributes ---- */
 
-/* The shelf handles this attribute of the root. */
-#define READ_ONLY "user.gguf.readonly"
+/* Setting `undo` of metadata/ restores a state of the keys; reading it tells what the last undo did.
+ * It is in no list, because cp -a would set it. */
+enum xattr { X_NAME, X_TYPE, X_SHAPE, X_OFFSET, X_ERROR, X_READ_ONLY, X_BACKUP, X_UNDO, X_COUNT };
 
-/* Setting this attribute of metadata/ restores a state of the keys; reading it tells what the last
- * undo did. It is in no list, because cp -a would set it. */
-#define UNDO "user.gguf.undo"
+static const char *const xattr_names[X_COUNT] = {
+    "user.gguf.name",  "user.gguf.type",     "user.gguf.shape",  "user.gguf.offset",
+    "user.gguf.error", "user.gguf.readonly", "user.gguf.backup", "user.gguf.undo"};
+
+/* The sets of attributes that kinds of nodes may have. */
+#define IN_SET(x) (1u << (x))
+#define OF_KEY (IN_SET(X_NAME) | IN_SET(X_TYPE) | IN_SET(X_ERROR))
+#define OF_TENSOR (OF_KEY | IN_SET(X_SHAPE) | IN_SET(X_OFFSET))
+#define OF_ROOT (IN_SET(X_ERROR) | IN_SET(X_READ_ONLY) | IN_SET(X_BACKUP))
+
 /* Length of the longest number of a state. */
 #define STATE_MAX 18
 
-/* The kinds of nodes that have extended attributes: files in metadata/, directories of tensors and
- * of new tensors, and the root, whose errors are what is not in the model's file. */
-enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4, OF_ROOT = 8 };
-
+/* A node with its attributes as they are now. */
 struct subject {
     struct node n;
-    unsigned of; /* one of the kinds above, or 0 */
-    struct view v;
-    const struct gguf_tensor *tensor; /* for OF_TENSOR */
-    struct live_facts key;            /* for a tensor: only the error is set */
+    unsigned set; /* of the attributes that it may have */
+    struct buf text[X_COUNT];
+    bool helper; /* an editor's helper in metadata/ */
 };
-
-enum xattr_value { X_NAME, X_TYPE, X_SHAPE, X_OFFSET, X_ERROR, X_BACKUP };
-
-static const struct xattr {
-    const char *name;
-    enum xattr_value value;
-    unsigned of;
-} xattrs[] = {
-    {"user.gguf.name", X_NAME, OF_KEY | OF_TENSOR},
-    {"user.gguf.type", X_TYPE, OF_KEY | OF_TENSOR},
-    {"user.gguf.shape", X_SHAPE, OF_TENSOR},
-    {"user.gguf.offset", X_OFFSET, OF_TENSOR},
-    {"user.gguf.error", X_ERROR, OF_KEY | OF_TENSOR | OF_NEW_TENSOR | OF_ROOT},
-    {"user.gguf.backup", X_BACKUP, OF_ROOT},
-};
-
-static const struct xattr *find_xattr(const struct subject *s, const char *name)
-{
-    for (size_t i = 0; i < COUNT(xattrs); i++)
-        if (xattrs[i].of & s->of && strcmp(xattrs[i].name, name) == 0)
-            return &xattrs[i];
-    return NULL;
-}
 
 static void subject_free(struct subject *s)
 {
-    live_facts_free(&s->key);
-    view_free(&s->v);
+    for (size_t i = 0; i < X_COUNT; i++)
+        buf_free(&s->text[i]);
 }
 
-/* Get the facts about a key. If the first edit could not begin, each key reports the reason. */
-static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
+/* Return the attribute with this name that the node may have, or -1. */
+static int find_xattr(const struct subject *s, const char *name)
 {
-    int r = live_facts(t->meta, number, ret);
-    if (r < 0 || atomic_load(&t->live))
-        return r;
+    for (int i = 0; i < X_COUNT; i++)
+        if (s->set & IN_SET(i) && strcmp(xattr_names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* Return true if the node has an attribute that it may have. Only a shape may be empty. */
+static bool has_xattr(const struct subject *s, int x)
+{
+    return s->text[x].len > 0 || x == X_SHAPE;
+}
+
+/* Write why editing could not begin, if it could not, in place of the text. */
+static void put_refusal(struct tree *t, struct buf *out)
+{
     LOCKED(&t->newest.lock);
     if (t->refusal[0])
-        ret->error.len = 0;
-    buf_str(&ret->error, t->refusal);
+        out->len = 0;
+    buf_str(out, t->refusal);
+}
+
+static int key_xattrs(struct tree *t, struct subject *s)
+{
+    struct live_facts f = {0};
+    int r = live_facts(t->meta, s->n.number, &f);
+    s->set = OF_KEY;
+    s->text[X_NAME] = f.key;
+    s->text[X_TYPE] = f.type;
+    s->text[X_ERROR] = f.error;
+    s->helper = f.helper;
+    if (r == 0 && !atomic_load(&t->live))
+        put_refusal(t, &s->text[X_ERROR]);
+    return r;
+}
+
+/* The root's error is the text of `errors`. */
+static int root_xattrs(struct tree *t, struct subject *s)
+{
+    struct buf *error = &s->text[X_ERROR];
+    s->set = OF_ROOT;
+    errors_text(t, error);
+    error->len -= error->len > 0; /* without the last newline */
+    if (!t->writable)
+        buf_str(&s->text[X_READ_ONLY], t->why);
+    tree_backup(t, &s->text[X_BACKUP]);
     return 0;
 }
 
-/* Find the subject of a node's attributes; free it even on failure. A tensor needs a fresh
- * snapshot, because edits that are not in a snapshot yet may have changed user.gguf.offset. */
+/* Edits that are not in a snapshot yet may have moved a tensor, so a fresh one is needed. */
+static int tensor_xattrs(struct tree *t, struct subject *s)
+{
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    int r = live_freshen(t->meta, &v);
+    if (r < 0)
+        return r;
+    const struct gguf_tensor *tensor = node_tensor(v.snap, &s->n);
+    if (!tensor && !tensors_facts(t, &s->n).making)
+        return node_check(t, v.snap, &s->n);
+    s->set = tensor ? OF_TENSOR : IN_SET(X_ERROR);
+    if (tensor) {
+        const uint32_t no = snapshot_tensor_no(v.snap, tensor);
+        buf_add(&s->text[X_NAME], gguf_name(v.snap->gguf, tensor), tensor->name_len);
+        fact_type_name(tensor, &s->text[X_TYPE]);
+        fact_shape(v.snap->gguf, tensor, " ", &s->text[X_SHAPE]);
+        buf_printf(&s->text[X_OFFSET], "%" PRIu64, snapshot_offset(v.snap, no, &(size_t){0}));
+    }
+    if (t->merge_first)
+        buf_str(&s->text[X_ERROR], MERGE_FIRST);
+    return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->text[X_ERROR]) : 0;
+}
+
+static int folder_xattrs(struct tree *t, struct subject *s)
+{
+    if (s->n.row == ROOT_METADATA) {
+        s->set = IN_SET(X_UNDO);
+        int r = live_undo_said(t->meta, &s->text[X_UNDO]);
+        if (!s->text[X_UNDO].len)
+            put_refusal(t, &s->text[X_UNDO]);
+        return r;
+    }
+    s->set = tensors_fixed(t, &s->n) ? IN_SET(X_READ_ONLY) : 0;
+    buf_str(&s->text[X_READ_ONLY], t->merge_first ? MERGE_FIRST : TENSORS_FIXED);
+    return 0;
+}
+
+/* Find the attributes of a node; free *s even on failure. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     *s = (struct subject){.n = ino_node(node)};
-    if (s->n.kind == NODE_KEY) {
-        s->of = OF_KEY;
-        return key_facts(t, s->n.number, &s->key);
-    }
-    if (s->n.kind == NODE_ROOT) {
-        CLEANUP(buf_free) struct buf notes = BUF_INIT;
-        s->of = OF_ROOT;
-        live_refused(t->meta, &notes);
-        live_trouble(t->meta, &notes);
-        unsaved_lines(&notes, &s->key.error);
-        s->key.error.len -= s->key.error.len > 0; /* without the last newline */
-        tree_backup(t, &s->key.type);
-        return buf_error(&notes);
-    }
-    const bool tensor = s->n.kind == NODE_TENSOR;
-    int r = tensor ? live_freshen(t->meta, NULL) : 0;
-    if (r < 0)
-        return r;
-    s->v = newest_view(&t->newest);
-    const bool making = tensors_facts(t, &s->n).making;
-    r = making ? 0 : node_check(t, s->v.snap, &s->n);
-    if (!tensor || r < 0)
-        return !tensor && r == -ESTALE ? 0 /* a draft */ : r;
-    s->of = making ? OF_NEW_TENSOR : OF_TENSOR;
-    s->tensor = node_tensor(s->v.snap, &s->n);
-    if (t->merge_first)
-        buf_str(&s->key.error, MERGE_FIRST);
-    return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->key.error) : 0;
-}
-
-/* Append an attribute's value to `out`. Returns 0, -ENODATA (the value is empty; only a shape may
- * be) or -ENOMEM. */
-static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
-{
-    const struct snapshot *g = s->v.snap;
-    const struct buf *text = x->value == X_NAME    ? &s->key.key
-                             : x->value == X_ERROR ? &s->key.error
-                                                   : &s->key.type;
-    if (!s->tensor || x->value == X_ERROR)
-        buf_add(out, text->data, text->len);
-    else if (x->value == X_NAME)
-        buf_add(out, gguf_name(g->gguf, s->tensor), s->tensor->name_len);
-    else if (x->value == X_TYPE)
-        fact_type_name(s->tensor, out);
-    else if (x->value == X_SHAPE)
-        fact_shape(g->gguf, s->tensor, " ", out);
-    else
-        buf_printf(out, "%" PRIu64,
-                   snapshot_offset(g, snapshot_tensor_no(g, s->tensor), &(size_t){0}));
-    int r = buf_error(out);
-    return r < 0 ? r : out->len == 0 && x->value != X_SHAPE ? -ENODATA : 0;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    int r = s->n.kind == NODE_KEY      ? key_xattrs(t, s)
+            : s->n.kind == NODE_ROOT   ? root_xattrs(t, s)
+            : s->n.kind == NODE_TENSOR ? tensor_xattrs(t, s)
+                                       : node_check(t, v.snap, &s->n);
+    if (r == 0 && s->n.kind == NODE_DIR)
+        r = folder_xattrs(t, s);
+    for (size_t i = 0; i < X_COUNT && r == 0; i++)
+        r = buf_error(&s->text[i]);
+    return r == -ESTALE && s->n.kind == NODE_TENSOR_FILE ? 0 /* a draft */ : r;
 }
 
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out)
 {
-    CLEANUP(subject_free) struct subject s = {0};
-    struct node at = ino_node(node);
-    if (at.kind == NODE_DIR && tensors_fixed(t, &at) && strcmp(name, READ_ONLY) == 0) {
-        buf_str(out, t->merge_first ? MERGE_FIRST : TENSORS_FIXED);
-        return buf_error(out);
-    }
-    if (node_is_folder(&at, ROOT_METADATA) && strcmp(name, UNDO) == 0) {
-        int r = live_undo_said(t->meta, out);
-        LOCKED(&t->newest.lock);
-        if (!out->len) /* editing could not begin */
-            buf_str(out, t->refusal);
-        return r < 0 || out->len ? r : -ENODATA;
-    }
+    CLEANUP(subject_free) struct subject s;
     int r = subject_of(t, node, &s);
-    const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
-    return r < 0 ? r : x ? value_of(&s, x, out) : -ENODATA;
+    const int x = find_xattr(&s, name);
+    if (r < 0 || x < 0 || !has_xattr(&s, x))
+        return r < 0 ? r : -ENODATA;
+    buf_add(out, s.text[x].data, s.text[x].len);
+    return buf_error(out);
 }
 
 int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 {
-    CLEANUP(subject_free) struct subject s = {0};
+    CLEANUP(subject_free) struct subject s;
     int r = subject_of(t, node, &s);
-    for (size_t i = 0; i < COUNT(xattrs) && r == 0; i++) {
-        CLEANUP(buf_free) struct buf value = BUF_INIT;
-        if (find_xattr(&s, xattrs[i].name) && value_of(&s, &xattrs[i], &value) == 0)
-            buf_add(out, xattrs[i].name, strlen(xattrs[i].name) + 1);
-    }
-    if (s.n.kind == NODE_DIR && tensors_fixed(t, &s.n))
-        buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
+    for (int i = 0; i < X_UNDO && r == 0; i++)
+        if (s.set & IN_SET(i) && has_xattr(&s, i))
+            buf_add(out, xattr_names[i], strlen(xattr_names[i]) + 1);
     return r < 0 ? r : buf_error(out);
 }
 
@@ -409,49 +396,48 @@ static int undo(struct tree *t, const char *text, size_t n, struct live_wait *w)
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)
 {
-    CLEANUP(buf_free) struct buf is = BUF_INIT;
     CLEANUP(subject_free) struct subject s = {0};
-    struct node at = ino_node(node);
+    const struct node at = ino_node(node);
     if (t->opt.tensors && tensors_in(&at))
         return strncmp(name, "user.gguf.", 10) == 0 ? 0 : -EOPNOTSUPP;
-    if (node_is_folder(&at, ROOT_METADATA) && strcmp(name, UNDO) == 0)
-        return undo(t, value, n, w);
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
-    const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
-    if (!x)
+    const int x = find_xattr(&s, name);
+    if (r < 0 || x < 0)
         return r < 0 ? r : -EOPNOTSUPP;
-    if (value_of(&s, x, &is) == 0 && is.len == n && memcmp(is.data, value, n) == 0)
+    if (x == X_UNDO)
+        return undo(t, value, n, w);
+    const struct buf *is = &s.text[x];
+    if (has_xattr(&s, x) && is->len == n && memcmp(is->data, value, n) == 0)
         return 0;
-    if (s.key.helper && x->value == X_NAME) /* the name of the key that the helper copies */
+    if (s.helper && x == X_NAME) /* the name of the key that the helper copies */
         return 0;
-    if (s.tensor || x->value != X_TYPE)
+    if (at.kind != NODE_KEY || x != X_TYPE)
         return -EPERM;
     r = begin_editing(t);
-    return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
+    return r < 0 ? r : live_retype(t->meta, at.number, value, n, w);
 }
 
 /* Remove an attribute. Only the reason for a refusal can be removed, for rsync -X, which removes
  * attributes that its source lacks. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
-    CLEANUP(buf_free) struct buf is = BUF_INIT;
     CLEANUP(subject_free) struct subject s = {0};
-    struct node at = ino_node(node);
+    const struct node at = ino_node(node);
     if (t->opt.tensors && tensors_in(&at)) {
-        if (at.kind == NODE_TENSOR && strcmp(name, "user.gguf.error") == 0)
+        if (at.kind == NODE_TENSOR && strcmp(name, xattr_names[X_ERROR]) == 0)
             live_tensor_forgive(t->meta, at.number);
         return 0;
     }
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
-    const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
-    if (r == 0)
-        r = x ? value_of(&s, x, &is) : -ENODATA;
-    if (r < 0 || x->value != X_ERROR)
-        return r < 0 ? r : -EPERM;
-    if (s.tensor) /* a tensor of a split model always has this attribute */
+    const int x = find_xattr(&s, name);
+    if (r < 0 || x < 0 || !has_xattr(&s, x))
+        return r < 0 ? r : -ENODATA;
+    if (x != X_ERROR || at.kind == NODE_ROOT)
+        return -EPERM;
+    if (at.kind == NODE_TENSOR) /* one of a split model always has this attribute */
         return 0;
     lock_take(&t->newest.lock);
     t->refusal[0] = '\0';
     lock_drop(&t->newest.lock);
-    return live_forgive(t->meta, s.n.number);
+    return live_forgive(t->meta, at.number);
 }

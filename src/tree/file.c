@@ -20,7 +20,7 @@ static void on_work_done(void *arg, int result)
     w->done(w, result);
 }
 
-static bool is_stopped(void *arg)
+static bool is_work_stopped(void *arg)
 {
     struct live_wait *w = arg;
     return w->stopped && w->stopped(w);
@@ -30,7 +30,7 @@ static bool is_stopped(void *arg)
 static int read_computed(struct tree *t, const struct about *a, uint64_t off, size_t n,
                          struct reply *r)
 {
-    const struct work_waiter waiter = {r->wait->request, on_work_done, is_stopped, r->wait};
+    const struct work_waiter waiter = {r->wait->request, on_work_done, is_work_stopped, r->wait};
     uint32_t first, last;
     int got = -EAGAIN;
     r->work = t->work;
@@ -79,7 +79,7 @@ int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 /* ---- drafts ---- */
 
 /* Read from the draft of a key, of a helper in metadata/, or of a tensor's view. */
-static int read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+static int file_read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     r->bytes = r->scratch;
     if (f->view)
@@ -123,7 +123,7 @@ static void release_draft(struct tree_file *f)
 
 static const struct file_ops file_text = {.read = file_read_text};
 static const struct file_ops file_row = {.read = read_row};
-const struct file_ops file_draft = {.read = read_draft,
+const struct file_ops file_draft = {.read = file_read_draft,
                                     .write = write_draft,
                                     .truncate = truncate_draft,
                                     .flush = flush_draft,
@@ -174,7 +174,7 @@ static int row_open(struct tree_file *f, int flags)
     if (f->row->read)
         r = open_pieces(f, &a);
     if (r == 0 && f->row->text) {
-        files_text(&a, &f->text);
+        f->row->text(&a, &f->text);
         node_state(t, &f->node, &f->text);
     }
     return r;
@@ -231,15 +231,9 @@ bool tree_cached_right(const struct tree_file *f)
     return f->tree && f->cacheable && !f->cut && !f->cold;
 }
 
-/* Return true if the file's tensor may have a draft. A file with a draft of its own holds no view. */
-static bool is_written(const struct tree_file *f)
-{
-    return f->held && atomic_load(&f->held->written) >> f->node.row & 1;
-}
-
 bool tree_ahead(const struct tree_file *f)
 {
-    return f->decodes && !is_written(f);
+    return f->decodes && !f->tree->opt.tensors;
 }
 
 int tree_release(struct tree_file *f)
@@ -260,8 +254,8 @@ int tree_release(struct tree_file *f)
 
 int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    int got;
-    return is_written(f) && tensors_read(f, off, n, r, &got) ? got : f->ops->read(f, off, n, r);
+    const int got = tensors_read_draft(f, off, n, r);
+    return got == -ESTALE ? f->ops->read(f, off, n, r) : got;
 }
 
 void tree_reply_done(struct reply *r)
@@ -294,14 +288,17 @@ int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)
 int tree_truncate_unopened(struct tree *t, uint64_t node, uint64_t size, struct live_wait *w)
 {
     const struct node n = ino_node(node);
-    if (!t->writable)
-        return -EROFS;
-    if (n.kind == NODE_TENSOR_FILE && t->opt.tensors)
-        return tensors_truncate(t, &n, size, w);
-    if (n.kind != NODE_KEY)
-        return tensors_fixed(t, &n) ? -EROFS : -EACCES;
-    int r = begin_editing(t);
-    return r < 0 ? r : live_truncate(t->meta, n.number, NULL, size, w);
+    struct tree_file *f;
+    int r = n.kind == NODE_KEY ? begin_editing(t) : tree_open_file(t, node, O_WRONLY, &f);
+    if (r < 0)
+        return r;
+    if (n.kind == NODE_KEY)
+        return live_truncate(t->meta, n.number, NULL, size, w);
+    r = tree_truncate(f, size, NULL);
+    if (r == 0)
+        r = tree_flush(f, w);
+    (void)tree_release(f);
+    return r;
 }
 
 int tree_flush(struct tree_file *f, struct live_wait *w)

@@ -62,8 +62,8 @@ int tree_release(struct tree_file *f);
  * truncated, the page in which it now ends may have been read at that very moment, with zeros at
  * the end. */
 bool tree_cached_right(const struct tree_file *f);
-/* Return true if reading this file involves decoding, so that reading ahead pays off; false once
- * the file is being written. */
+/* Return true if reading this file involves decoding, so that reading ahead pays off; false if it
+ * might be written. */
 bool tree_ahead(const struct tree_file *f);
 /*
  * Read n bytes at `off`, or fewer at the end of the file. The caller provides `r->scratch` and

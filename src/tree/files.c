@@ -270,20 +270,20 @@ static void type_text(const struct about *a, struct buf *out)
     buf_char(out, '\n');
 }
 
-static uint64_t offset_of(const struct about *a, size_t *shard)
+static uint64_t tensor_offset(const struct about *a, size_t *shard)
 {
     return snapshot_offset(a->v->snap, snapshot_tensor_no(a->v->snap, a->t), shard);
 }
 
 static void offset_text(const struct about *a, struct buf *out)
 {
-    buf_printf(out, "%" PRIu64 "\n", offset_of(a, &(size_t){0}));
+    buf_printf(out, "%" PRIu64 "\n", tensor_offset(a, &(size_t){0}));
 }
 
 static void shard_text(const struct about *a, struct buf *out)
 {
     size_t shard;
-    (void)offset_of(a, &shard);
+    (void)tensor_offset(a, &shard);
     buf_printf(out, "%s\n", a->v->snap->shards->name[shard]);
 }
 
@@ -404,7 +404,7 @@ static void end_findings(int r, const char *name, struct buf *out)
     }
 }
 
-static void check_text(const struct about *a, struct buf *out)
+static void findings_text(const struct about *a, struct buf *out)
 {
     const struct snapshot *g = a->v->snap;
     const struct shards *s = g->shards;
@@ -428,51 +428,11 @@ static void check_text(const struct about *a, struct buf *out)
     end_findings(check_rules(&whole, finding_line, out), s->name[0], out);
 }
 
-/* Text kept with its snapshot. */
-struct kept_text {
-    struct snapshot_part part; /* must come first */
-    struct buf text;
-};
-
-static void kept_text_free(struct snapshot_part *part)
-{
-    buf_free(&((struct kept_text *)part)->text);
-    free(part);
-}
-
-/* Add the text of the only row with ROW_KEPT. */
-static void add_kept(const struct about *a, struct buf *out)
-{
-    const unsigned slot = SNAPSHOT_PARTS - 1; /* derive/ uses the lower slots */
-    struct snapshot_part *part = snapshot_part(a->v->snap, slot);
-    struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
-    if (k) {
-        k->part.free = kept_text_free;
-        a->row->text(a, &k->text);
-        if (buf_error(&k->text))
-            kept_text_free(&k->part);
-        else
-            part = snapshot_add_part(a->v->snap, slot, &k->part);
-    }
-    if (part)
-        buf_add(out, ((struct kept_text *)part)->text.data, ((struct kept_text *)part)->text.len);
-    else
-        out->err = -ENOMEM;
-}
-
 /* The tree adds the text (nodes.h). */
 static void no_text(const struct about *a, struct buf *out)
 {
     (void)a;
     (void)out;
-}
-
-void files_text(const struct about *a, struct buf *out)
-{
-    if (a->row->flags & ROW_KEPT)
-        add_kept(a, out);
-    else
-        a->row->text(a, out);
 }
 
 /* ---- the table ---- */
@@ -494,7 +454,7 @@ const struct row files_root[] = {
     {.name = "tensors.json",  .flags = ROW_WHOLE, .text = tensors_json},
     {.name = "info",          .flags = ROW_WHOLE | ROW_STATE, .text = info_text},
     {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, .size = model_size, .image = model_image, .read = image_row_read},
-    {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .text = check_text},
+    {.name = "check",         .flags = ROW_WHOLE, .text = findings_text},
     {.name = "tensors.txt",   .flags = ROW_WHOLE, .text = tensors_txt},
     {.name = "model.safetensors", .flags = ROW_WHOLE | ROW_EXTRA | ROW_SAFETENSORS, SAFETENSORS(OWN)},
     {.name = "model.f32.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(F32)},

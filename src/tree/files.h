@@ -45,7 +45,6 @@ enum {
     ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_EXTRA = 1 << 7,  /* repeats bytes that other files show; not listed with views=raw */
     ROW_MOVES = 1 << 4,  /* in a tensor's directory, but its content may differ between snapshots */
-    ROW_KEPT = 1 << 5,   /* rendered only once per snapshot: rendering is slow or reads the disk */
     ROW_STATE = 1 << 8,  /* ends with the state of the mount at the moment of the open */
     ROW_SAFETENSORS = 1 << 9,
     ROW_ERRORS = 1 << 10, /* with ROW_STATE: shows the errors instead */
@@ -74,8 +73,9 @@ struct row {
     const struct form *form; /* for value views; NULL: bytes as stored */
     enum derived what;       /* for computed files */
     enum safetensors_as as;  /* for ROW_SAFETENSORS */
-    /* Writes the whole file. For a piecewise file, writes only its beginning: `size` includes that
-     * part, and `read` starts after it. May be NULL. */
+    /* Writes the whole file, except for the state of the mount, which follows it in some rows. For a
+     * piecewise file, writes only its beginning: `size` includes that part, and `read` starts after
+     * it. May be NULL. */
     void (*text)(const struct about *a, struct buf *out);
     /* For a piecewise file: `size` returns the size in bytes (UINT64_MAX: out of memory), and
      * `read` reads bytes [off, off + n), within the size, into the reply. */
@@ -98,8 +98,6 @@ static inline const struct row *files_row(enum files_where where, size_t i)
     return where == FILES_ROOT ? &files_root[i] : &files_tensor[i];
 }
 
-/* Write the text of a row, except for the state of the mount, which follows it in some rows. */
-void files_text(const struct about *a, struct buf *out);
 /* Return true if the row is read piecewise and decoded from tensor values. */
 bool files_decodes(const struct about *a);
 /* Return the number of the row with this name, or -1. The second function also returns -1 if the

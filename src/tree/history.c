@@ -19,68 +19,49 @@
 
 /* Higher counts are shown as "more than 100". */
 enum { COUNT_MAX = 101 };
-/* Maximum number of names shown from a list. */
-enum { NAMES_MOST = 3 };
-
-/* Add " (metadata/a.b, tensors/x, tensors/y and 3 more)", the paths of these notes. */
-static void add_names(const struct buf *notes, struct buf *out)
-{
-    char shown[SHOW_MAX];
-    unsigned n = 0;
-    for (struct note note = {0}; unsaved_next(notes, &note); n++)
-        if (n < NAMES_MOST)
-            buf_printf(out, "%s%s", n ? ", " : " (", show(shown, note.path, strlen(note.path)));
-    if (n > NAMES_MOST)
-        buf_printf(out, " and %u more", n - NAMES_MOST);
-    buf_str(out, n ? ")" : "");
-}
-
-static void put_count(size_t n, const char *one, const char *many, struct buf *out)
-{
-    if (n >= COUNT_MAX)
-        buf_printf(out, "more than %d %s", COUNT_MAX - 1, many);
-    else
-        buf_printf(out, "%zu %s", n, n == 1 ? one : many);
-}
-
 static void add_count(size_t n, const char *one, const char *many, struct buf *out)
 {
-    if (n == 0)
-        return;
-    buf_str(out, "; ");
-    put_count(n, one, many, out);
+    if (n >= COUNT_MAX)
+        buf_printf(out, "; more than %d %s", COUNT_MAX - 1, many);
+    else if (n > 0)
+        buf_printf(out, "; %zu %s", n, n == 1 ? one : many);
 }
 
-void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
-                const struct live_counts *c, const struct buf *notes, struct buf *out)
+void state_text(struct tree *t, struct buf *out)
 {
+    const struct imatrix *im = t->opt.imatrix;
+    const struct live_counts c = live_count(t->meta);
     if (im) {
         buf_printf(out, "%-*s", SUMMARY_LABEL, "importances:");
         buf_add(out, im->path.data, im->path.len);
         buf_printf(out, ", of %zu tensor%s\n", im->n, im->n == 1 ? "" : "s");
     }
-    if (tensors)
-        buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "tensors=edit:", tensors);
-    buf_printf(out, "%-*s%s%s", SUMMARY_LABEL, "mount:", why_not ? "read-only: " : "read-write",
-               why_not ? why_not : "");
-    add_count(c->pending, "edit is not written yet", "edits are not written yet", out);
-    add_count(c->refused, "write was refused", "writes were refused", out);
-    add_names(notes, out);
-    if (c->changed)
+    if (t->merge_first)
+        buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "tensors=edit:", MERGE_FIRST);
+    buf_printf(out, "%-*s%s%s", SUMMARY_LABEL,
+               "mount:", t->writable ? "read-write" : "read-only: ", t->why);
+    add_count(c.pending, "edit is not written yet", "edits are not written yet", out);
+    add_count(c.refused, "write was refused (see errors)", "writes were refused (see errors)", out);
+    if (tree_changed(t))
         buf_str(out, "; the model's file was changed outside the mount");
     buf_char(out, '\n');
 }
 
-void errors_text(const struct buf *notes, const struct buf *trouble, struct buf *out)
+void errors_text(struct tree *t, struct buf *out)
 {
-    const struct buf *of[] = {notes, trouble};
+    CLEANUP(buf_free) struct buf refused = BUF_INIT, trouble = BUF_INIT;
+    const struct buf *of[] = {&refused, &trouble};
+    live_refused(t->meta, &refused);
+    live_trouble(t->meta, &trouble);
     for (size_t i = 0; i < COUNT(of); i++)
         for (struct note n = {0}; unsaved_next(of[i], &n);) {
             const bool tensor = strncmp(n.path, UNSAVED_TENSOR, strlen(UNSAVED_TENSOR)) == 0;
             buf_str(out, tensor ? "" : "metadata/");
             show_all(out, n.path, strlen(n.path));
-            buf_printf(out, ": %s%s\n", of[i] == trouble ? "not written: " : "", n.why);
+            buf_printf(out, ": %s%s\n", of[i] == &trouble ? "not written: " : "", n.why);
         }
+    if (buf_error(&refused) || buf_error(&trouble))
+        out->err = -ENOMEM;
 }
 
 /* ---- the history ---- */
@@ -89,11 +70,6 @@ int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w)
 {
     int r = begin_editing(t);
     return r < 0 ? r : live_undo(t->meta, number, w);
-}
-
-int tree_undo_said(struct tree *t, struct buf *out)
-{
-    return live_undo_said(t->meta, out);
 }
 
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
@@ -106,7 +82,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
         return err_set(e, r, "%s", t->writable ? t->refusal : "it is mounted read-only");
     }
     r = tree_call_end(&call, live_undo(t->meta, number, &call.wait));
-    (void)tree_undo_said(t, &line);
+    (void)live_undo_said(t->meta, &line);
     if (r < 0)
         return err_set(e, r, "%.*s", (int)line.len, buf_text(&line));
     buf_add(said, line.data, line.len);

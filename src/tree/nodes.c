@@ -79,7 +79,7 @@ int node_check(const struct tree *t, const struct snapshot *g, const struct node
 
 /* ---- the views of nodes ---- */
 
-static bool is_whole(const struct node *n)
+static bool is_view_of_whole(const struct node *n)
 {
     return n->kind == NODE_WHOLE && n->row < files_count(FILES_ROOT);
 }
@@ -164,7 +164,7 @@ void tree_keep_views(void *tree, const struct snapshot *next)
 /* Get the view that a node shows. Call with the lock of `newest` held. */
 static int find_view(struct tree *t, const struct node *n, struct view *ret)
 {
-    bool whole = is_whole(n);
+    bool whole = is_view_of_whole(n);
     struct held *h = whole || n->kind == NODE_TENSOR_FILE ? find_held(t, n) : NULL;
     struct snapshot *now = t->newest.view.snap, *snap = h && h->snap ? h->snap : now;
     if (h && h->kept.snap)
@@ -186,7 +186,7 @@ int tree_view_of(struct tree *t, const struct node *n, struct view *ret)
 
 int tree_hold_view(struct tree *t, const struct node *n, struct view *ret, struct held **held)
 {
-    bool holds = is_whole(n) || n->kind == NODE_TENSOR_FILE;
+    bool holds = is_view_of_whole(n) || n->kind == NODE_TENSOR_FILE;
     lock_take(&t->newest.lock);
     int r = find_view(t, n, ret);
     struct held *h = r == 0 && holds ? hold(t, n, ret->snap) : NULL;
@@ -221,14 +221,6 @@ void tree_let_go(struct tree *t, struct held **h)
     *h = NULL;
 }
 
-void node_written(struct tree *t, const struct node *n)
-{
-    LOCKED(&t->newest.lock);
-    struct held *h = find_held(t, n);
-    if (h)
-        atomic_fetch_or(&h->written, (uint32_t)1 << n->row);
-}
-
 void node_free(struct tree *t)
 {
     for (struct link *l = table_each(&t->held, NULL), *next; l; l = next) {
@@ -255,7 +247,7 @@ int node_known(struct tree *t, const struct view *v, const struct node *n)
 void node_forget(struct tree *t, const struct node *n, uint64_t times)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    if (!is_whole(n))
+    if (!is_view_of_whole(n))
         return;
     lock_take(&t->newest.lock);
     struct held *h = find_held(t, n);
@@ -268,20 +260,8 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
 
 void node_state(struct tree *t, const struct node *n, struct buf *out)
 {
-    CLEANUP(buf_free) struct buf notes = BUF_INIT, trouble = BUF_INIT;
-    if (!node_has(n, ROW_STATE))
-        return;
-    struct live_counts c = live_count(t->meta);
-    if (c.refused)
-        live_refused(t->meta, &notes);
-    if (node_has(n, ROW_ERRORS)) {
-        live_trouble(t->meta, &trouble);
-        errors_text(&notes, &trouble, out);
-    } else {
-        c.changed = tree_changed(t);
-        state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
-                   &c, &notes, out);
-    }
-    if (buf_error(&notes) || buf_error(&trouble))
-        out->err = -ENOMEM;
+    if (node_has(n, ROW_ERRORS))
+        errors_text(t, out);
+    else if (node_has(n, ROW_STATE))
+        state_text(t, out);
 }

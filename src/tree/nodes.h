@@ -31,8 +31,6 @@ struct held {
      * the kernel's references. */
     struct snapshot *snap;
     uint64_t lookups;
-    /* For a tensor: rows of the views opened for writing, as bits: files may show a draft. */
-    _Atomic uint32_t written;
 };
 
 struct tree {
@@ -105,8 +103,6 @@ int tree_view_of(struct tree *t, const struct node *n, struct view *ret);
 int tree_hold_view(struct tree *t, const struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held **h);
-/* Record that a view was opened for writing: open files of this node now show the bytes written. */
-void node_written(struct tree *t, const struct node *n);
 /* Implements leaving() of struct newest: lets open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
 /* Free everything held. */

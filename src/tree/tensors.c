@@ -12,7 +12,7 @@
 
 static const struct node tensors_folder = {.kind = NODE_DIR, .row = ROOT_TENSORS};
 
-static enum tensor_view kind_of(uint32_t row)
+static enum tensor_view view_kind(uint32_t row)
 {
     static const enum tensor_view kinds[] = {/* indexed by row */
                                              TENSOR_RAW,   TENSOR_F32,     TENSOR_F32_NPY,
@@ -60,7 +60,7 @@ bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *re
     struct live_folder folder = tensors_facts(t, n);
     uint64_t size = 0;
     const bool drafted =
-        l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, kind_of(n->row), &size);
+        l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, view_kind(n->row), &size);
     if (!folder.making && !drafted)
         return false;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
@@ -108,7 +108,6 @@ static int open_view(struct tree_file *f, enum tensor_view kind, int flags)
     f->converts = !f->row->read;
     f->cacheable = kind < TENSOR_VIEWS;
     f->cold = live_view_cold(t->meta, n->number, n->row);
-    node_written(t, n);
     return 0;
 }
 
@@ -119,7 +118,7 @@ int tensors_open(struct tree_file *f, int flags)
     int r = begin_editing(t);
     if (r < 0)
         return r;
-    const enum tensor_view kind = kind_of(n->row);
+    const enum tensor_view kind = view_kind(n->row);
     const bool left = live_making_leaves(t->meta, n->number, n->row, kind);
     return open_view(f, left ? TENSOR_ASIDE : kind, flags);
 }
@@ -133,38 +132,26 @@ bool tensors_opens(struct tree *t, const struct node *n, int flags)
 void tensors_opened(struct tree_file *f)
 {
     struct live *l = tensors_live(f->tree);
-    uint64_t size;
-    if (!l || f->node.kind != NODE_TENSOR_FILE)
-        return;
-    f->cold = live_view_cold(l, f->node.number, f->node.row);
-    if (live_view_size(l, f->node.number, kind_of(f->node.row), &size))
-        node_written(f->tree, &f->node);
+    if (l && f->node.kind == NODE_TENSOR_FILE)
+        f->cold = live_view_cold(l, f->node.number, f->node.row);
 }
 
 /* ---- read ---- */
 
-static int read_draft(const struct tree_file *f, const struct view *v, uint64_t off, size_t n,
-                      struct reply *r)
+int tensors_read_draft(const struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    r->bytes = r->scratch;
-    return live_view_read(f->tree->meta, f->node.number, kind_of(f->node.row), v, off, r->scratch,
-                          n, &r->len);
-}
-
-bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret)
-{
+    if (!f->held || f->node.kind != NODE_TENSOR_FILE || !tensors_live(f->tree))
+        return -ESTALE;
     CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, NULL);
-    *ret = read_draft(f, &v, off, n, r);
-    return *ret != -ESTALE;
+    r->bytes = r->scratch;
+    return live_view_read(f->tree->meta, f->node.number, view_kind(f->node.row), &v, off,
+                          r->scratch, n, &r->len);
 }
 
 int tensors_read_own(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, NULL);
-    const enum tensor_view kind = kind_of(f->node.row);
-    int got = read_draft(f, &v, off, n, r);
-    if (got != -ESTALE)
-        return got;
+    const enum tensor_view kind = view_kind(f->node.row);
     const struct tensor_base b = {
         .v = v, .t = node_tensor(v.snap, &f->node), .big = v.snap->gguf->fmt.big};
     r->len =
@@ -217,20 +204,6 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
     return l ? live_fsync(l, NULL, w) : 0;
 }
 
-int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w)
-{
-    struct tree_file f = {.tree = t, .node = *n};
-    int r = tensors_open(&f, O_WRONLY);
-    if (r == 0)
-        r = live_view_truncate(t->meta, f.view, size);
-    if (r == 0)
-        r = live_view_flush(t->meta, f.view, w);
-    if (f.view)
-        live_view_release(t->meta, f.view);
-    tree_let_go(t, &f.held);
-    return r;
-}
-
 /* ---- names ---- */
 
 /* The kernel has locked tensors/, so the new directory cannot disappear in the meantime. */
@@ -251,7 +224,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
     if (row < 0)
         return -ENOENT;
     if (tensors_facts(t, dir).making)
-        return live_making_unlink(t->meta, dir->number, (uint32_t)row, kind_of((uint32_t)row));
+        return live_making_unlink(t->meta, dir->number, (uint32_t)row, view_kind((uint32_t)row));
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     return tensor && files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor)

@@ -49,14 +49,12 @@ bool tensors_opens(struct tree *t, const struct node *n, int flags);
 int tensors_open(struct tree_file *f, int flags);
 /* Handle a file opened for reading that may be written while it is open. */
 void tensors_opened(struct tree_file *f);
-/* Read from a file that was opened by tensors_open(). */
+/* Read from the draft of the file's node. Returns -ESTALE if there is none. */
+int tensors_read_draft(const struct tree_file *f, uint64_t off, size_t n, struct reply *r);
+/* Read the stored bytes for a file that was opened by tensors_open(). */
 int tensors_read_own(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
-/* Read from the draft of the file's node. Returns false if the stored bytes must be read. */
-bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
 /* Handle fsync of a file opened for reading: everything that was accepted is written. */
 int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w);
-/* Handle truncate(2) by opening the view, truncating it and closing it. */
-int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w);
 
 /* These calls change a name in tensors/ or in a tensor's directory, once editing has begun. The first
  * one creates a file in a tensor's directory, or truncates a view. */

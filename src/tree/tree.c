@@ -241,7 +241,7 @@ static int take_file(struct tree *t, struct err *e)
 }
 
 /* Begin editing, in one thread at a time. */
-static int begin(struct tree *t, struct err *e)
+static int begin_alone(struct tree *t, struct err *e)
 {
     int r = t->locked ? 0 : take_file(t, e);
     if (r == 0 && t->opt.history && !t->history.model)
@@ -264,7 +264,7 @@ int begin_editing(struct tree *t)
     while (!atomic_exchange(&t->rests, false)) /* another thread is beginning */
         (void)pool_wait(&t->rests, NULL);
     if (!atomic_load(&t->live))
-        r = begin(t, &e);
+        r = begin_alone(t, &e);
     pool_tell(&t->rests);
     if (r < 0) {
         logger_log(&t->opt.log, LOG_ERR, "cannot be edited: %s", e.msg);
@@ -472,6 +472,11 @@ void tree_backup(const struct tree *t, struct buf *out)
     summary_size(out, (uint64_t)st.st_size);
 }
 
+struct live *tree_live(const struct tree *t)
+{
+    return t->meta;
+}
+
 /* ---- unused trees ---- */
 
 bool tree_idle(struct tree *t, bool helpers)
@@ -502,26 +507,9 @@ void tree_interrupt(struct tree *t, const void *request)
     live_interrupt(t->meta, request);
 }
 
-void tree_hurry(struct tree *t)
-{
-    live_hurry(t->meta);
-}
-
 int tree_finish(struct tree *t)
 {
     return live_finish(t->meta);
-}
-
-void tree_abandon(struct tree *t)
-{
-    live_abandon(t->meta);
-}
-
-/* ---- unsaved edits ---- */
-
-void tree_notes(struct tree *t, struct buf *out)
-{
-    live_unsaved(t->meta, out);
 }
 
 /* ---- calls that wait ---- */

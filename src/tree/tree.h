@@ -64,14 +64,8 @@ struct tree_entry {
 /* Open the model at `path` (symbolic links are followed). The process can fork until the first
  * edit, which starts threads. */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
-/* Start writing pending edits, so that many trees can be passed to tree_finish() one after another.
- * No edit may follow. */
-void tree_hurry(struct tree *t);
 /* Write pending edits. Returns 0, or -errno if an edit was lost (the reason is logged). */
 int tree_finish(struct tree *t);
-/* Call before releasing the handles that programs still have open after a signal or a forced
- * unmount. Drops anything that no flush, fsync or release has judged. */
-void tree_abandon(struct tree *t);
 /* Append what backup there is of the model as it was before the first edit, if any. */
 void tree_backup(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
@@ -79,9 +73,8 @@ void tree_close(struct tree *t);
 /* Return true if nothing is open and closing the tree would lose nothing (with `helpers`: nothing
  * but helpers in metadata/ and beside views). */
 bool tree_idle(struct tree *t, bool helpers);
-/* Append the notes (live/live.h) of edits that did not reach the file, and of files that were dropped
- * because they are no keys. */
-void tree_notes(struct tree *t, struct buf *notes);
+/* Return what edits the model, for calls that need nothing else of the tree. */
+struct live *tree_live(const struct tree *t);
 /* Return true if another program changed a file of the model. Accesses the disk. */
 bool tree_changed(struct tree *t);
 /* Return true if this is the directory of the model's file, or of the first of its files. */

@@ -50,7 +50,7 @@ int script_finish(struct run *r)
 {
     if (!r->t)
         return r->finished;
-    tree_abandon(r->t);
+    live_abandon(tree_live(r->t));
     for (int i = 0; i < HANDLES; i++)
         if (r->handle[i].f)
             script_release(r, &r->handle[i]);

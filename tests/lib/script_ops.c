@@ -742,7 +742,7 @@ OP(fsync)
 OP(said)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
-    int got = tree_undo_said(r->t, &said);
+    int got = live_undo_said(tree_live(r->t), &said);
     buf_char(&said, '\0');
     if (got == 0 && !strstr(buf_text(&said), arg[0]))
         script_fail(r, "it said \"%s\"", buf_text(&said));
@@ -762,7 +762,7 @@ OP(states)
 static void unsaved(struct tree *t, struct buf *out)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    tree_notes(t, &notes);
+    live_unsaved(tree_live(t), &notes);
     unsaved_lines(&notes, out);
     buf_char(out, '\0');
 }
@@ -976,7 +976,7 @@ OP(hurry)
 {
     if (arg[0])
         alloc_arm(1, true);
-    tree_hurry(r->t);
+    live_hurry(tree_live(r->t));
     (void)alloc_disarm();
     return 0;
 }

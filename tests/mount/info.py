@@ -53,14 +53,13 @@ class State(unittest.TestCase):
         with Mount(self.model()) as at:
             with self.assertRaises(OSError):
                 self.write(at, 'many\n')
-            refused = 'read-write; 1 write was refused (llama.context_length)'
+            refused = 'read-write; 1 write was refused (see errors)'
             self.assertEqual(mount_line(at), refused)
             with open(os.path.join(at, 'info'), 'rb') as before:
                 for key in ('llama.block_count', 'llama.embedding_length', 'llama.rope.dimension_count'):
                     with self.assertRaises(OSError), open(os.path.join(at, 'metadata', key), 'w') as file:
                         file.write('many\n')
-                self.assertRegex(mount_line(at), r'^read-write; 4 writes were refused \(llama\.\S+, llama\.\S+, '
-                                 r'llama\.\S+ and 1 more\)$')
+                self.assertEqual(mount_line(at), 'read-write; 4 writes were refused (see errors)')
                 self.assertTrue(before.read().decode().endswith(refused + '\n'))
             for key in ('llama.block_count', 'llama.embedding_length', 'llama.rope.dimension_count'):
                 with open(os.path.join(at, 'metadata', key), 'w') as file:

@@ -520,7 +520,7 @@ _Noreturn void run_story(struct world *w)
     play(t);
     if (kernel.gone) {
         tree_stop(t);
-        tree_abandon(t);
+        live_abandon(tree_live(t));
         kernel_drop(&kernel);
     }
     const uint32_t since = tensors_now(w);
