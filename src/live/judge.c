@@ -290,7 +290,8 @@ static bool has_shape(const struct tensor_base *b, uint32_t n_dims, const uint64
                   : n == n_dims && memcmp(dims, shape, n * sizeof(*dims)) == 0;
 }
 
-int tensor_reshape(const struct tensor_base *b, struct tensor_shape *shape, struct err *e)
+/* Change the shape of a tensor, whose type and number of elements stay. */
+static int reshape(const struct tensor_base *b, struct tensor_shape *shape, struct err *e)
 {
     uint64_t nbytes;
     shape->type = b->t->type_id;
@@ -369,7 +370,7 @@ struct job {
     struct map map;         /* the log of an array in Fortran order */
     const uint8_t *fortran; /* its values there; NULL: not in one piece */
     struct log *log;        /* a reference: the log that values are encoded into */
-    uint64_t low, room;     /* stored byte `low` is at `room` in the log */
+    uint64_t room;          /* the place of the tensor's first byte there */
     struct units units;
     /* Protected by the lock of the units: */
     uint64_t failed; /* the first unit that failed so far, and why */
@@ -455,11 +456,10 @@ static int add_written(struct job *j, uint64_t at, uint64_t n)
 
 static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
 {
-    const uint64_t src = j->room + (at - j->low);
     if (!j->type)
         return add_written(j, at, n);
-    const int r = logs_put(j->logs, j->log, src, bytes, n);
-    return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
+    const int r = logs_put(j->logs, j->log, j->room + at, bytes, n);
+    return r < 0 ? r : add_at(j, at, n, j->room + at, log_ref(j->log));
 }
 
 /* Add pieces for the runs of blocks that differ, including small gaps. at: the place of the n bytes
@@ -607,31 +607,12 @@ static int judge_part(struct job *j, uint64_t lo, uint64_t hi, struct room *room
     return logs_failed(r, e);
 }
 
-/* Find the part of [lo, hi) that was written, in bytes of the view after its header, and extend it
- * to whole blocks. Returns false if nothing was written. */
-static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
-{
-    const struct extents *w = &j->round->written;
-    const uint64_t from = j->head + *lo, upto = j->head + *hi;
-    const size_t first = extents_find(w, from), end = extents_find(w, upto);
-    if (first == w->n || w->of[first].at >= upto)
-        return false;
-    const uint64_t begin = max_u64(w->of[first].at, from) - j->head;
-    const bool more = end < w->n && w->of[end].at < upto;
-    const uint64_t last = (more ? upto : w->of[end - 1].at + w->of[end - 1].len) - j->head;
-    *lo = begin / j->block * j->block;
-    *hi = min_u64((last + j->block - 1) / j->block * j->block, *hi);
-    return true;
-}
-
 static int judge_unit(void *arg, uint64_t unit, void *room)
 {
     struct job *j = arg;
     struct err e = {0};
     uint64_t lo = unit * j->unit, hi = min_u64(j->size, lo + j->unit);
     int r = 0;
-    if (!j->all && !written_in(j, &lo, &hi))
-        return 0;
     for (uint64_t upto; r == 0 && lo < hi; lo = upto) {
         upto = lo < j->old ? min_u64(hi, j->old) : hi;
         r = judge_part(j, lo, upto, room, &e);
@@ -664,22 +645,19 @@ static int by_place(const void *a, const void *b)
     return p->at < q->at ? -1 : p->at > q->at;
 }
 
-/* Reserve space for all values that may differ, in the tensor's order, aligned as in its file. */
+/* Reserve space for all values in the tensor's order, aligned as in its file. */
 static int reserve(struct job *j, struct err *e)
 {
-    uint64_t lo = 0, hi = j->size;
-    if (!j->type || (!j->all && !written_in(j, &lo, &hi)))
+    const uint64_t n = j->type ? j->size / j->block * j->raw_block : 0;
+    if (n == 0)
         return 0;
-    lo = lo / j->block * j->raw_block;
-    hi = hi / j->block * j->raw_block;
-    j->low = lo;
-    int r = logs_take(j->logs, hi - lo, offset_of(j->base) + lo, &j->log, &j->room, e);
+    int r = logs_take(j->logs, n, offset_of(j->base), &j->log, &j->room, e);
     if (r < 0 || !j->whole)
         return r;
     r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
     if (r < 0)
         return err_set(e, r, "no memory");
-    j->piece[j->n++] = (struct tensor_piece){0, hi, j->room, log_ref(j->log)};
+    j->piece[j->n++] = (struct tensor_piece){0, n, j->room, log_ref(j->log)};
     return 0;
 }
 
@@ -753,7 +731,8 @@ static int check_convert(const struct tensor_base *b, const struct quant_type *t
     return r == 0 && nbytes >= ROOM_ASKED ? edit_room_for(logs->f, nbytes, "conversion", e) : r;
 }
 
-int tensor_convert(const struct tensor_base *b, uint32_t type, struct logs *logs,
+/* Convert the values of an existing tensor to another type with quant_convert(). */
+static int convert(const struct tensor_base *b, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_shape shape;
@@ -885,12 +864,48 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
     return r;
 }
 
+/* Parse a text into the member of *ret that it is about. *same: it is what the tensor shows. */
+static int parse_text(const struct tensor_round *round, const struct tensor_base *b,
+                      struct tensor_shape *ret, bool *same, struct err *e)
+{
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    char text[TENSOR_TEXT_MAX];
+    const size_t n = (size_t)round->size;
+    int r = tensor_round_read(round, b, 0, text, n);
+    if (r < 0)
+        return err_sys(e, r, "cannot read what was written");
+    if (b->t)
+        tensor_text(b, round->view, &shown);
+    *same = b->t && shown.len == n && memcmp(shown.data, text, n) == 0;
+    return *same                         ? 0
+           : round->view == TENSOR_SHAPE ? tensor_shape_parse(text, n, ret, e)
+                                         : tensor_type_parse(text, n, &ret->type, e);
+}
+
+static int judge_text(const struct tensor_round *round, const struct tensor_base *b,
+                      struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
+                      struct err *e)
+{
+    struct tensor_shape shape;
+    bool same;
+    int r = parse_text(round, b, &shape, &same, e);
+    if (r < 0 || same || !b->t)
+        return r;
+    if (round->view == TENSOR_TYPE)
+        return convert(b, shape.type, logs, watch, ret, e);
+    r = reshape(b, &shape, e);
+    *ret = (struct tensor_edit){.shaped = r == TENSOR_CHANGED, .shape = shape};
+    return r;
+}
+
 int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, struct logs *logs,
                  const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     int r;
     *ret = TENSOR_EDIT_INIT;
-    if (tensor_views[round->view].npy) {
+    if (view_is_text(round->view)) {
+        r = judge_text(round, b, logs, watch, ret, e);
+    } else if (tensor_views[round->view].npy) {
         r = judge_npy(round, b, logs, watch, ret, e);
     } else {
         r = check_length(round->size, tensor_view_size(b, round->view), "it", "", e);
@@ -908,54 +923,55 @@ static int lacks(struct err *e, const char *what)
     return TENSOR_SHORT;
 }
 
-/* Find the shape that a new tensor gets by one of its views, and check the view's length. Returns
- * 0, a verdict or -errno. */
-static int new_shape(const struct tensor_new *t, const struct tensor_round *round,
-                     struct tensor_shape *ret, struct err *e)
+/* Find the shape that a new tensor gets by its files, and check the length of its values or bytes.
+ * Returns 0, a verdict or -errno. */
+static int new_shape(const struct tensor_new *t, struct tensor_shape *ret, struct err *e)
 {
-    const struct tensor_view_kind *kind = &tensor_views[round->view];
-    const struct npy *npy = &round->npy;
+    const struct tensor_base none = {0};
+    const struct tensor_view_kind *kind = t->data ? &tensor_views[t->data->view] : NULL;
+    const struct npy *npy = t->data ? &t->data->npy : NULL;
     uint64_t whole;
-    int r = 0;
-    *ret = t->shape;
+    bool same;
+    int r = t->type ? parse_text(t->type, &none, ret, &same, e) : 0;
+    if (r == 0 && t->shape)
+        r = parse_text(t->shape, &none, ret, &same, e);
+    if (r < 0)
+        return r;
+    if (!kind)
+        return lacks(e, t->type && t->shape ? "raw or values"
+                        : t->type           ? "shape, and raw or values"
+                        : t->shape          ? "type, and raw or values"
+                                            : "type, shape, and raw or values");
     if (kind->npy) {
-        r = check_header(round, e);
+        r = check_header(t->data, e);
         if (r == TENSOR_BEGUN)
             return lacks(e, "the values after the NumPy header");
         if (r)
             return r;
-        if (t->has_shape && (ret->n_dims != npy->n_dims ||
-                             memcmp(ret->dims, npy->dims, sizeof(*npy->dims) * npy->n_dims) != 0))
+        if (t->shape && (ret->n_dims != npy->n_dims ||
+                         memcmp(ret->dims, npy->dims, sizeof(*npy->dims) * npy->n_dims) != 0))
             return err_set(e, -EINVAL, "a new tensor: %s and shape do not agree", kind->name);
         ret->n_dims = npy->n_dims;
         memcpy(ret->dims, npy->dims, sizeof(npy->dims));
-    } else if (!t->has_shape || (!t->has_type && !kind->form)) {
-        return lacks(e, t->has_shape                ? "type"
-                        : t->has_type || kind->form ? "shape"
-                                                    : "type and shape");
+    } else if (!t->shape || (!t->type && !kind->form)) {
+        return lacks(e, t->shape ? "type" : t->type || kind->form ? "shape" : "type and shape");
     }
-    ret->type = t->has_type ? t->type : kind->form->same;
+    ret->type = t->type ? ret->type : kind->form->same;
     r = tensor_shape_bytes(ret, &whole, e);
     if (r == 0 && kind->form)
         whole = npy->header + elements_of(ret) * (npy->header ? npy->width : kind->form->width);
-    return r < 0 ? r : check_length(round->size, whole, "a new tensor: ", kind->name, e);
+    return r < 0 ? r : check_length(t->data->size, whole, "a new tensor: ", kind->name, e);
 }
 
-int tensor_judge_new(const struct tensor_new *t, const struct tensor_round *round,
-                     struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
-                     struct err *e)
+int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,
+                     struct tensor_edit *ret, struct err *e)
 {
     const struct tensor_base none = {.big = t->big, .imp = t->imp};
     struct tensor_shape shape;
     *ret = TENSOR_EDIT_INIT;
-    if (!round)
-        return lacks(e, t->has_type && t->has_shape ? "raw or values"
-                        : t->has_type               ? "shape, and raw or values"
-                        : t->has_shape              ? "type, and raw or values"
-                                                    : "type, shape, and raw or values");
-    int r = new_shape(t, round, &shape, e);
+    int r = new_shape(t, &shape, e);
     if (r == 0)
-        r = judge(round, &none, &shape, false, logs, watch, ret, e);
+        r = judge(t->data, &none, &shape, false, logs, watch, ret, e);
     if (r)
         return r;
     ret->shape = shape;

@@ -113,6 +113,9 @@ void tensor_edit_free(struct tensor_edit *t);
 
 /* ---- the texts in a tensor's `type` and `shape`: one line, which may end in blanks ---- */
 
+/* Maximum length of such a text. */
+#define TENSOR_TEXT_MAX 4096
+
 /* Parse ggml's name for a type, such as "Q8_0", ignoring case. Returns 0, -EINVAL (not a type; the
  * message suggests the nearest one), or -EOPNOTSUPP (a retired or unknown type: "unknown:NNN"). */
 int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e);
@@ -122,47 +125,32 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
 /* Write the text that `type` or `shape` shows for an existing tensor, including the newline. */
 void tensor_text(const struct tensor_base *b, enum tensor_view view, struct buf *out);
 
-/*
- * Change the shape of a tensor, keeping its type and number of elements. *shape holds the parsed
- * dims; its type is set. Returns TENSOR_SAME, TENSOR_CHANGED, -EINVAL (a different number of
- * elements, or rows that are not whole blocks) or -EOPNOTSUPP (an unknown type).
- */
-int tensor_reshape(const struct tensor_base *b, struct tensor_shape *shape, struct err *e);
-/*
- * Convert the values of an existing tensor to another type with quant_convert(). Returns
- * TENSOR_CHANGED, TENSOR_SAME if the tensor already has that type, an error as from
- * tensor_judge(), -EINVAL (its rows are not whole blocks of that type, or it has more than
- * 4 dimensions), or -EOPNOTSUPP (its values cannot be shown, or cannot be stored in that type).
- */
-int tensor_convert(const struct tensor_base *b, uint32_t type, struct logs *logs,
-                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
-
 /* ---- judging ---- */
 
 /*
- * Judge what was written to a view of an existing tensor. Returns enum tensor_verdict, or -EDOM,
- * -ERANGE, -EOPNOTSUPP (as from quant_write(); the message names the element), -EINVAL (an
- * impossible header or shape, or bytes after the values), -ENOSPC, -ENOMEM, -EIO (also if the model
- * was truncated) or -EINTR (watch->cancel).
+ * Judge what was written to a view of an existing tensor. A new type converts its values with
+ * quant_convert(); a new shape must have as many elements. Returns enum tensor_verdict, or -EDOM,
+ * -ERANGE, -EOPNOTSUPP (as from quant_write(), with a message that names the element; or values that
+ * cannot be shown), -EINVAL (an impossible header, shape or text, or bytes after the values),
+ * -ENOSPC, -ENOMEM, -EIO (also if the model was truncated) or -EINTR (watch->cancel). If there is no
+ * tensor, a text is just parsed.
  */
 int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, struct logs *logs,
                  const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
 
-/* What is known of a new tensor. */
+/* What is known of a new tensor: what was written to its files, each of which may be NULL. */
 struct tensor_new {
-    bool has_type, has_shape, big;
-    uint32_t type;                 /* from tensor_type_parse() */
-    struct tensor_shape shape;     /* dims from tensor_shape_parse() */
+    const struct tensor_round *type, *shape;
+    const struct tensor_round *data; /* the view that counts */
+    bool big;
     const struct imatrix_row *imp; /* not owned; NULL if unknown */
 };
 
 /*
- * Judge a new tensor by what was written to the view that counts; NULL: to none. Returns
- * TENSOR_CHANGED, with the shape and pieces for edit_tensor_add() in *ret; TENSOR_SHORT, with a
- * message that says what is missing; or an error as above.
+ * Judge a new tensor. Returns TENSOR_CHANGED, with the shape and pieces for edit_tensor_add() in
+ * *ret; TENSOR_SHORT, with a message that says what is missing; or an error as above.
  */
-int tensor_judge_new(const struct tensor_new *t, const struct tensor_round *round,
-                     struct logs *logs, const struct units_watch *watch, struct tensor_edit *ret,
-                     struct err *e);
+int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,
+                     struct tensor_edit *ret, struct err *e);
 
 #endif

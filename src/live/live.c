@@ -85,10 +85,8 @@ static void add_lost(const struct live *l, struct buf *out)
     for (const struct name *x = l->first; x; x = x->next)
         if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
             unsaved_add(out, "", x->text, "it is not a key");
-    for (size_t i = 0; i < l->tensors.n_fresh; i++) {
-        const struct object *o = l->tensors.fresh[i];
+    for (const struct object *o = l->tensors.fresh; o; o = o->next)
         add_tensor(o->name, o->name_len, o->error ? o->error : TENSOR_INCOMPLETE, out);
-    }
     add_pending(l, out);
 }
 
@@ -258,7 +256,7 @@ struct live_counts live_count(struct live *l)
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
-    bool kept = overlay_is_pending(l) || !queue_is_idle(l) || l->made.file || l->tensors.n_fresh;
+    bool kept = overlay_is_pending(l) || !queue_is_idle(l) || l->made.file || l->tensors.fresh;
     for (struct link *k = NULL; !kept && !helpers && (k = table_each(&l->tensors.by_number, k));)
         kept = ((struct object *)k)->drafts;
     for (const struct name *x = l->first; x && !kept && !helpers; x = x->next)

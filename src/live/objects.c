@@ -25,6 +25,7 @@ struct object *object_get(struct live *l, uint32_t number)
     if (o || !(o = calloc(1, sizeof(*o))))
         return o;
     o->number = number;
+    o->epoch = 1;
     if (table_add(&l->tensors.by_number, &o->link, hash_number(number)) < 0) {
         free(o);
         return NULL;
@@ -46,8 +47,14 @@ static void object_free(struct live *l, struct object *o)
 void object_reap(struct live *l, struct object *o)
 {
     const bool known = o->mtime.tv_sec || o->generation || o->cold || o->error || o->hidden;
-    if (!o->fresh && !o->gone && !o->drafts && !o->opens && !o->pins && !known)
+    if (!o->fresh && !o->gone && !o->drafts && !o->pins && !known)
         object_free(l, o);
+}
+
+void object_unpin(struct live *l, struct object *o)
+{
+    o->pins--;
+    object_reap(l, o);
 }
 
 void object_set_error(struct live *l, struct object *o, const char *why)
@@ -82,9 +89,8 @@ int object_refused(struct live *l, struct object *o, const struct err *e)
     return e->code;
 }
 
-void object_changed(struct live *l, struct object *o)
+void object_changed(struct object *o)
 {
-    (void)l;
     o->mtime = when_date();
     o->cold = UINT32_MAX;
 }
@@ -99,9 +105,57 @@ struct view_draft *object_draft(const struct object *o, enum tensor_view view)
 
 void object_touch(struct live *l, struct object *o)
 {
-    o->touched = true;
+    o->touches++;
     o->due = when_after(NEW_QUIET * 1000);
     queue_tick(l, &o->due);
+}
+
+/* ---- requests ---- */
+
+static void request_drop(struct live *l, struct request *q)
+{
+    struct tensor_request *t = q->own;
+    if (t->d) {
+        t->d->judging--;
+        /* A line whose judgement did not begin was not written. */
+        if (!t->begun && view_is_text(t->d->view))
+            draft_settle(t->d, t->round.epoch);
+        draft_reap(l, t->d);
+    }
+    object_unpin(l, t->o);
+    tensor_round_free(&t->round);
+    free(t);
+}
+
+struct request *object_request(struct live *l, struct object *o)
+{
+    struct tensor_request *t = calloc(1, sizeof(*t));
+    struct request *q = t ? request_new(l, NULL, NULL, NULL) : NULL;
+    if (!q) {
+        free(t);
+        return NULL;
+    }
+    t->l = l;
+    t->o = o;
+    o->pins++;
+    q->own = t;
+    q->drop = request_drop;
+    return q;
+}
+
+static void on_progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct tensor_request *t = arg;
+    const time_t now = when_now().tv_sec;
+    if (t->told && now != t->told)
+        live_log(t->l, LOG_INFO, "encoding a tensor: %llu %%",
+                 (unsigned long long)(done * 100 / all));
+    t->told = now;
+}
+
+struct units_watch object_watch(struct tensor_request *t)
+{
+    return (struct units_watch){&t->l->queue.cancel, on_progress, t};
 }
 
 /* ---- the tensor as it is ---- */
@@ -181,6 +235,21 @@ void draft_expire(struct live *l, struct view_draft *d)
     draft_reap(l, d);
 }
 
+void draft_enter(struct live *l, struct view_draft *d)
+{
+    d->pins++;
+    lock_drop(&l->lock);
+    lock_take(&d->io);
+    lock_take(&l->lock);
+}
+
+void draft_leave(struct live *l, struct view_draft *d)
+{
+    lock_drop(&d->io);
+    d->pins--;
+    draft_reap(l, d);
+}
+
 int draft_take(struct view_draft *d, struct tensor_round *ret)
 {
     log_unref(d->room.log);
@@ -188,7 +257,7 @@ int draft_take(struct view_draft *d, struct tensor_round *ret)
     *ret = (struct tensor_round){.view = d->view,
                                  .size = d->changed ? d->size : 0,
                                  .cut = d->cut,
-                                 .epoch = d->epoch++,
+                                 .epoch = d->copied = d->object->epoch++,
                                  .npy = d->npy};
     return extents_copy(&d->written, 0, UINT64_MAX, &ret->written);
 }
@@ -209,7 +278,5 @@ void objects_close(struct live *l)
         free(o);
     }
     table_free(&l->tensors.by_number);
-    table_free(&l->tensors.by_name);
-    free(l->tensors.fresh);
     log_unref(l->logs.now);
 }

@@ -10,8 +10,8 @@
  *
  * A view that is open for writing has a draft: what was written to it, as extents over the tensor
  * as it is. Only one draft of a tensor at a time has bytes that are not accepted; those of a fresh
- * tensor all have. `epoch` counts how often a draft's bytes were copied to be judged: when a copy
- * is accepted, extents of its epoch and older are dropped.
+ * tensor all have. `epoch` counts how often bytes of the tensor's drafts were copied to be judged:
+ * when a copy is accepted, extents of its epoch and older are dropped.
  */
 #ifndef LIVE_OBJECTS_H
 #define LIVE_OBJECTS_H
@@ -21,8 +21,6 @@
 
 /* Maximum size in bytes of a draft whose size no tensor determines; larger than any tensor. */
 #define DRAFT_MAX ((uint64_t)1 << 43)
-/* Maximum length of the text in `type` or `shape`. */
-#define DRAFT_TEXT_MAX 4096
 
 struct view_draft {
     struct view_draft *next; /* in object.drafts */
@@ -34,10 +32,10 @@ struct view_draft {
     unsigned pins;    /* number of calls that use it without the lock */
     bool dirty;       /* written since the last flush */
     bool changed;     /* it was written or truncated, so it shows its own bytes */
-    uint64_t epoch;   /* of what is written now */
     uint64_t touched; /* the epoch of the last write */
     uint64_t refused; /* the newest epoch that was judged invalid; 0: none */
     uint64_t settled; /* the newest epoch that was accepted; 0: none */
+    uint64_t copied;  /* the epoch of the newest copy; 0: none */
     /* Refused epochs (after, upto] that were dropped: handles whose last write is one of them hear
      * of it until they write again. */
     struct {
@@ -58,31 +56,45 @@ struct view_draft {
 };
 
 struct object {
-    struct link link;    /* first member; in live.tensors.by_number */
-    struct link by_name; /* in live.tensors.by_name, if it is fresh */
+    struct link link; /* first member; in live.tensors.by_number */
     uint32_t number;
     bool fresh, gone;
     bool adding; /* fresh, and added by the request that runs: as good as a tensor of the model */
-    bool judged; /* fresh, and judged or added by the request that runs */
     char *error; /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     struct view_draft *drafts;
-    unsigned opens, pins; /* number of handles, and of requests that refer to it */
-    uint64_t generation;  /* changes each time it comes back */
-    uint32_t hidden;      /* rows of views that were unlinked a moment ago */
+    uint64_t epoch;      /* of what is written to them now */
+    unsigned pins;       /* number of handles, of requests, and of calls that refer to it */
+    uint64_t generation; /* changes each time it comes back */
+    uint32_t hidden;     /* rows of views that were unlinked a moment ago */
     struct timespec hidden_until;
     uint32_t cold; /* rows whose pages in the kernel may show something else */
     /* For a fresh tensor: */
-    char *name; /* owned */
+    struct object *next; /* in live.tensors.fresh */
+    char *name;          /* owned */
     size_t name_len;
-    bool has_type, has_shape;
-    uint32_t type;
-    struct tensor_shape shape;
-    uint32_t aside;      /* rows of views that were written and left aside */
-    bool touched;        /* written since it was last judged */
-    bool failed;         /* it could not be written: fsync tries again, time does not */
-    unsigned owing;      /* number of writing handles that owe their flush */
-    struct timespec due; /* when it is judged */
+    uint32_t aside;           /* rows of views that were written and left aside */
+    uint64_t touches, judged; /* number of times it was written; as of the last verdict */
+    unsigned owing;           /* number of writing handles that owe their flush */
+    struct timespec due;      /* when it is judged; tv_sec 0: by fsync, or at the end */
+};
+
+/* What a request about a tensor, or a draft of one of its views, needs. */
+struct tensor_request {
+    struct live *l;
+    struct object *o;          /* pinned */
+    struct view_draft *d;      /* counted in d->judging; NULL: it is about the tensor as a whole */
+    struct tensor_round round; /* of the draft */
+    bool last;                 /* no more writes will come */
+    bool begun;                /* the judgement has begun */
+    int verdict;
+    time_t told; /* when progress was last reported; 0: never */
+    /* About a fresh tensor: */
+    uint64_t hurry; /* the call that has it judged even if a program still writes it, or 0 */
+    uint64_t touches, epoch; /* when it was judged */
+    /* For a rename: the new name */
+    char name[TREE_NAME_MAX + 1];
+    size_t n;
 };
 
 struct object *object_find(const struct live *l, uint32_t number);
@@ -90,11 +102,16 @@ struct object *object_find(const struct live *l, uint32_t number);
 struct object *object_get(struct live *l, uint32_t number);
 /* Free an object that nothing needs. */
 void object_reap(struct live *l, struct object *o);
+void object_unpin(struct live *l, struct object *o);
+/* Make a request about a tensor. Returns NULL if out of memory. */
+struct request *object_request(struct live *l, struct object *o);
+/* How to watch a judgement: it is cancelled with the request, and the log tells its progress. */
+struct units_watch object_watch(struct tensor_request *t);
 void object_set_error(struct live *l, struct object *o, const char *why); /* why may be NULL */
 /* Report a refused edit in the log and in user.gguf.error. Returns e->code. */
 int object_refused(struct live *l, struct object *o, const struct err *e);
 /* The tensor has other bytes, type or shape: its times move, and its cached pages are outdated. */
-void object_changed(struct live *l, struct object *o);
+void object_changed(struct object *o);
 /* A fresh tensor was written: it is judged when it rests. */
 void object_touch(struct live *l, struct object *o);
 /* Return the draft of a view, or NULL. o may be NULL. */
@@ -102,6 +119,7 @@ struct view_draft *object_draft(const struct object *o, enum tensor_view view);
 
 /* Get the tensor as it is in the accepted state; ret->t is NULL if it is not there. */
 void tensor_base_get(const struct live *l, uint32_t number, struct tensor_base *ret);
+
 /* ---- drafts ---- */
 
 /* True if there is something to judge. */
@@ -112,6 +130,9 @@ void draft_settle(struct view_draft *d, uint64_t epoch);
 void draft_reset(struct view_draft *d);
 /* Free a draft that nothing needs. */
 void draft_reap(struct live *l, struct view_draft *d);
+/* Take d->io as well, for which the lock is dropped and retaken. */
+void draft_enter(struct live *l, struct view_draft *d);
+void draft_leave(struct live *l, struct view_draft *d);
 /* Copy what was written, and have later writes go elsewhere. Call with d->io held as well. Returns 0
  * or -ENOMEM. */
 int draft_take(struct view_draft *d, struct tensor_round *ret);

@@ -167,9 +167,8 @@ struct live {
 
     /* Tensors that a call has touched (objects.h). */
     struct {
-        struct table by_number, by_name; /* by_name: fresh ones */
-        struct object **fresh;           /* owned; by number */
-        size_t n_fresh, cap;
+        struct table by_number;
+        struct object *fresh; /* in order of creation */
         size_t n_gone;
         atomic_bool any; /* there are objects */
         uint64_t hurry;  /* counts calls that had fresh tensors judged */

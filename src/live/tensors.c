@@ -3,7 +3,6 @@
 #include "live/tensors.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/bytes.h"
 #include "live/objects.h"
 #include "live/overlay.h"
+#include "live/views.h"
 
 /* ---- tensors of the model ---- */
 
@@ -25,13 +25,10 @@ static bool find_stored(const struct live *l, const char *file, uint32_t *number
 
 static struct object *fresh_named(const struct live *l, const char *name, size_t n)
 {
-    struct link *k = table_first(&l->tensors.by_name, hash_name(name, n));
-    for (; k; k = table_next(k)) {
-        struct object *o = (struct object *)((char *)k - offsetof(struct object, by_name));
-        if (o->name_len == n && memcmp(o->name, name, n) == 0)
-            return o;
-    }
-    return NULL;
+    struct object *o = l->tensors.fresh;
+    while (o && !(o->name_len == n && memcmp(o->name, name, n) == 0))
+        o = o->next;
+    return o;
 }
 
 /* Find a visible tensor. */
@@ -40,7 +37,7 @@ static int find_shown(const struct live *l, const char *file, uint32_t *number)
     char name[TREE_NAME_MAX + 1];
     size_t n;
     const struct object *o =
-        l->tensors.n_fresh && name_decode(file, name, &n) == 0 ? fresh_named(l, name, n) : NULL;
+        l->tensors.fresh && name_decode(file, name, &n) == 0 ? fresh_named(l, name, n) : NULL;
     if (o && !o->gone) {
         *number = o->number;
         return 0;
@@ -230,37 +227,16 @@ static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n
 }
 
 /* Give a fresh tensor a name. */
-static int set_name(struct live *l, struct object *o, const char *name, size_t n)
+static int set_name(struct object *o, const char *name, size_t n)
 {
     char *copy = malloc(n + 1);
     if (!copy)
         return -ENOMEM;
     memcpy(copy, name, n);
-    if (o->name)
-        table_remove(&l->tensors.by_name, &o->by_name);
     free(o->name);
     o->name = copy;
     o->name_len = n;
-    const int r = table_add(&l->tensors.by_name, &o->by_name, hash_name(name, n));
-    if (r < 0) { /* there was room for the old name, so this is a new tensor */
-        free(o->name);
-        o->name = NULL;
-    }
-    return r;
-}
-
-/* Return the index of the first fresh tensor with at least this number. */
-static size_t fresh_from(const struct live *l, uint64_t number)
-{
-    size_t lo = 0, hi = l->tensors.n_fresh;
-    while (lo < hi) {
-        const size_t mid = (lo + hi) / 2;
-        if (l->tensors.fresh[mid]->number < number)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return 0;
 }
 
 int live_tensor_make(struct live *l, const char *file, uint32_t *number)
@@ -270,21 +246,22 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
     size_t n;
     LOCKED(&l->lock);
     int r = find_shown(l, file, &other) == 0 ? -EEXIST : decode_name(file, name, &n);
-    if (r == 0)
-        r = l->stop ? -EROFS
-                    : array_grow(&l->tensors.fresh, &l->tensors.cap, l->tensors.n_fresh,
-                                 sizeof(*l->tensors.fresh));
+    if (r == 0 && l->stop)
+        r = -EROFS;
     struct object *o = r == 0 ? object_get(l, atomic_fetch_add(&l->newest->numbers, 1)) : NULL;
     if (!o)
         return r < 0 ? r : -ENOMEM;
-    r = set_name(l, o, name, n);
+    r = set_name(o, name, n);
     if (r < 0) {
         object_reap(l, o);
         return r;
     }
+    struct object **last = &l->tensors.fresh;
+    while (*last)
+        last = &(*last)->next;
+    *last = o;
     o->fresh = true;
     o->mtime = when_date();
-    l->tensors.fresh[l->tensors.n_fresh++] = o;
     newest_touch(l->newest);
     *number = o->number;
     return 0;
@@ -293,10 +270,10 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 /* It is fresh no longer: it has become a tensor, or was removed. */
 static void fresh_end(struct live *l, struct object *o)
 {
-    const size_t i = fresh_from(l, o->number);
-    struct object **at = &l->tensors.fresh[i];
-    memmove(at, at + 1, (--l->tensors.n_fresh - i) * sizeof(*at));
-    table_remove(&l->tensors.by_name, &o->by_name);
+    struct object **at = &l->tensors.fresh;
+    while (*at != o)
+        at = &(*at)->next;
+    *at = o->next;
     free(o->name);
     o->name = NULL;
     o->fresh = false;
@@ -320,10 +297,11 @@ static void fresh_remove(struct live *l, struct object *o)
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number)
 {
     LOCKED(&l->lock);
-    const size_t at = fresh_from(l, *i);
-    if (at == l->tensors.n_fresh)
+    const struct object *o = l->tensors.fresh;
+    while (o && o->number < *i)
+        o = o->next;
+    if (!o)
         return false;
-    const struct object *o = l->tensors.fresh[at];
     (void)name_encode(o->name, o->name_len, name);
     *i = *number = o->number;
     return true;
@@ -357,8 +335,6 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row, enum tenso
     o->aside &= ~bit;
     if (!d)
         return 0;
-    o->has_type &= d->view != TENSOR_TYPE;
-    o->has_shape &= d->view != TENSOR_SHAPE;
     draft_reset(d);
     draft_reap(l, d);
     object_touch(l, o); /* this view may have prevented the tensor from being added */
@@ -366,41 +342,6 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row, enum tenso
 }
 
 /* ---- judging new tensors ---- */
-
-/* What a request about a tensor by name needs. */
-struct about {
-    struct object *o; /* pinned */
-    uint64_t hurry;   /* the call that has it judged even if a program still writes it, or 0 */
-    int verdict;
-    enum tensor_view view; /* what was judged, and its epoch */
-    uint64_t epoch;
-    char name[TREE_NAME_MAX + 1]; /* for a rename: the new name */
-    size_t n;
-};
-
-static void about_free(struct live *l, struct request *q)
-{
-    struct about *a = q->own;
-    a->o->pins--;
-    object_reap(l, a->o);
-    free(a);
-}
-
-/* Make a request about an object. Returns NULL if out of memory. */
-static struct request *about(struct live *l, struct object *o)
-{
-    struct about *a = calloc(1, sizeof(*a));
-    struct request *q = a ? request_new(l, NULL, NULL, NULL) : NULL;
-    if (!q) {
-        free(a);
-        return NULL;
-    }
-    a->o = o;
-    o->pins++;
-    q->own = a;
-    q->drop = about_free;
-    return q;
-}
 
 /* Check that no view that counts has a refused write. */
 static int check_views(const struct object *o, struct err *e)
@@ -413,28 +354,35 @@ static int check_views(const struct object *o, struct err *e)
     return d ? d->why.code : 0;
 }
 
-/* Copy what was written to the view that counts. Drops and retakes the lock. Returns 0, 1 (nothing
- * was written) or -ENOMEM. */
-static int take_view(struct live *l, struct about *a, struct tensor_round *ret)
+/* Return the draft of the view that counts, or NULL. */
+static struct view_draft *find_data(const struct object *o)
 {
     /* Views of the same type are adjacent; the view that also defines the shape comes first. */
     static const enum tensor_view order[] = {TENSOR_RAW,     TENSOR_F32_NPY, TENSOR_F32,
                                              TENSOR_F16_NPY, TENSOR_F16,     TENSOR_BF16};
     struct view_draft *d = NULL;
     for (size_t i = 0; i < COUNT(order) && !(d && d->changed && d->size > 0); i++)
-        d = object_draft(a->o, order[i]);
-    if (!d || !d->changed || d->size == 0)
-        return 1;
-    d->pins++;
-    lock_drop(&l->lock);
-    lock_take(&d->io);
-    lock_take(&l->lock);
+        d = object_draft(o, order[i]);
+    return d && d->changed && d->size > 0 ? d : NULL;
+}
+
+/* Return the draft of a text that was flushed, or NULL. */
+static struct view_draft *find_text(const struct object *o, enum tensor_view view)
+{
+    struct view_draft *d = object_draft(o, view);
+    return d && draft_is_written(d) && !d->dirty ? d : NULL;
+}
+
+/* Copy what was written to a view. Drops and retakes the lock. *part: the copy, if d is not NULL. */
+static int take_part(struct live *l, struct view_draft *d, struct tensor_round *ret,
+                     const struct tensor_round **part)
+{
+    if (!d)
+        return 0;
+    draft_enter(l, d);
     const int r = draft_take(d, ret);
-    lock_drop(&d->io);
-    a->view = d->view;
-    a->epoch = ret->epoch;
-    d->pins--;
-    draft_reap(l, d);
+    draft_leave(l, d);
+    *part = ret;
     return r;
 }
 
@@ -450,34 +398,47 @@ static int take_name(struct live *l, const char *name, size_t n, struct err *e)
     return edit_tensor_remove(&l->pending, name, n, e);
 }
 
+/* Judge a fresh tensor as it is now. Drops and retakes the lock. Returns a verdict or -errno. */
+static int judge_new(struct live *l, struct tensor_request *t, struct tensor_edit *ret,
+                     struct err *e)
+{
+    struct object *o = t->o;
+    struct tensor_round type = {0}, shape = {0}, data = {0};
+    const struct units_watch watch = object_watch(t);
+    struct tensor_new new = {.big = l->state->gguf->fmt.big,
+                             .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
+    t->touches = o->touches;
+    o->due.tv_sec = 0;
+    t->epoch = o->epoch++;
+    int r = check_views(o, e);
+    if (r < 0)
+        return r;
+    r = take_part(l, find_text(o, TENSOR_TYPE), &type, &new.type);
+    if (r == 0)
+        r = take_part(l, find_text(o, TENSOR_SHAPE), &shape, &new.shape);
+    if (r == 0)
+        r = take_part(l, find_data(o), &data, &new.data);
+    lock_drop(&l->lock);
+    r = r < 0 ? err_sys(e, r, "cannot judge it") : tensor_judge_new(&new, &l->logs, &watch, ret, e);
+    tensor_round_free(&type);
+    tensor_round_free(&shape);
+    tensor_round_free(&data);
+    lock_take(&l->lock);
+    return r;
+}
+
 static int accept_new(struct live *l, struct request *q, struct err *e)
 {
-    struct about *a = q->own;
-    struct object *o = a->o;
+    struct tensor_request *t = q->own;
+    struct object *o = t->o;
     CLEANUP(tensor_edit_free) struct tensor_edit edit = TENSOR_EDIT_INIT;
-    CLEANUP(tensor_round_free) struct tensor_round round = {0};
-    const struct units_watch watch = {.cancel = &l->queue.cancel};
-    if (!o->fresh || !(o->touched || (a->hurry && o->failed)) || (!a->hurry && o->owing))
+    if (!o->fresh || o->touches == o->judged || (!t->hurry && o->owing))
         return 0;
-    o->touched = o->failed = false;
-    o->judged = true;
-    const struct tensor_new t = {.has_type = o->has_type,
-                                 .has_shape = o->has_shape,
-                                 .big = l->state->gguf->fmt.big,
-                                 .type = o->type,
-                                 .shape = o->shape,
-                                 .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
-    int r = check_views(o, e);
-    if (r == 0 && (r = take_view(l, a, &round)) < 0)
-        (void)err_sys(e, r, "cannot judge it");
-    lock_drop(&l->lock);
-    if (r >= 0)
-        r = tensor_judge_new(&t, r == 0 ? &round : NULL, &l->logs, &watch, &edit, e);
-    lock_take(&l->lock);
-    a->verdict = r;
-    if (!o->fresh || (o->touched && !a->hurry))
+    int r = t->verdict = judge_new(l, t, &edit, e);
+    if (!o->fresh || (o->touches != t->touches && !t->hurry))
         return 0; /* it was removed, or is judged again once it rests */
     if (r == TENSOR_SHORT) {
+        o->judged = t->touches;
         object_set_error(l, o, e->msg);
         return 0;
     }
@@ -490,66 +451,58 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
     return r < 0 ? r : 1;
 }
 
+/* A fresh tensor was refused, or could not be written: then fsync tries again. */
+static int new_refused(struct live *l, struct tensor_request *t, int r, const struct err *e)
+{
+    struct object *o = t->o;
+    if (t->hurry) {
+        l->tensors.failed = t->hurry;
+        l->tensors.failure = r;
+    }
+    if (o->gone) { /* it was removed meanwhile */
+        o->gone = false;
+        l->tensors.n_gone--;
+        fresh_remove(l, o);
+        return r;
+    }
+    if (t->verdict != TENSOR_CHANGED && r != -ENOSPC && r != -EDQUOT && r != -EIO && r != -ENOMEM)
+        o->judged = t->touches;
+    return o->error && strcmp(o->error, e->msg) == 0 ? r : object_refused(l, o, e);
+}
+
 static int new_accepted(struct live *l, struct request *q, int r, const struct err *e)
 {
-    struct about *a = q->own;
-    struct object *o = a->o;
-    const bool added = o->adding;
-    o->adding = o->judged = false;
-    if (r < 0 && !q->done) {
-        if (a->hurry) {
-            l->tensors.failed = a->hurry;
-            l->tensors.failure = r;
-        }
-        if (added && o->gone) { /* it was removed meanwhile */
-            o->gone = false;
-            l->tensors.n_gone--;
-            fresh_remove(l, o);
-            return r;
-        }
-        o->failed = a->verdict == TENSOR_CHANGED || r == -ENOSPC || r == -EDQUOT || r == -EIO ||
-                    r == -ENOMEM;
-        return o->error && strcmp(o->error, e->msg) == 0 ? r : object_refused(l, o, e);
-    }
+    struct tensor_request *t = q->own;
+    struct object *o = t->o;
+    o->adding = false;
+    if (r < 0 && !q->done)
+        return new_refused(l, t, r, e);
     if (!q->changed || !o->fresh)
         return r;
     fresh_end(l, o);
     object_set_error(l, o, NULL);
-    object_changed(l, o);
-    for (struct view_draft *d = o->drafts, *next; d; d = next) {
-        next = d->next;
-        if (d->view == a->view)
-            draft_settle(d, a->epoch);
-        else if (!d->dirty && !d->judging)
-            draft_reset(d);
-        draft_reap(l, d);
-    }
+    object_changed(o);
+    views_added(l, o, t->epoch);
     return r;
 }
 
 static void judge_fresh(struct live *l, struct object *o, uint64_t hurry)
 {
-    struct request *q = about(l, o);
+    struct request *q = object_request(l, o);
     if (!q)
         return;
-    ((struct about *)q->own)->hurry = hurry;
+    ((struct tensor_request *)q->own)->hurry = hurry;
     q->apply = accept_new;
     q->end = new_accepted;
     (void)queue_add(l, q, NULL);
 }
 
-/* True if a fresh tensor is to be judged, or is being judged and may have to be again. */
-static bool is_owed(const struct object *o)
-{
-    return o->touched || o->failed || o->judged;
-}
-
 uint64_t tensors_hurry(struct live *l)
 {
     const uint64_t hurry = l->tensors.hurry + 1;
-    for (size_t i = 0; i < l->tensors.n_fresh; i++)
-        if (is_owed(l->tensors.fresh[i])) {
-            judge_fresh(l, l->tensors.fresh[i], hurry);
+    for (struct object *o = l->tensors.fresh; o; o = o->next)
+        if (o->touches != o->judged) {
+            judge_fresh(l, o, hurry);
             l->tensors.hurry = hurry;
         }
     return l->tensors.hurry == hurry ? hurry : 0;
@@ -558,16 +511,15 @@ uint64_t tensors_hurry(struct live *l)
 const struct timespec *tensors_tick(struct live *l)
 {
     const struct timespec *next = NULL;
-    for (size_t i = 0; i < l->tensors.n_fresh; i++) {
-        struct object *o = l->tensors.fresh[i];
-        if (!o->touched || o->owing)
+    for (struct object *o = l->tensors.fresh; o; o = o->next) {
+        if (!o->due.tv_sec || o->owing)
             continue;
         if (when_past(&o->due, 0)) {
+            o->due.tv_sec = 0;
             judge_fresh(l, o, 0);
-            o->due = when_after(NEW_QUIET * 1000); /* not before it has been judged */
-        }
-        if (!next || when_before(&o->due, next))
+        } else if (!next || when_before(&o->due, next)) {
             next = &o->due;
+        }
     }
     for (struct link *k = table_each(&l->tensors.by_number, NULL), *more; k; k = more) {
         more = table_each(&l->tensors.by_number, k);
@@ -586,7 +538,7 @@ const struct timespec *tensors_tick(struct live *l)
 
 static int rename_fresh(struct live *l, struct object *o, const char *name, size_t n)
 {
-    const int r = set_name(l, o, name, n);
+    const int r = set_name(o, name, n);
     if (r == 0 && o->error) /* the error may have been about the old name */
         object_touch(l, o);
     return r;
@@ -594,25 +546,25 @@ static int rename_fresh(struct live *l, struct object *o, const char *name, size
 
 static int accept_rename(struct live *l, struct request *q, struct err *e)
 {
-    struct about *a = q->own;
-    struct edit_tensor t;
-    if (a->o->fresh && !a->o->gone) /* adding it failed meanwhile */
-        return err_sys(e, rename_fresh(l, a->o, a->name, a->n), "cannot be renamed");
-    if (!edit_tensor_numbered(&l->pending, a->o->number, &t) || a->o->gone)
+    struct tensor_request *t = q->own;
+    struct edit_tensor is;
+    if (t->o->fresh && !t->o->gone) /* adding it failed meanwhile */
+        return err_sys(e, rename_fresh(l, t->o, t->name, t->n), "cannot be renamed");
+    if (!edit_tensor_numbered(&l->pending, t->o->number, &is) || t->o->gone)
         return err_set(e, -ENOENT, "the tensor was removed");
-    int r = take_name(l, a->name, a->n, e);
+    int r = take_name(l, t->name, t->n, e);
     if (r == 0)
-        r = edit_tensor_rename(&l->pending, t.name, t.name_len, a->name, a->n, e);
+        r = edit_tensor_rename(&l->pending, is.name, is.name_len, t->name, t->n, e);
     return r < 0 ? r : 1;
 }
 
 static int renamed(struct live *l, struct request *q, int r, const struct err *e)
 {
-    struct about *a = q->own;
+    struct tensor_request *t = q->own;
     if (r < 0 && !q->done)
-        return object_refused(l, a->o, e);
-    a->o->mtime = when_date();
-    object_set_error(l, a->o, NULL);
+        return object_refused(l, t->o, e);
+    t->o->mtime = when_date();
+    object_set_error(l, t->o, NULL);
     return r;
 }
 
@@ -638,12 +590,12 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
         return object_refused(l, o, &(const struct err){.code = r, .msg = A_NAME});
     if (o->fresh && !o->adding)
         return rename_fresh(l, o, name, n);
-    struct request *q = about(l, o);
+    struct request *q = object_request(l, o);
     if (!q)
         return -ENOMEM;
-    struct about *a = q->own;
-    memcpy(a->name, name, n);
-    a->n = n;
+    struct tensor_request *t = q->own;
+    memcpy(t->name, name, n);
+    t->n = n;
     q->apply = accept_rename;
     q->end = renamed;
     return queue_add(l, q, w);

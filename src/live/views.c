@@ -35,7 +35,6 @@ static struct view_draft *draft_make(struct object *o, uint32_t row, enum tensor
     d->object = o;
     d->view = view;
     d->row = row;
-    d->epoch = 1;
     d->next = o->drafts;
     o->drafts = d;
     return d;
@@ -51,7 +50,7 @@ static bool has_expired(const struct view_draft *d)
 static uint64_t limit_of(const struct tensor_base *b, enum tensor_view view)
 {
     if (view_is_text(view))
-        return DRAFT_TEXT_MAX;
+        return TENSOR_TEXT_MAX;
     return !b->t || tensor_views[view].npy ? DRAFT_MAX : tensor_view_size(b, view);
 }
 
@@ -86,7 +85,7 @@ static void touch(struct live *l, struct live_view *h)
 {
     struct view_draft *d = h->d;
     d->dirty = true;
-    d->touched = h->wrote = d->epoch;
+    d->touched = h->wrote = h->o->epoch;
     d->begun.tv_sec = 0;
     h->o->owing += !h->owes;
     h->owes = true;
@@ -173,7 +172,7 @@ static int make_room(struct live *l, struct view_draft *d, uint64_t off, uint64_
  * sparse file. */
 static int grow(struct view_draft *d, uint64_t end)
 {
-    const struct extent zeros = {.at = d->size, .len = end - d->size, .epoch = d->epoch};
+    const struct extent zeros = {.at = d->size, .len = end - d->size, .epoch = d->object->epoch};
     const int r = end > d->size ? extents_put(&d->written, &zeros) : 0;
     d->size = r == 0 ? max_u64(d->size, end) : d->size;
     return r;
@@ -253,7 +252,7 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
         return logs_failed(r, e);
     lock_take(&l->lock);
     begin(l, d);
-    x.epoch = d->epoch;
+    x.epoch = h->o->epoch;
     r = grow(d, off);
     if (r == 0)
         r = extents_put(&d->written, &x);
@@ -307,11 +306,15 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     if (h->append)
         off = d->changed ? d->size : tensor_view_size(&b, d->view);
     r = write_bytes(l, h, &b, off, bytes, n, &e);
+    lock_take(&l->lock);
+    if (r > 0) {
+        r = w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
+        if (r < 0) /* the line was not written */
+            draft_settle(d, h->o->epoch);
+    }
+    lock_drop(&l->lock);
     lock_drop(&d->io);
-    if (r < 0)
-        return refuse(l, d, r, &e);
-    LOCKED(&l->lock);
-    return r > 0 && w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
+    return e.code ? refuse(l, d, r, &e) : r;
 }
 
 /* Cut the draft off, or extend it. Call with both locks held. */
@@ -325,7 +328,7 @@ static int resize(const struct live *l, struct view_draft *d, const struct tenso
     if (size < d->size) {
         extents_cut(&d->written, size);
         d->cut = min_u64(d->cut, size);
-        d->cut_epoch = d->epoch;
+        d->cut_epoch = d->object->epoch;
         d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
         d->size = size;
     }
@@ -364,52 +367,6 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- judging ---- */
 
-/* What a request judges. */
-struct judged {
-    struct view_draft *d; /* counted in d->judging */
-    struct tensor_round round;
-    bool last;  /* no more writes will come */
-    bool begun; /* the judgement has begun */
-    bool left;  /* not judged: the draft stays as it is */
-    int verdict;
-    const struct live *l;
-    time_t told; /* when progress was last reported; 0: never */
-};
-
-static void on_progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct judged *j = arg;
-    const time_t now = when_now().tv_sec;
-    if (j->told && now != j->told)
-        live_log(j->l, LOG_INFO, "encoding a tensor: %llu %%",
-                 (unsigned long long)(done * 100 / all));
-    j->told = now;
-}
-
-static int judge_text(struct live *l, const struct tensor_round *round, const struct tensor_base *b,
-                      const struct units_watch *watch, struct tensor_edit *edit, struct err *e)
-{
-    CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    char text[DRAFT_TEXT_MAX];
-    const size_t n = (size_t)round->size;
-    uint32_t type = 0;
-    tensor_text(b, round->view, &shown);
-    int r = tensor_round_read(round, b, 0, text, n);
-    if (r < 0)
-        return err_sys(e, r, "cannot read what was written");
-    if (shown.len == n && memcmp(shown.data, text, n) == 0)
-        return TENSOR_SAME;
-    if (round->view == TENSOR_TYPE) {
-        r = tensor_type_parse(text, n, &type, e);
-        return r < 0 ? r : tensor_convert(b, type, &l->logs, watch, edit, e);
-    }
-    r = tensor_shape_parse(text, n, &edit->shape, e);
-    if (r == 0)
-        r = tensor_reshape(b, &edit->shape, e);
-    edit->shaped = r == TENSOR_CHANGED;
-    return r;
-}
-
 /* Add the edit to `pending`. */
 static int apply(struct live *l, uint32_t number, const struct tensor_edit *edit, struct err *e)
 {
@@ -422,30 +379,24 @@ static int apply(struct live *l, uint32_t number, const struct tensor_edit *edit
 
 static int accept_view(struct live *l, struct request *q, struct err *e)
 {
-    struct judged *j = q->own;
-    struct object *o = j->d->object;
+    struct tensor_request *t = q->own;
+    struct object *o = t->o;
     CLEANUP(tensor_edit_free) struct tensor_edit edit = TENSOR_EDIT_INIT;
     CLEANUP(tensor_base_free) struct tensor_base b = {0};
-    const struct units_watch watch = {&l->queue.cancel, on_progress, j};
+    const struct units_watch watch = object_watch(t);
     tensor_base_get(l, o->number, &b);
-    j->begun = true;
-    j->verdict = TENSOR_SAME;
-    if (o->fresh && !o->gone) { /* adding it failed meanwhile: it is judged with the rest */
-        object_touch(l, o);
-        j->left = true;
-        return 0;
-    }
+    t->begun = true;
+    t->verdict = TENSOR_SAME;
     if (!b.t || o->gone) /* what is written to a removed file is gone with it */
         return 0;
-    q->converts = j->round.view == TENSOR_TYPE;
+    q->converts = t->round.view == TENSOR_TYPE;
     if (q->converts && l->stop)
         atomic_store(&l->queue.cancel, true);
     lock_drop(&l->lock);
-    int r = view_is_text(j->round.view) ? judge_text(l, &j->round, &b, &watch, &edit, e)
-                                        : tensor_judge(&j->round, &b, &l->logs, &watch, &edit, e);
+    int r = tensor_judge(&t->round, &b, &l->logs, &watch, &edit, e);
     lock_take(&l->lock);
     q->converts = false;
-    j->verdict = r;
+    t->verdict = r;
     if (r == TENSOR_CHANGED) {
         r = apply(l, o->number, &edit, e);
         return r < 0 ? r : 1;
@@ -453,134 +404,100 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     return r == TENSOR_SHORT ? -EINVAL : r == TENSOR_BEGUN ? 0 : r;
 }
 
-static int view_refused(struct live *l, const struct judged *j, int r, const struct err *e)
+static int view_refused(struct live *l, const struct tensor_request *t, int r, const struct err *e)
 {
-    struct view_draft *d = j->d;
+    struct view_draft *d = t->d;
     const bool text = view_is_text(d->view);
-    if (j->verdict == -EINTR) { /* a signal ended the judgement */
+    if (t->verdict == -EINTR) { /* a signal ended the judgement */
         if (text)
-            draft_settle(d, j->round.epoch);
+            draft_settle(d, t->round.epoch);
         return r;
     }
-    if (j->verdict == TENSOR_SHORT && !j->last)
+    if (t->verdict == TENSOR_SHORT && !t->last)
         return r;
-    d->refused = max_u64(d->refused, j->round.epoch);
+    d->refused = max_u64(d->refused, t->round.epoch);
     d->lost.why = r;
-    if (text && d->touched <= j->round.epoch)
+    if (text && d->touched <= t->round.epoch)
         d->why = *e;
-    return object_refused(l, d->object, e);
+    return object_refused(l, t->o, e);
 }
 
 static int view_accepted(struct live *l, struct request *q, int r, const struct err *e)
 {
-    struct judged *j = q->own;
-    struct view_draft *d = j->d;
-    struct object *o = d->object;
+    struct tensor_request *t = q->own;
+    struct view_draft *d = t->d;
     if (r < 0 && !q->done)
-        return view_refused(l, j, r, e);
-    if (j->left)
-        return r;
-    if (j->verdict == TENSOR_BEGUN) {
-        if (j->last && d->touched <= j->round.epoch && !d->writers) {
+        return view_refused(l, t, r, e);
+    if (t->verdict == TENSOR_BEGUN) {
+        if (t->last && d->touched <= t->round.epoch && !d->writers) {
             d->begun = when_after(BEGUN_SECONDS * 1000);
             queue_tick(l, &d->begun);
         }
         return r;
     }
-    draft_settle(d, j->round.epoch);
+    draft_settle(d, t->round.epoch);
     if (q->changed || view_is_text(d->view))
-        object_set_error(l, o, NULL);
+        object_set_error(l, t->o, NULL);
     if (q->changed)
-        object_changed(l, o);
-    o->cold |= (uint32_t)1 << d->row;
+        object_changed(t->o);
+    t->o->cold |= (uint32_t)1 << d->row;
     return r;
 }
 
-/* The request ends. */
-static void judged_free(struct live *l, struct request *q)
-{
-    struct judged *j = q->own;
-    struct view_draft *d = j->d;
-    struct object *o = d->object;
-    d->judging--;
-    /* A line whose judgement did not begin was not written. */
-    if (!j->begun && view_is_text(d->view))
-        draft_settle(d, j->round.epoch);
-    draft_reap(l, d);
-    o->pins--;
-    object_reap(l, o);
-    tensor_round_free(&j->round);
-    free(j);
-}
-
-/* Have a draft judged as it is now. last: no more writes will come. Drops and retakes the lock. */
+/* Have a draft judged as it is now. last: no more writes will come. Call with d->io held as well. */
 static int ask(struct live *l, struct view_draft *d, enum when when, bool last, struct live_wait *w)
 {
-    struct judged *j = calloc(1, sizeof(*j));
-    struct request *q = NULL;
-    if (!j)
+    struct request *q = object_request(l, d->object);
+    if (!q)
         return -ENOMEM;
-    *j = (struct judged){.d = d, .last = last, .l = l};
-    d->pins++;
-    lock_drop(&l->lock);
-    lock_take(&d->io);
-    lock_take(&l->lock);
-    const bool written = draft_is_written(d); /* else a request before has accepted it meanwhile */
-    int r = written ? draft_take(d, &j->round) : when == WHEN_NOW ? queue_sync(l, 0, w) : 0;
-    lock_drop(&d->io);
-    if (written && r == 0 && !(q = request_new(l, NULL, NULL, NULL)))
-        r = -ENOMEM;
-    if (q) {
-        d->judging++;
-        d->object->pins++;
-        q->own = j;
-        q->drop = judged_free;
-        q->when = when;
-        q->apply = accept_view;
-        q->end = view_accepted;
-        r = queue_add(l, q, w);
-    } else {
-        tensor_round_free(&j->round);
-        free(j);
+    struct tensor_request *t = q->own;
+    t->d = d;
+    t->last = last;
+    d->judging++;
+    q->when = when;
+    q->apply = accept_view;
+    q->end = view_accepted;
+    const int r = draft_take(d, &t->round);
+    if (r < 0) {
+        request_free(l, q);
+        return r;
     }
-    d->pins--;
-    draft_reap(l, d);
-    return r;
+    return queue_add(l, q, w);
 }
 
-/* Take the text of a new tensor's `type` or `shape`. Drops and retakes the lock. */
-static int take_text(struct live *l, struct view_draft *d)
+void views_added(struct live *l, struct object *o, uint64_t epoch)
 {
-    const struct tensor_base none = {0};
-    const bool is_type = d->view == TENSOR_TYPE;
-    struct object *o = d->object;
-    struct tensor_shape shape;
-    struct err e = {0};
-    char text[DRAFT_TEXT_MAX];
-    uint32_t type;
-    size_t n;
-    d->pins++;
-    lock_drop(&l->lock);
-    int r = read_draft(l, d, &none, 0, text, sizeof(text), &n);
-    if (r < 0)
-        (void)err_sys(&e, r, "cannot read what was written");
-    else
-        r = is_type ? tensor_type_parse(text, n, &type, &e)
-                    : tensor_shape_parse(text, n, &shape, &e);
-    lock_take(&l->lock);
-    d->pins--;
-    *(is_type ? &o->has_type : &o->has_shape) = r == 0;
-    if (r < 0) {
-        d->why = e;
-        return object_refused(l, o, &e);
+    for (struct view_draft *d = o->drafts; d; d = d->next)
+        draft_settle(d, max_u64(d->copied, epoch));
+    for (struct view_draft *d = o->drafts, *next; d; d = next) {
+        next = d->next;
+        if (d->dirty || d->judging || d->why.code || !draft_is_written(d)) {
+            draft_reap(l, d);
+            continue;
+        }
+        draft_enter(l, d);
+        if (ask(l, d, WHEN_MODE, !d->writers, NULL) < 0)
+            draft_reset(d);
+        draft_leave(l, d);
+        next = o->drafts; /* the lock was dropped */
     }
-    if (is_type)
-        o->type = type;
-    else
-        o->shape = shape;
-    if (o->fresh)
-        object_touch(l, o);
-    return 0;
+}
+
+/* Check the text of a new tensor's `type` or `shape`. Drops and retakes the lock. */
+static int check_text(struct live *l, struct view_draft *d)
+{
+    CLEANUP(tensor_round_free)
+    struct tensor_round round = {.view = d->view, .size = d->size, .cut = TENSOR_UNCUT};
+    struct tensor_edit none;
+    struct err e = {0};
+    int r = extents_copy(&d->written, 0, UINT64_MAX, &round.written);
+    lock_drop(&l->lock);
+    r = r < 0 ? err_sys(&e, r, "cannot read what was written")
+              : tensor_judge(&round, &(struct tensor_base){0}, &l->logs, NULL, &none, &e);
+    lock_take(&l->lock);
+    if (r < 0)
+        d->why = e;
+    return r < 0 ? object_refused(l, d->object, &e) : 0;
 }
 
 /* ---- open ---- */
@@ -606,7 +523,7 @@ static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tenso
         object_reap(l, o);
         return r;
     }
-    o->opens++;
+    o->pins++;
     if (!h->d)
         return 0;
     struct view_draft *d = h->d;
@@ -696,37 +613,47 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
     LOCKED(&l->lock);
     d->pins--;
     draft_reap(l, d);
-    o->pins--;
-    object_reap(l, o);
+    object_unpin(l, o);
     return r;
 }
 
 /* ---- close ---- */
 
-/* What a flush or fsync does to what was written to a view. Returns LIVE_PARKED, 0 if nothing is to
+/* What a flush or fsync does to what was written to a view. Call with both locks held. Returns LIVE_PARKED, 0 if nothing is to
  * be judged, or -errno. */
 static int judge_now(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
 {
     struct view_draft *d = h->d;
-    LOCKED(&l->lock);
     flushed(l, h);
     if (h->wrote > d->lost.after && h->wrote <= d->lost.upto)
         return d->lost.why;
     if (d->why.code || !draft_is_written(d))
         return d->why.code;
-    if (!h->o->fresh || h->o->adding)
+    if (!h->o->fresh)
         return ask(l, d, when, false, w);
-    return view_is_text(d->view) ? take_text(l, d) : 0;
+    return view_is_text(d->view) ? check_text(l, d) : 0;
+}
+
+static int flush_view(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
+{
+    if (!h->d)
+        return 0;
+    lock_take(&h->d->io);
+    lock_take(&l->lock);
+    const int r = judge_now(l, h, when, w);
+    lock_drop(&l->lock);
+    lock_drop(&h->d->io);
+    return r;
 }
 
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    return h->d ? judge_now(l, h, WHEN_MODE, w) : 0;
+    return flush_view(l, h, WHEN_MODE, w);
 }
 
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    const int r = h->d ? judge_now(l, h, WHEN_NOW, w) : 0;
+    const int r = flush_view(l, h, WHEN_NOW, w);
     if (r)
         return r;
     LOCKED(&l->lock);
@@ -740,24 +667,28 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
     struct view_draft *d = o && !o->fresh ? o->drafts : NULL;
     while (d && !(draft_is_written(d) && d->dirty))
         d = d->next;
-    if (d && d->why.code) /* a write was refused: the draft is no edit */
-        return d->why.code;
-    return d ? ask(l, d, WHEN_NOW, false, w) : queue_sync(l, 0, w);
+    if (!d)
+        return queue_sync(l, 0, w);
+    draft_enter(l, d);
+    /* A write that was refused is no edit. What is not there any more was accepted meanwhile. */
+    const int r = d->why.code           ? d->why.code
+                  : draft_is_written(d) ? ask(l, d, WHEN_NOW, false, w)
+                                        : queue_sync(l, 0, w);
+    draft_leave(l, d);
+    return r;
 }
 
-/* The last writer goes: judge what no flush has judged. Call with the lock held. */
+/* The last writer goes: judge what no flush has judged. Call with both locks held. */
 static void end_writing(struct live *l, struct view_draft *d)
 {
     const struct err never = {.code = -ECANCELED, .msg = "the file was written but never closed"};
     struct object *o = d->object;
     struct err e = {0};
     const bool due = draft_is_written(d) && d->touched > d->refused && !d->why.code;
-    const bool fresh = o->fresh && !o->adding;
-    if (fresh && !(due && d->dirty && view_is_text(d->view)))
+    if (o->fresh)
         return;
-    if (due && (fresh || !(l->ending && d->dirty))) {
-        const int r = fresh ? take_text(l, d) : ask(l, d, WHEN_MODE, true, NULL);
-        if (!fresh && err_sys(&e, r, "cannot be judged") < 0)
+    if (due && !(l->ending && d->dirty)) {
+        if (err_sys(&e, ask(l, d, WHEN_MODE, true, NULL), "cannot be judged") < 0)
             (void)object_refused(l, o, &e);
         return;
     }
@@ -773,6 +704,8 @@ void live_view_release(struct live *l, struct live_view *h)
 {
     struct object *o = h->o;
     struct view_draft *d = h->d;
+    if (d)
+        lock_take(&d->io);
     lock_take(&l->lock);
     if (d) {
         o->owing -= h->owes;
@@ -780,11 +713,11 @@ void live_view_release(struct live *l, struct live_view *h)
             object_touch(l, o);
         if (d->writers == 1)
             end_writing(l, d);
+        lock_drop(&d->io);
         d->writers--;
         draft_reap(l, d);
     }
-    o->opens--;
-    object_reap(l, o);
+    object_unpin(l, o);
     lock_drop(&l->lock);
     logs_rest(&l->logs);
     free(h);

@@ -40,4 +40,12 @@ void live_view_release(struct live *l, struct live_view *h);
  * everything that was accepted. */
 int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
 
+/* ---- for this layer: with the lock of `struct live` ---- */
+
+struct object;
+
+/* A fresh tensor was added, with what had been written to it before `epoch` or was copied since:
+ * drop that, and have judged what was flushed since. Drops and retakes the lock. */
+void views_added(struct live *l, struct object *o, uint64_t epoch);
+
 #endif

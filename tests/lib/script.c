@@ -290,8 +290,14 @@ static void test_script(void)
 int scripts_run(const char *suite, const struct script *s, size_t n)
 {
     CU_TestInfo *tests = calloc(n + 1, sizeof(*tests));
-    for (size_t i = 0; tests && i < n; i++)
+    for (size_t i = 0; tests && i < n; i++) {
         tests[i] = (CU_TestInfo){s[i].name, test_script};
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(s[i].name, s[k].name) == 0) {
+                (void)fprintf(stderr, "two scripts are called '%s'\n", s[i].name);
+                return 1;
+            }
+    }
     scripts = s;
     int r = tests ? cu_run(suite, tests) : 1;
     free(tests);

@@ -94,23 +94,31 @@ static const struct script scripts[] = {
      "a:I8:8=Xbcdefgh " B C},
     {"a new tensor is removed while it is written", "tensors close",
      MAKES "& fsync; held; rmdir /n; gone /n; go; wait; gone /n; fsync", A B C},
-    {"... and that fails", "tensors close",
+    {"a new tensor is removed while it is written, and that fails", "tensors close",
      MAKES "& fsync; held; rmdir /n; gone /n; go EIO; wait =EIO; gone /n; fsync", A B C},
     {"a new tensor is renamed while it is written", "tensors close",
      MAKES "& fsync; held; & mv /n /k; go; wait; wait; gone /n; list / 'a b c z k'; fsync",
      A B C "k:I8:3=abc "},
-    {"... and that fails", "tensors close",
+    {"a new tensor is renamed while it is written, and that fails", "tensors close",
      MAKES "& fsync; held; & mv /n /k; go EIO; wait =EIO; wait; list / 'a b c z k'; fsync",
      A B C "k:I8:3=abc "},
     {"a new tensor is written while it is added", "tensors close",
      MAKES "& fsync; held; open B /n/raw w; write B xyz; & flush B; release B; go; wait; wait;"
            "text /n/raw xyz; fsync",
      A B C "n:I8:3=xyz "},
-    {"... and that fails", "tensors close",
+    {"a new tensor is written while it is added, and that fails", "tensors close",
      MAKES
      "& fsync; held; open B /n/raw w; write B xyz; & flush B; release B; go EIO; wait =EIO; wait;"
      "text /n/raw xyz; fsync",
      A B C "n:I8:3=xyz "},
+    {"a new tensor gets another shape while it is added", "tensors close",
+     MAKES "& fsync; held; open S /n/shape w trunc; write S '3 1'; & flush S; release S; go; wait;"
+           "wait; fsync; text /n/shape '3 1\n'",
+     A B C "n:I8:3x1=abc "},
+    {"a new tensor gets another shape while it is added, and that fails", "tensors close",
+     MAKES "& fsync; held; open S /n/shape w trunc; write S '3 1'; & flush S; release S; go EIO;"
+           "wait =EIO; wait; fsync; text /n/shape '3 1\n'",
+     A B C "n:I8:3x1=abc "},
     {"two programs write one view, each at its own offset", "tensors",
      "open A /a/raw rw; open B /a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
