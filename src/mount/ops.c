@@ -194,11 +194,6 @@ static bool enter_tree(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at 
 
 /* ---- files whose content is computed first ---- */
 
-static bool is_interrupted(struct live_wait *w)
-{
-    return fuse_req_interrupted(((struct parked *)w)->req);
-}
-
 static void on_computed(struct live_wait *w, int result)
 {
     struct parked *p = (struct parked *)w;
@@ -210,12 +205,6 @@ static void on_computed(struct live_wait *w, int result)
         free(p);
 }
 
-/* Any signal may interrupt the wait, because an interrupted read loses nothing. */
-static void on_interrupt(fuse_req_t req, void *tree)
-{
-    tree_interrupt(tree, req);
-}
-
 /* Read a computed file, and reply now or when its content has been computed. */
 static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size)
 {
@@ -223,33 +212,24 @@ static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, s
     if (!p)
         return;
     p->wait.done = on_computed;
-    p->wait.stopped = is_interrupted;
     p->off = off;
     p->size = size;
-    fuse_req_interrupt_func(req, on_interrupt, f->tree);
     on_computed(&p->wait, 0);
 }
 
 /* ---- nodes ---- */
 
-static void op_init(void *m, struct fuse_conn_info *conn)
+static void op_init(UNUSED void *m, struct fuse_conn_info *conn)
 {
-    if (!shelf_is_folder(((struct mnt *)m)->shelf))
-        return;
-    conn->max_background = MNT_FOLDER_REQUESTS;
-    conn->congestion_threshold = MNT_FOLDER_REQUESTS / 4 * 3;
+    conn->max_background = MNT_REQUESTS;
+    conn->congestion_threshold = MNT_REQUESTS / 4 * 3;
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    const struct shelf *s = shelf_of(req);
     struct tree_entry e;
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
-    /* no new names can appear, so the kernel may cache this reply */
-    if (r == -ENOENT && !shelf_is_folder(s) && !shelf_writable(s))
-        (void)fuse_reply_entry(req, &(struct fuse_entry_param){.entry_timeout = TREE_FOREVER});
-    else
-        reply_entry(req, r, &e);
+    reply_entry(req, r, &e);
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)

@@ -12,10 +12,10 @@
 
 #include "mount/handle.h"
 
-/* Number of threads of a mount of a directory, and of the kernel's background requests there: a model
- * on a slow disk is not to hold up the others, as with libfuse's 10 threads and the kernel's 12
+/* Number of threads, and of the kernel's background requests: in a mount of a directory, a model on a
+ * slow disk is not to hold up the others, as with libfuse's 10 threads and the kernel's 12
  * requests. */
-#define MNT_FOLDER_REQUESTS 64
+#define MNT_REQUESTS 64
 
 struct mnt {
     struct shelf *shelf;

@@ -166,11 +166,10 @@ static const char *value_of(const struct mnt_options *o, enum option_id id,
 static int bad_word(struct mnt_options *o, const char *name, const char *value, const char *takes)
 {
     char shown[SHOW_MAX];
-    bool seconds = strcmp(name, "commit") == 0 && isdigit((unsigned char)value[0]);
     if (o->err.code)
         return o->err.code;
-    return err_set(&o->err, -EINVAL, "option %s: must be %s, not '%s'%s", name, takes,
-                   show(shown, value, strlen(value)), seconds ? " (seconds are for ext4)" : "");
+    return err_set(&o->err, -EINVAL, "option %s: must be %s, not '%s'", name, takes,
+                   show(shown, value, strlen(value)));
 }
 
 /* Return the index of an option's value among the words that the option allows. Reports any other

@@ -32,12 +32,6 @@
 #define TRIES 50
 #define TRY_AGAIN 20
 
-/* With this path, mount(8) has mounted the file system already. */
-static bool is_opened_already(const char *mountpoint)
-{
-    return strncmp(mountpoint, "/dev/fd/", 8) == 0;
-}
-
 /* Check that no ggufs is mounted at or above this real path. A dead mount there is removed. */
 static int check_spot(const char *path, const char *shown, struct err *e)
 {
@@ -65,7 +59,7 @@ static int check_spot(const char *path, const char *shown, struct err *e)
 static int take_spot(char **mountpoint, int *lock, struct err *e)
 {
     char shown[SHOW_MAX], *path;
-    if (is_opened_already(*mountpoint))
+    if (strncmp(*mountpoint, "/dev/fd/", 8) == 0) /* mount(8) has mounted the file system already */
         return 0;
     (void)show(shown, *mountpoint, strlen(*mountpoint));
     path = mounts_path(*mountpoint);
@@ -235,13 +229,13 @@ static void hold_signals(struct session *s)
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
 }
 
-/* Number of idle threads that a mount of a directory keeps for later requests. */
+/* Number of idle threads that are kept for later requests. */
 #define IDLE_THREADS 10
 
 /* Serve until the session ends. An unmount is not a failure, although reads of the device then
  * fail: with one error if the read is in progress at that moment, with another if it begins
  * later. */
-static int loop(struct fuse_session *se, const struct mnt_options *o, bool folder)
+static int loop(struct fuse_session *se, const struct mnt_options *o)
 {
     const struct fuse_cmdline_opts *cmd = &o->cmd;
     struct fuse_loop_config *cfg = cmd->singlethread ? NULL : fuse_loop_cfg_create();
@@ -249,10 +243,9 @@ static int loop(struct fuse_session *se, const struct mnt_options *o, bool folde
     if (cfg) {
         const bool idle = cmd->max_idle_threads != UINT_MAX; /* libfuse's value for "not given" */
         fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
-        fuse_loop_cfg_set_max_threads(
-            cfg, o->given[MOUNT_MAX_THREADS] || !folder ? cmd->max_threads : MNT_FOLDER_REQUESTS);
-        if (idle || folder)
-            fuse_loop_cfg_set_idle_threads(cfg, idle ? cmd->max_idle_threads : IDLE_THREADS);
+        fuse_loop_cfg_set_max_threads(cfg, o->given[MOUNT_MAX_THREADS] ? cmd->max_threads
+                                                                       : MNT_REQUESTS);
+        fuse_loop_cfg_set_idle_threads(cfg, idle ? cmd->max_idle_threads : IDLE_THREADS);
         r = fuse_session_loop_mt(se, cfg);
         fuse_loop_cfg_destroy(cfg);
     }
@@ -292,7 +285,7 @@ static int serve_mount(struct session *s, struct err *e)
     int r = thread_start(&s->watch, watch_signals, s);
     if (r < 0)
         return err_set(e, r, "cannot start a thread: %s", strerror(-r));
-    r = loop(s->se, s->o, shelf_is_folder(s->m.shelf));
+    r = loop(s->se, s->o);
     if (r < 0)
         (void)err_set(e, r, "serving failed: %s", strerror(-r));
     atomic_store(&s->looped, true);
@@ -306,22 +299,6 @@ static int serve_mount(struct session *s, struct err *e)
     return r;
 }
 
-/* Return the device of the mount that was just made. No attribute is requested, because this process
- * would have to answer. */
-static dev_t device_of(const char *mountpoint)
-{
-    struct statx st;
-    return statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0
-               ? 0
-               : makedev(st.stx_dev_major, st.stx_dev_minor);
-}
-
-/* Where AppArmor is, Ubuntu has a profile of fusermount3. */
-#define ADVICE                                                                         \
-    " (AppArmor may allow fusermount3 to mount only below your home directory, /mnt, " \
-    "/media, /tmp and /run/user/UID: mount there, or allow this place in "             \
-    "/etc/apparmor.d/local/fusermount3)"
-
 /* Create the session and mount it. If that fails, libfuse or fusermount3 has printed why. */
 static int mount_session(struct session *s, struct mnt_options *o, struct err *e)
 {
@@ -334,14 +311,14 @@ static int mount_session(struct session *s, struct mnt_options *o, struct err *e
         fuse_session_destroy(s->se);
     s->se = NULL;
     return err_set(e, -EIO, "%s: cannot mount%s", show(shown, o->mountpoint, strlen(o->mountpoint)),
-                   confined ? ADVICE : "");
+                   confined ? " (AppArmor may forbid this place: see FILES in man ggufs)" : "");
 }
 
 static int run_mounted(struct session *s, struct err *e)
 {
     char model[SHOW_MAX];
     const struct mnt_options *o = s->o;
-    s->dev = is_opened_already(o->mountpoint) ? 0 : device_of(o->mountpoint);
+    s->dev = device_there(s);
     shelf_mounted(s->m.shelf, s->dev);
     say_read_only(o, s->m.shelf);
     int r = fuse_daemonize(o->cmd.foreground);

@@ -274,11 +274,6 @@ void shelf_mounted(struct shelf *s, dev_t dev)
     s->paths.own = dev; /* no request is served yet */
 }
 
-bool shelf_is_folder(const struct shelf *s)
-{
-    return !s->one;
-}
-
 bool shelf_writable(const struct shelf *s)
 {
     return s->one ? tree_writable(s->one) : !s->opt.tree.read_only && !s->store;
