@@ -104,10 +104,7 @@ def model_data(size):
 
 
 def put_model(folder, size=MIB):
-    source = os.path.join(folder, 'model.gguf')
-    with open(source, 'wb') as out:
-        out.write(model_data(size))
-    return source
+    return mountlib.put(os.path.join(folder, 'model.gguf'), model_data(size))
 
 
 def log_of(source, *options, key='general.name', text='an edit'):

@@ -10,6 +10,7 @@ Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is 
 """
 import contextlib
 import ctypes
+import errno
 import glob
 import importlib
 import os
@@ -61,15 +62,28 @@ def path(*parts):
 
 
 def put(name, data):
-    """Make a file in the test's directory."""
+    """Write a file, in the test's directory or elsewhere; its directory is made there."""
+    folder_of = os.path.dirname(path(name))
+    if not os.path.isdir(folder_of):
+        os.makedirs(folder_of)
     with open(path(name), 'wb') as out:
-        out.write(data)
+        out.write(data.encode() if isinstance(data, str) else data)
     return path(name)
 
 
 def get(name):
     with open(name, 'rb') as file:
         return file.read()
+
+
+def fails(codes, call, *arguments, **named):
+    """Assert that a call fails with this error, or with one of these."""
+    try:
+        call(*arguments, **named)
+    except OSError as e:
+        assert e.errno in (codes if isinstance(codes, tuple) else (codes,)), f'{arguments}: {errno.errorcode[e.errno]}'
+    else:
+        raise AssertionError(f'{call} did not fail: {arguments}')
 
 
 def sanitized(kind):

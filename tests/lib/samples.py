@@ -52,13 +52,21 @@ def editable(**how):
     return gguf.encode(kv, small(), **how)
 
 
+def split_keys(no, count, total):
+    return [(b'split.no', Value('u16', no)), (b'split.count', Value('u16', count)),
+            (b'split.tensors.count', Value('i32', total))]
+
+
+def shards(kv, parts, **how):
+    """Yield the files of a split model: the tensors of each; the first has the keys."""
+    for no, part in enumerate(parts):
+        keys_of = (kv if no == 0 else []) + split_keys(no, len(parts), sum(map(len, parts)))
+        yield gguf.encode(keys_of, part, **how)
+
+
 def split(kv, tensors, count, first=2):
     """Yield the files of a split model: the first has the keys and `first` tensors, the last has the others."""
-    parts = [tensors[:first], *[[]] * (count - 2), tensors[first:]]
-    for no, part in enumerate(parts):
-        more = [(b'split.no', Value('u16', no)), (b'split.count', Value('u16', count)),
-                (b'split.tensors.count', Value('i32', len(tensors)))]
-        yield gguf.encode((kv if no == 0 else []) + more, part)
+    return shards(kv, [tensors[:first], *[[]] * (count - 2), tensors[first:]])
 
 
 def unknown_types():

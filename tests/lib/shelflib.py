@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Shared by tests of directories of models: a directory for files, its listing, the daemon."""
-import errno
 import json
 import os
 import unittest
@@ -8,7 +7,7 @@ import unittest
 import ggufmodel as gguf
 import llama
 import mountlib
-from ggufmodel import Value
+import samples
 
 A64, B64, C64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 64 * 'c', 40 * '1', 40 * '2'
 LIBRARY = 'manifests/registry.ollama.ai/library'
@@ -16,10 +15,7 @@ LIBRARY = 'manifests/registry.ollama.ai/library'
 
 def shards(parts=2):
     """Return the files of a split model with a tensor in each."""
-    for i in range(parts):
-        keys = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', parts)),
-                (b'split.tensors.count', Value('i32', 2))]
-        yield gguf.encode((llama.keys() if i == 0 else []) + keys, [llama.tensors()[i]])
+    return samples.shards(llama.keys(), [[tensor] for tensor in llama.tensors()[:parts]])
 
 
 def manifest(*layers):
@@ -76,17 +72,8 @@ class Shelf(unittest.TestCase):
         os.mkdir(self.top)
 
     def put(self, name, data=llama.image()):
-        path = os.path.join(self.top, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, 'wb') as out:
-            out.write(data)
-        return path
+        return mountlib.put(os.path.join(self.top, name), data)
 
     def link(self, name, target):
         os.makedirs(os.path.dirname(os.path.join(self.top, name)), exist_ok=True)
         os.symlink(target, os.path.join(self.top, name))
-
-    def refused(self, code, call, *arguments):
-        with self.assertRaises(OSError) as caught:
-            call(*arguments)
-        self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code])

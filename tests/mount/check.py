@@ -20,7 +20,6 @@ def check(*arguments):
 
 class Check(unittest.TestCase):
     def file(self, data, name=NAME):
-        os.makedirs(mountlib.path('models'), exist_ok=True)
         return mountlib.put('models/' + name, data)
 
     def finds(self, status, *parts, data, name=NAME, option='--check', ignore='missing'):
@@ -178,8 +177,8 @@ class Check(unittest.TestCase):
         top = mountlib.path(self.id().rsplit('.', 1)[-1])
         for path in paths:
             path, target = path if isinstance(path, tuple) else (path, None)
-            os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
             if target:
+                os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
                 os.symlink(target, os.path.join(top, path))
             else:
                 mountlib.put(os.path.join(top, path), data)
@@ -225,8 +224,7 @@ class Check(unittest.TestCase):
                            (library + 'tiny/1k', json.dumps({'schemaVersion': 2, 'layers': [
                                {'mediaType': 'application/vnd.ollama.image.model',
                                 'digest': 'sha256:' + digest, 'size': len(odd)}]}))):
-            os.makedirs(os.path.dirname(f'{top}/{path}'))
-            mountlib.put(f'{top}/{path}', text.encode())
+            mountlib.put(f'{top}/{path}', text)
         done = check('--check', top)
         self.assertEqual(done.returncode, 2)
         missing = ': error: the required key llama.context_length is missing (metadata)\n'
@@ -296,8 +294,7 @@ class Check(unittest.TestCase):
         with Mount(self.file(image())) as at:
             name = os.path.join(at, 'check')
             self.assertEqual(mountlib.get(name), b'')
-            with open(os.path.join(at, 'metadata/llama.attention.head_count'), 'w') as file:
-                file.write('5\n')
+            mountlib.put(os.path.join(at, 'metadata/llama.attention.head_count'), '5\n')
             self.assertIn(b'5 heads do not divide embedding_length (32)', mountlib.get(name))
             self.assertEqual(os.stat(name).st_size, len(mountlib.get(name)))
 

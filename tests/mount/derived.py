@@ -272,13 +272,11 @@ class Edited(unittest.TestCase):
         with open(f'{at}/tensors/half/raw', 'r+b', buffering=0) as file:
             os.pwrite(file.fileno(), np.float16(-7).tobytes(), 10)
         yield None
-        with open(f'{at}/tensors/wide/type', 'w', encoding='ascii') as file:
-            file.write('F16\n')
+        mountlib.put(f'{at}/tensors/wide/type', 'F16\n')
         yield None
         os.rename(f'{at}/tensors/line', f'{at}/tensors/renamed')
         yield None
-        with open(f'{at}/tensors/cube/shape', 'w', encoding='ascii') as file:
-            file.write('50 12\n')
+        mountlib.put(f'{at}/tensors/cube/shape', '50 12\n')
         yield None
 
     def test_edits(self):

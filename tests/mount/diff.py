@@ -15,11 +15,12 @@ import numpy as np
 
 import ggufmodel as gguf
 import mountlib
+import samples
 from ggufmodel import Tensor, Value, array
 from mountlib import GGUFS, Mount, path, put, run
+from samples import ARCH
 
 F32, F16, Q4_0, Q8_0, Q4_K, Q6_K, I8, I16, I32, I64, F64, BF16, UNKNOWN = 0, 1, 2, 8, 12, 14, 24, 25, 26, 27, 28, 30, 99
-ARCH = [(b'general.architecture', Value('string', b'llama'))]
 WIDE = {F64: '<f8', I64: '<i8', I32: '<i4'}
 
 
@@ -146,10 +147,8 @@ class Tensors(unittest.TestCase):
         other = model('c.gguf', self.tensors, align, alignment=4096)
         self.assertEqual(as_json(self.a, other)['tensors'], [])
         self.assertEqual(as_json('--ignore=general.*', self.a, other, status=0)['keys'], [])
-        for i, part in enumerate((self.tensors[:2], self.tensors[2:])):
-            kv = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', 2)),
-                  (b'split.tensors.count', Value('i32', 6))]
-            put(f'split-0000{i + 1}-of-00002.gguf', gguf.encode((ARCH if i == 0 else []) + kv, part))
+        for i, data in enumerate(samples.split(ARCH, self.tensors, 2)):
+            put(f'split-0000{i + 1}-of-00002.gguf', data)
         for shard in (1, 2):
             self.assertEqual(diff(self.a, path(f'split-0000{shard}-of-00002.gguf'), status=0).splitlines()[2:],
                              ['keys: 1 the same', 'tensors: 6 the same'])
@@ -255,14 +254,12 @@ class Operands(unittest.TestCase):
     def test_mount(self):
         """Operands may be a mount, including its accepted but unwritten edits, or a model's
         directory in a mount of a directory."""
-        os.makedirs(path('models/sub'), exist_ok=True)
         a = model('models/sub/m.gguf', [Tensor(b't', F32, (1,), floats(1))], [(b'a.key', Value('u8', 1))])
         copy = path('copy.gguf')
         shutil.copy(a, copy)
         with Mount(a, '-o', 'commit=sync') as at:
             diff(at, copy, status=0)
-            with open(at + '/metadata/a.key', 'w', encoding='ascii') as out:
-                out.write('2')
+            mountlib.put(at + '/metadata/a.key', '2')
             self.assertEqual(diff(copy, at).splitlines(),
                              ['--- ' + copy, '+++ ' + at, '~ a.key: 1 -> 2', 'keys: 1 changed, 1 the same', 'tensors: 1 the same'])
         diff(copy, a)
@@ -272,7 +269,6 @@ class Operands(unittest.TestCase):
 
     def test_folders(self):
         for name, keys in (('one/x.gguf', 1), ('one/sub/y.gguf', 1), ('one/z.gguf', 1), ('two/x.gguf', 1), ('two/sub/y.gguf', 2)):
-            os.makedirs(os.path.dirname(path(name)), exist_ok=True)
             model(name, [], [(b'a.key', Value('u8', keys))])
         one, two = path('one'), path('two')
         self.assertEqual(diff(one, two).splitlines(),

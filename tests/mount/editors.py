@@ -91,8 +91,7 @@ def python_tool(name):
 
 @python_tool('python-write')
 def python_write(path, line):
-    with open(path, 'w', encoding='utf-8') as file:
-        file.write(line + '\n')
+    mountlib.put(path, line + '\n')
 
 
 @python_tool('python-replace')

@@ -253,7 +253,6 @@ class Draining(unittest.TestCase):
         """Programs that wait for their edits get their answers, not an error; no new edit is taken,
         and what can be read is read."""
         folder = mountlib.path('models')
-        os.makedirs(folder)
         for name in self.MODELS:
             mountlib.put(os.path.join(folder, name), model())
         gate = Gate(mountlib.path('copy'))
@@ -320,8 +319,7 @@ def written(place):
 
 
 def write_type(path, text):
-    with open(path, 'w', encoding='ascii') as file:
-        file.write(text)
+    mountlib.put(path, text)
 
 
 def busy(pid):

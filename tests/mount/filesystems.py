@@ -15,6 +15,7 @@ import samples
 from disks import CLONES, KINDS, MIB, TIMES, Disk, log_of, put_model
 from editlib import Want, opened, sync, write
 from ggufmodel import Tensor, Value
+from mountlib import fails
 from tensorcase import Case
 
 
@@ -72,9 +73,7 @@ class Filesystems(unittest.TestCase):
         for commit in ('auto',) if kind in CLONES else ('sync', 'auto'):
             with mountlib.Mount(source, '-o', f'relayout=copy,commit={commit}') as at:
                 for key, text in (('general.name', 'x' * 5000), ('my.key', '1')):
-                    with self.assertRaises(OSError) as caught:
-                        write(at, key, text)
-                    self.assertEqual(caught.exception.errno, errno.ENOSPC)
+                    fails(errno.ENOSPC, write, at, key, text)
                     self.assertEqual(mountlib.get(source), old)
                     self.assertEqual(editlib.leftovers(folder), [])
                 self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
@@ -120,8 +119,7 @@ class FullTensors(Case):
         self.addCleanup(disk.__exit__, None, None, None)
         self.model = os.path.join(self.folder, 'model.gguf')
         data = gguf.encode(samples.keys(), samples.small() + [Tensor(b'large', 24, (self.LARGE,), bytes(self.LARGE))])
-        with open(self.model, 'wb') as out:
-            out.write(data)
+        mountlib.put(self.model, data)
         self.want = [(t.name, t.type_id, t.dims, t.data) for t in gguf.read(data).tensors]
 
     def check(self, file=None):
@@ -142,8 +140,7 @@ class FullTensors(Case):
                 os.write(fd, byte * MIB)
 
     def convert(self):
-        with open(self.tensor('large', 'type'), 'wb', buffering=0) as out:
-            out.write(b'F32\n')
+        mountlib.put(self.tensor('large', 'type'), b'F32\n')
 
     def test_at_each_moment(self):
         """There is no room for the draft, for the new file, or for what a conversion makes: nothing changes, and
@@ -152,7 +149,7 @@ class FullTensors(Case):
             with self.subTest(left=left):
                 self.mount('-o', 'relayout=copy,commit=close')
                 self.fill(left * MIB)
-                self.raises(errno.ENOSPC, call, *arguments)
+                fails(errno.ENOSPC, call, *arguments)
                 self.assertTrue(os.getxattr(self.tensor('large'), 'user.gguf.error'))
                 self.assertEqual(mountlib.get(self.tensor('large', 'raw')), self.want[-1][3])
                 self.check()

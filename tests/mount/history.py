@@ -179,8 +179,7 @@ class Homes(Case):
             subprocess.run(['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', home], check=True)
             try:
                 if options != 'ro':
-                    with open(home + '/fill', 'wb') as file:
-                        file.write(bytes(8192))
+                    mountlib.put(home + '/fill', bytes(8192))
                 self.edit_in(home)
             finally:
                 subprocess.run(['umount', '-l', home], check=True)

@@ -9,7 +9,8 @@ import editlib
 import ggufmodel as gguf
 import llama
 import mountlib
-from ggufmodel import Value, array
+import samples
+from ggufmodel import array
 from llama import NAME, image
 from mountlib import GGUFS, Mount, run
 
@@ -25,7 +26,6 @@ def mount_line(at):
 
 class State(unittest.TestCase):
     def model(self):
-        os.makedirs(mountlib.path('models'), exist_ok=True)
         return mountlib.put('models/' + NAME, image())
 
     def write(self, at, text, sync=False):
@@ -62,8 +62,7 @@ class State(unittest.TestCase):
                 self.assertEqual(mount_line(at), 'read-write; 4 writes were refused (see errors)')
                 self.assertTrue(before.read().decode().endswith(refused + '\n'))
             for key in ('llama.block_count', 'llama.embedding_length', 'llama.rope.dimension_count'):
-                with open(os.path.join(at, 'metadata', key), 'w') as file:
-                    file.write('16\n')
+                mountlib.put(os.path.join(at, 'metadata', key), '16\n')
             self.write(at, '66\n')
             self.assertEqual(mount_line(at), 'read-write')
 
@@ -81,9 +80,7 @@ class Command(unittest.TestCase):
     def models(self, **files):
         top = mountlib.path(self.id().rsplit('.', 1)[-1])
         for name, data in files.items():
-            name = os.path.join(top, name.replace('__', '/') + '.gguf')
-            os.makedirs(os.path.dirname(name), exist_ok=True)
-            mountlib.put(name, data)
+            mountlib.put(os.path.join(top, name.replace('__', '/') + '.gguf'), data)
         return top
 
     def test_failures(self):
@@ -116,12 +113,9 @@ class Command(unittest.TestCase):
     def test_shards_missing(self):
         """Of a split model, what is there is shown, also of the beginning of its first file alone; what
         the missing files decide is left out."""
-        def split(no):
-            return [(b'split.no', Value('u16', no)), (b'split.count', Value('u16', 3)),
-                    (b'split.tensors.count', Value('i32', 11))]
-        parts = [gguf.encode(keys + split(no), part) for no, (keys, part) in enumerate((
-            (llama.keys(llama__vocab=array('string', [b'%05d' % i for i in range(20000)])), llama.tensors()[:2]),
-            ([], llama.tensors()[2:6]), ([], llama.tensors()[6:])))]
+        tensors = llama.tensors()
+        parts = samples.shards(llama.keys(llama__vocab=array('string', [b'%05d' % i for i in range(20000)])),
+                               [tensors[:2], tensors[2:6], tensors[6:]])
         top = self.models(**{f'm-{i:05}-of-00003': data for i, data in enumerate(parts, 1)})
         first = top + '/m-00001-of-00003.gguf'
         whole = json.loads(info('--json', first).out)[0]

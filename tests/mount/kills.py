@@ -41,13 +41,11 @@ class Kills(unittest.TestCase):
         self.state, self.kept = mountlib.path('state'), mountlib.path('kept')
         for name in self.state, self.kept, folder:
             shutil.rmtree(name, ignore_errors=True)
-        os.makedirs(folder)
         tensors = samples.small() + [gguf.Tensor(LARGE.encode(), 24, (200000,), bytes(200000))]
         files = samples.split(KV, tensors, parts) if parts > 1 else [gguf.encode(KV, tensors)]
         names = [f'model-{no + 1:05}-of-{parts:05}.gguf' for no in range(parts)] if parts > 1 else ['model.gguf']
         for name, data in zip(names, files):
-            with open(os.path.join(folder, name), 'wb') as out:
-                out.write(data)
+            mountlib.put(os.path.join(folder, name), data)
         self.model = os.path.join(folder, names[0])
         self.others = {name: get(os.path.join(folder, name)) for name in names[1:]}
         with mountlib.Mount(self.model, '-o', 'relayout=copy,reserve=65536,history=0') as at:
@@ -63,8 +61,7 @@ class Kills(unittest.TestCase):
         os.rename(self.state, self.kept)
 
     def put_back(self):
-        with open(self.model, 'wb') as out:
-            out.write(self.data)
+        mountlib.put(self.model, self.data)
         shutil.rmtree(self.state, ignore_errors=True)
         shutil.copytree(self.kept, self.state)
 
@@ -103,8 +100,7 @@ class Kills(unittest.TestCase):
             os.unlink(count)
         with unittest.mock.patch.dict(os.environ, KILL_AT=count, LD_PRELOAD=KILLER):
             at, process = mount.__enter__()
-        with open(count + '.new', 'w', encoding='ascii') as out:
-            out.write(f'{number}\n')
+        mountlib.put(count + '.new', f'{number}\n')
         os.rename(count + '.new', count)
         with contextlib.suppress(OSError):
             change(at)

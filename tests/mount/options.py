@@ -13,7 +13,7 @@ from unittest import mock
 import ggufmodel as gguf
 import mountlib
 from ggufmodel import Tensor, Value
-from mountlib import GGUFS, Mount, run
+from mountlib import GGUFS, Mount, fails, run
 
 ROOT = os.getuid() == 0
 SIZE = 1 << 20  # of each of the model's two tensors
@@ -199,8 +199,7 @@ class Options(unittest.TestCase):
                 done = run('sh', '-c', f'exec "$@" {closed}', 'sh', GGUFS, self.model, at)
                 self.assertEqual(done.returncode, 0)
                 try:
-                    with open(os.path.join(at, 'metadata/general.name'), 'w') as file:
-                        file.write(f'closed {number}')
+                    mountlib.put(os.path.join(at, 'metadata/general.name'), f'closed {number}')
                     shown = mountlib.get(os.path.join(at, 'model.gguf'))
                 finally:
                     done = run(GGUFS, '--unmount', at)
@@ -223,9 +222,7 @@ class Options(unittest.TestCase):
         """Check that reading the end of this file fails with EIO."""
         with open(os.path.join(*name), 'rb') as file:
             file.seek(-1, os.SEEK_END)
-            with self.assertRaises(OSError) as caught:
-                file.read()
-            self.assertEqual(caught.exception.errno, errno.EIO)
+            fails(errno.EIO, file.read)
 
     def test_cut_behind_the_cache(self):
         """Once a read has failed, lost bytes in the kernel's cache are no longer shown."""

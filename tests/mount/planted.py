@@ -18,8 +18,7 @@ LEFTOVER = '.model.gguf.ggufs-abc123'
 
 
 def file(name):
-    with open(name, 'wb') as out:
-        out.write(b'GGUFSJN3' + bytes(200))
+    mountlib.put(name, b'GGUFSJN3' + bytes(200))
 
 
 def closed(name):
@@ -47,55 +46,33 @@ def state(name):
 
 
 class Planted(unittest.TestCase):
-    def setUp(self):
-        self.folder = mountlib.path('home')
-        os.mkdir(self.folder)
-        self.model = os.path.join(self.folder, 'model.gguf')
-        self.data = samples.editable()
-        with open(self.model, 'wb') as out:
-            out.write(self.data)
-
-    def tearDown(self):
-        for name in os.listdir(self.folder):
-            name = os.path.join(self.folder, name)
-            (os.unlink if os.path.islink(name) or not os.path.isdir(name) else os.rmdir)(name)
-        os.rmdir(self.folder)
-
-    def plants(self, name, plants=PLANTS):
-        """Yield each object in turn under this name."""
-        name = os.path.join(self.folder, name)
-        for plant in plants:
+    def test_journal(self):
+        model, data = mountlib.put('home/model.gguf', samples.editable()), samples.editable()
+        name = mountlib.path('home', JOURNAL)
+        for plant in PLANTS:
             plant(name)
             if ROOT:
                 os.chown(name, OTHER, OTHER, follow_symlinks=False)
             before = state(name)
             with self.subTest(plant=stat.filemode(os.lstat(name).st_mode)):
-                yield name
+                for options in (('-o', 'ro'), ()):
+                    with Mount(model, *options) as at:
+                        self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), data)
+                        self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
+                        if not options:
+                            self.assertIn(JOURNAL, os.getxattr(at, 'user.gguf.readonly').decode())
+                        # A mount that does not write the model does not lock it against other processes.
+                        with open(model, 'rb') as other:
+                            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                done = run(mountlib.GGUFS, '--check', model)
+                self.assertNotEqual(done.returncode, 2, done.err)
+                done = run(mountlib.GGUFS, '--recover', model)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(JOURNAL, done.err)
                 self.assertEqual(state(name), before)
+                self.assertEqual(mountlib.get(model), data)
             (os.rmdir if plant is os.mkdir else os.unlink)(name)
-            self.assertEqual(mountlib.get(self.model), self.data)
-
-    def reads(self, at):
-        self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), self.data)
-        self.assertEqual(editlib.read(at, 'general.architecture'), b'llama\n')
-        self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
-
-    def test_journal(self):
-        for name in self.plants(JOURNAL):
-            with Mount(self.model, '-o', 'ro') as at:
-                self.reads(at)
-            with Mount(self.model) as at:
-                self.reads(at)
-                self.assertIn(JOURNAL, os.getxattr(at, 'user.gguf.readonly').decode())
-                # A mount that does not write the model does not lock it against other processes.
-                with open(self.model, 'rb') as other:
-                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            done = run(mountlib.GGUFS, '--check', self.model)
-            self.assertNotEqual(done.returncode, 2, done.err)
-            done = run(mountlib.GGUFS, '--recover', self.model)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn(JOURNAL, done.err)
-        with Mount(self.model) as at:
+        with Mount(model) as at:
             self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
 
 
@@ -119,7 +96,6 @@ class Recovered(unittest.TestCase):
     def test_half_written(self):
         """A model with a journal is not read, by no command and no read-only mount, nor in a
         folder of models; --recover is named."""
-        os.makedirs(mountlib.path('half'), exist_ok=True)
         model = mountlib.put('half/model.gguf', samples.editable())
         other = mountlib.put('half/other.gguf', samples.editable())
         journal = mountlib.put('half/' + JOURNAL, b'GGUFSJN3')

@@ -193,8 +193,7 @@ class Recording:
     def shape(self, at, _):
         row = self.states[-1][1][-1]
         row[1] = (SIZE,) if len(row[1]) > 1 else (10, SIZE // 10)
-        with open(os.path.join(at, 'tensors/large.weight/shape'), 'w', encoding='ascii') as out:
-            out.write(' '.join(str(dim) for dim in reversed(row[1])) + '\n')
+        mountlib.put(os.path.join(at, 'tensors/large.weight/shape'), ' '.join(str(dim) for dim in reversed(row[1])) + '\n')
 
     def name(self, at, _):
         row = self.states[-1][1][0]

@@ -50,8 +50,7 @@ def play(test, text, folder):
             skipped.append(lacks)
             continue
         name = os.path.join(folder, 'recipe')
-        with open(name, 'w', encoding='utf-8') as file:
-            file.write(script)
+        mountlib.put(name, script)
         done = subprocess.run([*RUN[language], name], cwd=folder, capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL, env=env, timeout=mountlib.LIMIT)
         with test.subTest(script):

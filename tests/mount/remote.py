@@ -107,8 +107,7 @@ class Remote(unittest.TestCase):
                 name = f'/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb'
                 if not os.access(name, os.W_OK):
                     self.skipTest('may not set the readahead')
-                with open(name, 'w', encoding='ascii') as out:
-                    out.write(str(ahead))
+                mountlib.put(name, str(ahead))
             try:
                 yield sizes
             finally:
@@ -170,8 +169,7 @@ class Remote(unittest.TestCase):
     def test_server_gone_while_editing(self):
         """The writing program gets an error, and the old file is complete."""
         data = samples.editable()
-        with open(self.model, 'wb') as out:
-            out.write(data)
+        mountlib.put(self.model, data)
         with self.sshfs() as cut:
             mount = Foreground(self.far)
             with mount as (at, process):
@@ -199,8 +197,7 @@ class Stores(unittest.TestCase):
         self.model = os.path.join(self.store, 'model.gguf')
         self.far = os.path.join(self.at, 'model.gguf')
         self.data = samples.editable()
-        with open(self.model, 'wb') as out:
-            out.write(self.data)
+        mountlib.put(self.model, self.data)
 
     def tearDown(self):
         shutil.rmtree(self.store)
@@ -247,8 +244,7 @@ class Stores(unittest.TestCase):
                 self.assertEqual(why is None, cache != 'off')
             if cache != 'off':
                 self.check_edited(self.store)
-            with open(self.model, 'wb') as out:
-                out.write(self.data)
+            mountlib.put(self.model, self.data)
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_new_models(self):

@@ -9,7 +9,7 @@ import unittest
 import ggufmodel as gguf
 import mountlib
 import samples
-from ggufmodel import Tensor, Value
+from ggufmodel import Tensor
 from mountlib import OTHER, Mount, run
 
 # Prints which of the given files another user can read, one per line.
@@ -31,15 +31,9 @@ for name in sys.argv[1:]:
 class Rights(unittest.TestCase):
     def shards(self):
         """Make three shards, each with a tensor of its number."""
-        paths = []
-        for no in range(3):
-            kv = (samples.ARCH if no == 0 else []) + [
-                (b'split.no', Value('u16', no)), (b'split.count', Value('u16', 3)),
-                (b'split.tensors.count', Value('i32', 3))]
-            name = 'm-%05d-of-00003.gguf' % (no + 1)
-            paths.append(mountlib.put(name, gguf.encode(
-                kv, [Tensor(b'of.%d' % no, 0, (1,), bytes(4))])))
-        return paths
+        parts = [[Tensor(b'of.%d' % no, 0, (1,), bytes(4))] for no in range(3)]
+        return [mountlib.put('m-%05d-of-00003.gguf' % (no + 1), data)
+                for no, data in enumerate(samples.shards(samples.ARCH, parts))]
 
     def readable(self, model, *options):
         """Return the files that another user can read if root's daemon serves the model to all."""

@@ -33,8 +33,7 @@ def checkout(*name):
         shutil.copytree(os.path.join(mountlib.SOURCE, part), os.path.join(root, part))
     os.makedirs(os.path.join(root, 'build/src'))
     shutil.copy(shutil.which(mountlib.GGUFS), os.path.join(root, 'build/src/ggufs'))
-    with open(os.path.join(root, 'build/build.ninja'), 'w', encoding='ascii') as out:
-        out.write(BUILT)
+    mountlib.put(os.path.join(root, 'build/build.ninja'), BUILT)
     return root
 
 

@@ -12,7 +12,7 @@ import editlib
 import llama
 import mountlib
 from editlib import Gate, needs_gate
-from mountlib import GGUFS, Foreground, Mount, daemon, run
+from mountlib import GGUFS, Foreground, Mount, daemon, fails, run
 from shelflib import (A64, B64, C64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
                       manifest, shards)
 
@@ -99,8 +99,8 @@ class Stores(Shelf):
                              f'{self.top}/{hub}blobs/{A64}')
             self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
                              b'it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)')
-            self.refused(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
-            self.refused(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
+            fails(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
+            fails(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
                          os.O_RDONLY | os.O_TRUNC)
             self.assertEqual(os.listxattr(at), ['user.gguf.readonly'])
             self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), STORE.encode())
@@ -127,7 +127,7 @@ class Stores(Shelf):
             self.assertEqual(listing(at), sorted(models | above))
             self.assertEqual(mountlib.get(at + '/tiny:1k/template'), b'{{ .Prompt }}')
             self.assertEqual(os.stat(at + '/tiny:1k/template').st_size, 13)
-            self.refused(errno.EROFS, editlib.write, at + '/tiny:1k/model', 'general.name', 'x')
+            fails(errno.EROFS, editlib.write, at + '/tiny:1k/model', 'general.name', 'x')
             self.assertIn(b'digest', mountlib.get(at + '/broken:1/error'))
             self.assertEqual(sorted(os.listdir(at + '/broken:1')), ['error', 'source'])
         with Mount(self.top, '-o', 'ro') as at:
@@ -324,7 +324,7 @@ class Live(Shelf):
             self.assertEqual(run('ls', '-lR', '-I', '*.gguf', at).returncode, 0)
             self.assertEqual(run('ls', '-l', at).out.count('.gguf'), 50)
             for name in ('system.posix_acl_access', 'security.selinux'):  # ls then asks for no more of them
-                self.refused(errno.EOPNOTSUPP, os.getxattr, at + '/m000.gguf', name)
+                fails(errno.EOPNOTSUPP, os.getxattr, at + '/m000.gguf', name)
             editlib.until(lambda: descriptors(at) <= before)  # files held open at the start may be closed by now
 
 
@@ -333,8 +333,7 @@ class Unused(Shelf):
     """The test controls the program's clock, so it does not wait for real time."""
 
     def at(self, seconds):
-        with open(self.clock + '.new', 'w', encoding='ascii') as file:
-            file.write(str(seconds * 1000))
+        mountlib.put(self.clock + '.new', str(seconds * 1000))
         os.rename(self.clock + '.new', self.clock)
 
     def test_closed_after_a_minute(self):

@@ -9,7 +9,7 @@ import ggufmodel as gguf
 import llama
 import mountlib
 from ggufmodel import Tensor, Value
-from mountlib import GGUFS, Foreground, Mount, run
+from mountlib import GGUFS, Foreground, Mount, fails, run
 from shelflib import Shelf, value
 
 MODELS = 100  # more than are kept open while unused
@@ -95,7 +95,7 @@ class Edits(Shelf):
                 # users.
                 first = os.geteuid() != 0 and '/a.gguf/' in arguments[0]
                 self.assertEqual(caught.exception.errno, errno.EACCES if first else errno.EPERM)
-            self.refused(errno.EXDEV, os.rename, at + '/a.gguf/metadata/general.name',
+            fails(errno.EXDEV, os.rename, at + '/a.gguf/metadata/general.name',
                          at + '/sub/b.gguf/metadata/general.name')
         self.assertEqual(mountlib.get(os.path.join(self.top, 'a.gguf')), llama.image())
 
@@ -110,7 +110,7 @@ class Edits(Shelf):
                 self.assertEqual(editlib.read(at + '/' + other, 'general.name'), b'Tiny\n')
                 editlib.write(at + '/' + one, 'general.name', 'New')
                 editlib.until(lambda other=other: editlib.read(at + '/' + other, 'general.name') == b'New\n')
-                self.refused(errno.EBUSY, editlib.write, at + '/' + other, 'general.name', 'Third')
+                fails(errno.EBUSY, editlib.write, at + '/' + other, 'general.name', 'Third')
                 self.assertIn('another process', editlib.error_of(at + '/' + other, 'general.name'))
 
     def test_renamed(self):
@@ -162,7 +162,7 @@ class Options(Shelf):
         self.assertEqual(value(path), b'Later')
         os.link(path, os.path.join(self.top, 'second'))
         with Mount(self.top, '-o', 'commit=close') as at:
-            self.refused(errno.EMLINK, editlib.write, at + '/m.gguf', 'general.name', 'Linked')
+            fails(errno.EMLINK, editlib.write, at + '/m.gguf', 'general.name', 'Linked')
         os.unlink(os.path.join(self.top, 'second'))
         options = 'commit=close,relayout=copy,reserve=4096,history=0'
         with Mount(self.top, '-o', options) as at:

@@ -13,7 +13,7 @@ import editlib
 import llama
 import mountlib
 from disks import Disk
-from mountlib import OTHER, Mount, run
+from mountlib import OTHER, Mount, fails, run
 from shelflib import A64, COMMIT, LIBRARY, Shelf, listing, manifest, shards
 
 ENTRIES = 1000000
@@ -70,8 +70,7 @@ class Trust(Shelf):
         os.makedirs(self.private, exist_ok=True)
         os.chmod(self.private, 0o700)
         self.secret = os.path.join(self.private, 'm.gguf')
-        with open(self.secret, 'wb') as out:
-            out.write(SECRET)
+        mountlib.put(self.secret, SECRET)
         os.chmod(self.secret, 0o600)
 
     @contextlib.contextmanager
@@ -184,7 +183,7 @@ class Trust(Shelf):
                                      ['dots.gguf', 'into.gguf', 'm.gguf', 'other'])
                 self.assertEqual(os.listdir(at + '/other'), [])
                 for name in ('into', 'bound', 'other/bound'):
-                    self.refused(errno.ENOENT, os.stat, os.path.join(at, name))
+                    fails(errno.ENOENT, os.stat, os.path.join(at, name))
                 for name in ('into.gguf', 'dots.gguf'):
                     # refused to root as well: without allow_other, a link may lead out
                     self.assertTrue(mountlib.get(f'{at}/{name}/error'))
@@ -194,7 +193,7 @@ class Trust(Shelf):
         with Mount(self.top, at=at):
             for name in ('into.gguf', 'dots.gguf'):
                 self.assertEqual(mountlib.get(f'{at}/{name}/error'), b'is in a ggufs mount\n')
-            self.refused(errno.ENOENT, os.stat, at + '/into')
+            fails(errno.ENOENT, os.stat, at + '/into')
 
     def test_special_files(self):
         """Only regular files are opened."""
@@ -210,7 +209,7 @@ class Trust(Shelf):
                 self.assertEqual(sorted(os.listdir(at)), ['device.gguf', 'fifo.gguf', 'm.gguf', 'socket.gguf'])
                 for name in ('fifo', 'device', 'socket'):
                     self.assertEqual(mountlib.get(f'{at}/{name}.gguf/error'), b'is not a regular file\n')
-                    self.refused(errno.ENOENT, os.stat, f'{at}/{name}2.gguf')
+                    fails(errno.ENOENT, os.stat, f'{at}/{name}2.gguf')
         with self.served() as at, exchanging(self.top, 'm.gguf', 'fifo', OTHER):
             self.assertGreater(self.reads(at + '/m.gguf', rounds=ROUNDS), 0)
 
@@ -277,10 +276,10 @@ class Trust(Shelf):
             try:
                 os.rename(self.top + '/x', self.top + '/old')
                 self.put('x/secret.gguf', SECRET)
-                self.refused(errno.ESTALE, os.stat, secret)
-                self.refused(errno.ESTALE, os.listdir, inside)
+                fails(errno.ESTALE, os.stat, secret)
+                fails(errno.ESTALE, os.listdir, inside)
                 self.assertEqual(os.listdir(at + '/x'), ['secret.gguf'])
-                self.refused(errno.ESTALE, os.stat, secret)
+                fails(errno.ESTALE, os.stat, secret)
             finally:
                 os.close(inside)
 
@@ -312,8 +311,7 @@ class Many(Shelf):
         """Names that are not models take memory only for a moment, and models are found."""
         with Disk('tmpfs') as folder:
             put_entries(folder)
-            with open(os.path.join(folder, 'm.gguf'), 'wb') as out:
-                out.write(llama.image())
+            mountlib.put(os.path.join(folder, 'm.gguf'), llama.image())
             with Mount(folder) as at:
                 self.assertEqual(os.listdir(at), ['m.gguf'])
                 self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))

@@ -10,6 +10,7 @@ import unittest
 import editlib
 import ggufmodel as gguf
 import mountlib
+import samples
 from ggufmodel import Tensor, Value
 
 F32, F16, Q8_0 = 0, 1, 8
@@ -25,21 +26,10 @@ def tensors():
             for i, (kind, dims) in enumerate(shapes)]
 
 
-def split_keys(no, count, total):
-    return [(b'split.no', Value('u16', no)), (b'split.tensors.count', Value('i32', total)),
-            (b'split.count', Value('u16', count))]
-
-
 def shards(where, parts, **dialect):
     """Write the shards; parts[i] are the tensors of shard i. Returns their paths."""
-    os.makedirs(mountlib.path(where))
-    total = sum(map(len, parts))
-    paths = []
-    for no, part in enumerate(parts):
-        keys = (KEYS if no == 0 else []) + split_keys(no, len(parts), total)
-        name = os.path.join(where, NAME % (no + 1, len(parts)))
-        paths.append(mountlib.put(name, gguf.encode(keys, part, **dialect)))
-    return paths
+    return [mountlib.put(os.path.join(where, NAME % (no + 1, len(parts))), data)
+            for no, data in enumerate(samples.shards(KEYS, parts, **dialect))]
 
 
 def cut(count=3):
@@ -116,11 +106,10 @@ class Split(unittest.TestCase):
             keys = [KEYS[0], (b'general.name', Value('string', long)), KEYS[2]]
             self.check(at, gguf.encode(keys, tensors()), parts, names)
             with self.assertRaises(PermissionError):
-                with open(at + '/metadata/split.count', 'w') as file:
-                    file.write('9')
+                mountlib.put(at + '/metadata/split.count', '9')
         self.assertEqual([mountlib.get(name) for name in names[1:]], before[1:])
         first = gguf.read(mountlib.get(names[0]))
-        self.assertEqual([row for row in first.kv if row[0] != editlib.RESERVE], keys + split_keys(0, 3, len(tensors())))
+        self.assertEqual([row for row in first.kv if row[0] != editlib.RESERVE], keys + samples.split_keys(0, 3, len(tensors())))
         self.assertTrue(way == 'copy' or os.stat(names[0]).st_ino == inode)
         self.assertEqual(editlib.leftovers(os.path.dirname(names[0])), [])
         with mountlib.Mount(names[2]) as at:

@@ -8,6 +8,7 @@ import unittest
 import ggufmodel as gguf
 import llama
 import mountlib
+import samples
 from ggufmodel import Value
 from mountlib import GGUFS, Mount, Refused, run
 
@@ -18,9 +19,8 @@ def names(count=2, stem=STEM):
     return [f'{stem}-{no + 1:05}-of-{count:05}.gguf' for no in range(count)]
 
 
-def split_keys(no, count=2, total=len(llama.tensors()), kind='u16'):
-    return [(b'split.no', Value(kind, no)), (b'split.tensors.count', Value('i32', total)),
-            (b'split.count', Value(kind, count))]
+def split_keys(no):
+    return samples.split_keys(no, 2, len(llama.tensors()))
 
 
 def first(how=None, more=(), **changed):

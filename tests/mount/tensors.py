@@ -15,7 +15,7 @@ import numpy as np
 import samples
 from editlib import opened, until
 from ggufmodel import Tensor
-from mountlib import run
+from mountlib import fails, run
 from tensorcase import Case, f16, f32, q8
 
 Q8_0, F32 = 8, 0
@@ -44,7 +44,7 @@ class Rights(Views):
             self.assertFalse(os.stat(folder + '/raw').st_mode & 0o222)
             for call in (os.rmdir, lambda name: os.rename(name, name + '2')):
                 # For most users the kernel, which sees no write bits, refuses the call itself.
-                self.raises(errno.EACCES if os.geteuid() else errno.EROFS, call, folder)
+                fails(errno.EACCES if os.geteuid() else errno.EROFS, call, folder)
             self.assertIn(b'-o tensors=edit', os.getxattr(at + '/tensors', 'user.gguf.readonly'))
         self.check()
 
@@ -65,7 +65,7 @@ class Rights(Views):
             os.utime(place, (1, 1))
             os.setxattr(place, 'user.gguf.type', b'Q8_0')
             os.removexattr(place, 'user.gguf.shape')
-            self.raises(errno.EOPNOTSUPP, os.setxattr, place, 'user.other', b'')
+            fails(errno.EOPNOTSUPP, os.setxattr, place, 'user.other', b'')
             self.assertTrue(os.stat(place).st_mode & stat.S_IWUSR)
             self.assertNotEqual(os.stat(place).st_mtime, 1)
         self.end()
@@ -117,8 +117,7 @@ class Names(Views):
         os.close(whole)
 
     def write_new(self, name, view, data):
-        with open(self.tensor(name, view), 'wb') as out:
-            out.write(data)
+        mountlib.put(self.tensor(name, view), data)
 
     def test_the_folder_stays(self):
         """The directory is the same before and after it becomes a tensor."""
@@ -224,12 +223,12 @@ class NumPy(Views):
             with open(self.tensor('f.weight', 'f32.npy'), 'wb', buffering=0) as f:
                 f.write(whole.getvalue()[:first])
                 if first == 300000:
-                    self.raises(errno.EINVAL, os.close, os.dup(f.fileno()))
+                    fails(errno.EINVAL, os.close, os.dup(f.fileno()))
                     f.write(whole.getvalue()[first:])
             self.set(b'f.weight', dims=(40000, 3, 2), data=want.tobytes())
             self.check()
-        self.raises(errno.EINVAL, np.save, self.tensor('a.weight', 'f32.npy'), np.int64([1, 2, 3]))
-        self.raises(errno.ERANGE, np.save, self.tensor('f.weight', 'f32.npy'), np.float64([1e300]))
+        fails(errno.EINVAL, np.save, self.tensor('a.weight', 'f32.npy'), np.int64([1, 2, 3]))
+        fails(errno.ERANGE, np.save, self.tensor('f.weight', 'f32.npy'), np.float64([1e300]))
         self.end()
         self.check()
 

@@ -87,8 +87,7 @@ class Model(Case):
         for name in ('half', 'floats', 'blocks', 'bytes', 'last'):
             for view in ('raw', 'f32', 'f16', 'bf16', 'f32.npy', 'f16.npy', 'type', 'shape'):
                 found = mountlib.get(self.tensor(name, view))
-                with open(self.tensor(name, view), 'wb') as out:
-                    out.write(found)
+                mountlib.put(self.tensor(name, view), found)
         self.sync()
         self.assertEqual((os.stat(self.model).st_ino, os.stat(self.model).st_mtime_ns),
                          (before.st_ino, before.st_mtime_ns))
@@ -108,8 +107,7 @@ class Model(Case):
 
     def shape(self):
         for text, dims in (('16 16', (16, 16)), ('256', (256,)), ('8 32', (32, 8))):
-            with open(self.tensor('floats', 'shape'), 'w', encoding='ascii') as out:
-                out.write(text + '\n')
+            mountlib.put(self.tensor('floats', 'shape'), text + '\n')
             self.set(b'floats', dims=dims)
             yield
 
@@ -118,8 +116,7 @@ class Model(Case):
         for name, type_id, data in (('F16', F16, self.packed('e', floats)),
                                     ('I8', I8, struct.pack('256b', *map(int, floats))),
                                     ('F32', F32, self.packed('f', floats))):
-            with open(self.tensor('floats', 'type'), 'w', encoding='ascii') as out:
-                out.write(name + '\n')
+            mountlib.put(self.tensor('floats', 'type'), name + '\n')
             self.set(b'floats', type_id=type_id, data=data)
             yield
 
@@ -132,12 +129,10 @@ class Model(Case):
     def add(self):
         os.mkdir(self.tensor('more'))
         for view, data in (('shape', b'2 64\n'), ('raw', self.blocks(BLOCK * 4)), ('type', b'Q8_0\n')):
-            with open(self.tensor('more', view), 'wb') as out:
-                out.write(data)
+            mountlib.put(self.tensor('more', view), data)
         self.want.append((b'more', Q8_0, (64, 2), self.blocks(BLOCK * 4)))
         os.mkdir(self.tensor('encoded'))
-        with open(self.tensor('encoded', 'type'), 'w', encoding='ascii') as out:
-            out.write('Q8_0\n')
+        mountlib.put(self.tensor('encoded', 'type'), 'Q8_0\n')
         np.save(self.tensor('encoded', 'f32.npy'), np.float32([BLOCK] * 3))
         self.want.append((b'encoded', Q8_0, (32, 3), self.blocks(BLOCK * 3)))
         self.sync()

@@ -227,8 +227,7 @@ class Open(unittest.TestCase):
         os.mkdir(blobs)
         os.mkdir(cache)
         for i, data in enumerate([samples.editable(), *shards()]):
-            with open(f'{blobs}/{i:064}', 'wb') as out:
-                out.write(data)
+            mountlib.put(f'{blobs}/{i:064}', data)
             name = f'w-{i:05}-of-00002.gguf' if i else 'single.gguf'
             os.symlink(f'../blobs/{i:064}', f'{cache}/{name}')
         self.assertEqual(self.shown(cache + '/single.gguf'), str(self.home / 'ggufs/single'))
