@@ -240,11 +240,6 @@ static void tensors(unsigned a, unsigned favourite)
         add_tensor(a, draw(2) ? tensor : KEYS + TENSORS_THERE + draw(2));
         break;
     case 6:
-        s = add(a, W_SWAP);
-        s->name = (uint8_t)tensor;
-        s->n = value();
-        s->n2 = draw(3) == 0;
-        break;
     case 7:
         named(a, W_RMR, tensor);
         if (draw(2))

@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "base/bytes.h"
 #include "base/lock.h"
 #include "build_gguf.h"
 #include "hooks.h"
-#include "reader.h"
+#include "gguf/gguf.h"
 #include "kernel.h"
 
 static struct world *world;
@@ -181,59 +182,73 @@ static void make_model(void)
 }
 
 /* Returns a value, or one that no key has. */
-static value_t value_of(const struct read_key *k)
+static value_t value_in(struct gguf_value v)
 {
     char text[16] = "";
-    uint32_t v = 0;
-    const unsigned type = k->type == GGUF_STRING ? TYPE_STRING
-                          : k->type == GGUF_U32  ? TYPE_U32
-                          : k->type == GGUF_U64  ? TYPE_U64
-                                                 : 0;
-    if (type == TYPE_STRING && k->n < sizeof(text)) {
-        memcpy(text, k->value, k->n);
-        v = strspn(text, "0123456789") != k->n ? EMPTY + 1
-            : k->n                             ? (uint32_t)strtoul(text, NULL, 10)
-                                               : EMPTY;
+    uint64_t n = 0;
+    const unsigned type = v.type == GGUF_STRING ? TYPE_STRING
+                          : v.type == GGUF_U32  ? TYPE_U32
+                          : v.type == GGUF_U64  ? TYPE_U64
+                                                : 0;
+    if (type == TYPE_STRING && v.len < sizeof(text)) {
+        memcpy(text, v.data, (size_t)v.len);
+        n = strspn(text, "0123456789") != v.len ? EMPTY + 1
+            : v.len                             ? strtoul(text, NULL, 10)
+                                                : EMPTY;
+    } else if (type) {
+        n = get_uint(v.data, gguf_types[v.type].width, false);
     }
-    for (unsigned i = 0; i < 4 && type != TYPE_STRING && k->n >= 4; i++)
-        v |= (uint32_t)k->value[i] << 8 * i; /* the upper four of eight bytes are 0 */
-    return value_make(v > EMPTY ? 15 : type, v > EMPTY ? 0 : v);
+    return value_make(n > EMPTY ? 15 : type, n > EMPTY ? 0 : (unsigned)n);
 }
 
-static bool has_values(const struct read_tensor *t, const char *name, unsigned count,
-                       const uint8_t *bytes, size_t n)
+static bool has_values(const struct gguf *g, uint32_t i, const char *name, unsigned count,
+                       const uint8_t *bytes)
 {
-    return strcmp(t->name, name) == 0 && t->type == 0 && t->n_dims == 1 && t->dim[0] == count &&
-           t->off + 4 * count <= n && memcmp(bytes + t->off, floats, 4 * count) == 0;
+    const struct gguf_tensor *t = &g->tensor[i];
+    return i < g->n_tensors && gguf_find_tensor(g, name, strlen(name)) == i && t->type_id == 0 &&
+           t->n_dims == 1 && t->n_elem == count && memcmp(bytes + t->off, floats, 4 * count) == 0;
+}
+
+static struct gguf *parsed(const uint8_t *bytes, size_t n, struct err *e)
+{
+    const struct source s = source_mem(bytes, n);
+    struct gguf *g = NULL;
+    if (!bytes)
+        (void)err_set(e, -ENOENT, "there is no model");
+    else if (gguf_parse(&s, 0, &g, e) == 0 && g->anomalies)
+        (void)err_set(e, -EINVAL, "it is not regular");
+    return g;
 }
 
 void check_model(struct world *w, const uint8_t *bytes, size_t n, bool disk, uint32_t since,
                  value_t ret[KEYS])
 {
-    struct read_model m;
+    static const char list[] = "z.list";
+    const char *what = disk ? "the file" : "model.gguf";
     const bool merged = w->story.split && !disk;
-    bool list = false;
-    const char *bad = bytes ? read_model(bytes, n, &m) : "there is no model";
-    if (bad)
-        sched_fail("%s: %s", disk ? "the file" : "model.gguf", bad);
+    struct err e = {0};
+    struct gguf *g = parsed(bytes, n, &e);
     memset(ret, 0, KEYS * sizeof(*ret));
-    for (unsigned i = 0; i < m.keys; i++) {
-        list |= strcmp(m.key[i].name, "z.list") == 0 && m.key[i].n == 8 &&
-                memcmp(m.key[i].value, "\7\0\0\0\10\0\0\0", 8) == 0;
-        for (unsigned k = 0; k < KEYS; k++)
-            if (strcmp(m.key[i].name, names[k]) == 0)
-                ret[k] = value_of(&m.key[i]);
+    if (!g && e.code == -ENOMEM) /* the story spares nobody */
+        return;
+    if (e.code)
+        sched_fail("%s: %s", what, e.msg);
+    for (unsigned k = 0; k < KEYS; k++) {
+        const uint32_t i = gguf_find_key(g, names[k], strlen(names[k]));
+        ret[k] = i == UINT32_MAX ? 0 : value_in(gguf_value(g, &g->kv[i]));
     }
     unsigned known = 0;
-    for (unsigned i = 0; i < m.tensors; i++)
-        for (int t = KEYS; t < REGS; t++)
-            known += w->story.tensors && strcmp(m.tensor[i].name, names[t]) == 0;
-    if (!list || m.tensors != 1u + merged + known ||
-        strcmp(m.key[0].name, "general.architecture") != 0 ||
-        !has_values(&m.tensor[0], "keep", KEPT, bytes, n) ||
-        (merged && !has_values(&m.tensor[1], "rest", REST, bytes, n)))
-        sched_fail("%s: what nobody edits has changed", disk ? "the file" : "model.gguf");
-    tensors_look(w, &m, bytes, n, disk, since);
+    for (int t = KEYS; t < REGS && w->story.tensors; t++)
+        known += gguf_find_tensor(g, names[t], strlen(names[t])) != UINT32_MAX;
+    const uint32_t at = gguf_find_key(g, list, strlen(list));
+    if (at == UINT32_MAX || gguf_value(g, &g->kv[at]).count != 2 ||
+        memcmp(gguf_value(g, &g->kv[at]).data, "\7\0\0\0\10\0\0\0", 8) != 0 ||
+        g->n_tensors != 1u + merged + known || gguf_find_key(g, "general.architecture", 20) != 0 ||
+        !has_values(g, 0, "keep", KEPT, bytes) ||
+        (merged && !has_values(g, 1, "rest", REST, bytes)))
+        sched_fail("%s: what nobody edits has changed", what);
+    tensors_look(w, g, bytes, disk, since);
+    gguf_free(g);
 }
 
 void check_json(const char *text, value_t ret[KEYS])
@@ -337,13 +352,15 @@ static void alter(bool replace)
         sched_pass(5);
     while (!disk_is_old(path));
     uint8_t *bytes = disk_read(path, &n);
-    struct read_model m;
-    if (!bytes || read_model(bytes, n, &m) || access(journal, F_OK) == 0) {
+    struct gguf *g = parsed(bytes, n, NULL);
+    if (!g || access(journal, F_OK) == 0) {
+        gguf_free(g);
         __real_free(bytes); /* the result of two writers in place is undefined */
         return;
     }
     kernel.rough = world->oracle.off = true;
-    bytes[m.tensor[0].off + 4] ^= 1;
+    bytes[g->tensor[0].off + 4] ^= 1;
+    gguf_free(g);
     world->altered = true;
     world->altered_n = n;
     (void)disk_write(replace ? beside : path, bytes, n);

@@ -22,20 +22,20 @@ const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftrun
 static const struct {
     const char *word, *form;
 } forms[WORDS] = {
-    [W_OPEN] = {"open", "sof"},    [W_WRITE] = {"write", "sn"}, [W_HALF] = {"half", "sn"},
-    [W_CLOSE] = {"close", "s"},    [W_FORK] = {"fork", "s"},    [W_FSYNC] = {"fsync", "s"},
-    [W_CUT] = {"cut", "s"},        [W_PUT] = {"put", "on"},     [W_MV] = {"mv", "ot"},
-    [W_RM] = {"rm", "o"},          [W_SYNC] = {"sync", ""},     [W_TRUNC] = {"trunc", "o"},
-    [W_READ] = {"read", "o"},      [W_LIST] = {"list", ""},     [W_MODEL] = {"model", ""},
-    [W_PASS] = {"pass", "n"},      [W_FAIL] = {"fail", "cnml"}, [W_ROOM] = {"room", "n"},
-    [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},    [W_MEND] = {"mend", ""},
-    [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_REPLACE] = {"replace", ""},
-    [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"}, [W_STORE] = {"store", "sn"},
-    [W_HALVES] = {"halves", "sn"}, [W_ADD] = {"add", "onm"},    [W_SWAP] = {"swap", "onm"},
-    [W_RMR] = {"rmr", "o"},        [W_UNDO] = {"undo", ""},     [W_POWER] = {"power", "n"},
-    [W_KILL] = {"kill", "n"},      [W_NOD] = {"nod", "o"},      [W_TERM] = {"term", ""},
-    [W_NOMEM] = {"nomem", "n"},    [W_SHORT] = {"short", "n"},  [W_JSON] = {"json", ""},
-    [W_RETYPE] = {"retype", "on"}, [W_NPY] = {"npy", "onml"},   [W_SPOIL] = {"spoil", "s"},
+    [W_OPEN] = {"open", "sof"},    [W_WRITE] = {"write", "sn"},   [W_HALF] = {"half", "sn"},
+    [W_CLOSE] = {"close", "s"},    [W_FORK] = {"fork", "s"},      [W_FSYNC] = {"fsync", "s"},
+    [W_CUT] = {"cut", "s"},        [W_PUT] = {"put", "on"},       [W_MV] = {"mv", "ot"},
+    [W_RM] = {"rm", "o"},          [W_SYNC] = {"sync", ""},       [W_TRUNC] = {"trunc", "o"},
+    [W_READ] = {"read", "o"},      [W_LIST] = {"list", ""},       [W_MODEL] = {"model", ""},
+    [W_PASS] = {"pass", "n"},      [W_FAIL] = {"fail", "cnml"},   [W_ROOM] = {"room", "n"},
+    [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},      [W_MEND] = {"mend", ""},
+    [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},     [W_REPLACE] = {"replace", ""},
+    [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"},   [W_STORE] = {"store", "sn"},
+    [W_HALVES] = {"halves", "sn"}, [W_ADD] = {"add", "onm"},      [W_RMR] = {"rmr", "o"},
+    [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", "n"},    [W_KILL] = {"kill", "n"},
+    [W_TERM] = {"term", ""},       [W_NOMEM] = {"nomem", "n"},    [W_SHORT] = {"short", "n"},
+    [W_JSON] = {"json", ""},       [W_RETYPE] = {"retype", "on"}, [W_NPY] = {"npy", "onml"},
+    [W_SPOIL] = {"spoil", "s"},
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};

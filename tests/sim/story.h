@@ -14,7 +14,6 @@
  *     B read r.a                list; model: read model.gguf
  *     A json                    read metadata.json
  *     A retype r.a 2            setfattr -n user.gguf.type: string, u32 or u64
- *     A nod r.a~                create a helper with mknod(2)
  *     B pass 300                milliseconds
  *     Z fail pwrite 3 28 1      the third pwrite from now on fails with errno 28, once
  *     Z room 1000               bytes; brief; slow MS; mend: no more faults
@@ -30,8 +29,6 @@
  *     A type one 1              convert it to forms[1]; shape one 2: change its shape
  *     A store 1 17              as write; so is halves
  *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r
- *     A swap one 19 0           create a file beside `raw`, which is refused
- *     A mv one two              rename it onto another, which is refused
  *     A rmr one                 rm -r: unlink its views, then remove it
  *     A npy one 20 4 0          numpy.save() to `f32.npy`, in a shape given by 4
  *
@@ -58,7 +55,6 @@ enum word {
     W_FORK,
     W_FSYNC,
     W_CUT,
-    W_NOD,
     W_PUT,
     W_MV,
     W_RM,
@@ -75,7 +71,6 @@ enum word {
     W_STORE,
     W_HALVES,
     W_ADD,
-    W_SWAP,
     W_RMR,
     W_PASS,
     W_FAIL,

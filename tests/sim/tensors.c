@@ -230,24 +230,31 @@ void tensors_begin(struct world *w, struct build *b)
     }
 }
 
-void tensors_look(struct world *w, const struct read_model *m, const uint8_t *bytes, size_t n,
-                  bool disk, uint32_t since)
+static unsigned shape_of(const struct gguf *g, const struct gguf_tensor *t)
+{
+    unsigned shape = 0;
+    for (; shape < FORMS; shape++) {
+        bool same = t->n_dims == shapes[shape].n;
+        for (uint32_t i = 0; i < t->n_dims && same; i++)
+            same = gguf_dim(g, t, i) == shapes[shape].dims[i];
+        if (same)
+            break;
+    }
+    return shape;
+}
+
+void tensors_look(struct world *w, const struct gguf *g, const uint8_t *bytes, bool disk,
+                  uint32_t since)
 {
     const uint32_t now = tensors_now(w);
     for (int t = 0; t < TENSORS && w->story.tensors; t++) {
-        const struct read_tensor *is = NULL;
+        const char *name = names[KEYS + t];
+        const uint32_t at = gguf_find_tensor(g, name, strlen(name));
+        const struct gguf_tensor *is = at == UINT32_MAX ? NULL : &g->tensor[at];
         unsigned part[PARTS] = {NONE, NONE, NONE, NONE};
-        for (unsigned i = 0; i < m->tensors; i++)
-            if (strcmp(m->tensor[i].name, names[KEYS + t]) == 0)
-                is = &m->tensor[i];
-        const unsigned form = is ? form_of(is->type) : 0;
-        unsigned shape = 0;
-        while (is && shape < FORMS &&
-               (is->n_dims != shapes[shape].n ||
-                memcmp(is->dim, shapes[shape].dims, is->n_dims * sizeof(*is->dim)) != 0))
-            shape++;
-        if (is && (form == FORMS || shape == FORMS || is->off + 2 * types[form].half > n))
-            sched_fail("%s has a form that nobody gave it", is->name);
+        const unsigned form = is ? form_of(is->type_id) : 0, shape = is ? shape_of(g, is) : 0;
+        if (form == FORMS || shape == FORMS)
+            sched_fail("%s has a form that nobody gave it", name);
         if (is) {
             part[OF_TYPE] = 1 + form;
             part[OF_SHAPE] = 1 + shape;
@@ -605,35 +612,6 @@ static void remove_tensor(struct program *p, const struct step *s)
     share(k->w, t);
 }
 
-/* Calls that are refused: a rename onto a tensor, and a file beside a tensor's views. */
-static void refused(struct program *p, const struct step *s)
-{
-    struct kernel *k = p->k;
-    struct tree_entry dir, e;
-    struct tree_file *f;
-    const int onto = s->word == W_MV && is_tensor(s->to) ? s->to : s->name;
-    int r = -ENOENT;
-    lock_take(&k->dir);
-    const bool there = is_settled(k->w, of_name(onto), tensors_now(k->w));
-    for (unsigned i = 0; i < k->w->story.n && r == -ENOENT; i++)
-        if (k->w->story.step[i].word == W_RMR)
-            r = -ECANCELED;
-    if (r == -ENOENT && there && s->word == W_MV && s->name != s->to && is_tensor(s->name) &&
-        is_tensor(s->to)) {
-        struct live_wait *w = kernel_begin(p);
-        r = kernel_end(p, tree_rename(k->t, FOLDER, names[s->name], FOLDER, names[s->to], 0, w));
-        if (r != -ENOTEMPTY && r != -ENOENT && !k->rough && !*k->w->oracle.faults)
-            sched_fail("a rename onto a tensor is answered with %s", strerror(-r));
-    } else if (r == -ENOENT && there && s->word == W_SWAP && look_up(p, s->name, NULL, &dir) == 0) {
-        (void)kernel_begin(p);
-        r = kernel_end(p, tree_create(k->t, dir.node, "raw.tmp", O_RDWR | O_CREAT, &e, &f));
-        tree_forget(k->t, dir.node, 1);
-        if (r != -EPERM && !k->rough && !*k->w->oracle.faults)
-            sched_fail("a file beside a view is answered with %s", strerror(-r));
-    }
-    lock_drop(&k->dir);
-}
-
 /* numpy.save(): a header, and then the values. */
 static void save_npy(struct program *p, const struct step *s)
 {
@@ -779,10 +757,6 @@ void tensors_step(struct program *p, const struct step *s)
         return;
     case W_NPY:
         save_npy(p, s);
-        return;
-    case W_MV:
-    case W_SWAP:
-        refused(p, s);
         return;
     default:
         return;

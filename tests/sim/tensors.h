@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reader.h"
+#include "gguf/gguf.h"
 #include "story.h"
 
 enum { OF_TYPE, OF_SHAPE, OF_LOW, OF_HIGH, PARTS };
@@ -60,8 +60,8 @@ static inline bool is_tensor(int name)
 void tensors_begin(struct world *w, struct build *b);
 uint32_t tensors_now(struct world *w);
 /* Checks the tensors of the file (disk), or of a view of the whole model that was read since then. */
-void tensors_look(struct world *w, const struct read_model *m, const uint8_t *bytes, size_t n,
-                  bool disk, uint32_t since);
+void tensors_look(struct world *w, const struct gguf *g, const uint8_t *bytes, bool disk,
+                  uint32_t since);
 /* Everything that was accepted before `since` is in the file. dir: so was
  * every new tensor that was whole. */
 void tensors_synced(struct world *w, uint32_t since, bool dir);
