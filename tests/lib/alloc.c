@@ -21,7 +21,6 @@ char *__wrap_strdup(const char *s);
 void __wrap_free(void *p);
 
 static atomic_uint calls, fail_at; /* `calls` counts since alloc_arm() */
-static atomic_uint counted;        /* calls since alloc_count() */
 static atomic_bool all_after, failed;
 static bool spoils;
 static atomic_llong live, peak; /* in bytes since alloc_count(), so live can be negative */
@@ -42,7 +41,6 @@ bool alloc_disarm(void)
 
 static bool fails(void)
 {
-    atomic_fetch_add(&counted, 1);
     unsigned at = atomic_load(&fail_at), call = at ? atomic_fetch_add(&calls, 1) + 1 : 0;
     bool due = at && (call == at || (call > at && atomic_load(&all_after)));
     if (due)
@@ -54,7 +52,6 @@ void alloc_count(void)
 {
     atomic_store(&live, 0);
     atomic_store(&peak, 0);
-    atomic_store(&counted, 0);
 }
 
 size_t alloc_peak(void)
@@ -65,11 +62,6 @@ size_t alloc_peak(void)
 long long alloc_live(void)
 {
     return atomic_load(&live);
-}
-
-unsigned alloc_calls(void)
-{
-    return atomic_load(&counted);
 }
 
 void alloc_spoil(void)

@@ -21,12 +21,10 @@ bool alloc_disarm(void);
 /* Fill uninitialised and freed memory with meaningless bytes from now on. */
 void alloc_spoil(void);
 
-/* Start counting. The functions below then return the most bytes allocated at once, the bytes
- * allocated minus those freed (negative if older memory was freed), and the number of
- * allocations. */
+/* Start counting. The functions below then return the most bytes allocated at once, and the bytes
+ * allocated minus those freed (negative if older memory was freed). */
 void alloc_count(void);
 size_t alloc_peak(void);
 long long alloc_live(void);
-unsigned alloc_calls(void);
 
 #endif

@@ -35,202 +35,108 @@ static char long_name[TREE_NAME_MAX + 2];
 
 /* ---- calls on a node, with a name in it or the name of an attribute ---- */
 
-static int call_create(struct tree *t, uint64_t node, const char *name)
-{
+/* What calls need: an entry, a wait, and something to read into. */
+struct room {
     struct tree_entry e;
+    struct tree_wait w;
+    struct buf out;
+};
+
+/* Define call_NAME(), which returns the result of an expression. */
+#define CALLS(what, result)                                                 \
+    static int call_##what(struct tree *t, uint64_t node, const char *name) \
+    {                                                                       \
+        struct room r = {.out = BUF_INIT};                                  \
+        (void)name;                                                         \
+        const int got = (result);                                           \
+        buf_free(&r.out);                                                   \
+        return got;                                                         \
+    }
+
+static int create_in(struct tree *t, uint64_t node, const char *name, struct tree_entry *e)
+{
     struct tree_file *f = NULL;
-    int r = tree_create(t, node, name, O_RDWR | O_CREAT | O_EXCL, &e, &f);
+    int r = tree_create(t, node, name, O_RDWR | O_CREAT | O_EXCL, e, &f);
     (void)tree_release(f);
     return r;
 }
 
-static int call_mknod(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_entry e;
-    return tree_mknod(t, node, name, &e);
-}
-
-static int call_mkdir(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_entry e;
-    return tree_mkdir(t, node, name, &e);
-}
-
-static int call_symlink(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_entry e;
-    return tree_symlink(t, node, name, "target", &e);
-}
-
-static int call_lookup(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_entry e;
-    return tree_lookup(t, node, name, &e);
-}
-
-static int call_getattr(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_entry e;
-    (void)name;
-    return tree_getattr(t, node, NULL, &e);
-}
-
-static int call_readlink(struct tree *t, uint64_t node, const char *name)
-{
-    CLEANUP(buf_free) struct buf out = BUF_INIT;
-    (void)name;
-    return tree_readlink(t, node, &out);
-}
-
-static int call_rename_in(struct tree *t, uint64_t node, const char *name, uint64_t into,
-                          const char *to, unsigned flags)
+static int rename_in(struct tree *t, uint64_t node, const char *name, uint64_t into, const char *to,
+                     unsigned flags)
 {
     struct tree_wait w;
     return tree_waited(&w, tree_rename(t, node, name, into, to, flags, tree_wait(&w)));
 }
 
-static int call_rename(struct tree *t, uint64_t node, const char *name)
-{
-    return call_rename_in(t, node, name, node, "x.y", 0);
-}
-
-static int call_rename_long(struct tree *t, uint64_t node, const char *name)
-{
-    return call_rename_in(t, node, name, node, long_name, 0);
-}
-
-static int call_exchange(struct tree *t, uint64_t node, const char *name)
-{
-    return call_rename_in(t, node, name, node, "x.y", 2);
-}
-
-static int call_move(struct tree *t, uint64_t node, const char *name)
-{
-    return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
-}
-
-/* This function moves a node into tensors/, and the next one into metadata/. */
-static int call_move_t(struct tree *t, uint64_t node, const char *name)
-{
-    return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
-}
-
-static int call_move_m(struct tree *t, uint64_t node, const char *name)
-{
-    return call_rename_in(t, node, name, ino_row(0), "x.y", 0);
-}
-
-static int call_unlink(struct tree *t, uint64_t node, const char *name)
-{
-    return tree_unlink(t, node, name);
-}
-
-static int call_rmdir(struct tree *t, uint64_t node, const char *name)
-{
-    return tree_rmdir(t, node, name);
-}
-
-static int call_opendir(struct tree *t, uint64_t node, const char *name)
+static int open_folder(struct tree *t, uint64_t node)
 {
     struct tree_dir *d;
-    (void)name;
     int r = tree_opendir(t, node, &d);
     if (r == 0)
         tree_closedir(d);
     return r;
 }
 
-static int open_as(struct tree *t, uint64_t node, int flags)
+enum use { NOTHING, WRITE, ALLOCATE, FLUSH };
+
+/* Open a file, and use it. */
+static int open_as(struct tree *t, uint64_t node, int flags, enum use use)
 {
+    struct tree_wait w;
     struct tree_file *f = NULL;
     int r = tree_open_file(t, node, flags, &f);
-    (void)tree_release(f);
-    return r;
-}
-
-static int call_open_r(struct tree *t, uint64_t node, const char *name)
-{
-    (void)name;
-    return open_as(t, node, O_RDONLY);
-}
-
-static int call_open_w(struct tree *t, uint64_t node, const char *name)
-{
-    (void)name;
-    return open_as(t, node, O_RDWR);
-}
-
-static int call_truncate(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_wait w;
-    (void)name;
-    return tree_waited(&w, tree_truncate_unopened(t, node, 1, tree_wait(&w)));
-}
-
-/* The following calls are refused on a file opened only for reading. */
-static int call_write(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_wait w;
-    struct tree_file *f = NULL;
-    (void)name;
-    int r = tree_open_file(t, node, O_RDONLY, &f);
-    if (r == 0)
+    if (r == 0 && use == WRITE)
         r = tree_waited(&w, tree_write(f, 0, "x", 1, tree_wait(&w)));
-    (void)tree_release(f);
-    return r;
-}
-
-static int call_allocate(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_file *f = NULL;
-    (void)name;
-    int r = tree_open_file(t, node, O_RDONLY, &f);
-    if (r == 0)
+    if (r == 0 && use == ALLOCATE)
         r = tree_allocate(f, 0, 0, 1);
-    (void)tree_release(f);
-    return r;
-}
-
-static int call_flush(struct tree *t, uint64_t node, const char *name)
-{
-    struct tree_wait w;
-    struct tree_file *f = NULL;
-    (void)name;
-    int r = tree_open_file(t, node, O_RDONLY, &f);
-    if (r == 0)
+    if (r == 0 && use == FLUSH)
         r = tree_waited(&w, tree_flush(f, tree_wait(&w)));
-    if (r == 0)
+    if (r == 0 && use == FLUSH)
         r = tree_waited(&w, tree_fsync(f, tree_wait(&w)));
     (void)tree_release(f);
     return r;
 }
 
-static int call_get(struct tree *t, uint64_t node, const char *name)
-{
-    CLEANUP(buf_free) struct buf out = BUF_INIT;
-    return tree_getxattr(t, node, name, &out);
-}
-
-static int call_set(struct tree *t, uint64_t node, const char *name)
+static int set_to(struct tree *t, uint64_t node, const char *name, const void *value, size_t n)
 {
     struct tree_wait w;
-    return tree_waited(&w, tree_setxattr(t, node, name, "u64", 3, tree_wait(&w)));
+    return tree_waited(&w, tree_setxattr(t, node, name, value, n, tree_wait(&w)));
 }
 
 /* Set an attribute to its current value, as cp -a does. */
-static int call_set_same(struct tree *t, uint64_t node, const char *name)
+static int set_same(struct tree *t, uint64_t node, const char *name, struct buf *is)
 {
-    CLEANUP(buf_free) struct buf is = BUF_INIT;
-    struct tree_wait w;
-    int r = tree_getxattr(t, node, name, &is);
-    return r < 0 ? r
-                 : tree_waited(&w, tree_setxattr(t, node, name, is.data, is.len, tree_wait(&w)));
+    int r = tree_getxattr(t, node, name, is);
+    return r < 0 ? r : set_to(t, node, name, is->data, is->len);
 }
 
-static int call_remove(struct tree *t, uint64_t node, const char *name)
-{
-    return tree_removexattr(t, node, name);
-}
+CALLS(create, create_in(t, node, name, &r.e))
+CALLS(mknod, tree_mknod(t, node, name, &r.e))
+CALLS(mkdir, tree_mkdir(t, node, name, &r.e))
+CALLS(symlink, tree_symlink(t, node, name, "target", &r.e))
+CALLS(lookup, tree_lookup(t, node, name, &r.e))
+CALLS(getattr, tree_getattr(t, node, NULL, &r.e))
+CALLS(readlink, tree_readlink(t, node, &r.out))
+CALLS(rename, rename_in(t, node, name, node, "x.y", 0))
+CALLS(rename_long, rename_in(t, node, name, node, long_name, 0))
+CALLS(exchange, rename_in(t, node, name, node, "x.y", 2))
+CALLS(move, rename_in(t, node, name, INO_ROOT, "x.y", 0))
+CALLS(move_t, rename_in(t, node, name, ino_row(1), "x.y", 0)) /* into tensors/ */
+CALLS(move_m, rename_in(t, node, name, ino_row(0), "x.y", 0)) /* into metadata/ */
+CALLS(unlink, tree_unlink(t, node, name))
+CALLS(rmdir, tree_rmdir(t, node, name))
+CALLS(opendir, open_folder(t, node))
+CALLS(open_r, open_as(t, node, O_RDONLY, NOTHING))
+CALLS(open_w, open_as(t, node, O_RDWR, NOTHING))
+CALLS(truncate, tree_waited(&r.w, tree_truncate_unopened(t, node, 1, tree_wait(&r.w))))
+/* on a file that is opened only for reading */
+CALLS(write, open_as(t, node, O_RDONLY, WRITE))
+CALLS(allocate, open_as(t, node, O_RDONLY, ALLOCATE))
+CALLS(flush, open_as(t, node, O_RDONLY, FLUSH))
+CALLS(get, tree_getxattr(t, node, name, &r.out))
+CALLS(set, set_to(t, node, name, "u64", 3))
+CALLS(set_same, set_same(t, node, name, &r.out))
+CALLS(remove, tree_removexattr(t, node, name))
 
 /* ---- the expected results ---- */
 
@@ -259,10 +165,10 @@ static const struct row_of_calls {
     const char *name, *want;
 } rows[] = {
     // clang-format off
-    {CALL(create), "n.n", "RAAA R00Y RRPY RRPY RRAA RAAA ---- RRNY"},
-    {CALL(mknod), "n.n", "RAAA R00Y RRPY RRPY RRAA RAAA ---- RRNY"},
-    {CALL(mkdir), "n.n", "RAAA RPPY RR0Y RRPY RRAA RAAA ---- RRPY"},
-    {CALL(symlink), "n.n", "RAAA RPPY RRPY RRPY RRAA RAAA ---- RRPY"},
+    {CALL(create), "n.n", "RAAA R00Y RRPP RRPY RRAA RAAA ---- RRNY"},
+    {CALL(mknod), "n.n", "RAAA R00Y RRPP RRPY RRAA RAAA ---- RRNY"},
+    {CALL(mkdir), "n.n", "PPPP PPPP PR0Y PRPP PRPP PPPP ---- PRPP"},
+    {CALL(symlink), "n.n", "RAAA RPPY RRPP RRPP RRAA RAAA ---- RRPP"},
     {CALL(create), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
     {CALL(mknod), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
     {CALL(mkdir), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
@@ -272,23 +178,23 @@ static const struct row_of_calls {
     {CALL(create), "stats", "---- ---- ---- RREY ---- ---- ---- ----"},
     {CALL(create), "shard", "---- ---- ---- RRPY ---- ---- ---- ----"},
     {CALL(mknod), "raw", "---- ---- ---- RREY ---- ---- ---- ----"},
-    {CALL(create), "t", "---- ---- RRPY ---- ---- ---- ---- ----"},
+    {CALL(create), "t", "---- ---- RRPP ---- ---- ---- ---- ----"},
     {CALL(lookup), "x", "---- ---- NNNN NNNN TTTT TTTT ---- NNNN"},
-    {CALL(unlink), CHILD, "RAAA R00Y RRIY RR0Y ---- ---- ---- ----"},
-    {CALL(rmdir), CHILD, "RAAA RPPY RRPY RRTY ---- ---- ---- ----"},
-    {CALL(rename), CHILD, "RAAA R00Y RR0Y RRPY ---- ---- ---- ----"},
-    {CALL(exchange), CHILD, "RAAA RVVY RRVY RRPY ---- ---- ---- ----"},
-    {CALL(move), CHILD, "RAAA RAAY RRAY RRAY ---- ---- ---- ----"},
-    {CALL(move_t), CHILD, "RAAA RRPY RR0Y RRPY ---- ---- ---- ----"},
-    {CALL(move_m), CHILD, "RAAA R00Y RRPY RRPY ---- ---- ---- ----"},
-    {CALL(unlink), "no", "---- RNNY RRIY RRNY ---- ---- ---- ----"},
-    {CALL(rmdir), "no", "---- RPPY RRNY RRTY ---- ---- ---- ----"},
-    {CALL(rename), "no", "---- RNNY RRNY RRPY ---- ---- ---- ----"},
+    {CALL(unlink), CHILD, "RAAA R00Y RRII RR0Y ---- ---- ---- ----"},
+    {CALL(rmdir), CHILD, "PPPP PPPP PRPY PRTT ---- ---- ---- ----"},
+    {CALL(rename), CHILD, "RAAA R00Y RR0Y RRPP ---- ---- ---- ----"},
+    {CALL(exchange), CHILD, "RAAA RVVY RRVY RRPP ---- ---- ---- ----"},
+    {CALL(move), CHILD, "RAAA RAAY RRPP RRPP ---- ---- ---- ----"},
+    {CALL(move_t), CHILD, "RAPP RRPP RR0Y RRPP ---- ---- ---- ----"},
+    {CALL(move_m), CHILD, "RAAA R00Y RRPP RRPP ---- ---- ---- ----"},
+    {CALL(unlink), "no", "---- RNNY RRII RRNY ---- ---- ---- ----"},
+    {CALL(rmdir), "no", "---- PPPP PRNY PRTT ---- ---- ---- ----"},
+    {CALL(rename), "no", "---- RNNY RRNY RRPP ---- ---- ---- ----"},
     {CALL(readlink), NULL, "VVVV VVVV VVVV VVVV VVVV VVVV VVVV VVVV"},
     {CALL(opendir), NULL, "0000 0000 0000 0000 TTTT TTTT TTTT NNNN"},
     {CALL(open_r), NULL, "IIII IIII IIII IIII 0000 0000 0000 NNNN"},
     {CALL(open_w), NULL, "IIII IIII IIII IIII RR0Y R00Y RAAA NNNN"},
-    {CALL(truncate), NULL, "IIII IIII IIII IIII RR0Y R00Y RAAA NNNN"},
+    {CALL(truncate), NULL, "RAAA RAAA RRAA RRAA RR0Y R00Y RAAA RRAA"},
     {CALL(write), NULL, "IIII ---- ---- ---- BBBB BBBB BBBB NNNN"},
     {CALL(allocate), NULL, "IIII ---- ---- ---- OOOO OOOO OOOO NNNN"},
     {CALL(flush), NULL, "IIII ---- ---- ---- 0000 0000 0000 NNNN"},
@@ -305,9 +211,9 @@ static const struct row_of_calls {
     {CALL(set_same), "user.gguf.error", "---- ---- DDDD DDDD DDDD DDDD DDDD ----"},
     {CALL(remove), "user.gguf.error", "---- ---- RD00 RD00 RD00 RDDD RDDD ----"},
     {CALL(get), "user.gguf.readonly", "---- ---- D0DD DDDD DDDD DDDD DDDD ----"},
-    {CALL(set), "user.gguf.readonly", "---- ---- RP00 RO00 RO00 ROOO ROOO ----"},
-    {CALL(set_same), "user.gguf.readonly", "---- ---- D0DD DDDD DDDD DDDD DDDD ----"},
-    {CALL(remove), "user.gguf.readonly", "---- ---- RP00 RD00 RD00 RDDD RDDD ----"},
+    {CALL(set), "user.gguf.readonly", "---- ---- RO00 RO00 RO00 ROOO ROOO ----"},
+    {CALL(set_same), "user.gguf.readonly", "---- ---- DODD DDDD DDDD DDDD DDDD ----"},
+    {CALL(remove), "user.gguf.readonly", "---- ---- RD00 RD00 RD00 RDDD RDDD ----"},
     {CALL(get), "user.gguf.name", "---- ---- ---- 0000 ---- 0000 ---- ----"},
     {CALL(set), "user.gguf.name", "---- ---- ---- RP00 ---- RPPP ---- ----"},
     {CALL(set_same), "user.gguf.name", "---- ---- ---- R000 ---- R000 ---- ----"},

@@ -203,16 +203,6 @@ static const struct field {
     uint64_t value;
     const char *line;
 } fields[] = {
-    {16, 8, 1, outside}, /* the model's sizes before and after the edit */
-    {16, 8, UINT64_MAX, outside},
-    {24, 8, 0, outside},
-    {24, 8, UINT64_MAX, outside},
-    {REST, 8, 1, outside},
-    {REST, 8, 1 << 16, outside},
-    {REST, 8, (uint64_t)-65536, outside},
-    {REST + 8, 8, 0, outside},
-    {REST + 8, 8, UINT64_MAX, outside},
-    {REST + 8, 8, 65537, outside},
     {REST + 16, 8, 0, outside},
     {REST + 16, 8, 65537, outside},
     {REST + 16, 8, 1 << 20, outside},

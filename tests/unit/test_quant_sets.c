@@ -191,28 +191,6 @@ static void test_guard_pages(void)
     guarded_free(&out);
 }
 
-/* Run encoders on blocks and floats that end just before an inaccessible page or begin just after
- * one. */
-static void test_encode_guard_pages(void)
-{
-    struct guarded in = guarded_new(1 << 18), out = guarded_new(1 << 16);
-    for (size_t s = 0; set_at(s); s++)
-        for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
-            const struct quant_type *t = &set_at(s)->types[id];
-            for (size_t n = 1; t->encode && n <= 40; n++) {
-                const size_t bytes = n * t->block_bytes, values = n * t->block_len;
-                float *first = (float *)(void *)in.first, *last = (float *)(void *)in.end - values;
-                golden_values(last, values, id, EDGES, n);
-                CU_ASSERT_EQUAL(t->encode(last, NULL, n, out.end - bytes), n);
-                golden_values(first, values, id, EDGES, n);
-                CU_ASSERT_EQUAL(t->encode(first, NULL, n, out.first), n);
-                CU_ASSERT_EQUAL(memcmp(out.first, out.end - bytes, bytes), 0);
-            }
-        }
-    guarded_free(&in);
-    guarded_free(&out);
-}
-
 /* Reading a range accesses no block outside it; all such blocks are in inaccessible pages. */
 static void test_only_the_blocks(void)
 {
@@ -251,7 +229,6 @@ static CU_TestInfo tests[] = {
     {"all 16-bit floats are converted alike", test_all_halves},
     {"nothing outside the blocks is read, and nothing outside the floats is written",
      test_guard_pages},
-    {"encoders access nothing outside their blocks and values", test_encode_guard_pages},
     {"a read accesses only the blocks of its range", test_only_the_blocks},
     CU_TEST_INFO_NULL,
 };

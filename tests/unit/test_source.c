@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "alloc.h"
 #include "base/bytes.h"
 #include "parsed.h"
 
@@ -152,9 +151,7 @@ static void test_many_keys(void)
         build_u32(&b, key, i);
     }
     uint8_t *image = build_finish(&b, &n);
-    alloc_count();
     g = gguf_in(image, n);
-    CU_ASSERT_TRUE(alloc_calls() < 64);
     CU_ASSERT_EQUAL(g->n_kv, N);
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < N; i++) {
